@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+// Which job a process belongs to: the one rule that the daemon and the preloaded library share.
+namespace cacheshim {
+
+inline constexpr std::size_t kMaxJobId = 128;  // bytes
+
+// A job id in place: letters, digits and ._- only, at most kMaxJobId bytes; other characters have
+// become '_', and so has the first of an id that is "." or "..". Empty means "none".
+class JobId {
+ public:
+  JobId() = default;
+  // Makes a valid id of any text.
+  static JobId from_text(std::string_view text);
+  static JobId for_uid(uid_t uid);  // uid-<uid>
+
+  bool empty() const { return length_ == 0; }
+  std::string_view view() const { return {text_.data(), length_}; }
+  void append(std::string_view text);  // converted as above; cut at kMaxJobId
+
+ private:
+  std::array<char, kMaxJobId> text_{};
+  std::size_t length_ = 0;
+};
+
+// Whether `text` is a job id as it stands (nothing that from_text would change, not empty).
+bool is_job_id(std::string_view text);
+
+// Looks environment variables up. `find` returns the value of `name`, or an empty view for one that
+// is unset or empty; the view stays valid while the environment does.
+class Environment {
+ public:
+  virtual std::string_view find(std::string_view name) const = 0;
+
+ protected:
+  ~Environment() = default;
+};
+
+// An environment block as /proc/PID/environ holds it: NAME=value strings, each ended by a NUL.
+class EnvironmentBlock final : public Environment {
+ public:
+  explicit EnvironmentBlock(std::string_view block) : block_(block) {}
+  std::string_view find(std::string_view name) const override;
+
+ private:
+  std::string_view block_;
+};
+
+// The job that the environment names, or an empty id. In this order: CACHESHIM_JOB, SLURM_JOB_ID,
+// GITHUB_RUN_ID-GITHUB_JOB-RUNNER_NAME, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID.
+JobId job_from_environment(const Environment& environment);
+
+// The SLURM job that a /proc/PID/cgroup text names by a path component job_<digits>, or an empty id.
+JobId slurm_job_from_cgroup(std::string_view cgroup_text);
+
+// The attempt: CACHESHIM_CYCLE, SLURM_RESTART_COUNT, GITHUB_RUN_ATTEMPT or
+// TORCHELASTIC_RESTART_COUNT, made a valid id as above; "0" where none is set.
+JobId cycle_from_environment(const Environment& environment);
+
+}  // namespace cacheshim

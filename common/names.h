@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+// Names that users, scripts, the daemon and the preloaded library agree on.
+namespace cacheshim {
+
+inline constexpr std::string_view kDefaultMountPoint = "/ci-cache";
+inline constexpr std::string_view kJobsDir = ".jobs";
+inline constexpr std::string_view kControlDir = ".cacheshim";  // in the mount and in the store
+inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
+
+// The run folder of a mount is <base>/cacheshim/<escaped mount path>; base is /run, or
+// XDG_RUNTIME_DIR for a daemon that does not run as root.
+inline constexpr std::string_view kRunBase = "/run";
+inline constexpr std::string_view kRunDirName = "cacheshim";
+inline constexpr std::string_view kRoutesFile = "routes";
+
+inline constexpr std::string_view kMountVariable = "CACHESHIM_MOUNT";
+inline constexpr std::string_view kJobVariable = "CACHESHIM_JOB";
+inline constexpr std::string_view kCycleVariable = "CACHESHIM_CYCLE";
+inline constexpr std::string_view kRoutesVariable = "CACHESHIM_ROUTES";
+inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
+inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
+inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
+inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
+
+// Writes the run folder's name for a mount path into `out` and returns its length, or 0 where it
+// does not fit: the leading '/' is dropped, other '/' become '-', and '-', '\' and bytes below 0x21
+// become \xNN, as systemd-escape --path does.
+std::size_t escape_mount_path(std::string_view path, char* out, std::size_t capacity);
+
+}  // namespace cacheshim

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "common/result.h"
+
+// The routes as a flat table that the preloaded library maps: what the profiles say, without a
+// parser. The daemon writes it to the run folder's file `routes`; the same bytes, made of the
+// shipped profiles at build time, are part of the library for containers that have no run folder.
+//
+// Layout (native byte order, all offsets from the start of the table):
+//   RouteTableHeader, then `route_count` RouteRecords, then the strings, each ended by a NUL.
+namespace cacheshim {
+
+inline constexpr std::uint32_t kRouteTableMagic = 0x54525343;  // "CSRT"
+inline constexpr std::uint32_t kRouteTableVersion = 1;
+
+struct RouteTableHeader {
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t size_bytes;  // of the whole table
+  std::uint32_t route_count;
+};
+
+// One default path of one cache family. Every field is an offset of a string; the empty string
+// means "none".
+struct RouteRecord {
+  std::uint32_t name;          // folder name under the mount, as "triton"
+  std::uint32_t variable;      // environment variable that moves the cache, as "TRITON_CACHE_DIR"
+  std::uint32_t unless;        // variables, ':' between, one of which being set means: leave alone
+  std::uint32_t default_path;  // as "~/.triton/cache"; ~ is HOME
+};
+
+// A checked, read-only view of a table. Owns nothing; the bytes must outlive it.
+class RouteTable {
+ public:
+  // Errors: EINVAL for anything that is not a whole table of a known version.
+  static Result<RouteTable> parse(std::string_view bytes);
+
+  std::uint32_t size() const { return header_->route_count; }
+  std::string_view name(std::uint32_t route) const { return text(record(route).name); }
+  std::string_view variable(std::uint32_t route) const { return text(record(route).variable); }
+  std::string_view unless(std::uint32_t route) const { return text(record(route).unless); }
+  std::string_view default_path(std::uint32_t route) const {
+    return text(record(route).default_path);
+  }
+
+ private:
+  explicit RouteTable(const char* base);
+  const RouteRecord& record(std::uint32_t route) const { return records_[route]; }
+  std::string_view text(std::uint32_t offset) const { return base_ + offset; }
+
+  const char* base_;
+  const RouteTableHeader* header_;
+  const RouteRecord* records_;
+};
+
+}  // namespace cacheshim
