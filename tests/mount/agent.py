@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process of a job: calls functions by name for the test that started it.
+
+It imports nothing of the tests, so that it runs under any user and any Python of the system. The
+test sends (name, args, kwargs), pickled, and gets (True, value) or (False, exception).
+A dotted name is looked up in its module ("os.replace"); a plain one below.
+"""
+
+import builtins
+import fcntl
+import hashlib
+import importlib
+import mmap
+import os
+import pickle
+import socket
+import struct
+import sys
+import uuid
+
+
+def write_file(path, data, mode=0o644, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
+    fd = os.open(path, flags, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view):]
+    finally:
+        os.close(fd)
+
+
+def read_file(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def digest(path):
+    return hashlib.sha256(read_file(path)).hexdigest()
+
+
+def tree(top):
+    """Every path below `top` with the bytes of files, None for folders and targets of links."""
+    found = {}
+    for folder, folders, files in os.walk(top):
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            short = os.path.relpath(path, top)
+            if os.path.islink(path):
+                found[short] = os.readlink(path)
+            elif os.path.isdir(path):
+                found[short] = None
+            else:
+                found[short] = read_file(path)
+    return found
+
+
+def triton_put(entry, name, data):
+    """As triton.runtime.cache.FileCacheManager.put does it, 3.x."""
+    os.makedirs(entry, exist_ok=True)
+    temporary = os.path.join(entry, f"tmp.pid_{os.getpid()}_{uuid.uuid4()}")
+    os.makedirs(temporary, exist_ok=True)
+    staged = os.path.join(temporary, name)
+    with open(staged, "wb") as file:
+        file.write(data)
+    os.replace(staged, os.path.join(entry, name))
+    os.removedirs(temporary)
+
+
+def triton_put_2_1(entry, name, data):
+    """As Triton 2.1 does it: a temporary name beside the file."""
+    os.makedirs(entry, exist_ok=True)
+    staged = os.path.join(entry, f"{name}.tmp.pid_{os.getpid()}_0")
+    with open(staged, "wb") as file:
+        file.write(data)
+    os.replace(staged, os.path.join(entry, name))
+
+
+def removedirs_error(path):
+    """What os.removedirs() meets at each folder: [(path, errno)], ending at the first error."""
+    met = []
+    while True:
+        try:
+            os.rmdir(path)
+            met.append((path, 0))
+        except OSError as error:
+            met.append((path, error.errno))
+            return met
+        path = os.path.dirname(path)
+
+
+_open_files = {}
+
+
+def hold(path, flags=os.O_RDONLY, mode=0o644):
+    """Opens a file and keeps it open; the number is for the other calls."""
+    fd = os.open(path, flags, mode)
+    _open_files[fd] = path
+    return fd
+
+
+def release(fd):
+    del _open_files[fd]
+    os.close(fd)
+
+
+def try_flock(fd):
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+
+
+def map_and_read(path):
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as region:
+        return bytes(region)
+
+
+def bind_socket(path):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(path)
+
+
+def fill(path, chunk, most):
+    """Writes up to `most` bytes; returns (written, errno of the end or 0)."""
+    written = 0
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        try:
+            while written < most:
+                written += os.write(fd, b"x" * chunk)
+            os.fsync(fd)
+        except OSError as error:
+            return written, error.errno
+    finally:
+        try:
+            os.close(fd)
+        except OSError as error:
+            return written, error.errno
+    return written, 0
+
+
+def _resolve(name):
+    module, _, attribute = name.rpartition(".")
+    if module:
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except ImportError:
+            outer, _, cls = module.rpartition(".")
+            return getattr(getattr(importlib.import_module(outer), cls), attribute)
+    return globals().get(name) or getattr(builtins, name)
+
+
+def _receive(stream):
+    head = stream.read(4)
+    if len(head) < 4:
+        return None
+    return pickle.loads(stream.read(struct.unpack("<I", head)[0]))
+
+
+def _send(stream, message):
+    data = pickle.dumps(message)
+    stream.write(struct.pack("<I", len(data)) + data)
+    stream.flush()
+
+
+def main():
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while (request := _receive(requests)) is not None:
+        name, args, kwargs = request
+        try:
+            reply = (True, _resolve(name)(*args, **kwargs))
+        except Exception as error:  # the test decides what it expected
+            reply = (False, error)
+        try:
+            _send(replies, reply)
+        except (TypeError, AttributeError, pickle.PicklingError) as error:
+            _send(replies, (False, RuntimeError(f"{name}: {error}")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes under other users, and jobs that are such processes."""
+
+import os
+import pathlib
+import pickle
+import select
+import struct
+import subprocess
+import time
+
+PYTHON = "/usr/bin/python3"  # one that every user can run
+CALL_TIMEOUT_S = 60
+
+
+class JobHung(AssertionError):
+    """A call did not come back in time."""
+
+
+def environment(job=None, extra=None):
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
+    if job is not None:
+        env["CACHESHIM_JOB"] = job
+    env.update(extra or {})
+    return env
+
+
+def as_user(uid, argv, job=None, env=None, timeout=CALL_TIMEOUT_S, **options):
+    """Runs `argv` as `uid` with umask 022 in an environment of its own; text in and out."""
+    options.setdefault("stdout", subprocess.PIPE)
+    options.setdefault("stderr", subprocess.PIPE)
+    return subprocess.run([str(word) for word in argv], user=uid, group=uid, extra_groups=[],
+                          umask=0o022, env=environment(job, env), timeout=timeout, text=True,
+                          stdin=options.pop("stdin", subprocess.DEVNULL), **options)
+
+
+def wait_until(condition, seconds=10, what="the condition"):
+    """Polls until `condition` returns something true, and returns it."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true within {seconds} s")
+        time.sleep(0.002)
+    return value
+
+
+class Process:
+    """One process of a job. `process("os.mkdir", path)` makes the call there."""
+
+    def __init__(self, agent, uid, job, env=None, pid_namespace=False, cwd="/"):
+        argv = [PYTHON, "-I", str(agent)]
+        identity = {"user": uid, "group": uid, "extra_groups": []}
+        if pid_namespace:
+            argv = ["unshare", "--pid", "--fork", "--kill-child", "setpriv", f"--reuid={uid}",
+                    f"--regid={uid}", "--clear-groups", "--", *argv]
+            identity = {}
+        self.uid, self.job = uid, job
+        self._child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       env=environment(job, env), umask=0o022, cwd=cwd, **identity)
+
+    @property
+    def pid(self):
+        return self._child.pid
+
+    def start(self, name, *args, **kwargs):
+        """Sends a call without waiting for its end."""
+        data = pickle.dumps((name, args, kwargs))
+        self._child.stdin.write(struct.pack("<I", len(data)) + data)
+        self._child.stdin.flush()
+
+    def result(self, timeout=CALL_TIMEOUT_S):
+        """The value of the call that start() sent; raises what the call raised."""
+        deadline = time.monotonic() + timeout
+        head = self._read(4, deadline)
+        good, value = pickle.loads(self._read(struct.unpack("<I", head)[0], deadline))
+        if not good:
+            raise value
+        return value
+
+    def __call__(self, name, *args, **kwargs):
+        self.start(name, *args, **kwargs)
+        return self.result()
+
+    def _read(self, count, deadline):
+        data, fd = b"", self._child.stdout.fileno()
+        while len(data) < count:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([fd], [], [], left)[0]:
+                raise JobHung(f"a call of job {self.job} (uid {self.uid}) did not come back")
+            piece = os.read(fd, count - len(data))
+            if not piece:
+                raise AssertionError(f"the process of job {self.job} ended: {self._child.wait(5)}")
+            data += piece
+        return data
+
+    def kill(self):
+        self._child.kill()
+        self._child.wait(10)
+
+    def close(self):
+        if self._child.poll() is not None:
+            return
+        self._child.stdin.close()
+        try:
+            self._child.wait(5)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+
+
+class Job(Process):
+    """A process that looks at one mount as one job of one user, with short ways to say so."""
+
+    def __init__(self, mount, agent, uid, job, **options):
+        super().__init__(agent, uid, job, **options)
+        self.mount = pathlib.Path(mount)
+
+    def path(self, *parts):
+        """A path below the mount, as an unshimmed program of the job spells it."""
+        return str(self.mount.joinpath(*parts))
+
+    def view(self, *parts):
+        return str(self.mount.joinpath(".jobs", self.job, *parts))
+
+    def write(self, relative, data, **options):
+        return self("write_file", self.path(relative), data, **options)
+
+    def read(self, relative):
+        return self("read_file", self.path(relative))
+
+    def exists(self, relative):
+        return self("os.path.lexists", self.path(relative))
+
+    def listdir(self, relative):
+        return sorted(self("os.listdir", self.path(relative)))
+
+    def put(self, key, name, data):
+        self("triton_put", self.path("triton", key), name, data)
+
+    def put_group(self, key, files, kernel="kernel"):
+        """All of an entry's files, its group last."""
+        for name, data in files.items():
+            self.put(key, name, data)
+        children = {name: self.path("triton", key, name) for name in files}
+        group = f'{{"child_paths": {children}}}'.replace("'", '"').encode()
+        self.put(key, f"__grp__{kernel}.json", group)
+        return {**files, f"__grp__{kernel}.json": group}

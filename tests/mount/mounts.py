@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mounts of cacheshim that are always taken away again, whatever becomes of the test."""
+
+import ctypes
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("CACHESHIM_BIN", str(REPOSITORY / "build/dist/bin/cacheshim"))
+LIBRARY = os.environ.get("CACHESHIM_LIB", str(REPOSITORY / "build/dist/lib/libcacheshim.so"))
+COMMAND_TIMEOUT_S = 60
+
+_CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
+
+
+def enter_private_mount_namespace():
+    """From here on this process and its children mount for themselves alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS) or libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
+        raise OSError(ctypes.get_errno(), "cannot make a private mount namespace (run as root)")
+
+
+def run(*argv, timeout=COMMAND_TIMEOUT_S, env=None, **options):
+    """Runs a command with its output captured as text."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CACHESHIM_")}
+    return subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=timeout, env={**clean, **(env or {})}, **options)
+
+
+def is_mounted(path):
+    with open("/proc/self/mountinfo", encoding="utf-8") as table:
+        return any(line.split()[4] == str(path) for line in table)
+
+
+def processes_naming(text):
+    """Ids of the processes with `text` in their command line: a scratch folder's path is unique."""
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if text.encode() in (entry / "cmdline").read_bytes():
+                    yield int(entry.name)
+            except OSError:
+                pass  # it has ended
+
+
+def free(scratch):
+    """Takes away all that is mounted below `scratch`, and ends what still names it."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as table:
+        points = [line.split()[4] for line in table]
+    for point in reversed(points):
+        if point.startswith(f"{scratch}/"):
+            subprocess.run(["umount", "-l", point], stderr=subprocess.DEVNULL, check=False)
+    for pid in processes_naming(f"{scratch}/"):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+class Watchdog:
+    """A process that frees the scratch folder when pytest dies without doing so."""
+
+    def __init__(self, scratch):
+        code = ("import sys; sys.path.insert(0, sys.argv[1]); import mounts; "
+                "sys.stdin.read(); mounts.free(bytes.fromhex(sys.argv[2]).decode())")
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", code, str(pathlib.Path(__file__).parent),
+             str(scratch).encode().hex()],  # so that it does not name the folder itself
+            stdin=subprocess.PIPE, start_new_session=True)
+
+    def close(self):
+        self._child.stdin.close()
+        self._child.wait(30)
+
+
+class Mount:
+    """One mounted store. Leaves nothing behind after close()."""
+
+    def __init__(self, store, point):
+        self.store, self.path = pathlib.Path(store), pathlib.Path(point)
+        self.log = self.path.with_name(self.path.name + ".log")
+
+    def mount(self, *options):
+        result = self.try_mount(*options)
+        assert result.returncode == 0, f"mount failed: {result.stderr}"
+        return self
+
+    def try_mount(self, *options):
+        # The daemon may keep stderr: a pipe would then never reach its end.
+        with open(self.log, "w+", encoding="utf-8") as log:
+            argv = [PROGRAM, "mount", "--store", str(self.store), *options, str(self.path)]
+            clean = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
+            code = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean,
+                                  timeout=COMMAND_TIMEOUT_S, check=False).returncode
+            log.seek(0)
+            return subprocess.CompletedProcess(argv, code, "", log.read())
+
+    def unmount(self):
+        return run(PROGRAM, "unmount", self.path)
+
+    def cli(self, *argv, check=True):
+        """`cacheshim ARGV --mount HERE`."""
+        result = run(PROGRAM, *argv, "--mount", self.path)
+        if check:
+            assert result.returncode == 0, f"{argv}: {result.returncode}: {result.stderr}"
+        return result
+
+    def stats(self):
+        return json.loads(self.cli("stats", "--json").stdout)
+
+    def status(self):
+        return json.loads((self.path / ".cacheshim/status").read_text())
+
+    def daemon_pid(self):
+        return self.status()["pid"]
+
+    def kill_daemon(self):
+        """Ends the daemon as a crash does; returns when it is gone."""
+        pid = self.daemon_pid()
+        handle = os.pidfd_open(pid)
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        with os.fdopen(handle) as file:
+            import select
+            assert select.select([file], [], [], 20)[0], f"the daemon {pid} does not die"
+
+    def detach(self):
+        run("umount", "-l", self.path)
+
+    def base(self, *parts):
+        return self.store.joinpath(*parts)
+
+    def uppers(self, job):
+        """The folders that hold the files of a job's layers."""
+        return sorted((self.store / ".cacheshim/layers" / job).glob("*/upper"))
+
+    def layer_files(self, job):
+        """Files that a job's layers hold, by path below the view."""
+        return {str(path.relative_to(upper)): path.read_bytes() for upper in self.uppers(job)
+                for path in upper.rglob("*") if path.is_file() and not path.is_symlink()}
+
+    def layer_names(self, job):
+        """All names of files in a job's layers, whiteouts included."""
+        return sorted(str(path.relative_to(upper)) for upper in self.uppers(job)
+                      for path in upper.rglob("*") if not path.is_dir())
+
+    def end_job(self, job, outcome="success"):
+        return self.cli("job", "end", job, f"--{outcome}")
+
+    def close(self):
+        if is_mounted(self.path):
+            self.detach()
