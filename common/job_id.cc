@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/job_id.h"
+
+#include <cstring>
+
+namespace cacheshim {
+namespace {
+
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+constexpr bool is_id_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '.' || c == '_' ||
+         c == '-';
+}
+
+// "." and ".." are valid characters but no names of a folder of one's own.
+bool is_dots(std::string_view text) { return text == "." || text == ".."; }
+
+// The part of `text` before `delimiter`, which is taken off together with it. Written with pointers,
+// as everywhere here: substr() would bring std::__throw_out_of_range into the preloaded library.
+std::string_view take_until(std::string_view& text, char delimiter) {
+  const void* hit = text.empty() ? nullptr : std::memchr(text.data(), delimiter, text.size());
+  std::size_t length = text.size();
+  std::size_t taken = length;
+  if (hit != nullptr) {
+    length = static_cast<std::size_t>(static_cast<const char*>(hit) - text.data());
+    taken = length + 1;
+  }
+  const std::string_view part(text.data(), length);
+  text = std::string_view(text.data() + taken, text.size() - taken);
+  return part;
+}
+
+JobId github_job(const Environment& environment) {
+  const std::string_view run = environment.find("GITHUB_RUN_ID");
+  if (run.empty()) return {};
+  JobId id = JobId::from_text(run);
+  for (const std::string_view name : {"GITHUB_JOB", "RUNNER_NAME"}) {
+    const std::string_view part = environment.find(name);
+    if (part.empty()) continue;
+    id.append("-");
+    id.append(part);
+  }
+  return id;
+}
+
+}  // namespace
+
+JobId JobId::from_text(std::string_view text) {
+  JobId id;
+  id.append(text);
+  return id;
+}
+
+JobId JobId::for_uid(uid_t uid) {
+  char digits[16];
+  std::size_t start = sizeof digits;
+  do {
+    digits[--start] = static_cast<char>('0' + uid % 10);
+    uid /= 10;
+  } while (uid != 0);
+  JobId id = from_text("uid-");
+  id.append({digits + start, sizeof digits - start});
+  return id;
+}
+
+void JobId::append(std::string_view text) {
+  char* out = text_.data();
+  const char* in = text.data();
+  for (std::size_t i = 0; i < text.size() && length_ < kMaxJobId; ++i) {
+    out[length_++] = is_id_char(in[i]) ? in[i] : '_';
+  }
+  if (is_dots(view())) out[0] = '_';
+}
+
+bool is_job_id(std::string_view text) {
+  if (text.empty() || text.size() > kMaxJobId || is_dots(text)) return false;
+  for (const char c : text) {
+    if (!is_id_char(c)) return false;
+  }
+  return true;
+}
+
+std::string_view EnvironmentBlock::find(std::string_view name) const {
+  std::string_view rest = block_;
+  while (!rest.empty()) {
+    std::string_view value = take_until(rest, '\0');
+    const std::size_t whole = value.size();
+    const std::string_view key = take_until(value, '=');
+    if (key == name && key.size() < whole) return value;
+  }
+  return {};
+}
+
+JobId job_from_environment(const Environment& environment) {
+  for (const std::string_view name : {"CACHESHIM_JOB", "SLURM_JOB_ID"}) {
+    const JobId id = JobId::from_text(environment.find(name));
+    if (!id.empty()) return id;
+  }
+  if (const JobId id = github_job(environment); !id.empty()) return id;
+  for (const std::string_view name : {"CI_JOB_ID", "BUILD_TAG", "PBS_JOBID", "LSB_JOBID"}) {
+    const JobId id = JobId::from_text(environment.find(name));
+    if (!id.empty()) return id;
+  }
+  return {};
+}
+
+JobId slurm_job_from_cgroup(std::string_view cgroup_text) {
+  constexpr std::string_view kPrefix = "job_";
+  while (!cgroup_text.empty()) {
+    std::string_view line = take_until(cgroup_text, '\n');
+    while (!line.empty()) {
+      const std::string_view component = take_until(line, '/');
+      if (component.size() <= kPrefix.size()) continue;
+      if (std::memcmp(component.data(), kPrefix.data(), kPrefix.size()) != 0) continue;
+      const std::string_view number(component.data() + kPrefix.size(),
+                                    component.size() - kPrefix.size());
+      bool digits = true;
+      for (const char c : number) digits = digits && is_digit(c);
+      if (digits) return JobId::from_text(number);
+    }
+  }
+  return {};
+}
+
+JobId cycle_from_environment(const Environment& environment) {
+  for (const std::string_view name : {"CACHESHIM_CYCLE", "SLURM_RESTART_COUNT",
+                                      "GITHUB_RUN_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"}) {
+    const JobId cycle = JobId::from_text(environment.find(name));
+    if (!cycle.empty()) return cycle;
+  }
+  return JobId::from_text("0");
+}
+
+}  // namespace cacheshim
