@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/profile.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace cacheshim {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTriton = R"(name = "triton"
+variable = "TRITON_CACHE_DIR"
+unless = ["TRITON_HOME"]
+default_paths = ["~/.triton/cache"]
+evidence = "run"
+
+[entry]
+depth = 1
+complete = ["__grp__*.json"]
+complete_single = ["*.so", "*.json"]
+scratch = ["tmp.pid_*"]
+)";
+
+std::string refusal(const std::string& text) {
+  const auto parsed = parse_profile(text, "x.toml");
+  const auto* error = std::get_if<ProfileError>(&parsed);
+  return error != nullptr ? error->message : "accepted";
+}
+
+// A profile with one more line at its end.
+std::string refusal_with(const std::string& line) {
+  return refusal("name = \"x\"\nevidence = \"doc\"\n" + line + "\n");
+}
+
+class ProfileFolders : public testing::Test {
+ protected:
+  ProfileFolders() {
+    std::string name = testing::TempDir() + "/profiles.XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no scratch folder";
+    root_ = name;
+  }
+  ~ProfileFolders() override { fs::remove_all(root_); }
+
+  std::string folder(const std::string& name) const { return root_ / name; }
+  void write(const std::string& path, const std::string& text) const {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  static std::string minimal(const std::string& name, const std::string& variable) {
+    return "name = \"" + name + "\"\nvariable = \"" + variable + "\"\nevidence = \"doc\"\n";
+  }
+
+  fs::path root_;
+};
+
+TEST(Profile, ReadsEveryField) {
+  const auto parsed = parse_profile(kTriton, "triton.toml");
+  const auto* profile = std::get_if<Profile>(&parsed);
+  ASSERT_NE(profile, nullptr) << std::get<ProfileError>(parsed).message;
+  EXPECT_EQ(profile->name, "triton");
+  EXPECT_EQ(profile->variable, "TRITON_CACHE_DIR");
+  EXPECT_EQ(profile->unless, std::vector<std::string>{"TRITON_HOME"});
+  EXPECT_EQ(profile->default_paths, std::vector<std::string>{"~/.triton/cache"});
+  EXPECT_EQ(profile->entry_depth, 1U);
+  EXPECT_EQ(profile->evidence, "run");
+  EXPECT_TRUE(profile->is_scratch("tmp.pid_1_a"));
+  EXPECT_FALSE(profile->is_scratch("xtmp.pid_1"));
+  EXPECT_TRUE(profile->completes("__grp__k.json"));
+  EXPECT_FALSE(profile->completes("k.json"));
+  EXPECT_TRUE(profile->completes_alone("k.json"));
+}
+
+TEST(Profile, MessagesNameFileAndLine) {
+  EXPECT_EQ(refusal("name = \"x\"\ncolour = 1\nevidence = \"doc\"\n"),
+            "x.toml:2: unknown key 'colour'");
+  EXPECT_EQ(refusal("name = \"x\"\nevidence = \"doc\"\n[entry]\ndeep = 1\n"),
+            "x.toml:4: unknown key 'entry.deep'");
+  EXPECT_EQ(refusal("name = 3\n"), "x.toml:1: name: must be a string");
+  EXPECT_EQ(refusal("name = \n").rfind("x.toml:1: ", 0), 0U);
+}
+
+TEST(Profile, NeedsANameThatIsAFolderName) {
+  EXPECT_NE(refusal("evidence = \"doc\"\n").find("name: missing"), std::string::npos);
+  for (const char* name : {"", ".", "..", ".x", "a/b", "a b"}) {
+    EXPECT_NE(refusal("name = \"" + std::string(name) + "\"\nevidence = \"doc\"\n")
+                  .find("is no folder name"), std::string::npos) << name;
+  }
+}
+
+TEST(Profile, NeedsEvidenceOfAKnownKind) {
+  EXPECT_NE(refusal("name = \"x\"\n").find("evidence: must be one of"), std::string::npos);
+  EXPECT_EQ(refusal("name = \"x\"\nevidence = \"sure\"\n"),
+            "x.toml:2: evidence: must be one of run, read, doc, guess");
+}
+
+TEST(Profile, RefusesValuesOfAWrongKind) {
+  EXPECT_EQ(refusal_with("variable = \"A B\""), "x.toml:3: variable: 'A B' is no name of a variable");
+  EXPECT_EQ(refusal_with("unless = [\"A:B\"]"), "x.toml:3: unless: 'A:B' is no name of a variable");
+  EXPECT_EQ(refusal_with("default_paths = \"~/x\""),
+            "x.toml:3: default_paths: must be an array of strings");
+  EXPECT_EQ(refusal_with("default_paths = [\"x\"]"),
+            "x.toml:3: default_paths: 'x' must begin with / or ~/");
+  EXPECT_EQ(refusal_with("entry = 1"), "x.toml:3: entry: must be a table");
+  EXPECT_EQ(refusal_with("[entry]\ndepth = 0"), "x.toml:4: entry.depth: must be from 1 to 16");
+  EXPECT_EQ(refusal_with("[entry]\ndepth = \"1\""), "x.toml:4: entry.depth: must be an integer");
+  EXPECT_EQ(refusal_with("[entry]\nscratch = [\"a/b\"]"),
+            "x.toml:4: entry.scratch: 'a/b' is no pattern of a file name");
+  EXPECT_EQ(refusal_with("variable = \"A\\u0000B\""), "x.toml:3: variable: must be a string");
+}
+
+TEST_F(ProfileFolders, AreReadInOrderAndTheLaterReplaces) {
+  write("a/one.toml", minimal("one", "FIRST"));
+  write("a/two.toml", minimal("two", "TWO"));
+  write("a/README", "no profile");
+  write("b/other.toml", minimal("one", "SECOND"));
+  const ProfileSet set = load_profiles({folder("a"), folder("missing"), folder("b")});
+  EXPECT_TRUE(set.refused.empty());
+  ASSERT_EQ(set.profiles.size(), 2U);
+  EXPECT_EQ(set.profiles[0].name, "one");
+  EXPECT_EQ(set.profiles[0].variable, "SECOND");
+  EXPECT_EQ(set.profiles[1].name, "two");
+}
+
+TEST_F(ProfileFolders, GoOnWithoutARefusedProfile) {
+  write("a/bad.toml", "name = \"bad\"\nnonsense = 1\n");
+  write("a/empty.toml", "");
+  write("a/folder.toml/x", "");
+  write("a/good.toml", minimal("good", "GOOD"));
+  const ProfileSet set = load_profiles({folder("a")});
+  ASSERT_EQ(set.profiles.size(), 1U);
+  EXPECT_EQ(set.profiles[0].name, "good");
+  ASSERT_EQ(set.refused.size(), 3U);
+  EXPECT_EQ(set.refused[0].message,
+            folder("a/bad.toml") + ":1: evidence: must be one of run, read, doc, guess");
+  EXPECT_EQ(set.refused[2].message, folder("a/folder.toml") + ": cannot be read");
+}
+
+TEST_F(ProfileFolders, RefuseASecondProfileOfOneName) {
+  write("a/1.toml", minimal("same", "A"));
+  write("a/2.toml", minimal("same", "B"));
+  const ProfileSet set = load_profiles({folder("a")});
+  ASSERT_EQ(set.profiles.size(), 1U);
+  EXPECT_EQ(set.profiles[0].variable, "A");
+  ASSERT_EQ(set.refused.size(), 1U);
+}
+
+TEST_F(ProfileFolders, ThatAreNoFoldersAreReported) {
+  write("file", "");
+  const ProfileSet set = load_profiles({folder("file")});
+  ASSERT_EQ(set.refused.size(), 1U);
+  EXPECT_EQ(set.refused[0].message, folder("file") + ": Not a directory");
+}
+
+}  // namespace
+}  // namespace cacheshim
