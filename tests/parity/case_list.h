@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/parity/fixture.h"
+#include "tests/parity/side.h"
+
+namespace cacheshim::parity {
+
+struct Case {
+  std::string name;                 // unique, and good as a folder's name
+  std::vector<std::string> names;   // what the fixture makes
+  std::function<void(Side&)> body;  // what is done on either side
+};
+
+class CaseList {
+ public:
+  const std::vector<Case>& cases() const { return cases_; }
+
+  void add(std::string name, std::vector<std::string> names, std::function<void(Side&)> body);
+
+  // One case for each of `names`.
+  void add_for_each(const std::string& operation, const std::vector<std::string>& names,
+                    std::function<void(Side&, const std::string&)> body);
+  // One case for each pair.
+  void add_for_pairs(const std::string& operation, const std::vector<std::string>& first,
+                     const std::vector<std::string>& second,
+                     std::function<void(Side&, const std::string&, const std::string&)> body);
+
+ private:
+  std::vector<Case> cases_;
+};
+
+void add_open_cases(CaseList& list);
+void add_data_cases(CaseList& list);
+void add_folder_cases(CaseList& list);
+void add_rename_cases(CaseList& list);
+void add_link_cases(CaseList& list);
+void add_attribute_cases(CaseList& list);
+void add_identity_cases(CaseList& list);
+void add_lock_cases(CaseList& list);
+
+CaseList all_cases();
+
+}  // namespace cacheshim::parity

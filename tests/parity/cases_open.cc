@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// open(2) by flags and state of the name, and what the descriptor then does.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tests/parity/case_list.h"
+
+namespace cacheshim::parity {
+namespace {
+
+void read_and_write(Side& side, const UniqueFd& fd) {
+  side.contents(fd.get());
+  side.pwrite(fd.get(), "put by the case", 100);
+  side.write(fd.get(), "at the offset");
+  side.did("lseek(0, SEEK_CUR)", ::lseek(fd.get(), 0, SEEK_CUR));
+  side.fstat(fd.get(), "after the writes");
+}
+
+void add_flag_cases(CaseList& list) {
+  static constexpr struct {
+    const char* name;
+    int flags;
+  } kFlags[] = {
+      {"read", O_RDONLY},
+      {"write", O_WRONLY},
+      {"readwrite", O_RDWR},
+      {"create", O_RDWR | O_CREAT},
+      {"exclusive", O_WRONLY | O_CREAT | O_EXCL},
+      {"truncate", O_RDWR | O_TRUNC},
+      {"create-truncate", O_WRONLY | O_CREAT | O_TRUNC},
+      {"append", O_RDWR | O_APPEND},
+      {"create-append", O_WRONLY | O_CREAT | O_APPEND},
+      {"directory", O_RDONLY | O_DIRECTORY},
+      {"nofollow", O_RDWR | O_NOFOLLOW},
+      {"create-nofollow", O_WRONLY | O_CREAT | O_NOFOLLOW},
+      {"path", O_PATH},
+      {"path-nofollow", O_PATH | O_NOFOLLOW},
+      {"create-directory-read", O_RDONLY | O_CREAT},
+      {"sync", O_RDWR | O_SYNC},
+  };
+  for (const auto& kind : kFlags) {
+    const int flags = kind.flags;
+    list.add_for_each(std::string("open ") + kind.name, all_names(),
+                      [flags](Side& side, const std::string& name) {
+                        const UniqueFd fd = side.open(name, flags);
+                        if (!fd) return;
+                        if ((flags & O_PATH) != 0) return side.fstat(fd.get(), "of the path");
+                        read_and_write(side, fd);
+                      });
+  }
+}
+
+// Creation obeys mode and umask, and the descriptor is good even where the mode forbids it.
+void create_with_mode(Side& side) {
+  const mode_t before = ::umask(027);
+  for (const mode_t mode : {0000u, 0444u, 0666u, 0777u, 01777u, 04755u}) {
+    const std::string name = "mode" + std::to_string(mode);
+    if (const UniqueFd fd = side.open(name, O_WRONLY | O_CREAT | O_EXCL, mode)) {
+      side.write(fd.get(), "written");
+      side.fstat(fd.get(), name);
+    }
+    side.did("mkdir " + name, ::mkdirat(side.dir(), (name + ".dir").c_str(), mode));
+    side.stat(name + ".dir");
+  }
+  (void)::umask(before);
+}
+
+void anonymous_file(Side& side) {
+  const UniqueFd fd = side.opened("open(O_TMPFILE)",
+                                  ::openat(side.dir(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0644));
+  if (!fd) return;
+  side.write(fd.get(), pattern("anonymous", 3000));
+  side.fstat(fd.get(), "anonymous");
+  const std::string self = "/proc/self/fd/" + std::to_string(fd.get());
+  side.did("linkat", ::linkat(AT_FDCWD, self.c_str(), side.dir(), "named", AT_SYMLINK_FOLLOW));
+  side.contents("named");
+}
+
+void add_name_cases(CaseList& list) {
+  list.add("names of 255 and 256 bytes", {"base_dir"}, [](Side& side) {
+    for (const std::size_t length : {250u, 251u, 252u, 254u, 255u, 256u}) {
+      const std::string name(length, 'n');
+      (void)side.open(name, O_WRONLY | O_CREAT);
+      side.stat(name);
+      side.did("mkdir", ::mkdirat(side.dir(), ("base_dir/" + name).c_str(), 0755));
+      side.did("rename", ::renameat(side.dir(), name.c_str(), side.dir(),
+                                    ("base_dir/" + name + "x").c_str()));
+      side.did("unlink", ::unlinkat(side.dir(), name.c_str(), 0));
+    }
+  });
+  list.add("odd bytes in names", {}, [](Side& side) {
+    for (const char* name : {" ", "\n", "a\\b", "\xff\xfe", "-", "~", "#", ".wh", "...", "\x01"}) {
+      (void)side.open(name, O_WRONLY | O_CREAT);
+      side.stat(name);
+    }
+    side.list(".");
+  });
+  list.add("long path", {}, [](Side& side) {
+    std::string path(200, 'p');
+    while (path.size() < 3000) {
+      side.did("mkdir", ::mkdirat(side.dir(), path.c_str(), 0755));
+      path += "/" + std::string(200, 'p');
+    }
+    (void)side.open(path, O_WRONLY | O_CREAT);
+  });
+}
+
+}  // namespace
+
+void add_open_cases(CaseList& list) {
+  add_flag_cases(list);
+  list.add("create with mode", {}, create_with_mode);
+  list.add("anonymous file", {}, anonymous_file);
+  list.add_for_each("open through a trailing slash", all_names(),
+                    [](Side& side, const std::string& name) {
+                      (void)side.open(name + "/", O_RDONLY);
+                      (void)side.open(name + "/", O_WRONLY | O_CREAT);
+                      (void)side.open(name + "/.", O_RDONLY);
+                      (void)side.open(name + "/..", O_RDONLY);
+                    });
+  list.add_for_each("overwrite whole", file_names(), [](Side& side, const std::string& name) {
+    if (const UniqueFd fd = side.open(name, O_WRONLY | O_CREAT | O_TRUNC)) {
+      side.write(fd.get(), pattern("overwritten", 70000));
+    }
+    side.contents(name);
+  });
+  add_name_cases(list);
+}
+
+}  // namespace cacheshim::parity

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares a mount's view with a plain folder: the same calls on both must return the same values,
+// errnos, bytes, stat fields and listings. The two must be on one kind of file system.
+//
+// First `prepare`, as the store's owner and before the mount, makes the same files in the native
+// folder and in the base; then `run`, as the job's user, works on the native folder and the view.
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <string>
+
+#include "tests/parity/runner.h"
+
+namespace {
+
+constexpr char kUsage[] =
+    "usage: parity prepare|prepare-model --native DIR --base DIR [--owner UID] [options]\n"
+    "       parity run|run-model --native DIR --view DIR [--verbose] [options]\n"
+    "options: --filter PATTERN   cases by name\n"
+    "         --seed N --rounds N --actions N   for the models; the same in both steps\n"
+    "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 hangs\n";
+
+using cacheshim::parity::Options;
+
+bool parse(int argc, char** argv, Options& options) {
+  const auto number = [](const char* text) { return static_cast<unsigned>(std::stoul(text)); };
+  for (int i = 2; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--verbose") {
+      options.verbose = true;
+      continue;
+    }
+    if (i + 1 == argc) return false;
+    const char* value = argv[++i];
+    if (name == "--native") options.native = value;
+    else if (name == "--view") options.view = value;
+    else if (name == "--base") options.base = value;
+    else if (name == "--filter") options.filter = value;
+    else if (name == "--owner") options.owner = number(value);
+    else if (name == "--seed") options.seed = number(value);
+    else if (name == "--rounds") options.rounds = number(value);
+    else if (name == "--actions") options.actions = number(value);
+    else return false;
+  }
+  return !options.native.empty() && (!options.view.empty() || !options.base.empty());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  using namespace cacheshim::parity;
+  static const std::map<std::string, int (*)(const Options&)> kCommands = {
+      {"prepare", prepare_cases},
+      {"run", run_cases},
+      {"prepare-model", prepare_model},
+      {"run-model", run_model}};
+  Options options;
+  const auto command = kCommands.find(argc > 1 ? argv[1] : "");
+  if (command == kCommands.end() || !parse(argc, argv, options)) {
+    (void)std::fputs(kUsage, stderr);
+    return 2;
+  }
+  (void)::umask(022);
+  return command->second(options) == 0 ? 0 : 1;
+} catch (const std::exception& error) {
+  (void)std::fprintf(stderr, "parity: %s\n", error.what());
+  return 2;
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <random>
+#include <string>
+
+#include "tests/parity/side.h"
+
+// One random operation of the model: chosen once, carried out on both sides.
+namespace cacheshim::parity {
+
+class ModelAction {
+ public:
+  static ModelAction random(std::mt19937& random);
+
+  void carry_out(Side& side) const;
+  std::string text() const;  // "rename d1/f2 d3"
+
+ private:
+  unsigned kind_ = 0;
+  std::string first_;
+  std::string second_;
+  unsigned number_ = 0;  // a size, an offset or a mode, by kind
+};
+
+// A name of the model's small world: few names, so that they meet often.
+std::string random_model_name(std::mt19937& random);
+
+}  // namespace cacheshim::parity

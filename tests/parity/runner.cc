@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/parity/runner.h"
+
+#include <err.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/parity/case_list.h"
+
+namespace cacheshim::parity {
+namespace {
+
+constexpr unsigned kCaseTimeoutSeconds = 30;
+
+char g_running[256];  // what the alarm names
+
+void on_alarm(int /*signal*/) {
+  (void)::write(STDOUT_FILENO, "HANGS: ", 7);
+  (void)::write(STDOUT_FILENO, g_running, std::strlen(g_running));
+  (void)::write(STDOUT_FILENO, "\n", 1);
+  ::_exit(3);
+}
+
+bool chosen(const Options& options, const Case& one) {
+  return ::fnmatch(options.filter.c_str(), one.name.c_str(), 0) == 0;
+}
+
+void make_base_folder(const std::string& parent, const Case& one, uid_t owner) {
+  const std::string path = parent + "/" + one.name;
+  if (::mkdir(path.c_str(), 0755) != 0 || ::chown(path.c_str(), owner, owner) != 0) {
+    err(2, "%s", path.c_str());
+  }
+  const UniqueFd dir(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  make_base(dir.get(), one.names);
+  settle(dir.get(), owner);
+}
+
+std::vector<std::string> record(const std::string& parent, const Case& one) {
+  Side side(parent + "/" + one.name);
+  if (side.dir() < 0) return side.lines();
+  make_layer(side, one.names);
+  one.body(side);
+  side.note("afterwards:");
+  side.tree();
+  return side.lines();
+}
+
+bool answers_enosys(const std::vector<std::string>& lines) {
+  return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.find("ENOSYS") != std::string::npos;
+  });
+}
+
+// Prints the lines around the first difference.
+void report(const Case& one, const std::vector<std::string>& native,
+            const std::vector<std::string>& mount, bool verbose) {
+  std::size_t at = 0;
+  while (at < native.size() && at < mount.size() && native[at] == mount[at]) ++at;
+  std::printf("DIFFERS: %s\n", one.name.c_str());
+  const std::size_t from = verbose || at < 3 ? 0 : at - 3;
+  for (std::size_t i = from; i < at; ++i) std::printf("    both:   %s\n", native[i].c_str());
+  const std::size_t count = verbose ? std::max(native.size(), mount.size()) - at : 1;
+  for (std::size_t i = at; i < at + count; ++i) {
+    std::printf("    native: %s\n", i < native.size() ? native[i].c_str() : "(nothing more)");
+    std::printf("    mount:  %s\n", i < mount.size() ? mount[i].c_str() : "(nothing more)");
+  }
+}
+
+}  // namespace
+
+int prepare_cases(const Options& options) {
+  const CaseList list = all_cases();
+  for (const Case& one : list.cases()) {
+    if (!chosen(options, one)) continue;
+    make_base_folder(options.native, one, options.owner);
+    make_base_folder(options.base, one, ::geteuid());
+  }
+  return 0;
+}
+
+int run_cases(const Options& options) {
+  (void)std::signal(SIGALRM, on_alarm);
+  int count = 0;
+  int different = 0;
+  const CaseList list = all_cases();
+  for (const Case& one : list.cases()) {
+    if (!chosen(options, one)) continue;
+    (void)std::snprintf(g_running, sizeof g_running, "%s", one.name.c_str());
+    (void)::alarm(kCaseTimeoutSeconds);
+    const std::vector<std::string> native = record(options.native, one);
+    const std::vector<std::string> mount = record(options.view, one);
+    (void)::alarm(0);
+    ++count;
+    if (native != mount) {
+      ++different;
+      report(one, native, mount, options.verbose);
+    } else if (answers_enosys(mount)) {
+      ++different;
+      std::printf("ENOSYS: %s\n", one.name.c_str());
+    }
+    (void)std::fflush(stdout);
+  }
+  std::printf("%d cases, %d differ\n", count, different);
+  return different;
+}
+
+}  // namespace cacheshim::parity

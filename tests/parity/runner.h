@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace cacheshim::parity {
+
+struct Options {
+  std::string native;  // the folder that tells the truth
+  std::string view;    // the folder under test
+  std::string base;    // prepare: the folder that the view will show as its base
+  std::string filter = "*";  // fnmatch(3) pattern of case names
+  uid_t owner = 0;           // prepare: who owns the native files
+  unsigned seed = 1;
+  unsigned rounds = 20;
+  unsigned actions = 400;  // in each round
+  bool verbose = false;
+};
+
+// Each returns the number of mismatches. They end the program where the folders cannot be used.
+int prepare_cases(const Options& options);
+int run_cases(const Options& options);
+int prepare_model(const Options& options);
+int run_model(const Options& options);
+
+}  // namespace cacheshim::parity

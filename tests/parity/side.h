@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "common/unique_fd.h"
+
+// One of the two folders that must behave alike, and the record of what was seen there. A case makes
+// its calls through did(), once on each side; afterwards the two records are compared line by line.
+namespace cacheshim::parity {
+
+class Side {
+ public:
+  // `path` is the case's folder, which exists.
+  explicit Side(std::string path);
+
+  int dir() const { return dir_.get(); }
+  const std::string& path() const { return path_; }
+  std::string path_of(std::string_view name) const { return path_ + "/" + std::string(name); }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+  // Records what a call returned: its value, or the name of its errno where it is -1. Call it in
+  // the same expression as the system call. Returns `result` and keeps errno.
+  template <class T>
+  T did(const std::string& what, T result) {
+    static_assert(std::is_signed_v<T>);
+    record_result(what, static_cast<long long>(result), false);
+    return result;
+  }
+  // The same for a call that returns a descriptor, whose number says nothing.
+  UniqueFd opened(const std::string& what, int fd) {
+    record_result(what, fd, true);
+    return UniqueFd(fd);
+  }
+  void note(std::string line) { lines_.push_back(std::move(line)); }
+
+  // Frequent calls. Names are relative to the case's folder.
+  UniqueFd open(const std::string& name, int flags, mode_t mode = 0644);
+  void write(int fd, std::string_view data);
+  void pwrite(int fd, std::string_view data, off_t offset);
+  void contents(int fd);                    // all bytes from offset 0, by pread
+  void contents(const std::string& name);   // the same, opened by name
+  void stat(const std::string& name);       // of the link itself
+  void fstat(int fd, std::string_view what);
+  void list(const std::string& name);       // names of one folder
+  void tree();                              // all names below, with stat fields and bytes
+  void xattrs(const std::string& name);
+
+ private:
+  void record_result(const std::string& what, long long result, bool is_fd);
+  void tree_below(int parent, const std::string& name, const std::string& shown);
+
+  std::string path_;
+  UniqueFd dir_;
+  std::vector<std::string> lines_;
+};
+
+// "O_RDWR|O_CREAT".
+std::string flag_names(int flags);
+// Bytes that tell where they come from: repeats `seed` with a running number up to `size`.
+std::string pattern(std::string_view seed, std::size_t size);
+// A short print of bytes: their number, and a hash.
+std::string fingerprint(std::string_view bytes);
+
+}  // namespace cacheshim::parity
