@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scenarios are made of: job lists, checks of the base, verdicts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable
+
+from cachemount import CacheMount, CommandFailed
+from jobs import FIRST_UID, Box, Job, Storm
+from lab import Lab
+
+TEMPORARY_NAME = re.compile(r"(^|\.)tmp\.pid_")
+ENTRY_SUFFIXES = ("source", "ttir", "ttgir", "llir", "ptx", "cubin", "json")
+
+
+@dataclass
+class Verdict:
+    """How a scenario ended: with nothing in `complaints` it passed."""
+
+    name: str
+    complaints: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    skipped: str = ""  # the reason
+
+    def expect(self, condition: bool, complaint: str) -> None:
+        if not condition:
+            self.complaints.append(complaint)
+
+
+Scenario = Callable[[Lab, Verdict], None]
+
+
+def judge(lab: Lab, name: str, scenario: Scenario) -> Verdict:
+    """Runs a scenario; whatever it raises is a complaint too."""
+    verdict = Verdict(name)
+    lab.progress.say(name)
+    start = time.monotonic()
+    try:
+        scenario(lab, verdict)
+    except (CommandFailed, OSError) as error:
+        verdict.complaints.append(f"{type(error).__name__}: {error}")
+    except Exception as error:
+        verdict.complaints.append(f"the scenario itself broke: {type(error).__name__}: {error}")
+    verdict.seconds = time.monotonic() - start
+    return verdict
+
+
+class PtxasLog:
+    """Counts ptxas runs, and knows the digest of each result."""
+
+    def __init__(self, lab: Lab) -> None:
+        lab._made += 1
+        self.path = lab.exchange / f"ptxas-{lab._made}"
+        self.path.touch()
+        self.path.chmod(0o666)
+        self._ptxas = lab.ptxas
+        self._wrapper = lab.stage / "ptxas-wrapper"
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "TRITON_PTXAS_BLACKWELL_PATH": str(self._wrapper),
+            "STORM_PTXAS": str(self._ptxas),
+            "STORM_PTXAS_LOG": str(self.path),
+        }
+
+    def digests(self) -> list[str]:
+        return self.path.read_text().splitlines()
+
+
+def preload(lab: Lab, job: str) -> dict[str, str]:
+    """All that a job script sets for cacheshim."""
+    return {"LD_PRELOAD": str(lab.library), "CACHESHIM_JOB": job}
+
+
+def triton_jobs(
+    lab: Lab,
+    prefix: str,
+    count: int,
+    log: PtxasLog,
+    *,
+    kernels: int,
+    cache: str | None = None,
+    box: Box = Box.PIDS,
+    arguments: tuple[str, ...] = (),
+) -> list[Job]:
+    """Jobs of `count` users that compile the same kernels; through cacheshim unless `cache` is given."""
+    jobs = []
+    for index in range(count):
+        name = f"{prefix}-{index}"
+        environment = {"TRITON_CACHE_DIR": cache} if cache else preload(lab, name)
+        command = [lab.python, lab.stage / "worker.py", "--kernels", str(kernels), *arguments]
+        jobs.append(Job(name, FIRST_UID + index, command, {**environment, **log.environment()}, box))
+    return jobs
+
+
+def key_of(kernel_hash: str) -> str:
+    """The folder name that Triton makes of a hash."""
+    return base64.b32encode(bytes.fromhex(kernel_hash)).decode().rstrip("=")
+
+
+def expect_clean(verdict: Verdict, storm: Storm, what: str) -> None:
+    for line in storm.complaints():
+        verdict.complaints.append(f"{what}: {line}")
+
+
+def expect_warm(verdict: Verdict, storm: Storm, log: PtxasLog, what: str) -> None:
+    """No compile: not by the hits that Triton counts, and not by runs of ptxas."""
+    runs = len(log.digests())
+    verdict.expect(runs == 0, f"{what}: {runs} ptxas runs where none was needed")
+    verdict.expect(
+        storm.hits == storm.calls, f"{what}: {storm.hits} hits in {storm.calls} calls"
+    )
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def temporary_names(base: Path) -> list[str]:
+    return [
+        str(path.relative_to(base)) for path in base.rglob("*") if TEMPORARY_NAME.search(path.name)
+    ]
+
+
+def expect_whole_entries(verdict: Verdict, base: Path, what: str, name: str = "axpy") -> None:
+    """Nothing half-done in the base: no temporary names, and every entry has all its files."""
+    left = temporary_names(base)
+    verdict.expect(not left, f"{what}: temporary names in the base: {left[:3]}")
+    expected = {f"{name}.{suffix}" for suffix in ENTRY_SUFFIXES} | {f"__grp__{name}.json"}
+    for entry in base.iterdir() if base.is_dir() else ():
+        files = {path.name for path in entry.iterdir()} if entry.is_dir() else set()
+        missing = expected - files
+        verdict.expect(not missing, f"{what}: entry {entry.name} lacks {sorted(missing)}")
+        empty = [file for file in files & expected if not (entry / file).stat().st_size]
+        verdict.expect(not empty, f"{what}: entry {entry.name} has empty files {empty}")
+
+
+def expect_cubins(
+    verdict: Verdict, base: Path, storms: list[Storm], compiled: set[str], kernels: int, what: str
+) -> None:
+    """Every cubin in the base is, byte for byte, one that ptxas made, and what the jobs loaded."""
+    expect_whole_entries(verdict, base, what)
+    entries = list(base.iterdir()) if base.is_dir() else []
+    verdict.expect(len(entries) == kernels, f"{what}: {len(entries)} entries for {kernels} kernels")
+    for entry in entries:
+        cubin = entry / "axpy.cubin"
+        if cubin.exists():
+            known = digest_of(cubin) in compiled
+            verdict.expect(known, f"{what}: {entry.name}/axpy.cubin is none that ptxas made")
+    loaded = {
+        (kernel["hash"], kernel["cubin"])
+        for storm in storms
+        for result in storm.results
+        if result.report
+        for kernel in result.report["kernels"].values()
+    }
+    for kernel_hash, digest in loaded:
+        cubin = base / key_of(kernel_hash) / "axpy.cubin"
+        same = cubin.exists() and digest_of(cubin) == digest
+        verdict.expect(same, f"{what}: a job loaded another cubin than the base has: {cubin.parent.name}")
+
+
+def end_jobs(mount: CacheMount, jobs: list[Job]) -> None:
+    for job in jobs:
+        mount.end_job(job.name)

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A job that wipes the cache: every 50 ms it removes a random key folder, as a user's clean-up does.
+
+It works on what it sees as the cache. On a plain shared folder that is everybody's. Ends when its
+stdin does. Lines on stdout as in worker.py: READY, REPORT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import select
+import shutil
+import sys
+
+
+def remove_one(root: str, errors: list[dict[str, object]]) -> int:
+    """Removes one key folder; how many (0 or 1)."""
+    keys = os.listdir(root) if os.path.isdir(root) else []
+    if not keys:
+        return 0
+    path = os.path.join(root, random.choice(keys))
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        errors.append(
+            {
+                "kernel": -1,
+                "type": type(error).__name__,
+                "errno": error.errno,
+                "path": str(error.filename),
+                "message": str(error),
+            }
+        )
+    return 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root")
+    root = parser.parse_args().root
+    errors: list[dict[str, object]] = []
+    removed = 0
+    print("READY", flush=True)
+    while True:
+        ready, _, _ = select.select([sys.stdin], [], [], 0.05)
+        if ready and not sys.stdin.readline():
+            break
+        removed += remove_one(root, errors)
+    report = {
+        "calls": removed,
+        "errors": errors,
+        "hits": 0,
+        "kernels": {},
+        "wall": 0.0,
+        "cpu": 0.0,
+    }
+    print("REPORT " + json.dumps(report), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

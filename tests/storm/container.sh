@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# container.sh --root DIR [--cache DIR] --home DIR --share DIR --uid UID [--userns] -- COMMAND…
+#
+# Runs COMMAND as SLURM with enroot would: in a root file system of its own, made of binds at --root, with
+# --home as its HOME=/root and --cache as its /ci-cache; --share is there under its own path. Called as the first process of fresh mount and PID
+# namespaces (unshare --mount --pid --fork), where all of it ends with COMMAND. With --userns the user
+# is root inside, as enroot maps it.
+set -euo pipefail
+
+root='' cache='' home='' share='' uid='' userns=''
+while [ "$1" != -- ]; do
+    case $1 in
+        --root) root=$2; shift 2 ;;
+        --cache) cache=$2; shift 2 ;;
+        --home) home=$2; shift 2 ;;
+        --share) share=$2; shift 2 ;;
+        --uid) uid=$2; shift 2 ;;
+        --userns) userns=1; shift ;;
+        *) echo "container.sh: unknown option $1" >&2; exit 2 ;;
+    esac
+done
+shift
+
+mount --make-rprivate /
+mount -t tmpfs -o mode=0755 tmpfs "$root"
+
+bind() { # SOURCE TARGET: TARGET inside the new root
+    mkdir -p "$root$2"
+    mount --rbind "$1" "$root$2"
+}
+
+for folder in usr etc; do bind "/$folder" "/$folder"; done
+for link in bin sbin lib lib64; do
+    if [ -e "/$link" ]; then ln -s "usr/$link" "$root/$link"; fi
+done
+bind /dev /dev
+bind "$share" "$share"
+bind "$home" /root
+if [ -n "$cache" ]; then bind "$cache" /ci-cache; fi
+mkdir -p "$root/proc" "$root/old" "$root/tmp" "$root/run"
+chmod 1777 "$root/tmp"
+mount -t proc proc "$root/proc"
+
+cd "$root"
+pivot_root . old
+umount -l /old
+export HOME=/root
+as_user=(setpriv --reuid "$uid" --regid "$uid" --clear-groups)
+if [ -n "$userns" ]; then as_user+=(unshare --user --map-root-user); fi
+cd /root
+exec "${as_user[@]}" -- "$@"

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration: today's shared folder beside cacheshim, in one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cachemount import CacheMount, CommandFailed
+from cases import PtxasLog, Verdict, expect_clean, expect_cubins, expect_warm, triton_jobs
+from jobs import FIRST_UID, storm
+from lab import Lab
+from scenarios import figures_of, measured_pass, shared_folder
+
+JOBS = 8
+KERNELS = 24
+COLUMNS = (
+    ("", "row", "<"),
+    ("calls", "calls", ">"),
+    ("errors", "errors", ">"),
+    ("what errors", "kinds", "<"),
+    ("ptxas runs", "ptxas_runs", ">"),
+    ("CPU s", "cpu_s", ">"),
+    ("wall s", "wall_s", ">"),
+)
+
+
+def plain(lab: Lab) -> dict[str, Any]:
+    log = PtxasLog(lab)
+    cache = str(shared_folder(lab, "plain"))
+    jobs = triton_jobs(lab, "plain", JOBS, log, kernels=KERNELS, cache=cache)
+    return figures_of(storm(lab, jobs, "plain shared folder"), log)
+
+
+def through_cacheshim(lab: Lab, verdict: Verdict) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The cold pass of eight jobs and the warm one of a ninth."""
+    with CacheMount(lab, lab.fresh("store")) as mount:
+        cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
+        jobs = triton_jobs(lab, "job", JOBS, cold_log, kernels=KERNELS)
+        cold, cold_figures = measured_pass(lab, mount, jobs, cold_log, "cacheshim, 8 jobs, cold")
+        ninth = triton_jobs(lab, "ninth", 1, warm_log, kernels=KERNELS)
+        ninth[0].uid = FIRST_UID + JOBS
+        warm, warm_figures = measured_pass(lab, mount, ninth, warm_log, "cacheshim, ninth job")
+        expect_clean(verdict, cold, "8 jobs, cold")
+        expect_clean(verdict, warm, "ninth job, warm")
+        expect_warm(verdict, warm, warm_log, "ninth job, warm")
+        compiled = set(cold_log.digests())
+        expect_cubins(verdict, mount.base, [cold, warm], compiled, KERNELS, "the cache folder")
+    return cold_figures, warm_figures
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    cells = [[title for title, _, _ in COLUMNS]]
+    for row in rows:
+        cells.append([format_cell(row[key]) for _, key, _ in COLUMNS])
+    widths = [max(len(line[index]) for line in cells) for index in range(len(COLUMNS))]
+    for number, line in enumerate(cells):
+        parts = [f"{text:{COLUMNS[i][2]}{widths[i]}}" for i, text in enumerate(line)]
+        print("  ".join(parts).rstrip())
+        if number == 0:
+            print("  ".join("-" * width for width in widths))
+
+
+def format_cell(value: Any) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def explain(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> None:
+    print(
+        f"""
+Plain shared folder: {JOBS} jobs of {JOBS} users compile the same {KERNELS} kernels with an unmodified Triton into one
+  folder; {a["errors"]} of {a["calls"]} compilations fail, because whoever comes second may not write what the first made.
+cacheshim, 8 jobs, cold: the same jobs, with LD_PRELOAD and a job name as the only change: {b["errors"]} errors;
+  ptxas ran {b["ptxas_runs"]} times for {KERNELS} kernels (every job on its own: {JOBS * KERNELS}). CPU includes the daemon's {b["daemon_cpu_s"]:.1f} s.
+cacheshim, ninth job, warm: a later job of a ninth user finds everything there: {c["ptxas_runs"]} compiles, {c["errors"]} errors."""
+    )
+
+
+def run(lab: Lab) -> int:
+    verdict = Verdict("demo")
+    print(f"{JOBS} jobs of {JOBS} users, each in a PID namespace of its own; {KERNELS} kernels; Triton from PyPI, unmodified")
+    a = plain(lab)
+    try:
+        b, c = through_cacheshim(lab, verdict)
+    except (CommandFailed, OSError) as error:
+        print(f"demo: cacheshim did not work: {error}")
+        return 1
+    print()
+    print_table(
+        [
+            {"row": "plain shared folder", **a},
+            {"row": "cacheshim, 8 jobs, cold", **b},
+            {"row": "cacheshim, ninth job, warm", **c},
+        ]
+    )
+    explain(a, b, c)
+    for line in verdict.complaints[:20]:
+        print(f"demo: FAILED: {line}")
+    return 1 if verdict.complaints else 0

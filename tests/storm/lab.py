@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The place where storms happen: a private corner of the machine that vanishes with this process.
+
+enter-lab.sh has put us into mount and PID namespaces of our own and into a root with two further
+folders: /ci-cache, to mount on, and AREA. What is left on disk afterwards is one folder, AREA/work.
+
+Other users must be able to reach programs and libraries, but the repository may lie below a folder
+that only root can enter. Hence copies and binds below AREA, which all can enter:
+
+    AREA/share/        what jobs need, at the same path in containers
+      stage/           this folder's scripts, the library
+      triton/ …        virtual environments
+      exchange/        files that jobs and harness share (mode 1777)
+    AREA/work/         stores, homes
+    AREA/rootfs/       where containers build their root
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+STAGED = (
+    "worker.py",
+    "putter.py",
+    "reader.py",
+    "cleaner.py",
+    "ptxas-wrapper",
+    "container.sh",
+)
+MOUNT_POINT = Path("/ci-cache")
+
+
+class Progress:
+    """One line on stderr now and then, so that nobody wonders whether it hangs."""
+
+    def __init__(self, interval: float = 2.0) -> None:
+        self._interval = interval
+        self._last = time.monotonic()
+
+    def say(self, text: str) -> None:
+        print(f"  … {text}", file=sys.stderr, flush=True)
+        self._last = time.monotonic()
+
+    def tick(self, text: str) -> None:
+        """Says `text` if nothing was said for a while."""
+        if time.monotonic() - self._last >= self._interval:
+            self.say(text)
+
+
+def run(*command: str | Path) -> None:
+    subprocess.run([str(word) for word in command], check=True)
+
+
+@dataclass
+class Lab:
+    """Paths and helpers that scenarios share."""
+
+    area: Path
+    cacheshim: Path  # the program, for root
+    python: Path  # of the venv with the newest Triton
+    python_old: Path | None  # of the venv with Triton 2.1, where the system's Python allows it
+    progress: Progress = field(default_factory=Progress)
+    _made: int = 0
+
+    @property
+    def share(self) -> Path:
+        return self.area / "share"
+
+    @property
+    def stage(self) -> Path:
+        return self.share / "stage"
+
+    @property
+    def exchange(self) -> Path:
+        return self.share / "exchange"
+
+    @property
+    def library(self) -> Path:
+        return self.stage / "libcacheshim.so"
+
+    @property
+    def ptxas(self) -> Path:
+        """The real one that Triton uses for the target of worker.py."""
+        pattern = "lib/python3*/site-packages/triton/backends/nvidia/bin/ptxas-blackwell"
+        found = glob.glob(str(self.python.parent.parent / pattern))
+        if not found:
+            raise SystemExit("storm: this Triton has no bundled ptxas-blackwell")
+        return Path(found[0])
+
+    def fresh(self, name: str) -> Path:
+        """A new folder on disk, mode 0755."""
+        self._made += 1
+        path = self.area / "work" / f"{self._made:03d}-{name}"
+        path.mkdir(parents=True)
+        return path
+
+
+def prepare(repo: Path, work: Path, triton: Path, triton_old: Path | None) -> Lab:
+    """Lays out AREA with binds and copies."""
+    area = Path(os.environ["CACHESHIM_LAB"])  # set by enter-lab.sh
+    os.umask(0o022)
+    binds = {"work": work, "share/triton": triton}
+    if triton_old:
+        binds["share/triton-old"] = triton_old
+    for name, source in binds.items():
+        (area / name).mkdir(parents=True)
+        run("mount", "--bind", source, area / name)
+    for name in ("share/stage", "share/exchange", "rootfs"):
+        (area / name).mkdir()
+    (area / "share/exchange").chmod(0o1777)
+    dist = repo / "build/dist"
+    for name in STAGED:
+        shutil.copy(HERE / name, area / "share/stage")
+    library = dist / "lib/libcacheshim.so"
+    if library.exists():
+        shutil.copy(library, area / "share/stage")
+    return Lab(
+        area=area,
+        cacheshim=dist / "bin/cacheshim",
+        python=area / "share/triton/bin/python",
+        python_old=area / "share/triton-old/bin/python" if triton_old else None,
+    )

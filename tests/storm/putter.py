@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One job's process that writes entries through Triton's own cache manager, without compiling.
+
+All jobs write the same keys, each with contents of its own, so that a reader can tell whose files it
+sees: an entry that holds files of two jobs is the fault that this looks for. Works with Triton 2.1
+(names end in .tmp.pid_<pid>_<random>) and 3.x (folders tmp.pid_<pid>_<uuid>).
+
+Lines on stdout as in worker.py: READY, CALL, REPORT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import inspect
+import json
+import os
+import random
+import sys
+import time
+from typing import Any
+
+from triton.runtime import cache
+
+STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "json")
+
+
+def describe(error: BaseException, key: int) -> dict[str, Any]:
+    return {
+        "kernel": key,
+        "type": type(error).__name__,
+        "errno": getattr(error, "errno", None),
+        "path": str(getattr(error, "filename", None) or ""),
+        "message": str(error)[:300],
+    }
+
+
+def contents(job: str, key: int, stage: str) -> str:
+    """Text that names its writer in every line; 1 to 40 KiB, the size differs by job and stage."""
+    size = int.from_bytes(hashlib.sha256(f"{job}{key}{stage}".encode()).digest()[:2], "big") % 39000
+    line = f"{job} {key} {stage}\n"
+    return line * (1 + (1024 + size) // len(line))
+
+
+def writer_of(text: str) -> str:
+    """The job that wrote this file, or what is wrong with it."""
+    lines = set(text.splitlines())
+    if len(lines) != 1 or not text.endswith("\n"):
+        return f"torn: {sorted(lines)[:3]}"
+    return text.split(" ", 1)[0]
+
+
+def manager_of(key: int) -> Any:
+    return cache.get_cache_manager(hashlib.sha256(f"storm {key}".encode()).hexdigest())
+
+
+def writers_in(group: dict[str, str]) -> set[str]:
+    writers = set()
+    for path in group.values():
+        with open(path) as file:
+            writers.add(writer_of(file.read()))
+    return writers
+
+
+class Putter:
+    """Does with each key what triton.compile() does: look, put every stage, put the group, read it."""
+
+    def __init__(self, job: str, look_first: bool) -> None:
+        self.job = job
+        self.look_first = look_first
+        self.hits = 0
+        self.errors: list[dict[str, Any]] = []
+        # 2.1 puts every stage twice, and finds children by name; 3.x passes paths along.
+        self.puts_a_stage = 1 if "uuid" in inspect.getsource(cache) else 2
+
+    def visit(self, key: int) -> None:
+        try:
+            manager = manager_of(key)
+            group = manager.get_group("k.json") if self.look_first else None
+            if group:
+                self.hits += 1
+            else:
+                self._put(manager, key)
+                group = manager.get_group("k.json")
+            self._check(group)
+        except Exception as error:  # every kind is a finding
+            self.errors.append(describe(error, key))
+        print("CALL", flush=True)
+
+    def _put(self, manager: Any, key: int) -> None:
+        group = {}
+        for stage in STAGES:
+            for _ in range(self.puts_a_stage):
+                group[f"k.{stage}"] = manager.put(contents(self.job, key, stage), f"k.{stage}")
+        manager.put_group("k.json", group)
+
+    def _check(self, group: dict[str, str] | None) -> None:
+        if not group or len(group) != len(STAGES):
+            raise RuntimeError(f"the entry just written cannot be read back: {group}")
+        writers = writers_in(group)
+        if len(writers) != 1:
+            raise RuntimeError(f"an entry with files of several writers: {sorted(writers)}")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--job", required=True)
+    parser.add_argument("--keys", type=int, default=24)
+    parser.add_argument("--look-first", action="store_true", help="get_group() before any put()")
+    parser.add_argument("--seed", type=int, help="seed `random`, as training scripts do")
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    putter = Putter(arguments.job, arguments.look_first)
+    print("READY", flush=True)
+    sys.stdin.readline()
+    start = time.monotonic()
+    for key in range(arguments.keys):
+        if arguments.seed is not None:
+            random.seed(arguments.seed + key)
+        putter.visit(key)
+    report = {
+        "uid": os.getuid(),
+        "pid": os.getpid(),
+        "calls": arguments.keys,
+        "hits": putter.hits,
+        "errors": putter.errors,
+        "kernels": {},
+        "wall": time.monotonic() - start,
+        "cpu": time.process_time(),
+    }
+    print("REPORT " + json.dumps(report), flush=True)
+    return 1 if putter.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One job's process: compiles kernels with an unmodified Triton and reports what happened.
+
+It runs as an ordinary user, with an ordinary environment, and knows nothing of cacheshim. No GPU is
+needed: triton.compile() with an explicit target runs the whole compiler, the bundled ptxas and the
+real cache manager, and stops before anything is loaded onto a device.
+
+Lines on stdout: READY once Triton is imported (then it waits for a line on stdin, so that all jobs
+start together), CALL after each kernel, and at the end REPORT with a JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import sys
+import time
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+TARGET = GPUTarget("cuda", 90, 32)
+
+
+@triton.jit
+def axpy(x, y, n, FACTOR: tl.constexpr):
+    offsets = tl.program_id(0) * 256 + tl.arange(0, 256)
+    mask = offsets < n
+    tl.store(y + offsets, tl.load(x + offsets, mask=mask) * FACTOR, mask=mask)
+
+
+def kernel_source(index: int) -> ASTSource:
+    """Kernel number `index`; each has a key of its own by its constant."""
+    signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "FACTOR": "constexpr"}
+    return ASTSource(fn=axpy, signature=signature, constexprs={"FACTOR": index + 2})
+
+
+def describe(error: BaseException, kernel: int) -> dict[str, Any]:
+    """What a person needs to see of an error: its class, its errno and the path it names."""
+    return {
+        "kernel": kernel,
+        "type": type(error).__name__,
+        "errno": getattr(error, "errno", None),
+        "path": str(getattr(error, "filename", None) or ""),
+        "message": str(error)[:300],
+    }
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of the children it has waited for (ptxas)."""
+    total = 0.0
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        usage = resource.getrusage(who)
+        total += usage.ru_utime + usage.ru_stime
+    return total
+
+
+class Job:
+    """Compiles kernels and keeps the tally."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.hits = 0
+        self.errors: list[dict[str, Any]] = []
+        self.kernels: dict[str, dict[str, str]] = {}
+        triton.knobs.compilation.listener = self._on_compiled
+
+    def _on_compiled(self, *, cache_hit: bool, **_: Any) -> None:
+        self.hits += int(cache_hit)
+
+    def compile(self, index: int) -> None:
+        self.calls += 1
+        try:
+            kernel = triton.compile(kernel_source(index), target=TARGET)
+            digest = hashlib.sha256(kernel.asm["cubin"]).hexdigest()
+            self.kernels[str(index)] = {"hash": kernel.hash, "cubin": digest}
+        except Exception as error:  # every kind is a finding, and the next kernel is tried all the same
+            self.errors.append(describe(error, index))
+        print("CALL", flush=True)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernels", type=int, default=24, help="number of distinct kernels")
+    parser.add_argument("--first", type=int, default=0, help="kernel to begin with, round robin")
+    parser.add_argument("--passes", type=int, default=1, help="times to go through all kernels")
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    job = Job()
+    print("READY", flush=True)
+    sys.stdin.readline()
+    cpu_before = cpu_seconds()
+    start = time.monotonic()
+    for step in range(arguments.kernels * arguments.passes):
+        job.compile((arguments.first + step) % arguments.kernels)
+    report = {
+        "uid": os.getuid(),
+        "pid": os.getpid(),
+        "calls": job.calls,
+        "hits": job.hits,
+        "errors": job.errors,
+        "kernels": job.kernels,
+        "wall": time.monotonic() - start,
+        "cpu": cpu_seconds() - cpu_before,
+        "cpu_import": cpu_before,
+    }
+    print("REPORT " + json.dumps(report), flush=True)
+    return 1 if job.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
