@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/copy_file.h"
+
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "store/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::size_t kBufferBytes = 256 * 1024;
+
+Status copy_by_hand(int source, int target, off_t begin, off_t end) {
+  const auto buffer = std::make_unique<char[]>(kBufferBytes);
+  while (begin < end) {
+    const auto want = std::min<std::size_t>(kBufferBytes, static_cast<std::size_t>(end - begin));
+    const ssize_t count = ::pread(source, buffer.get(), want, begin);
+    if (count == -1) return Errno::last();
+    if (count == 0) return {};
+    for (ssize_t done = 0; done < count;) {
+      const ssize_t written = ::pwrite(target, buffer.get() + done,
+                                       static_cast<std::size_t>(count - done), begin + done);
+      if (written == -1) return Errno::last();
+      done += written;
+    }
+    begin += count;
+  }
+  return {};
+}
+
+Status copy_range(int source, int target, off_t begin, off_t end) {
+  while (begin < end) {
+    off_t in = begin;
+    off_t out = begin;
+    const ssize_t count = ::copy_file_range(source, &in, target, &out,
+                                            static_cast<std::size_t>(end - begin), 0);
+    if (count == -1 && errno != ENOSPC && errno != EDQUOT && errno != EIO) {
+      return copy_by_hand(source, target, begin, end);
+    }
+    if (count == -1) return Errno::last();
+    if (count == 0) return {};
+    begin += count;
+  }
+  return {};
+}
+
+Status copy_data(int source, int target, off_t size) {
+  if (::ioctl(target, FICLONE, source) == 0) return sys::set_size(target, size);
+  for (off_t at = 0; at < size;) {
+    const off_t data = ::lseek(source, at, SEEK_DATA);
+    if (data == -1 && errno == ENXIO) break;  // nothing but a hole is left
+    const off_t begin = data == -1 ? at : data;
+    const off_t hole = data == -1 ? size : ::lseek(source, begin, SEEK_HOLE);
+    const off_t end = std::min(size, hole == -1 ? size : hole);
+    if (begin >= size) break;
+    CACHESHIM_CHECK(copy_range(source, target, begin, end));
+    at = end;
+  }
+  return sys::set_size(target, size);
+}
+
+}  // namespace
+
+Status copy_user_xattrs(int source, int target) {
+  const auto names = sys::list_xattrs(source);
+  if (!names) return {};  // a file system without xattrs has none to copy
+  for (const std::string& name : *names) {
+    if (!name.starts_with("user.")) continue;
+    CACHESHIM_TRY(value, sys::get_xattr(source, name.c_str()));
+    CACHESHIM_CHECK(sys::set_xattr(target, name.c_str(), value, 0));
+  }
+  return {};
+}
+
+Status copy_file(int source, int target, off_t keep_bytes) {
+  CACHESHIM_TRY(st, sys::stat_fd(source));
+  const off_t size = std::min(st.st_size, keep_bytes);
+  if (size > 0) CACHESHIM_CHECK(copy_data(source, target, size));
+  CACHESHIM_CHECK(copy_user_xattrs(source, target));
+  CACHESHIM_CHECK(sys::set_mode(target, st.st_mode & 07777));
+  const timespec times[2] = {st.st_atim, st.st_mtim};
+  return sys::set_times(target, times);
+}
+
+Result<bool> have_equal_content(int left, int right) {
+  CACHESHIM_TRY(left_st, sys::stat_fd(left));
+  CACHESHIM_TRY(right_st, sys::stat_fd(right));
+  if (left_st.st_dev == right_st.st_dev && left_st.st_ino == right_st.st_ino) return true;
+  if (left_st.st_size != right_st.st_size) return false;
+  const auto buffer = std::make_unique<char[]>(2 * kBufferBytes);
+  char* const other = buffer.get() + kBufferBytes;
+  for (off_t at = 0; at < left_st.st_size;) {
+    const ssize_t count = ::pread(left, buffer.get(), kBufferBytes, at);
+    if (count == -1) return Errno::last();
+    if (count == 0) return false;
+    ssize_t have = 0;
+    while (have < count) {
+      const ssize_t more =
+          ::pread(right, other + have, static_cast<std::size_t>(count - have), at + have);
+      if (more == -1) return Errno::last();
+      if (more == 0) return false;
+      have += more;
+    }
+    if (std::memcmp(buffer.get(), other, static_cast<std::size_t>(count)) != 0) return false;
+    at += count;
+  }
+  return true;
+}
+
+}  // namespace cacheshim

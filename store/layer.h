@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+
+// A job's layer on disk: LAYERS/<job>/<cycle>@<node>/{upper,work,meta.json,owner.lock}.
+namespace cacheshim {
+
+enum class Outcome { kNone, kSuccess, kFailure };
+std::string_view to_string(Outcome outcome);
+
+// meta.json. Fields that a reader does not know are skipped, those that are missing keep these
+// defaults, so that older and newer versions read each other's records.
+struct LayerRecord {
+  std::string job;
+  std::string cycle;
+  std::string node;
+  std::optional<unsigned> uid;  // the first user other than root
+  bool shared_uids = false;
+  bool active = true;
+  Outcome outcome = Outcome::kNone;
+  std::time_t started = 0;  // seconds since 1970
+  std::time_t ended = 0;
+};
+
+std::string to_json(const LayerRecord& record);
+// Errors: EINVAL for text that is no JSON object.
+Result<LayerRecord> parse_layer_record(std::string_view json);
+
+// Holds the layer's owner.lock while it lives. Move-only.
+class Layer {
+ public:
+  // Takes the layer of this job, cycle and node, made if it is missing. One that another living
+  // daemon holds is left to it, and a further one is made beside it ("<cycle>@<node>.2").
+  static Result<Layer> take(int layers, const LayerRecord& wanted);
+  // Takes an existing folder of a job, "<cycle>@<node>". Errors: EWOULDBLOCK where it is held.
+  static Result<Layer> take_existing(int layers, const std::string& job, const std::string& name);
+
+  const LayerRecord& record() const { return record_; }
+  // Relative to the layers' folder.
+  const std::string& path() const { return path_; }
+  Status save(const LayerRecord& record);
+
+  Result<UniqueFd> open_upper() const;
+  Result<UniqueFd> open_work() const;
+
+  // Records the end and gives the folder up: removed at once, or kept as "<name>.ended-<time>" for
+  // sweep_ended_layers(). The lock goes with it.
+  Status end(int layers, Outcome outcome, bool keep);
+
+ private:
+  Layer(UniqueFd folder, UniqueFd lock, std::string path)
+      : folder_(std::move(folder)), lock_(std::move(lock)), path_(std::move(path)) {}
+  Status prepare(const LayerRecord& wanted);
+
+  UniqueFd folder_;
+  UniqueFd lock_;
+  std::string path_;
+  LayerRecord record_;
+};
+
+// The layers of this node that are on record as active and that nobody holds.
+std::vector<Layer> take_orphans(int layers, const std::string& node);
+
+// Removes ended layers that are older than `keep_seconds`.
+void sweep_ended_layers(int layers, std::time_t keep_seconds);
+
+}  // namespace cacheshim

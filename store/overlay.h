@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/copy_file.h"
+#include "store/counters.h"
+#include "store/entry_map.h"
+#include "store/hidden_paths.h"
+
+// One job's writable layer over the shared base: the file system's logic, without FUSE.
+//
+// Nothing of the base is cached: every call walks from the two roots by openat2(2), so that what
+// others publish or remove shows at the next call. What the layer hides is held in memory
+// (HiddenPaths), for the layer is changed by its one daemon alone. A name is looked up in the layer
+// first, then, unless hidden, in the base. Semantics: kernel overlayfs.rst, with these differences:
+// folders of the base can be renamed (they are copied up whole), and an entry that this layer began
+// while the base had none is opaque from its first file on, so that no reader sees files of two
+// builders mixed.
+namespace cacheshim {
+
+struct Found {
+  struct stat st;
+  bool in_upper;
+};
+
+struct Opened {
+  UniqueFd fd;
+  bool in_upper;
+};
+
+struct ListedEntry {
+  std::string name;
+  unsigned char type;  // DT_*
+  ino_t ino;
+};
+
+// Told of files whose data moved. Called with Overlay::mutex() held exclusively; must not call back.
+class OverlayObserver {
+ public:
+  // The regular file at `path` is now the layer's own copy, `upper`.
+  virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
+
+ protected:
+  ~OverlayObserver() = default;
+};
+
+// Paths are relative to the store's root, without "." and "..", "" being the root itself. Names with
+// a reserved prefix (whiteout.h) and the store's own folder do not exist: ENOENT, or EPERM to make.
+class Overlay {
+ public:
+  // An overlay without a layer, as that of a job that has written nothing yet: the base alone, to be
+  // read. All but `base`, which is a descriptor that stays open, must outlive the overlay.
+  Overlay(int base, const EntryMap& entries, Counters& counters, OverlayObserver* observer = nullptr);
+  // Gives it a layer, or takes it away (two empty descriptors); hides nothing any more until
+  // load_hidden() is called.
+  void set_layer(UniqueFd upper, UniqueFd work);
+  bool has_layer() const { return static_cast<bool>(upper_); }
+
+  // Hold it shared for the const members below and exclusively for the others; and, with paths that
+  // are made of names that a rename may change, from before they are made. Held across system calls
+  // on the layer and the base, never across a reply. Lock order: see publisher.h.
+  std::shared_mutex& mutex() const { return mutex_; }
+
+  Result<Found> find(const std::string& path) const;
+  // For reading, or O_PATH: the layer's object, else the base's. Symlinks are opened as such.
+  Result<Opened> open(const std::string& path, int flags) const;
+  Result<std::vector<ListedEntry>> list(const std::string& path) const;
+  Result<std::string> read_link(const std::string& path) const;
+  // Whether the base has something at `path` that the layer does not hide.
+  Result<struct stat> find_in_base(const std::string& path) const;
+
+  // Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`.
+  // Atomic: staged in the work folder, then renamed. Errors: ENOSPC (nothing kept).
+  Status copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
+  // Opens a regular file for writing, copied up first; O_TRUNC saves copying the data.
+  Result<UniqueFd> open_writable(const std::string& path, int flags);
+  // Makes and opens a regular file that does not exist yet (EEXIST).
+  Result<UniqueFd> create_file(const std::string& path, int flags, mode_t mode);
+  Status make_dir(const std::string& path, mode_t mode);
+  Status make_node(const std::string& path, mode_t mode);  // FIFOs, sockets, empty files
+  Status make_symlink(const std::string& path, const std::string& target);
+  Status link(const std::string& path, const std::string& new_path);
+  Status remove_file(const std::string& path);
+  Status remove_dir(const std::string& path);  // ENOTEMPTY while the merged folder holds something
+  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0.
+  Status rename(const std::string& from, const std::string& to, unsigned flags);
+
+  // For the publisher: the layer's own descriptor; taking a published file out of the layer without
+  // a whiteout; letting the base show through again; removing folders that hold nothing.
+  int upper() const { return upper_.get(); }
+  Status drop_file(const std::string& path);
+  Status clear_opaque(const std::string& path);
+  void prune_empty_dirs(const std::string& path);
+  // Fills the index from a layer that an earlier daemon left.
+  Status load_hidden();
+
+ private:
+  Result<UniqueFd> ensure_upper_dir(const std::string& path);
+  Result<UniqueFd> open_upper_parent(const std::string& path);
+  Status check_name(const std::string& path) const;
+  Status check_absent(const std::string& path) const;
+  void begin_entry(const std::string& path);
+  Status mark_opaque(const std::string& path);
+  Status add_whiteout(const std::string& path);
+  void remove_whiteout(const std::string& path);
+  Status copy_up_file(const std::string& path, off_t keep_bytes);
+  Status copy_up_tree(const std::string& path);
+  Status move_over(const std::string& from, const std::string& to, bool replaces_dir);
+  Status exchange(const std::string& from, const std::string& to);
+  Status check_rename_target(const Found& source, const std::string& to, unsigned flags) const;
+  Status load_hidden_below(int folder, const std::string& path);
+  Status remove_upper_dir(int folder, const std::string& path);
+  std::string staged_name();
+  Result<UniqueFd> open_upper(const std::string& path, int flags) const;
+
+  const int base_;
+  UniqueFd upper_;
+  UniqueFd work_;
+  const EntryMap& entries_;
+  Counters& counters_;
+  OverlayObserver* const observer_;
+  HiddenPaths hidden_;
+  mutable std::shared_mutex mutex_;
+  std::atomic<unsigned> staged_count_{0};
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "store/overlay.h"
+#include "store/sys.h"
+
+// Renaming. What is renamed is first made the layer's own, a folder with all that the merged view
+// has below it, and then moved by one rename(2) within the layer. A folder that moves is opaque from
+// then on: it is not the folder that the base may have, or get, under its new name. No EXDEV.
+namespace cacheshim {
+
+Status Overlay::check_rename_target(const Found& source, const std::string& to,
+                                    unsigned flags) const {
+  CACHESHIM_CHECK(check_name(to));
+  const Result<Found> target = find(to);
+  if (!target) {
+    if (!target.failed_with(ENOENT)) return target.error();
+    if (flags == RENAME_EXCHANGE) return Errno(ENOENT);
+    return {};
+  }
+  if (flags == RENAME_NOREPLACE) return Errno(EEXIST);
+  if (flags == RENAME_EXCHANGE) return {};
+  const bool onto_dir = S_ISDIR(target->st.st_mode);
+  if (onto_dir && !S_ISDIR(source.st.st_mode)) return Errno(EISDIR);
+  if (!onto_dir && S_ISDIR(source.st.st_mode)) return Errno(ENOTDIR);
+  if (!onto_dir) return {};
+  CACHESHIM_TRY(entries, list(to));
+  if (!entries.empty()) return Errno(ENOTEMPTY);
+  return {};
+}
+
+Status Overlay::rename(const std::string& from, const std::string& to, unsigned flags) {
+  if (flags != 0 && flags != RENAME_NOREPLACE && flags != RENAME_EXCHANGE) return Errno(EINVAL);
+  CACHESHIM_TRY(source, find(from));
+  CACHESHIM_CHECK(check_rename_target(source, to, flags));
+  if (from == to) return {};
+  if (flags == RENAME_EXCHANGE) return exchange(from, to);
+  const bool is_dir = S_ISDIR(source.st.st_mode);
+  CACHESHIM_CHECK(is_dir ? copy_up_tree(from) : copy_up(from));
+  const bool base_has_source = static_cast<bool>(find_in_base(from));
+  if (!is_dir) begin_entry(to);
+  CACHESHIM_CHECK(move_over(from, to, is_dir));
+  if (base_has_source) CACHESHIM_CHECK(add_whiteout(from));
+  remove_whiteout(to);
+  return {};
+}
+
+Status Overlay::move_over(const std::string& from, const std::string& to, bool is_dir) {
+  CACHESHIM_TRY(old_parent, open_upper_parent(from));
+  CACHESHIM_TRY(new_parent, open_upper_parent(to));
+  const std::string old_name(base_name(from));
+  const std::string new_name(base_name(to));
+  Status moved = sys::rename_at(old_parent.get(), old_name, new_parent.get(), new_name);
+  if (moved.failed_with(ENOTEMPTY) || moved.failed_with(EEXIST)) {
+    // The target is empty in the merged view but holds whiteouts in the layer.
+    CACHESHIM_CHECK(sys::rename_at(old_parent.get(), old_name, new_parent.get(), new_name,
+                                   RENAME_EXCHANGE));
+    const std::string staged = staged_name();
+    CACHESHIM_CHECK(sys::rename_at(old_parent.get(), old_name, work_.get(), staged));
+    (void)sys::remove_tree(work_.get(), staged);  // the next daemon empties the folder
+    moved = {};
+  }
+  if (!moved || !is_dir) return moved;
+  hidden_.erase_tree(to);
+  hidden_.move_tree(from, to);
+  return {};
+}
+
+Status Overlay::exchange(const std::string& from, const std::string& to) {
+  for (const std::string& path : {from, to}) {
+    CACHESHIM_TRY(found, find(path));
+    CACHESHIM_CHECK(S_ISDIR(found.st.st_mode) ? copy_up_tree(path) : copy_up(path));
+  }
+  CACHESHIM_TRY(old_parent, open_upper_parent(from));
+  CACHESHIM_TRY(new_parent, open_upper_parent(to));
+  CACHESHIM_CHECK(sys::rename_at(old_parent.get(), std::string(base_name(from)), new_parent.get(),
+                                 std::string(base_name(to)), RENAME_EXCHANGE));
+  const std::string aside = join_path(from, "//");  // no path looks like this
+  hidden_.move_tree(from, aside);
+  hidden_.move_tree(to, from);
+  hidden_.move_tree(aside, to);
+  return {};
+}
+
+}  // namespace cacheshim

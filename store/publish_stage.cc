@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/publish_stage.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "store/copy_file.h"
+#include "store/sys.h"
+
+namespace cacheshim {
+
+Publisher::Stage::Stage(int staging, UniqueFd folder, std::string name, std::string unit_path)
+    : unit(std::move(unit_path)),
+      staging_(staging),
+      folder_(std::move(folder)),
+      name_(std::move(name)) {}
+
+Result<Publisher::Stage> Publisher::Stage::make(int staging, unsigned number,
+                                                const std::string& unit) {
+  const std::string name = fmt::format("{}", number);
+  CACHESHIM_CHECK(sys::make_dir_at(staging, name, 0700));
+  CACHESHIM_TRY(folder, sys::open_beneath(staging, name, O_RDONLY | O_DIRECTORY));
+  return Stage(staging, std::move(folder), name, unit);
+}
+
+Publisher::Stage::~Stage() {
+  if (folder_) (void)sys::remove_tree(staging_, name_);  // else the next mount does
+}
+
+std::string Publisher::Stage::tree_path(const std::string& rest) {
+  return rest.empty() ? std::string(kTree) : join_path(kTree, rest);
+}
+
+std::string Publisher::Stage::path_of(const StagedFile& file) const {
+  return file.rest.empty() ? unit : join_path(unit, file.rest);
+}
+
+Status Publisher::Stage::make_folder(const std::string& rest) const {
+  return sys::make_dir_at(folder_.get(), tree_path(rest), 0755);
+}
+
+Status Publisher::Stage::add_file(const StagedFile& file, int source, mode_t mode) {
+  const std::string path = tree_path(file.rest);
+  const Status linked = sys::link_fd(source, folder_.get(), path);
+  if (linked) return sys::set_mode(source, mode);
+  // ENOENT: it has lost its name, so the unit has changed. EXDEV and file systems without hard
+  // links (EPERM, EOPNOTSUPP, EMLINK): a copy does as well.
+  if (linked.failed_with(ENOENT)) return Errno(ESTALE);
+  CACHESHIM_TRY(target, sys::open_beneath(folder_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));
+  CACHESHIM_CHECK(copy_file(source, target.get()));
+  return sys::set_mode(target.get(), mode);
+}
+
+Status Publisher::Stage::add_symlink(const StagedFile& file) const {
+  return sys::make_symlink_at(file.link_target, folder_.get(), tree_path(file.rest));
+}
+
+// Writeback of all files is started before the first is waited for: the first fsync then commits
+// the file system's journal for all of them.
+Status Publisher::Stage::sync() const {
+  std::vector<UniqueFd> opened;
+  for (const StagedFile& file : files) {
+    if (!file.link_target.empty()) continue;
+    CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(file.rest), O_RDONLY));
+    (void)::sync_file_range(fd.get(), 0, 0, SYNC_FILE_RANGE_WRITE);  // fsync reports errors
+    opened.push_back(std::move(fd));
+  }
+  for (const UniqueFd& fd : opened) CACHESHIM_CHECK(sys::sync_file(fd.get()));
+  for (const std::string& rest : folders) {
+    CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(rest), O_RDONLY | O_DIRECTORY));
+    CACHESHIM_CHECK(sys::sync_file(fd.get()));
+  }
+  return {};
+}
+
+Result<bool> Publisher::Stage::equals(const StagedFile& file, int theirs) const {
+  CACHESHIM_TRY(st, sys::stat_fd(theirs));
+  if ((st.st_mode & S_IFMT) != (file.source.st_mode & S_IFMT)) return false;
+  if (!file.link_target.empty()) {
+    CACHESHIM_TRY(target, sys::read_link_at(theirs, ""));
+    return target == file.link_target;
+  }
+  CACHESHIM_TRY(left, sys::open_beneath(folder_.get(), tree_path(file.rest), O_RDONLY));
+  CACHESHIM_TRY(right, sys::reopen(theirs, O_RDONLY));
+  return have_equal_content(left.get(), right.get());
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/publisher.h"
+
+// Parts of the publisher (publisher.cc, publish_select.cc) alone.
+namespace cacheshim {
+
+struct Publisher::StagedFile {
+  std::string rest;    // within the unit; "" where the unit is a file itself
+  struct stat source;  // of the layer's file, as it was staged
+  std::string link_target;
+  bool completes = false;
+  bool in_base = false;  // the base has an equal one already
+};
+
+// A unit on its way into the base: a folder in staging whose "tree" is what the base will get.
+// Removes itself with what is left in it. Used by one thread.
+struct Publisher::Stage {
+  static constexpr std::string_view kTree = "tree";
+  static Result<Stage> make(int staging, unsigned number, const std::string& unit);
+  Stage(Stage&& other) noexcept = default;
+  ~Stage();
+
+  static std::string tree_path(const std::string& rest);
+  std::string path_of(const StagedFile& file) const;  // in the base and in the layer
+
+  int folder() const { return folder_.get(); }
+  Status make_folder(const std::string& rest) const;
+  Status add_file(const StagedFile& file, int source, mode_t mode);
+  Status add_symlink(const StagedFile& file) const;
+  Status sync() const;
+  // Whether `theirs`, an O_PATH descriptor, is what this file would be.
+  Result<bool> equals(const StagedFile& file, int theirs) const;
+
+  std::string unit;
+  std::vector<StagedFile> files;
+  std::vector<std::string> folders;  // parents first; the unit's own is ""
+  bool is_new = false;               // the base has nothing of this name
+
+ private:
+  Stage(int staging, UniqueFd folder, std::string name, std::string unit_path);
+
+  int staging_;
+  UniqueFd folder_;
+  std::string name_;
+};
+
+}  // namespace cacheshim

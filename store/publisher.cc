@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/publisher.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "store/publish_stage.h"
+#include "store/sys.h"
+#include "store/whiteout.h"
+
+namespace cacheshim {
+namespace {
+
+// A unit that changed while it was staged is staged afresh this often, then left for later.
+constexpr int kMostAttempts = 3;
+// From here on one syncfs(2) is cheaper than an fsync(2) a file.
+constexpr std::size_t kSyncWholeFrom = 256;
+
+// "Nobody can write it, everybody whom its maker let read it can."
+mode_t published_mode(mode_t mode) {
+  const bool open_to_others = (mode & S_IROTH) != 0;
+  const bool executable = (mode & S_IXUSR) != 0;
+  if (open_to_others) return executable ? 0755 : 0644;
+  return executable ? 0700 : 0600;
+}
+
+// A symlink may point within its entry only: ".." and absolute targets are refused.
+bool stays_inside(std::string_view target) {
+  if (target.starts_with('/')) return false;
+  while (!target.empty()) {
+    const auto end = target.find('/');
+    if (target.substr(0, end) == "..") return false;
+    if (end == std::string_view::npos) return true;
+    target.remove_prefix(end + 1);
+  }
+  return true;
+}
+
+bool is_same_file(const struct stat& left, const struct stat& right) {
+  return left.st_dev == right.st_dev && left.st_ino == right.st_ino &&
+         left.st_size == right.st_size && left.st_mtim.tv_sec == right.st_mtim.tv_sec &&
+         left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
+}
+
+}  // namespace
+
+PublishReport& PublishReport::operator+=(const PublishReport& other) {
+  entries += other.entries;
+  files += other.files;
+  bytes += other.bytes;
+  conflicts += other.conflicts;
+  incomplete += other.incomplete;
+  paths.insert(paths.end(), other.paths.begin(), other.paths.end());
+  return *this;
+}
+
+PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks) {
+  const std::lock_guard entry_lock(lock_of(unit));
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    Result<PublishReport> report = try_publish(overlay, unit, hooks);
+    if (report) return *std::move(report);
+    if (report.failed_with(ESTALE)) continue;  // changed while it was staged
+    if (report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
+    if (!report.failed_with(EBUSY)) {  // open for writing: its last close tries again
+      spdlog::warn("cannot publish '{}': {}; it stays in its job's layer", unit,
+                   std::strerror(report.error().code()));
+    }
+    break;
+  }
+  PublishReport nothing;
+  nothing.incomplete = 1;
+  return nothing;
+}
+
+Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
+                                             PublishHooks& hooks) {
+  CACHESHIM_TRY(stage, Stage::make(store_.staging(), stage_count_.fetch_add(1), unit));
+  CACHESHIM_CHECK(collect(overlay, stage, ""));
+  if (stage.files.empty()) return PublishReport{};
+  CACHESHIM_CHECK(stage_files(overlay, stage, hooks));
+  CACHESHIM_CHECK(sync(stage));
+  CACHESHIM_TRY(verdict, commit(overlay, stage, hooks));
+  if (verdict == Verdict::kChanged) return Errno(ESTALE);
+  PublishReport report;
+  if (verdict == Verdict::kConflict) {
+    counters_.publish_conflicts.fetch_add(1);
+    report.conflicts = 1;
+    return report;
+  }
+  for (const StagedFile& file : stage.files) {
+    if (file.in_base) continue;
+    ++report.files;
+    report.bytes += static_cast<std::uint64_t>(file.source.st_size);
+    report.paths.push_back(join_path(unit, file.rest));
+  }
+  report.entries = report.files > 0 ? 1 : 0;
+  counters_.entries_published.fetch_add(report.entries);
+  counters_.files_published.fetch_add(report.files);
+  counters_.bytes_published.fetch_add(report.bytes);
+  return report;
+}
+
+// Lists the unit's files in the layer: not the scratch names, our markers, FIFOs and sockets.
+Status Publisher::collect(const Overlay& overlay, Stage& stage, const std::string& rest) const {
+  const std::string path = rest.empty() ? stage.unit : join_path(stage.unit, rest);
+  CACHESHIM_TRY(object, sys::open_beneath(overlay.upper(), path, O_PATH | O_NOFOLLOW));
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
+    const auto ref = entries_.find(path);
+    StagedFile file{rest, st, {}, false, false};
+    file.completes = ref && ref->profile->completes(base_name(path));
+    if (S_ISLNK(st.st_mode)) {
+      CACHESHIM_TRY(target, sys::read_link_at(object.get(), ""));
+      if (!stays_inside(target)) return Errno(EPERM);
+      file.link_target = std::move(target);
+    }
+    stage.files.push_back(std::move(file));
+    return {};
+  }
+  if (!S_ISDIR(st.st_mode)) return {};
+  stage.folders.push_back(rest);
+  CACHESHIM_TRY(entries, sys::list_dir(object.get()));
+  for (const sys::DirEntry& entry : entries) {
+    const std::string child = join_path(rest, entry.name);
+    const std::string child_path = join_path(stage.unit, child);
+    const auto ref = entries_.find(child_path);
+    if (is_reserved_name(entry.name) || (ref && EntryMap::is_scratch(*ref))) continue;
+    const Status collected = collect(overlay, stage, child);
+    if (!collected && !collected.failed_with(ENOENT)) return collected;
+  }
+  return {};
+}
+
+Status Publisher::stage_files(const Overlay& overlay, Stage& stage, PublishHooks& hooks) {
+  for (const std::string& folder : stage.folders) CACHESHIM_CHECK(stage.make_folder(folder));
+  for (StagedFile& file : stage.files) CACHESHIM_CHECK(stage_file(overlay, stage, file, hooks));
+  // The completing file is committed last.
+  std::stable_partition(stage.files.begin(), stage.files.end(),
+                        [](const StagedFile& file) { return !file.completes; });
+  return {};
+}
+
+Status Publisher::stage_file(const Overlay& overlay, Stage& stage, StagedFile& file,
+                             PublishHooks& hooks) {
+  if (!file.link_target.empty()) return stage.add_symlink(file);
+  UniqueFd source;
+  {
+    const std::shared_lock lock(overlay.mutex());
+    auto opened = sys::open_beneath(overlay.upper(), join_path(stage.unit, file.rest),
+                                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (opened.failed_with(ENOENT)) return Errno(ESTALE);
+    if (!opened) return opened.error();
+    source = *std::move(opened);
+    CACHESHIM_TRY(st, sys::stat_fd(source.get()));
+    file.source = st;
+    if (hooks.is_being_written(st.st_dev, st.st_ino)) return Errno(EBUSY);
+  }
+  return stage.add_file(file, source.get(), published_mode(file.source.st_mode));
+}
+
+Status Publisher::sync(const Stage& stage) const {
+  if (stage.files.size() >= kSyncWholeFrom) {
+    if (::syncfs(store_.staging()) == -1) return Errno::last();
+    return {};
+  }
+  return stage.sync();
+}
+
+Result<Publisher::Verdict> Publisher::commit(Overlay& overlay, Stage& stage, PublishHooks& hooks) {
+  CACHESHIM_CHECK(ensure_base_parents(stage.unit));
+  // Equality is settled before the layer is locked: the base's files do not change any more.
+  CACHESHIM_TRY(verdict, compare_with_base(stage));
+  if (verdict == Verdict::kConflict) return verdict;
+  const std::unique_lock lock(overlay.mutex());
+  if (!is_unchanged(overlay, stage, hooks)) return Verdict::kChanged;
+  const Status added = add_to_base(stage);
+  if (added.failed_with(EEXIST)) return Verdict::kChanged;  // another daemon was first: look again
+  if (!added) return added.error();
+  drop_from_layer(overlay, stage, hooks);
+  return Verdict::kPublished;
+}
+
+bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
+                             PublishHooks& hooks) const {
+  return std::all_of(stage.files.begin(), stage.files.end(), [&](const StagedFile& file) {
+    const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), O_PATH | O_NOFOLLOW);
+    if (!now) return false;
+    const auto st = sys::stat_fd(now->get());
+    return st && is_same_file(*st, file.source) && !hooks.is_being_written(st->st_dev, st->st_ino);
+  });
+}
+
+// Whether the staged files may go to the base: kConflict if a file that both have differs.
+Result<Publisher::Verdict> Publisher::compare_with_base(Stage& stage) const {
+  const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
+  stage.is_new = existing.failed_with(ENOENT);
+  if (stage.is_new) return Verdict::kPublished;
+  if (!existing) return existing.error();
+  for (StagedFile& file : stage.files) {
+    const auto theirs = sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW);
+    if (theirs.failed_with(ENOENT)) continue;
+    if (!theirs) return Verdict::kConflict;  // a file where we have a folder, or the reverse
+    CACHESHIM_TRY(equal, stage.equals(file, theirs->get()));
+    if (!equal) return Verdict::kConflict;
+    file.in_base = true;
+  }
+  return Verdict::kPublished;
+}
+
+Status Publisher::add_to_base(Stage& stage) const {
+  if (stage.is_new) {
+    return sys::rename_at(stage.folder(), std::string(Stage::kTree), store_.base(), stage.unit,
+                          RENAME_NOREPLACE);
+  }
+  for (const StagedFile& file : stage.files) {
+    if (file.in_base) continue;
+    const std::string path = stage.path_of(file);
+    CACHESHIM_CHECK(ensure_base_parents(path));
+    CACHESHIM_TRY(parent, sys::open_beneath(store_.base(), parent_path(path), O_PATH | O_DIRECTORY));
+    CACHESHIM_CHECK(sys::rename_at(stage.folder(), Stage::tree_path(file.rest), parent.get(),
+                                   std::string(base_name(path)), RENAME_NOREPLACE));
+  }
+  return {};
+}
+
+Status Publisher::ensure_base_parents(const std::string& path) const {
+  const std::string folder(parent_path(path));
+  if (folder.empty()) return {};
+  if (sys::open_beneath(store_.base(), folder, O_PATH | O_DIRECTORY)) return {};
+  CACHESHIM_CHECK(ensure_base_parents(folder));
+  CACHESHIM_TRY(parent,
+                sys::open_beneath(store_.base(), parent_path(folder), O_RDONLY | O_DIRECTORY));
+  const Status made = sys::make_dir_at(parent.get(), std::string(base_name(folder)), 0755);
+  if (!made && !made.failed_with(EEXIST)) return made;
+  return {};
+}
+
+// The base has it all: from here on a failure only means that the layer keeps an equal copy.
+void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
+  for (const StagedFile& file : stage.files) {
+    const std::string path = stage.path_of(file);
+    const auto published = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
+    const auto st = published ? sys::stat_fd(published->get()) : published.error();
+    if (!st || !overlay.drop_file(path)) continue;
+    hooks.published(path, *st);
+  }
+  for (const std::string& folder : stage.folders) {
+    (void)overlay.clear_opaque(join_path(stage.unit, folder));
+  }
+  overlay.prune_empty_dirs(stage.unit);
+}
+
+std::mutex& Publisher::lock_of(const std::string& unit) {
+  return locks_[std::hash<std::string>{}(unit) % locks_.size()];
+}
+
+}  // namespace cacheshim

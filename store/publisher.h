@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "store/counters.h"
+#include "store/entry_map.h"
+#include "store/overlay.h"
+#include "store/store.h"
+
+// Publishing: what a job has finished goes from its layer into the base, an entry at a time.
+//
+// Files are staged beside the base (a hard link of the layer's file, which from then on nobody
+// writes in place, or a copy where layer and base are on different file systems), synced, and then a
+// new entry is renamed in as a whole folder. Into an entry that the base has already, absent files
+// go only if all common ones are equal, the completing file last: first writer wins.
+//
+// Lock order: the publisher's lock of the entry, then Overlay::mutex(), then what the hooks take.
+namespace cacheshim {
+
+struct PublishReport {
+  std::uint64_t entries = 0;
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t conflicts = 0;   // the base had other content: nothing was added
+  std::uint64_t incomplete = 0;  // left out: not complete, still open for writing, or refused
+  std::vector<std::string> paths;  // published files, relative to the store
+
+  PublishReport& operator+=(const PublishReport& other);
+};
+
+// What the daemon knows of files that are in use. Called with Overlay::mutex() held (exclusively
+// for `published`). Must not call back into the overlay or the publisher.
+class PublishHooks {
+ public:
+  virtual ~PublishHooks() = default;
+  // Whether a descriptor of this job may still write to the file.
+  virtual bool is_being_written(dev_t device, ino_t inode) = 0;
+  // `path` is now the base's file; the layer's name goes away.
+  virtual void published(const std::string& path, const struct stat& base) = 0;
+};
+
+class Publisher {
+ public:
+  // All must outlive the publisher. Thread-safe.
+  Publisher(const Store& store, const EntryMap& entries, Counters& counters)
+      : store_(store), entries_(entries), counters_(counters) {}
+
+  // The entry that `path`, a file that has just got its name, completes; "" for none.
+  // Takes the overlay's lock shared.
+  std::string completed_entry(const Overlay& overlay, const std::string& path) const;
+
+  // Publishes one unit of the layer: an entry's folder, or one file or folder of an unknown cache.
+  // Failures are reported as `incomplete` and logged by reason; the layer keeps what it has.
+  PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+
+  using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+  // All that is complete; with `job_succeeded` what belongs to no known cache as well.
+  PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
+                            const Progress& progress);
+
+ private:
+  struct StagedFile;
+  struct Stage;
+  enum class Verdict { kPublished, kConflict, kChanged };
+
+  Result<PublishReport> try_publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  Status collect(const Overlay& overlay, Stage& stage, const std::string& rest) const;
+  Status stage_files(const Overlay& overlay, Stage& stage, PublishHooks& hooks);
+  Status stage_file(const Overlay& overlay, Stage& stage, StagedFile& file, PublishHooks& hooks);
+  Status sync(const Stage& stage) const;
+  Result<Verdict> commit(Overlay& overlay, Stage& stage, PublishHooks& hooks);
+  Result<Verdict> compare_with_base(Stage& stage) const;
+  Status add_to_base(Stage& stage) const;
+  Status ensure_base_parents(const std::string& path) const;
+  bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
+  void drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
+  bool is_complete(const Overlay& overlay, const EntryRef& ref) const;
+  std::vector<std::string> units_of(const Overlay& overlay, bool job_succeeded,
+                                    std::uint64_t& incomplete) const;
+  std::mutex& lock_of(const std::string& unit);
+
+  const Store& store_;
+  const EntryMap& entries_;
+  Counters& counters_;
+  std::array<std::mutex, 64> locks_;  // by hash of the unit
+  std::atomic<unsigned> stage_count_{0};
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/store.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <ctime>
+
+#include "common/job_id.h"
+#include "common/names.h"
+#include "store/hidden_paths.h"
+#include "store/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr mode_t kPrivateMode = 0700;
+constexpr const char* kFormatFile = "format";
+constexpr const char* kLockFile = "owner.lock";
+
+Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
+  const Status made = sys::make_dir_at(parent, name, mode);
+  if (!made && !made.failed_with(EEXIST)) return made.error();
+  return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
+}
+
+}  // namespace
+
+std::string node_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  if (::gethostname(name, sizeof name - 1) == -1 || name[0] == '\0') return "localhost";
+  return std::string(JobId::from_text(name).view());
+}
+
+std::variant<Store, StoreError> Store::open(const std::string& path,
+                                            const std::string& layers_path) {
+  Store store;
+  const Status opened = [&]() -> Status {
+    CACHESHIM_TRY(base, sys::open_path(path, O_RDONLY | O_DIRECTORY));
+    store.base_ = std::move(base);
+    return store.make_records(layers_path);
+  }();
+  if (!opened) return store.explain(path, opened.error());
+  return store;
+}
+
+StoreError Store::explain(const std::string& path, Errno error) const {
+  if (!refusal_.empty()) return {fmt::format("store '{}': {}; nothing was mounted", path, refusal_)};
+  return {fmt::format("cannot use store '{}': {}; nothing was mounted", path,
+                      std::strerror(error.code()))};
+}
+
+Status Store::make_records(const std::string& layers_path) {
+  CACHESHIM_TRY(control, ensure_dir(base_.get(), std::string(kControlDir), kPrivateMode));
+  control_ = std::move(control);
+  CACHESHIM_CHECK(read_format());
+  if (layers_path.empty()) {
+    CACHESHIM_TRY(layers, ensure_dir(control_.get(), "layers", kPrivateMode));
+    layers_ = std::move(layers);
+  } else {
+    CACHESHIM_TRY(layers, sys::open_path(layers_path, O_RDONLY | O_DIRECTORY));
+    layers_ = std::move(layers);
+  }
+  CACHESHIM_TRY(trash, ensure_dir(control_.get(), "trash", kPrivateMode));
+  CACHESHIM_TRY(leases, ensure_dir(control_.get(), "leases", kPrivateMode));
+  CACHESHIM_CHECK(open_staging());
+  sweep();
+  return {};
+}
+
+Status Store::read_format() {
+  const auto text = sys::read_file(control_.get(), kFormatFile);
+  if (text.failed_with(ENOENT)) return record_mount_path("");
+  if (!text) return text.error();
+  int format = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), format);
+  if (error != std::errc() || format < 1) {
+    refusal_ = fmt::format("{}/{} is damaged: it does not begin with a version", kControlDir,
+                           kFormatFile);
+    return Errno(EINVAL);
+  }
+  if (format > kFormat) {
+    refusal_ = fmt::format("its format {} is newer than this program's {}: use a newer cacheshim",
+                           format, kFormat);
+    return Errno(EINVAL);
+  }
+  const auto mount = text->find("\nmount ");
+  if (mount != std::string::npos) {
+    const auto begin = mount + std::strlen("\nmount ");
+    mount_path_ = text->substr(begin, text->find('\n', begin) - begin);
+  }
+  return {};
+}
+
+Status Store::record_mount_path(const std::string& path) {
+  std::string text = fmt::format("{}\n", kFormat);
+  if (!path.empty()) text += fmt::format("mount {}\n", path);
+  CACHESHIM_CHECK(sys::replace_file(control_.get(), kFormatFile, text, 0644));
+  mount_path_ = path;
+  return {};
+}
+
+Status Store::open_staging() {
+  CACHESHIM_TRY(all, ensure_dir(control_.get(), "staging", kPrivateMode));
+  const std::string own = fmt::format("{}-{}-{}", node_name(), ::getpid(), std::time(nullptr));
+  CACHESHIM_TRY(mine, ensure_dir(all.get(), own, kPrivateMode));
+  CACHESHIM_TRY(lock, sys::open_beneath(mine.get(), kLockFile, O_RDWR | O_CREAT, 0600));
+  CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
+  staging_ = std::move(mine);
+  staging_lock_ = std::move(lock);
+  return {};
+}
+
+// What a daemon that is gone has left: its lock is free. Our own is held, and flock(2) on a second
+// descriptor of it fails, so that it is passed over like those of other living daemons.
+void Store::sweep() const {
+  const auto all = sys::open_beneath(control_.get(), "staging", O_RDONLY | O_DIRECTORY);
+  if (!all) return;
+  const auto daemons = sys::list_dir(all->get());
+  if (!daemons) return;
+  for (const sys::DirEntry& daemon : *daemons) {
+    const auto lock =
+        sys::open_beneath(all->get(), join_path(daemon.name, kLockFile), O_RDWR);
+    if (lock && !sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) continue;
+    if (!lock && !lock.failed_with(ENOENT)) continue;
+    (void)sys::remove_tree(all->get(), daemon.name);  // tried again at the next mount
+  }
+}
+
+Status Store::ensure_base_dir(const std::string& name) const {
+  const Status made = sys::make_dir_at(base_.get(), name, 0755);
+  if (!made && !made.failed_with(EEXIST)) return made;
+  return {};
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sys.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <memory>
+
+namespace cacheshim::sys {
+namespace {
+
+Status status_of(int rc) {
+  if (rc == -1) return Errno::last();
+  return {};
+}
+
+// A path that names the open file itself, for calls that take no O_PATH descriptor.
+class ProcPath {
+ public:
+  explicit ProcPath(int fd) { std::snprintf(text_, sizeof text_, "/proc/self/fd/%d", fd); }
+  const char* get() const { return text_; }
+
+ private:
+  char text_[32];
+};
+
+Result<UniqueFd> open_step(int dir, const char* path, int flags, mode_t mode) {
+  open_how how{};
+  how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
+  how.mode = (flags & O_CREAT) != 0 ? mode : 0;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  for (;;) {
+    const long fd = ::syscall(SYS_openat2, dir, path, &how, sizeof how);
+    if (fd >= 0) return UniqueFd(static_cast<int>(fd));
+    // EAGAIN: a rename elsewhere raced with the walk (openat2(2)).
+    if (errno != EAGAIN && errno != EINTR) return Errno::last();
+  }
+}
+
+}  // namespace
+
+Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t mode) {
+  if (path.empty()) return open_step(dir, ".", flags, mode);
+  UniqueFd step;
+  while (path.size() >= PATH_MAX) {
+    const auto cut = path.rfind('/', PATH_MAX - 2);
+    if (cut == std::string_view::npos) return Errno(ENAMETOOLONG);
+    CACHESHIM_TRY(next, open_step(step ? step.get() : dir, std::string(path.substr(0, cut)).c_str(),
+                                  O_PATH | O_DIRECTORY, 0));
+    step = std::move(next);
+    path.remove_prefix(cut + 1);
+  }
+  return open_step(step ? step.get() : dir, std::string(path).c_str(), flags, mode);
+}
+
+Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  if (fd == -1) return Errno::last();
+  return UniqueFd(fd);
+}
+
+Result<struct stat> stat_at(int dir, const std::string& name) {
+  struct stat st;
+  if (::fstatat(dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) == -1) {
+    return Errno::last();
+  }
+  return st;
+}
+
+Result<struct stat> stat_fd(int fd) {
+  struct stat st;
+  if (::fstat(fd, &st) == -1) return Errno::last();
+  return st;
+}
+
+Result<struct statvfs> statvfs_fd(int fd) {
+  struct statvfs st;
+  if (::fstatvfs(fd, &st) == -1) return Errno::last();
+  return st;
+}
+
+Status make_dir_at(int dir, const std::string& name, mode_t mode) {
+  return status_of(::mkdirat(dir, name.c_str(), mode));
+}
+
+Status make_node_at(int dir, const std::string& name, mode_t mode, dev_t device) {
+  return status_of(::mknodat(dir, name.c_str(), mode, device));
+}
+
+Status make_symlink_at(const std::string& target, int dir, const std::string& name) {
+  return status_of(::symlinkat(target.c_str(), dir, name.c_str()));
+}
+
+Result<std::string> read_link_at(int dir, const std::string& name) {
+  std::string target(PATH_MAX, '\0');
+  const ssize_t length = ::readlinkat(dir, name.c_str(), target.data(), target.size());
+  if (length == -1) return Errno::last();
+  target.resize(static_cast<std::size_t>(length));
+  return target;
+}
+
+Status unlink_at(int dir, const std::string& name, int flags) {
+  return status_of(::unlinkat(dir, name.c_str(), flags));
+}
+
+Status rename_at(int dir, const std::string& name, int new_dir, const std::string& new_name,
+                 unsigned flags) {
+  return status_of(::renameat2(dir, name.c_str(), new_dir, new_name.c_str(), flags));
+}
+
+Status link_at(int dir, const std::string& name, int new_dir, const std::string& new_name) {
+  return status_of(::linkat(dir, name.c_str(), new_dir, new_name.c_str(), 0));
+}
+
+Status link_fd(int fd, int new_dir, const std::string& new_name) {
+  return status_of(
+      ::linkat(AT_FDCWD, ProcPath(fd).get(), new_dir, new_name.c_str(), AT_SYMLINK_FOLLOW));
+}
+
+Result<UniqueFd> reopen(int fd, int flags) { return open_path(ProcPath(fd).get(), flags); }
+
+Status set_mode(int fd, mode_t mode) { return status_of(::chmod(ProcPath(fd).get(), mode)); }
+
+Status set_size(int fd, off_t size_bytes) {
+  return status_of(::truncate(ProcPath(fd).get(), size_bytes));
+}
+
+Status set_times(int fd, const timespec times[2]) {
+  // The empty path acts on the object itself, a symlink too, and takes O_PATH (kernel 5.8).
+  if (::utimensat(fd, "", times, AT_EMPTY_PATH) == 0) return {};
+  if (errno != EINVAL && errno != ENOENT) return Errno::last();
+  return status_of(::utimensat(AT_FDCWD, ProcPath(fd).get(), times, 0));
+}
+
+Status set_xattr(int fd, const char* name, std::string_view value, int flags) {
+  return status_of(::setxattr(ProcPath(fd).get(), name, value.data(), value.size(), flags));
+}
+
+Status remove_xattr(int fd, const char* name) {
+  return status_of(::removexattr(ProcPath(fd).get(), name));
+}
+
+Result<std::string> get_xattr(int fd, const char* name) {
+  std::string value(256, '\0');
+  for (;;) {
+    const ssize_t length = ::getxattr(ProcPath(fd).get(), name, value.data(), value.size());
+    if (length >= 0) {
+      value.resize(static_cast<std::size_t>(length));
+      return value;
+    }
+    if (errno != ERANGE || value.size() >= XATTR_SIZE_MAX) return Errno::last();
+    value.resize(XATTR_SIZE_MAX);
+  }
+}
+
+Result<std::vector<std::string>> list_xattrs(int fd) {
+  std::string block(XATTR_LIST_MAX, '\0');
+  const ssize_t length = ::listxattr(ProcPath(fd).get(), block.data(), block.size());
+  if (length == -1) return Errno::last();
+  std::vector<std::string> names;
+  std::string_view rest(block.data(), static_cast<std::size_t>(length));
+  while (!rest.empty()) {
+    const auto end = rest.find('\0');
+    names.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+  }
+  return names;
+}
+
+Status sync_file(int fd) { return status_of(::fsync(fd)); }
+
+Status lock_file(int fd, int operation) { return status_of(::flock(fd, operation)); }
+
+Status write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written == -1 && errno == EINTR) continue;
+    if (written == -1) return Errno::last();
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Result<std::string> read_all(int fd) {
+  std::string bytes;
+  char part[64 * 1024];
+  for (;;) {
+    const ssize_t count = ::read(fd, part, sizeof part);
+    if (count == -1 && errno == EINTR) continue;
+    if (count == -1) return Errno::last();
+    if (count == 0) return bytes;
+    bytes.append(part, static_cast<std::size_t>(count));
+  }
+}
+
+Result<std::string> read_file(int dir, const std::string& name) {
+  CACHESHIM_TRY(fd, open_beneath(dir, name, O_RDONLY));
+  return read_all(fd.get());
+}
+
+Result<std::vector<DirEntry>> list_dir(int dir) {
+  CACHESHIM_TRY(readable, open_beneath(dir, "", O_RDONLY | O_DIRECTORY));
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(readable.get()), ::closedir);
+  if (!stream) return Errno::last();
+  (void)readable.release();  // the stream's now
+  std::vector<DirEntry> entries;
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(stream.get());
+    if (entry == nullptr) {
+      if (errno != 0) return Errno::last();
+      return entries;
+    }
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") {
+      entries.push_back({std::string(name), entry->d_type, entry->d_ino});
+    }
+  }
+}
+
+Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode) {
+  const std::string staged = name + ".new";
+  CACHESHIM_TRY(fd, open_beneath(dir, staged, O_WRONLY | O_CREAT | O_TRUNC, mode));
+  CACHESHIM_CHECK(write_all(fd.get(), bytes));
+  CACHESHIM_CHECK(sync_file(fd.get()));
+  return rename_at(dir, staged, dir, name);
+}
+
+Status remove_tree(int dir, const std::string& name) {
+  const Status removed = unlink_at(dir, name);
+  if (removed || removed.failed_with(ENOENT)) return {};
+  if (!removed.failed_with(EISDIR) && !removed.failed_with(EPERM)) return removed.error();
+  CACHESHIM_TRY(folder, open_beneath(dir, name, O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(entries, list_dir(folder.get()));
+  Status first;
+  for (const DirEntry& entry : entries) {
+    Status status = remove_tree(folder.get(), entry.name);
+    if (!status && first) first = status;
+  }
+  if (!first) return first;
+  return unlink_at(dir, name, AT_REMOVEDIR);
+}
+
+}  // namespace cacheshim::sys

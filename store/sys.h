@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+
+// Each system call that the store and the daemon make, wrapped once: a result instead of -1 and
+// errno, descriptors that close themselves and are O_CLOEXEC from birth, and no call that follows a
+// symlink. All are thread-safe; errors are those of the call's man page unless said otherwise.
+namespace cacheshim::sys {
+
+// openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS: whatever a job put
+// below `dir` cannot lead outside. "" is `dir` itself; a path longer than PATH_MAX is walked in
+// parts. Errors: ELOOP for a symlink on the way, EXDEV for a way out.
+Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t mode = 0);
+
+// openat(2) of a path that is ours and not a job's (a store's own root, /proc).
+Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
+
+// fstatat(2) of `name` itself, not of what it points to; of `dir` where `name` is "".
+Result<struct stat> stat_at(int dir, const std::string& name);
+Result<struct stat> stat_fd(int fd);
+Result<struct statvfs> statvfs_fd(int fd);
+
+Status make_dir_at(int dir, const std::string& name, mode_t mode);
+Status make_node_at(int dir, const std::string& name, mode_t mode, dev_t device);
+Status make_symlink_at(const std::string& target, int dir, const std::string& name);
+Result<std::string> read_link_at(int dir, const std::string& name);
+Status unlink_at(int dir, const std::string& name, int flags = 0);
+Status rename_at(int dir, const std::string& name, int new_dir, const std::string& new_name,
+                 unsigned flags = 0);
+Status link_at(int dir, const std::string& name, int new_dir, const std::string& new_name);
+// Gives the open file `fd` a further name. Errors: ENOENT when it has none left.
+Status link_fd(int fd, int new_dir, const std::string& new_name);
+
+// These work on any descriptor, O_PATH ones included (by way of /proc/self/fd).
+Result<UniqueFd> reopen(int fd, int flags);
+Status set_mode(int fd, mode_t mode);
+Status set_size(int fd, off_t size_bytes);
+Status set_times(int fd, const timespec times[2]);
+Status set_xattr(int fd, const char* name, std::string_view value, int flags);
+Status remove_xattr(int fd, const char* name);
+Result<std::string> get_xattr(int fd, const char* name);
+Result<std::vector<std::string>> list_xattrs(int fd);
+
+Status sync_file(int fd);
+Status lock_file(int fd, int operation);  // flock(2)
+Status write_all(int fd, std::string_view bytes);
+Result<std::string> read_all(int fd);
+Result<std::string> read_file(int dir, const std::string& name);
+
+struct DirEntry {
+  std::string name;
+  unsigned char type;  // DT_*, DT_UNKNOWN where the file system does not say
+  ino_t ino;
+};
+// All entries of an open folder (any descriptor of it) but "." and "..".
+Result<std::vector<DirEntry>> list_dir(int dir);
+
+// Makes the file `name` hold `bytes`: written beside it, synced, then renamed over it.
+Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode);
+
+// Removes `name` and all that is below it; what is not there is no error. Goes on after an error
+// and returns the first.
+Status remove_tree(int dir, const std::string& name);
+
+}  // namespace cacheshim::sys

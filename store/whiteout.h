@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+// How a layer says "the base's entry is removed" without device nodes, xattrs or privileges: as OCI
+// image layers do (image-spec, layer.md, "Whiteouts").
+namespace cacheshim {
+
+// An empty file of this name in a folder hides all that the base has in that folder.
+inline constexpr std::string_view kOpaqueMarker = ".wh..wh..opq";
+
+// The name of the empty file that hides `name`: ".wh." + name, or for names of more than 251 bytes,
+// which would not fit, ".wh..wh.long." + xxh3-128 of the name in hex.
+std::string whiteout_name(std::string_view name);
+
+// Whether a name is one of ours. Jobs can neither see nor make such names.
+inline bool is_reserved_name(std::string_view name) { return name.starts_with(".wh."); }
+
+}  // namespace cacheshim
