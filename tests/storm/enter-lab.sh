@@ -50,4 +50,6 @@ if [ "$1" = --inside ]; then
     shift
     inside "$@"
 fi
-exec unshare --mount --pid --fork --kill-child --propagation private -- "${BASH_SOURCE[0]}" --inside "$@"
+# Dies with its caller, and by --kill-child everything inside dies with it.
+exec setpriv --pdeathsig KILL -- \
+    unshare --mount --pid --fork --kill-child --propagation private -- "${BASH_SOURCE[0]}" --inside "$@"

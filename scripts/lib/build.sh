@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
+# The build: afterwards build/dist/bin/cacheshim and build/dist/lib/libcacheshim.so are there.
+
+readonly dist=$repo/build/dist
+
+_configure() { # FOLDER [MESON OPTION…]
+    local folder=$1
+    shift
+    local options=(--prefix "$dist" --libdir lib "$@")
+    if [ -f "$folder/meson-private/coredata.dat" ]; then
+        # Someone may have configured it before, with another prefix.
+        meson configure "$folder" "${options[@]}" 2> /dev/null && return 0
+        # Made by another version of Meson, or moved here from elsewhere.
+        meson setup --wipe "$folder" "$repo" "${options[@]}"
+    else
+        meson setup "$folder" "$repo" "${options[@]}"
+    fi
+}
+
+build_all() {
+    local logs=$repo/build/logs
+    mkdir -p "$logs"
+    quietly 'configuring' "$logs/configure.log" _configure "$repo/build" || die 'cannot configure'
+    quietly 'building' "$logs/build.log" ninja -C "$repo/build" || die 'cannot build'
+    quietly 'installing into build/dist' "$logs/install.log" \
+        meson install -C "$repo/build" --no-rebuild || die 'cannot install'
+    [ -x "$dist/bin/cacheshim" ] || die 'the build made no build/dist/bin/cacheshim'
+    [ -f "$dist/lib/libcacheshim.so" ] || die 'the build made no build/dist/lib/libcacheshim.so'
+}
+
+# A further build, with other options or another compiler, beside the first.
+build_variant() { # NAME [MESON OPTION…]
+    local name=$1 folder=$repo/build/variants/$1
+    shift
+    mkdir -p "$repo/build/logs" "$folder"
+    quietly "configuring the $name build" "$repo/build/logs/$name-configure.log" \
+        _configure "$folder" --prefix "$folder/dist" "$@" || return 1
+    quietly "building the $name build" "$repo/build/logs/$name-build.log" ninja -C "$folder"
+}

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
+# Sourced first by every script: where we are, how we speak, what is undone at the end.
+
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+readonly repo
+
+# A python3 or g++ of the user's own, first in PATH, may lack what Debian's packages bring.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
+export LC_ALL=C.UTF-8
+# Job variables of a CI that runs us must not decide what our own jobs are called.
+unset PYTHONPATH PYTHONHOME LD_PRELOAD "${!CACHESHIM_@}" "${!TRITON_@}"
+# Whatever the caller's umask is: other users must be able to read what is built here.
+umask 022
+
+say() { # TEXT: progress
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+}
+
+die() { # TEXT
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+require_root() {
+    [ "$(id -u)" = 0 ] || die 'must be run as root: it starts jobs of several users'
+}
+
+_at_exit=()
+at_exit() { # COMMAND…: run at the end, last one first, also after Ctrl-C
+    _at_exit+=("$(printf '%q ' "$@")")
+}
+
+_run_at_exit() {
+    local index
+    for ((index = ${#_at_exit[@]} - 1; index >= 0; index--)); do
+        eval "${_at_exit[index]}" || true
+    done
+}
+trap _run_at_exit EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Runs a command whose output matters only when it fails; says every 10 s that it goes on.
+quietly() { # WHAT LOG COMMAND…
+    local what=$1 log=$2 ticker status=0
+    shift 2
+    say "$what …"
+    _tick "$what" &
+    ticker=$!
+    "$@" > "$log" 2>&1 < /dev/null || status=$?
+    kill "$ticker" 2> /dev/null || true
+    wait "$ticker" 2> /dev/null || true
+    if [ "$status" != 0 ]; then
+        tail -n 60 "$log" >&2
+        say "$what: failed with status $status; all of its output: $log"
+    fi
+    return "$status"
+}
+
+_tick() { # WHAT
+    local seconds=0
+    trap - EXIT
+    while sleep 10; do
+        seconds=$((seconds + 10))
+        say "$1 … $seconds s"
+    done
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
+# Debian packages. Names are the same in Debian 12 and 13.
+
+build_packages=(
+    g++ meson ninja-build pkg-config
+    libfuse3-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+    libxxhash-dev libgtest-dev libbenchmark-dev
+)
+run_packages=(
+    fuse3       # fusermount3, for mounts without root
+    util-linux  # unshare, setpriv
+    mount python3 python3-venv ca-certificates
+)
+test_packages=(attr binutils)
+long_test_packages=(clang)
+
+is_installed() { # PACKAGE
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2> /dev/null)" = installed ]
+}
+
+# Asks the network only when something is missing.
+ensure_packages() { # PACKAGE…
+    local package missing=() log
+    command -v dpkg-query > /dev/null || die 'needs Debian (apt and dpkg)'
+    for package in "$@"; do
+        is_installed "$package" || missing+=("$package")
+    done
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    mkdir -p "$repo/build"
+    log=$repo/build/packages.log
+    export DEBIAN_FRONTEND=noninteractive
+    quietly 'reading the package lists' "$log" apt-get update -q ||
+        die 'apt-get update failed'
+    quietly "installing ${missing[*]}" "$log" \
+        apt-get install -q -y --no-install-recommends "${missing[@]}" ||
+        die 'apt-get install failed'
+}
