@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/config.h"
+
+#include <errno.h>
+#include <fmt/format.h>
+
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "cli/failure.h"
+#include "cli/paths.h"
+#include "cli/units.h"
+#include "common/exit_codes.h"
+#include "store/toml_reader.h"
+
+namespace cacheshim::cli {
+namespace {
+
+constexpr std::int64_t kMaxThreads = 256;
+
+// An integer in seconds, or a string with a unit.
+std::optional<std::chrono::seconds> find_duration(TomlReader& reader, std::string_view key) {
+  const toml::node* node = reader.find_node(key);
+  if (node == nullptr) return std::nullopt;
+  std::optional<std::chrono::seconds> duration;
+  if (const auto number = node->value_exact<std::int64_t>()) {
+    if (*number >= 0) duration = std::chrono::seconds(*number);
+  } else if (const auto text = node->value_exact<std::string>()) {
+    duration = parse_duration(*text);
+  }
+  if (!duration) reader.report(key, "must be a duration: seconds, or \"90s\", \"10m\", \"2h\", \"7d\"");
+  return duration;
+}
+
+void read_publish(TomlReader& root, Config& config, TomlProblem& problem) {
+  const toml::table* table = root.find_table("publish");
+  if (table == nullptr) return;
+  TomlReader publish(*table, "publish", problem);
+  if (const auto policy = publish.find_string("policy")) {
+    config.publish = parse_publish_policy(*policy);
+    if (!config.publish) publish.report("policy", "must be one of never, end, complete");
+  }
+  publish.finish();
+}
+
+void read_root(TomlReader& root, Config& config) {
+  config.layers = root.find_string("layers").value_or("");
+  if (!config.layers.empty() && config.layers.front() != '/') {
+    root.report("layers", "must be an absolute path");
+  }
+  if (const auto threads = root.find_integer("threads")) {
+    if (*threads < 0 || *threads > kMaxThreads) {
+      root.report("threads", fmt::format("must be from 0 (chosen by the cores) to {}", kMaxThreads));
+    }
+    config.threads = static_cast<unsigned>(*threads);
+  }
+  config.job_idle = find_duration(root, "job_idle");
+  config.layer_keep = find_duration(root, "layer_keep");
+}
+
+// Returns nothing where there is no such file.
+std::optional<std::string> read_file(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file.is_open() && errno == ENOENT) return std::nullopt;
+  std::ostringstream text;
+  if (file.is_open() && file.peek() != file.eof()) text << file.rdbuf();
+  if (!file.is_open() || file.bad() || !text) {
+    const std::string reason = std::generic_category().message(errno != 0 ? errno : EIO);
+    throw Failure(kExitUsage, fmt::format("cannot read the configuration '{}': {}", path, reason));
+  }
+  return text.str();
+}
+
+}  // namespace
+
+Config parse_config(std::string_view text, std::string_view origin) {
+  TomlProblem problem(origin);
+  Config config;
+  if (const auto table = parse_toml(text, problem)) {
+    TomlReader root(*table, "", problem);
+    read_root(root, config);
+    read_publish(root, config, problem);
+    root.finish();
+  }
+  if (problem) throw Failure(kExitUsage, problem.message());
+  return config;
+}
+
+Config load_config(const std::string& file) {
+  if (!file.empty()) {
+    const auto text = read_file(file);
+    if (text) return parse_config(*text, file);
+    throw Failure(kExitUsage, fmt::format("no configuration file at '{}'", file));
+  }
+  const std::string folder = config_dir();
+  if (folder.empty()) return {};
+  const std::string path = folder + "/cacheshim.toml";
+  const auto text = read_file(path);
+  return text ? parse_config(*text, path) : Config();
+}
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/publish_policy.h"
+
+namespace cacheshim::cli {
+
+// cacheshim.toml; what it does not say is empty.
+struct Config {
+  std::string layers;
+  std::optional<unsigned> threads;
+  std::optional<std::chrono::seconds> job_idle;
+  std::optional<std::chrono::seconds> layer_keep;
+  std::optional<PublishPolicy> publish;
+};
+
+// Throws Failure (usage) with "FILE:LINE: reason".
+Config parse_config(std::string_view text, std::string_view origin);
+
+// Reads `file`, which must exist, or, where it is empty, cacheshim.toml in config_dir(), which may
+// be missing.
+Config load_config(const std::string& file);
+
+}  // namespace cacheshim::cli

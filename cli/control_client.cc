@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/control_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <system_error>
+
+#include "cli/failure.h"
+#include "cli/progress.h"
+#include "common/exit_codes.h"
+#include "common/names.h"
+#include "common/result.h"
+
+namespace cacheshim::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kReadSize = 64 * 1024;
+
+std::string reason(Errno error) { return std::generic_category().message(error.code()); }
+
+[[noreturn]] void fail_unavailable(const std::string& mount, Errno error) {
+  if (error == ENOENT || error == ENOTDIR) {
+    throw Failure(kExitUnavailable,
+                  fmt::format("no cacheshim mount at '{}'; mount one with "
+                              "'cacheshim mount --store DIR {}', or name it with --mount",
+                              mount, mount));
+  }
+  if (error == ENOTCONN || error == ECONNABORTED) {
+    throw Failure(kExitUnavailable,
+                  fmt::format("the daemon of the mount at '{}' is dead; free the mount with "
+                              "'cacheshim unmount {}' and mount it again", mount, mount));
+  }
+  throw Failure(kExitUnavailable,
+                fmt::format("cannot talk to the daemon of '{}': {}", mount, reason(error)));
+}
+
+Result<UniqueFd> open_at(int folder, const char* name, int flags) {
+  UniqueFd fd(::openat(folder, name, flags | O_CLOEXEC));
+  if (!fd) return Errno::last();
+  return fd;
+}
+
+// One read(2), appended to `text`; false at the end of the file.
+Result<bool> read_more(int fd, std::string& text) {
+  std::array<char, kReadSize> buffer;
+  ssize_t count;
+  do {
+    count = ::read(fd, buffer.data(), buffer.size());
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) return Errno::last();
+  text.append(buffer.data(), static_cast<std::size_t>(count));
+  return count > 0;
+}
+
+Status write_request(int fd, const std::string& text) {
+  ssize_t count;
+  do {
+    count = ::write(fd, text.data(), text.size());
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) return Errno::last();
+  if (static_cast<std::size_t>(count) != text.size()) return Errno(EIO);
+  return {};
+}
+
+void report_progress(const json& progress, const ControlClient::OnProgress& on_progress) {
+  on_progress(progress.value("what", ""), progress.value("done", std::uint64_t{0}),
+              progress.value("total", std::uint64_t{0}));
+}
+
+}  // namespace
+
+ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
+  UniqueFd folder(::open((mount + "/" + std::string(kControlDir)).c_str(),
+                         O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) fail_unavailable(mount, Errno::last());
+  // A store has a folder of this name too, but nothing to ask in it.
+  if (auto version = open_at(folder.get(), "version", O_RDONLY); !version) {
+    fail_unavailable(mount, version.error());
+  }
+  folder_ = std::move(folder);
+}
+
+json ControlClient::request(const json& request, const OnProgress& on_progress) const {
+  auto fd = open_at(folder_.get(), "control", O_RDWR);
+  if (!fd) fail_unavailable(mount_, fd.error());
+  if (const Status written = write_request(fd->get(), request.dump()); !written) {
+    fail_unavailable(mount_, written.error());
+  }
+  std::string text;
+  while (true) {
+    const auto more = read_more(fd->get(), text);
+    if (!more) fail_unavailable(mount_, more.error());
+    for (auto end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+      const json line = json::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false);
+      text.erase(0, end + 1);
+      if (!line.is_object()) continue;
+      if (const auto progress = line.find("progress"); progress != line.end()) {
+        report_progress(*progress, on_progress);
+      } else if (const auto error = line.find("error"); error != line.end()) {
+        throw Failure(line.value("exit", kExitFailed), error->get<std::string>());
+      } else {
+        return line;
+      }
+    }
+    if (!*more) break;
+  }
+  throw Failure(kExitUnavailable,
+                fmt::format("the daemon of '{}' broke off without an answer", mount_));
+}
+
+json ControlClient::request(const json& request) const {
+  Progress progress;
+  return this->request(request, [&](std::string_view what, std::uint64_t done,
+                                    std::uint64_t total) { progress.update(what, done, total); });
+}
+
+std::string ControlClient::read(const std::string& name) const {
+  auto fd = open_at(folder_.get(), name.c_str(), O_RDONLY);
+  if (!fd) fail_unavailable(mount_, fd.error());
+  std::string text;
+  while (true) {
+    const auto more = read_more(fd->get(), text);
+    if (!more) fail_unavailable(mount_, more.error());
+    if (!*more) return text;
+  }
+}
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/failure.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace cacheshim::cli {
+
+void print_line(const std::string& message) {
+  // One write, so that lines of several processes do not mix.
+  const std::string line = fmt::format("cacheshim: {}\n", message);
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody left to tell
+}
+
+}  // namespace cacheshim::cli

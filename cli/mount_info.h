@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cacheshim::cli {
+
+// One line of /proc/PID/mountinfo.
+struct MountEntry {
+  std::uint64_t id = 0;
+  std::string device;  // "major:minor", decimal
+  std::string path;    // with its escapes undone
+  std::string type;    // "fuse.cacheshim"
+};
+
+std::vector<MountEntry> parse_mount_info(std::string_view text);
+
+// The mount that is seen at `path` itself: of several, the last one, which lies on top.
+std::optional<MountEntry> find_mount(const std::vector<MountEntry>& mounts, std::string_view path);
+
+// The mounts that this process sees now.
+std::vector<MountEntry> read_mounts();
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/paths.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include "common/names.h"
+
+namespace cacheshim::cli {
+namespace fs = std::filesystem;
+
+Installation find_installation() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path prefix = program.parent_path().parent_path();
+  return {prefix / "lib" / "libcacheshim.so", prefix / "share" / "cacheshim" / "profiles"};
+}
+
+std::optional<std::string> find_variable(std::string_view name) {
+  const char* value = ::getenv(std::string(name).c_str());
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+std::string config_dir() {
+  if (::geteuid() == 0) return "/etc/cacheshim";
+  if (const auto base = find_variable("XDG_CONFIG_HOME")) return *base + "/cacheshim";
+  if (const auto home = find_variable("HOME")) return *home + "/.config/cacheshim";
+  return "";
+}
+
+std::string run_dir(std::string_view mount_point) {
+  std::string base(kRunBase);
+  if (::geteuid() != 0) {
+    const auto runtime = find_variable("XDG_RUNTIME_DIR");
+    if (!runtime) return "";
+    base = *runtime;
+  }
+  std::array<char, NAME_MAX> name{};
+  const std::size_t length = escape_mount_path(mount_point, name.data(), name.size());
+  if (length == 0) return "";
+  return base + "/" + std::string(kRunDirName) + "/" + std::string(name.data(), length);
+}
+
+std::string resolve_path(const std::string& path) {
+  std::error_code error;
+  fs::path full = fs::absolute(path, error).lexically_normal();
+  if (!full.has_filename()) full = full.parent_path();  // a '/' at the end
+  const fs::path whole = fs::canonical(full, error);
+  if (!error) return whole;
+  const fs::path parent = fs::canonical(full.parent_path(), error);
+  return error ? full : parent / full.filename();
+}
+
+std::string chosen_mount(const std::string& option) {
+  if (!option.empty()) return option;
+  return find_variable(kMountVariable).value_or(std::string(kDefaultMountPoint));
+}
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/setup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "cli/config.h"
+#include "cli/failure.h"
+#include "cli/mount_options.h"
+#include "cli/paths.h"
+#include "common/exit_codes.h"
+
+namespace cacheshim::cli {
+namespace {
+
+// The resolved path of a folder that must be there and readable.
+std::string check_folder(std::string_view what, const std::string& path, int access) {
+  const std::string resolved = resolve_path(path);
+  struct stat status {};
+  int error = 0;
+  if (::stat(resolved.c_str(), &status) != 0) {
+    error = errno;
+  } else if (!S_ISDIR(status.st_mode)) {
+    error = ENOTDIR;
+  } else if (::faccessat(AT_FDCWD, resolved.c_str(), access, AT_EACCESS) != 0) {
+    error = errno;
+  }
+  if (error == 0) return resolved;
+  const char* advice = error == ENOENT    ? "; make the folder first"
+                       : error == ENOTDIR ? "; name a folder"
+                                          : "";
+  throw Failure(kExitUnavailable,
+                fmt::format("cannot use the {} '{}': {}{}; nothing was mounted", what, path,
+                            std::generic_category().message(error), advice));
+}
+
+std::vector<Profile> load_all_profiles(const std::string& shipped) {
+  if (::access(shipped.c_str(), R_OK | X_OK) != 0) {
+    throw Failure(kExitUnavailable,
+                  fmt::format("cannot read the shipped profiles at '{}': {}; the installation is "
+                              "not complete, nothing was mounted",
+                              shipped, std::generic_category().message(errno)));
+  }
+  std::vector<std::string> folders = {shipped};
+  if (const std::string own = config_dir(); !own.empty()) folders.push_back(own + "/profiles.d");
+  ProfileSet set = load_profiles(folders);
+  for (const ProfileError& refused : set.refused) {
+    print_line(refused.message + "; going on without this profile");
+  }
+  return std::move(set.profiles);
+}
+
+}  // namespace
+
+DaemonOptions make_daemon_options(const DaemonArguments& arguments,
+                                  const std::string& shipped_profiles) {
+  DaemonOptions options;
+  options.mount_flags = parse_mount_options(arguments.options);
+  const Config config = load_config(arguments.config);
+  options.store_dir = check_folder("store", arguments.store, R_OK | X_OK);
+  const std::string& layers = arguments.layers.empty() ? config.layers : arguments.layers;
+  if (!layers.empty()) {
+    options.layers_dir = check_folder("folder of layers", layers, R_OK | W_OK | X_OK);
+  }
+  options.profiles = load_all_profiles(shipped_profiles);
+  options.publish = config.publish.value_or(options.publish);
+  options.job_idle = config.job_idle.value_or(options.job_idle);
+  options.layer_keep = config.layer_keep.value_or(options.layer_keep);
+  options.threads = config.threads.value_or(options.threads);
+  return options;
+}
+
+}  // namespace cacheshim::cli

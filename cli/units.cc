@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/units.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+
+namespace cacheshim::cli {
+namespace {
+
+struct Unit {
+  char letter;
+  std::int64_t seconds;
+  const char* name;
+};
+
+constexpr Unit kUnits[] = {{'w', 7 * 86400, nullptr},  // read, but never written
+                           {'d', 86400, "d"},
+                           {'h', 3600, "h"},
+                           {'m', 60, "min"},
+                           {'s', 1, "s"}};
+
+}  // namespace
+
+std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
+  std::int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || number < 0) return std::nullopt;
+  if (rest == end) return std::chrono::seconds(number);
+  if (end - rest != 1) return std::nullopt;
+  for (const Unit& unit : kUnits) {
+    if (unit.letter != *rest) continue;
+    if (number > std::numeric_limits<std::int64_t>::max() / unit.seconds) return std::nullopt;
+    return std::chrono::seconds(number * unit.seconds);
+  }
+  return std::nullopt;
+}
+
+std::string format_duration(std::chrono::seconds duration) {
+  std::int64_t rest = duration.count();
+  std::string text;
+  int parts = 0;
+  for (const Unit& unit : kUnits) {
+    if (unit.name == nullptr) continue;
+    const std::int64_t count = rest / unit.seconds;
+    if (parts > 0) ++parts;  // "1 d 5 s" would pretend to be exact
+    if (count > 0) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : " ", count, unit.name);
+      if (parts == 0) parts = 1;
+    }
+    rest %= unit.seconds;
+    if (parts == 2) break;
+  }
+  return text.empty() ? "0 s" : text;
+}
+
+std::string format_size(std::uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes);
+  const char* unit = "B";
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}) {
+    if (value < 1023.95) break;
+    value /= 1024;
+    unit = next;
+  }
+  return fmt::format("{:.1f} {}", value, unit);
+}
+
+std::string format_count(std::uint64_t count, std::string_view singular, std::string_view plural) {
+  return fmt::format("{} {}", count, count == 1 ? singular : plural);
+}
+
+}  // namespace cacheshim::cli

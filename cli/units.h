@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace cacheshim::cli {
+
+// "90", "90s", "10m", "2h", "7d" or "1w"; nothing for any other text and for what does not fit.
+std::optional<std::chrono::seconds> parse_duration(std::string_view text);
+
+// With two units at most: "12 s", "3 min 5 s", "2 h", "7 d 1 h".
+std::string format_duration(std::chrono::seconds duration);
+
+// In powers of 1024: "512 B", "1.5 KiB".
+std::string format_size(std::uint64_t bytes);
+
+// "1 file", "2 files".
+std::string format_count(std::uint64_t count, std::string_view singular, std::string_view plural);
+
+}  // namespace cacheshim::cli
