@@ -7,12 +7,15 @@ A dotted name is looked up in its module ("os.replace"); a plain one below.
 """
 
 import builtins
+import ctypes
+import errno
 import fcntl
 import hashlib
 import importlib
 import mmap
 import os
 import pickle
+import random
 import socket
 import struct
 import sys
@@ -138,6 +141,108 @@ def fill(path, chunk, most):
         except OSError as error:
             return written, error.errno
     return written, 0
+
+
+def exchange_repeatedly(one, two, times):
+    """renameat2(RENAME_EXCHANGE), as often as that."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for _ in range(times):
+        if libc.renameat2(-100, one.encode(), -100, two.encode(), 2) != 0:
+            raise OSError(ctypes.get_errno(), "renameat2")
+
+
+def work_below_repeatedly(folder, times):
+    """Reads, writes, creates and removes below `folder`; returns the bytes that were read."""
+    seen = set()
+    for number in range(times):
+        for call in (lambda: seen.add(read_file(f"{folder}/file")),
+                     lambda: write_file(f"{folder}/file", b"new"),
+                     lambda: write_file(f"{folder}/made", b"made"),
+                     lambda: os.mkdir(f"{folder}/folder{number}"),
+                     lambda: os.chmod(f"{folder}/file", 0o644),
+                     lambda: os.unlink(f"{folder}/made")):
+            try:
+                call()
+            except (PermissionError, FileNotFoundError, NotADirectoryError):
+                pass  # the name was the link just then
+    return {bytes(data) for data in seen if data}
+
+
+# Errors that processes which share names give each other on any file system.
+EXPECTED_IN_A_CROWD = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+
+def crowd(top, seed, actions):
+    """Mixed operations: on names shared with others, and on own ones, whose contents are checked.
+
+    Returns the unexpected errors, as text.
+    """
+    pick = random.Random(seed)
+    own, wrong = {}, []
+    os.makedirs(f"{top}/own-{seed}", exist_ok=True)
+
+    def shared():
+        return f"{top}/shared{pick.randrange(4)}/file{pick.randrange(6)}"
+
+    def write_own():
+        name, data = f"{top}/own-{seed}/{pick.randrange(10)}", pick.randbytes(pick.randrange(9000))
+        write_file(name, data)
+        own[name] = data
+
+    def replace_own():
+        if own:
+            name = pick.choice(sorted(own))
+            write_file(f"{name}.new", b"replaced")
+            os.replace(f"{name}.new", name)
+            own[name] = b"replaced"
+
+    def rename_own():
+        if own:
+            name = pick.choice(sorted(own))
+            os.rename(name, f"{name}x")
+            own[f"{name}x"] = own.pop(name)
+
+    def unlink_own():
+        if own:
+            name = pick.choice(sorted(own))
+            os.unlink(name)
+            del own[name]
+
+    def check_own():
+        for name, data in own.items():
+            if read_file(name) != data:
+                wrong.append(f"{name} has other bytes")
+
+    def replace_shared():
+        name = shared()
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        write_file(f"{name}.{seed}", b"shared" * 100)
+        os.replace(f"{name}.{seed}", name)
+
+    def read_shared():
+        data = read_file(shared())
+        if data != b"shared" * 100:
+            wrong.append(f"a shared file is torn: {data[:40]}")
+
+    calls = [write_own, replace_own, rename_own, unlink_own, check_own, replace_shared,
+             read_shared, lambda: os.unlink(shared()), lambda: os.listdir(os.path.dirname(shared())),
+             lambda: os.stat(shared()), lambda: os.chmod(shared(), 0o600 + pick.randrange(64)),
+             lambda: os.utime(shared()), lambda: os.rmdir(os.path.dirname(shared()))]
+    for _ in range(actions):
+        call = pick.choice(calls)
+        try:
+            call()
+        except EXPECTED_IN_A_CROWD as error:
+            if call.__name__.endswith("_own"):
+                wrong.append(f"{call.__name__}: {error!r}")
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                wrong.append(f"{call.__name__}: {error!r}")
+    check_own()
+    names = sorted(f"{top}/own-{seed}/{name}" for name in os.listdir(f"{top}/own-{seed}"))
+    if names != sorted(own):
+        wrong.append(f"own names are {names}, not {sorted(own)}")
+    return wrong[:10]
 
 
 def _resolve(name):

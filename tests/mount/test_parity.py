@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same calls on a plain folder and on a view: tests/parity, run on a real mount."""
+
+import os
+import random
+
+import mounts
+import pytest
+from jobs import as_user
+
+PROGRAM = os.environ.get("CACHESHIM_PARITY", str(mounts.REPOSITORY / "build/tests/parity/parity"))
+ROUNDS = int(os.environ.get("CACHESHIM_MODEL_ROUNDS", "20"))
+
+
+@pytest.fixture
+def parity(scratch, store, mount_store, request):
+    """Prepares both folders, mounts, and compares as a user: parity(uid, "", options)."""
+    if not os.access(PROGRAM, os.X_OK):
+        pytest.fail(f"no program at {PROGRAM}: build first, or set CACHESHIM_PARITY")
+
+    def compare(uid, kind, folder, *options):
+        native = scratch / "native"
+        native.mkdir()
+        os.chown(native, uid, uid)
+        base = store / folder
+        base.mkdir(parents=True)
+        prepared = mounts.run(PROGRAM, f"prepare{kind}", "--native", native, "--base", base,
+                              "--owner", uid, *options)
+        assert prepared.returncode == 0, prepared.stderr
+        mount = mount_store(store)
+        view = mount.path / ".jobs/parity" / folder
+        result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", view, *options],
+                         job="parity", timeout=500)
+        assert result.returncode == 0, (
+            f"exit {result.returncode}\n{result.stdout[-20000:]}{result.stderr}")
+
+    return compare
+
+
+@pytest.mark.timeout_s(600)
+@pytest.mark.parametrize("uid", [0, 12345], ids=["root", "user"])
+def test_every_operation_on_every_state_of_a_name(parity, uid):
+    parity(uid, "", "parity")
+
+
+@pytest.mark.timeout_s(600)
+@pytest.mark.parametrize("uid", [0, 12345], ids=["root", "user"])
+def test_random_operations(parity, uid):
+    seed = int(os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30)))
+    parity(uid, "-model", "parity", "--seed", seed, "--rounds", ROUNDS)
+
+
+@pytest.mark.timeout_s(600)
+def test_random_operations_within_a_known_cache(parity):
+    parity(12345, "-model", "triton/KEY", "--seed", 7, "--rounds", ROUNDS)
