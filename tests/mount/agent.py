@@ -12,6 +12,7 @@ import errno
 import fcntl
 import hashlib
 import importlib
+import json
 import mmap
 import os
 import pickle
@@ -76,6 +77,32 @@ def triton_put_2_1(entry, name, data):
     with open(staged, "wb") as file:
         file.write(data)
     os.replace(staged, os.path.join(entry, name))
+
+
+def triton_put_groups(top, keys, builder):
+    """Looks each key up as Triton does, and puts what is missing; returns the errors, as text.
+
+    Five files of one builder's contents and their group make an entry.
+    """
+    wrong = []
+    for key in keys:
+        entry = os.path.join(top, key)
+        try:
+            os.makedirs(entry, exist_ok=True)
+            group = os.path.join(entry, "__grp__kernel.json")
+            if os.path.exists(group):
+                files = [read_file(path) for path in json.loads(read_file(group)).values()]
+                if len({data.split(b" ")[0] for data in files}) != 1:
+                    wrong.append(f"{key} is of several builders: {files}")
+                continue
+            names = [f"kernel.{number}" for number in range(5)]
+            for name in names:
+                triton_put(entry, name, builder + b" " + name.encode())
+            children = {name: os.path.join(entry, name) for name in names}
+            triton_put(entry, "__grp__kernel.json", json.dumps(children).encode())
+        except OSError as error:
+            wrong.append(f"{key}: {error!r}")
+    return wrong
 
 
 def removedirs_error(path):

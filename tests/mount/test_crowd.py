@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many processes at once, in one job and in several."""
+
+import pytest
+
+PROCESSES = 8
+ACTIONS = 1500
+
+
+def run_crowd(jobs, folder):
+    for seed, job in enumerate(jobs):
+        job.start("crowd", job.path(folder), seed, ACTIONS)
+    for job in jobs:
+        assert job.result() == []
+
+
+@pytest.mark.parametrize("in_base", [False, True], ids=["new", "over-the-base"])
+@pytest.mark.parametrize("several_jobs", [False, True], ids=["one-job", "eight-jobs"])
+def test_a_crowd_meets_no_error_and_loses_no_byte(mount_store, store, job_of, several_jobs, in_base):
+    if in_base:
+        for number in range(4):
+            folder = store / f"triton/KEY/shared{number}"
+            folder.mkdir(parents=True)
+            for file in range(6):
+                (folder / f"file{file}").write_bytes(b"shared" * 100)
+    mount = mount_store(store)
+    jobs = [job_of(mount, f"job{n}" if several_jobs else "job", 20001 + (n if several_jobs else 0))
+            for n in range(PROCESSES)]
+    run_crowd(jobs, "triton/KEY")
+    if in_base:
+        assert all(path.read_bytes() == b"shared" * 100
+                   for path in (store / "triton/KEY").rglob("file*"))
+        assert len(list((store / "triton/KEY").rglob("file*"))) == 24
+    assert mount.stats()["worker_restarts"] == 0
+
+
+def test_a_cleaner_harms_nobody_else(mount_store, store, job_of):
+    """A job that removes key folders in its own view, while others put and read the same keys."""
+    mount = mount_store(store)
+    keys = [f"KEY{number}" for number in range(12)]
+    cleaner = job_of(mount, "cleaner", 20100)
+    workers = [job_of(mount, f"job{uid}", uid) for uid in range(20001, 20005)]
+    for worker in workers:
+        worker.start("triton_put_groups", str(worker.mount / "triton"), keys, b"same")
+    for _ in range(6):
+        for key in keys:
+            cleaner("shutil.rmtree", cleaner.path("triton", key), ignore_errors=True)
+    for worker in workers:
+        assert worker.result() == []
+    for worker in workers:
+        for key in keys:
+            assert len(worker.listdir(f"triton/{key}")) == 6, key
+    for key in keys:
+        assert len(list((store / "triton" / key).iterdir())) == 6, key
+
+
+def test_a_process_killed_in_mid_put_stops_nobody(mount_store, store, job_of):
+    mount = mount_store(store)
+    keys = [f"KEY{number}" for number in range(40)]
+    victim, other = job_of(mount, "victim", 20001), job_of(mount, "other", 20002)
+    victim.start("triton_put_groups", str(victim.mount / "triton"), keys, b"victim")
+    other("os.makedirs", other.path("triton/KEY0"), exist_ok=True)
+    victim.kill()
+    assert other("triton_put_groups", str(other.mount / "triton"), keys, b"other") == []
+    again = job_of(mount, "victim", 20001)
+    assert again("triton_put_groups", str(again.mount / "triton"), keys, b"victim") == []
+    for key in keys:
+        found = {path.name: path.read_bytes() for path in (store / "triton" / key).iterdir()}
+        builders = {data.split(b" ")[0] for name, data in found.items() if "__grp__" not in name}
+        assert len(found) == 6 and len(builders) == 1, (key, sorted(found))

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finished entries come into the base whole, at once, and the first writer wins."""
+
+import os
+import stat
+import threading
+
+import pytest
+
+COUNTERS = {
+    "lookups", "hits_direct", "opens_base", "opens_layer", "misses", "flight_leases",
+    "flight_waits", "flight_hits", "flight_timeouts", "entries_published", "files_published",
+    "bytes_published", "publish_conflicts", "publish_refused", "copy_ups", "lock_waits",
+    "batons_reaped", "jobs_active", "worker_restarts"}
+
+KERNEL = {"kernel.ttir": b"ttir", "kernel.cubin": bytes(range(256)) * 200, "kernel.json": b"{}"}
+
+
+def files_of(folder):
+    """Every file below a folder of the base, by its short path."""
+    return {str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_complete_entry_is_in_the_base_when_the_call_returns(mount, two_jobs):
+    one, _ = two_jobs
+    for name, data in KERNEL.items():
+        one.put("KEY", name, data)
+        if name != "kernel.json":
+            assert not mount.base("triton/KEY").exists(), "published before it was complete"
+    whole = one.put_group("KEY", KERNEL)
+    assert files_of(mount.base("triton/KEY")) == whole
+    for folder, folders, files in os.walk(mount.base("triton")):
+        for name in folders:
+            assert stat.S_IMODE(os.lstat(os.path.join(folder, name)).st_mode) == 0o755, name
+        for name in files:
+            found = os.lstat(os.path.join(folder, name))
+            assert stat.S_ISREG(found.st_mode), name
+            assert stat.S_IMODE(found.st_mode) == 0o644, name
+            assert found.st_uid == 0, name
+        assert not [name for name in folders + files if "tmp.pid_" in name]
+
+
+def test_the_layer_lets_go_of_what_was_published(mount, two_jobs):
+    one, _ = two_jobs
+    whole = one.put_group("KEY", KERNEL)
+    assert mount.layer_names("one") == []
+    assert {name: one.read(f"triton/KEY/{name}") for name in whole} == whole
+
+
+def test_another_job_sees_it_at_the_very_next_call(two_jobs):
+    one, two = two_jobs
+    assert not two.exists("triton/KEY")
+    assert not two.exists("triton/KEY/kernel.cubin")
+    assert two.listdir("triton") == []
+    whole = one.put_group("KEY", KERNEL)
+    assert two.exists("triton/KEY/kernel.cubin")
+    assert two.read("triton/KEY/kernel.cubin") == KERNEL["kernel.cubin"]
+    assert two.listdir("triton") == ["KEY"]
+    assert two.listdir("triton/KEY") == sorted(whole)
+
+
+def test_a_job_that_made_the_folder_and_missed_in_it_sees_the_entry_next(two_jobs):
+    """Triton makes the key's folder before it looks into it."""
+    one, two = two_jobs
+    two("os.makedirs", two.path("triton/KEY"))
+    for name in KERNEL:
+        assert not two.exists(f"triton/KEY/{name}")
+    assert two.listdir("triton/KEY") == []
+    whole = one.put_group("KEY", KERNEL)
+    assert two.read("triton/KEY/kernel.cubin") == KERNEL["kernel.cubin"]
+    assert two.listdir("triton/KEY") == sorted(whole)
+
+
+@pytest.mark.parametrize("times", [30])
+def test_no_publication_is_ever_seen_late(two_jobs, times):
+    one, two = two_jobs
+    for number in range(times):
+        key = f"KEY{number}"
+        assert not two.exists(f"triton/{key}/launcher.so")
+        one.put(key, "launcher.so", b"x" * number)
+        assert two.read(f"triton/{key}/launcher.so") == b"x" * number
+
+
+@pytest.mark.parametrize("name", ["launcher.so", "autotune.json"])
+def test_a_single_file_entry_is_published_at_its_put(mount, two_jobs, name):
+    two_jobs[0].put("KEY", name, b"alone")
+    assert files_of(mount.base("triton/KEY")) == {name: b"alone"}
+
+
+@pytest.mark.parametrize("name", ["kernel.cubin", "kernel.ttir", "kernel.txt"])
+def test_an_incomplete_entry_stays_in_its_layer(mount, two_jobs, name):
+    one, two = two_jobs
+    one.put("KEY", name, b"part")
+    assert not mount.base("triton/KEY").exists()
+    assert not two.exists(f"triton/KEY/{name}")
+    assert one.read(f"triton/KEY/{name}") == b"part"
+
+
+def test_readers_of_the_base_see_an_entry_whole_or_not_at_all(mount, two_jobs):
+    one, _ = two_jobs
+    seen, stop = [], threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            try:
+                keys = os.listdir(mount.base("triton"))
+            except FileNotFoundError:
+                continue
+            seen.extend((key, len(os.listdir(mount.base("triton", key)))) for key in keys)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for number in range(20):
+            one.put_group(f"KEY{number}", {f"kernel.{i}": b"x" * 5000 for i in range(12)})
+    finally:
+        stop.set()
+        watcher.join()
+    assert seen, "nothing was seen"
+    assert {count for _key, count in seen} == {13}
+
+
+def test_the_first_writer_wins_and_the_loser_keeps_its_own(mount, two_jobs):
+    one, two = two_jobs
+    first = {"kernel.cubin": b"of one", "kernel.ttir": b"t1"}
+    second = {"kernel.cubin": b"of two", "kernel.ttir": b"t2"}
+    for name in first:
+        one.put("KEY", name, first[name])
+        two.put("KEY", name, second[name])
+    before = mount.stats()["publish_conflicts"]
+    whole = one.put_group("KEY", first)
+    two.put_group("KEY", second)
+    assert files_of(mount.base("triton/KEY")) == whole
+    assert mount.stats()["publish_conflicts"] == before + 1
+    assert two.read("triton/KEY/kernel.cubin") == b"of two"
+    assert two.read("triton/KEY/kernel.ttir") == b"t2"
+    assert one.read("triton/KEY/kernel.cubin") == b"of one"
+
+
+def test_equal_contents_are_no_conflict(mount, two_jobs):
+    one, two = two_jobs
+    for job in two_jobs:
+        job.put("KEY", "kernel.cubin", KERNEL["kernel.cubin"])
+    one.put_group("KEY", KERNEL)
+    two.put_group("KEY", KERNEL)
+    stats = mount.stats()
+    assert (stats["publish_conflicts"], stats["entries_published"]) == (0, 1)
+    assert mount.layer_names("two") == []
+
+
+def test_a_further_kernel_is_added_to_an_entry(mount, two_jobs):
+    one, two = two_jobs
+    whole = one.put_group("KEY", {"a.cubin": b"a"}, kernel="a")
+    whole |= two.put_group("KEY", {"b.cubin": b"b"}, kernel="b")
+    assert files_of(mount.base("triton/KEY")) == whole
+    assert one.listdir("triton/KEY") == sorted(whole)
+    assert mount.stats()["publish_conflicts"] == 0
+
+
+def test_a_job_that_began_an_entry_never_sees_two_builders_files_mixed(two_jobs):
+    one, two = two_jobs
+    two.put("KEY", "kernel.ttir", b"of two")
+    one.put_group("KEY", {"kernel.ttir": b"of one", "kernel.cubin": b"of one"})
+    assert two.listdir("triton/KEY") == ["kernel.ttir"]
+    assert two.read("triton/KEY/kernel.ttir") == b"of two"
+    assert not two.exists("triton/KEY/kernel.cubin")
+
+
+def test_scratch_names_do_not_begin_an_entry(two_jobs):
+    one, two = two_jobs
+    two("os.makedirs", two.path("triton/KEY/tmp.pid_1_a"))
+    two.write("triton/KEY/tmp.pid_1_a/kernel.cubin", b"half")
+    two.write("triton/KEY/kernel.json.tmp.pid_1_0", b"half")
+    whole = one.put_group("KEY", KERNEL)
+    assert set(whole) <= set(two.listdir("triton/KEY"))
+    assert two.read("triton/KEY/kernel.cubin") == KERNEL["kernel.cubin"]
+
+
+def test_scratch_names_never_reach_the_base(mount, two_jobs):
+    one, _ = two_jobs
+    one("os.makedirs", one.path("triton/KEY/tmp.pid_7_dead"))
+    one.write("triton/KEY/tmp.pid_7_dead/kernel.cubin", b"half")
+    one.write("triton/KEY/kernel.ptx.tmp.pid_7_1", b"half")
+    whole = one.put_group("KEY", KERNEL)
+    mount.end_job("one")
+    assert files_of(mount.base("triton/KEY")) == whole
+    assert not list(mount.store.glob("triton/**/*tmp.pid_*"))
+
+
+def test_triton_2_1_names_are_published(mount, two_jobs):
+    one, _ = two_jobs
+    for name in (*KERNEL, "__grp__kernel.json"):
+        one("triton_put_2_1", one.path("triton/OLD"), name, b"2.1 " + name.encode())
+    assert set(files_of(mount.base("triton/OLD"))) == {*KERNEL, "__grp__kernel.json"}
+
+
+def test_no_copy_is_taken_of_a_file_that_is_open_for_writing(mount, two_jobs):
+    one, two = two_jobs
+    one("os.makedirs", one.path("triton/KEY"))
+    handle = one("hold", one.path("triton/KEY/kernel.cubin"), os.O_WRONLY | os.O_CREAT)
+    one("os.write", handle, b"first half, ")
+    one.put_group("KEY", {"kernel.json": b"{}"})
+    one("os.write", handle, b"second half")
+    one("release", handle)
+    mount.end_job("one")
+    assert mount.base("triton/KEY/kernel.cubin").read_bytes() == b"first half, second half"
+    assert two.read("triton/KEY/kernel.cubin") == b"first half, second half"
+
+
+def test_success_publishes_what_is_left_and_failure_does_not(mount, job_of):
+    for outcome, uid in (("success", 20001), ("failure", 20002)):
+        job = job_of(mount, outcome, uid)
+        with pytest.raises(FileExistsError):
+            job("os.mkdir", job.path(f"cache-{outcome}"))
+        job("os.makedirs", job.path(f"cache-{outcome}/folder"))
+        job.write(f"cache-{outcome}/folder/file", b"result")
+        assert not mount.base(f"cache-{outcome}/folder/file").exists(), "published before the end"
+        job.close()
+        mount.end_job(outcome, outcome)
+    assert mount.base("cache-success/folder/file").read_bytes() == b"result"
+    assert not mount.base("cache-failure").exists()
+
+
+def test_success_leaves_an_incomplete_entry_of_a_known_cache_out(mount, two_jobs):
+    one, _ = two_jobs
+    one.put("KEY", "kernel.cubin", b"without its group")
+    one.close()
+    mount.end_job("one")
+    assert not mount.base("triton/KEY").exists()
+
+
+@pytest.mark.parametrize(("policy", "at_once", "at_end"), [
+    ("never", False, False), ("end", False, True), ("complete", True, True)])
+def test_a_job_may_lower_the_policy(mount, job_of, policy, at_once, at_end):
+    job = job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": policy})
+    whole = job.put_group("KEY", KERNEL)
+    assert mount.base("triton/KEY").exists() == at_once
+    assert {name: job.read(f"triton/KEY/{name}") for name in whole} == whole
+    job.close()
+    mount.end_job("one")
+    assert mount.base("triton/KEY").exists() == at_end
+
+
+def test_stats_have_the_names_of_the_contract(mount, two_jobs):
+    one, two = two_jobs
+    assert set(mount.stats()) == COUNTERS
+    whole = one.put_group("KEY", KERNEL)
+    two.read("triton/KEY/kernel.cubin")
+    two.exists("triton/absent")
+    two.write("triton/KEY/kernel.cubin", b"+", flags=os.O_WRONLY | os.O_APPEND)
+    stats = mount.stats()
+    assert stats["entries_published"] == 1
+    assert stats["files_published"] == len(whole)
+    assert stats["bytes_published"] == sum(len(data) for data in whole.values())
+    assert stats["jobs_active"] == 2
+    assert stats["copy_ups"] == 1
+    for name in ("lookups", "opens_base", "opens_layer", "misses"):
+        assert stats[name] > 0, name
+    assert stats["worker_restarts"] == 0
+
+
+def test_a_published_entry_can_be_removed_and_rebuilt_in_ones_own_view(mount, two_jobs):
+    one, two = two_jobs
+    whole = one.put_group("KEY", KERNEL)
+    one("shutil.rmtree", one.path("triton/KEY"))
+    assert not one.exists("triton/KEY")
+    assert two.listdir("triton/KEY") == sorted(whole)
+    one.put("KEY", "kernel.cubin", b"rebuilt")
+    assert one.listdir("triton/KEY") == ["kernel.cubin"]
+    assert files_of(mount.base("triton/KEY")) == whole
+
+
+def test_the_publisher_can_keep_reading_what_it_has_open(two_jobs):
+    one, _ = two_jobs
+    one.put("KEY", "kernel.cubin", KERNEL["kernel.cubin"])
+    handle = one("hold", one.path("triton/KEY/kernel.cubin"))
+    before = one("os.fstat", handle)
+    one.put_group("KEY", {"kernel.json": b"{}"})
+    assert one("os.pread", handle, 1 << 20, 0) == KERNEL["kernel.cubin"]
+    after = one("os.stat", one.path("triton/KEY/kernel.cubin"))
+    assert (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino)
+    assert one("map_and_read", one.path("triton/KEY/kernel.cubin")) == KERNEL["kernel.cubin"]
+
+
+def test_two_writers_at_once_leave_one_builders_entry(mount, job_of):
+    """Eight jobs, the same keys, contents that differ by job: every entry is all of one job's."""
+    jobs = [job_of(mount, f"job{uid}", uid) for uid in range(20001, 20009)]
+    keys = [f"KEY{number}" for number in range(10)]
+    for job in jobs:
+        job.start("triton_put_groups", str(job.mount / "triton"), keys, job.job.encode())
+    for job in jobs:
+        assert job.result() == []
+    for key in keys:
+        found = files_of(mount.base("triton", key))
+        builders = {data.split(b" ")[0] for name, data in found.items() if "__grp__" not in name}
+        assert len(found) == 6 and len(builders) == 1, (key, found)
