@@ -283,6 +283,43 @@ def test_the_publisher_can_keep_reading_what_it_has_open(two_jobs):
     assert one("map_and_read", one.path("triton/KEY/kernel.cubin")) == KERNEL["kernel.cubin"]
 
 
+def test_a_second_link_of_a_published_file_does_not_lead_into_the_base(mount, two_jobs):
+    one, two = two_jobs
+    one.put("KEY", "kernel.cubin", b"as published")
+    one("os.makedirs", one.path("triton/OTHER"))
+    one("os.link", one.path("triton/KEY/kernel.cubin"), one.path("triton/OTHER/twin"))
+    one.put_group("KEY", {"kernel.json": b"{}"})
+    one.write("triton/OTHER/twin", b"overwritten!", flags=os.O_WRONLY)
+    assert two.read("triton/KEY/kernel.cubin") == b"as published"
+    assert mount.base("triton/KEY/kernel.cubin").read_bytes() == b"as published"
+
+
+def test_a_published_file_is_changed_in_its_makers_view_only(mount, two_jobs):
+    """The maker's handles and later writes go to a copy of its own."""
+    one, two = two_jobs
+    whole = one.put_group("KEY", KERNEL)
+    handle = one("hold", one.path("triton/KEY/kernel.ttir"))
+    one.write("triton/KEY/kernel.ttir", b"changed", flags=os.O_WRONLY | os.O_TRUNC)
+    one("os.chmod", one.path("triton/KEY/kernel.json"), 0o600)
+    one("os.truncate", one.path("triton/KEY/kernel.cubin"), 3)
+    assert one("os.pread", handle, 100, 0) == b"changed"
+    assert files_of(mount.base("triton/KEY")) == whole
+    assert {name: two.read(f"triton/KEY/{name}") for name in whole} == whole
+    assert stat.S_IMODE(mount.base("triton/KEY/kernel.json").stat().st_mode) == 0o644
+
+
+def test_a_refused_entry_keeps_its_modes_and_times(mount, two_jobs):
+    one, two = two_jobs
+    two.put("KEY", "kernel.cubin", b"of two")
+    path = two.path("triton/KEY/kernel.cubin")
+    two("os.chmod", path, 0o640)
+    two("os.utime", path, (1_000_000_000, 1_000_000_000))
+    one.put_group("KEY", {"kernel.cubin": b"of one"})
+    two.put_group("KEY", {"kernel.json": b"{}"})
+    found = two("os.stat", path)
+    assert (stat.S_IMODE(found.st_mode), found.st_mtime) == (0o640, 1_000_000_000)
+
+
 def test_two_writers_at_once_leave_one_builders_entry(mount, job_of):
     """Eight jobs, the same keys, contents that differ by job: every entry is all of one job's."""
     jobs = [job_of(mount, f"job{uid}", uid) for uid in range(20001, 20009)]
