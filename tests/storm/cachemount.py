@@ -19,7 +19,7 @@ class CommandFailed(Exception):
 
 
 def processes(name: str) -> dict[int, list[str]]:
-    """pid → fields of /proc/PID/stat after the name, of all processes here with that program name."""
+    """pid → fields of /proc/PID/stat after the name, of all processes here of that program."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

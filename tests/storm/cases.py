@@ -7,12 +7,13 @@ import base64
 import hashlib
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from cachemount import CacheMount, CommandFailed
-from jobs import FIRST_UID, Box, Job, Storm
+from jobs import FIRST_UID, Box, Command, Job, Storm
 from lab import Lab
 
 TEMPORARY_NAME = re.compile(r"(^|\.)tmp\.pid_")
@@ -90,13 +91,21 @@ def triton_jobs(
     box: Box = Box.PIDS,
     arguments: tuple[str, ...] = (),
 ) -> list[Job]:
-    """Jobs of `count` users that compile the same kernels; through cacheshim unless `cache` is given."""
+    """Jobs of `count` users with the same kernels; through cacheshim unless `cache` is given."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
         environment = {"TRITON_CACHE_DIR": cache} if cache else preload(lab, name)
-        command = [lab.python, lab.stage / "worker.py", "--kernels", str(kernels), *arguments]
-        jobs.append(Job(name, FIRST_UID + index, command, {**environment, **log.environment()}, box))
+        command: Command = [
+            lab.python,
+            lab.stage / "worker.py",
+            "--kernels",
+            str(kernels),
+            *arguments,
+        ]
+        jobs.append(
+            Job(name, FIRST_UID + index, command, {**environment, **log.environment()}, box)
+        )
     return jobs
 
 
@@ -114,9 +123,7 @@ def expect_warm(verdict: Verdict, storm: Storm, log: PtxasLog, what: str) -> Non
     """No compile: not by the hits that Triton counts, and not by runs of ptxas."""
     runs = len(log.digests())
     verdict.expect(runs == 0, f"{what}: {runs} ptxas runs where none was needed")
-    verdict.expect(
-        storm.hits == storm.calls, f"{what}: {storm.hits} hits in {storm.calls} calls"
-    )
+    verdict.expect(storm.hits == storm.calls, f"{what}: {storm.hits} hits in {storm.calls} calls")
 
 
 def digest_of(path: Path) -> str:
@@ -164,7 +171,9 @@ def expect_cubins(
     for kernel_hash, digest in loaded:
         cubin = base / key_of(kernel_hash) / "axpy.cubin"
         same = cubin.exists() and digest_of(cubin) == digest
-        verdict.expect(same, f"{what}: a job loaded another cubin than the base has: {cubin.parent.name}")
+        verdict.expect(
+            same, f"{what}: a job loaded another cubin than the base has: {cubin.parent.name}"
+        )
 
 
 def end_jobs(mount: CacheMount, jobs: list[Job]) -> None:

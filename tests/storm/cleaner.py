@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A job that wipes the cache: every 50 ms it removes a random key folder, as a user's clean-up does.
+"""A job that wipes the cache: every 50 ms it removes a random key folder, as users do.
 
 It works on what it sees as the cache. On a plain shared folder that is everybody's. Ends when its
 stdin does. Lines on stdout as in worker.py: READY, REPORT.

@@ -9,7 +9,7 @@ from cachemount import CacheMount, CommandFailed
 from cases import PtxasLog, Verdict, expect_clean, expect_cubins, expect_warm, triton_jobs
 from jobs import FIRST_UID, storm
 from lab import Lab
-from scenarios import figures_of, measured_pass, shared_folder
+from passes import figures_of, measured_pass, shared_folder
 
 JOBS = 8
 KERNELS = 24
@@ -65,19 +65,25 @@ def format_cell(value: Any) -> str:
 
 
 def explain(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> None:
+    alone = JOBS * KERNELS
     print(
         f"""
-Plain shared folder: {JOBS} jobs of {JOBS} users compile the same {KERNELS} kernels with an unmodified Triton into one
-  folder; {a["errors"]} of {a["calls"]} compilations fail, because whoever comes second may not write what the first made.
-cacheshim, 8 jobs, cold: the same jobs, with LD_PRELOAD and a job name as the only change: {b["errors"]} errors;
-  ptxas ran {b["ptxas_runs"]} times for {KERNELS} kernels (every job on its own: {JOBS * KERNELS}). CPU includes the daemon's {b["daemon_cpu_s"]:.1f} s.
-cacheshim, ninth job, warm: a later job of a ninth user finds everything there: {c["ptxas_runs"]} compiles, {c["errors"]} errors."""
+Plain shared folder: {JOBS} jobs of {JOBS} users compile the same {KERNELS} kernels into one folder;
+  {a["errors"]} of {a["calls"]} calls fail, because nobody may write where another user came first.
+cacheshim, 8 jobs, cold: the same jobs, with LD_PRELOAD and a job name as the only change:
+  {b["errors"]} errors; ptxas ran {b["ptxas_runs"]} times for {KERNELS} kernels (each job on its own: {alone}).
+cacheshim, ninth job, warm: a later job of a ninth user finds everything there: {c["ptxas_runs"]} compiles.
+ptxas is the compiler that each kernel not found in the cache needs. CPU s counts the jobs and, in the
+cacheshim rows, its daemon ({b["daemon_cpu_s"]:.1f} s cold, {c["daemon_cpu_s"]:.1f} s warm)."""
     )
 
 
 def run(lab: Lab) -> int:
     verdict = Verdict("demo")
-    print(f"{JOBS} jobs of {JOBS} users, each in a PID namespace of its own; {KERNELS} kernels; Triton from PyPI, unmodified")
+    print(
+        f"{JOBS} jobs of {JOBS} users, each in its own PID namespace; {KERNELS} kernels;", end=" "
+    )
+    print("Triton as PyPI has it, unmodified", flush=True)
     a = plain(lab)
     try:
         b, c = through_cacheshim(lab, verdict)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts jobs as other users, in namespaces and containers of their own, and collects their reports."""
+"""Starts jobs as other users, in namespaces and containers, and collects their reports."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from lab import Lab
 
 FIRST_UID = 23001  # of nobody on an ordinary machine
 READY_TIMEOUT_S = 120.0
+
+Command = Sequence["str | Path"]
 
 
 class Box(Enum):
@@ -34,7 +37,7 @@ class Job:
 
     name: str
     uid: int
-    command: Sequence[str | Path]
+    command: Command
     environment: dict[str, str] = field(default_factory=dict)
     box: Box = Box.PIDS
     cache: Path | None = None  # bound to /ci-cache in a container
@@ -72,7 +75,12 @@ def command_line(lab: Lab, job: Job, home: Path, temporary: Path) -> list[str]:
         "TRITON_DEFAULT_FP_FUSION": "1",  # spares a warning of 3.9
         **job.environment,
     }
-    words: list[str | Path] = ["env", "-i", *(f"{k}={v}" for k, v in variables.items()), *job.command]
+    words: list[str | Path] = [
+        "env",
+        "-i",
+        *(f"{k}={v}" for k, v in variables.items()),
+        *job.command,
+    ]
     identity = ["setpriv", "--reuid", str(job.uid), "--regid", str(job.uid), "--clear-groups", "--"]
     if job.box is Box.PLAIN:
         prefix: list[str | Path] = [*identity]

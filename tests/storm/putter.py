@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job's process that writes entries through Triton's own cache manager, without compiling.
 
-All jobs write the same keys, each with contents of its own, so that a reader can tell whose files it
-sees: an entry that holds files of two jobs is the fault that this looks for. Works with Triton 2.1
+All jobs write the same keys, each with contents of its own, so that a reader can tell whose files
+it sees: an entry that holds files of two jobs is the fault that this looks for. Works with Triton 2.1
 (names end in .tmp.pid_<pid>_<random>) and 3.x (folders tmp.pid_<pid>_<uuid>).
 
 Lines on stdout as in worker.py: READY, CALL, REPORT.
@@ -64,7 +64,7 @@ def writers_in(group: dict[str, str]) -> set[str]:
 
 
 class Putter:
-    """Does with each key what triton.compile() does: look, put every stage, put the group, read it."""
+    """Does with each key what triton.compile() does: look, put all stages and the group, read."""
 
     def __init__(self, job: str, look_first: bool) -> None:
         self.job = job

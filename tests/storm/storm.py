@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import demo
-import scenarios
+import programme
 from cases import Scenario, Verdict, judge
 from lab import Lab, prepare
 
@@ -41,10 +41,10 @@ def parse_arguments() -> argparse.Namespace:
 
 def chosen(what: str, texts: list[str]) -> list[tuple[str, Scenario]]:
     if what == "small":
-        return scenarios.small()
+        return programme.small()
     if what == "full":
-        return scenarios.full()
-    every = scenarios.small() + scenarios.full()
+        return programme.full()
+    every = programme.small() + programme.full()
     return [one for one in every if any(text in one[0] for text in texts)]
 
 
@@ -85,7 +85,7 @@ def run_scenarios(lab: Lab, arguments: argparse.Namespace) -> int:
 def main() -> int:
     arguments = parse_arguments()
     if arguments.what == "list":
-        for name, _ in scenarios.small() + scenarios.full():
+        for name, _ in programme.small() + programme.full():
             print(name)
         return 0
     lab = prepare(arguments.repo, arguments.work, arguments.triton, arguments.triton_old)

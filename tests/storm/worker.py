@@ -81,7 +81,7 @@ class Job:
             kernel = triton.compile(kernel_source(index), target=TARGET)
             digest = hashlib.sha256(kernel.asm["cubin"]).hexdigest()
             self.kernels[str(index)] = {"hash": kernel.hash, "cubin": digest}
-        except Exception as error:  # every kind is a finding, and the next kernel is tried all the same
+        except Exception as error:  # every kind is a finding, and the next kernel is tried
             self.errors.append(describe(error, index))
         print("CALL", flush=True)
 

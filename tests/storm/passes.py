@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pass of jobs, measured, and what it came to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from cachemount import CacheMount
+from cases import PtxasLog, end_jobs
+from jobs import Job, Storm, storm
+from lab import Lab
+
+
+def error_kinds(storm_done: Storm) -> str:
+    kinds = Counter(error["type"] for error in storm_done.errors)
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()) or "none"
+
+
+def error_lines(done: Storm) -> list[str]:
+    return [f"{e['type']} errno {e['errno']} {e['path'] or e['message']}" for e in done.errors[:5]]
+
+
+def shared_folder(lab: Lab, name: str) -> Path:
+    """What people do today: one folder that everybody may write to."""
+    folder = lab.fresh(name)
+    folder.chmod(0o1777)
+    return folder
+
+
+def figures_of(done: Storm, log: PtxasLog, daemon_cpu: float = 0.0) -> dict[str, Any]:
+    return {
+        "jobs": len(done.results),
+        "calls": done.calls,
+        "errors": len(done.errors) + sum(1 for one in done.results if one.trouble),
+        "kinds": error_kinds(done),
+        "ptxas_runs": len(log.digests()),
+        "cpu_s": round(done.cpu + daemon_cpu, 2),
+        "daemon_cpu_s": round(daemon_cpu, 2),
+        "wall_s": round(done.wall, 2),
+    }
+
+
+def measured_pass(
+    lab: Lab, mount: CacheMount, jobs: list[Job], log: PtxasLog, what: str
+) -> tuple[Storm, dict[str, Any]]:
+    """One pass through cacheshim, the daemon's CPU time counted in; then all its jobs end."""
+    before = mount.daemon_cpu()
+    done = storm(lab, jobs, what)
+    figures = figures_of(done, log, mount.daemon_cpu() - before)
+    end_jobs(mount, jobs)
+    return done, figures

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which storms scripts/test runs, and in which size."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import scenarios
+import troubles
+import writers
+from cases import Scenario
+from jobs import Box
+
+
+def small() -> list[tuple[str, Scenario]]:
+    """What scripts/test runs: every scenario once, in a size for two cores."""
+    return [
+        ("plain folder shows the errors", partial(scenarios.plain_folder, jobs=8, kernels=8)),
+        (
+            "8 users, PID namespaces, cold then warm",
+            partial(scenarios.cold_then_warm, jobs=8, kernels=24),
+        ),
+        (
+            "8 users, no namespaces, cold then warm",
+            partial(scenarios.cold_then_warm, jobs=8, kernels=8, box=Box.PLAIN),
+        ),
+        (
+            "two of eight killed in mid-compile",
+            partial(troubles.killed_in_mid_compile, jobs=8, kernels=12),
+        ),
+        ("a cleaner in its own view", partial(troubles.cleaner, jobs=4, kernels=48, passes=2)),
+        (
+            "containers, library alone",
+            partial(scenarios.containers, jobs=8, kernels=12, box=Box.CONTAINER),
+        ),
+        (
+            "containers where the user is root",
+            partial(scenarios.containers, jobs=4, kernels=8, box=Box.CONTAINER_AS_ROOT),
+        ),
+        (
+            "containers with a bound view, no library",
+            partial(scenarios.bound_views, jobs=8, kernels=12),
+        ),
+        ("whole entries", partial(writers.whole_entries, jobs=8, keys=48)),
+        (
+            "Triton 2.1.0 on a plain folder shows the errors",
+            partial(writers.old_triton_plain, jobs=8, keys=48),
+        ),
+        ("Triton 2.1.0 in containers", partial(writers.old_triton, jobs=8, keys=48)),
+        ("daemon killed", partial(troubles.daemon_killed, jobs=4, kernels=12)),
+        (
+            "unmounted while in use",
+            partial(troubles.unmounted_in_use, jobs=4, kernels=12, box=Box.PLAIN),
+        ),
+        (
+            "unmounted while other namespaces use it",
+            partial(troubles.unmounted_in_use, jobs=4, kernels=12, box=Box.PIDS),
+        ),
+        ("full disk", partial(troubles.full_disk, jobs=4, kernels=12)),
+    ]
+
+
+def full() -> list[tuple[str, Scenario]]:
+    """What scripts/test --long runs besides: the bars in their full size."""
+    rounds = [
+        (
+            f"8 × 24, PID namespaces, cold then warm, round {number} of 5",
+            partial(scenarios.cold_then_warm, jobs=8, kernels=24),
+        )
+        for number in range(1, 6)
+    ]
+    return [
+        *rounds,
+        (
+            "two of eight killed in mid-compile, 24 kernels",
+            partial(troubles.killed_in_mid_compile, jobs=8, kernels=24),
+        ),
+        (
+            "a cleaner on a plain folder, for comparison",
+            partial(troubles.cleaner, jobs=8, kernels=24, passes=2, plain=True),
+        ),
+        (
+            "a cleaner in its own view, 8 jobs",
+            partial(troubles.cleaner, jobs=8, kernels=96, passes=3),
+        ),
+        (
+            "containers, library alone, 24 kernels",
+            partial(scenarios.containers, jobs=8, kernels=24, box=Box.CONTAINER),
+        ),
+        (
+            "containers where the user is root, 24 kernels",
+            partial(scenarios.containers, jobs=8, kernels=24, box=Box.CONTAINER_AS_ROOT),
+        ),
+        (
+            "containers with a bound view, 24 kernels",
+            partial(scenarios.bound_views, jobs=8, kernels=24),
+        ),
+        ("whole entries, 400 keys", partial(writers.whole_entries, jobs=8, keys=400)),
+        ("Triton 2.1.0 in containers, 200 keys", partial(writers.old_triton, jobs=8, keys=200)),
+        ("daemon killed, 8 jobs", partial(troubles.daemon_killed, jobs=8, kernels=24)),
+    ]

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storms in which something goes wrong: jobs killed, caches wiped, daemon gone, disk full."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from collections import Counter
+
+from cachemount import CacheMount, CommandFailed, processes
+from cases import (
+    PtxasLog,
+    Verdict,
+    end_jobs,
+    expect_clean,
+    expect_cubins,
+    expect_whole_entries,
+    preload,
+    triton_jobs,
+)
+from jobs import FIRST_UID, Box, Command, Job, Running, Storm, go_all, start_all, storm, watch
+from lab import Lab, run
+from passes import error_kinds, error_lines, figures_of, measured_pass, shared_folder
+
+CLEANER_UID = FIRST_UID + 90
+
+
+def killed_in_mid_compile(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
+    """Two jobs die by SIGKILL inside ptxas, holding half an entry each; nobody else notices."""
+    with CacheMount(lab, lab.fresh("store")) as mount:
+        log, later = PtxasLog(lab), PtxasLog(lab)
+        everyone = triton_jobs(lab, "first", jobs, log, kernels=kernels)
+        marks = [lab.exchange / f"hang-{log.path.name}-{index}" for index in (0, 1)]
+        for index, mark in enumerate(marks):
+            everyone[index].environment["STORM_HANG_FILE"] = str(mark)
+            everyone[index].command = [
+                *everyone[index].command,
+                "--first",
+                str(index * kernels // 2),
+            ]
+        running = start_all(lab, everyone)
+        victims, others = running[:2], running[2:]
+        go_all(victims)
+        deadline = time.monotonic() + 60
+        while not all(mark.exists() for mark in marks) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        verdict.expect(all(mark.exists() for mark in marks), "the victims never reached ptxas")
+        go_all(others)
+        time.sleep(1.0)  # the others are to meet what the victims have begun
+        for victim in victims:
+            victim.kill()
+        wall = watch(lab, others, "after the kill", 180)
+        survivors = Storm([one.finish(1) for one in others], wall)
+        for victim in victims:
+            victim.finish(10)
+        expect_clean(verdict, survivors, "the other jobs")
+        end_jobs(mount, everyone)
+        again, figures = measured_pass(
+            lab, mount, triton_jobs(lab, "again", jobs, later, kernels=kernels), later, "next pass"
+        )
+        verdict.figures = figures
+        expect_clean(verdict, again, "next pass")
+        compiled = set(log.digests() + later.digests())
+        expect_cubins(verdict, mount.base, [survivors, again], compiled, kernels, "base")
+
+
+class Cleaners:
+    """A cleaning job under way all the time. Each lives a second: what one removed from its view
+    stays removed there, so that it soon has nothing left to do."""
+
+    def __init__(self, lab: Lab, cache: str | None) -> None:
+        self.lab = lab
+        self.cache = cache
+        self.removed = 0
+        self.names: list[str] = []
+        self.complaints: list[str] = []
+        self._current: Running | None = None
+        self._since = 0.0
+
+    def tend(self) -> None:
+        if self._current and time.monotonic() - self._since > 1.0:
+            self.stop()
+        if not self._current:
+            name = f"cleaner-{len(self.names)}"
+            self.names.append(name)
+            environment = {} if self.cache else preload(self.lab, name)
+            root = self.cache or "/ci-cache/triton"
+            command: Command = [self.lab.python, self.lab.stage / "cleaner.py", root]
+            self._current = Running(self.lab, Job(name, CLEANER_UID, command, environment))
+            self._current.wait_ready()
+            self._since = time.monotonic()
+
+    def stop(self) -> None:
+        if not self._current:
+            return
+        self._current.end_input()
+        result = self._current.finish(30)
+        self._current = None
+        self.removed += result.report["calls"] if result.report else 0
+        # On a plain folder it fails too; in its own view nobody interferes with it.
+        self.complaints += Storm([result], 0.0).complaints()
+
+
+def cleaner(
+    lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, passes: int, plain: bool = False
+) -> None:
+    """While jobs compile and reload, another removes a key folder every 50 ms in what it sees."""
+    if plain:
+        folder = shared_folder(lab, "cleaned")
+        log = PtxasLog(lab)
+        done, cleaners = storm_with_cleaners(lab, log, jobs, kernels, passes, str(folder))
+        verdict.figures = {**figures_of(done, log), "removed": cleaners.removed}
+        return
+    with CacheMount(lab, lab.fresh("store")) as mount:
+        log = PtxasLog(lab)
+        done, cleaners = storm_with_cleaners(lab, log, jobs, kernels, passes, None)
+        for name in cleaners.names:
+            mount.end_job(name)
+        verdict.figures = {**figures_of(done, log), "removed": cleaners.removed}
+        expect_clean(verdict, done, "the jobs")
+        verdict.complaints += [f"the cleaner itself: {line}" for line in cleaners.complaints]
+        verdict.expect(cleaners.removed > 0, "the cleaner found nothing to remove")
+        compiled = set(log.digests())
+        expect_cubins(verdict, mount.base, [done], compiled, kernels, "base")
+
+
+def storm_with_cleaners(
+    lab: Lab, log: PtxasLog, jobs: int, kernels: int, passes: int, cache: str | None
+) -> tuple[Storm, Cleaners]:
+    cleaners = Cleaners(lab, cache)
+    arguments = ("--passes", str(passes))
+    everyone = triton_jobs(lab, "job", jobs, log, kernels=kernels, cache=cache, arguments=arguments)
+    running = start_all(lab, everyone)
+    go_all(running)
+    start = time.monotonic()
+    while any(one.running for one in running) and time.monotonic() - start < 180:
+        cleaners.tend()
+        lab.progress.tick(f"with a cleaner: {sum(one.calls for one in running)} calls done")
+        time.sleep(0.05)
+    wall = time.monotonic() - start
+    cleaners.stop()
+    return Storm([one.finish(1) for one in running], wall), cleaners
+
+
+def daemon_killed(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
+    """SIGKILL to the daemon in mid-storm: calls may fail, with a clear error; none hangs; the base
+    stays sound and serves the next mount."""
+    store = lab.fresh("store")
+    log, later = PtxasLog(lab), PtxasLog(lab)
+    mount = CacheMount(lab, store)
+    try:
+        mount.mount()
+        running = start_all(lab, triton_jobs(lab, "hit", jobs, log, kernels=kernels))
+        go_all(running)
+        wait_for_calls(running, kernels)
+        for pid in processes("cacheshim"):
+            os.kill(pid, signal.SIGKILL)
+        wall = watch(lab, running, "after the daemon's death", 120)
+        done = Storm([one.finish(0.1) for one in running], wall)
+        verdict.expect(
+            not any(one.trouble for one in done.results),
+            f"jobs did not come to an end: {[one.trouble for one in done.results if one.trouble]}",
+        )
+        verdict.figures = {"errors": len(done.errors), "kinds": error_kinds(done)}
+    except BaseException:
+        mount.force_away()
+        raise
+    expect_whole_entries(verdict, store / "triton", "after the kill")
+    # Over the dead one: `cacheshim mount` is to free it itself.
+    with CacheMount(lab, store) as mount:
+        again, _ = measured_pass(
+            lab, mount, triton_jobs(lab, "again", jobs, later, kernels=kernels), later, "next mount"
+        )
+        expect_clean(verdict, again, "next mount")
+        compiled = set(log.digests() + later.digests())
+        expect_cubins(verdict, mount.base, [again], compiled, kernels, "base")
+
+
+def unmounted_in_use(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, box: Box) -> None:
+    """`cacheshim unmount` in mid-storm. In this namespace it is refused, in one line, as long as a
+    file is open; jobs in mount namespaces of their own keep what they have. No job notices either."""
+    log = PtxasLog(lab)
+    mount = CacheMount(lab, lab.fresh("store"))
+    try:
+        mount.mount()
+        running = start_all(lab, triton_jobs(lab, "job", jobs, log, kernels=kernels, box=box))
+        go_all(running)
+        wait_for_calls(running, kernels)
+        if box is Box.PLAIN:
+            expect_refusal(verdict, mount)
+        else:
+            mount.unmount()
+        wall = watch(lab, running, "after the attempt", 120)
+        done = Storm([one.finish(0.1) for one in running], wall)
+        verdict.figures |= {"errors": len(done.errors), "kinds": error_kinds(done)}
+        expect_clean(verdict, done, "the jobs")
+        if box is Box.PLAIN:
+            mount.unmount()
+    finally:
+        mount.force_away()
+    compiled = set(log.digests())
+    expect_cubins(verdict, mount.base, [done], compiled, kernels, "base")
+
+
+def expect_refusal(verdict: Verdict, mount: CacheMount) -> None:
+    held = os.open(mount.mount_point / ".cacheshim/version", os.O_RDONLY)
+    try:
+        mount.unmount()
+        verdict.complaints.append("unmount took away a mount in use")
+    except CommandFailed as error:
+        verdict.figures["unmount"] = str(error)
+        verdict.expect("exit 1:" in str(error), f"not exit code 1: {error}")
+        verdict.expect("\n" not in str(error), f"more than one line of error: {error}")
+    finally:
+        os.close(held)
+
+
+def wait_for_calls(running: list[Running], count: int) -> None:
+    """Returns in mid-storm: once that many calls are done."""
+    deadline = time.monotonic() + 60
+    while sum(one.calls for one in running) < count and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def full_disk(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
+    """The store is a tmpfs of 1 MiB: jobs see ENOSPC, and nothing half-written is in the base; with
+    room again, everything works."""
+    store = lab.fresh("small-store")
+    run("mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "tmpfs", store)
+    log, later = PtxasLog(lab), PtxasLog(lab)
+    with CacheMount(lab, store) as mount:
+        everyone = triton_jobs(lab, "full", jobs, log, kernels=kernels)
+        done = storm(lab, everyone, "full disk")
+        kinds = Counter(error["errno"] for error in done.errors)
+        verdict.figures = {
+            "errors": len(done.errors),
+            "errnos": {str(k): v for k, v in kinds.items()},
+        }
+        verdict.expect(bool(done.errors), "no error at all: the store was not full")
+        verdict.expect(
+            set(kinds) <= {errno.ENOSPC}, f"errors other than ENOSPC: {error_lines(done)}"
+        )
+        verdict.expect(
+            not any(one.trouble for one in done.results),
+            f"jobs did not come to an end: {[one.trouble for one in done.results if one.trouble]}",
+        )
+        expect_whole_entries(verdict, mount.base, "while full")
+        for job in everyone:
+            mount.command("job", "end", job.name, "--failure", "--mount", mount.mount_point)
+        run("mount", "-o", "remount,size=256m", store)
+        again, _ = measured_pass(
+            lab,
+            mount,
+            triton_jobs(lab, "again", jobs, later, kernels=kernels),
+            later,
+            "with room again",
+        )
+        expect_clean(verdict, again, "with room again")
+        compiled = set(log.digests() + later.digests())
+        expect_cubins(verdict, mount.base, [again], compiled, kernels, "base")

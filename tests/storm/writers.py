@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storms through Triton's own cache manager, without compiling."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+from cachemount import CacheMount
+from cases import Verdict, end_jobs, expect_clean, preload, temporary_names
+from jobs import FIRST_UID, Box, Command, Job, Storm, start_all, storm
+from lab import Lab
+from passes import error_kinds, shared_folder
+
+READER_UID = FIRST_UID + 91
+
+
+def putter_jobs(
+    lab: Lab,
+    python: Path,
+    prefix: str,
+    count: int,
+    arguments: tuple[str, ...],
+    *,
+    cache: str | None = None,
+    box: Box = Box.PIDS,
+    bound: Path | None = None,
+) -> list[Job]:
+    jobs = []
+    for index in range(count):
+        name = f"{prefix}-{index}"
+        environment = {"TRITON_CACHE_DIR": cache} if cache else preload(lab, name)
+        command: Command = [python, lab.stage / "putter.py", "--job", name, *arguments]
+        jobs.append(Job(name, FIRST_UID + index, command, environment, box, bound))
+    return jobs
+
+
+def whole_entries(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
+    """Jobs write the same keys, contents differing; a ninth reads the base all the while, a tenth a
+    view: each entry seen is all of one job's."""
+    with CacheMount(lab, lab.fresh("store")) as mount:
+        mount.base.mkdir(exist_ok=True)
+        reader = [lab.python, lab.stage / "reader.py"]
+        readers = [
+            Job("reader-base", READER_UID, [*reader, mount.base], {}, Box.PLAIN),
+            Job(
+                "reader-view",
+                READER_UID,
+                [*reader, "/ci-cache/triton"],
+                preload(lab, "reader-view"),
+            ),
+        ]
+        writers = putter_jobs(lab, lab.python, "writer", jobs, ("--keys", str(keys)))
+        reading = start_all(lab, readers)
+        done = storm(lab, writers, "whole entries")
+        time.sleep(0.2)
+        for one in reading:
+            one.end_input()
+        seen = Storm([one.finish(60) for one in reading], 0.0)
+        end_jobs(mount, writers)
+        expect_clean(verdict, done, "writers")
+        expect_clean(verdict, seen, "readers")
+        verdict.expect(not temporary_names(mount.base), "temporary names in the base")
+        reports = [one.report for one in seen.results if one.report]
+        verdict.figures = {
+            "calls": done.calls,
+            "looks": [report["calls"] for report in reports],
+            "entries_seen": [report["entries"] for report in reports],
+            "wall_s": round(done.wall, 2),
+            "publish_conflicts": mount.stats().get("publish_conflicts"),
+        }
+        for report in reports:
+            verdict.expect(
+                report["entries"] == keys, f"a reader saw {report['entries']} of {keys} entries"
+            )
+
+
+OLD_TRITON_SKIP = "Triton 2.1.0 has no wheel for this system's Python (newer than 3.11)"
+
+
+def old_triton_plain(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
+    """Control: names by pid and a seeded random number collide on a plain folder, for one user."""
+    if not lab.python_old:
+        verdict.skipped = OLD_TRITON_SKIP
+        return
+    folder = shared_folder(lab, "plain-old")
+    arguments = ("--keys", str(keys), "--look-first", "--seed", "1")
+    everyone = putter_jobs(lab, lab.python_old, "old", jobs, arguments, cache=str(folder))
+    for job in everyone:
+        job.uid = FIRST_UID
+    done = storm(lab, everyone, "Triton 2.1.0, plain folder")
+    verdict.figures = {"calls": done.calls, "errors": len(done.errors), "kinds": error_kinds(done)}
+    verdict.expect(
+        bool(done.errors), "no error on a plain folder: this storm is too weak to show any"
+    )
+
+
+def old_triton(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
+    """Triton 2.1.0's cache manager in containers: temporary names are equal in all jobs."""
+    if not lab.python_old:
+        verdict.skipped = OLD_TRITON_SKIP
+        return
+    with CacheMount(lab, lab.fresh("store")) as mount:
+        arguments = ("--keys", str(keys), "--look-first", "--seed", "1")
+        make = partial(putter_jobs, lab, lab.python_old, box=Box.CONTAINER, bound=mount.mount_point)
+        everyone = make("old", jobs, arguments)
+        done = storm(lab, everyone, "Triton 2.1.0")
+        end_jobs(mount, everyone)
+        warm = storm(lab, make("later", 1, arguments), "Triton 2.1.0, warm")
+        verdict.figures = {"calls": done.calls, "hits": done.hits, "warm_hits": warm.hits}
+        expect_clean(verdict, done, "jobs")
+        expect_clean(verdict, warm, "later job")
+        verdict.expect(warm.hits == keys, f"later job: {warm.hits} hits for {keys} keys")
+        verdict.expect(not temporary_names(mount.base), "temporary names in the base")
