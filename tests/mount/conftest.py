@@ -34,11 +34,10 @@ def all_scratch():
     top = pathlib.Path(tempfile.mkdtemp(prefix="cacheshim-test-", dir="/tmp"))
     top.chmod(0o755)
     watchdog = mounts.Watchdog(top)
-    atexit.register(mounts.free, top)
+    atexit.register(mounts.remove, top)
     yield top
-    mounts.free(top)
+    mounts.remove(top)
     watchdog.close()
-    shutil.rmtree(top, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
@@ -66,8 +65,7 @@ def scratch(all_scratch):
     path = pathlib.Path(tempfile.mkdtemp(dir=all_scratch))
     path.chmod(0o755)
     yield path
-    mounts.free(path)
-    shutil.rmtree(path, ignore_errors=True)
+    mounts.remove(path)
 
 
 @pytest.fixture

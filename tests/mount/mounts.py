@@ -5,6 +5,8 @@ import ctypes
 import json
 import os
 import pathlib
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,12 +64,19 @@ def free(scratch):
             pass
 
 
+def remove(scratch):
+    free(scratch)
+    with open("/proc/self/mountinfo", encoding="utf-8") as table:
+        if not any(line.split()[4].startswith(f"{scratch}/") for line in table):
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
 class Watchdog:
     """A process that frees the scratch folder when pytest dies without doing so."""
 
     def __init__(self, scratch):
         code = ("import sys; sys.path.insert(0, sys.argv[1]); import mounts; "
-                "sys.stdin.read(); mounts.free(bytes.fromhex(sys.argv[2]).decode())")
+                "sys.stdin.read(); mounts.remove(bytes.fromhex(sys.argv[2]).decode())")
         self._child = subprocess.Popen(
             [sys.executable, "-c", code, str(pathlib.Path(__file__).parent),
              str(scratch).encode().hex()],  # so that it does not name the folder itself
@@ -125,7 +134,6 @@ class Mount:
         handle = os.pidfd_open(pid)
         signal.pidfd_send_signal(handle, signal.SIGKILL)
         with os.fdopen(handle) as file:
-            import select
             assert select.select([file], [], [], 20)[0], f"the daemon {pid} does not die"
 
     def detach(self):
