@@ -30,7 +30,8 @@ std::mt19937 generator(const Options& options, unsigned round, bool base) {
   return std::mt19937(sequence);
 }
 
-// Symlinks and attributes come from the same actions: a base is what such a job left behind.
+// A base is what such actions left behind, hard links apart: a copy-up parts the names of a base
+// file, in ours as in every overlay.
 void make_random_base(const std::string& folder, const Options& options, unsigned round,
                       uid_t owner) {
   if (::mkdir(folder.c_str(), 0755) != 0 || ::chown(folder.c_str(), owner, owner) != 0) {
@@ -38,7 +39,10 @@ void make_random_base(const std::string& folder, const Options& options, unsigne
   }
   Side side(folder);
   std::mt19937 random = generator(options, round, true);
-  for (unsigned i = 0; i < kBaseActions; ++i) ModelAction::random(random).carry_out(side);
+  for (unsigned i = 0; i < kBaseActions; ++i) {
+    const ModelAction action = ModelAction::random(random);
+    if (!action.makes_hard_link()) action.carry_out(side);
+  }
   settle(side.dir(), owner);
 }
 

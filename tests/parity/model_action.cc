@@ -168,6 +168,8 @@ void ModelAction::carry_out(Side& side) const {
   kKinds[kind_].action(side, first_, second_, number_);
 }
 
+bool ModelAction::makes_hard_link() const { return kKinds[kind_].action == link; }
+
 std::string ModelAction::text() const {
   std::string all = std::string(kKinds[kind_].name) + " " + first_;
   if (kKinds[kind_].two_names) all += " " + second_;
