@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ordinary user mounts and runs without root, in a user and mount namespace."""
+
+import os
+import stat
+import subprocess
+
+import mounts
+import pytest
+from jobs import PYTHON, as_user
+
+USER = 20001
+
+# What the command does in its own mount: put an entry, read it, and say where it did so.
+WORK = """
+import importlib.util, os, sys
+spec = importlib.util.spec_from_file_location("agent", sys.argv[1])
+agent = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(agent)
+top = sys.argv[2]
+assert agent.triton_put_groups(top + "/triton", ["KEY"], b"rootless") == []
+assert agent.triton_put_groups(top + "/triton", ["KEY"], b"rootless") == []
+agent.triton_put(top + "/triton/HALF", "kernel.cubin", b"half")
+os.chmod(top + "/triton/HALF/kernel.cubin", 0o600)
+os.utime(top + "/triton/HALF/kernel.cubin")
+print(sorted(os.listdir(top + "/triton")))
+"""
+
+
+@pytest.fixture
+def device(scratch):
+    """/dev/fuse for everybody, as udev makes it; within this run's mount namespace only."""
+    node = scratch / "fuse"
+    os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
+    node.chmod(0o666)
+    subprocess.run(["mount", "--bind", node, "/dev/fuse"], check=True)
+    yield
+    subprocess.run(["umount", "/dev/fuse"], check=True)
+
+
+@pytest.fixture
+def users_store(scratch):
+    store = scratch / "users-store"
+    (store / "triton/OLD").mkdir(parents=True)
+    (store / "triton/OLD/kernel.cubin").write_bytes(b"from before")
+    for path in (store, *store.rglob("*")):
+        os.chown(path, USER, USER)
+    return store
+
+
+@pytest.fixture
+def runtime(scratch):
+    folder = scratch / "runtime"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, USER, USER)
+    return {"XDG_RUNTIME_DIR": str(folder)}
+
+
+def check_base(store):
+    assert len(list((store / "triton/KEY").iterdir())) == 6
+    assert not (store / "triton/HALF").exists()
+    assert (store / "triton/OLD/kernel.cubin").read_bytes() == b"from before"
+    assert {path.stat().st_uid for path in store.rglob("*")} == {USER}
+
+
+@pytest.mark.usefixtures("device")
+def test_a_user_mounts_in_a_namespace_of_its_own(program, users_store, runtime, scratch, agent):
+    point = scratch / "point"
+    point.mkdir()
+    os.chown(point, USER, USER)
+    script = ('"$1" mount --store "$2" "$3" && "$4" -I -c "$5" "$6" "$3" && "$1" unmount "$3"')
+    result = as_user(USER, ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script,
+                            "sh", program, users_store, point, PYTHON, WORK, agent],
+                     job="rootless", env=runtime)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines()[-1] == "['HALF', 'KEY', 'OLD']"
+    check_base(users_store)
+
+
+@pytest.mark.usefixtures("device", "library")
+def test_run_with_a_store_mounts_for_its_command_alone(program, users_store, runtime, agent):
+    result = as_user(USER, [program, "run", "--store", users_store, "--", PYTHON, "-I", "-c",
+                            "import os; print(os.environ['CACHESHIM_MOUNT']);" + WORK.replace(
+                                "top = sys.argv[2]", "top = os.environ['CACHESHIM_MOUNT']"), agent],
+                     env=runtime)
+    assert result.returncode == 0, result.stdout + result.stderr
+    point = result.stdout.splitlines()[0]
+    assert not mounts.is_mounted(point)
+    check_base(users_store)
+
+
+@pytest.mark.usefixtures("device", "library")
+def test_run_returns_the_commands_own_exit_code(program, users_store, runtime):
+    result = as_user(USER, [program, "run", "--store", users_store, "--", "sh", "-c", "exit 7"],
+                     env=runtime)
+    assert result.returncode == 7, result.stderr
