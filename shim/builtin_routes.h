@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace cacheshim {
+
+// The route table (common/route_table.h) of the profiles that were shipped with this library: for
+// containers, which see the mount but no run folder.
+std::string_view builtin_routes();
+
+}  // namespace cacheshim

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/real_function.h"
+
+#include <sys/auxv.h>
+#include <sys/sysmacros.h>
+
+#include <array>
+#include <cstring>
+
+#include "common/exit_codes.h"
+#include "common/job_id.h"
+#include "common/names.h"
+#include "common/route_table.h"
+#include "shim/builtin_routes.h"
+#include "shim/errno_guard.h"
+#include "shim/mount_file.h"
+#include "shim/process_files.h"
+#include "shim/report.h"
+#include "shim/runtime.h"
+#include "shim/start_plan.h"
+
+// The start of a process. Nothing here touches a path of the mount: a daemon that hangs must not keep
+// a program from starting. It runs in every process of a job, so it costs a few reads of /proc and
+// one of the routes, and it either activates the library or leaves it as if it were not there.
+//
+// setenv and putenv are looked up behind us, as the interposed functions are: bash exports functions
+// of these names, which work on tables that it has not set up yet.
+namespace cacheshim {
+namespace {
+
+constexpr std::string_view kWarnedVariable = "CACHESHIM_WARNED";
+constinit char warned_entry[] = "CACHESHIM_WARNED=0";  // becomes part of the environment
+constinit char mount_text[PATH_MAX] = {};
+constinit char report_file_text[PATH_MAX] = {};
+alignas(RouteTableHeader) constinit char routes_text[65536] = {};
+constinit RealFunction<decltype(&::setenv)> real_setenv{"setenv"};
+constinit RealFunction<decltype(&::putenv)> real_putenv{"putenv"};
+
+class ProcessEnvironment final : public Environment {
+ public:
+  std::string_view find(std::string_view name) const override {
+    if (::environ == nullptr) return {};
+    for (char** entry = ::environ; *entry != nullptr; ++entry) {
+      if (std::strncmp(*entry, name.data(), name.size()) != 0) continue;
+      if ((*entry)[name.size()] == '=') return *entry + name.size() + 1;
+    }
+    return {};
+  }
+  bool is_on(std::string_view name) const {
+    const std::string_view value = find(name);
+    return !value.empty() && value != "0";
+  }
+};
+
+// Collects, since a variable set now could be another profile's `unless`.
+class CollectedActions final : public StartActions {
+ public:
+  void set_variable(const char* name, const char* value) override {
+    if (count_ < variables_.size()) variables_.data()[count_++] = {name, value};
+  }
+  void refuse_route(std::string_view item) override {
+    report_line({kRoutesVariable, ": '", item, "' is not /PATH=NAME; running without this route"});
+  }
+  void apply() const {
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Variable& variable = variables_.data()[i];
+      (void)real_setenv(variable.name, variable.value, 1);  // else only the default path is routed
+    }
+  }
+
+ private:
+  struct Variable {
+    const char* name;
+    const char* value;
+  };
+  std::array<Variable, kMaxRoutes> variables_;
+  std::size_t count_ = 0;
+};
+
+// The mount's path, from the environment or by default; empty where it is no absolute path.
+std::string_view find_mount_path(const ProcessEnvironment& environment) {
+  std::string_view given = environment.find(kMountVariable);
+  if (given.empty()) given = kDefaultMountPoint;
+  return {mount_text, normalise_path(given, mount_text, sizeof mount_text)};
+}
+
+// One line a job: a process that had to say it tells its descendants by the environment.
+void stay_away(const ProcessEnvironment& environment, std::initializer_list<std::string_view> why) {
+  const bool strict = environment.is_on(kStrictVariable);
+  if (strict || !environment.is_on(kWarnedVariable)) report_line(why);
+  if (strict) ::_exit(kExitUnavailable);
+  (void)real_setenv(kWarnedVariable.data(), "1", 1);  // else the children say it again
+}
+
+Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
+  PathBuffer escaped;
+  const std::size_t size = escape_mount_path(mount, escaped.text, sizeof escaped.text);
+  PathBuffer path;
+  const std::string_view folder(escaped.text, size);
+  if (size == 0 || join_path(path, {base, "/", kRunDirName, "/", folder, "/", kRoutesFile}) == 0) {
+    return Errno(ENOENT);
+  }
+  CACHESHIM_TRY(got, read_file(path.text, routes_text, sizeof routes_text));
+  return RouteTable::parse({routes_text, got});
+}
+
+// The daemon's routes, or the built-in ones where no run folder is in sight.
+Result<RouteTable> find_routes(const ProcessEnvironment& environment, std::string_view mount) {
+  const std::string_view user_base = environment.find("XDG_RUNTIME_DIR");
+  for (const std::string_view base : {std::string_view(run_base()), user_base}) {
+    if (base.empty()) continue;
+    Result<RouteTable> routes = read_routes(base, mount);
+    if (routes) return routes;
+    if (routes.failed_with(ENOENT) || routes.failed_with(EACCES)) continue;
+    report_line({"cannot use the routes in '", base, "/", kRunDirName,
+                 "' of the mount at ", mount, "; running with the built-in ones"});
+    break;
+  }
+  return RouteTable::parse(builtin_routes());
+}
+
+JobId find_job(const ProcessEnvironment& environment) {
+  char cgroup[4096];
+  std::size_t length = 0;
+  const bool asks = environment.find(kJobVariable).empty();
+  if (asks && !environment.find("SLURM_JOB_ID").empty()) {
+    const Result<std::size_t> got = read_file(cgroup_path(), cgroup, sizeof cgroup);
+    if (got) length = *got;
+  }
+  return job_of_process(environment, {cgroup, length});
+}
+
+void set_routes(const ProcessEnvironment& environment, const MountState& mount,
+                std::string_view path) {
+  const bool bound = mount.kind == MountKind::kBoundView;
+  const JobId job = bound ? JobId() : find_job(environment);
+  Router& router = runtime::router;
+  if (!router.set_mount(path, job.view())) return;
+  CollectedActions actions;
+  if (const Result<RouteTable> routes = find_routes(environment, router.mount())) {
+    plan_profiles(environment, *routes, router, actions);
+  }
+  plan_own_routes(environment, router, actions);  // the later of two equal paths counts
+  runtime::Start start;
+  start.device = ::gnu_dev_makedev(mount.major, mount.minor);
+  start.strict = environment.is_on(kStrictVariable);
+  char* const value = warned_entry + sizeof warned_entry - 2;
+  if (environment.is_on(kWarnedVariable)) *value = '1';
+  if (real_putenv(warned_entry) == 0) start.warned = value;
+  actions.apply();
+  runtime::activate(start);
+}
+
+[[gnu::constructor]] void start_process() {
+  const ErrnoGuard errno_guard;
+  real::resolve_all();
+  const ProcessEnvironment environment;
+  if (::getauxval(AT_SECURE) != 0 || environment.is_on(kDisableVariable)) return;
+  const std::string_view log = environment.find(kLogVariable);
+  if (!log.empty() && log.size() < sizeof report_file_text) {
+    std::memcpy(report_file_text, log.data(), log.size());
+    set_report_file({report_file_text, log.size()});
+  }
+  const std::string_view path = find_mount_path(environment);
+  if (path.empty()) {
+    return stay_away(environment, {kMountVariable, " '", environment.find(kMountVariable),
+                                   "' is not an absolute path; running without it"});
+  }
+  const Result<MountState> mount = read_mount_state(path);
+  if (!mount) {
+    return stay_away(environment, {"cannot read ", mountinfo_path(), "; running without ", path});
+  }
+  if (mount->kind == MountKind::kNone) {
+    return stay_away(environment,
+                     {"no cacheshim mount at ", path, "; running without it"});
+  }
+  set_routes(environment, *mount, path);
+}
+
+}  // namespace
+}  // namespace cacheshim

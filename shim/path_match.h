@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+// Whether a path, as an application writes it, lies under a prefix. By text alone: no system call,
+// no allocation.
+namespace cacheshim {
+
+struct PathMatch {
+  bool matched = false;
+  // Where what follows the prefix begins in the path: at a '/' or at its end.
+  std::size_t rest = 0;
+  // Where ".." occurred before the prefix was complete, the match holds only if path[0, head) and
+  // prefix[0, same_as) (the root folder, if 0) are one folder: a component before ".." may be a
+  // symlink. Otherwise head is 0.
+  std::size_t head = 0;
+  std::size_t same_as = 0;
+};
+
+// `prefix` is absolute and plain, and not "/". A path whose ".." may lead out of the prefix again
+// does not match.
+PathMatch match_prefix(std::string_view path, std::string_view prefix);
+
+// Whether `path` has no "//", "." or "..": such a path matches a prefix as plain text or not at all.
+bool is_plain_path(std::string_view path);
+
+// Takes the next component off `path`: skips '/' and ".", and returns nothing at the end.
+std::string_view take_component(std::string_view& path);
+
+// Whether `text` is `prefix` or begins with it and a '/'.
+bool starts_with_folder(std::string_view text, std::string_view prefix);
+
+// Writes `path` without "//", "." and trailing '/' into `out` and returns the length, or 0 where it
+// is relative, holds "..", is "/" or does not fit with a final NUL.
+std::size_t normalise_path(std::string_view path, char* out, std::size_t capacity);
+
+}  // namespace cacheshim

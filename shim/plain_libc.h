@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// libc's declarations as the linker knows them: the first include of every file that defines or
+// names an interposed function. Meson passes -D_FILE_OFFSET_BITS=64, which would rename a definition
+// of open to open64, and _FORTIFY_SOURCE would put inline bodies in its place.
+#undef _FILE_OFFSET_BITS
+#undef _TIME_BITS
+#undef _FORTIFY_SOURCE
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+// What libc exports for programs built against older versions, or by its own macros, and its
+// headers no longer (or never) declare.
+extern "C" {
+int __open(const char* path, int flags, ...);
+int __open64(const char* path, int flags, ...);
+int __open_2(const char* path, int flags);
+int __open64_2(const char* path, int flags);
+int __openat_2(int dirfd, const char* path, int flags);
+int __openat64_2(int dirfd, const char* path, int flags);
+int __xstat(int version, const char* path, struct stat* out) noexcept;
+int __xstat64(int version, const char* path, struct stat64* out) noexcept;
+int __lxstat(int version, const char* path, struct stat* out) noexcept;
+int __lxstat64(int version, const char* path, struct stat64* out) noexcept;
+int __fxstatat(int version, int dirfd, const char* path, struct stat* out, int flags) noexcept;
+int __fxstatat64(int version, int dirfd, const char* path, struct stat64* out, int flags) noexcept;
+int __statfs(const char* path, struct statfs* out) noexcept;
+int __xmknod(int version, const char* path, mode_t mode, dev_t* device) noexcept;
+int __xmknodat(int version, int dirfd, const char* path, mode_t mode, dev_t* device) noexcept;
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/real_function.h"
+
+#include "shim/report.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/unique_fd.h"
+#include "shim/errno_guard.h"
+
+namespace cacheshim {
+namespace {
+
+constinit std::string_view report_file;
+
+// Holds SIGPIPE back from this thread while a line is written, and takes away one that this raised.
+class SigpipeGuard {
+ public:
+  SigpipeGuard() {
+    (void)::sigemptyset(&pipe_);
+    (void)::sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    (void)::sigpending(&pending);
+    pending_before_ = ::sigismember(&pending, SIGPIPE) == 1;
+    blocked_ = ::sigprocmask(SIG_BLOCK, &pipe_, &old_) == 0;
+  }
+  ~SigpipeGuard() {
+    if (!blocked_) return;
+    const timespec now{0, 0};
+    if (!pending_before_) (void)::sigtimedwait(&pipe_, nullptr, &now);  // none is the usual case
+    (void)::sigprocmask(SIG_SETMASK, &old_, nullptr);
+  }
+  SigpipeGuard(const SigpipeGuard&) = delete;
+  SigpipeGuard& operator=(const SigpipeGuard&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t old_;
+  bool pending_before_ = false;
+  bool blocked_ = false;
+};
+
+}  // namespace
+
+void set_report_file(std::string_view path) { report_file = path; }
+
+void report_line(std::initializer_list<std::string_view> parts) {
+  const ErrnoGuard errno_guard;
+  const SigpipeGuard sigpipe_guard;
+  char line[1024] = "cacheshim: ";
+  std::size_t length = std::strlen(line);
+  for (const std::string_view part : parts) {
+    const std::size_t size = std::min(part.size(), sizeof line - 1 - length);
+    if (size > 0) std::memcpy(line + length, part.data(), size);
+    length += size;
+  }
+  line[length++] = '\n';
+  UniqueFd file;
+  if (!report_file.empty()) {
+    file.reset(real::open(report_file.data(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+  }
+  // A line that nobody can be told is lost.
+  [[maybe_unused]] const ssize_t written =
+      ::write(file ? file.get() : STDERR_FILENO, line, length);
+}
+
+std::string_view mount_error_text(int error) {
+  switch (error) {
+    case ENOTCONN:
+      return "Transport endpoint is not connected";
+    case ECONNABORTED:
+      return "Software caused connection abort";
+    case ESTALE:
+      return "Stale file handle";
+    default:
+      return "it is not mounted any more";
+  }
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "shim/errno_guard.h"
+#include "shim/real_function.h"
+#include "shim/runtime.h"
+
+// The body that nearly all hooks share: call libc with the path that the router names, and once more
+// where that showed that the mount is gone.
+//
+// errno: set to 0 for the call, and to what it was before if the call left it so. A stale value can
+// then not be taken for this call's (pathconf fails without setting it), and a call that libc makes
+// without touching errno looks untouched to the application.
+namespace cacheshim {
+
+#define CACHESHIM_EXPORT extern "C" [[gnu::visibility("default")]]
+
+// Runs `call` and leaves the errno that libc alone would have left. Returns the call's own errno.
+template <class Call>
+auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
+  errno = 0;
+  auto result = call();
+  own_errno = errno;
+  if (own_errno == 0) errno = entry_errno;
+  return result;
+}
+
+template <class Call>
+[[gnu::noinline]] auto call_routed_slowly(PathAt at, CallKind kind, Call& call) {
+  const int entry_errno = errno;
+  PathBuffer buffer;
+  RoutedPath routed = runtime::route(at, buffer);
+  int own_errno = 0;
+  auto once = [&] { return call(routed.path); };
+  const auto result = call_with_own_errno(entry_errno, own_errno, once);
+  if (result != failure<decltype(call(at.path))>()) return result;
+  if (routed.kind == RoutedPath::Kind::kForeign) return result;
+  const bool again = runtime::fell_back(at, kind, own_errno);
+  if (again) routed = runtime::route(at, buffer);
+  // Nowhere to fall back to: the error stands.
+  if (!again || routed.route == kNoRoute) {
+    errno = own_errno == 0 ? entry_errno : own_errno;
+    return result;
+  }
+  return call_with_own_errno(entry_errno, own_errno, once);
+}
+
+// Calls call(path) with the path that `at` stands for. What it returns is -1 or null on failure.
+template <class Call>
+auto call_routed(PathAt at, CallKind kind, Call call) {
+  if (!runtime::may_match(at.path)) [[likely]] return call(at.path);
+  return call_routed_slowly(at, kind, call);
+}
+
+template <class Call>
+[[gnu::noinline]] auto call_routed_pair_slowly(PathAt a, PathAt b, Call& call) {
+  const int entry_errno = errno;
+  PathBuffer buffer_a;
+  PathBuffer buffer_b;
+  RoutedPath routed_a = runtime::route(a, buffer_a);
+  RoutedPath routed_b = runtime::route(b, buffer_b);
+  int own_errno = 0;
+  auto once = [&] { return call(routed_a.path, routed_b.path); };
+  const int result = call_with_own_errno(entry_errno, own_errno, once);
+  constexpr auto kForeign = RoutedPath::Kind::kForeign;
+  if (result != -1 || (routed_a.kind == kForeign && routed_b.kind == kForeign)) return result;
+  const bool again = runtime::fell_back(routed_a.kind == kForeign ? b : a, CallKind::kCreate, own_errno);
+  if (again) {
+    routed_a = runtime::route(a, buffer_a);
+    routed_b = runtime::route(b, buffer_b);
+  }
+  if (!again || (routed_a.route == kNoRoute && routed_b.route == kNoRoute)) {
+    errno = own_errno;
+    return result;
+  }
+  return call_with_own_errno(entry_errno, own_errno, once);
+}
+
+// The same for calls that take two names and make one: call(path_a, path_b).
+template <class Call>
+int call_routed_pair(PathAt a, PathAt b, Call call) {
+  if (a.path == nullptr || b.path == nullptr) return call(a.path, b.path);
+  if (!runtime::may_match(a.path) && !runtime::may_match(b.path)) [[likely]] {
+    return call(a.path, b.path);
+  }
+  return call_routed_pair_slowly(a, b, call);
+}
+
+}  // namespace cacheshim

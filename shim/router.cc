@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/router.h"
+
+#include <cstring>
+
+#include "common/names.h"
+
+namespace cacheshim {
+namespace {
+
+std::string_view rest_from(std::string_view text, std::size_t at) {
+  return {text.data() + at, text.size() - at};
+}
+
+}  // namespace
+
+std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> parts) {
+  std::size_t length = 0;
+  for (const std::string_view part : parts) {
+    if (part.size() >= sizeof out.text - length) return 0;
+    if (!part.empty()) std::memcpy(out.text + length, part.data(), part.size());
+    length += part.size();
+  }
+  out.text[length] = '\0';
+  return length;
+}
+
+bool Router::has_dot_dot(const char* path) { return std::strstr(path, "/..") != nullptr; }
+
+// Joins the parts into memory of our own, with a final NUL. An empty view where there is no room.
+std::string_view Router::keep(std::string_view a, std::string_view b, std::string_view c) {
+  char* const begin = text_ + text_length_;
+  if (a.size() + b.size() + c.size() >= sizeof text_ - text_length_) return {};
+  char* at = begin;
+  for (const std::string_view part : {a, b, c}) {
+    if (!part.empty()) std::memcpy(at, part.data(), part.size());
+    at += part.size();
+  }
+  *at = '\0';
+  text_length_ += static_cast<std::size_t>(at - begin) + 1;
+  return {begin, static_cast<std::size_t>(at - begin)};
+}
+
+bool Router::set_mount(std::string_view mount, std::string_view job) {
+  moves_mount_paths_ = !job.empty();
+  mount_ = keep(mount);
+  view_ = mount_;
+  if (moves_mount_paths_) {
+    const std::string_view jobs = keep(mount_, "/", kJobsDir);
+    view_ = jobs.empty() ? jobs : keep(jobs, "/", job);
+  }
+  if (mount_.size() < 2 || view_.empty()) {
+    mount_ = {};
+    return false;
+  }
+  first_bytes_.add(mount_.data()[1]);
+  first_bytes_.add('/');  // "//ci-cache"
+  first_bytes_.add('.');  // "/./ci-cache"
+  return true;
+}
+
+bool Router::add_route(std::string_view name, std::string_view default_path, bool routed) {
+  PathBuffer clean;
+  const std::size_t length = normalise_path(default_path, clean.text, sizeof clean.text);
+  const std::string_view path(clean.text, length);
+  if (length == 0 || mount_.empty() || starts_with_folder(path, mount_)) return false;
+  if (route_count_ == kMaxRoutes) return false;
+  const Route route{keep(name), keep(path), routed};
+  if (route.name.empty() || route.from.empty()) return false;
+  routes_[route_count_++] = route;
+  if (!routed) return true;
+  first_bytes_.add(path.data()[1]);
+  relative_bytes_.add('.');  // "./x" as well as ".x"
+  std::string_view rest = route.from;
+  for (;;) {
+    const std::string_view component = take_component(rest);
+    if (component.empty()) return true;
+    relative_bytes_.add(*component.data());
+  }
+}
+
+const char* Router::path_of_name(std::string_view name) {
+  const std::string_view path = keep(mount_, "/", name);
+  return path.empty() ? nullptr : path.data();
+}
+
+// A component before ".." may be a symlink; then the text says one thing and the kernel does another.
+bool Router::confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
+                     SameFolder same_folder) const {
+  if (match.head == 0) return true;
+  PathBuffer head;
+  PathBuffer folder;
+  const std::string_view same =
+      match.same_as == 0 ? "/" : std::string_view(prefix.data(), match.same_as);
+  return join_path(head, {{path.data(), match.head}}) != 0 && join_path(folder, {same}) != 0 &&
+         same_folder(head.text, folder.text);
+}
+
+// The longest prefix that the path lies under, of equal ones the last; the mount before all others.
+Router::Found Router::find(std::string_view path, SameFolder same_folder) const {
+  const bool plain = is_plain_path(path);
+  Found found;
+  if (!plain || starts_with_folder(path, mount_)) {
+    found.match = match_prefix(path, mount_);
+    if (found.match.matched) {
+      found.match.matched = confirm(path, mount_, found.match, same_folder);
+      return found;
+    }
+  }
+  for (std::size_t i = 0; i < route_count_; ++i) {
+    const Route& route = routes_[i];
+    if (!route.routed || (plain && !starts_with_folder(path, route.from))) continue;
+    const bool longer =
+        !found.match.matched || route.from.size() >= routes_[found.route].from.size();
+    const PathMatch match = match_prefix(path, route.from);
+    if (!longer || !match.matched || !confirm(path, route.from, match, same_folder)) continue;
+    found = {match, i};
+  }
+  return found;
+}
+
+// Whether what follows the mount is the mount's root itself or one of cacheshim's own names.
+bool Router::is_own_name(std::string_view rest) const {
+  const std::string_view name = take_component(rest);
+  return name.empty() || name == kJobsDir || name == kControlDir;
+}
+
+RoutedPath Router::route(const char* path, PathBuffer& out, SameFolder same_folder) const {
+  const std::string_view text(path);
+  const Found found = find(text, same_folder);
+  RoutedPath result;
+  result.path = path;
+  if (!found.match.matched) return result;
+  const std::string_view rest = rest_from(text, found.match.rest);
+  std::string_view slash;
+  std::string_view name;
+  if (found.route == kNoRoute) {
+    result.kind = RoutedPath::Kind::kUnchanged;
+    if (!moves_mount_paths_ || is_own_name(rest)) return result;
+  } else {
+    slash = "/";
+    name = routes_[found.route].name;
+    result.route = found.route;
+  }
+  if (join_path(out, {view_, slash, name, rest}) == 0) return result;
+  result.kind = RoutedPath::Kind::kRewritten;
+  result.path = out.text;
+  result.from_length = found.match.rest;
+  result.to_length = view_.size() + slash.size() + name.size();
+  return result;
+}
+
+Router::Relative Router::match_relative(const char* path, std::size_t candidate) const {
+  const std::string_view text(path);
+  for (std::size_t i = 0; i < route_count_; ++i) {
+    if (!routes_[i].routed) continue;
+    const std::string_view from = routes_[i].from;
+    for (std::size_t slash = 1; slash < from.size(); ++slash) {
+      if (from.data()[slash] != '/') continue;
+      // As if the path were absolute below the folder from[0, slash).
+      const PathMatch match = match_prefix(text, rest_from(from, slash));
+      if (!match.matched || match.head != 0) continue;
+      if (candidate-- == 0) return {i, slash, match.rest};
+    }
+  }
+  return {};
+}
+
+RoutedPath Router::complete_relative(const char* path, const Relative& match,
+                                     PathBuffer& out) const {
+  RoutedPath result;
+  result.path = path;
+  const std::string_view name = routes_[match.route].name;
+  if (join_path(out, {view_, "/", name, rest_from(path, match.rest)}) == 0) return result;
+  result.kind = RoutedPath::Kind::kRewritten;
+  result.path = out.text;
+  result.from_length = match.rest;
+  result.to_length = view_.size() + 1 + name.size();
+  result.route = match.route;
+  return result;
+}
+
+std::size_t Router::route_of_name(std::string_view name) const {
+  for (std::size_t i = 0; i < route_count_; ++i) {
+    if (routes_[i].name == name) return i;
+  }
+  return kNoRoute;
+}
+
+RoutedPath Router::fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const {
+  const std::string_view text(path);
+  const Found found = find(text, same_folder);
+  RoutedPath result;
+  result.path = path;
+  if (!found.match.matched) return result;
+  result.route = found.route;
+  if (found.route != kNoRoute) {
+    result.kind = RoutedPath::Kind::kUnchanged;
+    return result;
+  }
+  std::string_view rest = rest_from(text, found.match.rest);
+  std::string_view name = take_component(rest);
+  if (name == kJobsDir) {
+    (void)take_component(rest);  // the job
+    name = take_component(rest);
+  }
+  result.route = route_of_name(name);
+  if (result.route == kNoRoute) return result;
+  const std::string_view to = routes_[result.route].from;
+  if (join_path(out, {to, rest}) == 0) return result;
+  result.kind = RoutedPath::Kind::kRewritten;
+  result.path = out.text;
+  result.from_length = text.size() - rest.size();
+  result.to_length = to.size();
+  return result;
+}
+
+}  // namespace cacheshim

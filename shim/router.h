@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+#include "shim/path_match.h"
+
+// Which paths go where. Pure logic over text: knows neither the mount nor libc's symbols, allocates
+// nothing, and is never changed once the process runs, so that any thread and any signal handler
+// may ask it.
+//
+//   a path                     while the mount serves            once it is gone
+//   MOUNT/NAME/x               MOUNT/.jobs/JOB/NAME/x            DEFAULT/x
+//   MOUNT/.jobs/JOB/NAME/x     itself                            DEFAULT/x
+//   DEFAULT/x                  MOUNT/.jobs/JOB/NAME/x            itself
+//
+// Without a JOB of our own (the daemon then knows the caller's) and in a bound view, MOUNT/x stays
+// as it is and DEFAULT/x goes to MOUNT/NAME/x.
+namespace cacheshim {
+
+inline constexpr std::size_t kMaxRoutes = 128;
+inline constexpr std::size_t kNoRoute = kMaxRoutes;
+
+// Room for one path; on the stack, and not cleared.
+struct PathBuffer {
+  char text[PATH_MAX];
+};
+
+// Joins the parts into `out`; returns the length, or 0 where they do not fit with a final NUL.
+std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> parts);
+
+struct RoutedPath {
+  enum class Kind {
+    kForeign,    // none of ours
+    kUnchanged,  // under the mount, as it is
+    kRewritten,
+  };
+  Kind kind = Kind::kForeign;
+  const char* path = nullptr;  // the application's own path or a PathBuffer's
+  // Where rewritten: how long the prefix is that was replaced, and what it was replaced by.
+  std::size_t from_length = 0;
+  std::size_t to_length = 0;
+  std::size_t route = kNoRoute;  // whose default path is used, for fall_back
+};
+
+class Router {
+ public:
+  // Whether two names are one folder; asked only for paths with ".." in front of a prefix.
+  using SameFolder = bool (*)(const char* a, const char* b);
+
+  constexpr Router() = default;
+
+  // `mount` is absolute and plain; `job` may be empty. First of all calls; false where it does not
+  // fit, and then nothing is routed.
+  bool set_mount(std::string_view mount, std::string_view job);
+  // Knows DEFAULT of NAME for fall_back; sends it to the mount as well where `routed`. `default_path`
+  // is absolute, and cleaned here. False where it is no such path, lies under the mount or does not
+  // fit.
+  bool add_route(std::string_view name, std::string_view default_path, bool routed);
+  // MOUNT/NAME, as a string that ends with a NUL and stays, or null where there is no room for it.
+  const char* path_of_name(std::string_view name);
+
+  // False only for a path that route() would not touch; costs a few instructions.
+  bool may_match(const char* path) const {
+    if (path[0] == '/') return first_bytes_.has(path[1]) || has_dot_dot(path);
+    return relative_bytes_.has(path[0]);
+  }
+
+  // An absolute path.
+  RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder) const;
+  // A relative path that begins with the end of a default path, as ".triton/cache/x" does: `out`
+  // gets the folder it would have to be relative to. `candidate` counts from 0 until nothing is
+  // returned. complete_relative() then makes the path for a caller that found itself there.
+  struct Relative {
+    std::size_t route = kNoRoute;
+    std::size_t folder_length = 0;  // of the default path's text
+    std::size_t rest = 0;           // in the relative path
+  };
+  Relative match_relative(const char* path, std::size_t candidate) const;
+  std::string_view default_path(std::size_t route) const { return routes_[route].from; }
+  RoutedPath complete_relative(const char* path, const Relative& match, PathBuffer& out) const;
+
+  // Where a path goes once the mount is gone: kForeign means "where it says".
+  RoutedPath fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const;
+
+  std::string_view mount() const { return mount_; }
+  std::string_view view() const { return view_; }  // the prefix that default paths are sent to
+
+ private:
+  class ByteSet {
+   public:
+    constexpr void add(char c) { words_[index(c)] |= bit(c); }
+    constexpr bool has(char c) const { return (words_[index(c)] & bit(c)) != 0; }
+
+   private:
+    static constexpr std::size_t index(char c) { return static_cast<unsigned char>(c) >> 6; }
+    static constexpr std::uint64_t bit(char c) {
+      return std::uint64_t{1} << (static_cast<unsigned char>(c) & 63);
+    }
+    std::uint64_t words_[4] = {};
+  };
+  struct Route {
+    std::string_view name;
+    std::string_view from;
+    bool routed = false;
+  };
+  struct Found {
+    PathMatch match;
+    std::size_t route = kNoRoute;  // kNoRoute: the mount itself
+  };
+
+  static bool has_dot_dot(const char* path);
+  std::string_view keep(std::string_view a, std::string_view b = {}, std::string_view c = {});
+  bool confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
+               SameFolder same_folder) const;
+  Found find(std::string_view path, SameFolder same_folder) const;
+  bool is_own_name(std::string_view rest) const;
+  std::size_t route_of_name(std::string_view name) const;
+
+  std::string_view mount_;
+  std::string_view view_;
+  bool moves_mount_paths_ = false;
+  ByteSet first_bytes_;     // the second byte of an absolute path that may be ours
+  ByteSet relative_bytes_;  // the first byte of a relative one
+  Route routes_[kMaxRoutes] = {};
+  std::size_t route_count_ = 0;
+  char text_[32768] = {};
+  std::size_t text_length_ = 0;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/real_function.h"
+
+#include "shim/runtime.h"
+
+#include <sys/sysmacros.h>
+
+#include "shim/errno_guard.h"
+#include "shim/mount_file.h"
+#include "shim/report.h"
+
+namespace cacheshim::runtime {
+
+constinit std::atomic<State> state{State::kInactive};
+constinit Router router;
+
+namespace {
+
+constinit Start start;
+constinit std::atomic<unsigned long> mount_device{0};
+constinit std::atomic<bool> folder_made[kMaxRoutes] = {};
+
+// The version argument that glibc's old stat functions take; all versions still export them.
+#if defined(__x86_64__)
+constexpr int kStatVersion = 1;
+#else
+constexpr int kStatVersion = 0;
+#endif
+
+// 0 or an errno.
+int look(const char* path, struct stat& out) {
+  return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;
+}
+
+bool same_folder(const char* a, const char* b) {
+  struct stat stat_a;
+  struct stat stat_b;
+  return real::__xstat(kStatVersion, a, &stat_a) == 0 &&
+         real::__xstat(kStatVersion, b, &stat_b) == 0 && stat_a.st_dev == stat_b.st_dev &&
+         stat_a.st_ino == stat_b.st_ino;
+}
+
+// mkdir -p. What goes wrong here shows in the call that wanted the folder.
+void make_folders(std::string_view path) {
+  PathBuffer folder;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    folder.text[i] = path.data()[i];
+    const bool last = i + 1 == path.size();
+    if (i == 0 || (!last && path.data()[i + 1] != '/')) continue;
+    folder.text[i + 1] = '\0';
+    (void)real::mkdir(folder.text, mode_t{0777});  // EEXIST but for the last one or two
+  }
+}
+
+RoutedPath route_broken(const char* path, PathBuffer& out) {
+  RoutedPath routed = router.fall_back(path, out, same_folder);
+  routed.kind = RoutedPath::Kind::kForeign;  // there is nowhere else to go from there
+  if (routed.route == kNoRoute) return routed;
+  if (!folder_made[routed.route].exchange(true)) make_folders(router.default_path(routed.route));
+  return routed;
+}
+
+// The folder that relative paths of `dirfd` start at; empty where that cannot be told.
+std::string_view folder_of(int dirfd, PathBuffer& out) {
+  if (dirfd == AT_FDCWD) {
+    return ::getcwd(out.text, sizeof out.text) == nullptr ? std::string_view() : out.text;
+  }
+  if (dirfd < 0) return {};
+  char link[32] = "/proc/self/fd/";
+  char digits[12];
+  std::size_t count = 0;
+  for (unsigned n = static_cast<unsigned>(dirfd); n != 0 || count == 0; n /= 10) {
+    digits[count++] = static_cast<char>('0' + n % 10);
+  }
+  std::size_t length = sizeof "/proc/self/fd/" - 1;
+  while (count > 0) link[length++] = digits[--count];
+  link[length] = '\0';
+  const ssize_t got = ::readlink(link, out.text, sizeof out.text);
+  if (got <= 0 || static_cast<std::size_t>(got) == sizeof out.text) return {};
+  return {out.text, static_cast<std::size_t>(got)};
+}
+
+// ".triton/cache/x" in the home folder. Few relative paths begin like one of ours, so few pay for the
+// system call that tells which folder it is relative to.
+RoutedPath route_relative(PathAt at, PathBuffer& out) {
+  RoutedPath result;
+  result.path = at.path;
+  PathBuffer buffer;
+  std::string_view folder;
+  for (std::size_t i = 0;; ++i) {
+    const Router::Relative match = router.match_relative(at.path, i);
+    if (match.route == kNoRoute) return result;
+    if (i == 0) folder = folder_of(at.dirfd, buffer);
+    const std::string_view wanted(router.default_path(match.route).data(), match.folder_length);
+    if (folder == wanted) return router.complete_relative(at.path, match, out);
+  }
+}
+
+bool is_disconnected(int error) { return error == ENOTCONN || error == ECONNABORTED; }
+
+// Whether the mount is still there, after a call on it has failed in a way that a plain folder could
+// have failed in. The device number tells them apart; a new daemon's mount has another number.
+bool mount_is_there() {
+  struct stat root;
+  const int error = look(router.mount().data(), root);
+  if (is_disconnected(error)) return false;
+  if (error == 0 && root.st_dev == mount_device.load(std::memory_order_relaxed)) return true;
+  const Result<MountState> found = read_mount_state(router.mount());
+  if (!found) return true;  // nothing is known: the call's own error stands
+  if (found->kind == MountKind::kNone) return false;
+  mount_device.store(::gnu_dev_makedev(found->major, found->minor), std::memory_order_relaxed);
+  return true;
+}
+
+bool is_gone(CallKind kind, int error) {
+  struct stat view;
+  switch (error) {
+    case ENOTCONN:
+    case ECONNABORTED:
+      return true;
+    case ESTALE: {
+      const int view_error = look(router.view().data(), view);
+      return view_error == ESTALE || is_disconnected(view_error);
+    }
+    case ENOENT:
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return kind == CallKind::kCreate && !mount_is_there();
+    default:
+      return false;
+  }
+}
+
+void say_so(PathAt at, int error) {
+  if (start.warned != nullptr) {
+    if (*start.warned == '1') return;
+    *start.warned = '1';  // children inherit it
+  }
+  PathBuffer buffer;
+  const RoutedPath routed = router.fall_back(at.path, buffer, same_folder);
+  const std::string_view instead = routed.route == kNoRoute
+                                       ? "the caches' default folders"
+                                       : router.default_path(routed.route);
+  report_line({"the mount at ", router.mount(), " is gone (", mount_error_text(error),
+               "); using ", instead, " instead"});
+}
+
+}  // namespace
+
+RoutedPath route(PathAt at, PathBuffer& out) {
+  if (state.load(std::memory_order_relaxed) == State::kBroken) return route_broken(at.path, out);
+  if (at.path[0] != '/') return route_relative(at, out);
+  return router.route(at.path, out, same_folder);
+}
+
+bool fell_back(PathAt at, CallKind kind, int error) {
+  if (start.strict || !is_gone(kind, error)) return false;
+  State expected = State::kActive;
+  if (state.compare_exchange_strong(expected, State::kBroken)) say_so(at, error);
+  return true;
+}
+
+void activate(const Start& given) {
+  start = given;
+  mount_device.store(given.device, std::memory_order_relaxed);
+  state.store(State::kActive, std::memory_order_release);
+}
+
+}  // namespace cacheshim::runtime

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+
+#include "shim/router.h"
+
+// The state of this process, and what the hooks ask of it.
+//
+// Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main, on
+// behalf of programs that know nothing of it. Idea: everything is decided in the constructor, in
+// static memory; from then on the state only ever changes from "active" to "broken" (the mount is
+// gone), by one atomic store. Invariant: a hook allocates nothing, locks nothing, and leaves errno as
+// libc would have. Cost: a path that is not ours costs a load and two compares; one that is costs
+// one copy into 4 KiB of stack.
+namespace cacheshim {
+
+enum class CallKind {
+  kLook,    // a failure is an answer, unless the mount itself says that it is gone
+  kCreate,  // makes a name: on a folder that once was the mount it fails, and nothing is lost by that
+};
+
+// A path as it is given to the *at calls; AT_FDCWD for the others.
+struct PathAt {
+  int dirfd;
+  const char* path;
+};
+
+namespace runtime {
+
+enum class State { kInactive, kActive, kBroken };
+
+extern std::atomic<State> state;
+extern Router router;
+
+// Whether route() has to be asked at all.
+inline bool may_match(const char* path) {
+  return state.load(std::memory_order_relaxed) != State::kInactive && path != nullptr &&
+         router.may_match(path);
+}
+
+// Where the path goes now. May change errno.
+RoutedPath route(PathAt at, PathBuffer& out);
+
+// To be asked when a call on a path that is not kForeign has failed with `error`: whether the mount
+// is gone, so that route() now answers with the default path, whose folder has been made. Says so by
+// one line, once. May change errno.
+bool fell_back(PathAt at, CallKind kind, int error);
+
+// What the constructor has found, for the time after it.
+struct Start {
+  unsigned long device = 0;  // st_dev of files of the mount
+  bool strict = false;       // never fall back
+  char* warned = nullptr;    // the value of CACHESHIM_WARNED in the environment: '1' once we warned
+};
+void activate(const Start& start);
+
+}  // namespace runtime
+}  // namespace cacheshim
