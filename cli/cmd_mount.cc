@@ -94,8 +94,13 @@ void add_mount(CLI::App& app, int& exit_code) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->delimiter(',');
   mount->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
-  mount->add_option("MOUNTPOINT", arguments->mount_point, "Existing folder, by custom /ci-cache")
+  mount->add_option("MOUNTPOINT", arguments->mount_point, "Existing folder, usually /ci-cache")
       ->required();
+  mount->footer(
+      "A mount point whose daemon has died is freed and used again. Once mounted, the daemon logs to\n"
+      "/run/cacheshim/MOUNT/log (not root: XDG_RUNTIME_DIR/cacheshim/MOUNT/log).\n"
+      "Exit codes: 0 mounted, 2 unknown option or configuration key, 69 store, mount point or\n"
+      "/dev/fuse not available (nothing was mounted then).");
   mount->callback([arguments, &exit_code] {
     do_mount(*arguments);
     exit_code = kExitSuccess;

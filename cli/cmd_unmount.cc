@@ -103,6 +103,9 @@ void add_unmount(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("unmount", "Take a mount away; waits until its daemon has finished");
   command->add_option("MOUNTPOINT", *path, "Where it is mounted")->required();
+  command->footer(
+      "Exit codes: 0 unmounted, 1 in use (nothing was unmounted), 69 no cacheshim mount there,\n"
+      "75 unmounted, but the daemon has not ended within 30 s.");
   command->callback([path, &exit_code] {
     unmount(*path);
     exit_code = kExitSuccess;

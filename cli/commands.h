@@ -2,14 +2,21 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 namespace cacheshim::cli {
 
 // Each adds its command to `app`. A command that was chosen leaves its exit code in `exit_code`.
 void add_mount(CLI::App& app, int& exit_code);
 void add_unmount(CLI::App& app, int& exit_code);
-void add_run(CLI::App& app, int& exit_code);
+// `command`, which must outlive `app`, is what take_run_command() took off the command line.
+void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 void add_job(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);  // status and stats
+
+// Takes the COMMAND of `run` off `words`, the program's arguments: everything after "--", or from the
+// first word on that is no option. Nothing for other commands.
+std::vector<std::string> take_run_command(std::vector<std::string>& words);
 
 }  // namespace cacheshim::cli

@@ -67,7 +67,7 @@ const char* find_scaffold() {
 
 void show_old_entry(const fs::directory_entry& entry) {
   const std::string source = entry.path();
-  const std::string target = "/" + entry.path().filename().string();
+  const std::string target = fmt::format("/{}", entry.path().filename().string());
   std::error_code error;
   if (entry.is_symlink(error)) {
     fs::copy_symlink(source, target, error);

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/control_client.h"
+#include "cli/failure.h"
+#include "cli/paths.h"
+#include "cli/text.h"
+#include "cli/units.h"
+#include "common/exit_codes.h"
+
+namespace cacheshim::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Counter {
+  const char* name;
+  const char* meaning;
+};
+
+constexpr Counter kCounters[] = {
+    {"lookups", "names looked up that reached the daemon"},
+    {"hits_direct", "opens that went straight to the base, without the daemon"},
+    {"opens_base", "opens of base files through the mount"},
+    {"opens_layer", "opens of jobs' own files"},
+    {"misses", "looks for files that nobody has"},
+    {"flight_leases", "builds that others were made to wait for"},
+    {"flight_waits", "waits for another's build"},
+    {"flight_hits", "of these, ended by the finished entry"},
+    {"flight_timeouts", "of these, given up"},
+    {"entries_published", "entries added to the base"},
+    {"files_published", "their files"},
+    {"bytes_published", "their size"},
+    {"publish_conflicts", "entries kept back: the base had another version"},
+    {"publish_refused", "entries kept back: the job may not publish"},
+    {"copy_ups", "base files copied into a job's layer for writing"},
+    {"lock_waits", "waits for a lock file"},
+    {"batons_reaped", "lock files of dead processes taken away"},
+    {"jobs_active", "jobs now"},
+    {"worker_restarts", "restarts of the daemon's worker"},
+};
+
+struct StatusArguments {
+  std::string mount;
+  bool as_json = false;
+};
+
+json parse(const ControlClient& client, const std::string& file) {
+  json parsed = json::parse(client.read(file), nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_object()) return parsed;
+  throw Failure(kExitFailed, fmt::format("the daemon of '{}' gave a '{}' that is not JSON",
+                                         client.mount(), file));
+}
+
+std::string store_text(const std::string& store) {
+  struct statvfs status {};
+  if (::statvfs(store.c_str(), &status) != 0) return store;
+  return fmt::format("{} ({} free of {})", store,
+                     format_size(std::uint64_t{status.f_bavail} * status.f_frsize),
+                     format_size(std::uint64_t{status.f_blocks} * status.f_frsize));
+}
+
+std::string daemon_text(const json& status) {
+  const std::int64_t started = status.value("started", std::int64_t{0});
+  const std::int64_t uptime = std::max<std::int64_t>(0, ::time(nullptr) - started);
+  return fmt::format("pid {}, version {}, up {}", status.value("pid", 0),
+                     status.value("version", "?"), format_duration(std::chrono::seconds(uptime)));
+}
+
+std::string policy_text(const std::string& policy) {
+  if (policy == "complete") return "complete: an entry is published as soon as it is complete";
+  if (policy == "end") return "end: complete entries are published when their job succeeds";
+  if (policy == "never") return "never: the base stays as it is";
+  return policy;
+}
+
+std::string joined(const json& names) {
+  std::string text;
+  for (const json& name : names) {
+    if (name.is_string()) text += (text.empty() ? "" : ", ") + name.get<std::string>();
+  }
+  return text.empty() ? "none" : text;
+}
+
+void show_status(const StatusArguments& arguments) {
+  const ControlClient client(chosen_mount(arguments.mount));
+  const json status = parse(client, "status");
+  if (arguments.as_json) {
+    fmt::print("{}\n", status.dump());
+    return;
+  }
+  const std::string run_folder = status.value("run_dir", "");
+  print_pairs({{"mount", status.value("mount", client.mount())},
+               {"store", store_text(status.value("store", ""))},
+               {"layers", status.value("layers", "")},
+               {"daemon", daemon_text(status)},
+               {"publishing", policy_text(status.value("publish", ""))},
+               {"who may publish", status.value("publishers", "")},
+               {"jobs active", fmt::to_string(status.value("jobs_active", std::uint64_t{0}))},
+               {"profiles", joined(status.value("profiles", json::array()))},
+               {"run folder", run_folder.empty() ? "none" : run_folder}});
+}
+
+std::string counter_text(std::string_view name, const json& value) {
+  if (name == "bytes_published" && value.is_number_unsigned()) {
+    return fmt::format("{} ({})", value.dump(), format_size(value.get<std::uint64_t>()));
+  }
+  return value.dump();
+}
+
+void show_stats(const StatusArguments& arguments) {
+  const ControlClient client(chosen_mount(arguments.mount));
+  const json stats = parse(client, "stats");
+  if (arguments.as_json) {
+    fmt::print("{}\n", stats.dump());
+    return;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const Counter& counter : kCounters) {
+    const auto value = stats.find(counter.name);
+    if (value == stats.end()) continue;
+    rows.push_back({counter.name, counter_text(counter.name, *value), counter.meaning});
+  }
+  print_table(rows);
+}
+
+using Action = void (*)(const StatusArguments&);
+
+void add_command(CLI::App& app, const char* name, const char* help, Action action, int& exit_code) {
+  auto arguments = std::make_shared<StatusArguments>();
+  CLI::App* command = app.add_subcommand(name, help);
+  command->add_option("--mount", arguments->mount,
+                      "The mount (default: $CACHESHIM_MOUNT or /ci-cache)")
+      ->type_name("M");
+  command->add_flag("--json", arguments->as_json, "As JSON");
+  command->callback([arguments, action, &exit_code] {
+    action(*arguments);
+    exit_code = kExitSuccess;
+  });
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, int& exit_code) {
+  add_command(app, "status", "What is mounted, who serves it, who may publish", show_status,
+              exit_code);
+  add_command(app, "stats", "Counters since the mount", show_stats, exit_code);
+}
+
+}  // namespace cacheshim::cli

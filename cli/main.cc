@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cacheshim_version.h"
+#include "cli/commands.h"
+#include "cli/failure.h"
+#include "cli/paths.h"
+#include "cli/run_environment.h"
+#include "common/exit_codes.h"
+
+namespace cacheshim::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "cacheshim: one build and kernel cache for many jobs and users at once.\n\n"
+    "A store is a plain folder of caches (triton/, pip/, ...). cacheshim shows it at a mount point,\n"
+    "where every job sees it as its own: what a job writes goes to a layer of that job alone, and\n"
+    "each finished entry is then published into the store, whole, first writer wins.";
+
+constexpr const char* kFooter = R"(Examples:
+  cacheshim mount --store /data/ci-cache /ci-cache     serve a store on this machine (root)
+  cacheshim run python train.py                        run one job on it
+  cacheshim run --store ~/cache python train.py        the same with no mount and no root
+  cacheshim status                                     what is mounted, who may publish
+  cacheshim job end 4711 --success                     publish the rest of a job
+  cacheshim unmount /ci-cache
+
+Exit codes:
+  0   success
+  1   the operation failed
+  2   wrong usage: unknown option or configuration key, bad job id
+  69  mount or store not available
+  75  timed out
+  run returns its command's own code
+
+Environment:
+  CACHESHIM_MOUNT     the mount that is meant, where it is not /ci-cache
+  CACHESHIM_JOB       job id; else that of SLURM, GitHub Actions, GitLab, Jenkins, PBS or LSF
+  CACHESHIM_CYCLE     the job's attempt; else the scheduler's
+  CACHESHIM_PUBLISH   never, end or complete: publish less than the mount would
+  CACHESHIM_STRICT=1  fail instead of running without the cache
+  CACHESHIM_DISABLE=1 run as if cacheshim were not there
+
+Configuration: /etc/cacheshim/cacheshim.toml and profiles.d/*.toml beside it for root,
+~/.config/cacheshim/ for others.)";
+
+// A job's script may preload our library into everything it calls, this program included, which has
+// to see the mount as it is.
+void leave_preload(char** argv) {
+  const auto list = find_variable("LD_PRELOAD");
+  if (!list || list->find("libcacheshim.so") == list->npos) return;
+  const std::string others = without_our_library(*list);
+  if (others == *list) return;
+  if (others.empty()) {
+    (void)::unsetenv("LD_PRELOAD");
+  } else {
+    (void)::setenv("LD_PRELOAD", others.c_str(), 1);
+  }
+  (void)::execv("/proc/self/exe", argv);  // where that fails, going on as it is
+}
+
+// "cacheshim job end", as far as the command line was understood.
+std::string chosen_command(const CLI::App& app) {
+  std::string name = app.get_name();
+  for (const CLI::App* command : app.get_subcommands()) name += " " + chosen_command(*command);
+  return name;
+}
+
+// CLI11's own help and version are no errors; its errors are usage.
+int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+  std::string message = error.what();
+  for (char& c : message) {
+    if (c == '\n') c = ' ';
+  }
+  print_line(fmt::format("{}; see {} --help", message, chosen_command(app)));
+  return kExitUsage;
+}
+
+int run_program(std::vector<std::string> words) {
+  int exit_code = kExitUsage;
+  const std::vector<std::string> command = take_run_command(words);
+  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  CLI::App app(kDescription, "cacheshim");
+  app.set_version_flag("--version", "cacheshim " CACHESHIM_VERSION);
+  app.require_subcommand(1);
+  add_mount(app, exit_code);
+  add_unmount(app, exit_code);
+  add_run(app, command, exit_code);
+  add_job(app, exit_code);
+  add_status(app, exit_code);
+  app.footer(kFooter);  // last: the commands do not inherit it then
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return report_parse_error(app, error);
+  } catch (const Failure& failure) {
+    print_line(failure.what());
+    return failure.exit_code();
+  } catch (const std::exception& error) {
+    print_line(fmt::format("unexpected failure: {}", error.what()));
+    return kExitFailed;
+  }
+  if (std::fflush(stdout) != 0) {
+    print_line("cannot write the output");
+    return kExitFailed;
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace cacheshim::cli
+
+int main(int argc, char** argv) {
+  // Inherited as ignored, it would hide the ends of our children.
+  (void)::signal(SIGCHLD, SIG_DFL);
+  cacheshim::cli::leave_preload(argv);
+  return cacheshim::cli::run_program({argv + std::min(argc, 1), argv + argc});
+}

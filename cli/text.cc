@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/text.h"
+
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+
+namespace cacheshim::cli {
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      text += row[i];
+      if (i + 1 < row.size()) text.append(widths[i] - row[i].size() + 2, ' ');
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+void print_table(const std::vector<std::vector<std::string>>& rows) {
+  fmt::print("{}", format_table(rows));
+}
+
+void print_pairs(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, value] : pairs) rows.push_back({name, value});
+  print_table(rows);
+}
+
+std::string format_time(std::int64_t seconds) {
+  if (seconds == 0) return "-";
+  const time_t time = seconds;
+  struct tm parts {};
+  std::array<char, 32> text{};
+  if (::localtime_r(&time, &parts) == nullptr) return "-";
+  return {text.data(), ::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts)};
+}
+
+}  // namespace cacheshim::cli

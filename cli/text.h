@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Text for people, on stdout.
+namespace cacheshim::cli {
+
+// "name    value" lines, the values under each other.
+void print_pairs(const std::vector<std::pair<std::string, std::string>>& pairs);
+
+// Columns of equal width, two blanks between; the last one is not filled up.
+void print_table(const std::vector<std::vector<std::string>>& rows);
+std::string format_table(const std::vector<std::vector<std::string>>& rows);
+
+// Seconds since 1970 in local time, "2025-01-31 12:00:05"; "-" for 0.
+std::string format_time(std::int64_t seconds);
+
+}  // namespace cacheshim::cli
