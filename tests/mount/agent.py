@@ -252,8 +252,9 @@ def crowd(top, seed, actions):
             wrong.append(f"a shared file is torn: {data[:40]}")
 
     calls = [write_own, replace_own, rename_own, unlink_own, check_own, replace_shared,
-             read_shared, lambda: os.unlink(shared()), lambda: os.listdir(os.path.dirname(shared())),
-             lambda: os.stat(shared()), lambda: os.chmod(shared(), 0o600 + pick.randrange(64)),
+             read_shared, lambda: os.unlink(shared()),
+             lambda: os.listdir(os.path.dirname(shared())), lambda: os.stat(shared()),
+             lambda: os.chmod(shared(), 0o600 + pick.randrange(64)),
              lambda: os.utime(shared()), lambda: os.rmdir(os.path.dirname(shared()))]
     for _ in range(actions):
         call = pick.choice(calls)

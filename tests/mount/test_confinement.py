@@ -70,7 +70,7 @@ def test_dots_do_not_climb_out(job, secret):
 
 
 def test_a_folder_swapped_for_a_link_meanwhile_does_not_deceive_the_daemon(mount, job_of, secret):
-    """One process exchanges a folder and a link out of the store; the other works below the name."""
+    """One process exchanges a folder and a link out of the store; another works below the name."""
     swapper, worker = job_of(mount, "one", 20001), job_of(mount, "one", 20001)
     worker("os.makedirs", worker.path("triton/swap"))
     worker.write("triton/swap/file", b"in the view")

@@ -16,7 +16,8 @@ def run_crowd(jobs, folder):
 
 @pytest.mark.parametrize("in_base", [False, True], ids=["new", "over-the-base"])
 @pytest.mark.parametrize("several_jobs", [False, True], ids=["one-job", "eight-jobs"])
-def test_a_crowd_meets_no_error_and_loses_no_byte(mount_store, store, job_of, several_jobs, in_base):
+def test_a_crowd_meets_no_error_and_loses_no_byte(mount_store, store, job_of, several_jobs,
+                                                  in_base):
     if in_base:
         for number in range(4):
             folder = store / f"triton/KEY/shared{number}"

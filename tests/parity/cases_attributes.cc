@@ -36,8 +36,8 @@ void change_mode(Side& side, const std::string& name) {
 }
 
 void change_owner(Side& side, const std::string& name) {
-  side.did("lchown to self", ::fchownat(side.dir(), name.c_str(), ::geteuid(), ::getegid(),
-                                        AT_SYMLINK_NOFOLLOW));
+  side.did("lchown to self",
+           ::fchownat(side.dir(), name.c_str(), ::geteuid(), ::getegid(), AT_SYMLINK_NOFOLLOW));
   side.did("chown to nobody in particular",
            ::fchownat(side.dir(), name.c_str(), static_cast<uid_t>(-1), static_cast<gid_t>(-1), 0));
   side.stat(name);

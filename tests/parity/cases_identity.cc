@@ -85,7 +85,8 @@ void unlinked_but_open(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// The first change of a base file comes after its unlink: nowhere to copy it to but a nameless file.
+// The first change of a base file comes after its unlink: nowhere to copy it to but a nameless
+// file.
 void copy_up_after_unlink(Side& side, const std::string& name) {
   const UniqueFd reader = side.open(name, O_RDONLY);
   if (!reader) return;

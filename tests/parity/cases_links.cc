@@ -16,7 +16,8 @@ namespace cacheshim::parity {
 namespace {
 
 void hard_link(Side& side, const std::string& from, const std::string& to) {
-  const int result = side.did("link", ::linkat(side.dir(), from.c_str(), side.dir(), to.c_str(), 0));
+  const int result =
+      side.did("link", ::linkat(side.dir(), from.c_str(), side.dir(), to.c_str(), 0));
   side.stat(from);
   side.stat(to);
   if (result != 0) return;
@@ -43,8 +44,8 @@ void sym_link(Side& side, const std::string& name) {
 
 void read_link(Side& side, const std::string& name) {
   std::array<char, 256> target;
-  const ssize_t length = side.did(
-      "readlink", ::readlinkat(side.dir(), name.c_str(), target.data(), target.size()));
+  const ssize_t length =
+      side.did("readlink", ::readlinkat(side.dir(), name.c_str(), target.data(), target.size()));
   if (length > 0) side.note(std::string(target.data(), static_cast<std::size_t>(length)));
   side.did("readlink short", ::readlinkat(side.dir(), name.c_str(), target.data(), 3));
 }
@@ -102,15 +103,15 @@ void unix_socket(Side& side) {
 
 const std::vector<std::string>& link_sources() {
   static const std::vector<std::string> names = {
-      "base_file", "layer_file", "both_file", "moved_file", "base_dir/a", "moved_dir/a",
+      "base_file", "layer_file", "both_file", "moved_file", "base_dir/a",   "moved_dir/a",
       "gone_file", "absent",     "base_dir",  "base_link",  "base_readonly"};
   return names;
 }
 
 const std::vector<std::string>& link_targets() {
   static const std::vector<std::string> names = {
-      "absent",        "base_file",  "layer_file", "gone_file", "gone_dir",   "base_dir",
-      "base_dir/x",    "opaque/a",   "absent/x",   "moved_dir/x", "both_dir/x", "base_link"};
+      "absent",     "base_file", "layer_file", "gone_file",   "gone_dir",   "base_dir",
+      "base_dir/x", "opaque/a",  "absent/x",   "moved_dir/x", "both_dir/x", "base_link"};
   return names;
 }
 

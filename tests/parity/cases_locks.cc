@@ -35,13 +35,16 @@ void whole_file_locks(Side& side, const std::string& name) {
   side.did("flock exclusive", ::flock(first.get(), LOCK_EX));
   side.note("another exclusive: " +
             std::to_string(in_child([&] { return try_flock(path, LOCK_EX); })));
-  side.note("another shared: " + std::to_string(in_child([&] { return try_flock(path, LOCK_SH); })));
+  side.note("another shared: " +
+            std::to_string(in_child([&] { return try_flock(path, LOCK_SH); })));
   side.did("flock shared", ::flock(first.get(), LOCK_SH));
-  side.note("another shared: " + std::to_string(in_child([&] { return try_flock(path, LOCK_SH); })));
+  side.note("another shared: " +
+            std::to_string(in_child([&] { return try_flock(path, LOCK_SH); })));
   side.note("another exclusive: " +
             std::to_string(in_child([&] { return try_flock(path, LOCK_EX); })));
-  side.note("of the same descriptor: " +
-            std::to_string(in_child([&] { return ::flock(first.get(), LOCK_EX) == 0 ? 0 : errno; })));
+  side.note("of the same descriptor: " + std::to_string(in_child([&] {
+              return ::flock(first.get(), LOCK_EX) == 0 ? 0 : errno;
+            })));
   side.did("unlock", ::flock(first.get(), LOCK_UN));
   side.note("another exclusive: " +
             std::to_string(in_child([&] { return try_flock(path, LOCK_EX); })));
@@ -87,13 +90,14 @@ void record_locks(Side& side, const std::string& name) {
   others(15, 1, F_SETLK);
   others(25, 100, F_OFD_SETLK);
   others(30, 0, F_SETLK);
-  const bool found = in_child([&] {
-    struct flock probe {};
-    probe.l_type = F_WRLCK;
-    const UniqueFd own(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (::fcntl(own.get(), F_GETLK, &probe) != 0) return 2;
-    return probe.l_type == F_WRLCK && probe.l_start == 10 && probe.l_len == 20 ? 1 : 0;
-  }) == 1;
+  const bool found =
+      in_child([&] {
+        struct flock probe {};
+        probe.l_type = F_WRLCK;
+        const UniqueFd own(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+        if (::fcntl(own.get(), F_GETLK, &probe) != 0) return 2;
+        return probe.l_type == F_WRLCK && probe.l_start == 10 && probe.l_len == 20 ? 1 : 0;
+      }) == 1;
   side.note(found ? "F_GETLK finds the lock" : "F_GETLK does not find the lock");
   (void)UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));  // closing any descriptor frees it
   others(15, 1, F_SETLK);
@@ -158,9 +162,8 @@ void inherited_descriptor(Side& side, const std::string& name) {
   const UniqueFd fd = side.open(name, O_RDWR);
   if (!fd) return;
   side.write(fd.get(), "parent ");
-  side.note("child: " + std::to_string(in_child([&] {
-              return ::write(fd.get(), "child", 5) == 5 ? 0 : errno;
-            })));
+  side.note("child: " + std::to_string(in_child(
+                            [&] { return ::write(fd.get(), "child", 5) == 5 ? 0 : errno; })));
   side.did("offset", ::lseek(fd.get(), 0, SEEK_CUR));
   side.contents(fd.get());
 }

@@ -14,20 +14,20 @@ namespace {
 
 const std::vector<std::string>& sources() {
   static const std::vector<std::string> names = {
-      "base_file",  "layer_file",     "both_file",   "moved_file",      "gone_file",
-      "base_dir/a", "base_dir",       "base_empty_dir", "layer_dir",    "layer_empty_dir",
-      "both_dir",   "moved_dir",      "opaque",      "emptied_dir",     "base_link",
-      "absent",     "moved_dir/sub",  "dir_now_file", "file_now_dir"};
+      "base_file",  "layer_file",    "both_file",      "moved_file",  "gone_file",
+      "base_dir/a", "base_dir",      "base_empty_dir", "layer_dir",   "layer_empty_dir",
+      "both_dir",   "moved_dir",     "opaque",         "emptied_dir", "base_link",
+      "absent",     "moved_dir/sub", "dir_now_file",   "file_now_dir"};
   return names;
 }
 
 const std::vector<std::string>& targets() {
   static const std::vector<std::string> names = {
-      "absent",       "base_file",       "layer_file", "both_file",   "gone_file",
-      "base_dir",     "base_empty_dir",  "layer_dir",  "layer_empty_dir", "both_dir",
-      "emptied_dir",  "gone_dir",        "opaque",     "base_dir/x",  "base_dir/a",
-      "layer_dir/absent", "moved_dir/x", "opaque/a",   "base_link",   "dangling_link",
-      "absent/x",     "base_file/x",     "moved_dir.old"};
+      "absent",           "base_file",      "layer_file",   "both_file",       "gone_file",
+      "base_dir",         "base_empty_dir", "layer_dir",    "layer_empty_dir", "both_dir",
+      "emptied_dir",      "gone_dir",       "opaque",       "base_dir/x",      "base_dir/a",
+      "layer_dir/absent", "moved_dir/x",    "opaque/a",     "base_link",       "dangling_link",
+      "absent/x",         "base_file/x",    "moved_dir.old"};
   return names;
 }
 
@@ -43,8 +43,8 @@ void look_after(Side& side, const std::string& from, const std::string& to) {
 
 void rename_with(Side& side, const std::string& from, const std::string& to, unsigned flags) {
   const char* what = flags == 0 ? "rename" : flags == RENAME_NOREPLACE ? "noreplace" : "exchange";
-  const int result = side.did(what, ::renameat2(side.dir(), from.c_str(), side.dir(), to.c_str(),
-                                                flags));
+  const int result =
+      side.did(what, ::renameat2(side.dir(), from.c_str(), side.dir(), to.c_str(), flags));
   if (result == 0) look_after(side, from, to);
 }
 

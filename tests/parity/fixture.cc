@@ -51,8 +51,7 @@ void new_folder(Side& side, const std::string& name) {
 }
 
 void remove(Side& side, const std::string& name, bool folder = false) {
-  side.did("remove(" + name + ")",
-           ::unlinkat(side.dir(), name.c_str(), folder ? AT_REMOVEDIR : 0));
+  side.did("remove(" + name + ")", ::unlinkat(side.dir(), name.c_str(), folder ? AT_REMOVEDIR : 0));
 }
 
 void remove_folder_with_files(Side& side, const std::string& name) {
@@ -173,30 +172,32 @@ std::vector<std::string> joined(std::initializer_list<std::vector<std::string>> 
 
 const std::vector<std::string>& file_names() {
   static const std::vector<std::string> names = {
-      "base_file",  "base_readonly", "layer_file", "both_file",  "replaced_file", "moved_file",
-      "base_dir/a", "both_dir/a",    "opaque/new", "moved_dir/a", "dir_now_file",
-      "base_dir/sub/b", "moved_dir/sub/b"};
+      "base_file",    "base_readonly",  "layer_file",     "both_file",  "replaced_file",
+      "moved_file",   "base_dir/a",     "both_dir/a",     "opaque/new", "moved_dir/a",
+      "dir_now_file", "base_dir/sub/b", "moved_dir/sub/b"};
   return names;
 }
 
 const std::vector<std::string>& folder_names() {
   static const std::vector<std::string> names = {
-      "base_dir", "base_empty_dir", "layer_dir",    "layer_empty_dir", "both_dir", "emptied_dir",
-      "opaque",   "moved_dir",      "file_now_dir", "base_dir/sub",    "moved_dir/sub"};
+      "base_dir",     "base_empty_dir", "layer_dir",    "layer_empty_dir",
+      "both_dir",     "emptied_dir",    "opaque",       "moved_dir",
+      "file_now_dir", "base_dir/sub",   "moved_dir/sub"};
   return names;
 }
 
 const std::vector<std::string>& absent_names() {
   static const std::vector<std::string> names = {
-      "absent",     "gone_file",        "gone_dir",   "opaque/a",    "emptied_dir/a",
+      "absent",     "gone_file",        "gone_dir",    "opaque/a",      "emptied_dir/a",
       "base_dir/x", "layer_dir/absent", "moved_dir/x", "moved_dir.old", "file_now_dir/x"};
   return names;
 }
 
 const std::vector<std::string>& special_names() {
   static const std::vector<std::string> names = {
-      "base_link",  "base_dir_link", "layer_link", "dangling_link", "loop", "base_dir_link/a",
-      "absent/x",   "base_file/x",   "gone_dir/a", "loop/x",        "dir_now_file/a"};
+      "base_link",  "base_dir_link",   "layer_link",    "dangling_link",
+      "loop",       "base_dir_link/a", "absent/x",      "base_file/x",
+      "gone_dir/a", "loop/x",          "dir_now_file/a"};
   return names;
 }
 

@@ -21,7 +21,8 @@ constexpr char kUsage[] =
     "       parity run|run-model --native DIR --view DIR [--verbose] [options]\n"
     "options: --filter PATTERN   cases by name\n"
     "         --seed N --rounds N --actions N   for the models; the same in both steps\n"
-    "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 hangs\n";
+    "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 "
+    "hangs\n";
 
 using cacheshim::parity::Options;
 
@@ -35,15 +36,24 @@ bool parse(int argc, char** argv, Options& options) {
     }
     if (i + 1 == argc) return false;
     const char* value = argv[++i];
-    if (name == "--native") options.native = value;
-    else if (name == "--view") options.view = value;
-    else if (name == "--base") options.base = value;
-    else if (name == "--filter") options.filter = value;
-    else if (name == "--owner") options.owner = number(value);
-    else if (name == "--seed") options.seed = number(value);
-    else if (name == "--rounds") options.rounds = number(value);
-    else if (name == "--actions") options.actions = number(value);
-    else return false;
+    if (name == "--native")
+      options.native = value;
+    else if (name == "--view")
+      options.view = value;
+    else if (name == "--base")
+      options.base = value;
+    else if (name == "--filter")
+      options.filter = value;
+    else if (name == "--owner")
+      options.owner = number(value);
+    else if (name == "--seed")
+      options.seed = number(value);
+    else if (name == "--rounds")
+      options.rounds = number(value);
+    else if (name == "--actions")
+      options.actions = number(value);
+    else
+      return false;
   }
   return !options.native.empty() && (!options.view.empty() || !options.base.empty());
 }

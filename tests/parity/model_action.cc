@@ -58,13 +58,13 @@ void rename(Side& side, const std::string& first, const std::string& second, uns
 }
 
 void noreplace(Side& side, const std::string& first, const std::string& second, unsigned) {
-  side.did("rename NOREPLACE", ::renameat2(side.dir(), first.c_str(), side.dir(), second.c_str(),
-                                           RENAME_NOREPLACE));
+  side.did("rename NOREPLACE",
+           ::renameat2(side.dir(), first.c_str(), side.dir(), second.c_str(), RENAME_NOREPLACE));
 }
 
 void exchange(Side& side, const std::string& first, const std::string& second, unsigned) {
-  side.did("rename EXCHANGE", ::renameat2(side.dir(), first.c_str(), side.dir(), second.c_str(),
-                                          RENAME_EXCHANGE));
+  side.did("rename EXCHANGE",
+           ::renameat2(side.dir(), first.c_str(), side.dir(), second.c_str(), RENAME_EXCHANGE));
 }
 
 void link(Side& side, const std::string& first, const std::string& second, unsigned) {
@@ -87,14 +87,14 @@ void set_times(Side& side, const std::string& first, const std::string&, unsigne
 
 void set_attribute(Side& side, const std::string& first, const std::string&, unsigned n) {
   const std::string value = std::to_string(n);
-  side.did("setxattr", ::setxattr(side.path_of(first).c_str(), "user.model", value.data(),
-                                  value.size(), 0));
+  side.did("setxattr",
+           ::setxattr(side.path_of(first).c_str(), "user.model", value.data(), value.size(), 0));
 }
 
 void get_attribute(Side& side, const std::string& first, const std::string&, unsigned) {
   std::array<char, 64> value;
-  side.did("getxattr", ::getxattr(side.path_of(first).c_str(), "user.model", value.data(),
-                                  value.size()));
+  side.did("getxattr",
+           ::getxattr(side.path_of(first).c_str(), "user.model", value.data(), value.size()));
 }
 
 void read(Side& side, const std::string& first, const std::string&, unsigned) {
@@ -119,16 +119,26 @@ constexpr struct {
   unsigned weight;
   bool two_names;
 } kKinds[] = {
-    {"create", create, 6, false},        {"create-exclusive", create_exclusive, 2, false},
-    {"write", write_at, 5, false},       {"append", append, 3, false},
-    {"truncate", truncate, 2, false},    {"unlink", unlink, 6, false},
-    {"mkdir", mkdir, 6, false},          {"rmdir", rmdir, 5, false},
-    {"rename", rename, 10, true},        {"noreplace", noreplace, 2, true},
-    {"exchange", exchange, 2, true},     {"link", link, 3, true},
-    {"symlink", symlink, 2, true},       {"chmod", chmod, 3, false},
-    {"utimens", set_times, 2, false},    {"setxattr", set_attribute, 2, false},
-    {"getxattr", get_attribute, 2, false}, {"read", read, 4, false},
-    {"stat", stat, 3, false},            {"list", list, 3, false},
+    {"create", create, 6, false},
+    {"create-exclusive", create_exclusive, 2, false},
+    {"write", write_at, 5, false},
+    {"append", append, 3, false},
+    {"truncate", truncate, 2, false},
+    {"unlink", unlink, 6, false},
+    {"mkdir", mkdir, 6, false},
+    {"rmdir", rmdir, 5, false},
+    {"rename", rename, 10, true},
+    {"noreplace", noreplace, 2, true},
+    {"exchange", exchange, 2, true},
+    {"link", link, 3, true},
+    {"symlink", symlink, 2, true},
+    {"chmod", chmod, 3, false},
+    {"utimens", set_times, 2, false},
+    {"setxattr", set_attribute, 2, false},
+    {"getxattr", get_attribute, 2, false},
+    {"read", read, 4, false},
+    {"stat", stat, 3, false},
+    {"list", list, 3, false},
     {"replace", replace, 4, false},
 };
 

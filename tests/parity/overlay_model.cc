@@ -46,9 +46,9 @@ struct Action {
 
   static Action random(std::mt19937& random) {
     static constexpr Kind kWeighted[] = {
-        Kind::kWrite, Kind::kWrite,  Kind::kWrite,  Kind::kMkdir,     Kind::kMkdir,    Kind::kUnlink,
-        Kind::kRmdir, Kind::kRename, Kind::kRename, Kind::kNoreplace, Kind::kExchange, Kind::kLink,
-        Kind::kChmod, Kind::kUnlink, Kind::kRmdir};
+        Kind::kWrite,    Kind::kWrite, Kind::kWrite,  Kind::kMkdir,  Kind::kMkdir,
+        Kind::kUnlink,   Kind::kRmdir, Kind::kRename, Kind::kRename, Kind::kNoreplace,
+        Kind::kExchange, Kind::kLink,  Kind::kChmod,  Kind::kUnlink, Kind::kRmdir};
     Action action;
     action.kind = kWeighted[random() % std::size(kWeighted)];
     action.first = random_model_name(random);
@@ -78,11 +78,16 @@ int on_folder(int dir, const Action& action) {
       const std::string data = pattern(action.first, action.number);
       return ::write(fd.get(), data.data(), data.size()) < 0 ? errno : 0;
     }
-    case Kind::kMkdir: return code(::mkdirat(dir, first, 0755));
-    case Kind::kUnlink: return code(::unlinkat(dir, first, 0));
-    case Kind::kRmdir: return code(::unlinkat(dir, first, AT_REMOVEDIR));
-    case Kind::kLink: return code(::linkat(dir, first, dir, action.second.c_str(), 0));
-    case Kind::kChmod: return code(::fchmodat(dir, first, action.mode(), 0));
+    case Kind::kMkdir:
+      return code(::mkdirat(dir, first, 0755));
+    case Kind::kUnlink:
+      return code(::unlinkat(dir, first, 0));
+    case Kind::kRmdir:
+      return code(::unlinkat(dir, first, AT_REMOVEDIR));
+    case Kind::kLink:
+      return code(::linkat(dir, first, dir, action.second.c_str(), 0));
+    case Kind::kChmod:
+      return code(::fchmodat(dir, first, action.mode(), 0));
     default:
       return code(::renameat2(dir, first, dir, action.second.c_str(), action.rename_flags()));
   }
@@ -107,13 +112,20 @@ int change_mode_on_overlay(Overlay& overlay, const Action& action) {
 // The same on the overlay. The checks are those that the kernel makes before it asks a file system.
 int on_overlay(Overlay& overlay, const Action& action) {
   switch (action.kind) {
-    case Kind::kWrite: return write_on_overlay(overlay, action);
-    case Kind::kMkdir: return code_of(overlay.make_dir(action.first, 0755));
-    case Kind::kUnlink: return code_of(overlay.remove_file(action.first));
-    case Kind::kRmdir: return code_of(overlay.remove_dir(action.first));
-    case Kind::kLink: return code_of(overlay.link(action.first, action.second));
-    case Kind::kChmod: return change_mode_on_overlay(overlay, action);
-    default: return code_of(overlay.rename(action.first, action.second, action.rename_flags()));
+    case Kind::kWrite:
+      return write_on_overlay(overlay, action);
+    case Kind::kMkdir:
+      return code_of(overlay.make_dir(action.first, 0755));
+    case Kind::kUnlink:
+      return code_of(overlay.remove_file(action.first));
+    case Kind::kRmdir:
+      return code_of(overlay.remove_dir(action.first));
+    case Kind::kLink:
+      return code_of(overlay.link(action.first, action.second));
+    case Kind::kChmod:
+      return change_mode_on_overlay(overlay, action);
+    default:
+      return code_of(overlay.rename(action.first, action.second, action.rename_flags()));
   }
 }
 
@@ -203,7 +215,8 @@ class World {
       done_.push_back(action.text());
       const int native = on_folder(native_.get(), action);
       const int overlay = on_overlay(*overlay_, action);
-      if (native != overlay) return fail(seed, ::strerrorname_np(native), ::strerrorname_np(overlay));
+      if (native != overlay)
+        return fail(seed, ::strerrorname_np(native), ::strerrorname_np(overlay));
       if (random_() % 40 == 0) {
         done_.push_back("-- a new overlay from the layer on disk");
         make_overlay();

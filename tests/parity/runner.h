@@ -8,9 +8,9 @@
 namespace cacheshim::parity {
 
 struct Options {
-  std::string native;  // the folder that tells the truth
-  std::string view;    // the folder under test
-  std::string base;    // prepare: the folder that the view will show as its base
+  std::string native;        // the folder that tells the truth
+  std::string view;          // the folder under test
+  std::string base;          // prepare: the folder that the view will show as its base
   std::string filter = "*";  // fnmatch(3) pattern of case names
   uid_t owner = 0;           // prepare: who owns the native files
   unsigned seed = 1;

@@ -47,7 +47,8 @@ std::string describe(const struct stat& st) {
                                             : "other";
   char text[160];
   (void)std::snprintf(text, sizeof text, "%s %04o %s", type,
-                      static_cast<unsigned>(st.st_mode & 07777), owner(st.st_uid, st.st_gid).c_str());
+                      static_cast<unsigned>(st.st_mode & 07777),
+                      owner(st.st_uid, st.st_gid).c_str());
   std::string all = text;
   if (!S_ISDIR(st.st_mode)) {
     all += " nlink=" + std::to_string(st.st_nlink) + " size=" + std::to_string(st.st_size);
@@ -178,8 +179,8 @@ void Side::tree_below(int parent, const std::string& name, const std::string& sh
 void Side::xattrs(const std::string& name) {
   const std::string path = path_of(name);
   std::array<char, 4096> list;
-  const ssize_t size = did("llistxattr(" + name + ")",
-                           ::llistxattr(path.c_str(), list.data(), list.size()));
+  const ssize_t size =
+      did("llistxattr(" + name + ")", ::llistxattr(path.c_str(), list.data(), list.size()));
   std::vector<std::string> all;
   for (ssize_t at = 0; at < size; at += static_cast<ssize_t>(all.back().size()) + 1) {
     all.emplace_back(list.data() + at);
@@ -197,10 +198,17 @@ std::string flag_names(int flags) {
   static constexpr struct {
     int bit;
     const char* name;
-  } kNames[] = {{O_CREAT, "O_CREAT"},         {O_EXCL, "O_EXCL"},   {O_TRUNC, "O_TRUNC"},
-                {O_APPEND, "O_APPEND"},       {O_PATH, "O_PATH"},   {O_NOFOLLOW, "O_NOFOLLOW"},
-                {O_DIRECTORY, "O_DIRECTORY"}, {O_SYNC, "O_SYNC"},   {O_NONBLOCK, "O_NONBLOCK"},
-                {O_DIRECT, "O_DIRECT"},       {O_TMPFILE & ~O_DIRECTORY, "O_TMPFILE"}};
+  } kNames[] = {{O_CREAT, "O_CREAT"},
+                {O_EXCL, "O_EXCL"},
+                {O_TRUNC, "O_TRUNC"},
+                {O_APPEND, "O_APPEND"},
+                {O_PATH, "O_PATH"},
+                {O_NOFOLLOW, "O_NOFOLLOW"},
+                {O_DIRECTORY, "O_DIRECTORY"},
+                {O_SYNC, "O_SYNC"},
+                {O_NONBLOCK, "O_NONBLOCK"},
+                {O_DIRECT, "O_DIRECT"},
+                {O_TMPFILE & ~O_DIRECTORY, "O_TMPFILE"}};
   const int access = flags & O_ACCMODE;
   std::string text = access == O_RDONLY ? "O_RDONLY" : access == O_WRONLY ? "O_WRONLY" : "O_RDWR";
   for (const auto& flag : kNames) {

@@ -10,8 +10,9 @@
 
 #include "common/unique_fd.h"
 
-// One of the two folders that must behave alike, and the record of what was seen there. A case makes
-// its calls through did(), once on each side; afterwards the two records are compared line by line.
+// One of the two folders that must behave alike, and the record of what was seen there. A case
+// makes its calls through did(), once on each side; afterwards the two records are compared line by
+// line.
 namespace cacheshim::parity {
 
 class Side {
@@ -43,12 +44,12 @@ class Side {
   UniqueFd open(const std::string& name, int flags, mode_t mode = 0644);
   void write(int fd, std::string_view data);
   void pwrite(int fd, std::string_view data, off_t offset);
-  void contents(int fd);                    // all bytes from offset 0, by pread
-  void contents(const std::string& name);   // the same, opened by name
-  void stat(const std::string& name);       // of the link itself
+  void contents(int fd);                   // all bytes from offset 0, by pread
+  void contents(const std::string& name);  // the same, opened by name
+  void stat(const std::string& name);      // of the link itself
   void fstat(int fd, std::string_view what);
-  void list(const std::string& name);       // names of one folder
-  void tree();                              // all names below, with stat fields and bytes
+  void list(const std::string& name);  // names of one folder
+  void tree();                         // all names below, with stat fields and bytes
   void xattrs(const std::string& name);
 
  private:
