@@ -20,6 +20,7 @@ import random
 import socket
 import struct
 import sys
+import time
 import uuid
 
 
@@ -102,6 +103,27 @@ def triton_put_groups(top, keys, builder):
             triton_put(entry, "__grp__kernel.json", json.dumps(children).encode())
         except OSError as error:
             wrong.append(f"{key}: {error!r}")
+    return wrong
+
+
+def watch_entries(top, keys, seconds):
+    """Reads entries as they appear, until all are there; returns what was not whole."""
+    wrong, left, deadline = [], set(keys), time.monotonic() + seconds
+    while left:
+        for key in sorted(left):
+            entry = os.path.join(top, key)
+            try:
+                names = os.listdir(entry)
+            except FileNotFoundError:
+                continue
+            builders = {read_file(os.path.join(entry, name)).split(b" ")[0]
+                        for name in names if "__grp__" not in name}
+            if len(names) != 6 or len(builders) != 1:
+                wrong.append((key, names, builders))
+            left.discard(key)
+        if time.monotonic() > deadline:
+            wrong.append(f"never seen: {sorted(left)}")
+            break
     return wrong
 
 

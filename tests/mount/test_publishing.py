@@ -320,13 +320,17 @@ def test_a_refused_entry_keeps_its_modes_and_times(mount, two_jobs):
     assert (stat.S_IMODE(found.st_mode), found.st_mtime) == (0o640, 1_000_000_000)
 
 
-def test_two_writers_at_once_leave_one_builders_entry(mount, job_of):
-    """Eight jobs, the same keys, contents that differ by job: every entry is all of one job's."""
+def test_eight_writers_at_once_leave_one_builders_entry(mount, job_of):
+    """The same keys, contents that differ by job: every entry is all of one job's, at any moment."""
     jobs = [job_of(mount, f"job{uid}", uid) for uid in range(20001, 20009)]
-    keys = [f"KEY{number}" for number in range(10)]
+    keys = [f"KEY{number}" for number in range(20)]
+    ninth = job_of(mount, "ninth", 20009)
+    raw = job_of(mount, "raw", 20010)
+    ninth.start("watch_entries", str(ninth.mount / "triton"), keys, 60)
+    raw.start("watch_entries", str(mount.base("triton")), keys, 60)
     for job in jobs:
         job.start("triton_put_groups", str(job.mount / "triton"), keys, job.job.encode())
-    for job in jobs:
+    for job in (*jobs, ninth, raw):
         assert job.result() == []
     for key in keys:
         found = files_of(mount.base("triton", key))
