@@ -33,10 +33,10 @@ int call_restored(const char* path, Call call) {
   const RoutedPath routed = runtime::route({AT_FDCWD, path}, buffer);
   int own_errno = 0;
   // Under the mount the root's symlinks lead to the same place, and results show the path as it is.
-  const bool by_mount = routed.route == cacheshim::kNoRoute;
+  const bool as_it_is = routed.route == cacheshim::kNoRoute || routed.from_length == 0;
   const PrefixSwap swap(path, routed);
   auto once = [&] {
-    return by_mount || routed.path == path ? call(path, none) : call(routed.path, &swap);
+    return as_it_is || routed.path == path ? call(path, none) : call(routed.path, &swap);
   };
   return cacheshim::call_with_own_errno(entry_errno, own_errno, once);
 }

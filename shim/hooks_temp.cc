@@ -102,7 +102,7 @@ CACHESHIM_EXPORT char* tempnam(const char* folder, const char* prefix) noexcept 
   const int entry_errno = errno;
   PathBuffer buffer;
   const RoutedPath routed = runtime::route({AT_FDCWD, first}, buffer);
-  const bool moved = routed.path != first;
+  const bool moved = routed.path != first && routed.from_length != 0;
   int own_errno = 0;
   auto once = [&] { return real::tempnam(moved ? routed.path : folder, prefix); };
   char* const name = cacheshim::call_with_own_errno(entry_errno, own_errno, once);

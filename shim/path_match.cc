@@ -24,6 +24,14 @@ bool may_leave(std::string_view rest) {
   }
 }
 
+// Decides for a path that follows the whole prefix up to match.rest.
+PathMatch end_match(std::string_view path, PathMatch match) {
+  std::string_view rest = rest_of(path, match.rest);
+  match.matched = !may_leave(rest);
+  if (take_component(rest) == "..") match.left = path.size() - rest.size();
+  return match;
+}
+
 // The length of `prefix` without its last component; `length` ends one.
 std::size_t parent_length(std::string_view prefix, std::size_t length) {
   while (length > 0 && prefix.data()[--length] != '/') {
@@ -95,10 +103,7 @@ bool is_plain_path(std::string_view path) {
 }
 
 PathMatch match_prefix(std::string_view path, std::string_view prefix) {
-  if (starts_with_folder(path, prefix)) {
-    if (may_leave(rest_of(path, prefix.size()))) return {};
-    return {true, prefix.size(), 0, 0};
-  }
+  if (starts_with_folder(path, prefix)) return end_match(path, {.rest = prefix.size()});
   Walk walk(prefix);
   PathMatch match;
   std::string_view rest = path;
@@ -114,10 +119,8 @@ PathMatch match_prefix(std::string_view path, std::string_view prefix) {
     }
     walk.enter(component);
     if (!walk.complete()) continue;
-    if (may_leave(rest)) return {};
-    match.matched = true;
     match.rest = end;
-    return match;
+    return end_match(path, match);
   }
 }
 

@@ -17,6 +17,9 @@ struct PathMatch {
   // symlink. Otherwise head is 0.
   std::size_t head = 0;
   std::size_t same_as = 0;
+  // For a path that leaves the prefix again by a ".." right behind it: where that ".." ends. Such a
+  // path does not match; what it names is the prefix's parent.
+  std::size_t left = 0;
 };
 
 // `prefix` is absolute and plain, and not "/". A path whose ".." may lead out of the prefix again

@@ -111,25 +111,51 @@ Router::Found Router::find(std::string_view path, SameFolder same_folder) const 
     const Route& route = routes_[i];
     if (!route.routed || (plain && !starts_with_folder(path, route.from))) continue;
     const bool longer =
-        !found.match.matched || route.from.size() >= routes_[found.route].from.size();
+        found.route == kNoRoute || route.from.size() >= routes_[found.route].from.size();
     const PathMatch match = match_prefix(path, route.from);
-    if (!longer || !match.matched || !confirm(path, route.from, match, same_folder)) continue;
+    const bool ours = match.matched || match.left != 0;
+    if (!longer || !ours || !confirm(path, route.from, match, same_folder)) continue;
     found = {match, i};
   }
   return found;
 }
 
 // Whether what follows the mount is the mount's root itself or one of cacheshim's own names.
-bool Router::is_own_name(std::string_view rest) const {
+bool Router::is_own_name(std::string_view rest) {
   const std::string_view name = take_component(rest);
   return name.empty() || name == kJobsDir || name == kControlDir;
 }
 
-RoutedPath Router::route(const char* path, PathBuffer& out, SameFolder same_folder) const {
+// DEFAULT/..: its parent, even where DEFAULT itself is nowhere but in the view. The rest of the path
+// may lead into a route again.
+RoutedPath Router::route_parent(std::string_view path, const Found& found, PathBuffer& out,
+                                SameFolder same_folder, int turns) const {
+  const std::string_view from = routes_[found.route].from;
+  std::size_t parent = from.size();
+  while (from.data()[parent - 1] != '/') --parent;
+  PathBuffer shorter;
+  RoutedPath result;
+  const std::string_view rest = rest_from(path, found.match.left);
+  if (turns == 0 || join_path(shorter, {{from.data(), parent}, rest}) == 0) return result;
+  result = route(shorter.text, out, same_folder, turns - 1);
+  if (result.path != shorter.text) return result;
+  result.path = out.text;
+  std::memcpy(out.text, shorter.text, std::strlen(shorter.text) + 1);
+  return result;
+}
+
+RoutedPath Router::route(const char* path, PathBuffer& out, SameFolder same_folder,
+                         int turns) const {
   const std::string_view text(path);
   const Found found = find(text, same_folder);
   RoutedPath result;
   result.path = path;
+  if (found.match.left != 0 && found.route != kNoRoute) {
+    result = route_parent(text, found, out, same_folder, turns);
+    result.from_length = 0;  // no prefix of the path was replaced by another
+    if (result.path == nullptr) result.path = path;
+    return result;
+  }
   if (!found.match.matched) return result;
   const std::string_view rest = rest_from(text, found.match.rest);
   std::string_view slash;

@@ -71,7 +71,9 @@ class Router {
   }
 
   // An absolute path.
-  RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder) const;
+  RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder) const {
+    return route(path, out, same_folder, 3);
+  }
   // A relative path that begins with the end of a default path, as ".triton/cache/x" does: `out`
   // gets the folder it would have to be relative to. `candidate` counts from 0 until nothing is
   // returned. complete_relative() then makes the path for a caller that found itself there.
@@ -118,7 +120,11 @@ class Router {
   bool confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
                SameFolder same_folder) const;
   Found find(std::string_view path, SameFolder same_folder) const;
-  bool is_own_name(std::string_view rest) const;
+  // `turns`: how often the path may leave a route by "..": each takes a buffer of the stack.
+  RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder, int turns) const;
+  RoutedPath route_parent(std::string_view path, const Found& found, PathBuffer& out,
+                          SameFolder same_folder, int turns) const;
+  static bool is_own_name(std::string_view rest);
   std::size_t route_of_name(std::string_view name) const;
 
   std::string_view mount_;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/process_files.h"
+
+#include <cstdlib>
+
+// The library that the tests preload: built from the same sources, but it reads what the kernel and
+// the daemon would say from a folder of the test's. So plain folders can stand for a mount.
+namespace cacheshim {
+namespace {
+
+const char* path_from(const char* variable) {
+  const char* const path = std::getenv(variable);
+  return path == nullptr ? "/nonexistent" : path;
+}
+
+}  // namespace
+
+const char* mountinfo_path() { return path_from("TEST_MOUNTINFO"); }
+const char* cgroup_path() { return path_from("TEST_CGROUP"); }
+const char* run_base() { return path_from("TEST_RUN"); }
+
+}  // namespace cacheshim
