@@ -24,6 +24,7 @@ from typing import Any
 from triton.runtime import cache
 
 STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "json")
+LAUNCHER = "__triton_launcher.so"
 
 
 def describe(error: BaseException, key: int) -> dict[str, Any]:
@@ -51,8 +52,8 @@ def writer_of(text: str) -> str:
     return text.split(" ", 1)[0]
 
 
-def manager_of(key: int) -> Any:
-    return cache.get_cache_manager(hashlib.sha256(f"storm {key}".encode()).hexdigest())
+def manager_of(kind: str, key: int) -> Any:
+    return cache.get_cache_manager(hashlib.sha256(f"{kind} {key}".encode()).hexdigest())
 
 
 def writers_in(group: dict[str, str]) -> set[str]:
@@ -76,7 +77,8 @@ class Putter:
 
     def visit(self, key: int) -> None:
         try:
-            manager = manager_of(key)
+            self._visit_launcher(key)
+            manager = manager_of("kernel", key)
             group = manager.get_group("k.json") if self.look_first else None
             if group:
                 self.hits += 1
@@ -87,6 +89,17 @@ class Putter:
         except Exception as error:  # every kind is a finding
             self.errors.append(describe(error, key))
         print("CALL", flush=True)
+
+    def _visit_launcher(self, key: int) -> None:
+        """A launcher is one file, alone in its folder; it is complete by that."""
+        manager = manager_of("launcher", key)
+        path = manager.get_file(LAUNCHER) if self.look_first else None
+        if not path:
+            path = manager.put(contents(self.job, key, "so"), LAUNCHER)
+        with open(path) as file:
+            writer = writer_of(file.read())
+        if writer.startswith("torn"):
+            raise RuntimeError(f"a launcher in pieces: {writer}")
 
     def _put(self, manager: Any, key: int) -> None:
         group = {}
