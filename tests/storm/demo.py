@@ -27,7 +27,7 @@ COLUMNS = (
 def plain(lab: Lab) -> dict[str, Any]:
     log = PtxasLog(lab)
     cache = str(shared_folder(lab, "plain"))
-    jobs = triton_jobs(lab, "plain", JOBS, log, kernels=KERNELS, cache=cache)
+    jobs = triton_jobs(lab, "plain", JOBS, log, kernels=KERNELS, cache=cache, arguments=())
     return figures_of(storm(lab, jobs, "plain shared folder"), log)
 
 
@@ -35,9 +35,9 @@ def through_cacheshim(lab: Lab, verdict: Verdict) -> tuple[dict[str, Any], dict[
     """The cold pass of eight jobs and the warm one of a ninth."""
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
-        jobs = triton_jobs(lab, "job", JOBS, cold_log, kernels=KERNELS)
+        jobs = triton_jobs(lab, "job", JOBS, cold_log, kernels=KERNELS, arguments=())
         cold, cold_figures = measured_pass(lab, mount, jobs, cold_log, "cacheshim, 8 jobs, cold")
-        ninth = triton_jobs(lab, "ninth", 1, warm_log, kernels=KERNELS)
+        ninth = triton_jobs(lab, "ninth", 1, warm_log, kernels=KERNELS, arguments=())
         ninth[0].uid = FIRST_UID + JOBS
         warm, warm_figures = measured_pass(lab, mount, ninth, warm_log, "cacheshim, ninth job")
         expect_clean(verdict, cold, "8 jobs, cold")

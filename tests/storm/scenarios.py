@@ -24,7 +24,9 @@ def plain_folder(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None
     log = PtxasLog(lab)
     cache = shared_folder(lab, "plain")
     done = storm(
-        lab, triton_jobs(lab, "plain", jobs, log, kernels=kernels, cache=str(cache)), "plain folder"
+        lab,
+        triton_jobs(lab, "plain", jobs, log, kernels=kernels, cache=str(cache), arguments=()),
+        "plain folder",
     )
     verdict.figures = figures_of(done, log)
     verdict.expect(
@@ -96,7 +98,13 @@ def bound_view_jobs(
     for index in range(count):
         name = f"{prefix}-{index}"
         mount.command("job", "start", name, "--mount", mount.mount_point)
-        command: Command = [lab.python, lab.stage / "worker.py", "--kernels", str(kernels)]
+        command: Command = [
+            lab.python,
+            lab.stage / "worker.py",
+            "--kernels",
+            str(kernels),
+            "--launcher",
+        ]
         environment = {"TRITON_CACHE_DIR": "/ci-cache/triton", **log.environment()}
         view = mount.mount_point / ".jobs" / name
         jobs.append(Job(name, FIRST_UID + index, command, environment, Box.CONTAINER, view))

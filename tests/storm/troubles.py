@@ -130,7 +130,7 @@ def storm_with_cleaners(
     lab: Lab, log: PtxasLog, jobs: int, kernels: int, passes: int, cache: str | None
 ) -> tuple[Storm, Cleaners]:
     cleaners = Cleaners(lab, cache)
-    arguments = ("--passes", str(passes))
+    arguments = ("--launcher", "--passes", str(passes))
     everyone = triton_jobs(lab, "job", jobs, log, kernels=kernels, cache=cache, arguments=arguments)
     running = start_all(lab, everyone)
     go_all(running)

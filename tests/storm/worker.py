@@ -13,6 +13,7 @@ start together), CALL after each kernel, and at the end REPORT with a JSON objec
 from __future__ import annotations
 
 import argparse
+import ctypes
 import hashlib
 import json
 import os
@@ -25,8 +26,12 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.runtime.build import compile_so_from_src
 
 TARGET = GPUTarget("cuda", 90, 32)
+# What a launcher is to the cache: C that Triton has gcc compile, one .so alone in its folder.
+LAUNCHER_SOURCE = "int answer(void) { return 42; }"
+LAUNCHER_NUMBER = -1
 
 
 @triton.jit
@@ -85,12 +90,22 @@ class Job:
             self.errors.append(describe(error, index))
         print("CALL", flush=True)
 
+    def launch(self) -> None:
+        """Gets the launcher, from the cache or by gcc, and loads it from there."""
+        try:
+            library = ctypes.CDLL(compile_so_from_src(LAUNCHER_SOURCE, "launcher"))
+            if library.answer() != 42:
+                raise RuntimeError("the launcher is not what was compiled")
+        except Exception as error:
+            self.errors.append(describe(error, LAUNCHER_NUMBER))
+
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernels", type=int, default=24, help="number of distinct kernels")
     parser.add_argument("--first", type=int, default=0, help="kernel to begin with, round robin")
     parser.add_argument("--passes", type=int, default=1, help="times to go through all kernels")
+    parser.add_argument("--launcher", action="store_true", help="compile and load a launcher, too")
     return parser.parse_args()
 
 
@@ -101,6 +116,8 @@ def main() -> int:
     sys.stdin.readline()
     cpu_before = cpu_seconds()
     start = time.monotonic()
+    if arguments.launcher:
+        job.launch()
     for step in range(arguments.kernels * arguments.passes):
         job.compile((arguments.first + step) % arguments.kernels)
     report = {
