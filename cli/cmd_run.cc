@@ -61,7 +61,7 @@ int run_command(const Run& run, OrphanPolicy orphan) {
 bool is_bound_view(const std::string& mount) {
   struct statfs status {};
   if (::statfs(mount.c_str(), &status) != 0 || status.f_type != kFuseMagic) return false;
-  const std::string control = mount + "/" + std::string(kControlDir);
+  const std::string control = mount + "/" + std::string(kControlName);
   return ::access(control.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
@@ -87,9 +87,15 @@ void end_job(const Run& run, bool success) {
   }
 }
 
+void fail_if_required(const Run& run, const std::string& why) {
+  if (is_strict() || !run.arguments.store.empty()) {
+    throw Failure(kExitUnavailable, why + "; the command was not run");
+  }
+}
+
 // The library does nothing where the variable is set, also if the job's script preloads it.
 int run_without_cache(const Run& run, const std::string& why, OrphanPolicy orphan) {
-  if (is_strict()) throw Failure(kExitUnavailable, why + "; CACHESHIM_STRICT is set, giving up");
+  fail_if_required(run, why);
   print_line(why + "; running the command without the cache");
   (void)::setenv(std::string(kDisableVariable).c_str(), "1", 1);
   return run_command(run, orphan);
@@ -99,7 +105,7 @@ void prepare_environment(const Run& run) {
   export_job(run.mount, run.job, run.arguments.cycle);
   if (preload(run.library)) return;
   const std::string why = fmt::format("cannot preload '{}'", run.library);
-  if (is_strict()) throw Failure(kExitUnavailable, why + "; CACHESHIM_STRICT is set, giving up");
+  fail_if_required(run, why);
   print_line(why + "; only paths under the mount are cached");
 }
 

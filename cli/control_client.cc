@@ -76,7 +76,7 @@ void report_progress(const json& progress, const ControlClient::OnProgress& on_p
 }  // namespace
 
 ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
-  UniqueFd folder(::open((mount + "/" + std::string(kControlDir)).c_str(),
+  UniqueFd folder(::open((mount + "/" + std::string(kControlName)).c_str(),
                          O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) fail_unavailable(mount, Errno::last());
   // A store has a folder of this name too, but nothing to ask in it.

@@ -46,7 +46,7 @@ bool is_gone_within(pid_t pid, int timeout_ms) {
   for (int waited = 0; waited < timeout_ms; waited += kPollMs) {
     struct pollfd poll = {process.get(), POLLIN, 0};
     if (::poll(&poll, 1, std::min(kPollMs, timeout_ms - waited)) > 0) return true;
-    progress.update("waiting for a process to end", 0, 0);
+    progress.update("waiting for processes of the private mount to end", 0, 0);
   }
   return false;
 }

@@ -8,8 +8,8 @@
 namespace cacheshim {
 
 inline constexpr std::string_view kDefaultMountPoint = "/ci-cache";
-inline constexpr std::string_view kJobsDir = ".jobs";
-inline constexpr std::string_view kControlDir = ".cacheshim";  // in the mount and in the store
+inline constexpr std::string_view kJobsName = ".jobs";
+inline constexpr std::string_view kControlName = ".cacheshim";  // in the mount and in the store
 inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 
 // The run folder of a mount is <base>/cacheshim/<escaped mount path>; base is /run, or

@@ -46,7 +46,7 @@ bool Router::set_mount(std::string_view mount, std::string_view job) {
   mount_ = keep(mount);
   view_ = mount_;
   if (moves_mount_paths_) {
-    const std::string_view jobs = keep(mount_, "/", kJobsDir);
+    const std::string_view jobs = keep(mount_, "/", kJobsName);
     view_ = jobs.empty() ? jobs : keep(jobs, "/", job);
   }
   if (mount_.size() < 2 || view_.empty()) {
@@ -123,7 +123,7 @@ Router::Found Router::find(std::string_view path, SameFolder same_folder) const 
 // Whether what follows the mount is the mount's root itself or one of cacheshim's own names.
 bool Router::is_own_name(std::string_view rest) {
   const std::string_view name = take_component(rest);
-  return name.empty() || name == kJobsDir || name == kControlDir;
+  return name.empty() || name == kJobsName || name == kControlName;
 }
 
 // DEFAULT/..: its parent, even where DEFAULT itself is nowhere but in the view. The rest of the path
@@ -226,7 +226,7 @@ RoutedPath Router::fall_back(const char* path, PathBuffer& out, SameFolder same_
   }
   std::string_view rest = rest_from(text, found.match.rest);
   std::string_view name = take_component(rest);
-  if (name == kJobsDir) {
+  if (name == kJobsName) {
     (void)take_component(rest);  // the job
     name = take_component(rest);
   }

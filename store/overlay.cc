@@ -20,8 +20,8 @@ bool is_missing(const Errno& error) { return error == ENOENT || error == ENOTDIR
 
 // The store's own records are no part of any view.
 bool is_store_internal(std::string_view path) {
-  return path.starts_with(kControlDir) &&
-         (path.size() == kControlDir.size() || path[kControlDir.size()] == '/');
+  return path.starts_with(kControlName) &&
+         (path.size() == kControlName.size() || path[kControlName.size()] == '/');
 }
 
 }  // namespace

@@ -57,18 +57,21 @@ PublishReport& PublishReport::operator+=(const PublishReport& other) {
   bytes += other.bytes;
   conflicts += other.conflicts;
   incomplete += other.incomplete;
+  busy = busy || other.busy;
   paths.insert(paths.end(), other.paths.begin(), other.paths.end());
   return *this;
 }
 
 PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks) {
   const std::lock_guard entry_lock(lock_of(unit));
+  bool busy = false;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Result<PublishReport> report = try_publish(overlay, unit, hooks);
     if (report) return *std::move(report);
     if (report.failed_with(ESTALE)) continue;  // changed while it was staged
     if (report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
-    if (!report.failed_with(EBUSY)) {  // open for writing: its last close tries again
+    busy = report.failed_with(EBUSY);  // open for writing: its last close tries again
+    if (!busy) {
       spdlog::warn("cannot publish '{}': {}; it stays in its job's layer", unit,
                    std::strerror(report.error().code()));
     }
@@ -76,6 +79,7 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   }
   PublishReport nothing;
   nothing.incomplete = 1;
+  nothing.busy = busy;
   return nothing;
 }
 

@@ -56,7 +56,7 @@ StoreError Store::explain(const std::string& path, Errno error) const {
 }
 
 Status Store::make_records(const std::string& layers_path) {
-  CACHESHIM_TRY(control, ensure_dir(base_.get(), std::string(kControlDir), kPrivateMode));
+  CACHESHIM_TRY(control, ensure_dir(base_.get(), std::string(kControlName), kPrivateMode));
   control_ = std::move(control);
   CACHESHIM_CHECK(read_format());
   if (layers_path.empty()) {
@@ -80,7 +80,7 @@ Status Store::read_format() {
   int format = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), format);
   if (error != std::errc() || format < 1) {
-    refusal_ = fmt::format("{}/{} is damaged: it does not begin with a version", kControlDir,
+    refusal_ = fmt::format("{}/{} is damaged: it does not begin with a version", kControlName,
                            kFormatFile);
     return Errno(EINVAL);
   }

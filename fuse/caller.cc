@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/caller.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <sstream>
+
+#include "common/names.h"
+#include "store/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr int kMostAncestors = 32;
+constexpr std::size_t kMostKnown = 16384;  // threads; then all is asked anew
+
+Result<std::string> read_proc(pid_t pid, const char* file) {
+  CACHESHIM_TRY(fd, sys::open_path(fmt::format("/proc/{}/{}", pid, file), O_RDONLY));
+  return sys::read_all(fd.get());
+}
+
+// Field `number` (1-based, 4 and up) of /proc/PID/stat; the second, the command, may hold blanks
+// and parentheses, so counting starts behind its last one.
+std::optional<std::uint64_t> stat_field(const std::string& stat, int number) {
+  const auto command_end = stat.rfind(')');
+  if (command_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(stat.substr(command_end + 1));
+  std::string field;
+  for (int at = 3; at <= number; ++at) fields >> field;
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+pid_t parent_of(pid_t pid) {
+  const auto stat = read_proc(pid, "stat");
+  if (!stat) return 0;
+  return static_cast<pid_t>(stat_field(*stat, 4).value_or(0));
+}
+
+bool is_owned_by(pid_t pid, uid_t uid) {
+  struct stat st;
+  return ::stat(fmt::format("/proc/{}", pid).c_str(), &st) == 0 && st.st_uid == uid;
+}
+
+std::optional<JobClaim> claim_of_process(pid_t pid) {
+  const auto block = read_proc(pid, "environ");
+  const EnvironmentBlock environment(block ? *block : std::string());
+  const auto cgroup_text = read_proc(pid, "cgroup");
+  const JobId cgroup_job = slurm_job_from_cgroup(cgroup_text ? *cgroup_text : std::string());
+  JobClaim claim{job_from_environment(environment), cycle_from_environment(environment),
+                 parse_publish_policy(environment.find(kPublishVariable))};
+  // Where SLURM's cgroups exist, they know better than SLURM's variables.
+  const bool from_slurm = environment.find(kJobVariable).empty() &&
+                          !environment.find("SLURM_JOB_ID").empty();
+  if (!cgroup_job.empty() && (claim.job.empty() || from_slurm)) claim.job = cgroup_job;
+  if (claim.job.empty()) return std::nullopt;
+  return claim;
+}
+
+JobClaim find_claim(const Caller& caller) {
+  pid_t pid = caller.tid;  // /proc/TID works for any thread
+  for (int step = 0; pid > 1 && step < kMostAncestors; ++step) {
+    if (auto claim = claim_of_process(pid)) return *claim;
+    pid = parent_of(pid);
+    if (pid <= 1 || !is_owned_by(pid, caller.uid)) break;  // another user's say is nothing to us
+  }
+  return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
+}
+
+}  // namespace
+
+std::vector<gid_t> groups_of(pid_t tid) {
+  std::vector<gid_t> groups;
+  const auto status = read_proc(tid, "status");
+  if (!status) return groups;
+  const auto line = status->find("\nGroups:");
+  if (line == std::string::npos) return groups;
+  const auto begin = line + 8;
+  std::istringstream numbers(status->substr(begin, status->find('\n', begin) - begin));
+  for (gid_t gid; numbers >> gid;) groups.push_back(gid);
+  return groups;
+}
+
+std::optional<CallerJobs::Image> CallerJobs::image_of(pid_t tid) {
+  const auto stat = tid > 0 ? read_proc(tid, "stat") : Result<std::string>(Errno(ESRCH));
+  const auto start_time = stat ? stat_field(*stat, 22) : std::nullopt;
+  if (!start_time) return std::nullopt;
+  return Image{*start_time, stat_field(*stat, 50).value_or(0)};
+}
+
+JobClaim CallerJobs::claim_of(const Caller& caller) {
+  const auto image = image_of(caller.tid);
+  if (!image) return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = known_.find(caller.tid);
+    if (known != known_.end() && known->second.image == *image) return known->second.claim;
+  }
+  JobClaim claim = find_claim(caller);
+  const std::lock_guard lock(mutex_);
+  if (known_.size() >= kMostKnown) known_.clear();
+  known_.insert_or_assign(caller.tid, Known{*image, claim});
+  return claim;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/control.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "cacheshim_version.h"
+#include "common/exit_codes.h"
+#include "fuse/control_requests.h"
+#include "fuse/filesystem.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(100);  // a read waits for two at the most
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::pair<const char*, std::uint64_t>> all_counters(Filesystem& filesystem) {
+  const Counters& c = filesystem.counters();
+  return {{"lookups", c.lookups},
+          {"hits_direct", c.hits_direct},
+          {"opens_base", c.opens_base},
+          {"opens_layer", c.opens_layer},
+          {"misses", c.misses},
+          {"flight_leases", c.flight_leases},
+          {"flight_waits", c.flight_waits},
+          {"flight_hits", c.flight_hits},
+          {"flight_timeouts", c.flight_timeouts},
+          {"entries_published", c.entries_published},
+          {"files_published", c.files_published},
+          {"bytes_published", c.bytes_published},
+          {"publish_conflicts", c.publish_conflicts},
+          {"publish_refused", c.publish_refused},
+          {"copy_ups", c.copy_ups},
+          {"lock_waits", c.lock_waits},
+          {"batons_reaped", c.batons_reaped},
+          {"jobs_active", filesystem.jobs().active_count()},
+          {"worker_restarts", c.worker_restarts}};
+}
+
+}  // namespace
+
+Status ControlSession::submit(Filesystem& filesystem, const Caller& caller,
+                              std::string_view request,
+                              const std::shared_ptr<ControlSession>& self) {
+  const auto json = nlohmann::json::parse(request, nullptr, false);
+  if (!json.is_object() || !json.contains("op") || !json["op"].is_string()) return Errno(EINVAL);
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_request_) return Errno(EBUSY);
+    has_request_ = true;
+  }
+  run_control_request(filesystem, caller, json, self);
+  return {};
+}
+
+std::string ControlSession::progress_line() const {
+  const Json json = {{"progress", {{"what", what_}, {"done", done_}, {"total", total_}}}};
+  return json.dump() + "\n";
+}
+
+// Takes what is to be answered from under the lock, and answers after it is released.
+void ControlSession::reply(std::unique_lock<std::mutex>& lock) {
+  const fuse_req_t reader = std::exchange(reader_, nullptr);
+  const std::string text = pending_.substr(0, reader_size_);
+  pending_.erase(0, text.size());
+  lock.unlock();
+  (void)fuse_reply_buf(reader, text.data(), text.size());
+}
+
+void ControlSession::read(fuse_req_t req, std::size_t size) {
+  std::unique_lock lock(mutex_);
+  if (reader_ != nullptr) {
+    lock.unlock();
+    (void)fuse_reply_err(req, EBUSY);
+    return;
+  }
+  reader_ = req;
+  reader_size_ = size;
+  if (!pending_.empty() || answered_ || !has_request_) reply(lock);
+}
+
+void ControlSession::tick() {
+  std::unique_lock lock(mutex_);
+  if (reader_ == nullptr) return;
+  if (pending_.empty()) pending_ = progress_line();
+  reply(lock);
+}
+
+void ControlSession::close() {
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  if (reader_ != nullptr) reply(lock);
+}
+
+bool ControlSession::is_waiting() {
+  const std::lock_guard lock(mutex_);
+  return !closed_ && !answered_;
+}
+
+void ControlSession::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
+  const std::lock_guard lock(mutex_);
+  what_ = what;
+  done_ = done;
+  total_ = total;
+}
+
+void ControlSession::answer(const Json& line) {
+  std::unique_lock lock(mutex_);
+  pending_ += line.dump() + "\n";
+  answered_ = true;
+  if (reader_ != nullptr) reply(lock);
+}
+
+void ControlSession::refuse(const std::string& why, int exit_code) {
+  answer(Json{{"error", why}, {"exit", exit_code}});
+}
+
+Json describe_job(Job& job, const std::string& layers_dir) {
+  Json json;
+  const View view = job.view(0);
+  json["job"] = job.id;
+  json["cycle"] = job.cycle();
+  json["state"] = job.is_active() ? "active" : "ended";
+  json["outcome"] = to_string(job.outcome());
+  json["uid"] = view.uid ? Json(*view.uid) : Json();
+  json["shared_uids"] = job.shares_uids();
+  json["started"] = job.started();
+  json["open_files"] = job.open_files.load();
+  json["runs"] = job.runs.load();
+  const std::shared_lock lock(job.overlay.mutex());
+  json["layer"] = job.layer ? Json(layers_dir + "/" + job.layer->path()) : Json();
+  json["publish"] = to_string(job.policy());
+  return json;
+}
+
+std::string stats_json(Filesystem& filesystem) {
+  Json json;
+  for (const auto& [name, count] : all_counters(filesystem)) json[name] = count;
+  return json.dump(2) + "\n";
+}
+
+std::string stats_metrics(Filesystem& filesystem) {
+  std::string text;
+  for (const auto& [name, count] : all_counters(filesystem)) {
+    const bool is_gauge = std::string_view(name) == "jobs_active";
+    text += fmt::format("# TYPE cacheshim_{0} {1}\ncacheshim_{0} {2}\n", name,
+                        is_gauge ? "gauge" : "counter", count);
+  }
+  return text;
+}
+
+std::string status_json(Filesystem& filesystem) {
+  const FilesystemOptions& options = filesystem.options();
+  Json json;
+  json["version"] = CACHESHIM_VERSION;
+  json["store"] = options.store_dir;
+  json["layers"] = options.layers_dir;
+  json["mount"] = options.shown_path;
+  json["run_dir"] = options.run_dir;
+  json["pid"] = ::getpid();
+  json["started"] = filesystem.started();
+  json["publish"] = to_string(options.publish);
+  json["publishers"] = "every local user";
+  json["jobs_active"] = filesystem.jobs().active_count();
+  Json names = Json::array();
+  for (const Profile& profile : filesystem.profiles()) names.push_back(profile.name);
+  json["profiles"] = std::move(names);
+  return json.dump(2) + "\n";
+}
+
+Ticker::Ticker(std::chrono::milliseconds idle_interval, std::function<void()> on_idle_interval)
+    : idle_interval_(idle_interval),
+      on_idle_interval_(std::move(on_idle_interval)),
+      thread_([this] { run(); }) {}
+
+Ticker::~Ticker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Ticker::watch(std::shared_ptr<ControlSession> session) {
+  {
+    const std::lock_guard lock(mutex_);
+    watched_.push_back(std::move(session));
+  }
+  wake_.notify_one();
+}
+
+void Ticker::run() {
+  auto idle_due = std::chrono::steady_clock::now() + idle_interval_;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    std::erase_if(watched_, [](const auto& watched) {
+      const auto session = watched.lock();
+      return !session || !session->is_waiting();
+    });
+    if (watched_.empty()) {
+      wake_.wait_until(lock, idle_due);
+    } else {
+      wake_.wait_for(lock, kTick);
+    }
+    const auto sessions = watched_;
+    lock.unlock();
+    for (const auto& watched : sessions) {
+      if (const auto session = watched.lock()) session->tick();
+    }
+    if (std::chrono::steady_clock::now() >= idle_due) {
+      on_idle_interval_();
+      idle_due = std::chrono::steady_clock::now() + idle_interval_;
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace cacheshim

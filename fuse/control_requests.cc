@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/control_requests.h"
+
+#include <fmt/core.h>
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/exit_codes.h"
+#include "fuse/control.h"
+#include "fuse/filesystem.h"
+
+namespace cacheshim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Request {
+  Filesystem& filesystem;
+  Caller caller;
+  nlohmann::json fields;
+  std::shared_ptr<ControlSession> session;
+
+  std::string text(const char* name) const {
+    return fields.contains(name) && fields[name].is_string() ? fields[name].get<std::string>() : "";
+  }
+  bool flag(const char* name) const {
+    return fields.contains(name) && fields[name].is_boolean() && fields[name].get<bool>();
+  }
+  Publisher::Progress progress(const char* what) const {
+    return [session = session, what](std::uint64_t done, std::uint64_t total) {
+      session->progress(what, done, total);
+    };
+  }
+};
+
+Json describe(const PublishReport& report) {
+  return {{"ok", true},
+          {"entries", report.entries},
+          {"files", report.files},
+          {"bytes", report.bytes},
+          {"conflicts", report.conflicts},
+          {"incomplete", report.incomplete}};
+}
+
+// The active job that the request is about and that its caller may change; else it is refused.
+Job* require_job(const Request& request) {
+  const std::string id = request.text("job");
+  if (!is_job_id(id)) {
+    request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+    return nullptr;
+  }
+  Job* job = request.filesystem.jobs().find(id);
+  if (job == nullptr || !job->is_active()) {
+    request.session->refuse(fmt::format("no active job '{}' in this mount", id), kExitFailed);
+    return nullptr;
+  }
+  if (!job->may_change(request.caller.uid)) {
+    request.session->refuse(fmt::format("job '{}' belongs to another user", id), kExitFailed);
+    return nullptr;
+  }
+  return job;
+}
+
+void list_jobs(const Request& request) {
+  Json jobs = Json::array();
+  for (Job* job : request.filesystem.jobs().all()) {
+    jobs.push_back(describe_job(*job, request.filesystem.options().layers_dir));
+  }
+  request.session->answer({{"ok", true}, {"jobs", std::move(jobs)}});
+}
+
+void show_job(const Request& request) {
+  const std::string id = request.text("job");
+  Job* job = request.filesystem.jobs().find(id);
+  if (!is_job_id(id)) {
+    request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+  } else if (job == nullptr) {
+    request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
+  } else {
+    const Json described = describe_job(*job, request.filesystem.options().layers_dir);
+    request.session->answer({{"ok", true}, {"job", described}});
+  }
+}
+
+void start_job(const Request& request) {
+  const std::string id = request.text("job");
+  if (!is_job_id(id)) {
+    return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+  }
+  JobTable& jobs = request.filesystem.jobs();
+  const std::string cycle = request.text("cycle");
+  const JobClaim claim{JobId::from_text(id), JobId::from_text(cycle.empty() ? "0" : cycle),
+                       std::nullopt};
+  Job* known = jobs.find(id);
+  const bool was_active = known != nullptr && known->is_active();
+  if (was_active && request.flag("shared_uids") && !known->shares_uids()) {
+    return request.session->refuse(
+        fmt::format("job '{}' has begun without --shared-uids", id), kExitFailed);
+  }
+  Job& job = jobs.ensure_active(id, claim, request.flag("shared_uids"));
+  (void)job.enter(request.caller);  // root leaves the view to the first other user
+  if (!job.may_change(request.caller.uid)) {
+    return request.session->refuse(fmt::format("job '{}' belongs to another user", id), kExitFailed);
+  }
+  if (request.flag("run")) ++job.runs;
+  const Json described = describe_job(job, request.filesystem.options().layers_dir);
+  request.session->answer({{"ok", true}, {"job", described}});
+}
+
+void end_job(const Request& request) {
+  Job* job = require_job(request);
+  if (job == nullptr) return;
+  const std::string wanted = request.text("outcome");
+  if (wanted != "success" && wanted != "failure") {
+    return request.session->refuse("the outcome must be success or failure", kExitUsage);
+  }
+  if (request.flag("run")) {
+    if (wanted == "failure") job->a_run_failed = true;
+    if (--job->runs > 0) {
+      Json answer = describe(PublishReport());
+      answer["ended"] = false;
+      return request.session->answer(answer);
+    }
+  }
+  const bool failed = wanted == "failure" || job->a_run_failed;
+  const auto report = request.filesystem.end_job(
+      *job, failed ? Outcome::kFailure : Outcome::kSuccess, request.progress("publishing entries"));
+  Json answer = describe(report);
+  answer["ended"] = true;
+  request.session->answer(answer);
+}
+
+void publish_job(const Request& request) {
+  Job* job = require_job(request);
+  if (job == nullptr) return;
+  request.session->answer(
+      describe(request.filesystem.publish_job(*job, request.progress("publishing entries"))));
+}
+
+void discard_job(const Request& request) {
+  Job* job = require_job(request);
+  if (job == nullptr) return;
+  const std::uint64_t files = request.filesystem.discard_job(*job);
+  request.session->answer({{"ok", true}, {"files", files}});
+}
+
+void wait_for_job(const Request& request) {
+  const std::string id = request.text("job");
+  if (!is_job_id(id)) {
+    return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+  }
+  Job* job = request.filesystem.jobs().find(id);
+  if (job == nullptr) {
+    return request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
+  }
+  job->on_end([session = request.session](Outcome outcome) {
+    session->answer({{"ok", true}, {"outcome", to_string(outcome)}});
+  });
+}
+
+struct Operation {
+  void (*run)(const Request&);
+  bool takes_long;
+};
+
+const std::map<std::string, Operation>& operations() {
+  static const std::map<std::string, Operation> kOperations = {
+      {"job-list", {list_jobs, false}},      {"job-show", {show_job, false}},
+      {"job-start", {start_job, false}},     {"job-end", {end_job, true}},
+      {"job-publish", {publish_job, true}},  {"job-discard", {discard_job, true}},
+      {"job-wait", {wait_for_job, false}},
+  };
+  return kOperations;
+}
+
+}  // namespace
+
+void run_control_request(Filesystem& filesystem, const Caller& caller, const nlohmann::json& fields,
+                         const std::shared_ptr<ControlSession>& session) {
+  const Request request{filesystem, caller, fields, session};
+  const std::string op = request.text("op");
+  const auto found = operations().find(op);
+  if (found == operations().end()) {
+    session->refuse(fmt::format("unknown request '{}'", op), kExitUsage);
+  } else if (found->second.takes_long) {
+    filesystem.tasks().post([run = found->second.run, request] { run(request); });
+  } else {
+    found->second.run(request);
+  }
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/daemon.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "common/exit_codes.h"
+#include "common/names.h"
+#include "fuse/filesystem.h"
+#include "fuse/session.h"
+#include "store/layer.h"
+#include "store/store.h"
+#include "store/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr int kUnmountedSignal = SIGUSR2;  // from the last worker to the thread that waits
+constexpr const char* kLockFile = "lock";
+
+// What the preloaded library and `cacheshim unmount` look for while the daemon lives. Gone with it.
+class RunFolder {
+ public:
+  static Result<RunFolder> make(const std::string& path, const std::string& routes) {
+    RunFolder folder;
+    if (path.empty()) return folder;
+    std::error_code failed;
+    std::filesystem::create_directories(path, failed);
+    if (failed) return Errno(failed.value());
+    CACHESHIM_TRY(fd, sys::open_path(path, O_RDONLY | O_DIRECTORY));
+    CACHESHIM_TRY(lock, sys::open_beneath(fd.get(), kLockFile, O_RDWR | O_CREAT, 0644));
+    CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
+    CACHESHIM_CHECK(sys::replace_file(fd.get(), std::string(kRoutesFile), routes, 0644));
+    folder.fd_ = std::move(fd);
+    folder.lock_ = std::move(lock);
+    return folder;
+  }
+  RunFolder(RunFolder&&) = default;
+  ~RunFolder() {
+    // Without routes a process takes those of its library, and finds no mount.
+    if (fd_) (void)sys::unlink_at(fd_.get(), std::string(kRoutesFile));
+  }
+
+ private:
+  RunFolder() = default;
+  UniqueFd fd_;
+  UniqueFd lock_;
+};
+
+unsigned worker_count(unsigned wanted) {
+  if (wanted > 0) return wanted;
+  return std::clamp(2 * std::thread::hardware_concurrency(), 4U, 16U);
+}
+
+// A descriptor an open file of any job: as many as we may have.
+void raise_file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == -1) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);  // then it stays as it was
+}
+
+// Blocked in every thread, so that one can wait for them.
+sigset_t block_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, kUnmountedSignal}) sigaddset(&signals, signal);
+  (void)::pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // cannot fail for a valid set
+  return signals;
+}
+
+Status prepare_base(const Store& store, const std::vector<Profile>& profiles) {
+  for (const Profile& profile : profiles) CACHESHIM_CHECK(store.ensure_base_dir(profile.name));
+  return {};
+}
+
+std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,
+                                       const std::function<void()>& on_ready) {
+  const std::string shown = options.shown_path.empty() ? options.mount_point : options.shown_path;
+  if (!store.mount_path().empty() && store.mount_path() != shown) {
+    spdlog::warn("this store was mounted at '{}' before: entries that hold paths below it are of no "
+                 "use at '{}'", store.mount_path(), shown);
+  }
+  Status prepared = prepare_base(store, options.profiles);
+  if (prepared && store.mount_path() != shown) prepared = store.record_mount_path(shown);
+  if (!prepared) {
+    return DaemonError{kExitUnavailable,
+                       fmt::format("cannot write to store '{}': {}; nothing was mounted",
+                                   options.store_dir, std::strerror(prepared.error().code()))};
+  }
+  sweep_ended_layers(store.layers(), options.layer_keep.count());
+  const auto run_folder = RunFolder::make(options.run_dir, compile_routes(options.profiles));
+  if (!run_folder) {
+    return DaemonError{kExitUnavailable,
+                       fmt::format("cannot use run folder '{}': {}; nothing was mounted",
+                                   options.run_dir, std::strerror(run_folder.error().code()))};
+  }
+  const std::string layers =
+      options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
+  const sigset_t signals = block_signals();
+  Filesystem filesystem(store, options.profiles,
+                        {shown, layers, options.store_dir, options.run_dir, options.publish,
+                         options.job_idle, options.layer_keep});
+  auto mounted = Session::mount(options.mount_point, options.mount_flags, filesystem);
+  if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
+  Session& session = *std::get<std::unique_ptr<Session>>(mounted);
+  filesystem.start(session.get());
+  const pthread_t waiting = ::pthread_self();
+  session.start(worker_count(options.threads),
+                [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
+  spdlog::info("serving '{}' at '{}'", options.store_dir, shown);
+  on_ready();
+  int signal = 0;
+  (void)::sigwait(&signals, &signal);  // cannot fail for a valid set
+  spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
+  session.stop();
+  filesystem.stop();
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<DaemonError> serve(const DaemonOptions& options,
+                                 const std::function<void()>& on_ready) {
+  raise_file_limit();
+  (void)::umask(0);  // modes are the callers'
+  auto opened = Store::open(options.store_dir, options.layers_dir);
+  if (const auto* error = std::get_if<StoreError>(&opened)) {
+    return DaemonError{kExitUnavailable, error->message};
+  }
+  return serve_store(std::get<Store>(opened), options, on_ready);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/names.h"
+#include "fuse/caller.h"
+#include "fuse/control.h"
+#include "fuse/handle.h"
+#include "fuse/job_table.h"
+#include "fuse/node_table.h"
+#include "fuse/notifier.h"
+#include "fuse/task_queue.h"
+#include "store/publisher.h"
+#include "store/store.h"
+
+namespace cacheshim {
+
+struct FilesystemOptions {
+  std::string shown_path;  // where users see the mount
+  std::string layers_dir;  // for messages
+  std::string store_dir;
+  std::string run_dir;
+  PublishPolicy publish;
+  std::chrono::seconds job_idle;
+  std::chrono::seconds layer_keep;
+};
+
+// The mount: what each FUSE request means. One method a request; each computes its answer under the
+// locks it needs and gives it after they are released. Called by many threads at once.
+//
+// Lock order: publisher's entry lock, Overlay::mutex() of one job, then a job's, the node table's,
+// the arenas' and the notifier's mutex, of which none is held while another of them is taken, but
+// the arenas' within the node table's.
+class Filesystem {
+ public:
+  // `store` and `profiles` must outlive it.
+  Filesystem(const Store& store, const std::vector<Profile>& profiles, FilesystemOptions options);
+  ~Filesystem();
+
+  // From then on notices can be sent, and jobs end by themselves.
+  void start(fuse_session* session);
+  // Finishes what is under way. Active jobs stay on record for the next daemon.
+  void stop();
+
+  void lookup(fuse_req_t req, fuse_ino_t parent, const char* name);
+  void forget(fuse_ino_t ino, std::uint64_t count);
+  void getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
+  void setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set, fuse_file_info* fi);
+  void readlink(fuse_req_t req, fuse_ino_t ino);
+  void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode);
+  void mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode);
+  void unlink(fuse_req_t req, fuse_ino_t parent, const char* name);
+  void rmdir(fuse_req_t req, fuse_ino_t parent, const char* name);
+  void symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name);
+  void rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
+              const char* new_name, unsigned flags);
+  void link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name);
+  void create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* fi);
+  void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
+  void read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi);
+  void write(fuse_req_t req, const char* data, std::size_t size, off_t offset, fuse_file_info* fi);
+  void flush(fuse_req_t req, fuse_file_info* fi);
+  void release(fuse_req_t req, fuse_file_info* fi);
+  void fsync(fuse_req_t req, int datasync, fuse_file_info* fi);
+  void fallocate(fuse_req_t req, int mode, off_t offset, off_t length, fuse_file_info* fi);
+  void lseek(fuse_req_t req, off_t offset, int whence, fuse_file_info* fi);
+  void copy_file_range(fuse_req_t req, off_t in, fuse_file_info* fi_in, off_t out,
+                       fuse_file_info* fi_out, std::size_t length);
+  void opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
+  void readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* fi);
+  void releasedir(fuse_req_t req, fuse_file_info* fi);
+  void fsyncdir(fuse_req_t req, fuse_ino_t ino);
+  void statfs(fuse_req_t req, fuse_ino_t ino);
+  void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::string_view value, int flags);
+  void getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size);
+  void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size);
+  void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name);
+
+  // For control.cc.
+  JobTable& jobs() { return jobs_; }
+  TaskQueue& tasks() { return control_; }
+  const FilesystemOptions& options() const { return options_; }
+  const std::vector<Profile>& profiles() const { return entries_.profiles(); }
+  const Counters& counters() const { return counters_; }
+  std::time_t started() const { return started_; }
+  NodeTable& nodes() { return nodes_; }
+  // These take long; call from a task.
+  PublishReport publish_job(Job& job, const Publisher::Progress& progress);
+  PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
+  std::uint64_t discard_job(Job& job);
+
+ private:
+  // A nodeid: the node and the view it is seen in.
+  struct Ref {
+    NodeIndex node;
+    ViewSlot slot;
+  };
+  static Ref decode(fuse_ino_t ino);
+  static fuse_ino_t encode(Ref ref);
+  static Caller caller_of(fuse_req_t req);
+
+  // ---- fs_own.cc: the mount's own folders
+  Result<fuse_entry_param> lookup_own(fuse_req_t req, Ref parent, const NodeInfo& info,
+                                      const std::string& name);
+  Result<fuse_entry_param> lookup_root(fuse_req_t req, const std::string& name);
+  Result<fuse_entry_param> lookup_job(fuse_req_t req, const std::string& name, bool make);
+  Result<fuse_entry_param> make_in_root(fuse_req_t req, const std::string& name, mode_t mode);
+  struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
+  fuse_entry_param own_entry(NodeIndex parent, const std::string& name, NodeKind kind,
+                             double timeout, Job* job = nullptr);
+  std::string link_target(fuse_req_t req, NodeIndex node, const NodeInfo& info);
+  std::vector<ListedEntry> list_own(fuse_req_t req, const NodeInfo& info);
+  std::string text_of(NodeIndex node, const NodeInfo& info);
+  Job& job_of(fuse_req_t req);
+  Job* find_job_of(fuse_req_t req);
+  std::string view_name(const Job& job, ViewSlot slot) const;
+  bool is_profile_name(const std::string& name) const;
+
+  // ---- fs_attr.cc
+  Result<struct stat> object_attr(Ref ref, const NodeInfo& info);
+  Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st, bool in_upper) const;
+  Result<UniqueFd> open_object(NodeIndex node, const NodeInfo& info);
+  Result<UniqueFd> open_for_change(NodeIndex node, const NodeInfo& info, off_t keep_bytes);
+  Status change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
+                     FileHandle* handle);
+  Status change_xattr(fuse_ino_t ino, const std::function<Status(int fd)>& change);
+
+  // ---- fs_names.cc
+  // An object's parent folder in a view, or the error for anything else.
+  Result<NodeInfo> view_folder(Ref parent);
+  Result<std::string> child_path(Ref parent, const std::string& name) const;
+  double timeout_of(const Job& job) const;
+  Result<fuse_entry_param> find_entry(Ref parent, const NodeInfo& info, const std::string& name);
+  Result<fuse_entry_param> make_entry(fuse_ino_t parent, const std::string& name,
+                                      const std::function<Status(Overlay&, const std::string&)>& make);
+  Result<fuse_entry_param> entry_of(Ref parent, const NodeInfo& info, const std::string& name,
+                                    const Found& found);
+  Status remove_name(fuse_ino_t parent, const std::string& name, Status (Overlay::*remove)(
+                                                                     const std::string&));
+  Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
+                                    const std::string& new_name, unsigned flags);
+  UniqueFd keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
+                       const std::string& path) const;
+
+  // ---- fs_files.cc
+  Result<std::unique_ptr<FileHandle>> open_file(NodeIndex node, const NodeInfo& info, int flags);
+  std::unique_ptr<FileHandle> make_handle(UniqueFd fd, NodeIndex node, Job* job, int flags,
+                                          bool in_upper);
+  Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> create_file(
+      Ref parent, const std::string& name, mode_t mode, int flags);
+  Status refresh(FileHandle& handle);
+  // Runs `change` with the handle's current descriptor, as a writer of the file.
+  Result<std::size_t> change_data(FileHandle& handle,
+                                  const std::function<Result<std::size_t>(int fd)>& change);
+  void set_writer(FileHandle& handle, bool is_writer);
+  void open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi);
+
+  // ---- fs_dirs.cc
+  Status load(fuse_req_t req, Ref ref, DirHandle& dir);
+
+  // ---- fs_publish.cc
+  // Publishes what `path`, a name that has just become whole, completes, and then gives the answer;
+  // `held` are the folders that the request holds.
+  void answer_published(fuse_req_t req, Job& job, const std::string& path,
+                        std::vector<Notifier::FolderId> held,
+                        std::function<void(fuse_req_t)> answer);
+  PublishReport publish_entry(Job& job, const std::string& entry);
+  void retry_postponed(Job& job);
+  std::vector<Notifier::Notice> notices_of(const PublishReport& report, const Job* publisher);
+  std::size_t drop_layer(Job& job, Outcome outcome);
+  void notify_and_wait(std::vector<Notifier::Notice> notices);
+  void end_idle_jobs();
+
+  static constexpr unsigned kPublishingThreads = 4;
+  static constexpr unsigned kControlThreads = 2;
+  static constexpr std::chrono::seconds kShortestIdleLook{1};
+
+  const Store& store_;
+  const FilesystemOptions options_;
+  const EntryMap entries_;
+  const std::time_t started_;
+  Counters counters_;
+  NodeTable nodes_;
+  HandleTable handles_;
+  CallerJobs callers_;
+  const NodeIndex jobs_dir_;
+  JobTable jobs_;
+  Publisher publisher_;
+  // Two queues: what answers a request never queues behind what waits for the notifier.
+  TaskQueue publishing_;
+  TaskQueue control_;
+  std::unique_ptr<Notifier> notifier_;
+  std::unique_ptr<Ticker> ticker_;
+};
+
+}  // namespace cacheshim

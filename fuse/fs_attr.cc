@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "fuse/filesystem.h"
+#include "fuse/timeouts.h"
+#include "store/sys.h"
+
+// Attributes: stat, chmod, chown, utimes, truncate, xattrs, readlink, statfs.
+namespace cacheshim {
+namespace {
+
+bool is_user_xattr(const char* name) { return std::string_view(name).starts_with("user."); }
+
+// What an attribute that we do not keep looks like: the file system has no POSIX ACLs and takes no
+// trusted or security attribute, but none of the latter is set either.
+Errno foreign_xattr(const char* name) {
+  return Errno(std::string_view(name).starts_with("security.") ? ENODATA : EOPNOTSUPP);
+}
+
+timespec wanted_time(const struct timespec& given, int to_set, int set, int set_now) {
+  if ((to_set & set_now) != 0) return {0, UTIME_NOW};
+  if ((to_set & set) != 0) return given;
+  return {0, UTIME_OMIT};
+}
+
+Status apply_attr(int fd, const struct stat& attr, int to_set, bool truncated_already) {
+  if ((to_set & FUSE_SET_ATTR_SIZE) != 0 && !truncated_already) {
+    CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
+  }
+  if ((to_set & FUSE_SET_ATTR_MODE) != 0) CACHESHIM_CHECK(sys::set_mode(fd, attr.st_mode & 07777));
+  constexpr int kTimes = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME |
+                         FUSE_SET_ATTR_MTIME_NOW;
+  if ((to_set & kTimes) == 0) return {};
+  const timespec times[2] = {
+      wanted_time(attr.st_atim, to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW),
+      wanted_time(attr.st_mtim, to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW)};
+  return sys::set_times(fd, times);
+}
+
+}  // namespace
+
+Result<struct stat> Filesystem::show(Ref ref, const NodeInfo& info, const struct stat& st,
+                                     bool in_upper) const {
+  struct stat shown = info.job->view(ref.slot).show(st, in_upper, info.is_view_root);
+  shown.st_ino = info.ino;
+  if (info.removed && S_ISDIR(st.st_mode)) shown.st_nlink = 0;
+  return shown;
+}
+
+Result<struct stat> Filesystem::object_attr(Ref ref, const NodeInfo& info) {
+  if (info.removed) {
+    if (info.removed_fd < 0) return Errno(ESTALE);
+    CACHESHIM_TRY(st, sys::stat_fd(info.removed_fd));
+    return show(ref, info, st, true);
+  }
+  const std::shared_lock lock(info.job->overlay.mutex());
+  CACHESHIM_TRY(path, nodes_.path(ref.node));
+  Result<Found> found = info.job->overlay.find(path);
+  if (found.failed_with(ENOENT)) return Errno(ESTALE);
+  if (!found) return found.error();
+  if (!nodes_.is_current(ref.node, found->st, found->in_upper)) return Errno(ESTALE);
+  return show(ref, info, found->st, found->in_upper);
+}
+
+void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
+  const Ref ref = decode(ino);
+  const NodeInfo info = nodes_.info(ref.node);
+  if (info.kind != NodeKind::kObject) {
+    const struct stat st = own_attr(ref.node, info);
+    (void)fuse_reply_attr(req, &st, kEntryTimeout);
+    return;
+  }
+  double timeout = timeout_of(*info.job);
+  if (info.is_view_root) {
+    (void)info.job->enter(caller_of(req));
+    if (!info.job->view(ref.slot).uid) timeout = 0;
+  }
+  Result<struct stat> attr = object_attr(ref, info);
+  FileHandle* handle = fi != nullptr ? handles_.file(fi->fh) : nullptr;
+  if (!attr && handle != nullptr) {  // its name is gone with the layer; the open file is not
+    const auto st = sys::stat_fd(handle->fd.get());
+    attr = st ? show(ref, info, *st, true) : st;
+  }
+  if (attr) {
+    (void)fuse_reply_attr(req, &*attr, timeout);
+  } else {
+    (void)fuse_reply_err(req, attr.error().code());
+  }
+}
+
+// An O_PATH descriptor of an object, wherever it is.
+Result<UniqueFd> Filesystem::open_object(NodeIndex node, const NodeInfo& info) {
+  if (info.kind != NodeKind::kObject) return Errno(EPERM);
+  if (info.removed) {
+    if (info.removed_fd < 0) return Errno(ESTALE);
+    return sys::reopen(info.removed_fd, O_PATH);
+  }
+  const std::shared_lock lock(info.job->overlay.mutex());
+  CACHESHIM_TRY(path, nodes_.path(node));
+  CACHESHIM_TRY(opened, info.job->overlay.open(path, O_PATH));
+  return std::move(opened.fd);
+}
+
+// The same of the layer's own copy, made if need be. Overlay::mutex() must be held exclusively.
+Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, const NodeInfo& info,
+                                             off_t keep_bytes) {
+  if (info.removed) return open_object(node, info);
+  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
+  CACHESHIM_TRY(path, nodes_.path(node));
+  CACHESHIM_CHECK(info.job->overlay.copy_up(path, keep_bytes));
+  CACHESHIM_TRY(opened, info.job->overlay.open(path, O_PATH));
+  return std::move(opened.fd);
+}
+
+Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
+                               FileHandle* handle) {
+  constexpr int kOwner = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID | FUSE_SET_ATTR_CTIME;
+  // owner=squash: the kernel has refused what a file's owner may not do; root's chown is ignored.
+  to_set &= ~kOwner;
+  // A view's root is the view's, 0700, whatever is asked.
+  if (info.is_view_root || to_set == 0) return {};
+  const bool resizes = (to_set & FUSE_SET_ATTR_SIZE) != 0;
+  if (resizes && handle != nullptr && handle->writable) {
+    const auto resized = change_data(*handle, [&](int fd) -> Result<std::size_t> {
+      CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
+      return std::size_t{0};
+    });
+    if (!resized) return resized.error();
+    to_set &= ~FUSE_SET_ATTR_SIZE;
+  }
+  const std::unique_lock lock(info.job->overlay.mutex());
+  CACHESHIM_TRY(fd, open_for_change(ref.node, info, resizes ? attr.st_size : kWholeFile));
+  return apply_attr(fd.get(), attr, to_set, false);
+}
+
+void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set,
+                         fuse_file_info* fi) {
+  const Ref ref = decode(ino);
+  const NodeInfo info = nodes_.info(ref.node);
+  FileHandle* handle = fi != nullptr ? handles_.file(fi->fh) : nullptr;
+  if (info.kind != NodeKind::kObject) {
+    // O_TRUNC of a control file changes nothing.
+    const bool harmless = (to_set & ~FUSE_SET_ATTR_SIZE) == 0;
+    const struct stat st = own_attr(ref.node, info);
+    (void)(harmless ? fuse_reply_attr(req, &st, kEntryTimeout) : fuse_reply_err(req, EPERM));
+    return;
+  }
+  const Status changed = change_attr(ref, info, *attr, to_set, handle);
+  const Result<struct stat> now = changed ? object_attr(ref, info) : changed.error();
+  if (now) {
+    (void)fuse_reply_attr(req, &*now, timeout_of(*info.job));
+  } else {
+    (void)fuse_reply_err(req, now.error().code());
+  }
+}
+
+void Filesystem::readlink(fuse_req_t req, fuse_ino_t ino) {
+  const Ref ref = decode(ino);
+  const NodeInfo info = nodes_.info(ref.node);
+  if (info.kind != NodeKind::kObject) {
+    (void)fuse_reply_readlink(req, link_target(req, ref.node, info).c_str());
+    return;
+  }
+  const Result<std::string> target = [&]() -> Result<std::string> {
+    CACHESHIM_TRY(fd, open_object(ref.node, info));
+    return sys::read_link_at(fd.get(), "");
+  }();
+  if (target) {
+    (void)fuse_reply_readlink(req, target->c_str());
+  } else {
+    (void)fuse_reply_err(req, target.error().code());
+  }
+}
+
+void Filesystem::statfs(fuse_req_t req, fuse_ino_t ino) {
+  const NodeInfo info = nodes_.info(decode(ino).node);
+  int fd = store_.base();
+  if (info.job != nullptr) {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    if (info.job->overlay.has_layer()) fd = store_.layers();  // where what is written goes
+  }
+  const auto st = sys::statvfs_fd(fd);
+  if (st) {
+    (void)fuse_reply_statfs(req, &*st);
+  } else {
+    (void)fuse_reply_err(req, st.error().code());
+  }
+}
+
+Status Filesystem::change_xattr(fuse_ino_t ino, const std::function<Status(int fd)>& change) {
+  const Ref ref = decode(ino);
+  const NodeInfo info = nodes_.info(ref.node);
+  if (info.kind != NodeKind::kObject) return Errno(EPERM);
+  const std::unique_lock lock(info.job->overlay.mutex());
+  CACHESHIM_TRY(fd, open_for_change(ref.node, info, kWholeFile));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return Errno(EPERM);  // xattr(7)
+  return change(fd.get());
+}
+
+void Filesystem::setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::string_view value,
+                          int flags) {
+  const Status set = !is_user_xattr(name)
+                         ? Status(Errno(EOPNOTSUPP))
+                         : change_xattr(ino, [&](int fd) {
+                             return sys::set_xattr(fd, name, value, flags);
+                           });
+  (void)fuse_reply_err(req, set ? 0 : set.error().code());
+}
+
+void Filesystem::removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
+  const Status removed =
+      !is_user_xattr(name)
+          ? Status(foreign_xattr(name))
+          : change_xattr(ino, [&](int fd) { return sys::remove_xattr(fd, name); });
+  (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
+}
+
+namespace {
+
+// The two forms of an xattr request: how long it is (size 0), and the value itself.
+void reply_xattr(fuse_req_t req, const Result<std::string>& value, std::size_t size) {
+  if (!value) {
+    (void)fuse_reply_err(req, value.error().code());
+  } else if (size == 0) {
+    (void)fuse_reply_xattr(req, value->size());
+  } else if (value->size() > size) {
+    (void)fuse_reply_err(req, ERANGE);
+  } else {
+    (void)fuse_reply_buf(req, value->data(), value->size());
+  }
+}
+
+}  // namespace
+
+void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size) {
+  const Ref ref = decode(ino);
+  const NodeInfo info = nodes_.info(ref.node);
+  const Result<std::string> value = [&]() -> Result<std::string> {
+    if (!is_user_xattr(name)) return foreign_xattr(name);
+    if (info.kind != NodeKind::kObject) return Errno(ENODATA);
+    CACHESHIM_TRY(fd, open_object(ref.node, info));
+    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return Errno(ENODATA);
+    return sys::get_xattr(fd.get(), name);
+  }();
+  reply_xattr(req, value, size);
+}
+
+void Filesystem::listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
+  const Ref ref = decode(ino);
+  const NodeInfo info = nodes_.info(ref.node);
+  const Result<std::string> list = [&]() -> Result<std::string> {
+    std::string names;
+    if (info.kind != NodeKind::kObject) return names;
+    CACHESHIM_TRY(fd, open_object(ref.node, info));
+    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return names;
+    CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
+    for (const std::string& name : all) {
+      if (is_user_xattr(name.c_str())) names.append(name).append(1, '\0');
+    }
+    return names;
+  }();
+  reply_xattr(req, list, size);
+}
+
+}  // namespace cacheshim

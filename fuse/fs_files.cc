@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "fuse/filesystem.h"
+#include "fuse/timeouts.h"
+#include "store/sys.h"
+
+// Open files. Reads take no lock; a write holds the overlay's mutex shared, so that publishing, which
+// holds it exclusively, finds no write under way in a file that it hands to the base.
+namespace cacheshim {
+namespace {
+
+bool wants_write(int flags) { return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0; }
+
+// What of an application's flags the backing file needs. Not O_APPEND: the kernel gives the offset;
+// not O_DIRECT: our buffers are not aligned.
+int backing_flags(int flags) { return flags & (O_ACCMODE | O_TRUNC); }
+
+void reply_size(fuse_req_t req, const Result<std::size_t>& size) {
+  if (size) {
+    (void)fuse_reply_write(req, *size);
+  } else {
+    (void)fuse_reply_err(req, size.error().code());
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<FileHandle> Filesystem::make_handle(UniqueFd fd, NodeIndex node, Job* job,
+                                                    int flags, bool in_upper) {
+  auto handle = std::make_unique<FileHandle>();
+  handle->fd = std::move(fd);
+  handle->node = node;
+  handle->job = job;
+  handle->in_upper = in_upper;
+  handle->access = flags & O_ACCMODE;
+  handle->writable = handle->access != O_RDONLY;
+  handle->epoch = nodes_.epoch(node);
+  if (handle->writable) set_writer(*handle, true);
+  ++job->open_files;
+  (in_upper ? counters_.opens_layer : counters_.opens_base).fetch_add(1, std::memory_order_relaxed);
+  return handle;
+}
+
+Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeIndex node, const NodeInfo& info,
+                                                          int flags) {
+  Job& job = *info.job;
+  job.touch();
+  if (info.removed) {  // by way of /proc/PID/fd
+    if (info.removed_fd < 0) return Errno(ESTALE);
+    CACHESHIM_TRY(fd, sys::reopen(info.removed_fd, backing_flags(flags)));
+    return make_handle(std::move(fd), node, &job, flags, true);
+  }
+  if (wants_write(flags)) {
+    const std::unique_lock lock(job.overlay.mutex());
+    CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
+    CACHESHIM_TRY(path, nodes_.path(node));
+    CACHESHIM_TRY(fd, job.overlay.open_writable(path, backing_flags(flags)));
+    return make_handle(std::move(fd), node, &job, flags, true);
+  }
+  const std::shared_lock lock(job.overlay.mutex());
+  CACHESHIM_TRY(path, nodes_.path(node));
+  Result<Opened> opened = job.overlay.open(path, O_RDONLY);
+  if (opened.failed_with(ENOENT)) return Errno(ESTALE);  // the kernel looks the name up again
+  if (!opened) return opened.error();
+  CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
+  if (!nodes_.is_current(node, st, opened->in_upper)) return Errno(ESTALE);
+  return make_handle(std::move(opened->fd), node, &job, flags, opened->in_upper);
+}
+
+void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
+  const Ref ref = decode(ino);
+  const NodeInfo info = nodes_.info(ref.node);
+  if (info.kind != NodeKind::kObject) return open_own(req, ref, info, fi);
+  Result<std::unique_ptr<FileHandle>> handle = open_file(ref.node, info, fi->flags);
+  if (!handle) return (void)fuse_reply_err(req, handle.error().code());
+  // The kernel's pages stay right: what changes them goes through the kernel, and another object
+  // under the same name has another node.
+  fi->keep_cache = 1;
+  fi->noflush = (*handle)->writable ? 0 : 1;
+  fi->fh = handles_.add(*std::move(handle));
+  if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);  // interrupted: nobody has it
+}
+
+void Filesystem::open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi) {
+  if (info.kind == NodeKind::kControlFile && nodes_.name(ref.node) == "control") {
+    auto session = std::make_shared<ControlSession>();
+    ticker_->watch(session);
+    fi->fh = handles_.add(ControlHandle{std::move(session)});
+  } else {
+    if (wants_write(fi->flags)) return (void)fuse_reply_err(req, EACCES);
+    fi->fh = handles_.add(TextHandle{text_of(ref.node, info)});
+  }
+  fi->direct_io = 1;  // the size in stat is 0: it is made at open
+  if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);
+}
+
+Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> Filesystem::create_file(
+    Ref parent, const std::string& name, mode_t mode, int flags) {
+  CACHESHIM_TRY(info, view_folder(parent));
+  Overlay& overlay = info.job->overlay;
+  const std::unique_lock lock(overlay.mutex());
+  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
+  CACHESHIM_TRY(path, child_path(parent, name));
+  Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), mode & 07777);
+  // Published, or made in another view of this layer, since the kernel looked.
+  if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) {
+    fd = overlay.open_writable(path, backing_flags(flags));
+  }
+  if (!fd) return fd.error();
+  CACHESHIM_TRY(entry, find_entry(parent, info, name));
+  return std::pair(entry,
+                   make_handle(*std::move(fd), decode(entry.ino).node, info.job, flags, true));
+}
+
+void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
+                        fuse_file_info* fi) {
+  auto created = create_file(decode(parent), name, mode, fi->flags);
+  if (!created) return (void)fuse_reply_err(req, created.error().code());
+  auto& [entry, handle] = *created;
+  handle->written = true;  // a new file is worth a look at its close, though nothing is written
+  fi->keep_cache = 1;
+  fi->noflush = handle->writable ? 0 : 1;
+  fi->fh = handles_.add(std::move(handle));
+  if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
+    release(nullptr, fi);
+    nodes_.forget(decode(entry.ino).node, 1);
+  }
+}
+
+// Opens the file again where its data have moved since: into the layer by copy-up, or, for a handle
+// that is about to be written to, out of it by publishing.
+Status Filesystem::refresh(FileHandle& handle) {
+  const std::uint32_t epoch = nodes_.epoch(handle.node);
+  if (handle.epoch == epoch) return {};
+  const NodeInfo info = nodes_.info(handle.node);
+  const Result<UniqueFd> fd = [&]() -> Result<UniqueFd> {
+    if (info.removed && info.removed_fd < 0) return Errno(ESTALE);
+    if (info.removed) return sys::reopen(info.removed_fd, handle.access);
+    CACHESHIM_TRY(path, nodes_.path(handle.node));
+    if (handle.writable) return handle.job->overlay.open_writable(path, handle.access);
+    CACHESHIM_TRY(opened, handle.job->overlay.open(path, handle.access));
+    return std::move(opened.fd);
+  }();
+  if (fd && ::dup3(fd->get(), handle.fd.get(), O_CLOEXEC) == -1) return Errno::last();
+  // A file that has neither name nor descriptor any more is read to its end by the old one.
+  if (!fd && !fd.failed_with(ESTALE)) return fd.error();
+  handle.epoch = epoch;
+  return {};
+}
+
+void Filesystem::set_writer(FileHandle& handle, bool is_writer) {
+  const std::lock_guard lock(handle.writer_mutex);
+  if (handle.is_writer == is_writer) return;
+  handle.is_writer = is_writer;
+  if (!is_writer) return handle.job->remove_writer(handle.writer_device, handle.writer_inode);
+  const auto st = sys::stat_fd(handle.fd.get());
+  if (st) {
+    handle.writer_device = st->st_dev;
+    handle.writer_inode = st->st_ino;
+  }
+  handle.job->add_writer(handle.writer_device, handle.writer_inode);
+}
+
+void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi) {
+  Handle& any = handles_.get(fi->fh);
+  if (const auto* control = std::get_if<ControlHandle>(&any)) return control->session->read(req, size);
+  if (const auto* text = std::get_if<TextHandle>(&any)) {
+    const std::string_view all = text->text;
+    const auto part = all.substr(std::min(all.size(), static_cast<std::size_t>(offset)), size);
+    return (void)fuse_reply_buf(req, part.data(), part.size());
+  }
+  FileHandle& handle = *handles_.file(fi->fh);
+  if (!handle.writable && handle.epoch != nodes_.epoch(handle.node)) {
+    const std::shared_lock lock(handle.job->overlay.mutex());
+    if (const Status fresh = refresh(handle); !fresh) {
+      return (void)fuse_reply_err(req, fresh.error().code());
+    }
+  }
+  thread_local std::vector<char> buffer;
+  if (buffer.size() < size) buffer.resize(size);
+  const ssize_t count = ::pread(handle.fd.get(), buffer.data(), size, offset);
+  if (count == -1) return (void)fuse_reply_err(req, errno);
+  (void)fuse_reply_buf(req, buffer.data(), static_cast<std::size_t>(count));
+}
+
+Result<std::size_t> Filesystem::change_data(
+    FileHandle& handle, const std::function<Result<std::size_t>(int fd)>& change) {
+  Overlay& overlay = handle.job->overlay;
+  for (;;) {
+    {
+      const std::shared_lock lock(overlay.mutex());
+      if (handle.epoch == nodes_.epoch(handle.node)) {
+        set_writer(handle, true);
+        handle.written = true;
+        return change(handle.fd.get());
+      }
+    }
+    const std::unique_lock lock(overlay.mutex());
+    CACHESHIM_CHECK(handle.job->ensure_layer(store_.layers()));
+    CACHESHIM_CHECK(refresh(handle));
+  }
+}
+
+void Filesystem::write(fuse_req_t req, const char* data, std::size_t size, off_t offset,
+                       fuse_file_info* fi) {
+  if (const auto* control = std::get_if<ControlHandle>(&handles_.get(fi->fh))) {
+    const Status taken =
+        control->session->submit(*this, caller_of(req), {data, size}, control->session);
+    return (void)(taken ? fuse_reply_write(req, size) : fuse_reply_err(req, taken.error().code()));
+  }
+  FileHandle& handle = *handles_.file(fi->fh);
+  reply_size(req, change_data(handle, [&](int fd) -> Result<std::size_t> {
+               const ssize_t count = ::pwrite(fd, data, size, offset);
+               if (count == -1) return Errno::last();
+               return static_cast<std::size_t>(count);
+             }));
+}
+
+// close(2) waits for this; what the file completes is published before it returns.
+void Filesystem::flush(fuse_req_t req, fuse_file_info* fi) {
+  FileHandle* handle = handles_.file(fi->fh);
+  if (handle == nullptr || !handle->writable) return (void)fuse_reply_err(req, 0);
+  set_writer(*handle, false);
+  retry_postponed(*handle->job);
+  const bool was_written = handle->written.exchange(false);
+  const Result<std::string> path = [&]() -> Result<std::string> {
+    const std::shared_lock lock(handle->job->overlay.mutex());
+    return nodes_.path(handle->node);
+  }();
+  if (!was_written || !path) return (void)fuse_reply_err(req, 0);
+  answer_published(req, *handle->job, *path, {},
+                   [](fuse_req_t waiting) { (void)fuse_reply_err(waiting, 0); });
+}
+
+void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
+  if (FileHandle* handle = handles_.file(fi->fh)) {
+    Job& job = *handle->job;
+    set_writer(*handle, false);
+    if (handle->writable) retry_postponed(job);
+    --job.open_files;
+    job.touch();
+  } else if (const auto* control = std::get_if<ControlHandle>(&handles_.get(fi->fh))) {
+    control->session->close();
+  }
+  handles_.remove(fi->fh);
+  if (req != nullptr) (void)fuse_reply_err(req, 0);
+}
+
+void Filesystem::fsync(fuse_req_t req, int datasync, fuse_file_info* fi) {
+  const FileHandle* handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EINVAL);
+  const int fd = handle->fd.get();
+  const int rc = datasync != 0 ? ::fdatasync(fd) : ::fsync(fd);
+  (void)fuse_reply_err(req, rc == 0 ? 0 : errno);
+}
+
+void Filesystem::fallocate(fuse_req_t req, int mode, off_t offset, off_t length,
+                           fuse_file_info* fi) {
+  const auto done = change_data(*handles_.file(fi->fh), [&](int fd) -> Result<std::size_t> {
+    if (::fallocate(fd, mode, offset, length) == -1) return Errno::last();
+    return std::size_t{0};
+  });
+  (void)fuse_reply_err(req, done ? 0 : done.error().code());
+}
+
+void Filesystem::lseek(fuse_req_t req, off_t offset, int whence, fuse_file_info* fi) {
+  const FileHandle* handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EINVAL);
+  const off_t at = ::lseek(handle->fd.get(), offset, whence);
+  (void)(at == -1 ? fuse_reply_err(req, errno) : fuse_reply_lseek(req, at));
+}
+
+void Filesystem::copy_file_range(fuse_req_t req, off_t in, fuse_file_info* fi_in, off_t out,
+                                 fuse_file_info* fi_out, std::size_t length) {
+  const FileHandle* source = handles_.file(fi_in->fh);
+  FileHandle* target = handles_.file(fi_out->fh);
+  if (source == nullptr || target == nullptr) return (void)fuse_reply_err(req, EXDEV);
+  reply_size(req, change_data(*target, [&](int fd) -> Result<std::size_t> {
+               const ssize_t count =
+                   ::copy_file_range(source->fd.get(), &in, fd, &out, length, 0);
+               if (count == -1) return Errno::last();
+               return static_cast<std::size_t>(count);
+             }));
+}
+
+}  // namespace cacheshim

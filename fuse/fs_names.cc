@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "fuse/filesystem.h"
+#include "fuse/timeouts.h"
+#include "store/sys.h"
+
+// Names: lookup and forget, and all that makes, removes or moves a name.
+namespace cacheshim {
+namespace {
+
+void reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry) {
+  if (entry) {
+    (void)fuse_reply_entry(req, &*entry);
+  } else {
+    (void)fuse_reply_err(req, entry.error().code());
+  }
+}
+
+}  // namespace
+
+Filesystem::Ref Filesystem::decode(fuse_ino_t ino) {
+  return {static_cast<NodeIndex>(ino & 0xffffffff), static_cast<ViewSlot>(ino >> 32)};
+}
+
+fuse_ino_t Filesystem::encode(Ref ref) {
+  return static_cast<fuse_ino_t>(ref.node) | (static_cast<fuse_ino_t>(ref.slot) << 32);
+}
+
+Caller Filesystem::caller_of(fuse_req_t req) {
+  const fuse_ctx* context = fuse_req_ctx(req);
+  return {context->uid, context->gid, context->pid};
+}
+
+double Filesystem::timeout_of(const Job& job) const { return job.shares_uids() ? 0 : kEntryTimeout; }
+
+Result<NodeInfo> Filesystem::view_folder(Ref parent) {
+  const NodeInfo info = nodes_.info(parent.node);
+  if (info.kind != NodeKind::kObject) return Errno(EPERM);
+  if (info.removed) return Errno(ENOENT);
+  info.job->touch();
+  return info;
+}
+
+Result<std::string> Filesystem::child_path(Ref parent, const std::string& name) const {
+  CACHESHIM_TRY(folder, nodes_.path(parent.node));
+  return join_path(folder, name);
+}
+
+Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
+                                              const std::string& name, const Found& found) {
+  const NodeIndex node = nodes_.intern(parent.node, name, info.job, found.st, found.in_upper);
+  const Ref ref{node, parent.slot};
+  CACHESHIM_TRY(st, show(ref, nodes_.info(node), found.st, found.in_upper));
+  fuse_entry_param entry{};
+  entry.ino = encode(ref);
+  entry.attr = st;
+  entry.attr_timeout = entry.entry_timeout = timeout_of(*info.job);
+  return entry;
+}
+
+// With Overlay::mutex() held.
+Result<fuse_entry_param> Filesystem::find_entry(Ref parent, const NodeInfo& info,
+                                                const std::string& name) {
+  CACHESHIM_TRY(path, child_path(parent, name));
+  CACHESHIM_TRY(found, info.job->overlay.find(path));
+  return entry_of(parent, info, name, found);
+}
+
+void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name) {
+  counters_.lookups.fetch_add(1, std::memory_order_relaxed);
+  const Ref parent = decode(parent_ino);
+  const NodeInfo info = nodes_.info(parent.node);
+  if (info.kind != NodeKind::kObject) return reply_entry(req, lookup_own(req, parent, info, name));
+  if (info.removed) return reply_entry(req, Errno(ENOENT));
+  info.job->touch();
+  const Result<fuse_entry_param> entry = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return find_entry(parent, info, name);
+  }();
+  if (!entry.failed_with(ENOENT)) return reply_entry(req, entry);
+  counters_.misses.fetch_add(1, std::memory_order_relaxed);
+  fuse_entry_param negative{};
+  negative.entry_timeout = info.job->shares_uids() ? 0 : kNegativeTimeout;
+  (void)fuse_reply_entry(req, &negative);
+}
+
+void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {
+  nodes_.forget(decode(ino).node, count);
+}
+
+Result<fuse_entry_param> Filesystem::make_entry(
+    fuse_ino_t parent_ino, const std::string& name,
+    const std::function<Status(Overlay&, const std::string&)>& make) {
+  const Ref parent = decode(parent_ino);
+  CACHESHIM_TRY(info, view_folder(parent));
+  const std::unique_lock lock(info.job->overlay.mutex());
+  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
+  CACHESHIM_TRY(path, child_path(parent, name));
+  CACHESHIM_CHECK(make(info.job->overlay, path));
+  return find_entry(parent, info, name);
+}
+
+void Filesystem::mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
+  const NodeKind kind = nodes_.info(decode(parent).node).kind;
+  if (kind == NodeKind::kRoot) return reply_entry(req, make_in_root(req, name, mode & 07777));
+  if (kind == NodeKind::kJobsDir) return reply_entry(req, lookup_job(req, name, true));
+  reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+                return overlay.make_dir(path, mode & 07777);
+              }));
+}
+
+void Filesystem::mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
+  // Devices would be ways around the mount's nodev for whoever reads the base.
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return (void)fuse_reply_err(req, EPERM);
+  reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+                return overlay.make_node(path, mode);
+              }));
+}
+
+void Filesystem::symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
+  reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+                return overlay.make_symlink(path, target);
+              }));
+}
+
+void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, const char* name) {
+  const Ref source = decode(ino);
+  const Ref parent = decode(parent_ino);
+  std::string linked;
+  Job* job = nullptr;
+  const Result<fuse_entry_param> entry = [&]() -> Result<fuse_entry_param> {
+    const NodeInfo info = nodes_.info(source.node);
+    CACHESHIM_TRY(folder, view_folder(parent));
+    if (info.job != folder.job) return Errno(EXDEV);
+    if (info.removed) return Errno(ENOENT);
+    job = folder.job;
+    const std::unique_lock lock(job->overlay.mutex());
+    CACHESHIM_CHECK(job->ensure_layer(store_.layers()));
+    CACHESHIM_TRY(path, nodes_.path(source.node));
+    CACHESHIM_TRY(new_path, child_path(parent, name));
+    CACHESHIM_CHECK(job->overlay.link(path, new_path));
+    CACHESHIM_TRY(found, job->overlay.find(new_path));
+    nodes_.add_link(source.node, parent.node, name, found.st);
+    linked = new_path;
+    return entry_of(parent, folder, name, found);
+  }();
+  if (!entry) return reply_entry(req, entry);
+  answer_published(req, *job, linked, {parent_ino},
+                   [entry](fuse_req_t waiting) { reply_entry(waiting, entry); });
+}
+
+// An O_PATH descriptor of what is about to lose its name, for those who have it open or are in it;
+// nothing where the kernel knows no node of that name.
+UniqueFd Filesystem::keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
+                                 const std::string& path) const {
+  if (nodes_.find(parent, name) == 0) return {};
+  auto opened = overlay.open(path, O_PATH);
+  return opened ? std::move(opened->fd) : UniqueFd();
+}
+
+Status Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
+                               Status (Overlay::*remove)(const std::string&)) {
+  const Ref parent = decode(parent_ino);
+  CACHESHIM_TRY(info, view_folder(parent));
+  const std::unique_lock lock(info.job->overlay.mutex());
+  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
+  CACHESHIM_TRY(path, child_path(parent, name));
+  UniqueFd kept = keep_object(info.job->overlay, parent.node, name, path);
+  CACHESHIM_CHECK((info.job->overlay.*remove)(path));
+  nodes_.remove(parent.node, name, std::move(kept));
+  return {};
+}
+
+void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
+  const Status removed = remove_name(parent, name, &Overlay::remove_file);
+  (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
+}
+
+void Filesystem::rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
+  const Status removed = remove_name(parent, name, &Overlay::remove_dir);
+  (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
+}
+
+// Returns the new path.
+Result<std::string> Filesystem::rename_object(Ref from, const std::string& name, Ref to,
+                                              const std::string& new_name, unsigned flags) {
+  CACHESHIM_TRY(source, view_folder(from));
+  CACHESHIM_TRY(target, view_folder(to));
+  if (source.job != target.job) return Errno(EXDEV);
+  Overlay& overlay = source.job->overlay;
+  const std::unique_lock lock(overlay.mutex());
+  CACHESHIM_CHECK(source.job->ensure_layer(store_.layers()));
+  CACHESHIM_TRY(path, child_path(from, name));
+  CACHESHIM_TRY(new_path, child_path(to, new_name));
+  UniqueFd kept = keep_object(overlay, to.node, new_name, new_path);
+  CACHESHIM_CHECK(overlay.rename(path, new_path, flags));
+  if (path == new_path) return new_path;
+  if (flags == RENAME_EXCHANGE) {
+    nodes_.exchange(from.node, name, to.node, new_name);
+  } else {
+    nodes_.remove(to.node, new_name, std::move(kept));
+    nodes_.rename(from.node, name, to.node, new_name);
+  }
+  return new_path;
+}
+
+void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
+                        const char* new_name, unsigned flags) {
+  const Ref to = decode(new_parent);
+  const Result<std::string> renamed = rename_object(decode(parent), name, to, new_name, flags);
+  if (!renamed) return (void)fuse_reply_err(req, renamed.error().code());
+  answer_published(req, *nodes_.info(to.node).job, *renamed, {parent, new_parent},
+                   [](fuse_req_t waiting) { (void)fuse_reply_err(waiting, 0); });
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "cacheshim_version.h"
+#include "common/names.h"
+#include "fuse/filesystem.h"
+#include <nlohmann/json.hpp>
+
+// The folders of the mount that are ours: the root with its symlinks, .jobs and .cacheshim.
+//
+// A symlink in the root answers each caller with its own job's folder: the kernel does not cache
+// READLINK, so one name serves all (never set FUSE_CAP_CACHE_SYMLINKS).
+namespace cacheshim {
+namespace {
+
+// What may be different for the next caller is not cached; what cannot change is.
+constexpr double kAskAlways = 0;
+constexpr double kKeep = 60;   // seconds
+constexpr double kKeepJob = 1;  // seconds: an ended job begins again with the next look at it
+
+constexpr std::array<const char*, 5> kControlFiles = {"version", "stats", "metrics", "status",
+                                                      "control"};
+
+}  // namespace
+
+bool Filesystem::is_profile_name(const std::string& name) const {
+  return entries_.find_profile(name) != nullptr;
+}
+
+std::string Filesystem::view_name(const Job& job, ViewSlot slot) const {
+  if (!job.shares_uids()) return job.id;
+  return fmt::format("{}@{}", job.id, job.view(slot).uid.value_or(0));
+}
+
+Job& Filesystem::job_of(fuse_req_t req) {
+  const JobClaim claim = callers_.claim_of(caller_of(req));
+  return jobs_.ensure_active(std::string(claim.job.view()), claim);
+}
+
+Job* Filesystem::find_job_of(fuse_req_t req) {
+  return jobs_.find(std::string(callers_.claim_of(caller_of(req)).job.view()));
+}
+
+struct stat Filesystem::own_attr(NodeIndex node, const NodeInfo& info) const {
+  struct stat st {};
+  st.st_ino = info.ino;
+  st.st_nlink = 1;
+  st.st_atim.tv_sec = st.st_mtim.tv_sec = st.st_ctim.tv_sec = started_;
+  st.st_blksize = 4096;
+  switch (info.kind) {
+    case NodeKind::kRootLink:
+    case NodeKind::kJobLink:
+      st.st_mode = S_IFLNK | 0777;
+      break;
+    case NodeKind::kControlFile:
+      st.st_mode = S_IFREG | (nodes_.name(node) == "control" ? 0666 : 0444);
+      break;
+    case NodeKind::kJobInfo:
+      st.st_mode = S_IFREG | 0444;
+      break;
+    default:
+      st.st_mode = S_IFDIR | 0755;
+  }
+  return st;
+}
+
+fuse_entry_param Filesystem::own_entry(NodeIndex parent, const std::string& name, NodeKind kind,
+                                       double timeout, Job* job) {
+  fuse_entry_param entry{};
+  const NodeIndex node = nodes_.intern_own(parent, name, kind, job);
+  entry.ino = encode({node, 0});
+  entry.attr = own_attr(node, nodes_.info(node));
+  entry.attr_timeout = kKeep;
+  entry.entry_timeout = timeout;
+  return entry;
+}
+
+Result<fuse_entry_param> Filesystem::lookup_own(fuse_req_t req, Ref parent, const NodeInfo& info,
+                                                const std::string& name) {
+  switch (info.kind) {
+    case NodeKind::kRoot:
+      return lookup_root(req, name);
+    case NodeKind::kJobsDir:
+      return lookup_job(req, name, false);
+    case NodeKind::kControlDir:
+      if (name == "jobs") return own_entry(parent.node, name, NodeKind::kJobInfoDir, kKeep);
+      if (std::find(kControlFiles.begin(), kControlFiles.end(), name) == kControlFiles.end()) {
+        return Errno(ENOENT);
+      }
+      return own_entry(parent.node, name, NodeKind::kControlFile, kKeep);
+    case NodeKind::kJobInfoDir:
+      if (Job* job = jobs_.find(name)) {
+        return own_entry(parent.node, name, NodeKind::kJobInfo, kKeep, job);
+      }
+      return Errno(ENOENT);
+    default:
+      return Errno(ENOTDIR);
+  }
+}
+
+Result<fuse_entry_param> Filesystem::lookup_root(fuse_req_t req, const std::string& name) {
+  if (name == kJobsName) return own_entry(kRootNode, name, NodeKind::kJobsDir, kKeep);
+  if (name == kControlName) return own_entry(kRootNode, name, NodeKind::kControlDir, kKeep);
+  if (is_profile_name(name)) return own_entry(kRootNode, name, NodeKind::kRootLink, kKeep);
+  // Any other name is there if the caller's own view has it.
+  Job& job = job_of(req);
+  {
+    const std::shared_lock lock(job.overlay.mutex());
+    CACHESHIM_CHECK(job.overlay.find(name));
+  }
+  return own_entry(kRootNode, name, NodeKind::kRootLink, kAskAlways);
+}
+
+// A job's view. It comes into being when the job itself, or root, first asks for it; to others an
+// unknown job is just not there. `name` may be that of one uid's view, "<job>@<uid>".
+Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::string& name,
+                                                bool make) {
+  const Caller caller = caller_of(req);
+  const auto at = name.find('@');
+  const std::string id = name.substr(0, at);
+  if (!is_job_id(id)) return Errno(ENOENT);
+  const JobClaim claim = callers_.claim_of(caller);
+  Job* job = jobs_.find(id);
+  const bool may_begin = make || caller.uid == 0 || claim.job.view() == id;
+  if (may_begin && at == std::string::npos) job = &jobs_.ensure_active(id, claim);
+  if (job == nullptr) return Errno(ENOENT);
+  const ViewSlot slot = job->enter(caller);
+  if (at == std::string::npos && job->shares_uids()) {
+    return own_entry(jobs_dir_, name + "@", NodeKind::kJobLink, kAskAlways, job);
+  }
+  if (at != std::string::npos && name != view_name(*job, slot)) return Errno(EACCES);
+  const View view = job->view(slot);
+  struct stat st;
+  {
+    const std::shared_lock lock(job->overlay.mutex());
+    CACHESHIM_TRY(found, job->overlay.find(""));
+    st = view.show(found.st, found.in_upper, true);
+  }
+  const NodeIndex node = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job);
+  st.st_ino = nodes_.info(node).ino;
+  fuse_entry_param entry{};
+  entry.ino = encode({node, slot});
+  entry.attr = st;
+  // A view that nobody has claimed asks at every step, so that the first user is seen to come.
+  entry.attr_timeout = entry.entry_timeout = view.uid ? kKeepJob : kAskAlways;
+  return entry;
+}
+
+// `mkdir -p MOUNT/name/…`: the folder comes into the caller's view, where the name in the root then
+// leads, and the caller is told that it is there.
+Result<fuse_entry_param> Filesystem::make_in_root(fuse_req_t req, const std::string& name,
+                                                  mode_t mode) {
+  Job& job = job_of(req);
+  (void)job.enter(caller_of(req));
+  const std::unique_lock lock(job.overlay.mutex());
+  CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
+  CACHESHIM_CHECK(job.overlay.make_dir(name, mode));
+  return Errno(EEXIST);
+}
+
+std::string Filesystem::link_target(fuse_req_t req, NodeIndex node, const NodeInfo& info) {
+  if (info.kind == NodeKind::kJobLink) {
+    return view_name(*info.job, info.job->enter(caller_of(req)));
+  }
+  Job& job = job_of(req);
+  const ViewSlot slot = job.enter(caller_of(req));
+  return fmt::format("{}/{}/{}", kJobsName, view_name(job, slot), nodes_.name(node));
+}
+
+std::vector<ListedEntry> Filesystem::list_own(fuse_req_t req, const NodeInfo& info) {
+  std::vector<ListedEntry> listed;
+  const auto add = [&](const std::string& name, unsigned char type) {
+    listed.push_back({name, type, 1});
+  };
+  if (info.kind == NodeKind::kControlDir) {
+    for (const char* name : kControlFiles) add(name, DT_REG);
+    add("jobs", DT_DIR);
+  } else if (info.kind == NodeKind::kJobInfoDir) {
+    for (const Job* job : jobs_.all()) add(job->id, DT_REG);
+  } else if (info.kind == NodeKind::kJobsDir) {
+    for (const Job* job : jobs_.all()) add(job->id, job->shares_uids() ? DT_LNK : DT_DIR);
+  } else if (info.kind == NodeKind::kRoot) {
+    add(std::string(kJobsName), DT_DIR);
+    add(std::string(kControlName), DT_DIR);
+    std::set<std::string> names;
+    for (const Profile& profile : profiles()) names.insert(profile.name);
+    const Job* job = find_job_of(req);
+    const Overlay base_alone(store_.base(), entries_, counters_);
+    const Overlay& overlay = job != nullptr ? job->overlay : base_alone;
+    const std::shared_lock lock(overlay.mutex());
+    if (const auto entries = overlay.list("")) {
+      for (const ListedEntry& entry : *entries) names.insert(entry.name);
+    }
+    for (const std::string& name : names) add(name, DT_LNK);
+  }
+  return listed;
+}
+
+std::string Filesystem::text_of(NodeIndex node, const NodeInfo& info) {
+  if (info.kind == NodeKind::kJobInfo) {
+    return describe_job(*info.job, options_.layers_dir).dump(2) + "\n";
+  }
+  const std::string name = nodes_.name(node);
+  if (name == "stats") return stats_json(*this);
+  if (name == "metrics") return stats_metrics(*this);
+  if (name == "status") return status_json(*this);
+  return CACHESHIM_VERSION "\n";
+}
+
+}  // namespace cacheshim

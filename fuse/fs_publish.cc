@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <cstring>
+#include <future>
+#include <set>
+#include <utility>
+
+#include "fuse/filesystem.h"
+
+// Publishing and the ends of jobs, as the mount sees them: what sets them off, who is told, and who
+// waits for it. The work itself is done by tasks, never by a worker of the receive loop.
+namespace cacheshim {
+
+Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
+                       FilesystemOptions options)
+    : store_(store),
+      options_(std::move(options)),
+      entries_(profiles),
+      started_(std::time(nullptr)),
+      jobs_dir_(nodes_.intern_own(kRootNode, std::string(kJobsName), NodeKind::kJobsDir)),
+      jobs_(store_, entries_, counters_, nodes_, jobs_dir_, options_.publish),
+      publisher_(store_, entries_, counters_),
+      publishing_(kPublishingThreads),
+      control_(kControlThreads) {
+  jobs_.adopt_orphans();
+}
+
+Filesystem::~Filesystem() { stop(); }
+
+void Filesystem::start(fuse_session* session) {
+  notifier_ = std::make_unique<Notifier>(fuse_session_fd(session));
+  const auto interval = std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
+  ticker_ = std::make_unique<Ticker>(interval, [this] { end_idle_jobs(); });
+}
+
+void Filesystem::stop() {
+  ticker_.reset();
+  control_.stop();
+  publishing_.stop();
+  notifier_.reset();
+}
+
+// Every other view that knows the folder of a published name is told of the name, and of those of
+// the folders above it that may be new to it.
+std::vector<Notifier::Notice> Filesystem::notices_of(const PublishReport& report,
+                                                     const Job* publisher) {
+  std::set<std::string> names;
+  for (const std::string& path : report.paths) {
+    for (std::string_view name = path; !name.empty(); name = parent_path(name)) {
+      if (!names.emplace(name).second) break;
+    }
+  }
+  std::vector<Notifier::Notice> notices;
+  for (const Job* job : jobs_.all()) {
+    if (job == publisher) continue;
+    const std::size_t slots = job->view_count();
+    for (const std::string& name : names) {
+      const NodeIndex folder = nodes_.find_path(job->view_root, parent_path(name));
+      if (folder == 0) continue;
+      for (std::size_t slot = 0; slot < slots; ++slot) {
+        notices.push_back({encode({folder, static_cast<ViewSlot>(slot)}),
+                           std::string(base_name(name))});
+      }
+    }
+  }
+  return notices;
+}
+
+void Filesystem::answer_published(fuse_req_t req, Job& job, const std::string& path,
+                                  std::vector<Notifier::FolderId> held,
+                                  std::function<void(fuse_req_t)> answer) {
+  const std::string entry = job.policy() == PublishPolicy::kComplete
+                                ? publisher_.completed_entry(job.overlay, path)
+                                : std::string();
+  if (entry.empty()) return answer(req);
+  publishing_.post([this, req, &job, entry, held = std::move(held), answer = std::move(answer)] {
+    const PublishReport report = publish_entry(job, entry);
+    notifier_->post(notices_of(report, &job), held, [req, answer] { answer(req); });
+  });
+}
+
+PublishReport Filesystem::publish_entry(Job& job, const std::string& entry) {
+  PublishReport report = publisher_.publish(job.overlay, entry, job);
+  if (report.busy) job.postpone(entry);
+  return report;
+}
+
+void Filesystem::retry_postponed(Job& job) {
+  for (const std::string& entry : job.take_postponed()) {
+    publishing_.post([this, &job, entry] {
+      notifier_->post(notices_of(publish_entry(job, entry), &job), {}, [] {});
+    });
+  }
+}
+
+// Returns when the kernel has been told.
+void Filesystem::notify_and_wait(std::vector<Notifier::Notice> notices) {
+  auto told = std::make_shared<std::promise<void>>();
+  auto future = told->get_future();
+  notifier_->post(std::move(notices), {}, [told] { told->set_value(); });
+  future.wait();
+}
+
+PublishReport Filesystem::publish_job(Job& job, const Publisher::Progress& progress) {
+  const PublishReport report = publisher_.publish_all(job.overlay, job, false, progress);
+  notify_and_wait(notices_of(report, &job));
+  return report;
+}
+
+// The layer goes, and with it all names that only it had. Returns how many the kernel knew.
+std::size_t Filesystem::drop_layer(Job& job, Outcome outcome) {
+  std::vector<std::pair<NodeIndex, std::string>> names;
+  {
+    const std::unique_lock lock(job.overlay.mutex());
+    if (job.layer) {
+      const bool keep = outcome != Outcome::kSuccess && options_.layer_keep.count() > 0;
+      const Status ended = job.layer->end(store_.layers(), outcome, keep);
+      if (!ended) {
+        spdlog::error("cannot put away the layer of job '{}': {}; the next mount takes it up",
+                      job.id, std::strerror(ended.error().code()));
+      }
+      job.layer.reset();
+      job.overlay.set_layer({}, {});
+    }
+    names = nodes_.drop_all(&job, job.view_root);
+  }
+  std::vector<Notifier::Notice> notices;
+  for (std::size_t slot = 0; slot < job.view_count(); ++slot) {
+    for (const auto& [folder, name] : names) {
+      notices.push_back({encode({folder, static_cast<ViewSlot>(slot)}), name});
+    }
+  }
+  notify_and_wait(std::move(notices));
+  return names.size();
+}
+
+PublishReport Filesystem::end_job(Job& job, Outcome outcome, const Publisher::Progress& progress) {
+  const std::lock_guard ending(job.end_mutex);
+  PublishReport report;
+  if (!job.is_active()) return report;
+  const bool failed = outcome == Outcome::kFailure;
+  if (!failed && job.policy() != PublishPolicy::kNever) {
+    const bool succeeded = outcome == Outcome::kSuccess;
+    report = publisher_.publish_all(job.overlay, job, succeeded, progress);
+    notify_and_wait(notices_of(report, &job));
+  }
+  (void)drop_layer(job, outcome);
+  job.finish(outcome);
+  spdlog::info("job '{}' ended ({}): {} entries with {} files published, {} conflicts, {} incomplete",
+               job.id, to_string(outcome), report.entries, report.files, report.conflicts,
+               report.incomplete);
+  return report;
+}
+
+std::uint64_t Filesystem::discard_job(Job& job) {
+  const std::lock_guard ending(job.end_mutex);
+  return drop_layer(job, Outcome::kSuccess);
+}
+
+void Filesystem::end_idle_jobs() {
+  const auto now = std::chrono::steady_clock::now();
+  for (Job* job : jobs_.all()) {
+    const bool has_end = !job->id.starts_with("uid-");
+    const bool idle = job->open_files == 0 && job->runs == 0 &&
+                      now - job->last_use() > options_.job_idle;
+    if (!job->is_active() || !has_end || !idle || job->has_living_process()) continue;
+    control_.post([this, job] { (void)end_job(*job, Outcome::kNone, [](auto, auto) {}); });
+  }
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/unique_fd.h"
+#include "fuse/arena.h"
+#include "fuse/job.h"
+#include "fuse/node_table.h"
+
+namespace cacheshim {
+
+class ControlSession;
+
+// An open file of a view. When the node's data move (copy-up, publishing), the descriptor's number
+// stays and what it refers to is exchanged by dup3(2), so that readers need no lock.
+struct FileHandle {
+  UniqueFd fd;
+  NodeIndex node = 0;
+  Job* job = nullptr;
+  bool in_upper = false;
+  bool writable = false;
+  int access = 0;                        // O_RDONLY, O_WRONLY or O_RDWR
+  std::atomic<std::uint32_t> epoch{0};   // of the node, when fd was opened
+  std::atomic<bool> written{false};      // since it was opened
+  // Whether it counts as a writer of its file: from open or a write to the next flush.
+  std::mutex writer_mutex;
+  bool is_writer = false;
+  dev_t writer_device = 0;
+  ino_t writer_inode = 0;
+};
+
+// An open folder: a listing, taken when it is first read and after each rewind, so that it is stable
+// whatever happens to the folder meanwhile.
+struct DirHandle {
+  std::mutex mutex;
+  bool loaded = false;
+  std::vector<ListedEntry> entries;
+};
+
+// An open file of the control folder: its text as it was at open.
+struct TextHandle {
+  std::string text;
+};
+
+struct ControlHandle {
+  std::shared_ptr<ControlSession> session;
+};
+
+using Handle = std::variant<std::monostate, std::unique_ptr<FileHandle>, std::unique_ptr<DirHandle>,
+                            TextHandle, ControlHandle>;
+
+// Handles by the number that the kernel holds in fi->fh.
+class HandleTable {
+ public:
+  std::uint64_t add(Handle handle) {
+    const std::uint32_t index = arena_.allocate();
+    arena_.get(index) = std::move(handle);
+    return index;
+  }
+  Handle& get(std::uint64_t fh) { return arena_.get(static_cast<std::uint32_t>(fh)); }
+  FileHandle* file(std::uint64_t fh) { return pointer<std::unique_ptr<FileHandle>>(fh); }
+  DirHandle* dir(std::uint64_t fh) { return pointer<std::unique_ptr<DirHandle>>(fh); }
+  void remove(std::uint64_t fh) { arena_.release(static_cast<std::uint32_t>(fh)); }
+
+ private:
+  // Null for a handle of another kind.
+  template <class Pointer>
+  typename Pointer::element_type* pointer(std::uint64_t fh) {
+    Pointer* held = std::get_if<Pointer>(&get(fh));
+    return held == nullptr ? nullptr : held->get();
+  }
+
+  Arena<Handle> arena_;
+};
+
+}  // namespace cacheshim

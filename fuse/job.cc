@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/job.h"
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include "store/store.h"
+
+namespace cacheshim {
+
+bool View::may_read(const struct stat& st) const {
+  if (!uid || *uid == 0) return true;
+  const mode_t wanted = S_ISDIR(st.st_mode) ? 05 : 04;
+  mode_t granted = st.st_mode & 07;
+  const bool in_group = st.st_gid == gid ||
+                        std::find(groups.begin(), groups.end(), st.st_gid) != groups.end();
+  if (st.st_uid == *uid) {
+    granted = (st.st_mode >> 6) & 07;
+  } else if (in_group) {
+    granted = (st.st_mode >> 3) & 07;
+  }
+  return (granted & wanted) == wanted;
+}
+
+struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const {
+  struct stat shown = st;
+  if (is_root) {
+    // While the view is free it is open, so that the first user can come in.
+    shown.st_mode = S_IFDIR | (uid ? 0700 : 0755);
+  } else if (!in_upper && !S_ISLNK(st.st_mode) && !may_read(st)) {
+    return shown;
+  }
+  shown.st_uid = uid.value_or(0);
+  shown.st_gid = gid;
+  shown.st_mode &= ~static_cast<mode_t>(S_ISVTX);
+  // A merged folder's count of subfolders is not known; 1 says so, as in overlayfs and btrfs.
+  if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;
+  return shown;
+}
+
+Job::Job(std::string job_id, int base, const EntryMap& entries, Counters& counters,
+         NodeTable& nodes)
+    : id(std::move(job_id)), overlay(base, entries, counters, this), nodes_(nodes) {}
+
+LayerRecord Job::wanted_record() const {
+  const std::lock_guard lock(mutex_);
+  LayerRecord wanted;
+  wanted.job = id;
+  wanted.cycle = cycle_;
+  wanted.node = node_name();
+  if (views_.front().uid) wanted.uid = *views_.front().uid;
+  wanted.shared_uids = shared_uids_;
+  wanted.started = started_;
+  return wanted;
+}
+
+Status Job::ensure_layer(int layers) {
+  if (layer) return {};
+  CACHESHIM_TRY(taken, Layer::take(layers, wanted_record()));
+  layer = std::move(taken);
+  return open_layer();
+}
+
+Status Job::open_layer() {
+  CACHESHIM_TRY(upper, layer->open_upper());
+  CACHESHIM_TRY(work, layer->open_work());
+  overlay.set_layer(std::move(upper), std::move(work));
+  return overlay.load_hidden();
+}
+
+void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
+  const std::lock_guard lock(mutex_);
+  cycle_ = claim.cycle.view();
+  // The environment can only lower what the administrator has set.
+  policy_ = std::min(policy, claim.publish.value_or(policy));
+  shared_uids_ = shared_uids;
+  started_ = std::time(nullptr);
+  outcome_ = Outcome::kNone;
+  a_run_failed = false;
+  touch();
+  active_ = true;
+}
+
+void Job::adopt(Layer taken, PublishPolicy policy) {
+  const std::lock_guard lock(mutex_);
+  const LayerRecord& found = taken.record();
+  cycle_ = found.cycle;
+  policy_ = policy;
+  shared_uids_ = found.shared_uids;
+  started_ = found.started;
+  if (found.uid) views_.front().uid = *found.uid;
+  layer = std::move(taken);
+  touch();
+  active_ = true;
+}
+
+void Job::finish(Outcome outcome) {
+  std::vector<std::function<void(Outcome)>> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    outcome_ = outcome;
+    active_ = false;
+    runs = 0;
+    postponed_.clear();
+    processes_.clear();
+    waiting.swap(waiting_);
+  }
+  for (const auto& then : waiting) then(outcome);
+}
+
+void Job::on_end(std::function<void(Outcome)> then) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (active_) {
+      waiting_.push_back(std::move(then));
+      return;
+    }
+  }
+  then(outcome_);
+}
+
+ViewSlot Job::enter(const Caller& caller) {
+  touch();
+  const std::lock_guard lock(mutex_);
+  if (caller.tid > 0) processes_.insert(caller.tid);
+  if (caller.uid == 0) return 0;
+  for (std::size_t slot = 0; slot < views_.size(); ++slot) {
+    View& view = views_[slot];
+    if (view.uid == caller.uid) {
+      if (view.gid != caller.gid) view.groups = groups_of(caller.tid);
+      view.gid = caller.gid;
+      return static_cast<ViewSlot>(slot);
+    }
+  }
+  View mine{caller.uid, caller.gid, groups_of(caller.tid)};
+  if (!views_.front().uid) {
+    views_.front() = std::move(mine);
+    return 0;
+  }
+  if (!shared_uids_) return 0;
+  views_.push_back(std::move(mine));
+  return static_cast<ViewSlot>(views_.size() - 1);
+}
+
+View Job::view(ViewSlot slot) const {
+  const std::lock_guard lock(mutex_);
+  return slot < views_.size() ? views_[slot] : views_.front();
+}
+
+std::size_t Job::view_count() const {
+  const std::lock_guard lock(mutex_);
+  return views_.size();
+}
+
+bool Job::may_change(uid_t uid) const {
+  if (uid == 0) return true;
+  const std::lock_guard lock(mutex_);
+  return std::any_of(views_.begin(), views_.end(),
+                     [uid](const View& view) { return view.uid == uid; });
+}
+
+std::string Job::cycle() const {
+  const std::lock_guard lock(mutex_);
+  return cycle_;
+}
+
+void Job::add_writer(dev_t device, ino_t inode) {
+  const std::lock_guard lock(mutex_);
+  ++writers_[{device, inode}];
+}
+
+void Job::remove_writer(dev_t device, ino_t inode) {
+  const std::lock_guard lock(mutex_);
+  const auto writer = writers_.find({device, inode});
+  if (writer != writers_.end() && --writer->second == 0) writers_.erase(writer);
+}
+
+bool Job::is_being_written(dev_t device, ino_t inode) {
+  const std::lock_guard lock(mutex_);
+  return writers_.contains({device, inode});
+}
+
+void Job::postpone(const std::string& entry) {
+  const std::lock_guard lock(mutex_);
+  postponed_.insert(entry);
+}
+
+std::vector<std::string> Job::take_postponed() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> entries(postponed_.begin(), postponed_.end());
+  postponed_.clear();
+  return entries;
+}
+
+bool Job::has_living_process() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(processes_, [](pid_t pid) { return ::kill(pid, 0) == -1 && errno == ESRCH; });
+  return !processes_.empty();
+}
+
+void Job::published(const std::string& path, const struct stat& base) {
+  if (const NodeIndex node = nodes_.find_path(view_root, path)) nodes_.moved(node, base, false);
+}
+
+void Job::copied_up(const std::string& path, const struct stat& upper) {
+  if (const NodeIndex node = nodes_.find_path(view_root, path)) nodes_.moved(node, upper, true);
+}
+
+}  // namespace cacheshim

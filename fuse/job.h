@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fuse/caller.h"
+#include "fuse/node_table.h"
+#include "store/entry_map.h"
+#include "store/layer.h"
+#include "store/overlay.h"
+#include "store/publisher.h"
+
+namespace cacheshim {
+
+// What one uid of a job sees: whom its files are shown to belong to.
+struct View {
+  std::optional<uid_t> uid;  // nothing yet: only root has come
+  gid_t gid = 0;
+  std::vector<gid_t> groups;
+
+  // As a view shows an object (owner=squash): the view's own, without sticky bits; but an object of
+  // the base that its mode closes to this uid keeps its true owner and stays closed.
+  struct stat show(const struct stat& st, bool in_upper, bool is_root) const;
+
+ private:
+  bool may_read(const struct stat& st) const;
+};
+
+using ViewSlot = std::uint16_t;
+
+// A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
+// lives, so that nodes can point at it. Thread-safe; `overlay.mutex()` guards what it says to.
+class Job final : public PublishHooks, private OverlayObserver {
+ public:
+  Job(std::string id, int base, const EntryMap& entries, Counters& counters, NodeTable& nodes);
+
+  const std::string id;
+  Overlay overlay;
+  NodeIndex view_root = 0;
+
+  // ---- Guarded by overlay.mutex(): the layer comes with the first change.
+  std::optional<Layer> layer;
+  Status ensure_layer(int layers);
+  Status open_layer();  // the overlay goes on with `layer`
+
+  // ---- The rest is guarded by a mutex of its own.
+  bool is_active() const { return active_.load(); }
+  void begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids);
+  // Takes up a layer that an earlier daemon left, with overlay.mutex() held exclusively; open_layer()
+  // is the caller's next step.
+  void adopt(Layer taken, PublishPolicy policy);
+  // What begin() has set is over. The layer must have been given up before. Calls those who wait.
+  void finish(Outcome outcome);
+  // Calls `then` once, when the job ends; at once where it is not active.
+  void on_end(std::function<void(Outcome)> then);
+
+  bool shares_uids() const { return shared_uids_.load(); }
+  PublishPolicy policy() const { return policy_.load(); }
+  // The view of this uid, claimed if it is still free. Nothing for a uid that the job is closed to:
+  // it then sees the first view, whose mode closes it.
+  ViewSlot enter(const Caller& caller);
+  View view(ViewSlot slot) const;
+  std::size_t view_count() const;
+  bool may_change(uid_t uid) const;  // the job itself: its own user, and root
+
+  // Files that are open for writing and not flushed since they were last written to.
+  void add_writer(dev_t device, ino_t inode);
+  void remove_writer(dev_t device, ino_t inode);
+  // Entries that were complete while one of their files was still open for writing.
+  void postpone(const std::string& entry);
+  std::vector<std::string> take_postponed();
+
+  std::mutex end_mutex;  // held by the one who ends the job; outermost
+  std::atomic<int> open_files{0};
+  std::atomic<int> runs{0};  // `cacheshim run`s that go on
+  std::atomic<bool> a_run_failed{false};
+  void touch() { last_use_ = std::chrono::steady_clock::now(); }
+  std::chrono::steady_clock::time_point last_use() const { return last_use_; }
+  // Forgets those that are gone.
+  bool has_living_process();
+
+  std::time_t started() const { return started_.load(); }
+  Outcome outcome() const { return outcome_.load(); }
+  std::string cycle() const;
+
+  bool is_being_written(dev_t device, ino_t inode) override;
+  void published(const std::string& path, const struct stat& base) override;
+
+ private:
+  void copied_up(const std::string& path, const struct stat& upper) override;
+  LayerRecord wanted_record() const;
+
+  NodeTable& nodes_;
+  std::atomic<bool> active_{false};
+  std::atomic<bool> shared_uids_{false};
+  std::atomic<PublishPolicy> policy_{PublishPolicy::kComplete};
+  std::atomic<std::time_t> started_{0};
+  std::atomic<Outcome> outcome_{Outcome::kNone};
+  std::atomic<std::chrono::steady_clock::time_point> last_use_{};
+  mutable std::mutex mutex_;  // taken after overlay.mutex(), never held across a call
+  std::string cycle_ = "0";
+  std::vector<View> views_{View{}};
+  std::map<std::pair<dev_t, ino_t>, int> writers_;
+  std::set<std::string> postponed_;
+  std::set<pid_t> processes_;
+  std::vector<std::function<void(Outcome)>> waiting_;
+};
+
+}  // namespace cacheshim

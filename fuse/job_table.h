@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fuse/job.h"
+#include "store/store.h"
+
+namespace cacheshim {
+
+// All jobs that this mount has seen, by id. Jobs are made once and never freed. Thread-safe.
+class JobTable {
+ public:
+  // All must outlive the table. `jobs_dir` is the node of .jobs.
+  JobTable(const Store& store, const EntryMap& entries, Counters& counters, NodeTable& nodes,
+           NodeIndex jobs_dir, PublishPolicy policy);
+
+  Job* find(const std::string& id) const;  // null for none
+  // The job, active from now on if it was not.
+  Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
+  std::vector<Job*> all() const;
+  std::size_t active_count() const;
+  PublishPolicy policy() const { return policy_; }
+
+  // Takes up what daemons of this node that are gone have left: their jobs may still be running.
+  // They end by job_idle like any other.
+  void adopt_orphans();
+
+ private:
+  Job& get_or_make(const std::string& id);
+
+  const Store& store_;
+  const EntryMap& entries_;
+  Counters& counters_;
+  NodeTable& nodes_;
+  const NodeIndex jobs_dir_;
+  const PublishPolicy policy_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Job>> jobs_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "fuse/arena.h"
+
+namespace cacheshim {
+
+class Job;
+
+enum class NodeKind : std::uint8_t {
+  kRoot,         // the mount's root
+  kRootLink,     // a symlink in it, answered per caller
+  kJobsDir,      // .jobs
+  kJobLink,      // .jobs/<job> of a job with shared uids, answered per caller
+  kControlDir,   // .cacheshim
+  kControlFile,  // a file in it
+  kJobInfoDir,   // .cacheshim/jobs
+  kJobInfo,      // a file in it
+  kObject,       // something in a job's view, the view's root among them
+};
+
+using NodeIndex = std::uint32_t;
+inline constexpr NodeIndex kRootNode = 1;
+
+// What a node is, by value: safe to use after the table's lock is gone.
+struct NodeInfo {
+  NodeKind kind = NodeKind::kObject;
+  NodeIndex parent = 0;
+  Job* job = nullptr;
+  std::uint64_t ino = 0;  // st_ino: stays while the node lives, copy-up or not
+  bool is_view_root = false;
+  bool removed = false;  // has no name any more
+  int removed_fd = -1;   // then: an O_PATH descriptor of the object, or -1; lives with the node
+};
+
+// What the names of a job's view lead to, as far as the kernel has asked for it.
+//
+// A node has a name (parent and component) and finds its object by walking from the job's roots, so
+// it holds no descriptor and does not mind copy-up and publishing. Hard links in the layer share one
+// node, with further names beside the first. A node whose last name is removed keeps an O_PATH
+// descriptor instead. Thread-safe by one mutex of its own, the innermost of all; it is never held
+// across a system call. Names change only while the job's Overlay::mutex() is held exclusively, so
+// that a path stays true as long as the caller holds that mutex.
+class NodeTable {
+ public:
+  NodeTable();
+
+  NodeInfo info(NodeIndex node) const;
+  // From the view's root, "" for the root itself. Errors: ESTALE for a node without a name.
+  Result<std::string> path(NodeIndex node) const;
+  // The component it was found by. For nodes other than objects too.
+  std::string name(NodeIndex node) const;
+
+  // A node of the mount's own folders; found again by parent and name. Counts one lookup.
+  NodeIndex intern_own(NodeIndex parent, const std::string& name, NodeKind kind, Job* job = nullptr);
+  // The node of an object that a lookup has found. Counts one lookup. A name that leads to another
+  // object than before (the base has replaced it) gets a new node.
+  NodeIndex intern(NodeIndex parent, const std::string& name, Job* job, const struct stat& st,
+                   bool in_upper);
+  // The kernel drops `count` lookups; frees the node when none are left.
+  void forget(NodeIndex node, std::uint64_t count);
+
+  // Changes of names, with the overlay's mutex held exclusively.
+  void add_link(NodeIndex node, NodeIndex parent, const std::string& name, const struct stat& st);
+  // `removed` takes the place of the name where it was the last one.
+  void remove(NodeIndex parent, const std::string& name, UniqueFd removed);
+  void rename(NodeIndex parent, const std::string& name, NodeIndex new_parent,
+              const std::string& new_name);
+  void exchange(NodeIndex parent, const std::string& name, NodeIndex new_parent,
+                const std::string& new_name);
+
+  // 0 where the kernel knows no such node.
+  NodeIndex find(NodeIndex parent, const std::string& name) const;
+  NodeIndex find_path(NodeIndex view_root, std::string_view path) const;
+
+  // Whether what its path leads to now is still the node's object, or its copy in the layer.
+  bool is_current(NodeIndex node, const struct stat& st, bool in_upper) const;
+  // The object's data are elsewhere now: open handles see another epoch and open again.
+  void moved(NodeIndex node, const struct stat& st, bool in_upper);
+  std::uint32_t epoch(NodeIndex node) const;
+
+  // Takes all names of a job's objects away but the root's: its layer is gone. Returns the names
+  // that were there, for notices.
+  std::vector<std::pair<NodeIndex, std::string>> drop_all(Job* job, NodeIndex view_root);
+
+  std::uint32_t size() const { return arena_.in_use(); }
+
+ private:
+  struct Name {
+    NodeIndex parent;
+    std::string component;
+    friend bool operator==(const Name&, const Name&) = default;
+  };
+  struct NameHash {
+    std::size_t operator()(const Name& name) const {
+      return std::hash<std::string>{}(name.component) ^ (name.parent * 0x9e3779b97f4a7c15ULL);
+    }
+  };
+  struct FileId {
+    dev_t device = 0;
+    ino_t inode = 0;
+    friend bool operator==(const FileId&, const FileId&) = default;
+  };
+  struct FileIdHash {
+    std::size_t operator()(const FileId& id) const {
+      return id.inode * 0x9e3779b97f4a7c15ULL ^ id.device;
+    }
+  };
+  struct Node {
+    NodeKind kind = NodeKind::kObject;
+    bool is_dir = false;
+    bool in_upper = false;
+    bool named = false;
+    std::uint32_t children = 0;  // nodes that have this one as a name's parent
+    std::uint32_t epoch = 0;
+    std::uint64_t lookups = 0;
+    std::uint64_t ino = 0;
+    FileId id;  // of the object that holds the data now
+    Job* job = nullptr;
+    Name name{0, {}};
+    std::unique_ptr<std::vector<Name>> further;  // names, of a hard link
+    UniqueFd removed;
+  };
+
+  Node& at(NodeIndex node) const { return arena_.get(node); }
+  NodeIndex make(const Name& name, NodeKind kind, Job* job);
+  void attach(NodeIndex node, const Name& name);
+  void detach(NodeIndex node, const Name& name, UniqueFd removed);
+  void drop_child(NodeIndex parent);
+  void free_if_unused(NodeIndex node);
+  bool is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const;
+  NodeIndex find_locked(NodeIndex parent, const std::string& name) const;
+
+  mutable std::mutex mutex_;
+  mutable Arena<Node> arena_;
+  std::unordered_map<Name, NodeIndex, NameHash> by_name_;
+  std::unordered_map<FileId, NodeIndex, FileIdHash> hard_links_;  // files with several names
+};
+
+}  // namespace cacheshim

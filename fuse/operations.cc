@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/operations.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cerrno>
+#include <exception>
+
+#include "fuse/filesystem.h"
+
+// The edge between libfuse's C callbacks and Filesystem: no logic, only the one place where what is
+// left of exceptions (no memory) becomes EIO.
+namespace cacheshim {
+namespace {
+
+template <class Handler>
+void handle(fuse_req_t req, Handler&& handler) {
+  try {
+    handler(*static_cast<Filesystem*>(fuse_req_userdata(req)));
+  } catch (const std::exception& error) {
+    spdlog::error("a request failed: {}; the caller gets EIO", error.what());
+    (void)fuse_reply_err(req, EIO);
+  }
+}
+
+void init(void*, fuse_conn_info* connection) {
+  // Symlinks in the root are answered per caller: their answers must never be kept.
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
+  // The kernel clears set-id bits by a setattr; we, being root, would not do it by writing.
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV);
+  // Replies are small and from memory: a splice costs more than it saves.
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+                                             FUSE_CAP_SPLICE_MOVE);
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
+  connection->want |= connection->capable & (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ATOMIC_O_TRUNC);
+}
+
+void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
+  handle(req, [=](Filesystem& fs) { fs.lookup(req, parent, name); });
+}
+
+void forget(fuse_req_t req, fuse_ino_t ino, std::uint64_t count) {
+  static_cast<Filesystem*>(fuse_req_userdata(req))->forget(ino, count);
+  fuse_reply_none(req);
+}
+
+void forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forgets) {
+  auto* fs = static_cast<Filesystem*>(fuse_req_userdata(req));
+  for (std::size_t i = 0; i < count; ++i) fs->forget(forgets[i].ino, forgets[i].nlookup);
+  fuse_reply_none(req);
+}
+
+void getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.getattr(req, ino, fi); });
+}
+
+void setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.setattr(req, ino, attr, to_set, fi); });
+}
+
+void readlink(fuse_req_t req, fuse_ino_t ino) {
+  handle(req, [=](Filesystem& fs) { fs.readlink(req, ino); });
+}
+
+void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, dev_t) {
+  handle(req, [=](Filesystem& fs) { fs.mknod(req, parent, name, mode); });
+}
+
+void mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
+  handle(req, [=](Filesystem& fs) { fs.mkdir(req, parent, name, mode); });
+}
+
+void unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
+  handle(req, [=](Filesystem& fs) { fs.unlink(req, parent, name); });
+}
+
+void rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
+  handle(req, [=](Filesystem& fs) { fs.rmdir(req, parent, name); });
+}
+
+void symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
+  handle(req, [=](Filesystem& fs) { fs.symlink(req, target, parent, name); });
+}
+
+void rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
+            const char* new_name, unsigned flags) {
+  handle(req, [=](Filesystem& fs) { fs.rename(req, parent, name, new_parent, new_name, flags); });
+}
+
+void link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name) {
+  handle(req, [=](Filesystem& fs) { fs.link(req, ino, new_parent, new_name); });
+}
+
+void create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.create(req, parent, name, mode, fi); });
+}
+
+void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.open(req, ino, fi); });
+}
+
+void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.read(req, size, offset, fi); });
+}
+
+void write(fuse_req_t req, fuse_ino_t, const char* data, std::size_t size, off_t offset,
+           fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.write(req, data, size, offset, fi); });
+}
+
+void flush(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.flush(req, fi); });
+}
+
+void release(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.release(req, fi); });
+}
+
+void fsync(fuse_req_t req, fuse_ino_t, int datasync, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.fsync(req, datasync, fi); });
+}
+
+void fallocate(fuse_req_t req, fuse_ino_t, int mode, off_t offset, off_t length,
+               fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.fallocate(req, mode, offset, length, fi); });
+}
+
+void lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.lseek(req, offset, whence, fi); });
+}
+
+void copy_file_range(fuse_req_t req, fuse_ino_t, off_t in, fuse_file_info* fi_in, fuse_ino_t,
+                     off_t out, fuse_file_info* fi_out, std::size_t length, int) {
+  handle(req, [=](Filesystem& fs) { fs.copy_file_range(req, in, fi_in, out, fi_out, length); });
+}
+
+void opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.opendir(req, ino, fi); });
+}
+
+void readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.readdir(req, ino, size, offset, fi); });
+}
+
+void releasedir(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.releasedir(req, fi); });
+}
+
+void fsyncdir(fuse_req_t req, fuse_ino_t ino, int, fuse_file_info*) {
+  handle(req, [=](Filesystem& fs) { fs.fsyncdir(req, ino); });
+}
+
+void statfs(fuse_req_t req, fuse_ino_t ino) {
+  handle(req, [=](Filesystem& fs) { fs.statfs(req, ino); });
+}
+
+void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, const char* value,
+              std::size_t size, int flags) {
+  handle(req, [=](Filesystem& fs) { fs.setxattr(req, ino, name, {value, size}, flags); });
+}
+
+void getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size) {
+  handle(req, [=](Filesystem& fs) { fs.getxattr(req, ino, name, size); });
+}
+
+void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
+  handle(req, [=](Filesystem& fs) { fs.listxattr(req, ino, size); });
+}
+
+void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
+  handle(req, [=](Filesystem& fs) { fs.removexattr(req, ino, name); });
+}
+
+// Answered rather than left to libfuse, whose ENOSYS a program could see.
+void ioctl(fuse_req_t req, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned, const void*,
+           std::size_t, std::size_t) {
+  (void)fuse_reply_err(req, ENOTTY);
+}
+
+}  // namespace
+
+const fuse_lowlevel_ops& fuse_operations() {
+  static const fuse_lowlevel_ops kOperations = [] {
+    fuse_lowlevel_ops ops{};
+    ops.init = init;
+    ops.lookup = lookup;
+    ops.forget = forget;
+    ops.forget_multi = forget_multi;
+    ops.getattr = getattr;
+    ops.setattr = setattr;
+    ops.readlink = readlink;
+    ops.mknod = mknod;
+    ops.mkdir = mkdir;
+    ops.unlink = unlink;
+    ops.rmdir = rmdir;
+    ops.symlink = symlink;
+    ops.rename = rename;
+    ops.link = link;
+    ops.create = create;
+    ops.open = open;
+    ops.read = read;
+    ops.write = write;
+    ops.flush = flush;
+    ops.release = release;
+    ops.fsync = fsync;
+    ops.fallocate = fallocate;
+    ops.lseek = lseek;
+    ops.copy_file_range = copy_file_range;
+    ops.opendir = opendir;
+    ops.readdir = readdir;
+    ops.releasedir = releasedir;
+    ops.fsyncdir = fsyncdir;
+    ops.statfs = statfs;
+    ops.setxattr = setxattr;
+    ops.getxattr = getxattr;
+    ops.listxattr = listxattr;
+    ops.removexattr = removexattr;
+    ops.ioctl = ioctl;
+    return ops;
+  }();
+  return kOperations;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "common/unique_fd.h"
+#include "fuse/daemon.h"
+
+struct fuse_session;
+
+namespace cacheshim {
+
+class Filesystem;
+
+// A mounted FUSE connection: mount(2) by ourselves, so that errors can be told apart and a later
+// supervisor can keep the descriptor, and a receive loop of our own.
+class Session {
+ public:
+  // Opens /dev/fuse and mounts it. From here on the mount is there; it is served once run() is
+  // called. Detached again by the destructor where the kernel has not ended it.
+  static std::variant<std::unique_ptr<Session>, DaemonError> mount(const std::string& mount_point,
+                                                                   unsigned long flags,
+                                                                   Filesystem& filesystem);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  fuse_session* get() { return session_; }
+  // Starts the workers. `on_end` is called by the last of them when the kernel has unmounted.
+  void start(unsigned threads, std::function<void()> on_end);
+  // Detaches the mount and ends the workers; what clients still have open gives ENOTCONN.
+  void stop();
+
+ private:
+  Session() = default;
+  void work();
+
+  std::string mount_point_;
+  fuse_session* session_ = nullptr;
+  int fd_ = -1;  // the session's, once it is mounted
+  bool detached_ = false;
+  std::atomic<bool> stopping_{false};
+  std::atomic<unsigned> working_{0};
+  std::function<void()> on_end_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace cacheshim
