@@ -87,7 +87,8 @@ CACHESHIM_EXPORT char* mkdtemp(char* text) noexcept {
 CACHESHIM_EXPORT char* mktemp(char* text) noexcept {
   if (!runtime::may_match(text)) return real::mktemp(text);
   const char* const made = fill_template(text, 0, [](char* t) {
-    return *real::mktemp(t) == '\0' ? nullptr : t;
+    const char* const name = real::mktemp(t);
+    return name == nullptr || *name == '\0' ? nullptr : name;
   });
   if (made == nullptr) *text = '\0';
   return text;

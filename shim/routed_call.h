@@ -79,7 +79,6 @@ template <class Call>
 // The same for calls that take two names and make one: call(path_a, path_b).
 template <class Call>
 int call_routed_pair(PathAt a, PathAt b, Call call) {
-  if (a.path == nullptr || b.path == nullptr) return call(a.path, b.path);
   if (!runtime::may_match(a.path) && !runtime::may_match(b.path)) [[likely]] {
     return call(a.path, b.path);
   }

@@ -149,6 +149,7 @@ void say_so(PathAt at, int error) {
 }  // namespace
 
 RoutedPath route(PathAt at, PathBuffer& out) {
+  if (at.path == nullptr) return {};
   if (state.load(std::memory_order_relaxed) == State::kBroken) return route_broken(at.path, out);
   if (at.path[0] != '/') return route_relative(at, out);
   return router.route(at.path, out, same_folder);

@@ -39,7 +39,7 @@ inline bool may_match(const char* path) {
          router.may_match(path);
 }
 
-// Where the path goes now. May change errno.
+// Where the path goes now; a null path is foreign. May change errno.
 RoutedPath route(PathAt at, PathBuffer& out);
 
 // To be asked when a call on a path that is not kForeign has failed with `error`: whether the mount

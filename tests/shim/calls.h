@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "shim/plain_libc.h"
+
+#include <cerrno>
+#include <string>
+
+// Calls functions by their dynamic names and writes down what came back: one line a call, which must
+// be the same natively and preloaded. The folder under test is written as "@".
+namespace calls {
+
+// The folder under test.
+extern std::string root;
+
+inline std::string at(const char* name) { return root + "/" + name; }
+
+void* find(const char* name);
+// `text` in a line of its own, with the folder's name replaced.
+void say(const std::string& text);
+
+// errno before every call: a call that leaves it alone shows.
+constexpr int kUntouched = 4242;
+
+std::string show(long value);
+std::string show(const void* pointer);  // "null" or "pointer"
+
+// Calls f(arguments…) and says what it returned and what it did to errno.
+template <class Function, class... Arguments>
+auto call(const char* name, Function function, Arguments... arguments) {
+  errno = kUntouched;
+  const auto result = function(arguments...);
+  const int error = errno;
+  say(std::string(name) + " = " + show(result) +
+      (error == kUntouched ? "" : ", errno " + std::to_string(error)));
+  return result;
+}
+
+// By name, as the dynamic linker finds it in any program.
+#define CALL(name, ...) \
+  ::calls::call(#name, reinterpret_cast<decltype(&::name)>(::calls::find(#name)), __VA_ARGS__)
+
+// The whole content of a file, by a call under test as well.
+std::string content(const std::string& path);
+void write_file(const std::string& path, const std::string& text);
+// Removes a file, if it is there, without a word.
+void forget(const std::string& path);
+
+void run_open_calls();
+void run_temp_calls();
+void run_stat_calls();
+void run_namespace_calls();
+void run_directory_calls();
+
+}  // namespace calls
