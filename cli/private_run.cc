@@ -3,7 +3,8 @@
 // Three processes: the one that was called only waits and passes signals on; its child, the keeper,
 // moves into the private namespace, starts the daemon and runs the body. When the first is killed,
 // the keeper is told by SIGTERM and still cleans up; when the keeper is killed, the daemon gets
-// SIGTERM and the command SIGKILL, and the namespace goes with them.
+// SIGTERM and the command SIGKILL, the first process ends what else there is, and the namespace goes
+// with them.
 #include "cli/private_run.h"
 
 #include <errno.h>
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -82,6 +85,22 @@ void end_daemon(const std::string& mount_point, pid_t daemon) {
   (void)::waitpid(daemon, nullptr, 0);
 }
 
+std::vector<pid_t> children_of_this_process() {
+  std::ifstream file(fmt::format("/proc/self/task/{}/children", ::getpid()));
+  return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
+}
+
+// Only where the keeper was killed is anything left, which has then become ours.
+void end_orphans() {
+  for (auto left = children_of_this_process(); !left.empty(); left = children_of_this_process()) {
+    signal_all(left, SIGTERM);
+    for (const pid_t pid : left) {
+      if (!is_gone_within(pid, kDaemonTermMs)) (void)::kill(pid, SIGKILL);
+      (void)::waitpid(pid, nullptr, 0);
+    }
+  }
+}
+
 // From here on the end is not interrupted: it is what leaves nothing behind.
 void block_signals() {
   sigset_t all;
@@ -121,7 +140,10 @@ int with_private_mount(const DaemonOptions& options, const std::function<int()>&
       return failure.exit_code();
     }
   };
-  return run_child(keeper, SIGTERM, OrphanPolicy::kGoOn);
+  (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const int code = run_child(keeper, SIGTERM, OrphanPolicy::kGoOn);
+  end_orphans();
+  return code;
 }
 
 }  // namespace cacheshim::cli
