@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+// gone_program MOUNT MOUNTINFO HOME HOW: uses its cache, then loses the mount (HOW "unmounted": the
+// folder is empty and mountinfo says so; "dead": see dead_mount.cc; "there": not at all), goes on,
+// and prints what each call returned.
+namespace {
+
+void say(const char* name, int result) {
+  std::printf("%s %s\n", name, result >= 0 ? "ok" : std::to_string(errno).c_str());
+  std::fflush(stdout);
+}
+
+int make_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_CREAT | O_WRONLY, 0600);
+  if (fd >= 0) ::close(fd);
+  return fd;
+}
+
+void lose(const std::string& mount, const std::string& mountinfo, const std::string& how) {
+  if (how == "dead") ::setenv("TEST_DEAD_MOUNT", mount.c_str(), 1);
+  if (how != "unmounted") return;
+  (void)::truncate(mountinfo.c_str(), 0);
+  const std::string away = mount + ".away";
+  if (::rename(mount.c_str(), away.c_str()) != 0 || ::mkdir(mount.c_str(), 0500) != 0) std::abort();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  const std::string mount = argv[1];
+  const std::string cache = std::string(argv[3]) + "/.triton/cache";
+  say("before", ::mkdir((cache + "/before").c_str(), 0700));
+  lose(mount, argv[2], argv[4]);
+  say("look", ::access((cache + "/before").c_str(), F_OK));
+  say("missing parent", ::mkdir((cache + "/x/y").c_str(), 0700));
+  say("default path", ::mkdir((cache + "/d").c_str(), 0700));
+  say("mount path", ::mkdir((mount + "/triton/m").c_str(), 0700));
+  say("view path", make_file(mount + "/.jobs/j1/triton/v"));
+  say("rename", ::rename((cache + "/d").c_str(), (mount + "/triton/r").c_str()));
+  std::string name = mount + "/triton/tXXXXXX";
+  say("mkstemp", ::mkstemp(name.data()));
+  std::printf("named %s\n", name.substr(0, name.size() - 6).c_str());
+  say("unknown name", ::mkdir((mount + "/unknown").c_str(), 0700) == 0 ? 0 : -1);
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(make_file(cache + "/c") >= 0 ? 0 : 1);
+  int status = 1;
+  (void)::waitpid(child, &status, 0);
+  say("child", status == 0 ? 0 : -1);
+  return 0;
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/shim/stage.h"
+
+// A mount that is lost while a process runs.
+namespace cacheshim {
+namespace {
+
+class ShimGone : public testing::Test {
+ protected:
+  Ended run(const char* how) {
+    return stage_.run({std::getenv("CACHESHIM_TEST_GONE"), stage_.mount(),
+                       stage_.path("mountinfo"), stage_.path("home"), how});
+  }
+  void expect_the_cache_in_its_default_folder() {
+    for (const char* name : {"/m", "/v", "/r", "/c"}) {
+      EXPECT_TRUE(exists(stage_.default_folder() + name)) << name;
+    }
+    EXPECT_FALSE(exists(stage_.default_folder() + "/before"));
+  }
+  Stage stage_;
+};
+
+TEST_F(ShimGone, AnUnmountedMountIsReplacedByTheDefaultFolderAtTheNextCreation) {
+  const Ended ended = run("unmounted");
+  EXPECT_EQ(ended.out,
+            "before ok\nlook 2\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
+            "rename ok\nmkstemp ok\nnamed " + stage_.mount() + "/triton/t\nunknown name ok\n"
+            "child ok\n");
+  EXPECT_EQ(ended.err, "cacheshim: the mount at " + stage_.mount() +
+                           " is gone (it is not mounted any more); using " +
+                           stage_.default_folder() + " instead\n");
+  expect_the_cache_in_its_default_folder();
+}
+
+TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
+  stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
+  const Ended ended = run("dead");
+  EXPECT_EQ(ended.out,
+            "before ok\nlook 2\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
+            "rename ok\nmkstemp ok\nnamed " + stage_.mount() + "/triton/t\nunknown name 107\n"
+            "child ok\n");
+  EXPECT_EQ(ended.err, "cacheshim: the mount at " + stage_.mount() +
+                           " is gone (Transport endpoint is not connected); using " +
+                           stage_.default_folder() + " instead\n");
+  expect_the_cache_in_its_default_folder();
+}
+
+TEST_F(ShimGone, StrictLetsTheErrorStand) {
+  stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
+  stage_.environment["CACHESHIM_STRICT"] = "1";
+  const Ended ended = run("dead");
+  EXPECT_EQ(ended.out,
+            "before ok\nlook 107\nmissing parent 107\ndefault path 107\nmount path 107\n"
+            "view path 107\nrename 107\nmkstemp 107\nnamed " + stage_.mount() +
+            "/triton/t\nunknown name 107\nchild 107\n");
+  EXPECT_EQ(ended.err, "");
+  EXPECT_FALSE(exists(stage_.path("home/.triton")));
+}
+
+TEST_F(ShimGone, AnOrdinaryFailureIsNoLostMount) {
+  const Ended ended = run("there");
+  EXPECT_EQ(ended.out,
+            "before ok\nlook ok\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
+            "rename ok\nmkstemp ok\nnamed " + stage_.mount() + "/triton/t\nunknown name ok\n"
+            "child ok\n");
+  EXPECT_EQ(ended.err, "");
+  EXPECT_FALSE(exists(stage_.path("home/.triton")));
+}
+
+TEST_F(ShimGone, ChildrenOfAProcessThatSaidItStaySilent) {
+  stage_.environment["CACHESHIM_WARNED"] = "1";
+  EXPECT_EQ(run("unmounted").err, "");
+  expect_the_cache_in_its_default_folder();
+}
+
+}  // namespace
+}  // namespace cacheshim

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/shim/stage.h"
+
+// Every interposed call must do to a routed path what libc does to a plain folder.
+namespace cacheshim {
+namespace {
+
+enum class Spelling { kDefaultPath, kMountPath, kViewPath, kDefaultWithoutJob, kBoundView };
+
+class ShimParity : public testing::TestWithParam<std::tuple<const char*, Spelling>> {
+ protected:
+  Stage stage_;
+
+  std::string prepare(Spelling spelling) {
+    switch (spelling) {
+      case Spelling::kDefaultPath:
+        return stage_.default_folder();
+      case Spelling::kMountPath:
+        return stage_.mount() + "/triton";
+      case Spelling::kViewPath:
+        return stage_.view();
+      case Spelling::kDefaultWithoutJob:
+        stage_.environment["CACHESHIM_JOB"] = "";
+        return stage_.default_folder();
+      case Spelling::kBoundView:
+        stage_.mount_as("/.jobs/j1");
+        return stage_.default_folder();
+    }
+    return "";
+  }
+};
+
+TEST_P(ShimParity, EveryCallComesBackAsItDoesNatively) {
+  const auto& [mode, spelling] = GetParam();
+  const std::string calls = std::getenv("CACHESHIM_TEST_CALLS");
+  const std::string routed = prepare(spelling);
+  const std::string native = stage_.path("native");
+  std::filesystem::create_directory(native);
+
+  const Ended shimmed = stage_.run({calls, mode, routed});
+  stage_.environment["LD_PRELOAD"] = "";
+  const Ended plain = stage_.run({calls, mode, native});
+
+  EXPECT_EQ(plain.status, 0);
+  EXPECT_EQ(plain.err, "");
+  EXPECT_EQ(plain.out.find("no call of"), std::string::npos) << plain.out;
+  EXPECT_EQ(shimmed.status, 0);
+  EXPECT_EQ(shimmed.err, "");
+  EXPECT_EQ(shimmed.out, plain.out);
+  EXPECT_EQ(describe_tree(stage_.view()), describe_tree(native));
+  EXPECT_FALSE(exists(stage_.path("home/.triton")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Everywhere, ShimParity,
+    testing::Combine(testing::Values("here", "thread", "fork", "exec", "spawn"),
+                     testing::Values(Spelling::kDefaultPath, Spelling::kMountPath)));
+INSTANTIATE_TEST_SUITE_P(
+    Spellings, ShimParity,
+    testing::Combine(testing::Values("here"),
+                     testing::Values(Spelling::kViewPath, Spelling::kDefaultWithoutJob,
+                                     Spelling::kBoundView)));
+
+}  // namespace
+}  // namespace cacheshim

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+// A scratch folder with what a preloaded process needs: a folder that stands for the mount, with the
+// view of job "j1", a home folder, and the mountinfo that says so.
+namespace cacheshim {
+
+struct Ended {
+  int status = -1;  // exit status, or 128 and the signal
+  std::string out;
+  std::string err;
+};
+
+class Stage {
+ public:
+  Stage();
+  ~Stage();
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string mount() const { return path("mount"); }
+  std::string view() const { return path("mount/.jobs/j1/triton"); }
+  std::string default_folder() const { return path("home/.triton/cache"); }
+
+  // Says what is mounted at mount(): "/" is the whole mount, "/.jobs/j1" a bound view.
+  void mount_as(const std::string& root);
+  void unmount();
+
+  // Changes what run() sets; an empty value unsets.
+  std::map<std::string, std::string> environment;
+  // Runs a program with the test library preloaded (`environment` may say otherwise).
+  Ended run(const std::vector<std::string>& command) const;
+  Ended run_shell(const std::string& script) const { return run({"/bin/sh", "-c", script}); }
+
+ private:
+  std::string folder_;
+};
+
+void write_text(const std::string& path, const std::string& text);
+std::string read_text(const std::string& path);
+bool exists(const std::string& path);  // symlinks are not followed
+// Every name below `folder` with its kind and content, a line each.
+std::string describe_tree(const std::string& folder);
+std::size_t count_lines(const std::string& text);
+
+}  // namespace cacheshim

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "store/profile.h"
+#include "tests/shim/stage.h"
+
+// What a process finds when it starts, and what it says.
+namespace cacheshim {
+namespace {
+
+class ShimStart : public testing::Test {
+ protected:
+  Stage stage_;
+};
+
+constexpr const char* kPrintVariable = "printf %s \"$TRITON_CACHE_DIR\"";
+constexpr const char* kWriteDefault = "mkdir -p ~/.triton/cache/K && echo x > ~/.triton/cache/K/f";
+
+TEST_F(ShimStart, SetsTheCachesOwnVariable) {
+  const Ended ended = stage_.run_shell(kPrintVariable);
+  EXPECT_EQ(ended.out, stage_.mount() + "/triton");
+  EXPECT_EQ(ended.err, "");
+}
+
+TEST_F(ShimStart, RoutesTheDefaultPathInChildrenAndGrandchildren) {
+  const Ended ended = stage_.run_shell(std::string("sh -c '") + kWriteDefault + "' && sh -c \"" +
+                                       "cat ~/.triton/cache/K/f\"");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.out, "x\n");
+  EXPECT_EQ(read_text(stage_.view() + "/K/f"), "x\n");
+}
+
+// bash exports setenv, getenv and putenv of its own.
+TEST_F(ShimStart, WorksInBash) {
+  const Ended ended = stage_.run(
+      {"/bin/bash", "-c", std::string(kWriteDefault) + "; " + kPrintVariable + "; env"});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.err, "");
+  EXPECT_NE(ended.out.find("TRITON_CACHE_DIR=" + stage_.mount() + "/triton\n"), std::string::npos);
+  EXPECT_TRUE(exists(stage_.view() + "/K/f"));
+}
+
+TEST_F(ShimStart, IsAbsentAndSilentWhenDisabled) {
+  stage_.environment["CACHESHIM_DISABLE"] = "1";
+  const Ended ended = stage_.run_shell(std::string(kWriteDefault) + "; " + kPrintVariable);
+  EXPECT_EQ(ended.out + ended.err, "");
+  EXPECT_TRUE(exists(stage_.default_folder() + "/K/f"));
+}
+
+TEST_F(ShimStart, SaysOnceForATreeOfProcessesThatNoMountIsThere) {
+  stage_.unmount();
+  const Ended ended = stage_.run_shell("sh -c 'cat /dev/null; sh -c true'; cat /dev/null; exit 7");
+  EXPECT_EQ(ended.status, 7);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_EQ(ended.err,
+            "cacheshim: no cacheshim mount at " + stage_.mount() + "; running without it\n");
+}
+
+TEST_F(ShimStart, IsAbsentWhereNoMountIs) {
+  stage_.unmount();
+  const Ended ended = stage_.run_shell(std::string(kWriteDefault) + "; " + kPrintVariable);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_TRUE(exists(stage_.default_folder() + "/K/f"));
+}
+
+TEST_F(ShimStart, TheInstalledLibraryReadsTheKernelsMountTable) {
+  stage_.environment["LD_PRELOAD"] = std::getenv("CACHESHIM_LIBRARY");
+  const Ended ended = stage_.run_shell("exit 3");
+  EXPECT_EQ(ended.status, 3);
+  EXPECT_EQ(ended.err,
+            "cacheshim: no cacheshim mount at " + stage_.mount() + "; running without it\n");
+}
+
+TEST_F(ShimStart, StrictStopsTheProgramWithStatus69) {
+  stage_.unmount();
+  stage_.environment["CACHESHIM_STRICT"] = "1";
+  const Ended ended = stage_.run_shell("echo ran");
+  EXPECT_EQ(ended.status, 69);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_EQ(count_lines(ended.err), 1u);
+}
+
+TEST_F(ShimStart, WritesItsLineToTheLogInstead) {
+  stage_.unmount();
+  stage_.environment["CACHESHIM_LOG"] = stage_.path("log");
+  write_text(stage_.path("log"), "before\n");
+  EXPECT_EQ(stage_.run_shell("true").err, "");
+  EXPECT_EQ(read_text(stage_.path("log")), "before\ncacheshim: no cacheshim mount at " +
+                                               stage_.mount() + "; running without it\n");
+}
+
+TEST_F(ShimStart, RefusesARelativeMountPath) {
+  stage_.environment["CACHESHIM_MOUNT"] = "cache";
+  const Ended ended = stage_.run_shell("exit 4");
+  EXPECT_EQ(ended.status, 4);
+  EXPECT_EQ(ended.err,
+            "cacheshim: CACHESHIM_MOUNT 'cache' is not an absolute path; running without it\n");
+}
+
+TEST_F(ShimStart, AcceptsAMountPathWithSlashesBehind) {
+  stage_.environment["CACHESHIM_MOUNT"] = "/" + stage_.mount() + "//";
+  EXPECT_EQ(stage_.run_shell(kPrintVariable).out, stage_.mount() + "/triton");
+}
+
+TEST_F(ShimStart, ABrokenStderrKillsNothing) {
+  stage_.unmount();
+  const Ended ended = stage_.run(
+      {"/bin/bash", "-c",
+       "unset CACHESHIM_WARNED; { sh -c 'exit 5'; echo $? >&3; } 2> >(:) 3>&1; wait"});
+  EXPECT_EQ(ended.out, "5\n");
+  EXPECT_EQ(stage_.run_shell("unset CACHESHIM_WARNED; sh -c 'exit 6' 2>&-").status, 6);
+}
+
+TEST_F(ShimStart, LeavesAFamilyAloneThatTheUserHasPutElsewhere) {
+  stage_.environment["TRITON_CACHE_DIR"] = "/elsewhere";
+  EXPECT_EQ(stage_.run_shell(std::string(kWriteDefault) + "; " + kPrintVariable).out, "/elsewhere");
+  EXPECT_TRUE(exists(stage_.default_folder() + "/K/f"));
+}
+
+TEST_F(ShimStart, KeepsTheUsersOwnVariables) {
+  stage_.environment["MINE"] = "1";
+  const Ended with = stage_.run({"/usr/bin/env"});
+  stage_.environment["LD_PRELOAD"] = "";
+  const Ended without = stage_.run({"/usr/bin/env"});
+  EXPECT_NE(with.out.find("MINE=1\n"), std::string::npos);
+  EXPECT_EQ(count_lines(with.out), count_lines(without.out) + 3);  // LD_PRELOAD, the two of ours
+}
+
+TEST_F(ShimStart, PathsUnderABoundViewStayAsTheyAre) {
+  stage_.mount_as("/.jobs/other");
+  const Ended ended = stage_.run_shell("echo x > $CACHESHIM_MOUNT/plain; echo y > ~/.triton/cache/d");
+  EXPECT_EQ(ended.err, "");
+  EXPECT_TRUE(exists(stage_.mount() + "/plain"));
+  EXPECT_TRUE(exists(stage_.view() + "/d"));  // by the root's symlink
+}
+
+TEST_F(ShimStart, PathsUnderTheMountGoToTheJobsView) {
+  EXPECT_EQ(stage_.run_shell("echo x > $CACHESHIM_MOUNT/plain").status, 0);
+  EXPECT_TRUE(exists(stage_.mount() + "/.jobs/j1/plain"));
+  stage_.environment["CACHESHIM_JOB"] = "";
+  EXPECT_EQ(stage_.run_shell("echo x > $CACHESHIM_MOUNT/plain").status, 0);
+  EXPECT_TRUE(exists(stage_.mount() + "/plain"));
+}
+
+TEST_F(ShimStart, ASlurmJobThatTheCgroupDeniesNamesNoView) {
+  stage_.environment["CACHESHIM_JOB"] = "";
+  stage_.environment["SLURM_JOB_ID"] = "77";
+  write_text(stage_.path("cgroup"), "0::/slurm/uid_1/job_78/step_0\n");
+  EXPECT_EQ(stage_.run_shell("echo x > $CACHESHIM_MOUNT/plain").status, 0);
+  EXPECT_TRUE(exists(stage_.mount() + "/plain"));
+}
+
+class ShimRoutes : public ShimStart {
+ protected:
+  std::string routes_file(const std::string& base) {
+    std::string escaped = stage_.mount().substr(1);  // scratch names hold '-', which is escaped
+    std::string folder;
+    for (const char c : escaped) folder += c == '/' ? "-" : c == '-' ? "\\x2d" : std::string(1, c);
+    const std::string path = stage_.path(base) + "/cacheshim/" + folder;
+    std::filesystem::create_directories(path);
+    return path + "/routes";
+  }
+  std::string other_routes() {
+    Profile profile;
+    profile.name = "triton";
+    profile.variable = "OTHER_VARIABLE";
+    profile.default_paths = {"~/other"};
+    return compile_routes({profile});
+  }
+};
+
+TEST_F(ShimRoutes, ComeFromTheRunFolder) {
+  write_text(routes_file("run"), other_routes());
+  const Ended ended = stage_.run_shell("echo x > ~/other/f; printf %s \"$OTHER_VARIABLE\"");
+  EXPECT_EQ(ended.out, stage_.mount() + "/triton");
+  EXPECT_TRUE(exists(stage_.view() + "/f"));
+}
+
+TEST_F(ShimRoutes, ComeFromTheUsersRunFolderOtherwise) {
+  stage_.environment["XDG_RUNTIME_DIR"] = stage_.path("user");
+  write_text(routes_file("user"), other_routes());
+  EXPECT_EQ(stage_.run_shell("printf %s \"$OTHER_VARIABLE\"").out, stage_.mount() + "/triton");
+}
+
+TEST_F(ShimRoutes, AreTheBuiltInOnesWhereTheFileIsNoTable) {
+  write_text(routes_file("run"), "no table");
+  const Ended ended = stage_.run_shell(kPrintVariable);
+  EXPECT_EQ(ended.out, stage_.mount() + "/triton");
+  EXPECT_EQ(ended.err.rfind("cacheshim: cannot use the routes in '", 0), 0u) << ended.err;
+  EXPECT_EQ(count_lines(ended.err), 1u);
+}
+
+TEST_F(ShimRoutes, TakeTheUsersOwnOnes) {
+  stage_.environment["CACHESHIM_ROUTES"] = stage_.path("mine") + "=triton";
+  EXPECT_EQ(stage_.run_shell("echo x > " + stage_.path("mine") + "/f").status, 0);
+  EXPECT_TRUE(exists(stage_.view() + "/f"));
+}
+
+TEST_F(ShimRoutes, FollowRelativePathsFromAboveTheDefaultFolder) {
+  const std::string home = stage_.path("home");
+  const Ended ended = stage_.run_shell("cd ~ && echo x > .triton/cache/f && cat ./.triton/cache/f");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_TRUE(exists(stage_.view() + "/f"));
+  std::filesystem::create_directories(stage_.path("elsewhere/.triton/cache"));
+  (void)stage_.run_shell("cd " + stage_.path("elsewhere") + " && echo x > .triton/cache/g");
+  EXPECT_TRUE(exists(stage_.path("elsewhere/.triton/cache/g")));
+}
+
+}  // namespace
+}  // namespace cacheshim
