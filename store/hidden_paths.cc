@@ -52,6 +52,7 @@ std::string_view base_name(std::string_view path) {
 
 std::string join_path(std::string_view folder, std::string_view name) {
   if (folder.empty()) return std::string(name);
+  if (name.empty()) return std::string(folder);
   std::string path;
   path.reserve(folder.size() + 1 + name.size());
   path.append(folder).append(1, '/').append(name);

@@ -50,6 +50,7 @@ class HiddenPaths {
 // The folder that holds `path`, "" for one in the root; and its last component.
 std::string_view parent_path(std::string_view path);
 std::string_view base_name(std::string_view path);
+// Either part may be empty, which leaves the other.
 std::string join_path(std::string_view folder, std::string_view name);
 
 }  // namespace cacheshim

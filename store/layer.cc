@@ -154,7 +154,12 @@ Status Layer::end(int layers, Outcome outcome, bool keep) {
   ended.outcome = outcome;
   ended.ended = std::time(nullptr);
   const Status saved = save(ended);
-  if (!keep) return sys::remove_tree(layers, path_);
+  if (!keep) {
+    CACHESHIM_CHECK(sys::remove_tree(layers, path_));
+    // Stays where the job has other cycles' layers.
+    (void)sys::unlink_at(layers, std::string(parent_path(path_)), AT_REMOVEDIR);
+    return {};
+  }
   CACHESHIM_CHECK(saved);
   timespec now{};
   (void)::clock_gettime(CLOCK_REALTIME, &now);  // cannot fail for this clock

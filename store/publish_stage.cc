@@ -10,6 +10,17 @@
 #include "store/sys.h"
 
 namespace cacheshim {
+namespace {
+
+// "Nobody can write it, everybody whom its maker let read it can."
+mode_t published_mode(mode_t mode) {
+  const bool open_to_others = (mode & S_IROTH) != 0;
+  const bool executable = (mode & S_IXUSR) != 0;
+  if (open_to_others) return executable ? 0755 : 0644;
+  return executable ? 0700 : 0600;
+}
+
+}  // namespace
 
 Publisher::Stage::Stage(int staging, UniqueFd folder, std::string name, std::string unit_path)
     : unit(std::move(unit_path)),
@@ -30,27 +41,37 @@ Publisher::Stage::~Stage() {
 }
 
 std::string Publisher::Stage::tree_path(const std::string& rest) {
-  return rest.empty() ? std::string(kTree) : join_path(kTree, rest);
+  return join_path(kTree, rest);
 }
 
 std::string Publisher::Stage::path_of(const StagedFile& file) const {
-  return file.rest.empty() ? unit : join_path(unit, file.rest);
+  return join_path(unit, file.rest);
 }
 
 Status Publisher::Stage::make_folder(const std::string& rest) const {
   return sys::make_dir_at(folder_.get(), tree_path(rest), 0755);
 }
 
-Status Publisher::Stage::add_file(const StagedFile& file, int source, mode_t mode) {
+Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   const std::string path = tree_path(file.rest);
-  const Status linked = sys::link_fd(source, folder_.get(), path);
-  if (linked) return sys::set_mode(source, mode);
-  // ENOENT: it has lost its name, so the unit has changed. EXDEV and file systems without hard
-  // links (EPERM, EOPNOTSUPP, EMLINK): a copy does as well.
-  if (linked.failed_with(ENOENT)) return Errno(ESTALE);
+  if (file.source.st_nlink == 1) {  // else the job could still write to it by another name
+    const Status linked = sys::link_fd(source, folder_.get(), path);
+    file.is_linked = static_cast<bool>(linked);
+    if (linked) return {};
+    if (linked.failed_with(ENOENT)) return Errno(ESTALE);  // it has lost its name meanwhile
+  }
+  // Another file system, or one without hard links: a copy does as well.
   CACHESHIM_TRY(target, sys::open_beneath(folder_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));
-  CACHESHIM_CHECK(copy_file(source, target.get()));
-  return sys::set_mode(target.get(), mode);
+  return copy_file(source, target.get());
+}
+
+Status Publisher::Stage::set_modes() const {
+  for (const StagedFile& file : files) {
+    if (!file.link_target.empty()) continue;
+    CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(file.rest), O_PATH | O_NOFOLLOW));
+    CACHESHIM_CHECK(sys::set_mode(fd.get(), published_mode(file.source.st_mode)));
+  }
+  return {};
 }
 
 Status Publisher::Stage::add_symlink(const StagedFile& file) const {

@@ -19,6 +19,7 @@ struct Publisher::StagedFile {
   struct stat source;  // of the layer's file, as it was staged
   std::string link_target;
   bool completes = false;
+  bool is_linked = false;  // staged as a further name of the layer's file, not as a copy
   bool in_base = false;  // the base has an equal one already
 };
 
@@ -35,7 +36,10 @@ struct Publisher::Stage {
 
   int folder() const { return folder_.get(); }
   Status make_folder(const std::string& rest) const;
-  Status add_file(const StagedFile& file, int source, mode_t mode);
+  Status add_file(StagedFile& file, int source) const;
+  // Gives the files the modes they have in the base. With links that reaches the layer's own, so it
+  // is done only once nothing speaks against publishing them.
+  Status set_modes() const;
   Status add_symlink(const StagedFile& file) const;
   Status sync() const;
   // Whether `theirs`, an O_PATH descriptor, is what this file would be.

@@ -23,14 +23,6 @@ constexpr int kMostAttempts = 3;
 // From here on one syncfs(2) is cheaper than an fsync(2) a file.
 constexpr std::size_t kSyncWholeFrom = 256;
 
-// "Nobody can write it, everybody whom its maker let read it can."
-mode_t published_mode(mode_t mode) {
-  const bool open_to_others = (mode & S_IROTH) != 0;
-  const bool executable = (mode & S_IXUSR) != 0;
-  if (open_to_others) return executable ? 0755 : 0644;
-  return executable ? 0700 : 0600;
-}
-
 // A symlink may point within its entry only: ".." and absolute targets are refused.
 bool stays_inside(std::string_view target) {
   if (target.starts_with('/')) return false;
@@ -89,8 +81,15 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
   CACHESHIM_CHECK(collect(overlay, stage, ""));
   if (stage.files.empty()) return PublishReport{};
   CACHESHIM_CHECK(stage_files(overlay, stage, hooks));
-  CACHESHIM_CHECK(sync(stage));
-  CACHESHIM_TRY(verdict, commit(overlay, stage, hooks));
+  // Equality is settled before the layer is locked: the base's files do not change any more.
+  CACHESHIM_TRY(compared, compare_with_base(stage));
+  Verdict verdict = compared;
+  if (verdict == Verdict::kPublished) {
+    CACHESHIM_CHECK(stage.set_modes());
+    CACHESHIM_CHECK(sync(stage));
+    CACHESHIM_TRY(committed, commit(overlay, stage, hooks));
+    verdict = committed;
+  }
   if (verdict == Verdict::kChanged) return Errno(ESTALE);
   PublishReport report;
   if (verdict == Verdict::kConflict) {
@@ -113,7 +112,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
 
 // Lists the unit's files in the layer: not the scratch names, our markers, FIFOs and sockets.
 Status Publisher::collect(const Overlay& overlay, Stage& stage, const std::string& rest) const {
-  const std::string path = rest.empty() ? stage.unit : join_path(stage.unit, rest);
+  const std::string path = join_path(stage.unit, rest);
   CACHESHIM_TRY(object, sys::open_beneath(overlay.upper(), path, O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
@@ -166,7 +165,7 @@ Status Publisher::stage_file(const Overlay& overlay, Stage& stage, StagedFile& f
     file.source = st;
     if (hooks.is_being_written(st.st_dev, st.st_ino)) return Errno(EBUSY);
   }
-  return stage.add_file(file, source.get(), published_mode(file.source.st_mode));
+  return stage.add_file(file, source.get());
 }
 
 Status Publisher::sync(const Stage& stage) const {
@@ -179,9 +178,6 @@ Status Publisher::sync(const Stage& stage) const {
 
 Result<Publisher::Verdict> Publisher::commit(Overlay& overlay, Stage& stage, PublishHooks& hooks) {
   CACHESHIM_CHECK(ensure_base_parents(stage.unit));
-  // Equality is settled before the layer is locked: the base's files do not change any more.
-  CACHESHIM_TRY(verdict, compare_with_base(stage));
-  if (verdict == Verdict::kConflict) return verdict;
   const std::unique_lock lock(overlay.mutex());
   if (!is_unchanged(overlay, stage, hooks)) return Verdict::kChanged;
   const Status added = add_to_base(stage);
@@ -197,7 +193,9 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
     const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), O_PATH | O_NOFOLLOW);
     if (!now) return false;
     const auto st = sys::stat_fd(now->get());
-    return st && is_same_file(*st, file.source) && !hooks.is_being_written(st->st_dev, st->st_ino);
+    // A link has two names, the layer's and the staged one, and no third to be written by.
+    const bool is_alone = !file.is_linked || (st && st->st_nlink == 2);
+    return st && is_alone && is_same_file(*st, file.source) && !hooks.is_being_written(st->st_dev, st->st_ino);
   });
 }
 
@@ -220,8 +218,10 @@ Result<Publisher::Verdict> Publisher::compare_with_base(Stage& stage) const {
 
 Status Publisher::add_to_base(Stage& stage) const {
   if (stage.is_new) {
-    return sys::rename_at(stage.folder(), std::string(Stage::kTree), store_.base(), stage.unit,
-                          RENAME_NOREPLACE);
+    CACHESHIM_TRY(parent,
+                  sys::open_beneath(store_.base(), parent_path(stage.unit), O_PATH | O_DIRECTORY));
+    return sys::rename_at(stage.folder(), std::string(Stage::kTree), parent.get(),
+                          std::string(base_name(stage.unit)), RENAME_NOREPLACE);
   }
   for (const StagedFile& file : stage.files) {
     if (file.in_base) continue;

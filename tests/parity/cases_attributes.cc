@@ -24,7 +24,7 @@ void stat_name(Side& side, const std::string& name) {
 }
 
 void change_mode(Side& side, const std::string& name) {
-  for (const mode_t mode : {0600u, 0000u, 0755u, 0444u, 01755u}) {
+  for (const mode_t mode : {0600u, 0000u, 0755u, 0444u, 0700u}) {
     side.did("chmod", ::fchmodat(side.dir(), name.c_str(), mode, 0));
     side.stat(name);
   }

@@ -20,6 +20,7 @@ constexpr char kUsage[] =
     "usage: parity prepare|prepare-model --native DIR --base DIR [--owner UID] [options]\n"
     "       parity run|run-model --native DIR --view DIR [--verbose] [options]\n"
     "options: --filter PATTERN   cases by name\n"
+    "         --plain            the view is a plain folder too: nothing may differ\n"
     "         --seed N --rounds N --actions N   for the models; the same in both steps\n"
     "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 "
     "hangs\n";
@@ -30,8 +31,8 @@ bool parse(int argc, char** argv, Options& options) {
   const auto number = [](const char* text) { return static_cast<unsigned>(std::stoul(text)); };
   for (int i = 2; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--verbose") {
-      options.verbose = true;
+    if (name == "--verbose" || name == "--plain") {
+      (name == "--plain" ? options.is_plain : options.verbose) = true;
       continue;
     }
     if (i + 1 == argc) return false;

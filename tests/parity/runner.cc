@@ -53,6 +53,22 @@ std::vector<std::string> record(const std::string& parent, const Case& one) {
   return side.lines();
 }
 
+// Where a view does not do as a plain folder does, and why. One that agrees again is reported, so
+// that this list cannot grow old.
+constexpr struct {
+  const char* pattern;
+  const char* reason;
+} kKnownDifferences[] = {
+    {"anonymous-file", "O_TMPFILE is not supported yet: programs fall back to a named file"},
+};
+
+const char* known_difference(const Case& one) {
+  for (const auto& known : kKnownDifferences) {
+    if (::fnmatch(known.pattern, one.name.c_str(), 0) == 0) return known.reason;
+  }
+  return nullptr;
+}
+
 bool answers_enosys(const std::vector<std::string>& lines) {
   return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
     return line.find("ENOSYS") != std::string::npos;
@@ -99,7 +115,13 @@ int run_cases(const Options& options) {
     const std::vector<std::string> mount = record(options.view, one);
     (void)::alarm(0);
     ++count;
-    if (native != mount) {
+    if (const char* reason = options.is_plain ? nullptr : known_difference(one)) {
+      std::printf("known: %s: %s\n", one.name.c_str(), reason);
+      if (native == mount) {
+        ++different;
+        std::printf("NO LONGER DIFFERS: %s\n", one.name.c_str());
+      }
+    } else if (native != mount) {
       ++different;
       report(one, native, mount, options.verbose);
     } else if (answers_enosys(mount)) {

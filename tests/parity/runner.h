@@ -16,6 +16,7 @@ struct Options {
   unsigned seed = 1;
   unsigned rounds = 20;
   unsigned actions = 400;  // in each round
+  bool is_plain = false;   // the view is a plain folder too: nothing may differ
   bool verbose = false;
 };
 

@@ -7,4 +7,4 @@ top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 mkdir "$top/native" "$top/view"
 "$parity" prepare --native "$top/native" --base "$top/view"
-"$parity" run --native "$top/native" --view "$top/view"
+"$parity" run --native "$top/native" --view "$top/view" --plain
