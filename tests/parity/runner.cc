@@ -75,19 +75,29 @@ bool answers_enosys(const std::vector<std::string>& lines) {
   });
 }
 
-// Prints the lines around the first difference.
+std::string line_at(const std::vector<std::string>& lines, std::size_t index) {
+  return index < lines.size() ? lines[index] : "(nothing more)";
+}
+
+// Prints what differs, with the lines before the first difference; after the loss of a step all
+// that follows differs, hence the limit.
 void report(const Case& one, const std::vector<std::string>& native,
             const std::vector<std::string>& mount, bool verbose) {
-  std::size_t at = 0;
-  while (at < native.size() && at < mount.size() && native[at] == mount[at]) ++at;
+  const std::size_t most_shown = verbose ? native.size() + mount.size() : 6;
+  std::size_t shown = 0;
   std::printf("DIFFERS: %s\n", one.name.c_str());
-  const std::size_t from = verbose || at < 3 ? 0 : at - 3;
-  for (std::size_t i = from; i < at; ++i) std::printf("    both:   %s\n", native[i].c_str());
-  const std::size_t count = verbose ? std::max(native.size(), mount.size()) - at : 1;
-  for (std::size_t i = at; i < at + count; ++i) {
-    std::printf("    native: %s\n", i < native.size() ? native[i].c_str() : "(nothing more)");
-    std::printf("    mount:  %s\n", i < mount.size() ? mount[i].c_str() : "(nothing more)");
+  for (std::size_t at = 0; at < std::max(native.size(), mount.size()); ++at) {
+    const std::string left = line_at(native, at);
+    const std::string right = line_at(mount, at);
+    if (left == right) {
+      if (verbose || line_at(native, at + 1) != line_at(mount, at + 1)) {
+        std::printf("    both:   %s\n", left.c_str());
+      }
+    } else if (shown++ < most_shown) {
+      std::printf("    native: %s\n    mount:  %s\n", left.c_str(), right.c_str());
+    }
   }
+  if (shown > most_shown) std::printf("    … and %zu more lines\n", shown - most_shown);
 }
 
 }  // namespace
