@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# real_mount.sh CACHESHIM PROFILES LIBRARY CALLS: every interposed call on the view of a real mount,
+# in a mount namespace of its own, compared with a plain folder.
+set -u
+
+if [ "${1:-}" != --inside ]; then
+  [ "$(id -u)" = 0 ] || { echo "SKIP: mounting needs root"; exit 77; }
+  [ -c /dev/fuse ] || { echo "SKIP: no /dev/fuse"; exit 77; }
+  exec unshare --mount --propagation private "$0" --inside "$@"
+fi
+shift
+profiles=$2 library=$3 calls=$4
+
+scratch=$(mktemp -d) || exit 1
+clean_up() {
+  umount "$scratch/mount" 2>/dev/null  # still there only where the test failed
+  cd / && rm -rf --one-file-system "$scratch"
+}
+trap clean_up EXIT
+mkdir -p "$scratch"/{bin,share/cacheshim,store/triton,mount,home}
+cp "$1" "$scratch/bin/cacheshim"
+ln -s "$profiles" "$scratch/share/cacheshim/profiles"
+mount -t tmpfs run /run || exit 1
+"$scratch/bin/cacheshim" mount --store "$scratch/store" "$scratch/mount" || exit 1
+
+export HOME=$scratch/home CACHESHIM_MOUNT=$scratch/mount
+failed=0
+for mode in here thread fork exec spawn; do
+  for path in "$HOME/.triton/cache" "$scratch/mount/triton"; do
+    export CACHESHIM_JOB=$mode-$(basename "$path")
+    plain=$(mktemp -d "$scratch/plain.XXXXXX")
+    chmod 755 "$plain"
+    env -u CACHESHIM_MOUNT "$calls" "$mode" "$plain" >"$scratch/expected" 2>&1 </dev/null
+    LD_PRELOAD=$library "$calls" "$mode" "$path" >"$scratch/got" 2>&1 </dev/null
+    diff -u "$scratch/expected" "$scratch/got" || failed=1
+    diff -r --no-dereference "$plain" "$scratch/mount/.jobs/$CACHESHIM_JOB/triton" || failed=1
+    rm -rf "$plain"
+  done
+done
+[ ! -e "$HOME/.triton" ] || { echo "the default folder was made"; failed=1; }
+"$scratch/bin/cacheshim" unmount "$scratch/mount" || failed=1
+exit $failed
