@@ -44,7 +44,7 @@ json ask(const JobArguments& arguments, json request) {
 }
 
 std::string published(const json& answer) {
-  const auto count = [&](const char* key) { return answer.value(key, std::uint64_t{0}); };
+  const auto count = [&](const char* key) { return count_of(answer, key); };
   std::string text = fmt::format("published {} ({}, {})",
                                  format_count(count("entries"), "entry", "entries"),
                                  format_count(count("files"), "file", "files"),
@@ -93,7 +93,7 @@ int publish(const JobArguments& arguments) {
 int discard(const JobArguments& arguments) {
   const json answer = ask(arguments, {{"op", "job-discard"}});
   fmt::print("job {}: discarded {}\n", arguments.id,
-             format_count(answer.value("files", std::uint64_t{0}), "file", "files"));
+             format_count(count_of(answer, "files"), "file", "files"));
   return kExitSuccess;
 }
 
@@ -101,17 +101,18 @@ int wait(const JobArguments& arguments) {
   const ControlClient client = connect(arguments);
   const auto start_time = Progress::Clock::now();
   Progress progress;
-  const auto on_progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
+  const std::string what = fmt::format("waiting for job {}", arguments.id);
+  const auto on_progress = [&](std::string_view, std::uint64_t, std::uint64_t) {
     const auto waited = Progress::Clock::now() - start_time;
     if (arguments.timeout_s && waited >= std::chrono::seconds(*arguments.timeout_s)) {
       progress.finish();
       throw Failure(kExitTimedOut, fmt::format("job '{}' has not ended within {} s", arguments.id,
                                                *arguments.timeout_s));
     }
-    progress.update(what, done, total);
+    progress.update(what, 0, 0);
   };
   const json answer = client.request({{"op", "job-wait"}, {"job", arguments.id}}, on_progress);
-  const std::string outcome = answer.value("outcome", "none");
+  const std::string outcome = text_of(answer, "outcome");
   progress.finish();
   fmt::print("job {} ended, outcome: {}\n", arguments.id, outcome);
   return outcome == "success" ? kExitSuccess : kExitFailed;
@@ -129,17 +130,17 @@ int show(const JobArguments& arguments) {
     fmt::print("{}\n", job.dump());
     return kExitSuccess;
   }
-  print_pairs({{"job", job.value("job", arguments.id)},
-               {"cycle", job.value("cycle", "")},
-               {"state", job.value("state", "")},
-               {"outcome", job.value("outcome", "")},
+  print_pairs({{"job", text_of(job, "job")},
+               {"cycle", text_of(job, "cycle")},
+               {"state", text_of(job, "state")},
+               {"outcome", text_of(job, "outcome")},
                {"user id", uid_text(job)},
                {"further users", job.value("shared_uids", false) ? "allowed" : "no"},
-               {"started", format_time(job.value("started", std::int64_t{0}))},
-               {"open files", fmt::to_string(job.value("open_files", std::uint64_t{0}))},
-               {"runs", fmt::to_string(job.value("runs", std::uint64_t{0}))},
-               {"layer", job.value("layer", "")},
-               {"publishing", job.value("publish", "")}});
+               {"started", format_time(static_cast<std::int64_t>(count_of(job, "started")))},
+               {"open files", fmt::to_string(count_of(job, "open_files"))},
+               {"runs", fmt::to_string(count_of(job, "runs"))},
+               {"layer", text_of(job, "layer")},
+               {"publishing", text_of(job, "publish")}});
   return kExitSuccess;
 }
 
@@ -153,11 +154,11 @@ int list(const JobArguments& arguments) {
   std::vector<std::vector<std::string>> rows = {
       {"JOB", "CYCLE", "STATE", "OUTCOME", "UID", "STARTED", "FILES", "RUNS"}};
   for (const json& job : jobs) {
-    rows.push_back({job.value("job", ""), job.value("cycle", ""), job.value("state", ""),
-                    job.value("outcome", ""), uid_text(job),
-                    format_time(job.value("started", std::int64_t{0})),
-                    fmt::to_string(job.value("open_files", std::uint64_t{0})),
-                    fmt::to_string(job.value("runs", std::uint64_t{0}))});
+    rows.push_back({text_of(job, "job"), text_of(job, "cycle"), text_of(job, "state"),
+                    text_of(job, "outcome"), uid_text(job),
+                    format_time(static_cast<std::int64_t>(count_of(job, "started"))),
+                    fmt::to_string(count_of(job, "open_files")),
+                    fmt::to_string(count_of(job, "runs"))});
   }
   print_table(rows);
   return kExitSuccess;

@@ -71,10 +71,10 @@ std::string store_text(const std::string& store) {
 }
 
 std::string daemon_text(const json& status) {
-  const std::int64_t started = status.value("started", std::int64_t{0});
+  const std::int64_t started = static_cast<std::int64_t>(count_of(status, "started"));
   const std::int64_t uptime = std::max<std::int64_t>(0, ::time(nullptr) - started);
-  return fmt::format("pid {}, version {}, up {}", status.value("pid", 0),
-                     status.value("version", "?"), format_duration(std::chrono::seconds(uptime)));
+  return fmt::format("pid {}, version {}, up {}", count_of(status, "pid"),
+                     text_of(status, "version"), format_duration(std::chrono::seconds(uptime)));
 }
 
 std::string policy_text(const std::string& policy) {
@@ -99,16 +99,15 @@ void show_status(const StatusArguments& arguments) {
     fmt::print("{}\n", status.dump());
     return;
   }
-  const std::string run_folder = status.value("run_dir", "");
-  print_pairs({{"mount", status.value("mount", client.mount())},
-               {"store", store_text(status.value("store", ""))},
-               {"layers", status.value("layers", "")},
+  print_pairs({{"mount", text_of(status, "mount")},
+               {"store", store_text(text_of(status, "store"))},
+               {"layers", text_of(status, "layers")},
                {"daemon", daemon_text(status)},
-               {"publishing", policy_text(status.value("publish", ""))},
-               {"who may publish", status.value("publishers", "")},
-               {"jobs active", fmt::to_string(status.value("jobs_active", std::uint64_t{0}))},
+               {"publishing", policy_text(text_of(status, "publish"))},
+               {"who may publish", text_of(status, "publishers")},
+               {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
                {"profiles", joined(status.value("profiles", json::array()))},
-               {"run folder", run_folder.empty() ? "none" : run_folder}});
+               {"run folder", text_of(status, "run_dir")}});
 }
 
 std::string counter_text(std::string_view name, const json& value) {

@@ -11,6 +11,7 @@
 
 #include "cli/failure.h"
 #include "cli/progress.h"
+#include "cli/text.h"
 #include "common/exit_codes.h"
 #include "common/names.h"
 #include "common/result.h"
@@ -69,8 +70,7 @@ Status write_request(int fd, const std::string& text) {
 }
 
 void report_progress(const json& progress, const ControlClient::OnProgress& on_progress) {
-  on_progress(progress.value("what", ""), progress.value("done", std::uint64_t{0}),
-              progress.value("total", std::uint64_t{0}));
+  on_progress(text_of(progress, "what"), count_of(progress, "done"), count_of(progress, "total"));
 }
 
 }  // namespace
@@ -102,8 +102,9 @@ json ControlClient::request(const json& request, const OnProgress& on_progress) 
       if (!line.is_object()) continue;
       if (const auto progress = line.find("progress"); progress != line.end()) {
         report_progress(*progress, on_progress);
-      } else if (const auto error = line.find("error"); error != line.end()) {
-        throw Failure(line.value("exit", kExitFailed), error->get<std::string>());
+      } else if (line.contains("error")) {
+        const auto code = static_cast<int>(count_of(line, "exit"));
+        throw Failure(code == 0 ? kExitFailed : code, text_of(line, "error"));
       } else {
         return line;
       }

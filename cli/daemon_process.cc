@@ -19,6 +19,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -52,8 +53,13 @@ void log_to_stderr(spdlog::level::level_enum level) {
 void log_to_file(const std::string& run_dir) {
   if (run_dir.empty()) return spdlog::set_level(spdlog::level::off);
   try {
-    log_to(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(run_dir + "/log", kLogBytes,
-                                                                 kLogFiles),
+    // The daemon's umask is 0, and others must not write here.
+    spdlog::file_event_handlers handlers;
+    handlers.after_open = [](const spdlog::filename_t&, std::FILE* file) {
+      (void)::fchmod(::fileno(file), 0644);  // not fatal: the folder is closed as well
+    };
+    log_to(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
+               run_dir + "/log", kLogBytes, kLogFiles, /*rotate_on_open=*/false, handlers),
            spdlog::level::info);
   } catch (const spdlog::spdlog_ex& error) {
     spdlog::warn("cannot log to '{}/log': {}; going on without a log", run_dir, error.what());

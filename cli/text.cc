@@ -36,6 +36,16 @@ void print_pairs(const std::vector<std::pair<std::string, std::string>>& pairs) 
   print_table(rows);
 }
 
+std::string text_of(const nlohmann::json& object, const char* key) {
+  const auto member = object.find(key);
+  return member != object.end() && member->is_string() ? member->get<std::string>() : "-";
+}
+
+std::uint64_t count_of(const nlohmann::json& object, const char* key) {
+  const auto member = object.find(key);
+  return member != object.end() && member->is_number() ? member->get<std::uint64_t>() : 0;
+}
+
 std::string format_time(std::int64_t seconds) {
   if (seconds == 0) return "-";
   const time_t time = seconds;
