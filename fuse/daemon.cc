@@ -103,10 +103,9 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   }
   sweep_ended_layers(store.layers(), options.layer_keep.count());
   const auto run_folder = RunFolder::make(options.run_dir, compile_routes(options.profiles));
-  if (!run_folder) {
-    return DaemonError{kExitUnavailable,
-                       fmt::format("cannot use run folder '{}': {}; nothing was mounted",
-                                   options.run_dir, std::strerror(run_folder.error().code()))};
+  if (!run_folder) {  // a mount of this path in another namespace has it, or we may not write there
+    spdlog::warn("cannot use run folder '{}': {}; jobs take the routes that libcacheshim.so has built in",
+                 options.run_dir, std::strerror(run_folder.error().code()));
   }
   const std::string layers =
       options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;

@@ -54,6 +54,7 @@ Result<struct stat> Filesystem::object_attr(Ref ref, const NodeInfo& info) {
   if (info.removed) {
     if (info.removed_fd < 0) return Errno(ESTALE);
     CACHESHIM_TRY(st, sys::stat_fd(info.removed_fd));
+    if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
     return show(ref, info, st, true);
   }
   const std::shared_lock lock(info.job->overlay.mutex());

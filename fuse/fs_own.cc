@@ -51,6 +51,8 @@ struct stat Filesystem::own_attr(NodeIndex node, const NodeInfo& info) const {
   struct stat st {};
   st.st_ino = info.ino;
   st.st_nlink = 1;
+  st.st_uid = ::getuid();  // the service account: an id that exists in its user namespace
+  st.st_gid = ::getgid();
   st.st_atim.tv_sec = st.st_mtim.tv_sec = st.st_ctim.tv_sec = started_;
   st.st_blksize = 4096;
   switch (info.kind) {
@@ -63,6 +65,9 @@ struct stat Filesystem::own_attr(NodeIndex node, const NodeInfo& info) const {
       break;
     case NodeKind::kJobInfo:
       st.st_mode = S_IFREG | 0444;
+      break;
+    case NodeKind::kRoot:
+      st.st_mode = S_IFDIR | 01777;  // so that we are asked, and can answer mkdir -p with EEXIST
       break;
     default:
       st.st_mode = S_IFDIR | 0755;

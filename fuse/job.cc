@@ -2,6 +2,7 @@
 #include "fuse/job.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -31,8 +32,8 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
   } else if (!in_upper && !S_ISLNK(st.st_mode) && !may_read(st)) {
     return shown;
   }
-  shown.st_uid = uid.value_or(0);
-  shown.st_gid = gid;
+  shown.st_uid = uid.value_or(::getuid());
+  shown.st_gid = uid ? gid : ::getgid();
   shown.st_mode &= ~static_cast<mode_t>(S_ISVTX);
   // A merged folder's count of subfolders is not known; 1 says so, as in overlayfs and btrfs.
   if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;
@@ -200,7 +201,8 @@ bool Job::has_living_process() {
 }
 
 void Job::published(const std::string& path, const struct stat& base) {
-  if (const NodeIndex node = nodes_.find_path(view_root, path)) nodes_.moved(node, base, false);
+  const NodeIndex folder = nodes_.find_path(view_root, parent_path(path));
+  if (folder != 0) nodes_.published(folder, std::string(base_name(path)), base);
 }
 
 void Job::copied_up(const std::string& path, const struct stat& upper) {

@@ -30,6 +30,7 @@ NodeInfo NodeTable::info(NodeIndex index) const {
   info.job = node.job;
   info.ino = node.ino;
   info.removed = !node.named;
+  info.in_upper = node.in_upper;
   info.removed_fd = node.removed.get();
   info.is_view_root =
       node.kind == NodeKind::kObject && node.named && at(node.name.parent).kind != NodeKind::kObject;
@@ -263,6 +264,17 @@ void NodeTable::moved(NodeIndex index, const struct stat& st, bool in_upper) {
   Node& node = at(index);
   node.id = {st.st_dev, st.st_ino};
   node.in_upper = in_upper;
+  ++node.epoch;
+}
+
+void NodeTable::published(NodeIndex parent, const std::string& name, const struct stat& base) {
+  const std::lock_guard lock(mutex_);
+  const NodeIndex index = find_locked(parent, name);
+  if (index == 0) return;
+  Node& node = at(index);
+  if (node.further && !node.further->empty()) return detach(index, Name{parent, name}, UniqueFd());
+  node.id = {base.st_dev, base.st_ino};
+  node.in_upper = false;
   ++node.epoch;
 }
 

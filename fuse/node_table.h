@@ -43,8 +43,9 @@ struct NodeInfo {
   Job* job = nullptr;
   std::uint64_t ino = 0;  // st_ino: stays while the node lives, copy-up or not
   bool is_view_root = false;
-  bool removed = false;  // has no name any more
-  int removed_fd = -1;   // then: an O_PATH descriptor of the object, or -1; lives with the node
+  bool removed = false;   // has no name any more
+  bool in_upper = false;
+  int removed_fd = -1;   // when removed: an O_PATH descriptor of the object, or -1; lives with the node
 };
 
 // What the names of a job's view lead to, as far as the kernel has asked for it.
@@ -91,6 +92,9 @@ class NodeTable {
   bool is_current(NodeIndex node, const struct stat& st, bool in_upper) const;
   // The object's data are elsewhere now: open handles see another epoch and open again.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
+  // The same for a name that has gone over to the base. A file with further names, which stay the
+  // layer's, loses this one: it is another file's now.
+  void published(NodeIndex parent, const std::string& name, const struct stat& base);
   std::uint32_t epoch(NodeIndex node) const;
 
   // Takes all names of a job's objects away but the root's: its layer is gone. Returns the names

@@ -16,6 +16,23 @@ namespace {
 
 constexpr mode_t kMarkerMode = 0600;
 
+// Puts a folder's times back: what we make in it for ourselves is no change of the job's.
+class KeepTimes {
+ public:
+  explicit KeepTimes(int folder) : folder_(folder), st_(sys::stat_fd(folder)) {}
+  ~KeepTimes() {
+    if (!st_) return;
+    const timespec times[2] = {st_->st_atim, st_->st_mtim};
+    (void)sys::set_times(folder_, times);  // at worst a folder looks newer than it is
+  }
+  KeepTimes(const KeepTimes&) = delete;
+  KeepTimes& operator=(const KeepTimes&) = delete;
+
+ private:
+  const int folder_;
+  const Result<struct stat> st_;
+};
+
 Status make_marker(int folder, const std::string& name) {
   CACHESHIM_TRY(fd, sys::open_beneath(folder, name, O_WRONLY | O_CREAT, kMarkerMode));
   return {};
@@ -30,6 +47,7 @@ Result<UniqueFd> Overlay::ensure_upper_dir(const std::string& path) {
   CACHESHIM_TRY(st, find_in_base(path));
   if (!S_ISDIR(st.st_mode)) return Errno(ENOTDIR);
   CACHESHIM_TRY(parent, ensure_upper_dir(std::string(parent_path(path))));
+  const KeepTimes parent_times(parent.get());
   const std::string name(base_name(path));
   CACHESHIM_CHECK(sys::make_dir_at(parent.get(), name, st.st_mode & 07777));
   CACHESHIM_TRY(folder, sys::open_beneath(parent.get(), name, kFlags));
@@ -48,6 +66,7 @@ Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
 Status Overlay::copy_up_file(const std::string& path, off_t keep_bytes) {
   CACHESHIM_TRY(parent, open_upper_parent(path));
   CACHESHIM_TRY(source, sys::open_beneath(base_, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  const KeepTimes parent_times(parent.get());
   const std::string staged = staged_name();
   const Result<struct stat> copied = [&]() -> Result<struct stat> {
     CACHESHIM_TRY(target, sys::open_beneath(work_.get(), staged, O_RDWR | O_CREAT | O_EXCL, 0600));
@@ -74,10 +93,14 @@ Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
     return {};
   }
   CACHESHIM_TRY(parent, open_upper_parent(path));
+  const KeepTimes parent_times(parent.get());
   const std::string name(base_name(path));
   if (S_ISLNK(found.st.st_mode)) {
     CACHESHIM_TRY(target, read_link(path));
-    return sys::make_symlink_at(target, parent.get(), name);
+    CACHESHIM_CHECK(sys::make_symlink_at(target, parent.get(), name));
+    CACHESHIM_TRY(link, sys::open_beneath(parent.get(), name, O_PATH | O_NOFOLLOW));
+    const timespec times[2] = {found.st.st_atim, found.st.st_mtim};
+    return sys::set_times(link.get(), times);
   }
   return sys::make_node_at(parent.get(), name, found.st.st_mode, found.st.st_rdev);
 }
@@ -85,6 +108,7 @@ Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
 Status Overlay::copy_up_tree(const std::string& path) {
   CACHESHIM_TRY(entries, list(path));
   CACHESHIM_TRY(folder, ensure_upper_dir(path));
+  const KeepTimes times(folder.get());
   for (const ListedEntry& entry : entries) {
     const std::string child = join_path(path, entry.name);
     CACHESHIM_TRY(found, find(child));
@@ -226,6 +250,7 @@ void Overlay::begin_entry(const std::string& path) {
 Status Overlay::mark_opaque(const std::string& path) {
   if (hidden_.is_opaque(path)) return {};
   CACHESHIM_TRY(folder, ensure_upper_dir(path));
+  const KeepTimes times(folder.get());
   CACHESHIM_CHECK(make_marker(folder.get(), std::string(kOpaqueMarker)));
   hidden_.add_opaque(path);
   return {};

@@ -9,7 +9,6 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
-#include <ctime>
 
 #include "common/job_id.h"
 #include "common/names.h"
@@ -22,6 +21,7 @@ namespace {
 constexpr mode_t kPrivateMode = 0700;
 constexpr const char* kFormatFile = "format";
 constexpr const char* kLockFile = "owner.lock";
+constexpr unsigned kMostAttempts = 1024;
 
 Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
   const Status made = sys::make_dir_at(parent, name, mode);
@@ -105,15 +105,25 @@ Status Store::record_mount_path(const std::string& path) {
   return {};
 }
 
+// The name need only be new: containers give equal host names and pids to several daemons.
 Status Store::open_staging() {
   CACHESHIM_TRY(all, ensure_dir(control_.get(), "staging", kPrivateMode));
-  const std::string own = fmt::format("{}-{}-{}", node_name(), ::getpid(), std::time(nullptr));
-  CACHESHIM_TRY(mine, ensure_dir(all.get(), own, kPrivateMode));
-  CACHESHIM_TRY(lock, sys::open_beneath(mine.get(), kLockFile, O_RDWR | O_CREAT, 0600));
-  CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
-  staging_ = std::move(mine);
-  staging_lock_ = std::move(lock);
-  return {};
+  for (unsigned number = 0; number < kMostAttempts; ++number) {
+    const std::string own = fmt::format("{}-{}-{}", node_name(), ::getpid(), number);
+    const Status made = sys::make_dir_at(all.get(), own, kPrivateMode);
+    if (made.failed_with(EEXIST)) continue;
+    CACHESHIM_CHECK(made);
+    const std::string lock_path = join_path(own, kLockFile);
+    auto lock = sys::open_beneath(all.get(), lock_path, O_RDWR | O_CREAT, 0600);
+    if (lock.failed_with(ENOENT)) continue;  // swept by a daemon that began at the same moment
+    if (!lock) return lock.error();
+    if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) continue;
+    CACHESHIM_TRY(folder, sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY));
+    staging_ = std::move(folder);
+    staging_lock_ = *std::move(lock);
+    return {};
+  }
+  return Errno(EUSERS);
 }
 
 // What a daemon that is gone has left: its lock is free. Our own is held, and flock(2) on a second

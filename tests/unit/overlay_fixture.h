@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "store/overlay.h"
+#include "store/sys.h"
+#include "tests/unit/scratch.h"
+
+namespace cacheshim {
+
+// A family whose entries are folders one level down, complete with a file "done-*", or with a "*.so"
+// alone; "tmp.*" is scratch.
+inline std::vector<Profile> test_profiles() {
+  Profile profile;
+  profile.name = "fam";
+  profile.entry_depth = 1;
+  profile.scratch = {"tmp.*"};
+  profile.complete = {"done-*"};
+  profile.complete_single = {"*.so"};
+  profile.evidence = "run";
+  return {profile};
+}
+
+// An overlay over plain folders: scratch/base, and scratch/upper with scratch/work.
+class OverlayTest : public ::testing::Test {
+ protected:
+  OverlayTest() { overlay_.set_layer(scratch_.open_dir("upper"), scratch_.open_dir("work")); }
+
+  void put(const std::string& path, const std::string& text) {
+    auto fd = overlay_.create_file(path, O_WRONLY, 0644);
+    ASSERT_TRUE(fd) << path << ": " << fd.error().code();
+    ASSERT_TRUE(sys::write_all(fd->get(), text));
+  }
+  std::string get(const std::string& path) {
+    const auto opened = overlay_.open(path, O_RDONLY);
+    if (!opened) return "<none>";
+    const auto text = sys::read_all(opened->fd.get());
+    return text ? *text : "<error>";
+  }
+  std::vector<std::string> names(const std::string& path) {
+    std::vector<std::string> names;
+    if (const auto entries = overlay_.list(path)) {
+      for (const ListedEntry& entry : *entries) names.push_back(entry.name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  using Names = std::vector<std::string>;
+
+  Scratch scratch_;
+  std::vector<Profile> profiles_ = test_profiles();
+  EntryMap entries_{profiles_};
+  Counters counters_;
+  UniqueFd base_ = scratch_.open_dir("base");
+  Overlay overlay_{base_.get(), entries_, counters_};
+};
+
+}  // namespace cacheshim

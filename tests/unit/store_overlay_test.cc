@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <linux/fs.h>
+#include <sys/stat.h>
+
+#include "store/whiteout.h"
+#include "tests/unit/overlay_fixture.h"
+
+namespace cacheshim {
+namespace {
+
+using Overlay_ = OverlayTest;
+
+TEST_F(Overlay_, ShowsBaseFilesThatAppearLater) {
+  EXPECT_EQ(get("fam/K/x"), "<none>");
+  scratch_.write("base/fam/K/x", "new");
+  EXPECT_EQ(get("fam/K/x"), "new");
+}
+
+TEST_F(Overlay_, WritingCopiesUpAndLeavesTheBaseAlone) {
+  scratch_.write("base/a/x", "old");
+  {
+    auto fd = overlay_.open_writable("a/x", O_WRONLY);
+    ASSERT_TRUE(fd);
+    ASSERT_TRUE(sys::write_all(fd->get(), "NEW"));
+  }
+  EXPECT_EQ(get("a/x"), "NEW");
+  EXPECT_EQ(scratch_.read("base/a/x"), "old");
+  EXPECT_EQ(counters_.copy_ups, 1U);
+}
+
+TEST_F(Overlay_, TruncatingOpenCopiesNoData) {
+  scratch_.write("base/a/x", "old");
+  ASSERT_TRUE(overlay_.open_writable("a/x", O_WRONLY | O_TRUNC));
+  EXPECT_EQ(get("a/x"), "");
+}
+
+TEST_F(Overlay_, RemovedBaseFileIsGoneForThisLayerAlone) {
+  scratch_.write("base/a/x", "old");
+  ASSERT_TRUE(overlay_.remove_file("a/x"));
+  EXPECT_EQ(get("a/x"), "<none>");
+  EXPECT_EQ(names("a"), Names{});
+  EXPECT_EQ(scratch_.read("base/a/x"), "old");
+}
+
+TEST_F(Overlay_, NamesTooLongForAWhiteoutCanBeRemoved) {
+  const std::string longest(255, 'n');
+  scratch_.write("base/a/" + longest, "old");
+  ASSERT_TRUE(overlay_.remove_file("a/" + longest));
+  EXPECT_EQ(names("a"), Names{});
+  ASSERT_TRUE(overlay_.load_hidden());
+  EXPECT_EQ(get("a/" + longest), "<none>");
+}
+
+TEST_F(Overlay_, FolderMadeAgainDoesNotMergeWithTheOldOne) {
+  scratch_.write("base/a/d/x", "old");
+  ASSERT_TRUE(overlay_.remove_file("a/d/x"));
+  ASSERT_TRUE(overlay_.remove_dir("a/d"));
+  ASSERT_TRUE(overlay_.make_dir("a/d", 0755));
+  scratch_.write("base/a/d/y", "later");
+  EXPECT_EQ(names("a/d"), Names{});
+}
+
+TEST_F(Overlay_, FolderThatTheBaseFillsIsNotEmpty) {
+  scratch_.write("base/fam/K/x", "published");
+  ASSERT_TRUE(overlay_.make_dir("fam/K/tmp.1", 0755));
+  ASSERT_TRUE(overlay_.remove_dir("fam/K/tmp.1"));
+  EXPECT_TRUE(overlay_.remove_dir("fam/K").failed_with(ENOTEMPTY));
+}
+
+TEST_F(Overlay_, EntryBegunWhileTheBaseHadNoneIsServedFromTheLayerAlone) {
+  ASSERT_TRUE(overlay_.make_dir("fam", 0755));
+  ASSERT_TRUE(overlay_.make_dir("fam/K", 0755));
+  put("fam/K/mine", "1");
+  scratch_.write("base/fam/K/theirs", "2");
+  EXPECT_EQ(names("fam/K"), Names{"mine"});
+  EXPECT_EQ(get("fam/K/theirs"), "<none>");
+}
+
+TEST_F(Overlay_, ScratchNamesDoNotBeginAnEntry) {
+  ASSERT_TRUE(overlay_.make_dir("fam", 0755));
+  ASSERT_TRUE(overlay_.make_dir("fam/K", 0755));
+  ASSERT_TRUE(overlay_.make_dir("fam/K/tmp.1", 0755));
+  put("fam/K/tmp.1/x", "1");
+  scratch_.write("base/fam/K/theirs", "2");
+  EXPECT_EQ(names("fam/K"), (Names{"theirs", "tmp.1"}));
+}
+
+TEST_F(Overlay_, EntryThatTheBaseHadIsMerged) {
+  scratch_.write("base/fam/K/theirs", "2");
+  put("fam/K/mine", "1");
+  EXPECT_EQ(names("fam/K"), (Names{"mine", "theirs"}));
+}
+
+TEST_F(Overlay_, RenamingABaseFolderTakesAllOfItAlong) {
+  scratch_.write("base/a/d/sub/x", "deep");
+  ASSERT_TRUE(overlay_.rename("a/d", "a/e", 0));
+  EXPECT_EQ(get("a/e/sub/x"), "deep");
+  EXPECT_EQ(names("a"), Names{"e"});
+  EXPECT_EQ(scratch_.read("base/a/d/sub/x"), "deep");
+}
+
+TEST_F(Overlay_, RenameOntoAFolderThatOnlyTheBaseFillsIsRefused) {
+  scratch_.write("base/a/full/x", "x");
+  ASSERT_TRUE(overlay_.make_dir("a/d", 0755));
+  EXPECT_TRUE(overlay_.rename("a/d", "a/full", 0).failed_with(ENOTEMPTY));
+}
+
+TEST_F(Overlay_, RenameFlagsAreKeptAcrossTheLayers) {
+  scratch_.write("base/a/x", "base");
+  put("a/y", "layer");
+  EXPECT_TRUE(overlay_.rename("a/y", "a/x", RENAME_NOREPLACE).failed_with(EEXIST));
+  ASSERT_TRUE(overlay_.rename("a/y", "a/x", RENAME_EXCHANGE));
+  EXPECT_EQ(get("a/x"), "layer");
+  EXPECT_EQ(get("a/y"), "base");
+}
+
+TEST_F(Overlay_, SymlinksOfAJobLeadTheDaemonNowhere) {
+  scratch_.write("outside/secret", "secret");
+  ASSERT_TRUE(overlay_.make_symlink("out", scratch_ / "outside"));
+  EXPECT_TRUE(overlay_.find("out/secret").failed_with(ELOOP));
+  EXPECT_TRUE(overlay_.create_file("out/planted", O_WRONLY, 0644).failed_with(ELOOP));
+  EXPECT_FALSE(scratch_.exists("outside/planted"));
+}
+
+TEST_F(Overlay_, TheStoresRecordsAndOurMarkersAreNotThere) {
+  scratch_.write("base/.cacheshim/format", "1");
+  EXPECT_EQ(names(""), Names{});
+  EXPECT_TRUE(overlay_.find(".cacheshim/format").failed_with(ENOENT));
+  EXPECT_TRUE(overlay_.make_dir(".cacheshim", 0755).failed_with(EPERM));
+  EXPECT_TRUE(overlay_.create_file(".wh.x", O_WRONLY, 0644).failed_with(EPERM));
+}
+
+TEST_F(Overlay_, WhatIsHiddenIsReadBackFromDisk) {
+  scratch_.write("base/a/x", "x");
+  scratch_.write("base/b/y", "y");
+  ASSERT_TRUE(overlay_.remove_file("a/x"));
+  ASSERT_TRUE(overlay_.rename("b", "c", 0));
+  overlay_.set_layer(scratch_.open_dir("upper"), scratch_.open_dir("work"));
+  ASSERT_TRUE(overlay_.load_hidden());
+  EXPECT_EQ(names(""), (Names{"a", "c"}));
+  EXPECT_EQ(names("a"), Names{});
+  scratch_.write("base/c/later", "l");
+  EXPECT_EQ(names("c"), Names{"y"});
+}
+
+TEST_F(Overlay_, WithoutALayerTheBaseIsReadAndNothingIsMade) {
+  Overlay bare(base_.get(), entries_, counters_);
+  scratch_.write("base/a/x", "x");
+  EXPECT_TRUE(bare.find("a/x"));
+  EXPECT_FALSE(bare.make_dir("a/d", 0755));
+}
+
+TEST(Whiteout, NameFitsWhateverTheNameIs) {
+  EXPECT_EQ(whiteout_name("x"), ".wh.x");
+  const std::string longest(255, 'n');
+  EXPECT_LE(whiteout_name(longest).size(), 255U);
+  EXPECT_NE(whiteout_name(longest), whiteout_name(longest.substr(1) + "m"));
+  EXPECT_TRUE(is_reserved_name(whiteout_name(longest)));
+}
+
+}  // namespace
+}  // namespace cacheshim

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
+#include <memory>
+#include <set>
+
+#include "store/publisher.h"
+#include "tests/unit/overlay_fixture.h"
+
+namespace cacheshim {
+namespace {
+
+class Hooks : public PublishHooks {
+ public:
+  bool is_being_written(dev_t, ino_t inode) override { return writing.contains(inode); }
+  void published(const std::string& path, const struct stat&) override { paths.insert(path); }
+
+  std::set<ino_t> writing;
+  std::set<std::string> paths;
+};
+
+class PublisherTest : public OverlayTest {
+ protected:
+  PublisherTest() {
+    auto opened = Store::open(scratch_ / "base", "");
+    store_ = std::make_unique<Store>(std::get<Store>(std::move(opened)));
+    publisher_ = std::make_unique<Publisher>(*store_, entries_, counters_);
+    EXPECT_TRUE(overlay_.make_dir("fam", 0755));
+  }
+  void begin(const std::string& key) { ASSERT_TRUE(overlay_.make_dir("fam/" + key, 0755)); }
+  mode_t mode_of(const std::string& name) {
+    struct stat st {};
+    EXPECT_EQ(::stat((scratch_ / name).c_str(), &st), 0) << name;
+    return st.st_mode & 07777;
+  }
+  PublishReport publish(const std::string& unit) {
+    return publisher_->publish(overlay_, unit, hooks_);
+  }
+
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Publisher> publisher_;
+  Hooks hooks_;
+};
+
+TEST_F(PublisherTest, AnEntryIsCompleteWithItsCompletingFileOnly) {
+  begin("K");
+  put("fam/K/a", "1");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/a"), "");
+  put("fam/K/done-a", "2");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/done-a"), "fam/K");
+}
+
+TEST_F(PublisherTest, ASingleFileCompletesOnlyAnEntryOfItsOwn) {
+  begin("K");
+  put("fam/K/l.so", "1");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so"), "fam/K");
+  put("fam/K/other", "2");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so"), "");
+}
+
+TEST_F(PublisherTest, PublishesTheWholeEntryAndEmptiesTheLayer) {
+  begin("K");
+  put("fam/K/a", "1");
+  ASSERT_TRUE(overlay_.make_dir("fam/K/tmp.9", 0755));
+  put("fam/K/tmp.9/half", "?");
+  put("fam/K/done-a", "2");
+  const PublishReport report = publish("fam/K");
+  EXPECT_EQ(report.entries, 1U);
+  EXPECT_EQ(report.files, 2U);
+  EXPECT_EQ(report.bytes, 2U);
+  EXPECT_EQ(scratch_.read("base/fam/K/a"), "1");
+  EXPECT_FALSE(scratch_.exists("base/fam/K/tmp.9"));
+  EXPECT_FALSE(scratch_.exists("upper/fam/K/a"));
+  EXPECT_EQ(names("fam/K"), (Names{"a", "done-a", "tmp.9"}));
+  EXPECT_EQ(hooks_.paths, (std::set<std::string>{"fam/K/a", "fam/K/done-a"}));
+  EXPECT_TRUE(overlay_.remove_file("fam/K/tmp.9/half"));
+  EXPECT_TRUE(overlay_.remove_dir("fam/K/tmp.9"));
+  EXPECT_TRUE(overlay_.remove_dir("fam/K").failed_with(ENOTEMPTY));
+}
+
+TEST_F(PublisherTest, FirstWriterWinsAndTheLoserKeepsItsOwn) {
+  begin("K");
+  put("fam/K/a", "mine");
+  put("fam/K/done-a", "2");
+  scratch_.write("base/fam/K/a", "theirs");
+  const PublishReport report = publish("fam/K");
+  EXPECT_EQ(report.conflicts, 1U);
+  EXPECT_EQ(report.files, 0U);
+  EXPECT_EQ(scratch_.read("base/fam/K/a"), "theirs");
+  EXPECT_FALSE(scratch_.exists("base/fam/K/done-a"));
+  EXPECT_EQ(get("fam/K/a"), "mine");
+}
+
+TEST_F(PublisherTest, AddsWhatIsAbsentToAnEntryThatIsEqualElsewhere) {
+  begin("K");
+  put("fam/K/a", "same");
+  put("fam/K/done-b", "2");
+  scratch_.write("base/fam/K/a", "same");
+  const PublishReport report = publish("fam/K");
+  EXPECT_EQ(report.files, 1U);
+  EXPECT_EQ(scratch_.read("base/fam/K/done-b"), "2");
+  EXPECT_EQ(names("fam/K"), (Names{"a", "done-b"}));
+}
+
+TEST_F(PublisherTest, ModesInTheBaseAreTheBases) {
+  begin("K");
+  put("fam/K/open", "1");
+  put("fam/K/done-closed", "2");
+  ASSERT_EQ(::chmod((scratch_ / "upper/fam/K/open").c_str(), 04775), 0);
+  ASSERT_EQ(::chmod((scratch_ / "upper/fam/K/done-closed").c_str(), 0660), 0);
+  (void)publish("fam/K");
+  EXPECT_EQ(mode_of("base/fam/K"), 0755U);
+  EXPECT_EQ(mode_of("base/fam/K/open"), 0755U);
+  EXPECT_EQ(mode_of("base/fam/K/done-closed"), 0600U);
+}
+
+TEST_F(PublisherTest, AFileThatIsOpenForWritingWaits) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  struct stat st {};
+  ASSERT_EQ(::stat((scratch_ / "upper/fam/K/done-a").c_str(), &st), 0);
+  hooks_.writing.insert(st.st_ino);
+  EXPECT_TRUE(publish("fam/K").busy);
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+  hooks_.writing.clear();
+  EXPECT_EQ(publish("fam/K").entries, 1U);
+}
+
+TEST_F(PublisherTest, AFurtherNameOfAPublishedFileLeadsNotIntoTheBase) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  ASSERT_TRUE(overlay_.link("fam/K/done-a", "twin"));
+  ASSERT_EQ(publish("fam/K").entries, 1U);
+  ASSERT_TRUE(sys::write_all(overlay_.open_writable("twin", O_WRONLY)->get(), "X"));
+  EXPECT_EQ(scratch_.read("base/fam/K/done-a"), "2");
+}
+
+TEST_F(PublisherTest, SymlinksOutOfAnEntryAreRefused) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  ASSERT_TRUE(overlay_.make_symlink("fam/K/out", "../../../etc/passwd"));
+  EXPECT_EQ(publish("fam/K").incomplete, 1U);
+  EXPECT_EQ(counters_.publish_refused, 1U);
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+}
+
+TEST_F(PublisherTest, AtAJobsEndOnlySuccessPublishesUnknownCaches) {
+  begin("K");
+  put("fam/K/half", "1");
+  ASSERT_TRUE(overlay_.make_dir("other", 0755));
+  put("other/file", "3");
+  const auto ignore = [](auto, auto) {};
+  PublishReport report = publisher_->publish_all(overlay_, hooks_, false, ignore);
+  EXPECT_EQ(report.files, 0U);
+  report = publisher_->publish_all(overlay_, hooks_, true, ignore);
+  EXPECT_EQ(report.files, 1U);
+  EXPECT_EQ(report.incomplete, 1U);
+  EXPECT_EQ(scratch_.read("base/other/file"), "3");
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+}
+
+TEST_F(PublisherTest, NothingIsLeftInStaging) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  (void)publish("fam/K");
+  const auto left = sys::list_dir(store_->staging());
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->size(), 1U);  // this daemon's lock
+}
+
+}  // namespace
+}  // namespace cacheshim

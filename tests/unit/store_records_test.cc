@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "store/hidden_paths.h"
+#include "store/layer.h"
+#include "store/store.h"
+#include "tests/unit/scratch.h"
+
+namespace cacheshim {
+namespace {
+
+std::string refusal_of(const Scratch& scratch) {
+  const auto opened = Store::open(scratch.path(), "");
+  const auto* error = std::get_if<StoreError>(&opened);
+  return error == nullptr ? "" : error->message;
+}
+
+TEST(Store, AnExistingFolderBecomesAStoreAsItIs) {
+  const Scratch scratch;
+  scratch.write("triton/K/x", "x");
+  EXPECT_EQ(refusal_of(scratch), "");
+  EXPECT_EQ(scratch.read("triton/K/x"), "x");
+  EXPECT_EQ(scratch.read(".cacheshim/format"), "1\n");
+}
+
+TEST(Store, ANewerFormatIsRefusedAndLeftAlone) {
+  const Scratch scratch;
+  scratch.write(".cacheshim/format", "2\n");
+  EXPECT_NE(refusal_of(scratch).find("newer"), std::string::npos);
+  EXPECT_EQ(scratch.read(".cacheshim/format"), "2\n");
+}
+
+TEST(Store, ADamagedFormatIsRefused) {
+  const Scratch scratch;
+  scratch.write(".cacheshim/format", "what?");
+  EXPECT_NE(refusal_of(scratch).find("damaged"), std::string::npos);
+}
+
+TEST(Store, RemembersWhereItIsMounted) {
+  const Scratch scratch;
+  {
+    auto opened = Store::open(scratch.path(), "");
+    ASSERT_TRUE(std::get<Store>(opened).record_mount_path("/ci-cache"));
+  }
+  const auto again = Store::open(scratch.path(), "");
+  EXPECT_EQ(std::get<Store>(again).mount_path(), "/ci-cache");
+}
+
+TEST(Store, SweepsWhatDeadDaemonsStagedAndLeavesTheLivingTheirs) {
+  const Scratch scratch;
+  const auto living = Store::open(scratch.path(), "");
+  scratch.write(".cacheshim/staging/dead-1/owner.lock", "");
+  scratch.write(".cacheshim/staging/dead-1/0/tree/x", "half");
+  const auto next = Store::open(scratch.path(), "");
+  EXPECT_FALSE(scratch.exists(".cacheshim/staging/dead-1"));
+  struct stat st {};
+  EXPECT_EQ(::fstat(std::get<Store>(living).staging(), &st), 0);
+  EXPECT_GT(st.st_nlink, 0U);
+}
+
+LayerRecord wanted(const std::string& job) {
+  LayerRecord record;
+  record.job = job;
+  record.cycle = "0";
+  record.node = "node1";
+  record.uid = 1001;
+  return record;
+}
+
+TEST(LayerRecord, ReadsItselfBack) {
+  LayerRecord record = wanted("j");
+  record.shared_uids = true;
+  record.outcome = Outcome::kFailure;
+  const auto read = parse_layer_record(to_json(record));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->job, "j");
+  EXPECT_EQ(read->uid, 1001U);
+  EXPECT_TRUE(read->shared_uids);
+  EXPECT_EQ(read->outcome, Outcome::kFailure);
+}
+
+TEST(LayerRecord, TakesMissingAndUnknownFields) {
+  const auto record = parse_layer_record(R"({"job": "j", "invented_later": [1]})");
+  ASSERT_TRUE(record);
+  EXPECT_TRUE(record->active);
+  EXPECT_FALSE(record->uid);
+  EXPECT_FALSE(parse_layer_record("[]"));
+  EXPECT_FALSE(parse_layer_record(R"({"job": 7})"));
+}
+
+TEST(Layer, IsHeldByOneDaemonAtATime) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  const auto first = Layer::take(layers.get(), wanted("j"));
+  const auto second = Layer::take(layers.get(), wanted("j"));
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->path(), "j/0@node1");
+  EXPECT_EQ(second->path(), "j/0@node1.2");
+}
+
+TEST(Layer, IsTakenUpAgainWithWhatItHolds) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  { ASSERT_TRUE(Layer::take(layers.get(), wanted("j"))); }
+  scratch.write("layers/j/0@node1/upper/x", "kept");
+  EXPECT_TRUE(take_orphans(layers.get(), "another node").empty());
+  const auto orphans = take_orphans(layers.get(), "node1");
+  ASSERT_EQ(orphans.size(), 1U);
+  EXPECT_EQ(orphans[0].record().uid, 1001U);
+  EXPECT_EQ(scratch.read("layers/j/0@node1/upper/x"), "kept");
+}
+
+TEST(Layer, EndsInNothingOrIsKeptUntilItIsOld) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  auto gone = Layer::take(layers.get(), wanted("gone"));
+  ASSERT_TRUE(gone->end(layers.get(), Outcome::kSuccess, false));
+  EXPECT_FALSE(scratch.exists("layers/gone"));
+  auto kept = Layer::take(layers.get(), wanted("kept"));
+  ASSERT_TRUE(kept->end(layers.get(), Outcome::kFailure, true));
+  EXPECT_FALSE(scratch.exists("layers/kept/0@node1"));
+  sweep_ended_layers(layers.get(), 3600);
+  EXPECT_TRUE(scratch.exists("layers/kept"));
+  EXPECT_TRUE(take_orphans(layers.get(), "node1").empty());
+  sweep_ended_layers(layers.get(), -1);
+  EXPECT_FALSE(std::filesystem::exists(scratch / "layers/kept") &&
+               !std::filesystem::is_empty(scratch / "layers/kept"));
+}
+
+TEST(HiddenPaths, HideWhatIsBelowThem) {
+  HiddenPaths hidden;
+  hidden.add_whiteout("a/b");
+  hidden.add_opaque("c");
+  EXPECT_TRUE(hidden.hides("a/b"));
+  EXPECT_TRUE(hidden.hides("a/b/c/d"));
+  EXPECT_FALSE(hidden.hides("a/bb"));
+  EXPECT_TRUE(hidden.hides("c/x"));
+  EXPECT_FALSE(hidden.hides("c"));
+}
+
+TEST(HiddenPaths, MoveWithTheirFolder) {
+  HiddenPaths hidden;
+  hidden.add_whiteout("a/b/x");
+  hidden.add_opaque("a/b");
+  hidden.move_tree("a/b", "z");
+  EXPECT_FALSE(hidden.hides("a/b/x"));
+  EXPECT_TRUE(hidden.has_whiteout("z/x"));
+  EXPECT_TRUE(hidden.is_opaque("z"));
+  hidden.erase_tree("z");
+  EXPECT_FALSE(hidden.hides("z/x"));
+}
+
+TEST(JoinPath, TakesEmptyParts) {
+  EXPECT_EQ(join_path("", "x"), "x");
+  EXPECT_EQ(join_path("a", ""), "a");
+  EXPECT_EQ(join_path("a", "x"), "a/x");
+}
+
+}  // namespace
+}  // namespace cacheshim
