@@ -23,6 +23,11 @@ Result<std::string> read_proc(pid_t pid, const char* file) {
   return sys::read_all(fd.get());
 }
 
+std::string read_proc_text(pid_t pid, const char* file) {
+  auto text = read_proc(pid, file);
+  return text ? *std::move(text) : std::string();
+}
+
 // Field `number` (1-based, 4 and up) of /proc/PID/stat; the second, the command, may hold blanks
 // and parentheses, so counting starts behind its last one.
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number) {
@@ -49,10 +54,11 @@ bool is_owned_by(pid_t pid, uid_t uid) {
 }
 
 std::optional<JobClaim> claim_of_process(pid_t pid) {
-  const auto block = read_proc(pid, "environ");
-  const EnvironmentBlock environment(block ? *block : std::string());
-  const auto cgroup_text = read_proc(pid, "cgroup");
-  const JobId cgroup_job = slurm_job_from_cgroup(cgroup_text ? *cgroup_text : std::string());
+  // The views below point into these; what /proc does not tell is empty.
+  const std::string block = read_proc_text(pid, "environ");
+  const std::string cgroup_text = read_proc_text(pid, "cgroup");
+  const EnvironmentBlock environment(block);
+  const JobId cgroup_job = slurm_job_from_cgroup(cgroup_text);
   JobClaim claim{job_from_environment(environment), cycle_from_environment(environment),
                  parse_publish_policy(environment.find(kPublishVariable))};
   // Where SLURM's cgroups exist, they know better than SLURM's variables.

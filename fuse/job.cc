@@ -16,9 +16,8 @@ bool View::may_read(const struct stat& st) const {
   mode_t granted = st.st_mode & 07;
   const bool in_group = st.st_gid == gid ||
                         std::find(groups.begin(), groups.end(), st.st_gid) != groups.end();
-  if (st.st_uid == *uid) {
-    granted = (st.st_mode >> 6) & 07;
-  } else if (in_group) {
+  if (st.st_uid == *uid) return true;  // its own: shown with the mode it has
+  if (in_group) {
     granted = (st.st_mode >> 3) & 07;
   }
   return (granted & wanted) == wanted;

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "fuse/caller.h"
+#include "fuse/job.h"
+#include "tests/unit/overlay_fixture.h"
+
+namespace cacheshim {
+namespace {
+
+struct stat object(mode_t mode, uid_t uid, gid_t gid) {
+  struct stat st {};
+  st.st_mode = mode;
+  st.st_uid = uid;
+  st.st_gid = gid;
+  st.st_nlink = 3;
+  return st;
+}
+
+TEST(View, ShowsEverythingAsItsUsersOwn) {
+  const View view{1001, 1001, {}};
+  const struct stat shown = view.show(object(S_IFDIR | 01755, 0, 0), false, false);
+  EXPECT_EQ(shown.st_uid, 1001U);
+  EXPECT_EQ(shown.st_gid, 1001U);
+  EXPECT_EQ(shown.st_mode, static_cast<mode_t>(S_IFDIR | 0755));  // no sticky bit
+  EXPECT_EQ(shown.st_nlink, 1U);
+}
+
+TEST(View, LeavesAClosedBaseFileClosed) {
+  const View view{1001, 1001, {20}};
+  const auto owner = [&](mode_t mode, uid_t uid, gid_t gid, bool in_upper) {
+    return view.show(object(S_IFREG | mode, uid, gid), in_upper, false).st_uid;
+  };
+  EXPECT_EQ(owner(0600, 0, 0, false), 0U);
+  EXPECT_EQ(owner(0600, 0, 0, true), 1001U);   // in the layer it is the job's
+  EXPECT_EQ(owner(0640, 0, 20, false), 1001U);  // by a supplementary group
+  EXPECT_EQ(owner(0604, 1001, 0, false), 1001U);
+  EXPECT_EQ(owner(0044, 1001, 0, false), 1001U);  // its own, though the mode closes it
+}
+
+TEST(View, IsOpenUntilItsFirstUserComes) {
+  EXPECT_EQ(View{}.show(object(S_IFDIR | 0700, 0, 0), false, true).st_mode & 0777, 0755U);
+  EXPECT_EQ((View{1001, 1, {}}).show(object(S_IFDIR | 0755, 0, 0), false, true).st_mode & 0777,
+            0700U);
+}
+
+class JobTest : public OverlayTest {
+ protected:
+  static Caller caller(uid_t uid) { return {uid, uid, 0}; }
+  NodeTable nodes_;
+  Job job_{"j", base_.get(), entries_, counters_, nodes_};
+};
+
+TEST_F(JobTest, BelongsToTheFirstUserOtherThanRoot) {
+  job_.begin({}, PublishPolicy::kComplete, false);
+  (void)job_.enter(caller(0));
+  EXPECT_FALSE(job_.view(0).uid);
+  (void)job_.enter(caller(1001));
+  (void)job_.enter(caller(1002));
+  EXPECT_EQ(job_.view(0).uid, 1001U);
+  EXPECT_EQ(job_.view_count(), 1U);
+  EXPECT_TRUE(job_.may_change(1001));
+  EXPECT_TRUE(job_.may_change(0));
+  EXPECT_FALSE(job_.may_change(1002));
+}
+
+TEST_F(JobTest, SharedUidsHaveAViewEach) {
+  job_.begin({}, PublishPolicy::kComplete, true);
+  EXPECT_EQ(job_.enter(caller(1001)), 0U);
+  EXPECT_EQ(job_.enter(caller(1002)), 1U);
+  EXPECT_EQ(job_.enter(caller(1001)), 0U);
+  EXPECT_EQ(job_.view(1).uid, 1002U);
+}
+
+TEST_F(JobTest, AnEnvironmentCanOnlyLowerThePolicy) {
+  JobClaim claim;
+  claim.publish = PublishPolicy::kComplete;
+  job_.begin(claim, PublishPolicy::kEnd, false);
+  EXPECT_EQ(job_.policy(), PublishPolicy::kEnd);
+  claim.publish = PublishPolicy::kNever;
+  job_.begin(claim, PublishPolicy::kEnd, false);
+  EXPECT_EQ(job_.policy(), PublishPolicy::kNever);
+}
+
+TEST_F(JobTest, ThoseWhoWaitAreCalledOnce) {
+  job_.begin({}, PublishPolicy::kComplete, false);
+  int calls = 0;
+  job_.on_end([&](Outcome outcome) { calls += outcome == Outcome::kSuccess; });
+  EXPECT_EQ(calls, 0);
+  job_.finish(Outcome::kSuccess);
+  job_.on_end([&](Outcome) { calls += 10; });
+  EXPECT_EQ(calls, 11);
+}
+
+// A child that has exec'ed with the given environment, stopped until the test is done with it.
+class Child {
+ public:
+  explicit Child(std::vector<std::string> environment) {
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      std::vector<char*> block;
+      for (std::string& variable : environment) block.push_back(variable.data());
+      block.push_back(nullptr);
+      ::execle("/bin/sh", "sh", "-c", "kill -STOP $$", nullptr, block.data());
+      ::_exit(127);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
+  ~Child() {
+    (void)::kill(pid_, SIGKILL);
+    (void)::waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+TEST(CallerJobs, TakeTheJobOfTheCallersEnvironment) {
+  CallerJobs jobs;
+  const Child child({"CACHESHIM_JOB=nightly/7", "CACHESHIM_CYCLE=2", "CACHESHIM_PUBLISH=end"});
+  const JobClaim claim = jobs.claim_of({::getuid(), ::getgid(), child.pid()});
+  EXPECT_EQ(claim.job.view(), "nightly_7");
+  EXPECT_EQ(claim.cycle.view(), "2");
+  EXPECT_EQ(claim.publish, PublishPolicy::kEnd);
+}
+
+TEST(CallerJobs, KeepTwoCallersApart) {
+  CallerJobs jobs;
+  const Child one({"CACHESHIM_JOB=one"});
+  const Child two({"CACHESHIM_JOB=two"});
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(jobs.claim_of({0, 0, one.pid()}).job.view(), "one");
+    EXPECT_EQ(jobs.claim_of({0, 0, two.pid()}).job.view(), "two");
+  }
+}
+
+TEST(CallerJobs, GiveTheUsersOwnJobToACallerThatCannotBeSeen) {
+  CallerJobs jobs;
+  EXPECT_EQ(jobs.claim_of({1234, 1234, 0}).job.view(), "uid-1234");
+}
+
+}  // namespace
+}  // namespace cacheshim

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "fuse/node_table.h"
+#include "tests/unit/scratch.h"
+
+namespace cacheshim {
+namespace {
+
+struct stat object(mode_t type, ino_t inode, nlink_t links = 1) {
+  struct stat st {};
+  st.st_mode = type | 0644;
+  st.st_ino = inode;
+  st.st_dev = 7;
+  st.st_nlink = links;
+  return st;
+}
+
+// A view root with a folder "d" in it.
+class NodeTableTest : public ::testing::Test {
+ protected:
+  NodeIndex file(const std::string& name, ino_t inode, bool in_upper = false, nlink_t links = 1) {
+    return nodes_.intern(folder_, name, nullptr, object(S_IFREG, inode, links), in_upper);
+  }
+  std::string path(NodeIndex node) {
+    const auto path = nodes_.path(node);
+    return path ? *path : "<stale>";
+  }
+
+  NodeTable nodes_;
+  NodeIndex jobs_ = nodes_.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
+  NodeIndex root_ = nodes_.intern_own(jobs_, "job", NodeKind::kObject);
+  NodeIndex folder_ = nodes_.intern(root_, "d", nullptr, object(S_IFDIR, 1), false);
+};
+
+TEST_F(NodeTableTest, PathsBeginAtTheViewsRoot) {
+  EXPECT_EQ(path(root_), "");
+  EXPECT_TRUE(nodes_.info(root_).is_view_root);
+  EXPECT_EQ(path(file("x", 2)), "d/x");
+  EXPECT_FALSE(nodes_.info(folder_).is_view_root);
+}
+
+TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheFoldersAboveThem) {
+  const std::uint32_t before = nodes_.size();
+  const NodeIndex x = file("x", 2);
+  nodes_.forget(folder_, 1);
+  EXPECT_EQ(path(x), "d/x");  // the folder lives as long as what is in it
+  nodes_.forget(x, 1);
+  EXPECT_EQ(nodes_.size(), before - 1);
+  EXPECT_EQ(nodes_.find(root_, "d"), 0U);
+}
+
+TEST_F(NodeTableTest, CopyUpKeepsNodeAndInodeNumber) {
+  const NodeIndex before = file("x", 2);
+  const auto ino = nodes_.info(before).ino;
+  const NodeIndex after = file("x", 99, true);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(nodes_.info(after).ino, ino);
+}
+
+TEST_F(NodeTableTest, AReplacedBaseFileIsAnotherNode) {
+  const NodeIndex before = file("x", 2);
+  const NodeIndex after = file("x", 3);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(path(before), "<stale>");
+  EXPECT_TRUE(nodes_.is_current(after, object(S_IFREG, 3), false));
+  EXPECT_FALSE(nodes_.is_current(after, object(S_IFREG, 4), false));
+}
+
+TEST_F(NodeTableTest, HardLinksInTheLayerShareANode) {
+  const NodeIndex x = file("x", 2, true);
+  nodes_.add_link(x, folder_, "y", object(S_IFREG, 2, 2));
+  EXPECT_EQ(file("y", 2, true, 2), x);
+  nodes_.remove(folder_, "x", UniqueFd());
+  EXPECT_EQ(path(x), "d/y");
+  EXPECT_FALSE(nodes_.info(x).removed);
+}
+
+TEST_F(NodeTableTest, PublishingOneOfTwoNamesPartsThem) {
+  const NodeIndex x = file("x", 2, true);
+  nodes_.add_link(x, folder_, "y", object(S_IFREG, 2, 2));
+  nodes_.published(folder_, "x", object(S_IFREG, 50));
+  EXPECT_EQ(path(x), "d/y");
+  EXPECT_NE(file("x", 50), x);
+}
+
+TEST_F(NodeTableTest, MovedDataChangeTheEpochAlone) {
+  const NodeIndex x = file("x", 2, true);
+  const auto epoch = nodes_.epoch(x);
+  nodes_.published(folder_, "x", object(S_IFREG, 2));
+  EXPECT_NE(nodes_.epoch(x), epoch);
+  EXPECT_EQ(file("x", 2), x);
+}
+
+TEST_F(NodeTableTest, WhatIsRemovedKeepsTheDescriptorItIsGiven) {
+  const Scratch scratch;
+  const NodeIndex x = file("x", 2);
+  UniqueFd fd = scratch.open_dir("kept");
+  const int number = fd.get();
+  nodes_.remove(folder_, "x", std::move(fd));
+  EXPECT_TRUE(nodes_.info(x).removed);
+  EXPECT_EQ(nodes_.info(x).removed_fd, number);
+  EXPECT_EQ(path(x), "<stale>");
+}
+
+TEST_F(NodeTableTest, RenamedFoldersTakeTheirChildrenAlong) {
+  const NodeIndex x = file("x", 2);
+  nodes_.rename(root_, "d", root_, "e");
+  EXPECT_EQ(path(x), "e/x");
+  EXPECT_EQ(nodes_.find_path(root_, "e/x"), x);
+  EXPECT_EQ(nodes_.find_path(root_, "d/x"), 0U);
+}
+
+TEST_F(NodeTableTest, ExchangedNamesChangePlaces) {
+  const NodeIndex x = file("x", 2);
+  const NodeIndex y = file("y", 3);
+  nodes_.exchange(folder_, "x", folder_, "y");
+  EXPECT_EQ(path(x), "d/y");
+  EXPECT_EQ(path(y), "d/x");
+}
+
+}  // namespace
+}  // namespace cacheshim

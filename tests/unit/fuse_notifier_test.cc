@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <linux/fuse.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <future>
+
+#include "common/unique_fd.h"
+#include "fuse/notifier.h"
+
+namespace cacheshim {
+namespace {
+
+// A socket pair plays the kernel: what it does not read blocks the notifier, as a held folder does.
+class NotifierTest : public ::testing::Test {
+ protected:
+  NotifierTest() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    kernel_ = UniqueFd(ends[0]);
+    daemon_ = UniqueFd(ends[1]);
+  }
+
+  Notifier::Notice receive() {
+    char message[4096];
+    const ssize_t size = ::recv(kernel_.get(), message, sizeof message, 0);
+    fuse_out_header header{};
+    fuse_notify_inval_entry_out body{};
+    EXPECT_GT(size, static_cast<ssize_t>(sizeof header + sizeof body));
+    std::memcpy(&header, message, sizeof header);
+    std::memcpy(&body, message + sizeof header, sizeof body);
+    EXPECT_EQ(header.len, size);
+    EXPECT_EQ(header.error, FUSE_NOTIFY_INVAL_ENTRY);
+    EXPECT_EQ(header.unique, 0U);
+    return {body.parent, std::string(message + sizeof header + sizeof body, body.namelen)};
+  }
+
+  // Posts until the socket is full, so that the notifier stands still in a notice for `folder`.
+  void block_in(Notifier& notifier, Notifier::FolderId folder) {
+    const std::vector<Notifier::Notice> many(4000, {folder, std::string(200, 'n')});
+    notifier.post(many, {}, [] {});
+    (void)receive();  // it has begun
+  }
+
+  UniqueFd kernel_;
+  UniqueFd daemon_;
+};
+
+TEST_F(NotifierTest, TellsOfEachNameAndThenAnswers) {
+  std::promise<void> answered;
+  Notifier notifier(daemon_.get());
+  notifier.post({{3, "a"}, {4, "bc"}}, {9}, [&] { answered.set_value(); });
+  Notifier::Notice notice = receive();
+  EXPECT_EQ(notice.folder, 3U);
+  EXPECT_EQ(notice.name, "a");
+  notice = receive();
+  EXPECT_EQ(notice.folder, 4U);
+  EXPECT_EQ(notice.name, "bc");
+  answered.get_future().wait();
+}
+
+TEST_F(NotifierTest, AnswersAtOnceWhereThereIsNothingToTell) {
+  bool answered = false;
+  Notifier notifier(daemon_.get());
+  notifier.post({}, {1}, [&] { answered = true; });
+  EXPECT_TRUE(answered);
+}
+
+TEST_F(NotifierTest, AnAnswerNeverWaitsForANoticeOfAFolderThatItsRequestHolds) {
+  bool answered = false;
+  {
+    Notifier notifier(daemon_.get());
+    block_in(notifier, 5);
+    notifier.post({{6, "x"}}, {5}, [&] { answered = true; });
+    EXPECT_TRUE(answered);  // else: the notice waits for the request, the request for the notice
+    kernel_.reset();        // lets the notifier go
+  }
+}
+
+TEST_F(NotifierTest, OtherAnswersWaitForTheirOwnNotices) {
+  bool answered = false;
+  {
+    Notifier notifier(daemon_.get());
+    block_in(notifier, 5);
+    notifier.post({{6, "x"}}, {7}, [&] { answered = true; });
+    EXPECT_FALSE(answered);
+    kernel_.reset();
+  }
+  EXPECT_TRUE(answered);
+}
+
+}  // namespace
+}  // namespace cacheshim
