@@ -120,17 +120,17 @@ def test_a_disk_that_fills_while_publishing_leaves_no_part_of_an_entry(mount_sto
 def test_what_a_crash_left_in_staging_is_cleaned_at_the_next_mount(mount, two_jobs):
     two_jobs[0].put_group("KEY", KERNEL)
     staging = mount.store / ".cacheshim/staging"
-    names_of_ours = sorted(os.listdir(staging))
+    (own,) = os.listdir(staging)
     for job in two_jobs:
         job.close()
     mount.kill_daemon()
     mount.detach()
-    left = staging / (names_of_ours[0] if names_of_ours else "left-by-a-crash")
-    left.mkdir(exist_ok=True)
-    (left / "kernel.cubin").write_bytes(b"half")
+    half = staging / own / "99/tree"
+    half.mkdir(parents=True)
+    (half / "kernel.cubin").write_bytes(b"half")
     base = tree_of(mount.store)
     mount.mount()
-    wait_until(lambda: not any(path.is_file() for path in staging.rglob("*")), what="cleaning")
+    wait_until(lambda: not (staging / own).exists(), what="cleaning")
     assert tree_of(mount.store) == base
 
 
