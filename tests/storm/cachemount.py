@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -73,7 +75,8 @@ class CacheMount:
         return done.stdout
 
     def mount(self) -> None:
-        self.mount_point.mkdir(exist_ok=True)
+        if not is_mounted(self.mount_point):  # a dead mount is for `cacheshim mount` to free
+            self.mount_point.mkdir(exist_ok=True)
         # Not captured: a daemon that kept our pipe open would make us wait for its end.
         log = self.lab.fresh("daemon") / "log"
         with open(log, "wb") as output:
@@ -94,10 +97,13 @@ class CacheMount:
             raise CommandFailed("unmount: exit 0, but it is still mounted")
 
     def force_away(self) -> None:
-        """Whatever state the mount is in."""
+        """Whatever state the mount and its daemon are in."""
         while is_mounted(self.mount_point):
             if subprocess.run(["umount", "-l", self.mount_point], check=False).returncode:
                 break
+        for pid in processes("cacheshim"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def __enter__(self) -> CacheMount:
         try:

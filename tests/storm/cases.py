@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
+import os
 import re
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -49,8 +52,24 @@ def judge(lab: Lab, name: str, scenario: Scenario) -> Verdict:
         verdict.complaints.append(f"{type(error).__name__}: {error}")
     except Exception as error:
         verdict.complaints.append(f"the scenario itself broke: {type(error).__name__}: {error}")
+    left = end_leftovers()
+    verdict.expect(not left, f"jobs' processes were left: {left[:5]}")
     verdict.seconds = time.monotonic() - start
     return verdict
+
+
+def end_leftovers() -> list[str]:
+    """Kills what still runs as a job's user, so that no scenario disturbs the next; their names."""
+    left = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if entry.stat().st_uid < FIRST_UID or " Z " in (entry / "stat").read_text():
+                continue
+            left.append(f"{entry.name} {(entry / 'comm').read_text().strip()}")
+            os.kill(int(entry.name), signal.SIGKILL)
+    return left
 
 
 class PtxasLog:

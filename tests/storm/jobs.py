@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -152,13 +154,19 @@ class Running:
     def end_input(self) -> None:
         """What readers and cleaners take for "enough"."""
         assert self._process.stdin
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass
 
     def kill(self) -> None:
-        """SIGKILL. In a PID namespace all its processes die with it (unshare --kill-child)."""
+        """SIGKILL to the job's first process, with which its PID namespace ends, and to `unshare`.
+
+        unshare's own --kill-child does not survive the change of UID.
+        """
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        with contextlib.suppress(OSError):
+            for child in children.read_text().split():
+                os.kill(int(child), signal.SIGKILL)
         self._process.kill()
 
     @property

@@ -41,12 +41,12 @@ def small() -> list[tuple[str, Scenario]]:
             "containers with a bound view, no library",
             partial(scenarios.bound_views, jobs=8, kernels=12),
         ),
-        ("whole entries", partial(writers.whole_entries, jobs=8, keys=48)),
+        ("whole entries", partial(writers.whole_entries, jobs=8, keys=24)),
         (
             "Triton 2.1.0 on a plain folder shows the errors",
             partial(writers.old_triton_plain, jobs=8, keys=48),
         ),
-        ("Triton 2.1.0 in containers", partial(writers.old_triton, jobs=8, keys=48)),
+        ("Triton 2.1.0 in containers", partial(writers.old_triton, jobs=8, keys=24)),
         ("daemon killed", partial(troubles.daemon_killed, jobs=4, kernels=12)),
         (
             "unmounted while in use",
@@ -95,7 +95,7 @@ def full() -> list[tuple[str, Scenario]]:
             "containers with a bound view, 24 kernels",
             partial(scenarios.bound_views, jobs=8, kernels=24),
         ),
-        ("whole entries, 400 keys", partial(writers.whole_entries, jobs=8, keys=400)),
-        ("Triton 2.1.0 in containers, 200 keys", partial(writers.old_triton, jobs=8, keys=200)),
+        ("whole entries, 100 keys", partial(writers.whole_entries, jobs=8, keys=100)),
+        ("Triton 2.1.0 in containers, 100 keys", partial(writers.old_triton, jobs=8, keys=100)),
         ("daemon killed, 8 jobs", partial(troubles.daemon_killed, jobs=8, kernels=24)),
     ]

@@ -225,10 +225,10 @@ def wait_for_calls(running: list[Running], count: int) -> None:
 
 
 def full_disk(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """The store is a tmpfs of 1 MiB: jobs see ENOSPC, and nothing half-written is in the base; with
+    """The store is a tmpfs of 256 KiB: jobs see ENOSPC, and nothing half-written is in the base; with
     room again, everything works."""
     store = lab.fresh("small-store")
-    run("mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "tmpfs", store)
+    run("mount", "-t", "tmpfs", "-o", "size=256k,mode=0755", "tmpfs", store)
     log, later = PtxasLog(lab), PtxasLog(lab)
     with CacheMount(lab, store) as mount:
         everyone = triton_jobs(lab, "full", jobs, log, kernels=kernels)
