@@ -34,9 +34,7 @@ struct MountArguments {
 void free_dead_mount(const std::string& path) {
   const auto mount = find_mount(read_mounts(), path);
   if (!mount) return;
-  struct stat status {};
-  const bool dead = ::stat(path.c_str(), &status) != 0 && errno == ENOTCONN;
-  if (mount->type != kFilesystemType || !dead) {
+  if (mount->type != kFilesystemType || !is_dead_mount(path)) {
     refuse(fmt::format("mount point '{}' is busy: a {} file system is mounted there", path,
                        mount->type));
   }

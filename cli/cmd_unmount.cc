@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include <chrono>
@@ -33,11 +32,6 @@ MountEntry find_our_mount(const std::string& path) {
   if (mount && mount->type == kFilesystemType) return *mount;
   throw Failure(kExitUnavailable,
                 fmt::format("no cacheshim mount at '{}'; nothing was unmounted", path));
-}
-
-bool is_dead(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) != 0 && errno == ENOTCONN;
 }
 
 [[noreturn]] void fail_busy(const std::string& path, const MountEntry& mount) {
@@ -87,7 +81,7 @@ void wait_for_daemon(const std::string& path, const MountEntry& mount) {
 void unmount(const std::string& given) {
   const std::string path = resolve_path(given);
   const MountEntry mount = find_our_mount(path);
-  if (is_dead(path)) {
+  if (is_dead_mount(path)) {
     detach(path, mount, MNT_DETACH);
     print_line(fmt::format("freed the mount at '{}', whose daemon was dead", path));
     return;

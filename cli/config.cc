@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -97,6 +98,12 @@ Config load_config(const std::string& file) {
   const std::string folder = config_dir();
   if (folder.empty()) return {};
   const std::string path = folder + "/cacheshim.toml";
+  if (::access(folder.c_str(), X_OK) != 0 && errno == EACCES) {
+    // HOME is often another user's in containers and after setpriv.
+    print_line(fmt::format("cannot look into '{}': Permission denied; going on without a "
+                           "configuration", folder));
+    return {};
+  }
   const auto text = read_file(path);
   return text ? parse_config(*text, path) : Config();
 }

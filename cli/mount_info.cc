@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/mount_info.h"
 
+#include <errno.h>
+#include <sys/vfs.h>
+
 #include <charconv>
 #include <fstream>
 #include <sstream>
@@ -73,6 +76,12 @@ std::vector<MountEntry> read_mounts() {
   std::ostringstream text;
   text << file.rdbuf();
   return parse_mount_info(text.str());
+}
+
+bool is_dead_mount(const std::string& path) {
+  // Not stat(2), which the kernel may answer from its cache.
+  struct statfs status {};
+  return ::statfs(path.c_str(), &status) != 0 && errno == ENOTCONN;
 }
 
 }  // namespace cacheshim::cli

@@ -25,4 +25,7 @@ std::optional<MountEntry> find_mount(const std::vector<MountEntry>& mounts, std:
 // The mounts that this process sees now.
 std::vector<MountEntry> read_mounts();
 
+// Whether the daemon behind a FUSE mount is gone. Blocks for as long as a living one does.
+bool is_dead_mount(const std::string& path);
+
 }  // namespace cacheshim::cli
