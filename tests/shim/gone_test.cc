@@ -16,7 +16,7 @@ class ShimGone : public testing::Test {
                        stage_.path("mountinfo"), stage_.path("home"), how});
   }
   void expect_the_cache_in_its_default_folder() {
-    for (const char* name : {"/m", "/v", "/r", "/c"}) {
+    for (const char* name : {"/m", "/v", "/r", "/c", "/p"}) {
       EXPECT_TRUE(exists(stage_.default_folder() + name)) << name;
     }
     EXPECT_FALSE(exists(stage_.default_folder() + "/before"));
@@ -29,7 +29,7 @@ TEST_F(ShimGone, AnUnmountedMountIsReplacedByTheDefaultFolderAtTheNextCreation) 
   EXPECT_EQ(ended.out,
             "before ok\nlook 2\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
             "rename ok\nmkstemp ok\nnamed " + stage_.mount() + "/triton/t\nunknown name ok\n"
-            "child ok\n");
+            "child ok\nprogram ok\n");
   EXPECT_EQ(ended.err, "cacheshim: the mount at " + stage_.mount() +
                            " is gone (it is not mounted any more); using " +
                            stage_.default_folder() + " instead\n");
@@ -42,7 +42,7 @@ TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
   EXPECT_EQ(ended.out,
             "before ok\nlook 2\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
             "rename ok\nmkstemp ok\nnamed " + stage_.mount() + "/triton/t\nunknown name 107\n"
-            "child ok\n");
+            "child ok\nprogram ok\n");
   EXPECT_EQ(ended.err, "cacheshim: the mount at " + stage_.mount() +
                            " is gone (Transport endpoint is not connected); using " +
                            stage_.default_folder() + " instead\n");
@@ -66,7 +66,7 @@ TEST_F(ShimGone, AnOrdinaryFailureIsNoLostMount) {
   EXPECT_EQ(ended.out,
             "before ok\nlook ok\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
             "rename ok\nmkstemp ok\nnamed " + stage_.mount() + "/triton/t\nunknown name ok\n"
-            "child ok\n");
+            "child ok\nprogram ok\n");
   EXPECT_EQ(ended.err, "");
   EXPECT_FALSE(exists(stage_.path("home/.triton")));
 }
