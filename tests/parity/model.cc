@@ -30,8 +30,8 @@ std::mt19937 generator(const Options& options, unsigned round, bool base) {
   return std::mt19937(sequence);
 }
 
-// A base is what such actions left behind, hard links apart: a copy-up parts the names of a base
-// file, in ours as in every overlay.
+// A base is what such actions left behind. No hard links: a copy-up parts the names of a base file,
+// in ours as in every overlay. No modes that close a file: it stays closed to the view's user.
 void make_random_base(const std::string& folder, const Options& options, unsigned round,
                       uid_t owner) {
   if (::mkdir(folder.c_str(), 0755) != 0 || ::chown(folder.c_str(), owner, owner) != 0) {
@@ -41,7 +41,7 @@ void make_random_base(const std::string& folder, const Options& options, unsigne
   std::mt19937 random = generator(options, round, true);
   for (unsigned i = 0; i < kBaseActions; ++i) {
     const ModelAction action = ModelAction::random(random);
-    if (!action.makes_hard_link()) action.carry_out(side);
+    if (action.fits_a_base()) action.carry_out(side);
   }
   settle(side.dir(), owner);
 }

@@ -178,7 +178,9 @@ void ModelAction::carry_out(Side& side) const {
   kKinds[kind_].action(side, first_, second_, number_);
 }
 
-bool ModelAction::makes_hard_link() const { return kKinds[kind_].action == link; }
+bool ModelAction::fits_a_base() const {
+  return kKinds[kind_].action != link && kKinds[kind_].action != chmod;
+}
 
 std::string ModelAction::text() const {
   std::string all = std::string(kKinds[kind_].name) + " " + first_;

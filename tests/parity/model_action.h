@@ -14,7 +14,7 @@ class ModelAction {
   static ModelAction random(std::mt19937& random);
 
   void carry_out(Side& side) const;
-  bool makes_hard_link() const;
+  bool fits_a_base() const;
   std::string text() const;  // "rename d1/f2 d3"
 
  private:
