@@ -41,6 +41,9 @@ class RunFolder {
     std::filesystem::create_directories(path, failed);
     if (failed) return Errno(failed.value());
     CACHESHIM_TRY(fd, sys::open_path(path, O_RDONLY | O_DIRECTORY));
+    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+    // Processes take their routes from here: nobody else may be able to lay them.
+    if (st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) return Errno(EPERM);
     CACHESHIM_TRY(lock, sys::open_beneath(fd.get(), kLockFile, O_RDWR | O_CREAT, 0644));
     CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
     CACHESHIM_CHECK(sys::replace_file(fd.get(), std::string(kRoutesFile), routes, 0644));
@@ -94,9 +97,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
     spdlog::warn("this store was mounted at '{}' before: entries that hold paths below it are of no "
                  "use at '{}'", store.mount_path(), shown);
   }
-  Status prepared = prepare_base(store, options.profiles);
-  if (prepared && store.mount_path() != shown) prepared = store.record_mount_path(shown);
-  if (!prepared) {
+  if (const Status prepared = prepare_base(store, options.profiles); !prepared) {
     return DaemonError{kExitUnavailable,
                        fmt::format("cannot write to store '{}': {}; nothing was mounted",
                                    options.store_dir, std::strerror(prepared.error().code()))};
@@ -116,6 +117,11 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   auto mounted = Session::mount(options.mount_point, options.mount_flags, filesystem);
   if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);
+  if (store.mount_path() != shown) {
+    // Not on record, it is as if this were the store's first mount.
+    if (!store.record_mount_path(shown)) spdlog::warn("cannot record '{}' in the store", shown);
+  }
+  (void)::umask(0);  // modes are the callers' from here on
   filesystem.start(session.get());
   const pthread_t waiting = ::pthread_self();
   session.start(worker_count(options.threads),
@@ -135,7 +141,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
 std::optional<DaemonError> serve(const DaemonOptions& options,
                                  const std::function<void()>& on_ready) {
   raise_file_limit();
-  (void)::umask(0);  // modes are the callers'
+  (void)::umask(022);
   auto opened = Store::open(options.store_dir, options.layers_dir);
   if (const auto* error = std::get_if<StoreError>(&opened)) {
     return DaemonError{kExitUnavailable, error->message};

@@ -69,7 +69,7 @@ class Filesystem {
   void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
   void read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi);
   void write(fuse_req_t req, const char* data, std::size_t size, off_t offset, fuse_file_info* fi);
-  void flush(fuse_req_t req, fuse_file_info* fi);
+  void flush(fuse_req_t req);
   void release(fuse_req_t req, fuse_file_info* fi);
   void fsync(fuse_req_t req, int datasync, fuse_file_info* fi);
   void fallocate(fuse_req_t req, int mode, off_t offset, off_t length, fuse_file_info* fi);
@@ -162,18 +162,18 @@ class Filesystem {
   // Runs `change` with the handle's current descriptor, as a writer of the file.
   Result<std::size_t> change_data(FileHandle& handle,
                                   const std::function<Result<std::size_t>(int fd)>& change);
-  void set_writer(FileHandle& handle, bool is_writer);
+  void begin_writing(FileHandle& handle);
+  void end_writing(FileHandle& handle);
   void open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi);
 
   // ---- fs_dirs.cc
   Status load(fuse_req_t req, Ref ref, DirHandle& dir);
 
   // ---- fs_publish.cc
-  // Publishes what `path`, a name that has just become whole, completes, and then gives the answer;
-  // `held` are the folders that the request holds.
-  void answer_published(fuse_req_t req, Job& job, const std::string& path,
-                        std::vector<Notifier::FolderId> held,
-                        std::function<void(fuse_req_t)> answer);
+  // Publishes what `path`, a name that has just become whole, completes, and then calls `answer`;
+  // `held` are the folders that the request to be answered holds.
+  void publish_completed(Job& job, const std::string& path, std::vector<Notifier::FolderId> held,
+                         std::function<void()> answer);
   PublishReport publish_entry(Job& job, const std::string& entry);
   void retry_postponed(Job& job);
   std::vector<Notifier::Notice> notices_of(const PublishReport& report, const Job* publisher);

@@ -39,7 +39,7 @@ std::unique_ptr<FileHandle> Filesystem::make_handle(UniqueFd fd, NodeIndex node,
   handle->access = flags & O_ACCMODE;
   handle->writable = handle->access != O_RDONLY;
   handle->epoch = nodes_.epoch(node);
-  if (handle->writable) set_writer(*handle, true);
+  if (handle->writable) begin_writing(*handle);
   ++job->open_files;
   (in_upper ? counters_.opens_layer : counters_.opens_base).fetch_add(1, std::memory_order_relaxed);
   return handle;
@@ -80,7 +80,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   // The kernel's pages stay right: what changes them goes through the kernel, and another object
   // under the same name has another node.
   fi->keep_cache = 1;
-  fi->noflush = (*handle)->writable ? 0 : 1;
+  fi->noflush = 1;
   fi->fh = handles_.add(*std::move(handle));
   if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);  // interrupted: nobody has it
 }
@@ -121,9 +121,8 @@ void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mod
   auto created = create_file(decode(parent), name, mode, fi->flags);
   if (!created) return (void)fuse_reply_err(req, created.error().code());
   auto& [entry, handle] = *created;
-  handle->written = true;  // a new file is worth a look at its close, though nothing is written
   fi->keep_cache = 1;
-  fi->noflush = handle->writable ? 0 : 1;
+  fi->noflush = 1;
   fi->fh = handles_.add(std::move(handle));
   if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
     release(nullptr, fi);
@@ -152,13 +151,8 @@ Status Filesystem::refresh(FileHandle& handle) {
   return {};
 }
 
-void Filesystem::set_writer(FileHandle& handle, bool is_writer) {
-  const std::lock_guard lock(handle.writer_mutex);
-  if (handle.is_writer == is_writer) return;
-  handle.is_writer = is_writer;
-  if (!is_writer) return handle.job->remove_writer(handle.writer_device, handle.writer_inode);
-  const auto st = sys::stat_fd(handle.fd.get());
-  if (st) {
+void Filesystem::begin_writing(FileHandle& handle) {
+  if (const auto st = sys::stat_fd(handle.fd.get())) {
     handle.writer_device = st->st_dev;
     handle.writer_inode = st->st_ino;
   }
@@ -173,7 +167,9 @@ void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_
     const auto part = all.substr(std::min(all.size(), static_cast<std::size_t>(offset)), size);
     return (void)fuse_reply_buf(req, part.data(), part.size());
   }
-  FileHandle& handle = *handles_.file(fi->fh);
+  FileHandle* const file = handles_.file(fi->fh);
+  if (file == nullptr) return (void)fuse_reply_err(req, EBADF);
+  FileHandle& handle = *file;
   if (!handle.writable && handle.epoch != nodes_.epoch(handle.node)) {
     const std::shared_lock lock(handle.job->overlay.mutex());
     if (const Status fresh = refresh(handle); !fresh) {
@@ -194,8 +190,6 @@ Result<std::size_t> Filesystem::change_data(
     {
       const std::shared_lock lock(overlay.mutex());
       if (handle.epoch == nodes_.epoch(handle.node)) {
-        set_writer(handle, true);
-        handle.written = true;
         return change(handle.fd.get());
       }
     }
@@ -212,37 +206,36 @@ void Filesystem::write(fuse_req_t req, const char* data, std::size_t size, off_t
         control->session->submit(*this, caller_of(req), {data, size}, control->session);
     return (void)(taken ? fuse_reply_write(req, size) : fuse_reply_err(req, taken.error().code()));
   }
-  FileHandle& handle = *handles_.file(fi->fh);
-  reply_size(req, change_data(handle, [&](int fd) -> Result<std::size_t> {
+  FileHandle* const handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EBADF);
+  reply_size(req, change_data(*handle, [&](int fd) -> Result<std::size_t> {
                const ssize_t count = ::pwrite(fd, data, size, offset);
                if (count == -1) return Errno::last();
                return static_cast<std::size_t>(count);
              }));
 }
 
-// close(2) waits for this; what the file completes is published before it returns.
-void Filesystem::flush(fuse_req_t req, fuse_file_info* fi) {
-  FileHandle* handle = handles_.file(fi->fh);
-  if (handle == nullptr || !handle->writable) return (void)fuse_reply_err(req, 0);
-  set_writer(*handle, false);
-  retry_postponed(*handle->job);
-  const bool was_written = handle->written.exchange(false);
+// Nothing of ours is buffered: what was written is in the backing file. Asked by kernels before 5.18
+// alone, which do not know noflush.
+void Filesystem::flush(fuse_req_t req) { (void)fuse_reply_err(req, 0); }
+
+// The last descriptor is closed: what was written in place is as it will be.
+void Filesystem::end_writing(FileHandle& handle) {
+  Job& job = *handle.job;
+  job.remove_writer(handle.writer_device, handle.writer_inode);
+  retry_postponed(job);
   const Result<std::string> path = [&]() -> Result<std::string> {
-    const std::shared_lock lock(handle->job->overlay.mutex());
-    return nodes_.path(handle->node);
+    const std::shared_lock lock(job.overlay.mutex());
+    return nodes_.path(handle.node);
   }();
-  if (!was_written || !path) return (void)fuse_reply_err(req, 0);
-  answer_published(req, *handle->job, *path, {},
-                   [](fuse_req_t waiting) { (void)fuse_reply_err(waiting, 0); });
+  if (path) publish_completed(job, *path, {}, [] {});
 }
 
 void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
   if (FileHandle* handle = handles_.file(fi->fh)) {
-    Job& job = *handle->job;
-    set_writer(*handle, false);
-    if (handle->writable) retry_postponed(job);
-    --job.open_files;
-    job.touch();
+    if (handle->writable) end_writing(*handle);
+    --handle->job->open_files;
+    handle->job->touch();
   } else if (const auto* control = std::get_if<ControlHandle>(&handles_.get(fi->fh))) {
     control->session->close();
   }
@@ -260,7 +253,9 @@ void Filesystem::fsync(fuse_req_t req, int datasync, fuse_file_info* fi) {
 
 void Filesystem::fallocate(fuse_req_t req, int mode, off_t offset, off_t length,
                            fuse_file_info* fi) {
-  const auto done = change_data(*handles_.file(fi->fh), [&](int fd) -> Result<std::size_t> {
+  FileHandle* const handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EBADF);
+  const auto done = change_data(*handle, [&](int fd) -> Result<std::size_t> {
     if (::fallocate(fd, mode, offset, length) == -1) return Errno::last();
     return std::size_t{0};
   });

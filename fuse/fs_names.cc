@@ -149,8 +149,7 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     return entry_of(parent, folder, name, found);
   }();
   if (!entry) return reply_entry(req, entry);
-  answer_published(req, *job, linked, {parent_ino},
-                   [entry](fuse_req_t waiting) { reply_entry(waiting, entry); });
+  publish_completed(*job, linked, {parent_ino}, [req, entry] { reply_entry(req, entry); });
 }
 
 // An O_PATH descriptor of what is about to lose its name, for those who have it open or are in it;
@@ -213,8 +212,8 @@ void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fus
   const Ref to = decode(new_parent);
   const Result<std::string> renamed = rename_object(decode(parent), name, to, new_name, flags);
   if (!renamed) return (void)fuse_reply_err(req, renamed.error().code());
-  answer_published(req, *nodes_.info(to.node).job, *renamed, {parent, new_parent},
-                   [](fuse_req_t waiting) { (void)fuse_reply_err(waiting, 0); });
+  publish_completed(*nodes_.info(to.node).job, *renamed, {parent, new_parent},
+                    [req] { (void)fuse_reply_err(req, 0); });
 }
 
 }  // namespace cacheshim

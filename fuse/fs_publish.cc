@@ -68,16 +68,16 @@ std::vector<Notifier::Notice> Filesystem::notices_of(const PublishReport& report
   return notices;
 }
 
-void Filesystem::answer_published(fuse_req_t req, Job& job, const std::string& path,
-                                  std::vector<Notifier::FolderId> held,
-                                  std::function<void(fuse_req_t)> answer) {
+void Filesystem::publish_completed(Job& job, const std::string& path,
+                                   std::vector<Notifier::FolderId> held,
+                                   std::function<void()> answer) {
   const std::string entry = job.policy() == PublishPolicy::kComplete
                                 ? publisher_.completed_entry(job.overlay, path)
                                 : std::string();
-  if (entry.empty()) return answer(req);
-  publishing_.post([this, req, &job, entry, held = std::move(held), answer = std::move(answer)] {
+  if (entry.empty()) return answer();
+  publishing_.post([this, &job, entry, held = std::move(held), answer = std::move(answer)] {
     const PublishReport report = publish_entry(job, entry);
-    notifier_->post(notices_of(report, &job), held, [req, answer] { answer(req); });
+    notifier_->post(notices_of(report, &job), held, answer);
   });
 }
 

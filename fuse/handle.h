@@ -27,11 +27,8 @@ struct FileHandle {
   bool in_upper = false;
   bool writable = false;
   int access = 0;                        // O_RDONLY, O_WRONLY or O_RDWR
-  std::atomic<std::uint32_t> epoch{0};   // of the node, when fd was opened
-  std::atomic<bool> written{false};      // since it was opened
-  // Whether it counts as a writer of its file: from open or a write to the next flush.
-  std::mutex writer_mutex;
-  bool is_writer = false;
+  std::atomic<std::uint32_t> epoch{0};  // of the node, when fd was opened
+  // The file that a writable handle counts as a writer of.
   dev_t writer_device = 0;
   ino_t writer_inode = 0;
 };

@@ -9,6 +9,12 @@
 #include "store/store.h"
 
 namespace cacheshim {
+namespace {
+
+// Far above what a RELEASE takes on its way (some 10 µs), far below what a caller would notice.
+constexpr auto kReleaseDelay = std::chrono::milliseconds(100);
+
+}  // namespace
 
 bool View::may_read(const struct stat& st) const {
   if (!uid || *uid == 0) return true;
@@ -173,7 +179,9 @@ void Job::add_writer(dev_t device, ino_t inode) {
 void Job::remove_writer(dev_t device, ino_t inode) {
   const std::lock_guard lock(mutex_);
   const auto writer = writers_.find({device, inode});
-  if (writer != writers_.end() && --writer->second == 0) writers_.erase(writer);
+  if (writer == writers_.end() || --writer->second > 0) return;
+  writers_.erase(writer);
+  writer_gone_.notify_all();
 }
 
 bool Job::is_being_written(dev_t device, ino_t inode) {
@@ -184,6 +192,13 @@ bool Job::is_being_written(dev_t device, ino_t inode) {
 void Job::postpone(const std::string& entry) {
   const std::lock_guard lock(mutex_);
   postponed_.insert(entry);
+}
+
+// RELEASE is sent after close(2) has returned, so the rename that follows a close may overtake it.
+bool Job::wait_until_closed(dev_t device, ino_t inode) {
+  std::unique_lock lock(mutex_);
+  return writer_gone_.wait_for(lock, kReleaseDelay,
+                               [&] { return !writers_.contains({device, inode}); });
 }
 
 std::vector<std::string> Job::take_postponed() {

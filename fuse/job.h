@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <ctime>
 #include <functional>
 #include <map>
@@ -76,7 +77,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::size_t view_count() const;
   bool may_change(uid_t uid) const;  // the job itself: its own user, and root
 
-  // Files that are open for writing and not flushed since they were last written to.
+  // Descriptors that may write to a file: from open to RELEASE. FLUSH alone is no end, since a shell
+  // closes a duplicate before the first byte is written.
   void add_writer(dev_t device, ino_t inode);
   void remove_writer(dev_t device, ino_t inode);
   // Entries that were complete while one of their files was still open for writing.
@@ -97,6 +99,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::string cycle() const;
 
   bool is_being_written(dev_t device, ino_t inode) override;
+  bool wait_until_closed(dev_t device, ino_t inode) override;
   void published(const std::string& path, const struct stat& base) override;
 
  private:
@@ -114,6 +117,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::string cycle_ = "0";
   std::vector<View> views_{View{}};
   std::map<std::pair<dev_t, ino_t>, int> writers_;
+  std::condition_variable writer_gone_;
   std::set<std::string> postponed_;
   std::set<pid_t> processes_;
   std::vector<std::function<void(Outcome)>> waiting_;

@@ -108,8 +108,8 @@ void write(fuse_req_t req, fuse_ino_t, const char* data, std::size_t size, off_t
   handle(req, [=](Filesystem& fs) { fs.write(req, data, size, offset, fi); });
 }
 
-void flush(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.flush(req, fi); });
+void flush(fuse_req_t req, fuse_ino_t, fuse_file_info*) {
+  handle(req, [=](Filesystem& fs) { fs.flush(req); });
 }
 
 void release(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {

@@ -161,10 +161,11 @@ Status Publisher::stage_file(const Overlay& overlay, Stage& stage, StagedFile& f
     if (opened.failed_with(ENOENT)) return Errno(ESTALE);
     if (!opened) return opened.error();
     source = *std::move(opened);
-    CACHESHIM_TRY(st, sys::stat_fd(source.get()));
-    file.source = st;
-    if (hooks.is_being_written(st.st_dev, st.st_ino)) return Errno(EBUSY);
   }
+  CACHESHIM_TRY(before, sys::stat_fd(source.get()));
+  if (!hooks.wait_until_closed(before.st_dev, before.st_ino)) return Errno(EBUSY);
+  CACHESHIM_TRY(st, sys::stat_fd(source.get()));
+  file.source = st;
   return stage.add_file(file, source.get());
 }
 

@@ -39,14 +39,16 @@ struct PublishReport {
   PublishReport& operator+=(const PublishReport& other);
 };
 
-// What the daemon knows of files that are in use. Called with Overlay::mutex() held (exclusively
-// for `published`). Must not call back into the overlay or the publisher.
+// What the daemon knows of files that are in use. Must not call back into the overlay or the
+// publisher.
 class PublishHooks {
  public:
   virtual ~PublishHooks() = default;
-  // Whether a descriptor of this job may still write to the file.
+  // Whether a descriptor of this job may still write to the file. Overlay::mutex() is held.
   virtual bool is_being_written(dev_t device, ino_t inode) = 0;
-  // `path` is now the base's file; the layer's name goes away.
+  // Waits for a close that is under way. False where somebody goes on writing. No lock is held.
+  virtual bool wait_until_closed(dev_t device, ino_t inode) = 0;
+  // Overlay::mutex() is held exclusively: `path` is now the base's file; the layer's name goes away.
   virtual void published(const std::string& path, const struct stat& base) = 0;
 };
 

@@ -13,6 +13,7 @@ namespace {
 class Hooks : public PublishHooks {
  public:
   bool is_being_written(dev_t, ino_t inode) override { return writing.contains(inode); }
+  bool wait_until_closed(dev_t, ino_t inode) override { return !writing.contains(inode); }
   void published(const std::string& path, const struct stat&) override { paths.insert(path); }
 
   std::set<ino_t> writing;
