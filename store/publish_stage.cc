@@ -67,7 +67,7 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
 
 Status Publisher::Stage::set_modes() const {
   for (const StagedFile& file : files) {
-    if (!file.link_target.empty()) continue;
+    if (file.in_base || !file.link_target.empty()) continue;
     CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(file.rest), O_PATH | O_NOFOLLOW));
     CACHESHIM_CHECK(sys::set_mode(fd.get(), published_mode(file.source.st_mode)));
   }
@@ -83,7 +83,7 @@ Status Publisher::Stage::add_symlink(const StagedFile& file) const {
 Status Publisher::Stage::sync() const {
   std::vector<UniqueFd> opened;
   for (const StagedFile& file : files) {
-    if (!file.link_target.empty()) continue;
+    if (file.in_base || !file.link_target.empty()) continue;
     CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(file.rest), O_RDONLY));
     (void)::sync_file_range(fd.get(), 0, 0, SYNC_FILE_RANGE_WRITE);  // fsync reports errors
     opened.push_back(std::move(fd));
@@ -96,16 +96,15 @@ Status Publisher::Stage::sync() const {
   return {};
 }
 
-Result<bool> Publisher::Stage::equals(const StagedFile& file, int theirs) const {
+Result<bool> Publisher::Stage::are_equal(const StagedFile& file, int source, int theirs) {
   CACHESHIM_TRY(st, sys::stat_fd(theirs));
   if ((st.st_mode & S_IFMT) != (file.source.st_mode & S_IFMT)) return false;
   if (!file.link_target.empty()) {
     CACHESHIM_TRY(target, sys::read_link_at(theirs, ""));
     return target == file.link_target;
   }
-  CACHESHIM_TRY(left, sys::open_beneath(folder_.get(), tree_path(file.rest), O_RDONLY));
-  CACHESHIM_TRY(right, sys::reopen(theirs, O_RDONLY));
-  return have_equal_content(left.get(), right.get());
+  CACHESHIM_TRY(readable, sys::reopen(theirs, O_RDONLY));
+  return have_equal_content(source, readable.get());
 }
 
 }  // namespace cacheshim

@@ -15,9 +15,9 @@
 namespace cacheshim {
 
 struct Publisher::StagedFile {
-  std::string rest;    // within the unit; "" where the unit is a file itself
-  struct stat source;  // of the layer's file, as it was staged
-  std::string link_target;
+  std::string rest;         // within the unit; "" where the unit is a file itself
+  struct stat source {};    // of the layer's file, as it was staged
+  std::string link_target;  // of a symlink; "" for a regular file
   bool completes = false;
   bool is_linked = false;  // staged as a further name of the layer's file, not as a copy
   bool in_base = false;  // the base has an equal one already
@@ -42,10 +42,11 @@ struct Publisher::Stage {
   Status set_modes() const;
   Status add_symlink(const StagedFile& file) const;
   Status sync() const;
-  // Whether `theirs`, an O_PATH descriptor, is what this file would be.
-  Result<bool> equals(const StagedFile& file, int theirs) const;
+  // Whether `theirs`, an O_PATH descriptor, is what this file would be; `source` is its content.
+  static Result<bool> are_equal(const StagedFile& file, int source, int theirs);
 
   std::string unit;
+  UniqueFd upper;  // the layer, as it was when the stage was made
   std::vector<StagedFile> files;
   std::vector<std::string> folders;  // parents first; the unit's own is ""
   bool is_new = false;               // the base has nothing of this name

@@ -75,33 +75,39 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   return nothing;
 }
 
+// Errors: ESTALE when the unit changed meanwhile, EBUSY when it is open for writing, EPERM when it
+// holds what is not to be published, else of the calls made.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
                                              PublishHooks& hooks) {
   CACHESHIM_TRY(stage, Stage::make(store_.staging(), stage_count_.fetch_add(1), unit));
-  CACHESHIM_CHECK(collect(overlay, stage, ""));
-  if (stage.files.empty()) return PublishReport{};
-  CACHESHIM_CHECK(stage_files(overlay, stage, hooks));
-  // Equality is settled before the layer is locked: the base's files do not change any more.
-  CACHESHIM_TRY(compared, compare_with_base(stage));
-  Verdict verdict = compared;
-  if (verdict == Verdict::kPublished) {
-    CACHESHIM_CHECK(stage.set_modes());
-    CACHESHIM_CHECK(sync(stage));
-    CACHESHIM_TRY(committed, commit(overlay, stage, hooks));
-    verdict = committed;
+  {
+    const std::shared_lock lock(overlay.mutex());
+    if (!overlay.has_layer()) return PublishReport{};
+    CACHESHIM_TRY(upper, sys::open_beneath(overlay.upper(), "", O_PATH | O_DIRECTORY));
+    stage.upper = std::move(upper);
   }
-  if (verdict == Verdict::kChanged) return Errno(ESTALE);
-  PublishReport report;
-  if (verdict == Verdict::kConflict) {
+  CACHESHIM_CHECK(collect(stage, ""));
+  if (stage.files.empty()) return PublishReport{};
+  CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
+  if (!agrees_with_base) {
     counters_.publish_conflicts.fetch_add(1);
+    PublishReport report;
     report.conflicts = 1;
     return report;
   }
+  CACHESHIM_CHECK(stage.set_modes());
+  CACHESHIM_CHECK(sync(stage));
+  CACHESHIM_CHECK(commit(overlay, stage, hooks));
+  return account(stage);
+}
+
+PublishReport Publisher::account(const Stage& stage) const {
+  PublishReport report;
   for (const StagedFile& file : stage.files) {
     if (file.in_base) continue;
     ++report.files;
     report.bytes += static_cast<std::uint64_t>(file.source.st_size);
-    report.paths.push_back(join_path(unit, file.rest));
+    report.paths.push_back(stage.path_of(file));
   }
   report.entries = report.files > 0 ? 1 : 0;
   counters_.entries_published.fetch_add(report.entries);
@@ -111,18 +117,21 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
 }
 
 // Lists the unit's files in the layer: not the scratch names, our markers, FIFOs and sockets.
-Status Publisher::collect(const Overlay& overlay, Stage& stage, const std::string& rest) const {
+Status Publisher::collect(Stage& stage, const std::string& rest) const {
   const std::string path = join_path(stage.unit, rest);
-  CACHESHIM_TRY(object, sys::open_beneath(overlay.upper(), path, O_PATH | O_NOFOLLOW));
+  CACHESHIM_TRY(object, sys::open_beneath(stage.upper.get(), path, O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
     const auto ref = entries_.find(path);
-    StagedFile file{rest, st, {}, false, false};
+    StagedFile file;
+    file.rest = rest;
+    file.source = st;
     file.completes = ref && ref->profile->completes(base_name(path));
     if (S_ISLNK(st.st_mode)) {
-      CACHESHIM_TRY(target, sys::read_link_at(object.get(), ""));
-      if (!stays_inside(target)) return Errno(EPERM);
-      file.link_target = std::move(target);
+      auto target = sys::read_link_at(object.get(), "");
+      if (!target) return target.error();
+      if (!stays_inside(*target)) return Errno(EPERM);
+      file.link_target = *std::move(target);
     }
     stage.files.push_back(std::move(file));
     return {};
@@ -135,38 +144,52 @@ Status Publisher::collect(const Overlay& overlay, Stage& stage, const std::strin
     const std::string child_path = join_path(stage.unit, child);
     const auto ref = entries_.find(child_path);
     if (is_reserved_name(entry.name) || (ref && EntryMap::is_scratch(*ref))) continue;
-    const Status collected = collect(overlay, stage, child);
+    const Status collected = collect(stage, child);
     if (!collected && !collected.failed_with(ENOENT)) return collected;
   }
   return {};
 }
 
-Status Publisher::stage_files(const Overlay& overlay, Stage& stage, PublishHooks& hooks) {
+// Compares with what the base has and stages what it has not. False if a file that both have differs:
+// a base file does not change any more, so that needs no lock.
+Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
+  const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
+  stage.is_new = existing.failed_with(ENOENT);
+  if (!existing && !stage.is_new) return existing.error();
   for (const std::string& folder : stage.folders) CACHESHIM_CHECK(stage.make_folder(folder));
-  for (StagedFile& file : stage.files) CACHESHIM_CHECK(stage_file(overlay, stage, file, hooks));
+  for (StagedFile& file : stage.files) {
+    CACHESHIM_TRY(agrees, stage_file(stage, file, hooks));
+    if (!agrees) return false;
+  }
   // The completing file is committed last.
   std::stable_partition(stage.files.begin(), stage.files.end(),
                         [](const StagedFile& file) { return !file.completes; });
-  return {};
+  return true;
 }
 
-Status Publisher::stage_file(const Overlay& overlay, Stage& stage, StagedFile& file,
-                             PublishHooks& hooks) {
-  if (!file.link_target.empty()) return stage.add_symlink(file);
+Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const {
   UniqueFd source;
-  {
-    const std::shared_lock lock(overlay.mutex());
-    auto opened = sys::open_beneath(overlay.upper(), join_path(stage.unit, file.rest),
+  if (file.link_target.empty()) {
+    auto opened = sys::open_beneath(stage.upper.get(), stage.path_of(file),
                                     O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (opened.failed_with(ENOENT)) return Errno(ESTALE);
     if (!opened) return opened.error();
     source = *std::move(opened);
+    if (!hooks.wait_until_closed(file.source.st_dev, file.source.st_ino)) return Errno(EBUSY);
+    CACHESHIM_TRY(st, sys::stat_fd(source.get()));
+    if (st.st_ino != file.source.st_ino) return Errno(ESTALE);
+    file.source = st;
   }
-  CACHESHIM_TRY(before, sys::stat_fd(source.get()));
-  if (!hooks.wait_until_closed(before.st_dev, before.st_ino)) return Errno(EBUSY);
-  CACHESHIM_TRY(st, sys::stat_fd(source.get()));
-  file.source = st;
-  return stage.add_file(file, source.get());
+  const auto theirs = sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW);
+  if (theirs) {
+    file.in_base = true;
+    return Stage::are_equal(file, source.get(), theirs->get());
+  }
+  // ENOTDIR, ELOOP: the base has a file where we have a folder.
+  if (!theirs.failed_with(ENOENT)) return false;
+  CACHESHIM_CHECK(file.link_target.empty() ? stage.add_file(file, source.get())
+                                           : stage.add_symlink(file));
+  return true;
 }
 
 Status Publisher::sync(const Stage& stage) const {
@@ -177,19 +200,20 @@ Status Publisher::sync(const Stage& stage) const {
   return stage.sync();
 }
 
-Result<Publisher::Verdict> Publisher::commit(Overlay& overlay, Stage& stage, PublishHooks& hooks) {
+Status Publisher::commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
   CACHESHIM_CHECK(ensure_base_parents(stage.unit));
   const std::unique_lock lock(overlay.mutex());
-  if (!is_unchanged(overlay, stage, hooks)) return Verdict::kChanged;
+  if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
   const Status added = add_to_base(stage);
-  if (added.failed_with(EEXIST)) return Verdict::kChanged;  // another daemon was first: look again
-  if (!added) return added.error();
+  if (added.failed_with(EEXIST)) return Errno(ESTALE);  // another daemon was first: look again
+  CACHESHIM_CHECK(added);
   drop_from_layer(overlay, stage, hooks);
-  return Verdict::kPublished;
+  return {};
 }
 
 bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
                              PublishHooks& hooks) const {
+  if (!overlay.has_layer()) return false;
   return std::all_of(stage.files.begin(), stage.files.end(), [&](const StagedFile& file) {
     const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), O_PATH | O_NOFOLLOW);
     if (!now) return false;
@@ -200,24 +224,7 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
   });
 }
 
-// Whether the staged files may go to the base: kConflict if a file that both have differs.
-Result<Publisher::Verdict> Publisher::compare_with_base(Stage& stage) const {
-  const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
-  stage.is_new = existing.failed_with(ENOENT);
-  if (stage.is_new) return Verdict::kPublished;
-  if (!existing) return existing.error();
-  for (StagedFile& file : stage.files) {
-    const auto theirs = sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW);
-    if (theirs.failed_with(ENOENT)) continue;
-    if (!theirs) return Verdict::kConflict;  // a file where we have a folder, or the reverse
-    CACHESHIM_TRY(equal, stage.equals(file, theirs->get()));
-    if (!equal) return Verdict::kConflict;
-    file.in_base = true;
-  }
-  return Verdict::kPublished;
-}
-
-Status Publisher::add_to_base(Stage& stage) const {
+Status Publisher::add_to_base(const Stage& stage) const {
   if (stage.is_new) {
     CACHESHIM_TRY(parent,
                   sys::open_beneath(store_.base(), parent_path(stage.unit), O_PATH | O_DIRECTORY));

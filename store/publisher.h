@@ -74,16 +74,15 @@ class Publisher {
  private:
   struct StagedFile;
   struct Stage;
-  enum class Verdict { kPublished, kConflict, kChanged };
 
   Result<PublishReport> try_publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
-  Status collect(const Overlay& overlay, Stage& stage, const std::string& rest) const;
-  Status stage_files(const Overlay& overlay, Stage& stage, PublishHooks& hooks);
-  Status stage_file(const Overlay& overlay, Stage& stage, StagedFile& file, PublishHooks& hooks);
+  Status collect(Stage& stage, const std::string& rest) const;
+  Result<bool> stage_files(Stage& stage, PublishHooks& hooks) const;
+  Result<bool> stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const;
   Status sync(const Stage& stage) const;
-  Result<Verdict> commit(Overlay& overlay, Stage& stage, PublishHooks& hooks);
-  Result<Verdict> compare_with_base(Stage& stage) const;
-  Status add_to_base(Stage& stage) const;
+  Status commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
+  Status add_to_base(const Stage& stage) const;
+  PublishReport account(const Stage& stage) const;
   Status ensure_base_parents(const std::string& path) const;
   bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
   void drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
