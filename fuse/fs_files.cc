@@ -222,6 +222,7 @@ void Filesystem::flush(fuse_req_t req) { (void)fuse_reply_err(req, 0); }
 // The last descriptor is closed: what was written in place is as it will be.
 void Filesystem::end_writing(FileHandle& handle) {
   Job& job = *handle.job;
+  job.begin_publishing();  // so that who waits for the job sees no gap between the two
   job.remove_writer(handle.writer_device, handle.writer_inode);
   retry_postponed(job);
   const Result<std::string> path = [&]() -> Result<std::string> {
@@ -229,6 +230,7 @@ void Filesystem::end_writing(FileHandle& handle) {
     return nodes_.path(handle.node);
   }();
   if (path) publish_completed(job, *path, {}, [] {});
+  job.end_publishing();
 }
 
 void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {

@@ -75,8 +75,10 @@ void Filesystem::publish_completed(Job& job, const std::string& path,
                                 ? publisher_.completed_entry(job.overlay, path)
                                 : std::string();
   if (entry.empty()) return answer();
+  job.begin_publishing();
   publishing_.post([this, &job, entry, held = std::move(held), answer = std::move(answer)] {
     const PublishReport report = publish_entry(job, entry);
+    job.end_publishing();
     notifier_->post(notices_of(report, &job), held, answer);
   });
 }
@@ -89,8 +91,11 @@ PublishReport Filesystem::publish_entry(Job& job, const std::string& entry) {
 
 void Filesystem::retry_postponed(Job& job) {
   for (const std::string& entry : job.take_postponed()) {
+    job.begin_publishing();
     publishing_.post([this, &job, entry] {
-      notifier_->post(notices_of(publish_entry(job, entry), &job), {}, [] {});
+      const PublishReport report = publish_entry(job, entry);
+      job.end_publishing();
+      notifier_->post(notices_of(report, &job), {}, [] {});
     });
   }
 }
@@ -140,6 +145,7 @@ PublishReport Filesystem::end_job(Job& job, Outcome outcome, const Publisher::Pr
   const std::lock_guard ending(job.end_mutex);
   PublishReport report;
   if (!job.is_active()) return report;
+  job.wait_until_settled();
   const bool failed = outcome == Outcome::kFailure;
   if (!failed && job.policy() != PublishPolicy::kNever) {
     const bool succeeded = outcome == Outcome::kSuccess;

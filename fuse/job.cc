@@ -181,7 +181,7 @@ void Job::remove_writer(dev_t device, ino_t inode) {
   const auto writer = writers_.find({device, inode});
   if (writer == writers_.end() || --writer->second > 0) return;
   writers_.erase(writer);
-  writer_gone_.notify_all();
+  settled_.notify_all();
 }
 
 bool Job::is_being_written(dev_t device, ino_t inode) {
@@ -197,8 +197,25 @@ void Job::postpone(const std::string& entry) {
 // RELEASE is sent after close(2) has returned, so the rename that follows a close may overtake it.
 bool Job::wait_until_closed(dev_t device, ino_t inode) {
   std::unique_lock lock(mutex_);
-  return writer_gone_.wait_for(lock, kReleaseDelay,
-                               [&] { return !writers_.contains({device, inode}); });
+  return settled_.wait_for(lock, kReleaseDelay,
+                           [&] { return !writers_.contains({device, inode}); });
+}
+
+void Job::begin_publishing() {
+  const std::lock_guard lock(mutex_);
+  ++publishing_;
+}
+
+void Job::end_publishing() {
+  const std::lock_guard lock(mutex_);
+  --publishing_;
+  settled_.notify_all();
+}
+
+void Job::wait_until_settled() {
+  std::unique_lock lock(mutex_);
+  (void)settled_.wait_for(lock, kReleaseDelay, [&] { return writers_.empty(); });
+  settled_.wait(lock, [&] { return publishing_ == 0; });  // tasks end whatever happens
 }
 
 std::vector<std::string> Job::take_postponed() {

@@ -81,6 +81,12 @@ class Job final : public PublishHooks, private OverlayObserver {
   // closes a duplicate before the first byte is written.
   void add_writer(dev_t device, ino_t inode);
   void remove_writer(dev_t device, ino_t inode);
+  // Publishing that has been set off and not come to its end.
+  void begin_publishing();
+  void end_publishing();
+  // Waits for that, and for closes that are under way: what the job's processes did before they ended
+  // is done then. Gives up after a while where a file stays open.
+  void wait_until_settled();
   // Entries that were complete while one of their files was still open for writing.
   void postpone(const std::string& entry);
   std::vector<std::string> take_postponed();
@@ -117,7 +123,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::string cycle_ = "0";
   std::vector<View> views_{View{}};
   std::map<std::pair<dev_t, ino_t>, int> writers_;
-  std::condition_variable writer_gone_;
+  int publishing_ = 0;
+  std::condition_variable settled_;  // a writer is gone, or publishing has ended
   std::set<std::string> postponed_;
   std::set<pid_t> processes_;
   std::vector<std::function<void(Outcome)>> waiting_;

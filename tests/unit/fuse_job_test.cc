@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <thread>
 
 #include "fuse/caller.h"
 #include "fuse/job.h"
@@ -95,6 +97,27 @@ TEST_F(JobTest, ThoseWhoWaitAreCalledOnce) {
   job_.finish(Outcome::kSuccess);
   job_.on_end([&](Outcome) { calls += 10; });
   EXPECT_EQ(calls, 11);
+}
+
+TEST_F(JobTest, SettlesWhenItsLastPublishingHasEnded) {
+  job_.add_writer(1, 2);
+  job_.begin_publishing();
+  std::atomic<bool> ended{false};
+  std::thread other([&] {
+    job_.remove_writer(1, 2);
+    ended = true;
+    job_.end_publishing();
+  });
+  job_.wait_until_settled();
+  EXPECT_TRUE(ended);
+  other.join();
+}
+
+TEST_F(JobTest, AFileThatStaysOpenIsNotWaitedForToTheEnd) {
+  job_.add_writer(1, 2);
+  EXPECT_FALSE(job_.wait_until_closed(1, 2));
+  EXPECT_TRUE(job_.wait_until_closed(1, 3));
+  job_.wait_until_settled();  // returns
 }
 
 // A child that has exec'ed with the given environment, stopped until the test is done with it.
