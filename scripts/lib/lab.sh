@@ -1,32 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Runs the Triton storm (tests/storm) in namespaces of its own.
+# Runs the Triton storm (tests/storm), and other tests that mount, in namespaces of their own.
 
 storm() { # MODE [ARGUMENT…]: as tests/storm/storm.py; call ensure_triton before
-    local work options=()
-    mkdir -p "$repo/build/storm"
-    _sweep_storm_folders
-    work=$(mktemp -d "$repo/build/storm/XXXXXX")
-    at_exit rm -rf "$work"
-    # Held as long as somebody works there: what has no holder is swept by the next run.
-    exec {storm_lock}> "$work.lock"
-    at_exit rm -f "$work.lock"
-    flock -n "$storm_lock"
+    local options=()
     if [ -n "${old_triton_venv:-}" ]; then
         options+=(--triton-old "$old_triton_venv")
     fi
-    mkdir "$work/disk"
-    # In the background, so that a signal to this script is acted upon at once.
-    "$repo/tests/storm/enter-lab.sh" "$work" /usr/bin/python3 -B "$repo/tests/storm/storm.py" "$@" \
-        --repo "$repo" --work "$work/disk" --triton "$triton_venv" "${options[@]}" &
-    storm_pid=$!
-    at_exit _end_storm
-    wait "$storm_pid"
+    _make_lab
+    _in_lab /usr/bin/python3 -B "$repo/tests/storm/storm.py" "$@" \
+        --repo "$repo" --work "$lab/disk" --triton "$triton_venv" "${options[@]}"
 }
 
-_end_storm() {
-    kill -KILL "$storm_pid" 2> /dev/null || return 0
-    wait "$storm_pid" 2> /dev/null || true
+# Runs a command with the repository at a path that every user can enter: it may lie in a folder of
+# root's own.
+with_repo_for_all() { # COMMAND…, in which @repo@ is that path
+    local everywhere=/cacheshim-lab/repo
+    _make_lab
+    # shellcheck disable=SC2016  # for the shell inside
+    _in_lab bash -c 'mkdir "$1" && mount --bind "$2" "$1" && cd "$1" && shift 2 && exec "$@"' \
+        bash "$everywhere" "$repo" "${@//@repo@/$everywhere}"
+}
+
+_make_lab() { # sets lab, a folder on disk
+    mkdir -p "$repo/build/storm"
+    _sweep_storm_folders
+    lab=$(mktemp -d "$repo/build/storm/XXXXXX")
+    at_exit rm -rf "$lab"
+    # Held as long as somebody works there: what has no holder is swept by the next run.
+    exec {lab_lock}> "$lab.lock"
+    at_exit rm -f "$lab.lock"
+    flock -n "$lab_lock"
+    mkdir "$lab/disk"
+}
+
+_in_lab() { # COMMAND…
+    # In the background, so that a signal to this script is acted upon at once.
+    "$repo/tests/storm/enter-lab.sh" "$lab" "$@" &
+    lab_pid=$!
+    at_exit _end_lab
+    wait "$lab_pid"
+}
+
+_end_lab() {
+    kill -KILL "$lab_pid" 2> /dev/null || return 0
+    wait "$lab_pid" 2> /dev/null || true
 }
 
 _sweep_storm_folders() {
