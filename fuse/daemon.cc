@@ -90,13 +90,27 @@ Status prepare_base(const Store& store, const std::vector<Profile>& profiles) {
   return {};
 }
 
+// Entries that hold absolute paths are published only from the path on record, and replaced when they
+// are of another one. It moves with the mount, but not away from a daemon that serves it.
+void record_mount_path(Store& store, const std::string& shown) {
+  const std::string before = store.mount_path();
+  if (before == shown) return;
+  if (!before.empty() && store.has_other_daemons()) {
+    spdlog::warn("this store is mounted at '{}' as well: entries that hold paths are published from "
+                 "there alone", before);
+    return;
+  }
+  if (!store.record_mount_path(shown)) {
+    spdlog::warn("cannot record '{}' in the store; entries that hold paths are not published", shown);
+  } else if (!before.empty()) {
+    spdlog::warn("this store was mounted at '{}' before: entries that hold paths below it are built "
+                 "anew", before);
+  }
+}
+
 std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,
                                        const std::function<void()>& on_ready) {
   const std::string shown = options.shown_path.empty() ? options.mount_point : options.shown_path;
-  if (!store.mount_path().empty() && store.mount_path() != shown) {
-    spdlog::warn("this store was mounted at '{}' before: entries that hold paths below it are of no "
-                 "use at '{}'", store.mount_path(), shown);
-  }
   if (const Status prepared = prepare_base(store, options.profiles); !prepared) {
     return DaemonError{kExitUnavailable,
                        fmt::format("cannot write to store '{}': {}; nothing was mounted",
@@ -117,10 +131,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   auto mounted = Session::mount(options.mount_point, options.mount_flags, filesystem);
   if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);
-  if (store.mount_path() != shown) {
-    // Not on record, it is as if this were the store's first mount.
-    if (!store.record_mount_path(shown)) spdlog::warn("cannot record '{}' in the store", shown);
-  }
+  record_mount_path(store, shown);
   (void)::umask(0);  // modes are the callers' from here on
   filesystem.start(session.get());
   const pthread_t waiting = ::pthread_self();

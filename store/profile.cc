@@ -108,6 +108,7 @@ void read_entry(TomlReader& root, Profile& profile, TomlProblem& problem) {
   profile.complete = read_patterns(entry, "complete");
   profile.complete_single = read_patterns(entry, "complete_single");
   profile.scratch = read_patterns(entry, "scratch");
+  profile.paths_in = read_patterns(entry, "paths_in");
   entry.finish();
 }
 
@@ -195,6 +196,10 @@ bool Profile::completes(std::string_view file_name) const {
 
 bool Profile::completes_alone(std::string_view file_name) const {
   return matches_any(complete_single, file_name);
+}
+
+bool Profile::holds_paths(std::string_view file_name) const {
+  return matches_any(paths_in, file_name);
 }
 
 std::variant<Profile, ProfileError> parse_profile(std::string_view text, std::string_view origin) {

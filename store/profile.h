@@ -18,11 +18,13 @@ struct Profile {
   std::vector<std::string> scratch;        // fnmatch(3) patterns of names never published
   std::vector<std::string> complete;       // a file of this name completes its entry
   std::vector<std::string> complete_single;  // so does this one, as the entry's only file
+  std::vector<std::string> paths_in;         // JSON files of these names hold absolute paths
   std::string evidence;                    // "run", "read", "doc" or "guess"
 
   bool is_scratch(std::string_view file_name) const;
   bool completes(std::string_view file_name) const;
   bool completes_alone(std::string_view file_name) const;
+  bool holds_paths(std::string_view file_name) const;
 };
 
 // Where and why a profile was refused: "FILE:LINE: reason".

@@ -50,6 +50,7 @@ struct Publisher::Stage {
   std::vector<StagedFile> files;
   std::vector<std::string> folders;  // parents first; the unit's own is ""
   bool is_new = false;               // the base has nothing of this name
+  bool replaces = false;             // or nothing that is of use: it makes room
 
  private:
   Stage(int staging, UniqueFd folder, std::string name, std::string unit_path);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "store/publish_stage.h"
+#include "store/recorded_paths.h"
 #include "store/sys.h"
 #include "store/whiteout.h"
 
@@ -156,6 +157,7 @@ Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
   const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
   stage.is_new = existing.failed_with(ENOENT);
   if (!existing && !stage.is_new) return existing.error();
+  if (existing && is_of_no_use(stage.unit)) stage.is_new = stage.replaces = true;
   for (const std::string& folder : stage.folders) CACHESHIM_CHECK(stage.make_folder(folder));
   for (StagedFile& file : stage.files) {
     CACHESHIM_TRY(agrees, stage_file(stage, file, hooks));
@@ -179,8 +181,12 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     CACHESHIM_TRY(st, sys::stat_fd(source.get()));
     if (st.st_ino != file.source.st_ino) return Errno(ESTALE);
     file.source = st;
+    CACHESHIM_TRY(is_foreign, has_foreign_paths(stage.upper.get(), stage.path_of(file)));
+    if (is_foreign) return Errno(EPERM);
   }
-  const auto theirs = sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW);
+  const auto theirs = stage.replaces ? Result<UniqueFd>(Errno(ENOENT))
+                                     : sys::open_beneath(store_.base(), stage.path_of(file),
+                                                         O_PATH | O_NOFOLLOW);
   if (theirs) {
     file.in_base = true;
     return Stage::are_equal(file, source.get(), theirs->get());
@@ -190,6 +196,25 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
   CACHESHIM_CHECK(file.link_target.empty() ? stage.add_file(file, source.get())
                                            : stage.add_symlink(file));
   return true;
+}
+
+// A file that the profile says holds absolute paths is of use only at the mount path on record.
+Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
+  const auto ref = entries_.find(path);
+  if (!ref || !ref->profile->holds_paths(base_name(path))) return false;
+  CACHESHIM_TRY(fd, sys::open_beneath(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  return names_path_outside(fd.get(), join_path(store_.mount_path(), ref->profile->name));
+}
+
+// Whether the base's entry is one of another mount path: it then counts as absent.
+bool Publisher::is_of_no_use(const std::string& unit) const {
+  const auto folder = sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!folder) return false;
+  const auto entries = sys::list_dir(folder->get());
+  return entries && std::any_of(entries->begin(), entries->end(), [&](const auto& entry) {
+           const auto foreign = has_foreign_paths(store_.base(), join_path(unit, entry.name));
+           return foreign && *foreign;
+         });
 }
 
 Status Publisher::sync(const Stage& stage) const {
@@ -229,7 +254,8 @@ Status Publisher::add_to_base(const Stage& stage) const {
     CACHESHIM_TRY(parent,
                   sys::open_beneath(store_.base(), parent_path(stage.unit), O_PATH | O_DIRECTORY));
     return sys::rename_at(stage.folder(), std::string(Stage::kTree), parent.get(),
-                          std::string(base_name(stage.unit)), RENAME_NOREPLACE);
+                          std::string(base_name(stage.unit)),
+                          stage.replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE);
   }
   for (const StagedFile& file : stage.files) {
     if (file.in_base) continue;

@@ -68,9 +68,8 @@ Status Store::make_records(const std::string& layers_path) {
   }
   CACHESHIM_TRY(trash, ensure_dir(control_.get(), "trash", kPrivateMode));
   CACHESHIM_TRY(leases, ensure_dir(control_.get(), "leases", kPrivateMode));
-  CACHESHIM_CHECK(open_staging());
   sweep();
-  return {};
+  return open_staging();
 }
 
 Status Store::read_format() {
@@ -126,9 +125,8 @@ Status Store::open_staging() {
   return Errno(EUSERS);
 }
 
-// What a daemon that is gone has left: its lock is free. Our own is held, and flock(2) on a second
-// descriptor of it fails, so that it is passed over like those of other living daemons.
-void Store::sweep() const {
+// What a daemon that is gone has left: its lock is free.
+void Store::sweep() {
   const auto all = sys::open_beneath(control_.get(), "staging", O_RDONLY | O_DIRECTORY);
   if (!all) return;
   const auto daemons = sys::list_dir(all->get());
@@ -136,8 +134,11 @@ void Store::sweep() const {
   for (const sys::DirEntry& daemon : *daemons) {
     const auto lock =
         sys::open_beneath(all->get(), join_path(daemon.name, kLockFile), O_RDWR);
-    if (lock && !sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) continue;
     if (!lock && !lock.failed_with(ENOENT)) continue;
+    if (lock && !sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) {
+      has_other_daemons_ = true;
+      continue;
+    }
     (void)sys::remove_tree(all->get(), daemon.name);  // tried again at the next mount
   }
 }

@@ -37,6 +37,8 @@ class Store {
   // The mount path on record, "" for none yet.
   const std::string& mount_path() const { return mount_path_; }
   Status record_mount_path(const std::string& path);
+  // Whether another living daemon served this store when it was opened.
+  bool has_other_daemons() const { return has_other_daemons_; }
 
   // Ensures that the base has the folder `name`, mode 0755.
   Status ensure_base_dir(const std::string& name) const;
@@ -45,7 +47,7 @@ class Store {
   Status make_records(const std::string& layers_path);
   Status read_format();
   Status open_staging();
-  void sweep() const;
+  void sweep();
   StoreError explain(const std::string& path, Errno error) const;
 
   UniqueFd base_;
@@ -55,6 +57,7 @@ class Store {
   UniqueFd staging_lock_;
   std::string mount_path_;
   std::string refusal_;
+  bool has_other_daemons_ = false;
 };
 
 // The name of this machine, as it stands in the records.

@@ -23,6 +23,7 @@ inline std::vector<Profile> test_profiles() {
   profile.scratch = {"tmp.*"};
   profile.complete = {"done-*"};
   profile.complete_single = {"*.so"};
+  profile.paths_in = {"done-*"};
   profile.evidence = "run";
   return {profile};
 }

@@ -145,6 +145,34 @@ TEST_F(PublisherTest, SymlinksOutOfAnEntryAreRefused) {
   EXPECT_FALSE(scratch_.exists("base/fam/K"));
 }
 
+TEST_F(PublisherTest, PathsOfAnotherMountAreNotPublished) {
+  ASSERT_TRUE(store_->record_mount_path("/ci-cache"));
+  begin("K");
+  put("fam/K/done-a", R"({"child": ["/ci-cache/.jobs/j/fam/K/a"]})");
+  EXPECT_EQ(publish("fam/K").incomplete, 1U);
+  EXPECT_EQ(counters_.publish_refused, 1U);
+  begin("L");
+  put("fam/L/done-a", R"({"child": ["/ci-cache/fam/L/a"], "other": "/fam not a path?", "n": 3})");
+  EXPECT_EQ(publish("fam/L").incomplete, 1U);
+  begin("M");
+  put("fam/M/done-a", R"({"child": ["/ci-cache/fam/M/a"], "n": 3})");
+  EXPECT_EQ(publish("fam/M").entries, 1U);
+}
+
+TEST_F(PublisherTest, AnEntryOfAnotherMountPathMakesRoomWhole) {
+  ASSERT_TRUE(store_->record_mount_path("/ci-cache"));
+  scratch_.write("base/fam/K/a", "old");
+  scratch_.write("base/fam/K/b", "old");
+  scratch_.write("base/fam/K/done-a", R"(["/elsewhere/fam/K/a"])");
+  begin("N");  // the entry is merged while it is built, as any other
+  put("fam/K/done-b", R"(["/ci-cache/fam/K/a"])");
+  ASSERT_TRUE(sys::write_all(overlay_.open_writable("fam/K/a", O_WRONLY)->get(), "new"));
+  EXPECT_EQ(publish("fam/K").entries, 1U);
+  EXPECT_EQ(scratch_.read("base/fam/K/a"), "new");
+  EXPECT_FALSE(scratch_.exists("base/fam/K/b"));
+  EXPECT_EQ(names("fam/K"), (Names{"a", "done-b"}));
+}
+
 TEST_F(PublisherTest, AtAJobsEndOnlySuccessPublishesUnknownCaches) {
   begin("K");
   put("fam/K/half", "1");
