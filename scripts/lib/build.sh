@@ -21,7 +21,7 @@ _configure() { # FOLDER [MESON OPTION…]
     fi
 }
 
-build() { # [TARGET…]: all of them by default
+build() { # TARGET…: as ninja takes them
     local logs=$repo/build/logs
     mkdir -p "$logs"
     quietly 'configuring' "$logs/configure.log" _configure "$repo/build" || die 'cannot configure'
