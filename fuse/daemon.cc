@@ -31,7 +31,8 @@ namespace {
 constexpr int kUnmountedSignal = SIGUSR2;  // from the last worker to the thread that waits
 constexpr const char* kLockFile = "lock";
 
-// What the preloaded library and `cacheshim unmount` look for while the daemon lives. Gone with it.
+// What the preloaded library and `cacheshim unmount` look for while the daemon lives. Gone with it,
+// log and all, when it ends well; a daemon that dies leaves its log.
 class RunFolder {
  public:
   static Result<RunFolder> make(const std::string& path, const std::string& routes) {
@@ -47,19 +48,19 @@ class RunFolder {
     CACHESHIM_TRY(lock, sys::open_beneath(fd.get(), kLockFile, O_RDWR | O_CREAT, 0644));
     CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
     CACHESHIM_CHECK(sys::replace_file(fd.get(), std::string(kRoutesFile), routes, 0644));
-    folder.fd_ = std::move(fd);
+    folder.path_ = path;
     folder.lock_ = std::move(lock);
     return folder;
   }
   RunFolder(RunFolder&&) = default;
   ~RunFolder() {
-    // Without routes a process takes those of its library, and finds no mount.
-    if (fd_) (void)sys::unlink_at(fd_.get(), std::string(kRoutesFile));
+    std::error_code ignored;  // what stays behind says nothing wrong: its lock is free
+    if (lock_) std::filesystem::remove_all(path_, ignored);
   }
 
  private:
   RunFolder() = default;
-  UniqueFd fd_;
+  std::string path_;
   UniqueFd lock_;
 };
 
