@@ -4,6 +4,7 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -136,6 +137,7 @@ class Filesystem {
   Status change_xattr(fuse_ino_t ino, const std::function<Status(int fd)>& change);
 
   // ---- fs_names.cc
+  void reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry);
   // An object's parent folder in a view, or the error for anything else.
   Result<NodeInfo> view_folder(Ref parent);
   Result<std::string> child_path(Ref parent, const std::string& name) const;
@@ -199,6 +201,7 @@ class Filesystem {
   // Two queues: what answers a request never queues behind what waits for the notifier.
   TaskQueue publishing_;
   TaskQueue control_;
+  std::atomic<std::uint64_t> generation_{0};  // of the base, as far as we change it
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<Ticker> ticker_;
 };

@@ -10,17 +10,14 @@
 
 // Names: lookup and forget, and all that makes, removes or moves a name.
 namespace cacheshim {
-namespace {
 
-void reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry) {
-  if (entry) {
-    (void)fuse_reply_entry(req, &*entry);
-  } else {
+void Filesystem::reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry) {
+  if (!entry) {
     (void)fuse_reply_err(req, entry.error().code());
+  } else if (fuse_reply_entry(req, &*entry) == -ENOENT) {
+    nodes_.forget(decode(entry->ino).node, 1);  // the caller was killed: the kernel never had it
   }
 }
-
-}  // namespace
 
 Filesystem::Ref Filesystem::decode(fuse_ino_t ino) {
   return {static_cast<NodeIndex>(ino & 0xffffffff), static_cast<ViewSlot>(ino >> 32)};
@@ -77,6 +74,7 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name)
   if (info.kind != NodeKind::kObject) return reply_entry(req, lookup_own(req, parent, info, name));
   if (info.removed) return reply_entry(req, Errno(ENOENT));
   info.job->touch();
+  const std::uint64_t generation = generation_;
   const Result<fuse_entry_param> entry = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
     return find_entry(parent, info, name);
@@ -84,7 +82,9 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name)
   if (!entry.failed_with(ENOENT)) return reply_entry(req, entry);
   counters_.misses.fetch_add(1, std::memory_order_relaxed);
   fuse_entry_param negative{};
-  negative.entry_timeout = info.job->shares_uids() ? 0 : kNegativeTimeout;
+  // What was published after we looked may have been told of before the kernel keeps our answer.
+  const bool may_keep = !info.job->shares_uids() && generation == generation_;
+  negative.entry_timeout = may_keep ? kNegativeTimeout : 0;
   (void)fuse_reply_entry(req, &negative);
 }
 
@@ -149,7 +149,7 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     return entry_of(parent, folder, name, found);
   }();
   if (!entry) return reply_entry(req, entry);
-  publish_completed(*job, linked, {parent_ino}, [req, entry] { reply_entry(req, entry); });
+  publish_completed(*job, linked, {parent_ino}, [this, req, entry] { reply_entry(req, entry); });
 }
 
 // An O_PATH descriptor of what is about to lose its name, for those who have it open or are in it;

@@ -46,6 +46,7 @@ void Filesystem::stop() {
 // the folders above it that may be new to it.
 std::vector<Notifier::Notice> Filesystem::notices_of(const PublishReport& report,
                                                      const Job* publisher) {
+  if (!report.paths.empty()) ++generation_;
   std::set<std::string> names;
   for (const std::string& path : report.paths) {
     for (std::string_view name = path; !name.empty(); name = parent_path(name)) {
