@@ -79,6 +79,9 @@ std::string chosen_command(const CLI::App& app) {
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
   std::string message = error.what();
+  if (app.get_subcommands().empty() && !app.remaining().empty()) {
+    message = fmt::format("unknown command or option '{}'", app.remaining().front());
+  }
   for (char& c : message) {
     if (c == '\n') c = ' ';
   }
