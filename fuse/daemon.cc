@@ -134,12 +134,14 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);
   record_mount_path(store, shown);
   (void)::umask(0);  // modes are the callers' from here on
+  // The mount takes requests from now on and serves them in a moment. Called before there is a thread
+  // that works: the caller may exchange the logger.
+  spdlog::info("serving '{}' at '{}'", options.store_dir, shown);
+  on_ready();
   filesystem.start(session.get());
   const pthread_t waiting = ::pthread_self();
   session.start(worker_count(options.threads),
                 [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
-  spdlog::info("serving '{}' at '{}'", options.store_dir, shown);
-  on_ready();
   int signal = 0;
   (void)::sigwait(&signals, &signal);  // cannot fail for a valid set
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));

@@ -109,6 +109,7 @@ void Job::finish(Outcome outcome) {
     active_ = false;
     runs = 0;
     postponed_.clear();
+    conflicts_.clear();
     processes_.clear();
     waiting.swap(waiting_);
   }
@@ -229,6 +230,11 @@ bool Job::has_living_process() {
   const std::lock_guard lock(mutex_);
   std::erase_if(processes_, [](pid_t pid) { return ::kill(pid, 0) == -1 && errno == ESRCH; });
   return !processes_.empty();
+}
+
+bool Job::note_conflict(const std::string& unit) {
+  const std::lock_guard lock(mutex_);
+  return conflicts_.insert(unit).second;
 }
 
 void Job::published(const std::string& path, const struct stat& base) {

@@ -106,6 +106,7 @@ class Job final : public PublishHooks, private OverlayObserver {
 
   bool is_being_written(dev_t device, ino_t inode) override;
   bool wait_until_closed(dev_t device, ino_t inode) override;
+  bool note_conflict(const std::string& unit) override;
   void published(const std::string& path, const struct stat& base) override;
 
  private:
@@ -126,6 +127,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   int publishing_ = 0;
   std::condition_variable settled_;  // a writer is gone, or publishing has ended
   std::set<std::string> postponed_;
+  std::set<std::string> conflicts_;  // counted once an entry, however often it is tried
   std::set<pid_t> processes_;
   std::vector<std::function<void(Outcome)>> waiting_;
 };

@@ -91,7 +91,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
   if (stage.files.empty()) return PublishReport{};
   CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
   if (!agrees_with_base) {
-    counters_.publish_conflicts.fetch_add(1);
+    if (hooks.note_conflict(unit)) counters_.publish_conflicts.fetch_add(1);
     PublishReport report;
     report.conflicts = 1;
     return report;

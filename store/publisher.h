@@ -48,6 +48,8 @@ class PublishHooks {
   virtual bool is_being_written(dev_t device, ino_t inode) = 0;
   // Waits for a close that is under way. False where somebody goes on writing. No lock is held.
   virtual bool wait_until_closed(dev_t device, ino_t inode) = 0;
+  // The base has other content for this unit. False if that is known already. No lock is held.
+  virtual bool note_conflict(const std::string& unit) = 0;
   // Overlay::mutex() is held exclusively: `path` is now the base's file; the layer's name goes away.
   virtual void published(const std::string& path, const struct stat& base) = 0;
 };

@@ -14,10 +14,12 @@ class Hooks : public PublishHooks {
  public:
   bool is_being_written(dev_t, ino_t inode) override { return writing.contains(inode); }
   bool wait_until_closed(dev_t, ino_t inode) override { return !writing.contains(inode); }
+  bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
   void published(const std::string& path, const struct stat&) override { paths.insert(path); }
 
   std::set<ino_t> writing;
   std::set<std::string> paths;
+  std::set<std::string> conflicts;
 };
 
 class PublisherTest : public OverlayTest {
@@ -90,6 +92,8 @@ TEST_F(PublisherTest, FirstWriterWinsAndTheLoserKeepsItsOwn) {
   EXPECT_EQ(scratch_.read("base/fam/K/a"), "theirs");
   EXPECT_FALSE(scratch_.exists("base/fam/K/done-a"));
   EXPECT_EQ(get("fam/K/a"), "mine");
+  EXPECT_EQ(publish("fam/K").conflicts, 1U);
+  EXPECT_EQ(counters_.publish_conflicts, 1U);  // however often it is tried
 }
 
 TEST_F(PublisherTest, AddsWhatIsAbsentToAnEntryThatIsEqualElsewhere) {
