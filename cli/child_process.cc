@@ -54,9 +54,7 @@ int to_exit_code(int status) {
 }
 
 // Whether the child has ended; its status goes to `status`.
-bool has_ended(pid_t child, int& status) {
-  return ::waitpid(child, &status, WNOHANG) == child;
-}
+bool has_ended(pid_t child, int& status) { return ::waitpid(child, &status, WNOHANG) == child; }
 
 }  // namespace
 
@@ -93,8 +91,8 @@ int exec_command(const std::vector<std::string>& command) {
   arguments.push_back(nullptr);
   (void)::execvp(arguments[0], arguments.data());  // returns only where it fails
   const int error = errno;
-  print_line(fmt::format("cannot run '{}': {}", command[0],
-                         std::generic_category().message(error)));
+  print_line(
+      fmt::format("cannot run '{}': {}", command[0], std::generic_category().message(error)));
   return error == ENOENT ? kNotFound : kNotExecutable;
 }
 

@@ -45,10 +45,9 @@ json ask(const JobArguments& arguments, json request) {
 
 std::string published(const json& answer) {
   const auto count = [&](const char* key) { return count_of(answer, key); };
-  std::string text = fmt::format("published {} ({}, {})",
-                                 format_count(count("entries"), "entry", "entries"),
-                                 format_count(count("files"), "file", "files"),
-                                 format_size(count("bytes")));
+  std::string text =
+      fmt::format("published {} ({}, {})", format_count(count("entries"), "entry", "entries"),
+                  format_count(count("files"), "file", "files"), format_size(count("bytes")));
   if (count("conflicts") > 0) {
     text += fmt::format(", {} kept back: the store has another version",
                         format_count(count("conflicts"), "entry", "entries"));
@@ -154,11 +153,10 @@ int list(const JobArguments& arguments) {
   std::vector<std::vector<std::string>> rows = {
       {"JOB", "CYCLE", "STATE", "OUTCOME", "UID", "STARTED", "FILES", "RUNS"}};
   for (const json& job : jobs) {
-    rows.push_back({text_of(job, "job"), text_of(job, "cycle"), text_of(job, "state"),
-                    text_of(job, "outcome"), uid_text(job),
-                    format_time(static_cast<std::int64_t>(count_of(job, "started"))),
-                    fmt::to_string(count_of(job, "open_files")),
-                    fmt::to_string(count_of(job, "runs"))});
+    rows.push_back(
+        {text_of(job, "job"), text_of(job, "cycle"), text_of(job, "state"), text_of(job, "outcome"),
+         uid_text(job), format_time(static_cast<std::int64_t>(count_of(job, "started"))),
+         fmt::to_string(count_of(job, "open_files")), fmt::to_string(count_of(job, "runs"))});
   }
   print_table(rows);
   return kExitSuccess;
@@ -170,8 +168,9 @@ using Action = int (*)(const JobArguments&);
 CLI::App* add_command(CLI::App& parent, const std::shared_ptr<JobArguments>& arguments,
                       const char* name, const char* help, Action action, int& exit_code) {
   CLI::App* command = parent.add_subcommand(name, help);
-  command->add_option("--mount", arguments->mount,
-                      "The mount (default: $CACHESHIM_MOUNT or /ci-cache)")
+  command
+      ->add_option("--mount", arguments->mount,
+                   "The mount (default: $CACHESHIM_MOUNT or /ci-cache)")
       ->type_name("M");
   command->callback([arguments, action, &exit_code] { exit_code = action(*arguments); });
   return command;
@@ -198,7 +197,8 @@ void add_job(CLI::App& app, int& exit_code) {
       ->add_flag("--shared-uids", arguments->shared_uids, "Let further users into this job");
   CLI::App* end_command = with_id("end", "End a job; success publishes what is complete", end);
   end_command->add_flag("--success", arguments->success, "The job succeeded");
-  end_command->add_flag("--failure", arguments->failure, "The job failed: nothing more is published");
+  end_command->add_flag("--failure", arguments->failure,
+                        "The job failed: nothing more is published");
   add_command(*job, arguments, "list", "All jobs that the daemon knows", list, exit_code)
       ->add_flag("--json", arguments->as_json, "As JSON");
   with_id("show", "One job", show)->add_flag("--json", arguments->as_json, "As JSON");

@@ -79,12 +79,14 @@ void add_mount(CLI::App& app, int& exit_code) {
   mount->add_option("--store", arguments->daemon.store, "Folder that holds the caches")
       ->type_name("DIR")
       ->required();
-  mount->add_option("--layers", arguments->daemon.layers,
-                    "Where jobs' own files go (default: STORE/.cacheshim/layers)")
+  mount
+      ->add_option("--layers", arguments->daemon.layers,
+                   "Where jobs' own files go (default: STORE/.cacheshim/layers)")
       ->type_name("DIR");
-  mount->add_option("--config", arguments->daemon.config,
-                    "Configuration (default: /etc/cacheshim/cacheshim.toml for root, else "
-                    "~/.config/cacheshim/cacheshim.toml)")
+  mount
+      ->add_option("--config", arguments->daemon.config,
+                   "Configuration (default: /etc/cacheshim/cacheshim.toml for root, else "
+                   "~/.config/cacheshim/cacheshim.toml)")
       ->type_name("FILE");
   mount->add_option("-o", arguments->daemon.options, "Mount options, such as ro,noexec,noatime")
       ->type_name("OPT[,OPT...]")

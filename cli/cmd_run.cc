@@ -82,8 +82,8 @@ void end_job(const Run& run, bool success) {
                           {"outcome", success ? "success" : "failure"},
                           {"run", true}});
   } catch (const Failure& failure) {
-    print_line(fmt::format("cannot end job '{}': {}; its layer is kept", run.job.view(),
-                           failure.what()));
+    print_line(
+        fmt::format("cannot end job '{}': {}; its layer is kept", run.job.view(), failure.what()));
   }
 }
 
@@ -142,8 +142,8 @@ int run_on_store(const Run& run, const std::string& shipped_profiles) {
 
 int do_run(const RunArguments& arguments) {
   const Installation installation = find_installation();
-  Run run{arguments, chosen_mount(arguments.mount), installation.library,
-          choose_job(arguments.job), choose_cycle(arguments.cycle)};
+  Run run{arguments, chosen_mount(arguments.mount), installation.library, choose_job(arguments.job),
+          choose_cycle(arguments.cycle)};
   run.mount = std::filesystem::absolute(run.mount).lexically_normal();
   if (run.mount.size() > 1 && run.mount.back() == '/') run.mount.pop_back();
   if (run.arguments.store.empty()) return run_on_mount(run, OrphanPolicy::kGoOn);

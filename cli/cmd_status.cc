@@ -138,8 +138,9 @@ using Action = void (*)(const StatusArguments&);
 void add_command(CLI::App& app, const char* name, const char* help, Action action, int& exit_code) {
   auto arguments = std::make_shared<StatusArguments>();
   CLI::App* command = app.add_subcommand(name, help);
-  command->add_option("--mount", arguments->mount,
-                      "The mount (default: $CACHESHIM_MOUNT or /ci-cache)")
+  command
+      ->add_option("--mount", arguments->mount,
+                   "The mount (default: $CACHESHIM_MOUNT or /ci-cache)")
       ->type_name("M");
   command->add_flag("--json", arguments->as_json, "As JSON");
   command->callback([arguments, action, &exit_code] {

@@ -58,8 +58,9 @@ bool daemon_has_ended(const std::string& lock_path) {
   const auto users = find_other_namespaces(mount);
   const std::string why =
       users.empty() ? "is still finishing" : "still serves " + describe_users(users);
-  throw Failure(kExitTimedOut,
-                fmt::format("'{}' is unmounted here, but its daemon {}; it ends by itself", path, why));
+  throw Failure(
+      kExitTimedOut,
+      fmt::format("'{}' is unmounted here, but its daemon {}; it ends by itself", path, why));
 }
 
 void wait_for_daemon(const std::string& path, const MountEntry& mount) {

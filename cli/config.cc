@@ -30,7 +30,8 @@ std::optional<std::chrono::seconds> find_duration(TomlReader& reader, std::strin
   } else if (const auto text = node->value_exact<std::string>()) {
     duration = parse_duration(*text);
   }
-  if (!duration) reader.report(key, "must be a duration: seconds, or \"90s\", \"10m\", \"2h\", \"7d\"");
+  if (!duration)
+    reader.report(key, "must be a duration: seconds, or \"90s\", \"10m\", \"2h\", \"7d\"");
   return duration;
 }
 
@@ -52,7 +53,8 @@ void read_root(TomlReader& root, Config& config) {
   }
   if (const auto threads = root.find_integer("threads")) {
     if (*threads < 0 || *threads > kMaxThreads) {
-      root.report("threads", fmt::format("must be from 0 (chosen by the cores) to {}", kMaxThreads));
+      root.report("threads",
+                  fmt::format("must be from 0 (chosen by the cores) to {}", kMaxThreads));
     }
     config.threads = static_cast<unsigned>(*threads);
   }
@@ -100,8 +102,10 @@ Config load_config(const std::string& file) {
   const std::string path = folder + "/cacheshim.toml";
   if (::access(folder.c_str(), X_OK) != 0 && errno == EACCES) {
     // HOME is often another user's in containers and after setpriv.
-    print_line(fmt::format("cannot look into '{}': Permission denied; going on without a "
-                           "configuration", folder));
+    print_line(
+        fmt::format("cannot look into '{}': Permission denied; going on without a "
+                    "configuration",
+                    folder));
     return {};
   }
   const auto text = read_file(path);

@@ -35,7 +35,8 @@ std::string reason(Errno error) { return std::generic_category().message(error.c
   if (error == ENOTCONN || error == ECONNABORTED) {
     throw Failure(kExitUnavailable,
                   fmt::format("the daemon of the mount at '{}' is dead; free the mount with "
-                              "'cacheshim unmount {}' and mount it again", mount, mount));
+                              "'cacheshim unmount {}' and mount it again",
+                              mount, mount));
   }
   throw Failure(kExitUnavailable,
                 fmt::format("cannot talk to the daemon of '{}': {}", mount, reason(error)));

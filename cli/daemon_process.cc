@@ -154,8 +154,8 @@ std::string read_report(int pipe) {
 pid_t start_daemon(const DaemonOptions& options, DaemonLife life) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw Failure(kExitFailed, fmt::format("cannot make a pipe: {}",
-                                           std::generic_category().message(errno)));
+    throw Failure(kExitFailed,
+                  fmt::format("cannot make a pipe: {}", std::generic_category().message(errno)));
   }
   UniqueFd reader(ends[0]);
   UniqueFd writer(ends[1]);

@@ -21,18 +21,10 @@ struct Option {
 // What mount(8) passes on for an ordinary fstab line is accepted where it says what we do anyway.
 // suid and dev are not: they would promise what is never so.
 constexpr Option kOptions[] = {
-    {"ro", MS_RDONLY, 0},
-    {"rw", 0, MS_RDONLY},
-    {"noexec", MS_NOEXEC, 0},
-    {"exec", 0, MS_NOEXEC},
-    {"noatime", MS_NOATIME, 0},
-    {"nodiratime", MS_NODIRATIME, 0},
-    {"relatime", MS_RELATIME, 0},
-    {"nosuid", MS_NOSUID, 0},
-    {"nodev", MS_NODEV, 0},
-    {"owner=squash", 0, 0},
-    {"allow_other", 0, 0},
-    {"default_permissions", 0, 0},
+    {"ro", MS_RDONLY, 0},         {"rw", 0, MS_RDONLY},       {"noexec", MS_NOEXEC, 0},
+    {"exec", 0, MS_NOEXEC},       {"noatime", MS_NOATIME, 0}, {"nodiratime", MS_NODIRATIME, 0},
+    {"relatime", MS_RELATIME, 0}, {"nosuid", MS_NOSUID, 0},   {"nodev", MS_NODEV, 0},
+    {"owner=squash", 0, 0},       {"allow_other", 0, 0},      {"default_permissions", 0, 0},
     {"defaults", 0, 0},
 };
 

@@ -115,7 +115,8 @@ void ensure_mount_point(const std::string& path) {
   if (fs::exists(top, error)) {
     throw Failure(kExitUnavailable,
                   fmt::format("mount point '{}' does not exist; make the folder, or name another "
-                              "one with --mount; the command was not run", path));
+                              "one with --mount; the command was not run",
+                              path));
   }
   replace_root_with(path);
 }

@@ -36,8 +36,8 @@
 namespace cacheshim::cli {
 namespace {
 
-constexpr int kLeftoverMs = 1000;   // for what the command left running, after SIGTERM
-constexpr int kDaemonMs = 30'000;   // for the daemon's end after the unmount
+constexpr int kLeftoverMs = 1000;    // for what the command left running, after SIGTERM
+constexpr int kDaemonMs = 30'000;    // for the daemon's end after the unmount
 constexpr int kDaemonTermMs = 5000;  // and after SIGTERM
 constexpr int kPollMs = 200;
 
@@ -63,8 +63,8 @@ void end_leftovers(pid_t daemon) {
   std::vector<pid_t> left = processes_of_this_namespace();
   std::erase(left, daemon);
   if (left.empty()) return;
-  print_line(fmt::format("the command left {} process(es) running on its private mount; ending them",
-                         left.size()));
+  print_line(fmt::format(
+      "the command left {} process(es) running on its private mount; ending them", left.size()));
   signal_all(left, SIGTERM);
   for (const pid_t pid : left) {
     if (!is_gone_within(pid, kLeftoverMs)) break;

@@ -64,9 +64,9 @@ using Status = Result<void>;
 }  // namespace cacheshim
 
 // Declares `var` with the value of `expr`, or returns its error from the enclosing function.
-#define CACHESHIM_TRY(var, expr)                             \
-  auto var##_result = (expr);                                \
-  if (!var##_result) return var##_result.error();            \
+#define CACHESHIM_TRY(var, expr)                  \
+  auto var##_result = (expr);                     \
+  if (!var##_result) return var##_result.error(); \
   auto var = *std::move(var##_result)
 
 // Returns the error of `expr` from the enclosing function, if there is one.

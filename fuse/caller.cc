@@ -62,8 +62,8 @@ std::optional<JobClaim> claim_of_process(pid_t pid) {
   JobClaim claim{job_from_environment(environment), cycle_from_environment(environment),
                  parse_publish_policy(environment.find(kPublishVariable))};
   // Where SLURM's cgroups exist, they know better than SLURM's variables.
-  const bool from_slurm = environment.find(kJobVariable).empty() &&
-                          !environment.find("SLURM_JOB_ID").empty();
+  const bool from_slurm =
+      environment.find(kJobVariable).empty() && !environment.find("SLURM_JOB_ID").empty();
   if (!cgroup_job.empty() && (claim.job.empty() || from_slurm)) claim.job = cgroup_job;
   if (claim.job.empty()) return std::nullopt;
   return claim;

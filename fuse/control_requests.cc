@@ -97,13 +97,14 @@ void start_job(const Request& request) {
   Job* known = jobs.find(id);
   const bool was_active = known != nullptr && known->is_active();
   if (was_active && request.flag("shared_uids") && !known->shares_uids()) {
-    return request.session->refuse(
-        fmt::format("job '{}' has begun without --shared-uids", id), kExitFailed);
+    return request.session->refuse(fmt::format("job '{}' has begun without --shared-uids", id),
+                                   kExitFailed);
   }
   Job& job = jobs.ensure_active(id, claim, request.flag("shared_uids"));
   (void)job.enter(request.caller);  // root leaves the view to the first other user
   if (!job.may_change(request.caller.uid)) {
-    return request.session->refuse(fmt::format("job '{}' belongs to another user", id), kExitFailed);
+    return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
+                                   kExitFailed);
   }
   if (request.flag("run")) ++job.runs;
   const Json described = describe_job(job, request.filesystem.options().layers_dir);
@@ -168,9 +169,9 @@ struct Operation {
 
 const std::map<std::string, Operation>& operations() {
   static const std::map<std::string, Operation> kOperations = {
-      {"job-list", {list_jobs, false}},      {"job-show", {show_job, false}},
-      {"job-start", {start_job, false}},     {"job-end", {end_job, true}},
-      {"job-publish", {publish_job, true}},  {"job-discard", {discard_job, true}},
+      {"job-list", {list_jobs, false}},     {"job-show", {show_job, false}},
+      {"job-start", {start_job, false}},    {"job-end", {end_job, true}},
+      {"job-publish", {publish_job, true}}, {"job-discard", {discard_job, true}},
       {"job-wait", {wait_for_job, false}},
   };
   return kOperations;

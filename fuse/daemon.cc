@@ -97,15 +97,20 @@ void record_mount_path(Store& store, const std::string& shown) {
   const std::string before = store.mount_path();
   if (before == shown) return;
   if (!before.empty() && store.has_other_daemons()) {
-    spdlog::warn("this store is mounted at '{}' as well: entries that hold paths are published from "
-                 "there alone", before);
+    spdlog::warn(
+        "this store is mounted at '{}' as well: entries that hold paths are published from "
+        "there alone",
+        before);
     return;
   }
   if (!store.record_mount_path(shown)) {
-    spdlog::warn("cannot record '{}' in the store; entries that hold paths are not published", shown);
+    spdlog::warn("cannot record '{}' in the store; entries that hold paths are not published",
+                 shown);
   } else if (!before.empty()) {
-    spdlog::warn("this store was mounted at '{}' before: entries that hold paths below it are built "
-                 "anew", before);
+    spdlog::warn(
+        "this store was mounted at '{}' before: entries that hold paths below it are built "
+        "anew",
+        before);
   }
 }
 
@@ -120,8 +125,9 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   sweep_ended_layers(store.layers(), options.layer_keep.count());
   const auto run_folder = RunFolder::make(options.run_dir, compile_routes(options.profiles));
   if (!run_folder) {  // a mount of this path in another namespace has it, or we may not write there
-    spdlog::warn("cannot use run folder '{}': {}; jobs take the routes that libcacheshim.so has built in",
-                 options.run_dir, std::strerror(run_folder.error().code()));
+    spdlog::warn(
+        "cannot use run folder '{}': {}; jobs take the routes that libcacheshim.so has built in",
+        options.run_dir, std::strerror(run_folder.error().code()));
   }
   const std::string layers =
       options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;

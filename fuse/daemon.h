@@ -25,8 +25,9 @@ struct DaemonOptions {
   PublishPolicy publish = PublishPolicy::kComplete;
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};
-  unsigned threads = 0;           // workers of the receive loop; 0: chosen by the number of cores
-  unsigned long mount_flags = 0;  // further MS_* flags for mount(2); nosuid and nodev are always set
+  unsigned threads = 0;  // workers of the receive loop; 0: chosen by the number of cores
+  unsigned long mount_flags =
+      0;  // further MS_* flags for mount(2); nosuid and nodev are always set
 };
 
 struct DaemonError {

@@ -82,7 +82,8 @@ class Filesystem {
   void releasedir(fuse_req_t req, fuse_file_info* fi);
   void fsyncdir(fuse_req_t req, fuse_ino_t ino);
   void statfs(fuse_req_t req, fuse_ino_t ino);
-  void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::string_view value, int flags);
+  void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::string_view value,
+                int flags);
   void getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size);
   void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size);
   void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name);
@@ -129,7 +130,8 @@ class Filesystem {
 
   // ---- fs_attr.cc
   Result<struct stat> object_attr(Ref ref, const NodeInfo& info);
-  Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st, bool in_upper) const;
+  Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st,
+                           bool in_upper) const;
   Result<UniqueFd> open_object(NodeIndex node, const NodeInfo& info);
   Result<UniqueFd> open_for_change(NodeIndex node, const NodeInfo& info, off_t keep_bytes);
   Status change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
@@ -143,12 +145,13 @@ class Filesystem {
   Result<std::string> child_path(Ref parent, const std::string& name) const;
   double timeout_of(const Job& job) const;
   Result<fuse_entry_param> find_entry(Ref parent, const NodeInfo& info, const std::string& name);
-  Result<fuse_entry_param> make_entry(fuse_ino_t parent, const std::string& name,
-                                      const std::function<Status(Overlay&, const std::string&)>& make);
+  Result<fuse_entry_param> make_entry(
+      fuse_ino_t parent, const std::string& name,
+      const std::function<Status(Overlay&, const std::string&)>& make);
   Result<fuse_entry_param> entry_of(Ref parent, const NodeInfo& info, const std::string& name,
                                     const Found& found);
-  Status remove_name(fuse_ino_t parent, const std::string& name, Status (Overlay::*remove)(
-                                                                     const std::string&));
+  Status remove_name(fuse_ino_t parent, const std::string& name,
+                     Status (Overlay::*remove)(const std::string&));
   Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
                                     const std::string& new_name, unsigned flags);
   UniqueFd keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,

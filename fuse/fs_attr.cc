@@ -31,8 +31,8 @@ Status apply_attr(int fd, const struct stat& attr, int to_set, bool truncated_al
     CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
   }
   if ((to_set & FUSE_SET_ATTR_MODE) != 0) CACHESHIM_CHECK(sys::set_mode(fd, attr.st_mode & 07777));
-  constexpr int kTimes = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME |
-                         FUSE_SET_ATTR_MTIME_NOW;
+  constexpr int kTimes =
+      FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW;
   if ((to_set & kTimes) == 0) return {};
   const timespec times[2] = {
       wanted_time(attr.st_atim, to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW),
@@ -204,19 +204,17 @@ Status Filesystem::change_xattr(fuse_ino_t ino, const std::function<Status(int f
 
 void Filesystem::setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::string_view value,
                           int flags) {
-  const Status set = !is_user_xattr(name)
-                         ? Status(Errno(EOPNOTSUPP))
-                         : change_xattr(ino, [&](int fd) {
-                             return sys::set_xattr(fd, name, value, flags);
-                           });
+  const Status set =
+      !is_user_xattr(name)
+          ? Status(Errno(EOPNOTSUPP))
+          : change_xattr(ino, [&](int fd) { return sys::set_xattr(fd, name, value, flags); });
   (void)fuse_reply_err(req, set ? 0 : set.error().code());
 }
 
 void Filesystem::removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
   const Status removed =
-      !is_user_xattr(name)
-          ? Status(foreign_xattr(name))
-          : change_xattr(ino, [&](int fd) { return sys::remove_xattr(fd, name); });
+      !is_user_xattr(name) ? Status(foreign_xattr(name))
+                           : change_xattr(ino, [&](int fd) { return sys::remove_xattr(fd, name); });
   (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
 }
 

@@ -73,8 +73,8 @@ void Filesystem::fsyncdir(fuse_req_t req, fuse_ino_t ino) {
   if (info.kind == NodeKind::kObject && !info.removed) {
     const std::shared_lock lock(info.job->overlay.mutex());
     const auto path = nodes_.path(ref.node);
-    const auto folder = path ? info.job->overlay.open(*path, O_RDONLY | O_DIRECTORY)
-                             : Result<Opened>(path.error());
+    const auto folder =
+        path ? info.job->overlay.open(*path, O_RDONLY | O_DIRECTORY) : Result<Opened>(path.error());
     synced = folder ? sys::sync_file(folder->fd.get()) : Status(folder.error());
   }
   (void)fuse_reply_err(req, synced ? 0 : synced.error().code());

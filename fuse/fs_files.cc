@@ -161,7 +161,8 @@ void Filesystem::begin_writing(FileHandle& handle) {
 
 void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi) {
   Handle& any = handles_.get(fi->fh);
-  if (const auto* control = std::get_if<ControlHandle>(&any)) return control->session->read(req, size);
+  if (const auto* control = std::get_if<ControlHandle>(&any))
+    return control->session->read(req, size);
   if (const auto* text = std::get_if<TextHandle>(&any)) {
     const std::string_view all = text->text;
     const auto part = all.substr(std::min(all.size(), static_cast<std::size_t>(offset)), size);
@@ -277,8 +278,7 @@ void Filesystem::copy_file_range(fuse_req_t req, off_t in, fuse_file_info* fi_in
   FileHandle* target = handles_.file(fi_out->fh);
   if (source == nullptr || target == nullptr) return (void)fuse_reply_err(req, EXDEV);
   reply_size(req, change_data(*target, [&](int fd) -> Result<std::size_t> {
-               const ssize_t count =
-                   ::copy_file_range(source->fd.get(), &in, fd, &out, length, 0);
+               const ssize_t count = ::copy_file_range(source->fd.get(), &in, fd, &out, length, 0);
                if (count == -1) return Errno::last();
                return static_cast<std::size_t>(count);
              }));

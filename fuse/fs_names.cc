@@ -32,7 +32,9 @@ Caller Filesystem::caller_of(fuse_req_t req) {
   return {context->uid, context->gid, context->pid};
 }
 
-double Filesystem::timeout_of(const Job& job) const { return job.shares_uids() ? 0 : kEntryTimeout; }
+double Filesystem::timeout_of(const Job& job) const {
+  return job.shares_uids() ? 0 : kEntryTimeout;
+}
 
 Result<NodeInfo> Filesystem::view_folder(Ref parent) {
   const NodeInfo info = nodes_.info(parent.node);

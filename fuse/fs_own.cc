@@ -21,7 +21,7 @@ namespace {
 
 // What may be different for the next caller is not cached; what cannot change is.
 constexpr double kAskAlways = 0;
-constexpr double kKeep = 60;   // seconds
+constexpr double kKeep = 60;    // seconds
 constexpr double kKeepJob = 1;  // seconds: an ended job begins again with the next look at it
 
 constexpr std::array<const char*, 5> kControlFiles = {"version", "stats", "metrics", "status",

@@ -31,7 +31,8 @@ Filesystem::~Filesystem() { stop(); }
 
 void Filesystem::start(fuse_session* session) {
   notifier_ = std::make_unique<Notifier>(fuse_session_fd(session));
-  const auto interval = std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
+  const auto interval =
+      std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
   ticker_ = std::make_unique<Ticker>(interval, [this] { end_idle_jobs(); });
 }
 
@@ -61,8 +62,8 @@ std::vector<Notifier::Notice> Filesystem::notices_of(const PublishReport& report
       const NodeIndex folder = nodes_.find_path(job->view_root, parent_path(name));
       if (folder == 0) continue;
       for (std::size_t slot = 0; slot < slots; ++slot) {
-        notices.push_back({encode({folder, static_cast<ViewSlot>(slot)}),
-                           std::string(base_name(name))});
+        notices.push_back(
+            {encode({folder, static_cast<ViewSlot>(slot)}), std::string(base_name(name))});
       }
     }
   }
@@ -155,9 +156,10 @@ PublishReport Filesystem::end_job(Job& job, Outcome outcome, const Publisher::Pr
   }
   (void)drop_layer(job, outcome);
   job.finish(outcome);
-  spdlog::info("job '{}' ended ({}): {} entries with {} files published, {} conflicts, {} incomplete",
-               job.id, to_string(outcome), report.entries, report.files, report.conflicts,
-               report.incomplete);
+  spdlog::info(
+      "job '{}' ended ({}): {} entries with {} files published, {} conflicts, {} incomplete",
+      job.id, to_string(outcome), report.entries, report.files, report.conflicts,
+      report.incomplete);
   return report;
 }
 
@@ -170,8 +172,8 @@ void Filesystem::end_idle_jobs() {
   const auto now = std::chrono::steady_clock::now();
   for (Job* job : jobs_.all()) {
     const bool has_end = !job->id.starts_with("uid-");
-    const bool idle = job->open_files == 0 && job->runs == 0 &&
-                      now - job->last_use() > options_.job_idle;
+    const bool idle =
+        job->open_files == 0 && job->runs == 0 && now - job->last_use() > options_.job_idle;
     if (!job->is_active() || !has_end || !idle || job->has_living_process()) continue;
     control_.post([this, job] { (void)end_job(*job, Outcome::kNone, [](auto, auto) {}); });
   }

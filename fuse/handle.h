@@ -26,7 +26,7 @@ struct FileHandle {
   Job* job = nullptr;
   bool in_upper = false;
   bool writable = false;
-  int access = 0;                        // O_RDONLY, O_WRONLY or O_RDWR
+  int access = 0;                       // O_RDONLY, O_WRONLY or O_RDWR
   std::atomic<std::uint32_t> epoch{0};  // of the node, when fd was opened
   // The file that a writable handle counts as a writer of.
   dev_t writer_device = 0;

@@ -20,8 +20,8 @@ bool View::may_read(const struct stat& st) const {
   if (!uid || *uid == 0) return true;
   const mode_t wanted = S_ISDIR(st.st_mode) ? 05 : 04;
   mode_t granted = st.st_mode & 07;
-  const bool in_group = st.st_gid == gid ||
-                        std::find(groups.begin(), groups.end(), st.st_gid) != groups.end();
+  const bool in_group =
+      st.st_gid == gid || std::find(groups.begin(), groups.end(), st.st_gid) != groups.end();
   if (st.st_uid == *uid) return true;  // its own: shown with the mode it has
   if (in_group) {
     granted = (st.st_mode >> 3) & 07;
@@ -198,8 +198,9 @@ void Job::postpone(const std::string& entry) {
 // RELEASE is sent after close(2) has returned, so the rename that follows a close may overtake it.
 bool Job::wait_until_closed(dev_t device, ino_t inode) {
   std::unique_lock lock(mutex_);
-  return settled_.wait_for(lock, kReleaseDelay,
-                           [&] { return !writers_.contains({device, inode}); });
+  return settled_.wait_for(lock, kReleaseDelay, [&] {
+    return !writers_.contains({device, inode});
+  });
 }
 
 void Job::begin_publishing() {

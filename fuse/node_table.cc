@@ -32,8 +32,8 @@ NodeInfo NodeTable::info(NodeIndex index) const {
   info.removed = !node.named;
   info.in_upper = node.in_upper;
   info.removed_fd = node.removed.get();
-  info.is_view_root =
-      node.kind == NodeKind::kObject && node.named && at(node.name.parent).kind != NodeKind::kObject;
+  info.is_view_root = node.kind == NodeKind::kObject && node.named &&
+                      at(node.name.parent).kind != NodeKind::kObject;
   return info;
 }
 

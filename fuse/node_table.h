@@ -43,9 +43,10 @@ struct NodeInfo {
   Job* job = nullptr;
   std::uint64_t ino = 0;  // st_ino: stays while the node lives, copy-up or not
   bool is_view_root = false;
-  bool removed = false;   // has no name any more
+  bool removed = false;  // has no name any more
   bool in_upper = false;
-  int removed_fd = -1;   // when removed: an O_PATH descriptor of the object, or -1; lives with the node
+  int removed_fd =
+      -1;  // when removed: an O_PATH descriptor of the object, or -1; lives with the node
 };
 
 // What the names of a job's view lead to, as far as the kernel has asked for it.
@@ -67,7 +68,8 @@ class NodeTable {
   std::string name(NodeIndex node) const;
 
   // A node of the mount's own folders; found again by parent and name. Counts one lookup.
-  NodeIndex intern_own(NodeIndex parent, const std::string& name, NodeKind kind, Job* job = nullptr);
+  NodeIndex intern_own(NodeIndex parent, const std::string& name, NodeKind kind,
+                       Job* job = nullptr);
   // The node of an object that a lookup has found. Counts one lookup. A name that leads to another
   // object than before (the base has replaced it) gets a new node.
   NodeIndex intern(NodeIndex parent, const std::string& name, Job* job, const struct stat& st,

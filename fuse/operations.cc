@@ -29,8 +29,8 @@ void init(void*, fuse_conn_info* connection) {
   // The kernel clears set-id bits by a setattr; we, being root, would not do it by writing.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV);
   // Replies are small and from memory: a splice costs more than it saves.
-  connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
-                                             FUSE_CAP_SPLICE_MOVE);
+  connection->want &=
+      ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
   connection->want |= connection->capable & (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ATOMIC_O_TRUNC);
 }
@@ -154,8 +154,8 @@ void statfs(fuse_req_t req, fuse_ino_t ino) {
   handle(req, [=](Filesystem& fs) { fs.statfs(req, ino); });
 }
 
-void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, const char* value,
-              std::size_t size, int flags) {
+void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, const char* value, std::size_t size,
+              int flags) {
   handle(req, [=](Filesystem& fs) { fs.setxattr(req, ino, name, {value, size}, flags); });
 }
 

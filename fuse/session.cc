@@ -49,7 +49,8 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const std::st
   fuse_args args = FUSE_ARGS_INIT(1, argv);
   session->session_ =
       fuse_session_new(&args, &fuse_operations(), sizeof(fuse_lowlevel_ops), &filesystem);
-  if (session->session_ == nullptr) return unavailable("cannot set up libfuse; nothing was mounted");
+  if (session->session_ == nullptr)
+    return unavailable("cannot set up libfuse; nothing was mounted");
   const std::string data =
       fmt::format("fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other",
                   device->get(), ::getuid(), ::getgid());
@@ -74,7 +75,7 @@ Session::~Session() {
 void Session::start(unsigned threads, std::function<void()> on_end) {
   on_end_ = std::move(on_end);
   struct sigaction wake {};
-  wake.sa_handler = [](int) {};  // without SA_RESTART: read(2) returns EINTR
+  wake.sa_handler = [](int) {};                    // without SA_RESTART: read(2) returns EINTR
   (void)::sigaction(kWakeSignal, &wake, nullptr);  // cannot fail for a valid signal
   working_ = threads;
   for (unsigned i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });

@@ -112,8 +112,8 @@ Result<RouteTable> find_routes(const ProcessEnvironment& environment, std::strin
     Result<RouteTable> routes = read_routes(base, mount);
     if (routes) return routes;
     if (routes.failed_with(ENOENT) || routes.failed_with(EACCES)) continue;
-    report_line({"cannot use the routes in '", base, "/", kRunDirName,
-                 "' of the mount at ", mount, "; running with the built-in ones"});
+    report_line({"cannot use the routes in '", base, "/", kRunDirName, "' of the mount at ", mount,
+                 "; running with the built-in ones"});
     break;
   }
   return RouteTable::parse(builtin_routes());
@@ -171,8 +171,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
     return stay_away(environment, {"cannot read ", mountinfo_path(), "; running without ", path});
   }
   if (mount->kind == MountKind::kNone) {
-    return stay_away(environment,
-                     {"no cacheshim mount at ", path, "; running without it"});
+    return stay_away(environment, {"no cacheshim mount at ", path, "; running without it"});
   }
   set_routes(environment, *mount, path);
 }

@@ -44,8 +44,8 @@ int call_restored(const char* path, Call call) {
 bool has_magic(const char* path) { return std::strpbrk(path, "*?[\\{~") != nullptr; }
 
 template <class Real, class Glob>
-int glob_restored(Real& real_glob, const char* pattern, int flags, int (*on_error)(const char*, int),
-                  Glob* out) {
+int glob_restored(Real& real_glob, const char* pattern, int flags,
+                  int (*on_error)(const char*, int), Glob* out) {
   return call_restored(pattern, [&](const char* path, const PrefixSwap* swap) {
     if (swap == nullptr || has_magic(runtime::router.view().data())) {
       return real_glob(pattern, flags, on_error, out);
@@ -147,9 +147,8 @@ CACHESHIM_EXPORT int glob64(const char* pattern, int flags, int (*on_error)(cons
 }
 
 CACHESHIM_EXPORT int ftw(const char* path, __ftw_func_t function, int descriptors) {
-  return walk_restored(path, function, [&](const char* p, __ftw_func_t f) {
-    return real::ftw(p, f, descriptors);
-  });
+  return walk_restored(path, function,
+                       [&](const char* p, __ftw_func_t f) { return real::ftw(p, f, descriptors); });
 }
 
 CACHESHIM_EXPORT int ftw64(const char* path, __ftw64_func_t function, int descriptors) {

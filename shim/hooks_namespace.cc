@@ -27,16 +27,16 @@ CACHESHIM_EXPORT int rename(const char* from, const char* to) noexcept {
 }
 
 CACHESHIM_EXPORT int renameat(int from_fd, const char* from, int to_fd, const char* to) noexcept {
-  return call_routed_pair(
-      {from_fd, from}, {to_fd, to},
-      [&](const char* a, const char* b) { return real::renameat(from_fd, a, to_fd, b); });
+  return call_routed_pair({from_fd, from}, {to_fd, to}, [&](const char* a, const char* b) {
+    return real::renameat(from_fd, a, to_fd, b);
+  });
 }
 
 CACHESHIM_EXPORT int renameat2(int from_fd, const char* from, int to_fd, const char* to,
                                unsigned flags) noexcept {
-  return call_routed_pair(
-      {from_fd, from}, {to_fd, to},
-      [&](const char* a, const char* b) { return real::renameat2(from_fd, a, to_fd, b, flags); });
+  return call_routed_pair({from_fd, from}, {to_fd, to}, [&](const char* a, const char* b) {
+    return real::renameat2(from_fd, a, to_fd, b, flags);
+  });
 }
 
 CACHESHIM_EXPORT int link(const char* from, const char* to) noexcept {
@@ -46,9 +46,9 @@ CACHESHIM_EXPORT int link(const char* from, const char* to) noexcept {
 
 CACHESHIM_EXPORT int linkat(int from_fd, const char* from, int to_fd, const char* to,
                             int flags) noexcept {
-  return call_routed_pair(
-      {from_fd, from}, {to_fd, to},
-      [&](const char* a, const char* b) { return real::linkat(from_fd, a, to_fd, b, flags); });
+  return call_routed_pair({from_fd, from}, {to_fd, to}, [&](const char* a, const char* b) {
+    return real::linkat(from_fd, a, to_fd, b, flags);
+  });
 }
 
 // The target is text, and stays what the application wrote.
@@ -89,13 +89,11 @@ CACHESHIM_EXPORT int mknod(const char* path, mode_t mode, dev_t device) noexcept
 }
 
 CACHESHIM_EXPORT int mknodat(int dirfd, const char* path, mode_t mode, dev_t device) noexcept {
-  return create(dirfd, path,
-                [&](const char* p) { return real::mknodat(dirfd, p, mode, device); });
+  return create(dirfd, path, [&](const char* p) { return real::mknodat(dirfd, p, mode, device); });
 }
 
 // What mknod was in programs built on glibc before 2.33.
-CACHESHIM_EXPORT int __xmknod(int version, const char* path, mode_t mode,
-                              dev_t* device) noexcept {
+CACHESHIM_EXPORT int __xmknod(int version, const char* path, mode_t mode, dev_t* device) noexcept {
   return create(AT_FDCWD, path,
                 [&](const char* p) { return real::__xmknod(version, p, mode, device); });
 }

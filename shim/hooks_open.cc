@@ -22,13 +22,13 @@ CallKind kind_of(const char* mode) {
 }
 
 // The mode that follows `flags`, which is there only for a call that may create.
-#define CACHESHIM_READ_MODE(flags)               \
-  mode_t mode = 0;                               \
-  if (kind_of(flags) == CallKind::kCreate) {     \
-    va_list arguments;                           \
-    va_start(arguments, flags);                  \
-    mode = va_arg(arguments, mode_t);            \
-    va_end(arguments);                           \
+#define CACHESHIM_READ_MODE(flags)           \
+  mode_t mode = 0;                           \
+  if (kind_of(flags) == CallKind::kCreate) { \
+    va_list arguments;                       \
+    va_start(arguments, flags);              \
+    mode = va_arg(arguments, mode_t);        \
+    va_end(arguments);                       \
   }
 
 template <class Real>

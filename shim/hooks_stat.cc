@@ -37,14 +37,12 @@ CACHESHIM_EXPORT int lstat64(const char* path, struct stat64* out) noexcept {
 }
 
 CACHESHIM_EXPORT int fstatat(int dirfd, const char* path, struct stat* out, int flags) noexcept {
-  return look_at(dirfd, path,
-                 [&](const char* p) { return real::fstatat(dirfd, p, out, flags); });
+  return look_at(dirfd, path, [&](const char* p) { return real::fstatat(dirfd, p, out, flags); });
 }
 
 CACHESHIM_EXPORT int fstatat64(int dirfd, const char* path, struct stat64* out,
                                int flags) noexcept {
-  return look_at(dirfd, path,
-                 [&](const char* p) { return real::fstatat64(dirfd, p, out, flags); });
+  return look_at(dirfd, path, [&](const char* p) { return real::fstatat64(dirfd, p, out, flags); });
 }
 
 // What stat and its like were in programs built on glibc before 2.33.

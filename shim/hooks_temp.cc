@@ -34,7 +34,8 @@ void copy_chosen(char* text, const char* filled, std::size_t suffix) {
 // failure.
 template <class Call>
 auto fill_template(char* text, int suffix, Call call) {
-  if (!runtime::may_match(text) || suffix < 0) [[likely]] return call(text);
+  if (!runtime::may_match(text) || suffix < 0) [[likely]]
+    return call(text);
   return cacheshim::call_routed({AT_FDCWD, text}, CallKind::kCreate, [&](const char* path) {
     if (path == text) return call(text);
     char* const filled = const_cast<char*>(path);  // the router's buffer

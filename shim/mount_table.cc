@@ -27,8 +27,8 @@ bool decodes_to(std::string_view field, std::string_view text) {
   for (std::size_t i = 0; i < field.size(); ++i, ++at) {
     const char* in = field.data() + i;
     char c = *in;
-    const bool escaped = c == '\\' && i + 3 < field.size() && is_octal(in[1]) &&
-                         is_octal(in[2]) && is_octal(in[3]);
+    const bool escaped =
+        c == '\\' && i + 3 < field.size() && is_octal(in[1]) && is_octal(in[2]) && is_octal(in[3]);
     if (escaped) {
       c = static_cast<char>(((in[1] - '0') << 6) | ((in[2] - '0') << 3) | (in[3] - '0'));
       i += 3;

@@ -45,7 +45,8 @@ class RealFunction {
   // before it (of other libraries' constructors) look theirs up themselves.
   Pointer get() {
     const Pointer known = pointer_.load(std::memory_order_relaxed);
-    if (known != nullptr) [[likely]] return known;
+    if (known != nullptr) [[likely]]
+      return known;
     const Pointer found = reinterpret_cast<Pointer>(find_next_symbol(name_));
     pointer_.store(found, std::memory_order_relaxed);
     return found;
@@ -57,8 +58,7 @@ class RealFunction {
 };
 
 namespace real {
-#define CACHESHIM_SYMBOL(name, group) \
-  inline constinit RealFunction<decltype(&::name)> name{#name};
+#define CACHESHIM_SYMBOL(name, group) inline constinit RealFunction<decltype(&::name)> name{#name};
 #include "shim/symbols.def"
 #undef CACHESHIM_SYMBOL
 

@@ -63,8 +63,7 @@ void report_line(std::initializer_list<std::string_view> parts) {
     file.reset(real::open(report_file.data(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   }
   // A line that nobody can be told is lost.
-  [[maybe_unused]] const ssize_t written =
-      ::write(file ? file.get() : STDERR_FILENO, line, length);
+  [[maybe_unused]] const ssize_t written = ::write(file ? file.get() : STDERR_FILENO, line, length);
 }
 
 std::string_view mount_error_text(int error) {

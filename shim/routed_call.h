@@ -48,7 +48,8 @@ template <class Call>
 // Calls call(path) with the path that `at` stands for. What it returns is -1 or null on failure.
 template <class Call>
 auto call_routed(PathAt at, CallKind kind, Call call) {
-  if (!runtime::may_match(at.path)) [[likely]] return call(at.path);
+  if (!runtime::may_match(at.path)) [[likely]]
+    return call(at.path);
   return call_routed_slowly(at, kind, call);
 }
 
@@ -64,7 +65,8 @@ template <class Call>
   const int result = call_with_own_errno(entry_errno, own_errno, once);
   constexpr auto kForeign = RoutedPath::Kind::kForeign;
   if (result != -1 || (routed_a.kind == kForeign && routed_b.kind == kForeign)) return result;
-  const bool again = runtime::fell_back(routed_a.kind == kForeign ? b : a, CallKind::kCreate, own_errno);
+  const bool again =
+      runtime::fell_back(routed_a.kind == kForeign ? b : a, CallKind::kCreate, own_errno);
   if (again) {
     routed_a = runtime::route(a, buffer_a);
     routed_b = runtime::route(b, buffer_b);

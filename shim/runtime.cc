@@ -139,11 +139,10 @@ void say_so(PathAt at, int error) {
   }
   PathBuffer buffer;
   const RoutedPath routed = router.fall_back(at.path, buffer, same_folder);
-  const std::string_view instead = routed.route == kNoRoute
-                                       ? "the caches' default folders"
-                                       : router.default_path(routed.route);
-  report_line({"the mount at ", router.mount(), " is gone (", mount_error_text(error),
-               "); using ", instead, " instead"});
+  const std::string_view instead =
+      routed.route == kNoRoute ? "the caches' default folders" : router.default_path(routed.route);
+  report_line({"the mount at ", router.mount(), " is gone (", mount_error_text(error), "); using ",
+               instead, " instead"});
 }
 
 }  // namespace

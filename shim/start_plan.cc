@@ -50,9 +50,7 @@ Family family_of(const Environment& environment, const RouteTable& table, std::u
   return any_is_set(environment, table.unless(route)) ? Family::kLeftAlone : Family::kUnset;
 }
 
-bool is_route_name(std::string_view name) {
-  return is_job_id(name) && *name.data() != '.';
-}
+bool is_route_name(std::string_view name) { return is_job_id(name) && *name.data() != '.'; }
 
 bool add_own_route(std::string_view item, const Environment& environment, Router& router) {
   std::size_t equals = item.size();

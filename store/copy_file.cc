@@ -39,8 +39,8 @@ Status copy_range(int source, int target, off_t begin, off_t end) {
   while (begin < end) {
     off_t in = begin;
     off_t out = begin;
-    const ssize_t count = ::copy_file_range(source, &in, target, &out,
-                                            static_cast<std::size_t>(end - begin), 0);
+    const ssize_t count =
+        ::copy_file_range(source, &in, target, &out, static_cast<std::size_t>(end - begin), 0);
     if (count == -1 && errno != ENOSPC && errno != EDQUOT && errno != EIO) {
       return copy_by_hand(source, target, begin, end);
     }

@@ -92,8 +92,7 @@ Result<std::vector<ListedEntry>> Overlay::list(const std::string& path) const {
     if (!upper) return Errno(ENOENT);
     return listed;
   }
-  const Result<UniqueFd> base =
-      sys::open_beneath(base_, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  const Result<UniqueFd> base = sys::open_beneath(base_, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!base) {
     if (upper && is_missing(base.error())) return listed;
     return base.error();

@@ -60,7 +60,8 @@ class Overlay {
  public:
   // An overlay without a layer, as that of a job that has written nothing yet: the base alone, to be
   // read. All but `base`, which is a descriptor that stays open, must outlive the overlay.
-  Overlay(int base, const EntryMap& entries, Counters& counters, OverlayObserver* observer = nullptr);
+  Overlay(int base, const EntryMap& entries, Counters& counters,
+          OverlayObserver* observer = nullptr);
   // Gives it a layer, or takes it away (two empty descriptors); hides nothing any more until
   // load_hidden() is called.
   void set_layer(UniqueFd upper, UniqueFd work);

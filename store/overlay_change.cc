@@ -74,7 +74,8 @@ Status Overlay::copy_up_file(const std::string& path, off_t keep_bytes) {
     CACHESHIM_CHECK(sys::rename_at(work_.get(), staged, parent.get(), std::string(base_name(path)),
                                    RENAME_NOREPLACE));
     return sys::stat_fd(target.get());
-  }();
+  }
+  ();
   if (!copied) {
     (void)sys::unlink_at(work_.get(), staged);  // else the next daemon empties the folder
     return copied.error();

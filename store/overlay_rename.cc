@@ -54,8 +54,8 @@ Status Overlay::move_over(const std::string& from, const std::string& to, bool i
   Status moved = sys::rename_at(old_parent.get(), old_name, new_parent.get(), new_name);
   if (moved.failed_with(ENOTEMPTY) || moved.failed_with(EEXIST)) {
     // The target is empty in the merged view but holds whiteouts in the layer.
-    CACHESHIM_CHECK(sys::rename_at(old_parent.get(), old_name, new_parent.get(), new_name,
-                                   RENAME_EXCHANGE));
+    CACHESHIM_CHECK(
+        sys::rename_at(old_parent.get(), old_name, new_parent.get(), new_name, RENAME_EXCHANGE));
     const std::string staged = staged_name();
     CACHESHIM_CHECK(sys::rename_at(old_parent.get(), old_name, work_.get(), staged));
     (void)sys::remove_tree(work_.get(), staged);  // the next daemon empties the folder

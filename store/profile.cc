@@ -33,8 +33,7 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 }
 
 bool is_variable_name(std::string_view text) {
-  constexpr std::string_view kFirst =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+  constexpr std::string_view kFirst = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
   if (text.empty() || kFirst.find(text.front()) == kFirst.npos) return false;
   return std::all_of(text.begin(), text.end(), [&](char c) {
     return kFirst.find(c) != kFirst.npos || (c >= '0' && c <= '9');
@@ -60,7 +59,8 @@ void read_name(TomlReader& reader, Profile& profile) {
   if (!name) return reader.report("name", "missing; a profile needs the name of its folder");
   if (!is_job_id(*name) || name->front() == '.') {
     reader.report("name", fmt::format("'{}' is no folder name; allowed are letters, digits and "
-                                      "._-, with no '.' in front", *name));
+                                      "._-, with no '.' in front",
+                                      *name));
   }
   profile.name = *name;
 }
@@ -241,8 +241,7 @@ std::string compile_routes(const std::vector<Profile>& profiles) {
   std::string records;
   for (const auto& [profile, path] : routes) {
     const RouteRecord record{strings.add(profile->name), strings.add(profile->variable),
-                             strings.add(join(profile->unless, ':')),
-                             strings.add(path)};
+                             strings.add(join(profile->unless, ':')), strings.add(path)};
     char bytes[sizeof record];
     std::memcpy(bytes, &record, sizeof record);
     records.append(bytes, sizeof bytes);

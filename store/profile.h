@@ -10,16 +10,16 @@
 namespace cacheshim {
 
 struct Profile {
-  std::string name;                        // folder name in the store and under the mount
-  std::string variable;                    // environment variable that moves the cache, or empty
-  std::vector<std::string> unless;         // variables that, when set, mean: leave it alone
-  std::vector<std::string> default_paths;  // "~/.triton/cache"
-  unsigned entry_depth = 1;                // an entry is a folder this many levels below the name
-  std::vector<std::string> scratch;        // fnmatch(3) patterns of names never published
-  std::vector<std::string> complete;       // a file of this name completes its entry
+  std::string name;                          // folder name in the store and under the mount
+  std::string variable;                      // environment variable that moves the cache, or empty
+  std::vector<std::string> unless;           // variables that, when set, mean: leave it alone
+  std::vector<std::string> default_paths;    // "~/.triton/cache"
+  unsigned entry_depth = 1;                  // an entry is a folder this many levels below the name
+  std::vector<std::string> scratch;          // fnmatch(3) patterns of names never published
+  std::vector<std::string> complete;         // a file of this name completes its entry
   std::vector<std::string> complete_single;  // so does this one, as the entry's only file
   std::vector<std::string> paths_in;         // JSON files of these names hold absolute paths
-  std::string evidence;                    // "run", "read", "doc" or "guess"
+  std::string evidence;                      // "run", "read", "doc" or "guess"
 
   bool is_scratch(std::string_view file_name) const;
   bool completes(std::string_view file_name) const;

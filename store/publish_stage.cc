@@ -40,9 +40,7 @@ Publisher::Stage::~Stage() {
   if (folder_) (void)sys::remove_tree(staging_, name_);  // else the next mount does
 }
 
-std::string Publisher::Stage::tree_path(const std::string& rest) {
-  return join_path(kTree, rest);
-}
+std::string Publisher::Stage::tree_path(const std::string& rest) { return join_path(kTree, rest); }
 
 std::string Publisher::Stage::path_of(const StagedFile& file) const {
   return join_path(unit, file.rest);

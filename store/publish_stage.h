@@ -20,7 +20,7 @@ struct Publisher::StagedFile {
   std::string link_target;  // of a symlink; "" for a regular file
   bool completes = false;
   bool is_linked = false;  // staged as a further name of the layer's file, not as a copy
-  bool in_base = false;  // the base has an equal one already
+  bool in_base = false;    // the base has an equal one already
 };
 
 // A unit on its way into the base: a folder in staging whose "tree" is what the base will get.

@@ -184,9 +184,9 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     CACHESHIM_TRY(is_foreign, has_foreign_paths(stage.upper.get(), stage.path_of(file)));
     if (is_foreign) return Errno(EPERM);
   }
-  const auto theirs = stage.replaces ? Result<UniqueFd>(Errno(ENOENT))
-                                     : sys::open_beneath(store_.base(), stage.path_of(file),
-                                                         O_PATH | O_NOFOLLOW);
+  const auto theirs =
+      stage.replaces ? Result<UniqueFd>(Errno(ENOENT))
+                     : sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW);
   if (theirs) {
     file.in_base = true;
     return Stage::are_equal(file, source.get(), theirs->get());
@@ -245,7 +245,8 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
     const auto st = sys::stat_fd(now->get());
     // A link has two names, the layer's and the staged one, and no third to be written by.
     const bool is_alone = !file.is_linked || (st && st->st_nlink == 2);
-    return st && is_alone && is_same_file(*st, file.source) && !hooks.is_being_written(st->st_dev, st->st_ino);
+    return st && is_alone && is_same_file(*st, file.source) &&
+           !hooks.is_being_written(st->st_dev, st->st_ino);
   });
 }
 
@@ -261,7 +262,8 @@ Status Publisher::add_to_base(const Stage& stage) const {
     if (file.in_base) continue;
     const std::string path = stage.path_of(file);
     CACHESHIM_CHECK(ensure_base_parents(path));
-    CACHESHIM_TRY(parent, sys::open_beneath(store_.base(), parent_path(path), O_PATH | O_DIRECTORY));
+    CACHESHIM_TRY(parent,
+                  sys::open_beneath(store_.base(), parent_path(path), O_PATH | O_DIRECTORY));
     CACHESHIM_CHECK(sys::rename_at(stage.folder(), Stage::tree_path(file.rest), parent.get(),
                                    std::string(base_name(path)), RENAME_NOREPLACE));
   }

@@ -31,9 +31,9 @@ struct PublishReport {
   std::uint64_t entries = 0;
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t conflicts = 0;   // the base had other content: nothing was added
-  std::uint64_t incomplete = 0;  // left out: not complete, still open for writing, or refused
-  bool busy = false;             // some of it for being open: worth another try at its close
+  std::uint64_t conflicts = 0;     // the base had other content: nothing was added
+  std::uint64_t incomplete = 0;    // left out: not complete, still open for writing, or refused
+  bool busy = false;               // some of it for being open: worth another try at its close
   std::vector<std::string> paths;  // published files, relative to the store
 
   PublishReport& operator+=(const PublishReport& other);

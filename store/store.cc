@@ -50,7 +50,8 @@ std::variant<Store, StoreError> Store::open(const std::string& path,
 }
 
 StoreError Store::explain(const std::string& path, Errno error) const {
-  if (!refusal_.empty()) return {fmt::format("store '{}': {}; nothing was mounted", path, refusal_)};
+  if (!refusal_.empty())
+    return {fmt::format("store '{}': {}; nothing was mounted", path, refusal_)};
   return {fmt::format("cannot use store '{}': {}; nothing was mounted", path,
                       std::strerror(error.code()))};
 }
@@ -132,8 +133,7 @@ void Store::sweep() {
   const auto daemons = sys::list_dir(all->get());
   if (!daemons) return;
   for (const sys::DirEntry& daemon : *daemons) {
-    const auto lock =
-        sys::open_beneath(all->get(), join_path(daemon.name, kLockFile), O_RDWR);
+    const auto lock = sys::open_beneath(all->get(), join_path(daemon.name, kLockFile), O_RDWR);
     if (!lock && !lock.failed_with(ENOENT)) continue;
     if (lock && !sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) {
       has_other_daemons_ = true;

@@ -79,9 +79,7 @@ int visit(const char* path, const struct stat*, int kind) {
   return 0;
 }
 
-int visit64(const char* path, const struct stat64*, int kind) {
-  return visit(path, nullptr, kind);
-}
+int visit64(const char* path, const struct stat64*, int kind) { return visit(path, nullptr, kind); }
 
 int visit_placed(const char* path, const struct stat*, int kind, FTW* place) {
   return visit((std::string(path) + " base " + (path + place->base)).c_str(), nullptr, kind);

@@ -18,9 +18,9 @@ void move_names() {
   from = at("from");
   to = at("to");
   const int folder = ::open(root.c_str(), O_RDONLY | O_DIRECTORY);
-#define TRY_MOVE(...)             \
-  prepare();                      \
-  (void)CALL(__VA_ARGS__);        \
+#define TRY_MOVE(...)      \
+  prepare();               \
+  (void)CALL(__VA_ARGS__); \
   say("  from " + content(from) + ", to " + content(to));
   TRY_MOVE(rename, a(), b())
   TRY_MOVE(renameat, AT_FDCWD, a(), -1, b())
@@ -47,17 +47,17 @@ void make_and_remove() {
   const std::string file = at("node");
   const std::string folder = at("folder");
   dev_t none = 0;
-#define TRY_MAKE(path, remover, ...)              \
-  (void)CALL(__VA_ARGS__);                        \
-  (void)CALL(__VA_ARGS__);                        \
-  (void)CALL(access, path.c_str(), F_OK);         \
-  remover;                                        \
+#define TRY_MAKE(path, remover, ...)      \
+  (void)CALL(__VA_ARGS__);                \
+  (void)CALL(__VA_ARGS__);                \
+  (void)CALL(access, path.c_str(), F_OK); \
+  remover;                                \
   (void)CALL(access, path.c_str(), F_OK);
   TRY_MAKE(folder, (void)CALL(rmdir, folder.c_str()), mkdir, folder.c_str(), 0750u)
   TRY_MAKE(folder, (void)CALL(remove, folder.c_str()), mkdirat, AT_FDCWD, folder.c_str(), 0750u)
   TRY_MAKE(file, (void)CALL(unlink, file.c_str()), mknod, file.c_str(), S_IFREG | 0600u, none)
-  TRY_MAKE(file, (void)CALL(remove, file.c_str()), mknodat, AT_FDCWD, file.c_str(),
-           S_IFREG | 0600u, none)
+  TRY_MAKE(file, (void)CALL(remove, file.c_str()), mknodat, AT_FDCWD, file.c_str(), S_IFREG | 0600u,
+           none)
   TRY_MAKE(file, (void)CALL(unlinkat, AT_FDCWD, file.c_str(), 0), __xmknod, 0, file.c_str(),
            S_IFREG | 0600u, &none)
   TRY_MAKE(file, (void)CALL(unlinkat, -1, file.c_str(), 0), __xmknodat, 0, AT_FDCWD, file.c_str(),

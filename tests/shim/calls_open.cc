@@ -22,14 +22,14 @@ void use(FILE* stream, const std::string& path) {
 void open_plain() {
   const std::string file = at("open");
   const int create = O_CREAT | O_EXCL | O_WRONLY;
-#define TRY_OPEN(name)                                        \
-  use(CALL(name, file.c_str(), create, 0640), file);          \
-  (void)CALL(name, file.c_str(), create, 0640);               \
-  ::close(CALL(name, file.c_str(), O_RDONLY));                \
-  (void)CALL(name, at("missing").c_str(), O_RDONLY);          \
-  (void)CALL(name, at("missing/x").c_str(), create, 0600);    \
+#define TRY_OPEN(name)                                           \
+  use(CALL(name, file.c_str(), create, 0640), file);             \
+  (void)CALL(name, file.c_str(), create, 0640);                  \
+  ::close(CALL(name, file.c_str(), O_RDONLY));                   \
+  (void)CALL(name, at("missing").c_str(), O_RDONLY);             \
+  (void)CALL(name, at("missing/x").c_str(), create, 0600);       \
   (void)CALL(name, static_cast<const char*>(nullptr), O_RDONLY); \
-  ::close(CALL(name, root.c_str(), O_RDONLY | O_DIRECTORY));  \
+  ::close(CALL(name, root.c_str(), O_RDONLY | O_DIRECTORY));     \
   forget(file);
   TRY_OPEN(open)
   TRY_OPEN(open64)
@@ -47,11 +47,11 @@ void open_plain() {
 void open_relative_to_descriptors() {
   const std::string file = at("openat");
   const int folder = ::open(root.c_str(), O_RDONLY | O_DIRECTORY);
-#define TRY_OPENAT(name)                                                   \
-  use(CALL(name, folder, "openat", O_CREAT | O_WRONLY, 0600), file);       \
-  use(CALL(name, AT_FDCWD, file.c_str(), O_WRONLY), file);                 \
-  use(CALL(name, -1, file.c_str(), O_WRONLY), file);                       \
-  (void)CALL(name, -1, "openat", O_WRONLY);                                \
+#define TRY_OPENAT(name)                                             \
+  use(CALL(name, folder, "openat", O_CREAT | O_WRONLY, 0600), file); \
+  use(CALL(name, AT_FDCWD, file.c_str(), O_WRONLY), file);           \
+  use(CALL(name, -1, file.c_str(), O_WRONLY), file);                 \
+  (void)CALL(name, -1, "openat", O_WRONLY);                          \
   (void)CALL(name, folder, "missing", O_RDONLY);
   TRY_OPENAT(openat)
   TRY_OPENAT(openat64)
@@ -63,19 +63,19 @@ void open_relative_to_descriptors() {
 
 void open_streams() {
   const std::string file = at("stream");
-#define TRY_FOPEN(name)                                     \
-  use(CALL(name, file.c_str(), "w"), file);                 \
-  use(CALL(name, file.c_str(), "a"), file);                 \
-  use(CALL(name, file.c_str(), "r+"), file);                \
-  (void)CALL(name, at("missing").c_str(), "r");             \
-  (void)CALL(name, at("missing/x").c_str(), "w");           \
+#define TRY_FOPEN(name)                           \
+  use(CALL(name, file.c_str(), "w"), file);       \
+  use(CALL(name, file.c_str(), "a"), file);       \
+  use(CALL(name, file.c_str(), "r+"), file);      \
+  (void)CALL(name, at("missing").c_str(), "r");   \
+  (void)CALL(name, at("missing/x").c_str(), "w"); \
   (void)CALL(name, file.c_str(), "bad mode");
   TRY_FOPEN(fopen)
   TRY_FOPEN(fopen64)
 #undef TRY_FOPEN
-#define TRY_FREOPEN(name)                                                         \
-  use(CALL(name, file.c_str(), "w", std::fopen("/dev/null", "r")), file);         \
-  (void)CALL(name, at("missing").c_str(), "r", std::fopen("/dev/null", "r"));     \
+#define TRY_FREOPEN(name)                                                     \
+  use(CALL(name, file.c_str(), "w", std::fopen("/dev/null", "r")), file);     \
+  (void)CALL(name, at("missing").c_str(), "r", std::fopen("/dev/null", "r")); \
   std::fclose(CALL(name, static_cast<const char*>(nullptr), "r", std::fopen(file.c_str(), "r+")));
   TRY_FREOPEN(freopen)
   TRY_FREOPEN(freopen64)

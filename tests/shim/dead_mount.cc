@@ -30,13 +30,13 @@ Function next(const char* name) {
 
 extern "C" {
 
-#define CACHESHIM_DEAD_OPEN(name)                                                \
-  int name(const char* path, int flags, ...) {                                   \
-    va_list arguments;                                                           \
-    va_start(arguments, flags);                                                  \
-    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;  \
-    va_end(arguments);                                                           \
-    return is_dead(path) ? -1 : CACHESHIM_NEXT(name)(path, flags, mode);         \
+#define CACHESHIM_DEAD_OPEN(name)                                               \
+  int name(const char* path, int flags, ...) {                                  \
+    va_list arguments;                                                          \
+    va_start(arguments, flags);                                                 \
+    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0; \
+    va_end(arguments);                                                          \
+    return is_dead(path) ? -1 : CACHESHIM_NEXT(name)(path, flags, mode);        \
   }
 CACHESHIM_DEAD_OPEN(open)
 CACHESHIM_DEAD_OPEN(open64)

@@ -53,8 +53,7 @@ class ElfFile {
       unsigned version = 0;
       if (version_of != nullptr) version = at<Elf64_Half>(version_of->sh_offset + 2 * i) & 0x7fff;
       const auto found = versions.find(version);
-      symbols.push_back({text(table, symbol.st_name),
-                         found == versions.end() ? "" : found->second,
+      symbols.push_back({text(table, symbol.st_name), found == versions.end() ? "" : found->second,
                          symbol.st_shndx != SHN_UNDEF, ELF64_ST_BIND(symbol.st_info) == STB_WEAK});
     }
     return symbols;

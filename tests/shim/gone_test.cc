@@ -12,8 +12,8 @@ namespace {
 class ShimGone : public testing::Test {
  protected:
   Ended run(const char* how) {
-    return stage_.run({std::getenv("CACHESHIM_TEST_GONE"), stage_.mount(),
-                       stage_.path("mountinfo"), stage_.path("home"), how});
+    return stage_.run({std::getenv("CACHESHIM_TEST_GONE"), stage_.mount(), stage_.path("mountinfo"),
+                       stage_.path("home"), how});
   }
   void expect_the_cache_in_its_default_folder() {
     for (const char* name : {"/m", "/v", "/r", "/c", "/p"}) {
@@ -28,8 +28,10 @@ TEST_F(ShimGone, AnUnmountedMountIsReplacedByTheDefaultFolderAtTheNextCreation) 
   const Ended ended = run("unmounted");
   EXPECT_EQ(ended.out,
             "before ok\nlook 2\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
-            "rename ok\nmkstemp ok\nnamed " + stage_.mount() + "/triton/t\nunknown name ok\n"
-            "child ok\nprogram ok\n");
+            "rename ok\nmkstemp ok\nnamed " +
+                stage_.mount() +
+                "/triton/t\nunknown name ok\n"
+                "child ok\nprogram ok\n");
   EXPECT_EQ(ended.err, "cacheshim: the mount at " + stage_.mount() +
                            " is gone (it is not mounted any more); using " +
                            stage_.default_folder() + " instead\n");
@@ -41,8 +43,10 @@ TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
   const Ended ended = run("dead");
   EXPECT_EQ(ended.out,
             "before ok\nlook 2\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
-            "rename ok\nmkstemp ok\nnamed " + stage_.mount() + "/triton/t\nunknown name 107\n"
-            "child ok\nprogram ok\n");
+            "rename ok\nmkstemp ok\nnamed " +
+                stage_.mount() +
+                "/triton/t\nunknown name 107\n"
+                "child ok\nprogram ok\n");
   EXPECT_EQ(ended.err, "cacheshim: the mount at " + stage_.mount() +
                            " is gone (Transport endpoint is not connected); using " +
                            stage_.default_folder() + " instead\n");
@@ -55,8 +59,8 @@ TEST_F(ShimGone, StrictLetsTheErrorStand) {
   const Ended ended = run("dead");
   EXPECT_EQ(ended.out,
             "before ok\nlook 107\nmissing parent 107\ndefault path 107\nmount path 107\n"
-            "view path 107\nrename 107\nmkstemp 107\nnamed " + stage_.mount() +
-            "/triton/t\nunknown name 107\nchild 107\n");
+            "view path 107\nrename 107\nmkstemp 107\nnamed " +
+                stage_.mount() + "/triton/t\nunknown name 107\nchild 107\n");
   EXPECT_EQ(ended.err, "");
   EXPECT_FALSE(exists(stage_.path("home/.triton")));
 }
@@ -65,8 +69,10 @@ TEST_F(ShimGone, AnOrdinaryFailureIsNoLostMount) {
   const Ended ended = run("there");
   EXPECT_EQ(ended.out,
             "before ok\nlook ok\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
-            "rename ok\nmkstemp ok\nnamed " + stage_.mount() + "/triton/t\nunknown name ok\n"
-            "child ok\nprogram ok\n");
+            "rename ok\nmkstemp ok\nnamed " +
+                stage_.mount() +
+                "/triton/t\nunknown name ok\n"
+                "child ok\nprogram ok\n");
   EXPECT_EQ(ended.err, "");
   EXPECT_FALSE(exists(stage_.path("home/.triton")));
 }

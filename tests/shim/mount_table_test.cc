@@ -40,8 +40,9 @@ TEST(MountTable, ReadsPiecesOfAnySize) {
 }
 
 TEST(MountTable, KnowsABoundViewByItsRoot) {
-  EXPECT_EQ(scan("/ci-cache", "36 22 0:45 /.jobs/7 /ci-cache rw - fuse.cacheshim cacheshim rw\n").kind,
-            MountKind::kBoundView);
+  EXPECT_EQ(
+      scan("/ci-cache", "36 22 0:45 /.jobs/7 /ci-cache rw - fuse.cacheshim cacheshim rw\n").kind,
+      MountKind::kBoundView);
 }
 
 TEST(MountTable, TakesNoOtherFileSystemForOurs) {

@@ -60,11 +60,11 @@ INSTANTIATE_TEST_SUITE_P(
     Everywhere, ShimParity,
     testing::Combine(testing::Values("here", "thread", "fork", "exec", "spawn"),
                      testing::Values(Spelling::kDefaultPath, Spelling::kMountPath)));
-INSTANTIATE_TEST_SUITE_P(
-    Spellings, ShimParity,
-    testing::Combine(testing::Values("here"),
-                     testing::Values(Spelling::kViewPath, Spelling::kDefaultWithoutJob,
-                                     Spelling::kBoundView)));
+INSTANTIATE_TEST_SUITE_P(Spellings, ShimParity,
+                         testing::Combine(testing::Values("here"),
+                                          testing::Values(Spelling::kViewPath,
+                                                          Spelling::kDefaultWithoutJob,
+                                                          Spelling::kBoundView)));
 
 }  // namespace
 }  // namespace cacheshim

@@ -58,9 +58,9 @@ TEST_F(RouterTest, LeavesMountPathsToTheDaemonWithoutAJob) {
 
 TEST_F(RouterTest, NeverMovesTheMountsRootNorOurOwnNames) {
   start("j7");
-  for (const char* path : {"/ci-cache", "/ci-cache/", "/ci-cache//.", "/ci-cache/.jobs",
-                           "/ci-cache/.jobs/other/triton", "/ci-cache/.cacheshim/stats",
-                           "/ci-cache//./.jobs/x"}) {
+  for (const char* path :
+       {"/ci-cache", "/ci-cache/", "/ci-cache//.", "/ci-cache/.jobs",
+        "/ci-cache/.jobs/other/triton", "/ci-cache/.cacheshim/stats", "/ci-cache//./.jobs/x"}) {
     EXPECT_EQ(routed(path), path);
     EXPECT_EQ(ask(path).kind, Kind::kUnchanged) << path;
   }
@@ -69,9 +69,9 @@ TEST_F(RouterTest, NeverMovesTheMountsRootNorOurOwnNames) {
 
 TEST_F(RouterTest, LeavesForeignPathsAlone) {
   start("j7");
-  for (const char* path : {"/", "/etc/passwd", "/home/u/.triton", "/home/u/.triton/cache2",
-                           "/ci-cache2/x", "/home/u/.cache/pip/x", "relative", "", "/ci-cach",
-                           "/ci-cache/../etc"}) {
+  for (const char* path :
+       {"/", "/etc/passwd", "/home/u/.triton", "/home/u/.triton/cache2", "/ci-cache2/x",
+        "/home/u/.cache/pip/x", "relative", "", "/ci-cach", "/ci-cache/../etc"}) {
     EXPECT_EQ(ask(path).kind, Kind::kForeign) << path;
     EXPECT_EQ(routed(path), path);
   }
@@ -146,8 +146,8 @@ TEST_F(RouterTest, FallsBackToDefaultPaths) {
   EXPECT_EQ(fallen_back("/ci-cache/.jobs/j7/triton/K"), "/home/u/.triton/cache/K");
   EXPECT_EQ(fallen_back("/ci-cache/pip"), "/home/u/.cache/pip");
   EXPECT_EQ(fallen_back("/home/u/.triton/cache/K"), "/home/u/.triton/cache/K");
-  for (const char* path : {"/ci-cache", "/ci-cache/.jobs", "/ci-cache/.jobs/j7", "/ci-cache/other/x",
-                           "/ci-cache/.cacheshim/stats", "/etc"}) {
+  for (const char* path : {"/ci-cache", "/ci-cache/.jobs", "/ci-cache/.jobs/j7",
+                           "/ci-cache/other/x", "/ci-cache/.cacheshim/stats", "/etc"}) {
     EXPECT_EQ(fallen_back(path), path);
   }
 }

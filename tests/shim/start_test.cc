@@ -36,8 +36,8 @@ TEST_F(ShimStart, RoutesTheDefaultPathInChildrenAndGrandchildren) {
 
 // bash exports setenv, getenv and putenv of its own.
 TEST_F(ShimStart, WorksInBash) {
-  const Ended ended = stage_.run(
-      {"/bin/bash", "-c", std::string(kWriteDefault) + "; " + kPrintVariable + "; env"});
+  const Ended ended =
+      stage_.run({"/bin/bash", "-c", std::string(kWriteDefault) + "; " + kPrintVariable + "; env"});
   EXPECT_EQ(ended.status, 0);
   EXPECT_EQ(ended.err, "");
   EXPECT_NE(ended.out.find("TRITON_CACHE_DIR=" + stage_.mount() + "/triton\n"), std::string::npos);
@@ -108,9 +108,9 @@ TEST_F(ShimStart, AcceptsAMountPathWithSlashesBehind) {
 
 TEST_F(ShimStart, ABrokenStderrKillsNothing) {
   stage_.unmount();
-  const Ended ended = stage_.run(
-      {"/bin/bash", "-c",
-       "unset CACHESHIM_WARNED; { sh -c 'exit 5'; echo $? >&3; } 2> >(:) 3>&1; wait"});
+  const Ended ended =
+      stage_.run({"/bin/bash", "-c",
+                  "unset CACHESHIM_WARNED; { sh -c 'exit 5'; echo $? >&3; } 2> >(:) 3>&1; wait"});
   EXPECT_EQ(ended.out, "5\n");
   EXPECT_EQ(stage_.run_shell("unset CACHESHIM_WARNED; sh -c 'exit 6' 2>&-").status, 6);
 }
@@ -132,7 +132,8 @@ TEST_F(ShimStart, KeepsTheUsersOwnVariables) {
 
 TEST_F(ShimStart, PathsUnderABoundViewStayAsTheyAre) {
   stage_.mount_as("/.jobs/other");
-  const Ended ended = stage_.run_shell("echo x > $CACHESHIM_MOUNT/plain; echo y > ~/.triton/cache/d");
+  const Ended ended =
+      stage_.run_shell("echo x > $CACHESHIM_MOUNT/plain; echo y > ~/.triton/cache/d");
   EXPECT_EQ(ended.err, "");
   EXPECT_TRUE(exists(stage_.mount() + "/plain"));
   EXPECT_TRUE(exists(stage_.view() + "/d"));  // by the root's symlink

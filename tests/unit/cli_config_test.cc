@@ -50,12 +50,12 @@ TEST(Config, UnknownKeysAreUsageErrorsWithFileAndLine) {
 }
 
 TEST(Config, RefusesValuesThatMakeNoSense) {
-  const std::string duration =
-      "must be a duration: seconds, or \"90s\", \"10m\", \"2h\", \"7d\"";
+  const std::string duration = "must be a duration: seconds, or \"90s\", \"10m\", \"2h\", \"7d\"";
   EXPECT_EQ(refusal("job_idle = '10 minutes'"), "2 c.toml:1: job_idle: " + duration);
   EXPECT_EQ(refusal("layer_keep = -1"), "2 c.toml:1: layer_keep: " + duration);
   EXPECT_EQ(refusal("layer_keep = 1.5"), "2 c.toml:1: layer_keep: " + duration);
-  EXPECT_EQ(refusal("threads = -1"), "2 c.toml:1: threads: must be from 0 (chosen by the cores) to 256");
+  EXPECT_EQ(refusal("threads = -1"),
+            "2 c.toml:1: threads: must be from 0 (chosen by the cores) to 256");
   EXPECT_EQ(refusal("layers = 'x'"), "2 c.toml:1: layers: must be an absolute path");
   EXPECT_EQ(refusal("publish = 'end'"), "2 c.toml:1: publish: must be a table");
   EXPECT_EQ(refusal("[publish]\npolicy = 'always'"),
@@ -80,8 +80,9 @@ TEST(MountOptions, BecomeFlagsAndTheLastOneCounts) {
 TEST(MountOptions, RefuseWhatIsUnknownAndSayWhatIsKnown) {
   for (const char* option : {"suid", "dev", "owner=keep", "RO", "uid=0"}) {
     const std::string failure = failure_of([&] { (void)parse_mount_options({"ro", option}); });
-    EXPECT_EQ(failure.rfind("2 unknown mount option '" + std::string(option) + "'; known are ro,", 0),
-              0U) << failure;
+    EXPECT_EQ(
+        failure.rfind("2 unknown mount option '" + std::string(option) + "'; known are ro,", 0), 0U)
+        << failure;
   }
 }
 

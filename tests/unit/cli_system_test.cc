@@ -60,8 +60,9 @@ TEST(MountUsers, TheListNamesAFewAndCountsTheRest) {
   std::vector<MountUser> users;
   for (int i = 1; i <= 6; ++i) users.push_back({i, "p", "open file"});
   EXPECT_EQ(describe_users({users[0]}), "p (pid 1, open file)");
-  EXPECT_EQ(describe_users(users), "p (pid 1, open file), p (pid 2, open file), "
-                                   "p (pid 3, open file), p (pid 4, open file) and 2 more");
+  EXPECT_EQ(describe_users(users),
+            "p (pid 1, open file), p (pid 2, open file), "
+            "p (pid 3, open file), p (pid 4, open file) and 2 more");
 }
 
 TEST_F(Scratch, PathsAreResolvedUpToALastComponentThatIsMissing) {
@@ -102,7 +103,8 @@ class FakeControl : public Scratch {
 };
 
 TEST_F(FakeControl, TheLastLineIsTheAnswer) {
-  answer(request_, "{\"progress\":{\"what\":\"w\",\"done\":1,\"total\":2}}\n{\"ok\":true,\"n\":3}\n");
+  answer(request_,
+         "{\"progress\":{\"what\":\"w\",\"done\":1,\"total\":2}}\n{\"ok\":true,\"n\":3}\n");
   std::string seen;
   const json result = ControlClient(path_).request(
       request_, [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
@@ -146,7 +148,11 @@ TEST_F(Scratch, AFolderWithoutControlIsNoMount) {
 }
 
 int run_shell(const char* script) {
-  return run_child([&] { return exec_command({"sh", "-c", script}); }, SIGKILL, OrphanPolicy::kGoOn);
+  return run_child(
+      [&] {
+        return exec_command({"sh", "-c", script});
+      },
+      SIGKILL, OrphanPolicy::kGoOn);
 }
 
 TEST(RunChild, ReturnsTheCommandsOwnCode) {

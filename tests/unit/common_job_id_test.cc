@@ -43,8 +43,8 @@ TEST(JobId, OfAUidHasItsDigits) {
 TEST(JobId, ValidityIsWhatFromTextLeavesAlone) {
   EXPECT_TRUE(is_job_id("a.B_c-1"));
   EXPECT_TRUE(is_job_id(std::string(kMaxJobId, 'x')));
-  for (const std::string& bad : {""s, "."s, ".."s, "a/b"s, "a b"s, "\xc3\xa4"s, "a\0b"s,
-                                 std::string(kMaxJobId + 1, 'x')}) {
+  for (const std::string& bad :
+       {""s, "."s, ".."s, "a/b"s, "a b"s, "\xc3\xa4"s, "a\0b"s, std::string(kMaxJobId + 1, 'x')}) {
     EXPECT_FALSE(is_job_id(bad)) << bad;
   }
 }

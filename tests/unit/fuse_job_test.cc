@@ -39,7 +39,7 @@ TEST(View, LeavesAClosedBaseFileClosed) {
     return view.show(object(S_IFREG | mode, uid, gid), in_upper, false).st_uid;
   };
   EXPECT_EQ(owner(0600, 0, 0, false), 0U);
-  EXPECT_EQ(owner(0600, 0, 0, true), 1001U);   // in the layer it is the job's
+  EXPECT_EQ(owner(0600, 0, 0, true), 1001U);    // in the layer it is the job's
   EXPECT_EQ(owner(0640, 0, 20, false), 1001U);  // by a supplementary group
   EXPECT_EQ(owner(0604, 1001, 0, false), 1001U);
   EXPECT_EQ(owner(0044, 1001, 0, false), 1001U);  // its own, though the mode closes it

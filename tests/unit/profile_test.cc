@@ -88,7 +88,9 @@ TEST(Profile, NeedsANameThatIsAFolderName) {
   EXPECT_NE(refusal("evidence = \"doc\"\n").find("name: missing"), std::string::npos);
   for (const char* name : {"", ".", "..", ".x", "a/b", "a b"}) {
     EXPECT_NE(refusal("name = \"" + std::string(name) + "\"\nevidence = \"doc\"\n")
-                  .find("is no folder name"), std::string::npos) << name;
+                  .find("is no folder name"),
+              std::string::npos)
+        << name;
   }
 }
 
@@ -99,7 +101,8 @@ TEST(Profile, NeedsEvidenceOfAKnownKind) {
 }
 
 TEST(Profile, RefusesValuesOfAWrongKind) {
-  EXPECT_EQ(refusal_with("variable = \"A B\""), "x.toml:3: variable: 'A B' is no name of a variable");
+  EXPECT_EQ(refusal_with("variable = \"A B\""),
+            "x.toml:3: variable: 'A B' is no name of a variable");
   EXPECT_EQ(refusal_with("unless = [\"A:B\"]"), "x.toml:3: unless: 'A:B' is no name of a variable");
   EXPECT_EQ(refusal_with("default_paths = \"~/x\""),
             "x.toml:3: default_paths: must be an array of strings");
