@@ -123,7 +123,8 @@ Result<fuse_entry_param> Filesystem::lookup_root(fuse_req_t req, const std::stri
 }
 
 // A job's view. It comes into being when the job itself, or root, first asks for it; to others an
-// unknown job is just not there. `name` may be that of one uid's view, "<job>@<uid>".
+// unknown job is just not there, and one that is still free, as after `job start` by root, is closed:
+// a job's id is no secret. `name` may be that of one uid's view, "<job>@<uid>".
 Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::string& name,
                                                 bool make) {
   const Caller caller = caller_of(req);
@@ -132,9 +133,10 @@ Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::strin
   if (!is_job_id(id)) return Errno(ENOENT);
   const JobClaim claim = callers_.claim_of(caller);
   Job* job = jobs_.find(id);
-  const bool may_begin = make || caller.uid == 0 || claim.job.view() == id;
-  if (may_begin && at == std::string::npos) job = &jobs_.ensure_active(id, claim);
+  const bool belongs = make || caller.uid == 0 || claim.job.view() == id;
+  if (belongs && at == std::string::npos) job = &jobs_.ensure_active(id, claim);
   if (job == nullptr) return Errno(ENOENT);
+  if (!belongs && !job->may_change(caller.uid)) return Errno(EACCES);
   const ViewSlot slot = job->enter(caller);
   if (at == std::string::npos && job->shares_uids()) {
     return own_entry(jobs_dir_, name + "@", NodeKind::kJobLink, kAskAlways, job);

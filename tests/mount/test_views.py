@@ -6,6 +6,7 @@ import os
 import stat
 
 import pytest
+from jobs import as_user
 
 USERS = range(20001, 20009)
 
@@ -188,3 +189,29 @@ def test_a_view_reached_by_its_own_path_is_the_same(two_jobs):
     by_link = one("os.stat", one.path("triton/file"))
     by_view = one("os.stat", one.view("triton/file"))
     assert (by_link.st_dev, by_link.st_ino) == (by_view.st_dev, by_view.st_ino)
+
+
+def test_a_job_that_root_began_is_open_to_its_own_user_alone(mount):
+    root = as_user(0, ["ls", mount.path / ".jobs/begun"])
+    assert root.returncode == 0, root.stderr
+    stranger = as_user(20001, ["ls", mount.path / ".jobs/begun"], job="other")
+    assert stranger.returncode != 0 and "Permission denied" in stranger.stderr
+    own = as_user(20002, ["mkdir", mount.path / ".jobs/begun/triton/KEY"], job="begun")
+    assert own.returncode == 0, own.stderr
+    later = as_user(20002, ["ls", mount.path / ".jobs/begun/triton"], job="from another shell")
+    assert later.stdout == "KEY\n", later.stderr
+
+
+def test_further_uids_of_a_job_that_shares_have_views_of_their_own(mount, program):
+    started = as_user(0, [program, "job", "start", "shared", "--shared-uids", "--mount", mount.path])
+    assert started.returncode == 0, started.stderr
+    path = mount.path / "triton/KEY"
+    one = as_user(20001, ["sh", "-c", f"mkdir {path} && echo one > {path}/x"], job="shared")
+    assert one.returncode == 0, one.stderr
+    two = as_user(20002, ["sh", "-c", f"cat {path}/x; echo two > {path}/x; chmod 600 {path}/x;"
+                                      f" stat -c %u {path}/x"], job="shared")
+    assert two.stdout == "one\n20002\n", two.stderr
+    again = as_user(20001, ["sh", "-c", f"cat {path}/x; stat -c %u {path}/x"], job="shared")
+    assert again.stdout == "two\n20001\n", again.stderr
+    stranger = as_user(20003, ["ls", mount.path / ".jobs/shared/"], job="other")
+    assert stranger.returncode != 0
