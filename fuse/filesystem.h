@@ -129,11 +129,11 @@ class Filesystem {
   bool is_profile_name(const std::string& name) const;
 
   // ---- fs_attr.cc
-  Result<struct stat> object_attr(Ref ref, const NodeInfo& info);
+  Result<struct stat> object_attr(Ref ref, const NodeInfo& given);
   Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
-  Result<UniqueFd> open_object(NodeIndex node, const NodeInfo& info);
-  Result<UniqueFd> open_for_change(NodeIndex node, const NodeInfo& info, off_t keep_bytes);
+  Result<UniqueFd> open_object(NodeIndex node);
+  Result<UniqueFd> open_for_change(NodeIndex node, off_t keep_bytes);
   Status change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
                      FileHandle* handle);
   Status change_xattr(fuse_ino_t ino, const std::function<Status(int fd)>& change);
@@ -158,7 +158,8 @@ class Filesystem {
                        const std::string& path) const;
 
   // ---- fs_files.cc
-  Result<std::unique_ptr<FileHandle>> open_file(NodeIndex node, const NodeInfo& info, int flags);
+  Result<std::unique_ptr<FileHandle>> open_file(NodeIndex node, Job& job, int flags);
+  Result<std::unique_ptr<FileHandle>> open_removed(NodeIndex node, const NodeInfo& info, int flags);
   std::unique_ptr<FileHandle> make_handle(UniqueFd fd, NodeIndex node, Job* job, int flags,
                                           bool in_upper);
   Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> create_file(

@@ -50,14 +50,17 @@ Result<struct stat> Filesystem::show(Ref ref, const NodeInfo& info, const struct
   return shown;
 }
 
-Result<struct stat> Filesystem::object_attr(Ref ref, const NodeInfo& info) {
+// Under the overlay's mutex a node's name stays. Before, it may have been removed or replaced since the
+// kernel resolved it: the node is then asked again, and its object is what the caller gets.
+Result<struct stat> Filesystem::object_attr(Ref ref, const NodeInfo& given) {
+  const std::shared_lock lock(given.job->overlay.mutex());
+  const NodeInfo info = nodes_.info(ref.node);
   if (info.removed) {
     if (info.removed_fd < 0) return Errno(ESTALE);
     CACHESHIM_TRY(st, sys::stat_fd(info.removed_fd));
     if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
     return show(ref, info, st, true);
   }
-  const std::shared_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(path, nodes_.path(ref.node));
   Result<Found> found = info.job->overlay.find(path);
   if (found.failed_with(ENOENT)) return Errno(ESTALE);
@@ -92,28 +95,27 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   }
 }
 
-// An O_PATH descriptor of an object, wherever it is.
-Result<UniqueFd> Filesystem::open_object(NodeIndex node, const NodeInfo& info) {
-  if (info.kind != NodeKind::kObject) return Errno(EPERM);
+// An O_PATH descriptor of an object, wherever it is. Overlay::mutex() must be held.
+Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
+  const NodeInfo info = nodes_.info(node);
   if (info.removed) {
     if (info.removed_fd < 0) return Errno(ESTALE);
     return sys::reopen(info.removed_fd, O_PATH);
   }
-  const std::shared_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(path, nodes_.path(node));
   CACHESHIM_TRY(opened, info.job->overlay.open(path, O_PATH));
   return std::move(opened.fd);
 }
 
 // The same of the layer's own copy, made if need be. Overlay::mutex() must be held exclusively.
-Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, const NodeInfo& info,
-                                             off_t keep_bytes) {
-  if (info.removed) return open_object(node, info);
-  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
-  CACHESHIM_TRY(path, nodes_.path(node));
-  CACHESHIM_CHECK(info.job->overlay.copy_up(path, keep_bytes));
-  CACHESHIM_TRY(opened, info.job->overlay.open(path, O_PATH));
-  return std::move(opened.fd);
+Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, off_t keep_bytes) {
+  const NodeInfo info = nodes_.info(node);
+  if (!info.removed) {
+    CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
+    CACHESHIM_TRY(path, nodes_.path(node));
+    CACHESHIM_CHECK(info.job->overlay.copy_up(path, keep_bytes));
+  }
+  return open_object(node);
 }
 
 Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
@@ -133,7 +135,7 @@ Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat&
     to_set &= ~FUSE_SET_ATTR_SIZE;
   }
   const std::unique_lock lock(info.job->overlay.mutex());
-  CACHESHIM_TRY(fd, open_for_change(ref.node, info, resizes ? attr.st_size : kWholeFile));
+  CACHESHIM_TRY(fd, open_for_change(ref.node, resizes ? attr.st_size : kWholeFile));
   return apply_attr(fd.get(), attr, to_set, false);
 }
 
@@ -166,7 +168,8 @@ void Filesystem::readlink(fuse_req_t req, fuse_ino_t ino) {
     return;
   }
   const Result<std::string> target = [&]() -> Result<std::string> {
-    CACHESHIM_TRY(fd, open_object(ref.node, info));
+    const std::shared_lock lock(info.job->overlay.mutex());
+    CACHESHIM_TRY(fd, open_object(ref.node));
     return sys::read_link_at(fd.get(), "");
   }();
   if (target) {
@@ -196,7 +199,7 @@ Status Filesystem::change_xattr(fuse_ino_t ino, const std::function<Status(int f
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
   const std::unique_lock lock(info.job->overlay.mutex());
-  CACHESHIM_TRY(fd, open_for_change(ref.node, info, kWholeFile));
+  CACHESHIM_TRY(fd, open_for_change(ref.node, kWholeFile));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return Errno(EPERM);  // xattr(7)
   return change(fd.get());
@@ -241,7 +244,8 @@ void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std:
   const Result<std::string> value = [&]() -> Result<std::string> {
     if (!is_user_xattr(name)) return foreign_xattr(name);
     if (info.kind != NodeKind::kObject) return Errno(ENODATA);
-    CACHESHIM_TRY(fd, open_object(ref.node, info));
+    const std::shared_lock lock(info.job->overlay.mutex());
+    CACHESHIM_TRY(fd, open_object(ref.node));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return Errno(ENODATA);
     return sys::get_xattr(fd.get(), name);
@@ -255,7 +259,8 @@ void Filesystem::listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
   const Result<std::string> list = [&]() -> Result<std::string> {
     std::string names;
     if (info.kind != NodeKind::kObject) return names;
-    CACHESHIM_TRY(fd, open_object(ref.node, info));
+    const std::shared_lock lock(info.job->overlay.mutex());
+    CACHESHIM_TRY(fd, open_object(ref.node));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return names;
     CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));

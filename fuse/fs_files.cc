@@ -45,23 +45,28 @@ std::unique_ptr<FileHandle> Filesystem::make_handle(UniqueFd fd, NodeIndex node,
   return handle;
 }
 
-Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeIndex node, const NodeInfo& info,
-                                                          int flags) {
-  Job& job = *info.job;
+// A file that has lost its name since the kernel resolved it, or that is opened by way of /proc.
+Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(NodeIndex node, const NodeInfo& info,
+                                                             int flags) {
+  if (info.removed_fd < 0) return Errno(ESTALE);
+  CACHESHIM_TRY(fd, sys::reopen(info.removed_fd, backing_flags(flags)));
+  return make_handle(std::move(fd), node, info.job, flags, true);
+}
+
+Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeIndex node, Job& job, int flags) {
   job.touch();
-  if (info.removed) {  // by way of /proc/PID/fd
-    if (info.removed_fd < 0) return Errno(ESTALE);
-    CACHESHIM_TRY(fd, sys::reopen(info.removed_fd, backing_flags(flags)));
-    return make_handle(std::move(fd), node, &job, flags, true);
-  }
   if (wants_write(flags)) {
     const std::unique_lock lock(job.overlay.mutex());
+    const NodeInfo info = nodes_.info(node);
+    if (info.removed) return open_removed(node, info, flags);
     CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
     CACHESHIM_TRY(path, nodes_.path(node));
     CACHESHIM_TRY(fd, job.overlay.open_writable(path, backing_flags(flags)));
     return make_handle(std::move(fd), node, &job, flags, true);
   }
   const std::shared_lock lock(job.overlay.mutex());
+  const NodeInfo info = nodes_.info(node);
+  if (info.removed) return open_removed(node, info, flags);
   CACHESHIM_TRY(path, nodes_.path(node));
   Result<Opened> opened = job.overlay.open(path, O_RDONLY);
   if (opened.failed_with(ENOENT)) return Errno(ESTALE);  // the kernel looks the name up again
@@ -75,7 +80,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return open_own(req, ref, info, fi);
-  Result<std::unique_ptr<FileHandle>> handle = open_file(ref.node, info, fi->flags);
+  Result<std::unique_ptr<FileHandle>> handle = open_file(ref.node, *info.job, fi->flags);
   if (!handle) return (void)fuse_reply_err(req, handle.error().code());
   // The kernel's pages stay right: what changes them goes through the kernel, and another object
   // under the same name has another node.

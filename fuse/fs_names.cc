@@ -138,9 +138,9 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     const NodeInfo info = nodes_.info(source.node);
     CACHESHIM_TRY(folder, view_folder(parent));
     if (info.job != folder.job) return Errno(EXDEV);
-    if (info.removed) return Errno(ENOENT);
     job = folder.job;
     const std::unique_lock lock(job->overlay.mutex());
+    if (nodes_.info(source.node).removed) return Errno(ENOENT);
     CACHESHIM_CHECK(job->ensure_layer(store_.layers()));
     CACHESHIM_TRY(path, nodes_.path(source.node));
     CACHESHIM_TRY(new_path, child_path(parent, name));
