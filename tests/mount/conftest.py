@@ -10,6 +10,8 @@ import os
 import pathlib
 import shutil
 import signal
+import stat
+import subprocess
 import sys
 import tempfile
 
@@ -111,6 +113,17 @@ def mount_store(program, scratch):
 def mount(mount_store, store):
     """The test's store, mounted. Where base files come first, use mount_store instead."""
     return mount_store(store)
+
+
+@pytest.fixture
+def device(scratch):
+    """/dev/fuse for everybody, as udev makes it; within this run's mount namespace only."""
+    node = scratch / "fuse"
+    os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
+    node.chmod(0o666)
+    subprocess.run(["mount", "--bind", node, "/dev/fuse"], check=True)
+    yield
+    subprocess.run(["umount", "/dev/fuse"], check=True)
 
 
 @pytest.fixture

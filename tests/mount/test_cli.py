@@ -40,17 +40,6 @@ def point(scratch):
 
 
 @pytest.fixture
-def device(scratch):
-    """/dev/fuse for everybody; within this run's mount namespace only."""
-    node = scratch / "fuse"
-    os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
-    node.chmod(0o666)
-    subprocess.run(["mount", "--bind", node, "/dev/fuse"], check=True)
-    yield
-    subprocess.run(["umount", "/dev/fuse"], check=True)
-
-
-@pytest.fixture
 def covered_device(scratch):
     """A machine whose kernel has no FUSE: there is nothing behind /dev/fuse."""
     os.mknod(scratch / "no-fuse", stat.S_IFCHR | 0o666, os.makedev(60, 0))

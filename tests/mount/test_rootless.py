@@ -2,8 +2,6 @@
 """An ordinary user mounts and runs without root, in a user and mount namespace."""
 
 import os
-import stat
-import subprocess
 
 import pytest
 from jobs import PYTHON, as_user
@@ -24,17 +22,6 @@ os.chmod(top + "/triton/HALF/kernel.cubin", 0o600)
 os.utime(top + "/triton/HALF/kernel.cubin")
 print(sorted(os.listdir(top + "/triton")))
 """
-
-
-@pytest.fixture
-def device(scratch):
-    """/dev/fuse for everybody, as udev makes it; within this run's mount namespace only."""
-    node = scratch / "fuse"
-    os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
-    node.chmod(0o666)
-    subprocess.run(["mount", "--bind", node, "/dev/fuse"], check=True)
-    yield
-    subprocess.run(["umount", "/dev/fuse"], check=True)
 
 
 @pytest.fixture
