@@ -6,12 +6,9 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <signal.h>
-#include <spdlog/spdlog.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "common/exit_codes.h"
@@ -22,7 +19,6 @@ namespace cacheshim {
 namespace {
 
 constexpr const char* kDevice = "/dev/fuse";
-constexpr int kWakeSignal = SIGUSR1;  // to a worker that waits in read(2)
 
 DaemonError unavailable(std::string message) { return {kExitUnavailable, std::move(message)}; }
 
@@ -73,28 +69,7 @@ Session::~Session() {
 }
 
 void Session::start(unsigned threads, std::function<void()> on_end) {
-  on_end_ = std::move(on_end);
-  struct sigaction wake {};
-  wake.sa_handler = [](int) {};                    // without SA_RESTART: read(2) returns EINTR
-  (void)::sigaction(kWakeSignal, &wake, nullptr);  // cannot fail for a valid signal
-  working_ = threads;
-  for (unsigned i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
-}
-
-void Session::work() {
-  fuse_buf buffer{};
-  while (!stopping_ && fuse_session_exited(session_) == 0) {
-    const int received = fuse_session_receive_buf(session_, &buffer);
-    if (received == -EINTR || received == -EAGAIN) continue;
-    if (received == 0 || received == -ENODEV) break;  // unmounted
-    if (received < 0) {
-      spdlog::error("reading {} failed: {}; the mount ends", kDevice, std::strerror(-received));
-      break;
-    }
-    fuse_session_process_buf(session_, &buffer);
-  }
-  std::free(buffer.mem);  // libfuse allocated it
-  if (--working_ == 0) on_end_();
+  loop_ = std::make_unique<ReceiveLoop>(session_, threads, std::move(on_end));
 }
 
 void Session::stop() {
@@ -103,13 +78,7 @@ void Session::stop() {
     // EINVAL: it is unmounted already, which is how most sessions end.
     (void)::umount2(mount_point_.c_str(), MNT_DETACH);
   }
-  stopping_ = true;
-  while (working_ > 0) {  // a worker may be between its look at the flag and read(2)
-    for (std::thread& worker : workers_) (void)::pthread_kill(worker.native_handle(), kWakeSignal);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  for (std::thread& worker : workers_) worker.join();
-  workers_.clear();
+  loop_.reset();
 }
 
 }  // namespace cacheshim

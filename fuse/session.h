@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
+#include <memory>
 #include <string>
-#include <thread>
 #include <variant>
-#include <vector>
 
 #include "common/unique_fd.h"
 #include "fuse/daemon.h"
+#include "fuse/receive_loop.h"
 
 struct fuse_session;
 
@@ -30,23 +29,19 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   fuse_session* get() { return session_; }
-  // Starts the workers. `on_end` is called by the last of them when the kernel has unmounted.
+  // Starts to receive requests. `on_end` is called when the kernel has unmounted.
   void start(unsigned threads, std::function<void()> on_end);
-  // Detaches the mount and ends the workers; what clients still have open gives ENOTCONN.
+  // Detaches the mount and ends the receivers; what clients still have open gives ENOTCONN.
   void stop();
 
  private:
   Session() = default;
-  void work();
 
   std::string mount_point_;
   fuse_session* session_ = nullptr;
   int fd_ = -1;  // the session's, once it is mounted
   bool detached_ = false;
-  std::atomic<bool> stopping_{false};
-  std::atomic<unsigned> working_{0};
-  std::function<void()> on_end_;
-  std::vector<std::thread> workers_;
+  std::unique_ptr<ReceiveLoop> loop_;
 };
 
 }  // namespace cacheshim
