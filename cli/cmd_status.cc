@@ -84,6 +84,14 @@ std::string policy_text(const std::string& policy) {
   return policy;
 }
 
+// How soon a change of the base that a raw process makes is seen.
+std::string freshness_text(const json& status) {
+  const std::string watch = text_of(status, "watch");
+  const std::string here = watch == "none" ? "seen within 1 s" : "seen at once, by " + watch;
+  if (status.value("base_is_local", false)) return here;
+  return here + "; those of other machines within 1 s";
+}
+
 std::string joined(const json& names) {
   std::string text;
   for (const json& name : names) {
@@ -105,6 +113,7 @@ void show_status(const StatusArguments& arguments) {
                {"daemon", daemon_text(status)},
                {"publishing", policy_text(text_of(status, "publish"))},
                {"who may publish", text_of(status, "publishers")},
+               {"raw changes", freshness_text(status)},
                {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
                {"profiles", joined(status.value("profiles", json::array()))},
                {"run folder", text_of(status, "run_dir")}});

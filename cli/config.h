@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "store/publish_policy.h"
+#include "store/watch_mode.h"
 
 namespace cacheshim::cli {
 
@@ -17,6 +18,7 @@ struct Config {
   std::optional<std::chrono::seconds> job_idle;
   std::optional<std::chrono::seconds> layer_keep;
   std::optional<PublishPolicy> publish;
+  std::optional<WatchMode> watch;  // the best; less where it does not work
 };
 
 // Throws Failure (usage) with "FILE:LINE: reason".

@@ -1,59 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 namespace cacheshim {
 
 // Slots known by their index, 1 upwards, reused after release; nodes and handles live in one each.
 // An index is all that the kernel holds of a node or a handle, so that the slots can move to shared
-// memory that outlives a worker process without a change outside this class.
+// memory that outlives a worker process without a change outside this class. Memory goes back in
+// chunks, once all slots of one are released.
 //
-// Thread-safe. A slot stays where it is until it is released; the caller sees to it that nobody
-// uses it after that (the kernel does: it sends nothing more after FORGET or RELEASE).
+// Thread-safe; get() takes no lock. A slot stays where it is until it is released; the caller sees to
+// it that nobody uses it after that (the kernel does: it sends nothing more after FORGET or RELEASE).
 template <class Slot>
 class Arena {
  public:
+  Arena() : chunks_(std::make_unique<Chunks>()) {}
+  ~Arena() {
+    for (auto& chunk : *chunks_) delete[] chunk.load();
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Throws std::bad_alloc, beyond 67 million slots too.
   std::uint32_t allocate() {
     const std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      const std::uint32_t index = free_.back();
-      free_.pop_back();
-      slot(index) = Slot();
-      return index;
-    }
-    if (size_ % kChunk == 0) chunks_.push_back(std::make_unique<Slot[]>(kChunk));
-    return ++size_;
+    if (open_.empty()) open_.push_back(add_chunk());
+    const std::uint32_t chunk = open_.back();
+    Use& use = uses_[chunk];
+    const std::uint32_t place = use.free.back();
+    use.free.pop_back();
+    if (use.free.empty()) open_.pop_back();
+    in_use_.fetch_add(1, std::memory_order_relaxed);
+    return chunk * kChunk + place + 1;
   }
 
   void release(std::uint32_t index) {
+    get(index) = Slot();  // its destructors may take other locks' time: not under ours
     const std::lock_guard lock(mutex_);
-    slot(index) = Slot();
-    free_.push_back(index);
+    const std::uint32_t chunk = (index - 1) / kChunk;
+    Use& use = uses_[chunk];
+    if (use.free.empty()) open_.push_back(chunk);
+    use.free.push_back(static_cast<std::uint16_t>((index - 1) % kChunk));
+    in_use_.fetch_sub(1, std::memory_order_relaxed);
+    if (use.free.size() == kChunk) drop_chunk(chunk);
   }
 
-  Slot& get(std::uint32_t index) {
-    const std::lock_guard lock(mutex_);
-    return slot(index);
+  Slot& get(std::uint32_t index) const {
+    Slot* const chunk = (*chunks_)[(index - 1) / kChunk].load(std::memory_order_acquire);
+    return chunk[(index - 1) % kChunk];
   }
 
-  std::uint32_t in_use() const {
-    const std::lock_guard lock(mutex_);
-    return size_ - static_cast<std::uint32_t>(free_.size());
-  }
+  std::uint32_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr std::uint32_t kChunk = 1024;
+  static constexpr std::uint32_t kChunk = 4096;
+  static constexpr std::uint32_t kMostChunks = 16384;
+  using Chunks = std::array<std::atomic<Slot*>, kMostChunks>;
 
-  Slot& slot(std::uint32_t index) { return chunks_[(index - 1) / kChunk][(index - 1) % kChunk]; }
+  struct Use {
+    std::vector<std::uint16_t> free;
+  };
 
-  mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Slot[]>> chunks_;
-  std::vector<std::uint32_t> free_;
-  std::uint32_t size_ = 0;
+  std::uint32_t add_chunk() {
+    std::uint32_t chunk = 0;
+    if (!missing_.empty()) {
+      chunk = missing_.back();
+      missing_.pop_back();
+    } else {
+      if (uses_.size() == kMostChunks) throw std::bad_alloc();
+      chunk = static_cast<std::uint32_t>(uses_.size());
+      uses_.emplace_back();
+    }
+    (*chunks_)[chunk].store(new Slot[kChunk], std::memory_order_release);
+    Use& use = uses_[chunk];
+    use.free.resize(kChunk);
+    for (std::uint32_t i = 0; i < kChunk; ++i) {  // the lowest is taken first
+      use.free[i] = static_cast<std::uint16_t>(kChunk - 1 - i);
+    }
+    return chunk;
+  }
+
+  // The last open chunk stays: one that comes and goes would cost an allocation each time.
+  void drop_chunk(std::uint32_t chunk) {
+    if (open_.size() == 1) return;
+    std::erase(open_, chunk);
+    uses_[chunk].free = {};
+    delete[] (*chunks_)[chunk].exchange(nullptr);
+    missing_.push_back(chunk);
+  }
+
+  const std::unique_ptr<Chunks> chunks_;
+  std::atomic<std::uint32_t> in_use_{0};
+  mutable std::mutex mutex_;            // of what follows
+  std::vector<Use> uses_;               // by chunk
+  std::vector<std::uint32_t> open_;     // chunks with free slots
+  std::vector<std::uint32_t> missing_;  // chunks that have gone back
 };
 
 }  // namespace cacheshim

@@ -168,6 +168,8 @@ std::string status_json(Filesystem& filesystem) {
   json["started"] = filesystem.started();
   json["publish"] = to_string(options.publish);
   json["publishers"] = "every local user";
+  json["watch"] = to_string(filesystem.watch_mode());
+  json["base_is_local"] = filesystem.is_base_local();
   json["jobs_active"] = filesystem.jobs().active_count();
   Json names = Json::array();
   for (const Profile& profile : filesystem.profiles()) names.push_back(profile.name);

@@ -134,7 +134,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   const sigset_t signals = block_signals();
   Filesystem filesystem(store, options.profiles,
                         {shown, layers, options.store_dir, options.run_dir, options.publish,
-                         options.job_idle, options.layer_keep});
+                         options.watch, options.job_idle, options.layer_keep});
   auto mounted = Session::mount(options.mount_point, options.mount_flags, filesystem);
   if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);

@@ -16,11 +16,13 @@
 #include "common/names.h"
 #include "fuse/caller.h"
 #include "fuse/control.h"
+#include "fuse/generations.h"
 #include "fuse/handle.h"
 #include "fuse/job_table.h"
 #include "fuse/node_table.h"
 #include "fuse/notifier.h"
 #include "fuse/task_queue.h"
+#include "store/base_watch.h"
 #include "store/publisher.h"
 #include "store/store.h"
 
@@ -32,6 +34,7 @@ struct FilesystemOptions {
   std::string store_dir;
   std::string run_dir;
   PublishPolicy publish;
+  WatchMode watch;
   std::chrono::seconds job_idle;
   std::chrono::seconds layer_keep;
 };
@@ -50,6 +53,8 @@ class Filesystem {
 
   // From then on notices can be sent, and jobs end by themselves.
   void start(fuse_session* session);
+  // The kernel has said which minor version of the protocol it speaks.
+  void set_protocol(unsigned minor) { notifier_->set_protocol(minor); }
   // Finishes what is under way. Active jobs stay on record for the next daemon.
   void stop();
 
@@ -96,6 +101,8 @@ class Filesystem {
   const Counters& counters() const { return counters_; }
   std::time_t started() const { return started_; }
   NodeTable& nodes() { return nodes_; }
+  WatchMode watch_mode() const { return watch_->mode(); }
+  bool is_base_local() const { return is_base_local_; }
   // These take long; call from a task.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
@@ -116,20 +123,25 @@ class Filesystem {
                                       const std::string& name);
   Result<fuse_entry_param> lookup_root(fuse_req_t req, const std::string& name);
   Result<fuse_entry_param> lookup_job(fuse_req_t req, const std::string& name, bool make);
-  Result<fuse_entry_param> make_in_root(fuse_req_t req, const std::string& name, mode_t mode);
+  Status make_in_root(fuse_req_t req, const std::string& name, mode_t mode);
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
   fuse_entry_param own_entry(NodeIndex parent, const std::string& name, NodeKind kind,
                              double timeout, Job* job = nullptr);
   std::string link_target(fuse_req_t req, NodeIndex node, const NodeInfo& info);
   std::vector<ListedEntry> list_own(fuse_req_t req, const NodeInfo& info);
   std::string text_of(NodeIndex node, const NodeInfo& info);
+  static double keep_view_root(const Job& job, ViewSlot slot);
   Job& job_of(fuse_req_t req);
   Job* find_job_of(fuse_req_t req);
   std::string view_name(const Job& job, ViewSlot slot) const;
   bool is_profile_name(const std::string& name) const;
 
   // ---- fs_attr.cc
-  Result<struct stat> object_attr(Ref ref, const NodeInfo& given);
+  struct Attr {
+    struct stat st;
+    double keep;  // seconds
+  };
+  Result<Attr> object_attr(Ref ref, const NodeInfo& given);
   Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
   Result<UniqueFd> open_object(NodeIndex node);
@@ -138,18 +150,38 @@ class Filesystem {
                      FileHandle* handle);
   Status change_xattr(fuse_ino_t ino, const std::function<Status(int fd)>& change);
 
+  // ---- fs_freshness.cc: how long the kernel may keep an answer, and what it is told of
+  // A look into a folder, and what was known of changes in it when it began.
+  struct Look {
+    const Job* job;
+    std::string folder;
+    std::uint64_t generation;
+    bool watched;
+  };
+  // To be called before the base is asked, with the overlay's mutex held.
+  Look begin_look(const Job& job, std::string folder);
+  // How long what was found, or that nothing was, may be kept, in seconds.
+  double keep_name(const Look& look, const Found* found) const;
+  double keep_attr(const Look& look, const Found& found);
+  void base_changed(const std::vector<BaseChange>& changes);
+  void add_notices(const BaseChange& change, const Job& job,
+                   std::vector<Notifier::Notice>& notices) const;
+  void add_notices_of_all(const Job& job, std::vector<Notifier::Notice>& notices) const;
+  std::vector<Notifier::Notice> notices_of(const PublishReport& report, const Job* publisher);
+  std::vector<Notifier::Notice> notices_of_uncovered(const PublishReport& report, const Job& job);
+
   // ---- fs_names.cc
   void reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry);
   // An object's parent folder in a view, or the error for anything else.
   Result<NodeInfo> view_folder(Ref parent);
   Result<std::string> child_path(Ref parent, const std::string& name) const;
-  double timeout_of(const Job& job) const;
   Result<fuse_entry_param> find_entry(Ref parent, const NodeInfo& info, const std::string& name);
+  Result<fuse_entry_param> made_entry(Ref parent, const NodeInfo& info, const std::string& name);
   Result<fuse_entry_param> make_entry(
       fuse_ino_t parent, const std::string& name,
       const std::function<Status(Overlay&, const std::string&)>& make);
   Result<fuse_entry_param> entry_of(Ref parent, const NodeInfo& info, const std::string& name,
-                                    const Found& found);
+                                    const Found& found, const Look& look);
   Status remove_name(fuse_ino_t parent, const std::string& name,
                      Status (Overlay::*remove)(const std::string&));
   Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
@@ -165,6 +197,7 @@ class Filesystem {
   Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> create_file(
       Ref parent, const std::string& name, mode_t mode, int flags);
   Status refresh(FileHandle& handle);
+  Status refresh_for_reading(FileHandle& handle);
   // Runs `change` with the handle's current descriptor, as a writer of the file.
   Result<std::size_t> change_data(FileHandle& handle,
                                   const std::function<Result<std::size_t>(int fd)>& change);
@@ -173,6 +206,7 @@ class Filesystem {
   void open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi);
 
   // ---- fs_dirs.cc
+  bool may_keep_listing(NodeIndex node, const NodeInfo& info);
   Status load(fuse_req_t req, Ref ref, DirHandle& dir);
 
   // ---- fs_publish.cc
@@ -182,7 +216,8 @@ class Filesystem {
                          std::function<void()> answer);
   PublishReport publish_entry(Job& job, const std::string& entry);
   void retry_postponed(Job& job);
-  std::vector<Notifier::Notice> notices_of(const PublishReport& report, const Job* publisher);
+  void tell_of(const PublishReport& report, const Job& publisher,
+               std::vector<Notifier::FolderId> held, std::function<void()> answer);
   std::size_t drop_layer(Job& job, Outcome outcome);
   void notify_and_wait(std::vector<Notifier::Notice> notices);
   void end_idle_jobs();
@@ -205,8 +240,10 @@ class Filesystem {
   // Two queues: what answers a request never queues behind what waits for the notifier.
   TaskQueue publishing_;
   TaskQueue control_;
-  std::atomic<std::uint64_t> generation_{0};  // of the base, as far as we change it
+  Generations generations_;  // of the base
+  const bool is_base_local_;
   std::unique_ptr<Notifier> notifier_;
+  std::unique_ptr<BaseWatch> watch_;
   std::unique_ptr<Ticker> ticker_;
 };
 

@@ -52,21 +52,24 @@ Result<struct stat> Filesystem::show(Ref ref, const NodeInfo& info, const struct
 
 // Under the overlay's mutex a node's name stays. Before, it may have been removed or replaced since the
 // kernel resolved it: the node is then asked again, and its object is what the caller gets.
-Result<struct stat> Filesystem::object_attr(Ref ref, const NodeInfo& given) {
+Result<Filesystem::Attr> Filesystem::object_attr(Ref ref, const NodeInfo& given) {
   const std::shared_lock lock(given.job->overlay.mutex());
   const NodeInfo info = nodes_.info(ref.node);
   if (info.removed) {
     if (info.removed_fd < 0) return Errno(ESTALE);
     CACHESHIM_TRY(st, sys::stat_fd(info.removed_fd));
     if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
-    return show(ref, info, st, true);
+    CACHESHIM_TRY(shown, show(ref, info, st, true));
+    return Attr{shown, kShortTimeout};
   }
   CACHESHIM_TRY(path, nodes_.path(ref.node));
+  const Look look = begin_look(*info.job, std::string(parent_path(path)));
   Result<Found> found = info.job->overlay.find(path);
   if (found.failed_with(ENOENT)) return Errno(ESTALE);
   if (!found) return found.error();
   if (!nodes_.is_current(ref.node, found->st, found->in_upper)) return Errno(ESTALE);
-  return show(ref, info, found->st, found->in_upper);
+  CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
+  return Attr{shown, keep_attr(look, *found)};
 }
 
 void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
@@ -74,25 +77,20 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) {
     const struct stat st = own_attr(ref.node, info);
-    (void)fuse_reply_attr(req, &st, kEntryTimeout);
+    (void)fuse_reply_attr(req, &st, kShortTimeout);
     return;
   }
-  double timeout = timeout_of(*info.job);
-  if (info.is_view_root) {
-    (void)info.job->enter(caller_of(req));
-    if (!info.job->view(ref.slot).uid) timeout = 0;
-  }
-  Result<struct stat> attr = object_attr(ref, info);
+  if (info.is_view_root) (void)info.job->enter(caller_of(req));
+  Result<Attr> attr = object_attr(ref, info);
   FileHandle* handle = fi != nullptr ? handles_.file(fi->fh) : nullptr;
   if (!attr && handle != nullptr) {  // its name is gone with the layer; the open file is not
     const auto st = sys::stat_fd(handle->fd.get());
-    attr = st ? show(ref, info, *st, true) : st;
+    const auto shown = st ? show(ref, info, *st, true) : st;
+    if (shown) attr = Attr{*shown, kShortTimeout};
   }
-  if (attr) {
-    (void)fuse_reply_attr(req, &*attr, timeout);
-  } else {
-    (void)fuse_reply_err(req, attr.error().code());
-  }
+  if (!attr) return (void)fuse_reply_err(req, attr.error().code());
+  if (info.is_view_root) attr->keep = keep_view_root(*info.job, ref.slot);
+  (void)fuse_reply_attr(req, &attr->st, attr->keep);
 }
 
 // An O_PATH descriptor of an object, wherever it is. Overlay::mutex() must be held.
@@ -148,13 +146,13 @@ void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int 
     // O_TRUNC of a control file changes nothing.
     const bool harmless = (to_set & ~FUSE_SET_ATTR_SIZE) == 0;
     const struct stat st = own_attr(ref.node, info);
-    (void)(harmless ? fuse_reply_attr(req, &st, kEntryTimeout) : fuse_reply_err(req, EPERM));
+    (void)(harmless ? fuse_reply_attr(req, &st, kShortTimeout) : fuse_reply_err(req, EPERM));
     return;
   }
   const Status changed = change_attr(ref, info, *attr, to_set, handle);
-  const Result<struct stat> now = changed ? object_attr(ref, info) : changed.error();
+  const Result<Attr> now = changed ? object_attr(ref, info) : changed.error();
   if (now) {
-    (void)fuse_reply_attr(req, &*now, timeout_of(*info.job));
+    (void)fuse_reply_attr(req, &now->st, now->keep);
   } else {
     (void)fuse_reply_err(req, now.error().code());
   }

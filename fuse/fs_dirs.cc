@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#define XXH_INLINE_ALL
 #include <dirent.h>
 #include <fcntl.h>
+#include <xxhash.h>
 
+#include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "fuse/filesystem.h"
@@ -9,12 +13,42 @@
 
 // Folders, listed.
 namespace cacheshim {
+namespace {
+
+constexpr std::uint64_t kDotPlace = 1;
+constexpr std::uint64_t kDotDotPlace = 2;
+
+std::uint64_t place_of(const std::string& name) {
+  return (XXH3_64bits(name.data(), name.size()) >> 2) | 4;  // fits a positive off_t
+}
+
+// Of equal places, if there ever are two, the second moves up.
+void sort_by_place(std::vector<DirHandle::Entry>& entries) {
+  std::sort(entries.begin(), entries.end(), [](const auto& left, const auto& right) {
+    return std::tie(left.place, left.listed.name) < std::tie(right.place, right.listed.name);
+  });
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    entries[i].place = std::max(entries[i].place, entries[i - 1].place + 1);
+  }
+}
+
+}  // namespace
 
 void Filesystem::opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
-  const NodeInfo info = nodes_.info(decode(ino).node);
+  const NodeIndex node = decode(ino).node;
+  const NodeInfo info = nodes_.info(node);
   if (info.job != nullptr) info.job->touch();
   fi->fh = handles_.add(std::make_unique<DirHandle>());
+  fi->cache_readdir = fi->keep_cache = may_keep_listing(node, info);
   if (fuse_reply_open(req, fi) == -ENOENT) handles_.remove(fi->fh);
+}
+
+// The kernel drops a listing when it changes the folder itself or is told of a change by others.
+bool Filesystem::may_keep_listing(NodeIndex node, const NodeInfo& info) {
+  if (info.kind != NodeKind::kObject || info.removed || info.job->shares_uids()) return false;
+  const std::shared_lock lock(info.job->overlay.mutex());
+  const auto path = nodes_.path(node);
+  return path && begin_look(*info.job, *path).watched;
 }
 
 Status Filesystem::load(fuse_req_t req, Ref ref, DirHandle& dir) {
@@ -22,15 +56,22 @@ Status Filesystem::load(fuse_req_t req, Ref ref, DirHandle& dir) {
   dir.entries.clear();
   dir.loaded = true;
   if (info.removed) return {};  // as any file system lists a folder that is gone: as empty
+  std::vector<ListedEntry> listed;
   if (info.kind != NodeKind::kObject) {
-    dir.entries = list_own(req, info);
+    listed = list_own(req, info);
   } else {
     const std::shared_lock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(path, nodes_.path(ref.node));
     CACHESHIM_TRY(entries, info.job->overlay.list(path));
-    dir.entries = std::move(entries);
+    listed = std::move(entries);
   }
-  dir.entries.insert(dir.entries.begin(), {{".", DT_DIR, info.ino}, {"..", DT_DIR, info.ino}});
+  const std::uint64_t parent = info.parent == 0 ? info.ino : nodes_.info(info.parent).ino;
+  dir.entries = {{kDotPlace, {".", DT_DIR, info.ino}}, {kDotDotPlace, {"..", DT_DIR, parent}}};
+  for (ListedEntry& entry : listed) {
+    entry.ino = nodes_.shown_inode(ref.node, entry.name, entry.ino);
+    dir.entries.push_back({place_of(entry.name), std::move(entry)});
+  }
+  sort_by_place(dir.entries);
   return {};
 }
 
@@ -46,14 +87,18 @@ void Filesystem::readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t
         return (void)fuse_reply_err(req, loaded.error().code());
       }
     }
-    for (auto at = static_cast<std::size_t>(offset); at < dir.entries.size(); ++at) {
-      const ListedEntry& entry = dir.entries[at];
+    const auto after = [](std::uint64_t place, const DirHandle::Entry& entry) {
+      return place < entry.place;
+    };
+    auto entry = std::upper_bound(dir.entries.begin(), dir.entries.end(),
+                                  static_cast<std::uint64_t>(offset), after);
+    for (; entry != dir.entries.end(); ++entry) {
       struct stat st {};
-      st.st_ino = entry.ino;
-      st.st_mode = static_cast<mode_t>(DTTOIF(entry.type));
+      st.st_ino = entry->listed.ino;
+      st.st_mode = static_cast<mode_t>(DTTOIF(entry->listed.type));
       const std::size_t need =
-          fuse_add_direntry(req, buffer.data() + used, size - used, entry.name.c_str(), &st,
-                            static_cast<off_t>(at + 1));
+          fuse_add_direntry(req, buffer.data() + used, size - used, entry->listed.name.c_str(), &st,
+                            static_cast<off_t>(entry->place));
       if (need > size - used) break;
       used += need;
     }

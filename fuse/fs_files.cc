@@ -116,7 +116,7 @@ Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> Filesystem::cre
     fd = overlay.open_writable(path, backing_flags(flags));
   }
   if (!fd) return fd.error();
-  CACHESHIM_TRY(entry, find_entry(parent, info, name));
+  CACHESHIM_TRY(entry, made_entry(parent, info, name));
   return std::pair(entry,
                    make_handle(*std::move(fd), decode(entry.ino).node, info.job, flags, true));
 }
@@ -156,6 +156,13 @@ Status Filesystem::refresh(FileHandle& handle) {
   return {};
 }
 
+// A writable handle is refreshed by what it writes.
+Status Filesystem::refresh_for_reading(FileHandle& handle) {
+  if (handle.writable || handle.epoch == nodes_.epoch(handle.node)) return {};
+  const std::shared_lock lock(handle.job->overlay.mutex());
+  return refresh(handle);
+}
+
 void Filesystem::begin_writing(FileHandle& handle) {
   if (const auto st = sys::stat_fd(handle.fd.get())) {
     handle.writer_device = st->st_dev;
@@ -176,11 +183,8 @@ void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_
   FileHandle* const file = handles_.file(fi->fh);
   if (file == nullptr) return (void)fuse_reply_err(req, EBADF);
   FileHandle& handle = *file;
-  if (!handle.writable && handle.epoch != nodes_.epoch(handle.node)) {
-    const std::shared_lock lock(handle.job->overlay.mutex());
-    if (const Status fresh = refresh(handle); !fresh) {
-      return (void)fuse_reply_err(req, fresh.error().code());
-    }
+  if (const Status fresh = refresh_for_reading(handle); !fresh) {
+    return (void)fuse_reply_err(req, fresh.error().code());
   }
   thread_local std::vector<char> buffer;
   if (buffer.size() < size) buffer.resize(size);
@@ -271,17 +275,23 @@ void Filesystem::fallocate(fuse_req_t req, int mode, off_t offset, off_t length,
 }
 
 void Filesystem::lseek(fuse_req_t req, off_t offset, int whence, fuse_file_info* fi) {
-  const FileHandle* handle = handles_.file(fi->fh);
+  FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EINVAL);
+  if (const Status fresh = refresh_for_reading(*handle); !fresh) {
+    return (void)fuse_reply_err(req, fresh.error().code());
+  }
   const off_t at = ::lseek(handle->fd.get(), offset, whence);
   (void)(at == -1 ? fuse_reply_err(req, errno) : fuse_reply_lseek(req, at));
 }
 
 void Filesystem::copy_file_range(fuse_req_t req, off_t in, fuse_file_info* fi_in, off_t out,
                                  fuse_file_info* fi_out, std::size_t length) {
-  const FileHandle* source = handles_.file(fi_in->fh);
-  FileHandle* target = handles_.file(fi_out->fh);
+  FileHandle* const source = handles_.file(fi_in->fh);
+  FileHandle* const target = handles_.file(fi_out->fh);
   if (source == nullptr || target == nullptr) return (void)fuse_reply_err(req, EXDEV);
+  if (const Status fresh = refresh_for_reading(*source); !fresh) {
+    return (void)fuse_reply_err(req, fresh.error().code());
+  }
   reply_size(req, change_data(*target, [&](int fd) -> Result<std::size_t> {
                const ssize_t count = ::copy_file_range(source->fd.get(), &in, fd, &out, length, 0);
                if (count == -1) return Errno::last();

@@ -14,7 +14,7 @@ namespace cacheshim {
 void Filesystem::reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry) {
   if (!entry) {
     (void)fuse_reply_err(req, entry.error().code());
-  } else if (fuse_reply_entry(req, &*entry) == -ENOENT) {
+  } else if (fuse_reply_entry(req, &*entry) == -ENOENT && entry->ino != 0) {
     nodes_.forget(decode(entry->ino).node, 1);  // the caller was killed: the kernel never had it
   }
 }
@@ -32,10 +32,6 @@ Caller Filesystem::caller_of(fuse_req_t req) {
   return {context->uid, context->gid, context->pid};
 }
 
-double Filesystem::timeout_of(const Job& job) const {
-  return job.shares_uids() ? 0 : kEntryTimeout;
-}
-
 Result<NodeInfo> Filesystem::view_folder(Ref parent) {
   const NodeInfo info = nodes_.info(parent.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
@@ -50,23 +46,30 @@ Result<std::string> Filesystem::child_path(Ref parent, const std::string& name) 
 }
 
 Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
-                                              const std::string& name, const Found& found) {
+                                              const std::string& name, const Found& found,
+                                              const Look& look) {
   const NodeIndex node = nodes_.intern(parent.node, name, info.job, found.st, found.in_upper);
   const Ref ref{node, parent.slot};
   CACHESHIM_TRY(st, show(ref, nodes_.info(node), found.st, found.in_upper));
   fuse_entry_param entry{};
   entry.ino = encode(ref);
   entry.attr = st;
-  entry.attr_timeout = entry.entry_timeout = timeout_of(*info.job);
+  entry.entry_timeout = keep_name(look, &found);
+  entry.attr_timeout = keep_attr(look, found);
   return entry;
 }
 
-// With Overlay::mutex() held.
+// With Overlay::mutex() held. An entry without a node says that there is nothing, and for how long.
 Result<fuse_entry_param> Filesystem::find_entry(Ref parent, const NodeInfo& info,
                                                 const std::string& name) {
-  CACHESHIM_TRY(path, child_path(parent, name));
-  CACHESHIM_TRY(found, info.job->overlay.find(path));
-  return entry_of(parent, info, name, found);
+  CACHESHIM_TRY(folder, nodes_.path(parent.node));
+  const Look look = begin_look(*info.job, folder);
+  const Result<Found> found = info.job->overlay.find(join_path(folder, name));
+  if (found) return entry_of(parent, info, name, *found, look);
+  if (!found.failed_with(ENOENT)) return found.error();
+  fuse_entry_param nothing{};
+  nothing.entry_timeout = keep_name(look, nullptr);
+  return nothing;
 }
 
 void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name) {
@@ -76,22 +79,24 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name)
   if (info.kind != NodeKind::kObject) return reply_entry(req, lookup_own(req, parent, info, name));
   if (info.removed) return reply_entry(req, Errno(ENOENT));
   info.job->touch();
-  const std::uint64_t generation = generation_;
   const Result<fuse_entry_param> entry = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
     return find_entry(parent, info, name);
   }();
-  if (!entry.failed_with(ENOENT)) return reply_entry(req, entry);
-  counters_.misses.fetch_add(1, std::memory_order_relaxed);
-  fuse_entry_param negative{};
-  // What was published after we looked may have been told of before the kernel keeps our answer.
-  const bool may_keep = !info.job->shares_uids() && generation == generation_;
-  negative.entry_timeout = may_keep ? kNegativeTimeout : 0;
-  (void)fuse_reply_entry(req, &negative);
+  if (entry && entry->ino == 0) counters_.misses.fetch_add(1, std::memory_order_relaxed);
+  reply_entry(req, entry);
 }
 
 void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {
   nodes_.forget(decode(ino).node, count);
+}
+
+// The same of what has just been made.
+Result<fuse_entry_param> Filesystem::made_entry(Ref parent, const NodeInfo& info,
+                                                const std::string& name) {
+  CACHESHIM_TRY(entry, find_entry(parent, info, name));
+  if (entry.ino == 0) return Errno(EIO);  // somebody else has taken it out of the layer
+  return entry;
 }
 
 Result<fuse_entry_param> Filesystem::make_entry(
@@ -103,12 +108,15 @@ Result<fuse_entry_param> Filesystem::make_entry(
   CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
   CACHESHIM_TRY(path, child_path(parent, name));
   CACHESHIM_CHECK(make(info.job->overlay, path));
-  return find_entry(parent, info, name);
+  return made_entry(parent, info, name);
 }
 
 void Filesystem::mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
   const NodeKind kind = nodes_.info(decode(parent).node).kind;
-  if (kind == NodeKind::kRoot) return reply_entry(req, make_in_root(req, name, mode & 07777));
+  if (kind == NodeKind::kRoot) {
+    const Status made = make_in_root(req, name, mode & 07777);
+    return made ? void() : reply_entry(req, made.error());
+  }
   if (kind == NodeKind::kJobsDir) return reply_entry(req, lookup_job(req, name, true));
   reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
                 return overlay.make_dir(path, mode & 07777);
@@ -145,10 +153,11 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     CACHESHIM_TRY(path, nodes_.path(source.node));
     CACHESHIM_TRY(new_path, child_path(parent, name));
     CACHESHIM_CHECK(job->overlay.link(path, new_path));
+    const Look look = begin_look(*job, std::string(parent_path(new_path)));
     CACHESHIM_TRY(found, job->overlay.find(new_path));
     nodes_.add_link(source.node, parent.node, name, found.st);
     linked = new_path;
-    return entry_of(parent, folder, name, found);
+    return entry_of(parent, folder, name, found, look);
   }();
   if (!entry) return reply_entry(req, entry);
   publish_completed(*job, linked, {parent_ino}, [this, req, entry] { reply_entry(req, entry); });

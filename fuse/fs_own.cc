@@ -155,20 +155,31 @@ Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::strin
   entry.ino = encode({node, slot});
   entry.attr = st;
   // A view that nobody has claimed asks at every step, so that the first user is seen to come.
-  entry.attr_timeout = entry.entry_timeout = view.uid ? kKeepJob : kAskAlways;
+  entry.attr_timeout = entry.entry_timeout = keep_view_root(*job, slot);
   return entry;
 }
 
+// Where the view is bound elsewhere its name is not looked up: then this is where its user is seen.
+double Filesystem::keep_view_root(const Job& job, ViewSlot slot) {
+  return job.view(slot).uid ? kKeepJob : kAskAlways;
+}
+
 // `mkdir -p MOUNT/name/…`: the folder comes into the caller's view, where the name in the root then
-// leads, and the caller is told that it is there.
-Result<fuse_entry_param> Filesystem::make_in_root(fuse_req_t req, const std::string& name,
-                                                  mode_t mode) {
+// leads, and the caller is told that it is there: once the kernel, which has made no folder in the
+// view, knows that there is one.
+Status Filesystem::make_in_root(fuse_req_t req, const std::string& name, mode_t mode) {
   Job& job = job_of(req);
   (void)job.enter(caller_of(req));
-  const std::unique_lock lock(job.overlay.mutex());
-  CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
-  CACHESHIM_CHECK(job.overlay.make_dir(name, mode));
-  return Errno(EEXIST);
+  {
+    const std::unique_lock lock(job.overlay.mutex());
+    CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
+    CACHESHIM_CHECK(job.overlay.make_dir(name, mode));
+  }
+  std::vector<Notifier::Notice> notices;
+  add_notices({BaseChange::Kind::kName, "", name}, job, notices);
+  notifier_->post(std::move(notices), {encode({kRootNode, 0})},
+                  [req] { (void)fuse_reply_err(req, EEXIST); });
+  return {};
 }
 
 std::string Filesystem::link_target(fuse_req_t req, NodeIndex node, const NodeInfo& info) {

@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <future>
-#include <set>
 #include <utility>
 
 #include "fuse/filesystem.h"
@@ -23,7 +22,8 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       jobs_(store_, entries_, counters_, nodes_, jobs_dir_, options_.publish),
       publisher_(store_, entries_, counters_),
       publishing_(kPublishingThreads),
-      control_(kControlThreads) {
+      control_(kControlThreads),
+      is_base_local_(is_local_file_system(store_.base())) {
   jobs_.adopt_orphans();
 }
 
@@ -31,43 +31,27 @@ Filesystem::~Filesystem() { stop(); }
 
 void Filesystem::start(fuse_session* session) {
   notifier_ = std::make_unique<Notifier>(fuse_session_fd(session));
+  watch_ = BaseWatch::start(store_.base(), options_.watch,
+                            [this](const auto& changes) { base_changed(changes); });
   const auto interval =
       std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
   ticker_ = std::make_unique<Ticker>(interval, [this] { end_idle_jobs(); });
 }
 
 void Filesystem::stop() {
+  watch_.reset();
   ticker_.reset();
   control_.stop();
   publishing_.stop();
   notifier_.reset();
 }
 
-// Every other view that knows the folder of a published name is told of the name, and of those of
-// the folders above it that may be new to it.
-std::vector<Notifier::Notice> Filesystem::notices_of(const PublishReport& report,
-                                                     const Job* publisher) {
-  if (!report.paths.empty()) ++generation_;
-  std::set<std::string> names;
-  for (const std::string& path : report.paths) {
-    for (std::string_view name = path; !name.empty(); name = parent_path(name)) {
-      if (!names.emplace(name).second) break;
-    }
-  }
-  std::vector<Notifier::Notice> notices;
-  for (const Job* job : jobs_.all()) {
-    if (job == publisher) continue;
-    const std::size_t slots = job->view_count();
-    for (const std::string& name : names) {
-      const NodeIndex folder = nodes_.find_path(job->view_root, parent_path(name));
-      if (folder == 0) continue;
-      for (std::size_t slot = 0; slot < slots; ++slot) {
-        notices.push_back(
-            {encode({folder, static_cast<ViewSlot>(slot)}), std::string(base_name(name))});
-      }
-    }
-  }
-  return notices;
+// Tells the other views, then answers, then tells the publisher's own view, whose folder the request
+// may hold until it is answered.
+void Filesystem::tell_of(const PublishReport& report, const Job& publisher,
+                         std::vector<Notifier::FolderId> held, std::function<void()> answer) {
+  notifier_->post(notices_of(report, &publisher), std::move(held), std::move(answer));
+  notifier_->post(notices_of_uncovered(report, publisher), {}, [] {});
 }
 
 void Filesystem::publish_completed(Job& job, const std::string& path,
@@ -81,7 +65,7 @@ void Filesystem::publish_completed(Job& job, const std::string& path,
   publishing_.post([this, &job, entry, held = std::move(held), answer = std::move(answer)] {
     const PublishReport report = publish_entry(job, entry);
     job.end_publishing();
-    notifier_->post(notices_of(report, &job), held, answer);
+    tell_of(report, job, held, answer);
   });
 }
 
@@ -97,7 +81,7 @@ void Filesystem::retry_postponed(Job& job) {
     publishing_.post([this, &job, entry] {
       const PublishReport report = publish_entry(job, entry);
       job.end_publishing();
-      notifier_->post(notices_of(report, &job), {}, [] {});
+      tell_of(report, job, {}, [] {});
     });
   }
 }
@@ -118,7 +102,8 @@ PublishReport Filesystem::publish_job(Job& job, const Publisher::Progress& progr
 
 // The layer goes, and with it all names that only it had. Returns how many the kernel knew.
 std::size_t Filesystem::drop_layer(Job& job, Outcome outcome) {
-  std::vector<std::pair<NodeIndex, std::string>> names;
+  std::vector<Notifier::Notice> notices;
+  std::size_t known = 0;
   {
     const std::unique_lock lock(job.overlay.mutex());
     if (job.layer) {
@@ -131,16 +116,11 @@ std::size_t Filesystem::drop_layer(Job& job, Outcome outcome) {
       job.layer.reset();
       job.overlay.set_layer({}, {});
     }
-    names = nodes_.drop_all(&job, job.view_root);
-  }
-  std::vector<Notifier::Notice> notices;
-  for (std::size_t slot = 0; slot < job.view_count(); ++slot) {
-    for (const auto& [folder, name] : names) {
-      notices.push_back({encode({folder, static_cast<ViewSlot>(slot)}), name});
-    }
+    add_notices_of_all(job, notices);
+    known = nodes_.drop_all(&job, job.view_root);
   }
   notify_and_wait(std::move(notices));
-  return names.size();
+  return known;
 }
 
 PublishReport Filesystem::end_job(Job& job, Outcome outcome, const Publisher::Progress& progress) {

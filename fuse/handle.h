@@ -34,11 +34,17 @@ struct FileHandle {
 };
 
 // An open folder: a listing, taken when it is first read and after each rewind, so that it is stable
-// whatever happens to the folder meanwhile.
+// whatever happens to the folder meanwhile. An entry's place is a hash of its name: it is the same in
+// every listing, so that one that the kernel has kept, or that is read on after a change, goes on
+// where it was, and telldir(3) has a meaning.
 struct DirHandle {
+  struct Entry {
+    std::uint64_t place;
+    ListedEntry listed;
+  };
   std::mutex mutex;
   bool loaded = false;
-  std::vector<ListedEntry> entries;
+  std::vector<Entry> entries;  // by place
 };
 
 // An open file of the control folder: its text as it was at open.

@@ -95,7 +95,10 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
   policy_ = policy;
   shared_uids_ = found.shared_uids;
   started_ = found.started;
-  if (found.uid) views_.front().uid = *found.uid;
+  if (found.uid) {
+    views_.front().uid = *found.uid;
+    claimed_ = true;
+  }
   layer = std::move(taken);
   touch();
   active_ = true;
@@ -143,6 +146,7 @@ ViewSlot Job::enter(const Caller& caller) {
   View mine{caller.uid, caller.gid, groups_of(caller.tid)};
   if (!views_.front().uid) {
     views_.front() = std::move(mine);
+    claimed_ = true;
     return 0;
   }
   if (!shared_uids_) return 0;

@@ -75,6 +75,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   ViewSlot enter(const Caller& caller);
   View view(ViewSlot slot) const;
   std::size_t view_count() const;
+  // Whether a user other than root has come.
+  bool is_claimed() const { return claimed_.load(std::memory_order_relaxed); }
   bool may_change(uid_t uid) const;  // the job itself: its own user, and root
 
   // Descriptors that may write to a file: from open to RELEASE. FLUSH alone is no end, since a shell
@@ -116,6 +118,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   NodeTable& nodes_;
   std::atomic<bool> active_{false};
   std::atomic<bool> shared_uids_{false};
+  std::atomic<bool> claimed_{false};
   std::atomic<PublishPolicy> policy_{PublishPolicy::kComplete};
   std::atomic<std::time_t> started_{0};
   std::atomic<Outcome> outcome_{Outcome::kNone};

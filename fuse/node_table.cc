@@ -1,84 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/node_table.h"
 
+#define XXH_INLINE_ALL
+#include <malloc.h>
+#include <xxhash.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
 
 namespace cacheshim {
 namespace {
 
 // Inode numbers of the mount's own folders, away from those of any backing file system.
 constexpr std::uint64_t kOwnInode = std::uint64_t{1} << 62;
+// So many names given back to malloc are worth asking it to give them back to the system.
+constexpr std::size_t kTrimAfter = 1 << 16;
+
+std::unique_ptr<char[]> copy_of(std::string_view text) {
+  auto copy = std::make_unique_for_overwrite<char[]>(text.size() + 1);
+  std::memcpy(copy.get(), text.data(), text.size());
+  copy[text.size()] = '\0';
+  return copy;
+}
 
 }  // namespace
 
-NodeTable::NodeTable() {
+NodeTable::NodeTable() : devices_{0} {
   const NodeIndex root = arena_.allocate();  // the first: kRootNode
   Node& node = at(root);
   node.kind = NodeKind::kRoot;
   node.is_dir = true;
   node.named = true;
   node.ino = kOwnInode | root;
+  node.name = copy_of("");
   node.lookups = 1;
 }
 
+NodeTable::~NodeTable() = default;
+
+std::uint64_t NodeTable::hash_of(const Name& name) {
+  return XXH3_64bits_withSeed(name.component.data(), name.component.size(), name.parent);
+}
+
+void NodeTable::set_id(Node& node, const struct stat& st) {
+  auto device = std::find(devices_.begin(), devices_.end(), st.st_dev);
+  if (device == devices_.end()) device = devices_.insert(device, st.st_dev);
+  node.device = static_cast<std::uint16_t>(device - devices_.begin());
+  node.inode = st.st_ino;
+}
+
+NodeTable::Extra& NodeTable::extra_of(Node& node) {
+  if (!node.extra) node.extra = std::make_unique<Extra>();
+  return *node.extra;
+}
+
 NodeInfo NodeTable::info(NodeIndex index) const {
-  const std::lock_guard lock(mutex_);
+  const std::shared_lock lock(mutex_);
   const Node& node = at(index);
   NodeInfo info;
   info.kind = node.kind;
-  info.parent = node.name.parent;
+  info.parent = node.parent;
   info.job = node.job;
   info.ino = node.ino;
   info.removed = !node.named;
   info.in_upper = node.in_upper;
-  info.removed_fd = node.removed.get();
+  info.removed_fd = node.extra ? node.extra->removed.get() : -1;
   info.is_view_root = node.kind == NodeKind::kObject && node.named &&
-                      at(node.name.parent).kind != NodeKind::kObject;
+                      at(node.parent).kind != NodeKind::kObject;
   return info;
 }
 
 std::string NodeTable::name(NodeIndex index) const {
-  const std::lock_guard lock(mutex_);
-  return at(index).name.component;
+  const std::shared_lock lock(mutex_);
+  return at(index).name.get();
 }
 
 Result<std::string> NodeTable::path(NodeIndex index) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<const std::string*> components;
+  const std::shared_lock lock(mutex_);
+  std::vector<std::string_view> components;
   std::size_t length = 0;
   for (;;) {
     const Node& node = at(index);
-    if (!node.named || node.name.parent == 0) return Errno(ESTALE);
-    if (at(node.name.parent).kind != NodeKind::kObject) break;
-    components.push_back(&node.name.component);
-    length += node.name.component.size() + 1;
-    index = node.name.parent;
+    if (!node.named || node.parent == 0) return Errno(ESTALE);
+    if (at(node.parent).kind != NodeKind::kObject) break;
+    components.emplace_back(node.name.get());
+    length += components.back().size() + 1;
+    index = node.parent;
   }
   std::string path;
   path.reserve(length);
   for (auto it = components.rbegin(); it != components.rend(); ++it) {
     if (!path.empty()) path += '/';
-    path += **it;
+    path += *it;
   }
   return path;
 }
 
-NodeIndex NodeTable::find_locked(NodeIndex parent, const std::string& name) const {
-  const auto found = by_name_.find(Name{parent, name});
-  return found == by_name_.end() ? 0 : found->second;
+bool NodeTable::has_name(const Node& node, const Name& name) const {
+  if (node.named && node.parent == name.parent && node.name.get() == name.component) return true;
+  if (!node.extra) return false;
+  const auto& further = node.extra->names;
+  return std::any_of(further.begin(), further.end(), [&](const auto& other) {
+    return other.first == name.parent && other.second == name.component;
+  });
 }
 
-NodeIndex NodeTable::find(NodeIndex parent, const std::string& name) const {
-  const std::lock_guard lock(mutex_);
-  return find_locked(parent, name);
+NodeIndex NodeTable::find_locked(const Name& name) const {
+  return by_name_.find(hash_of(name), [&](NodeIndex index) { return has_name(at(index), name); });
+}
+
+NodeIndex NodeTable::find(NodeIndex parent, std::string_view name) const {
+  const std::shared_lock lock(mutex_);
+  return find_locked({parent, name});
 }
 
 NodeIndex NodeTable::find_path(NodeIndex view_root, std::string_view path) const {
-  const std::lock_guard lock(mutex_);
+  const std::shared_lock lock(mutex_);
   NodeIndex node = view_root;
   while (node != 0 && !path.empty()) {
     const auto end = path.find('/');
-    node = find_locked(node, std::string(path.substr(0, end)));
+    node = find_locked({node, path.substr(0, end)});
     path.remove_prefix(end == std::string_view::npos ? path.size() : end + 1);
   }
   return node;
@@ -97,33 +140,38 @@ NodeIndex NodeTable::make(const Name& name, NodeKind kind, Job* job) {
 void NodeTable::attach(NodeIndex index, const Name& name) {
   Node& node = at(index);
   if (!node.named) {
-    node.name = name;
+    node.parent = name.parent;
+    node.name = copy_of(name.component);
     node.named = true;
-    node.removed.reset();
+    if (node.extra) node.extra->removed.reset();
   } else {
-    if (!node.further) node.further = std::make_unique<std::vector<Name>>();
-    node.further->push_back(name);
+    extra_of(node).names.emplace_back(name.parent, name.component);
   }
-  by_name_[name] = index;
+  by_name_.insert(hash_of(name), index);
   ++at(name.parent).children;
 }
 
 void NodeTable::detach(NodeIndex index, const Name& name, UniqueFd removed) {
-  by_name_.erase(name);
+  by_name_.erase(hash_of(name), index);
   Node& node = at(index);
-  if (node.name == name) {
-    if (node.further && !node.further->empty()) {
-      node.name = std::move(node.further->back());
-      node.further->pop_back();
-    } else {
-      node.named = false;
-      node.name = Name{0, name.component};
-      node.removed = std::move(removed);
-    }
-  } else if (node.further) {
-    std::erase(*node.further, name);
+  const bool is_first = node.parent == name.parent && node.name.get() == name.component;
+  const NodeIndex parent = name.parent;
+  if (!is_first) {
+    std::erase_if(node.extra->names, [&](const auto& other) {
+      return other.first == name.parent && other.second == name.component;
+    });
+  } else if (node.extra && !node.extra->names.empty()) {
+    const auto next = std::move(node.extra->names.back());
+    node.extra->names.pop_back();
+    node.parent = next.first;
+    node.name = copy_of(next.second);
+  } else {
+    node.named = false;
+    node.parent = 0;
+    origins_.erase(id_of(node));
+    if (removed) extra_of(node).removed = std::move(removed);
   }
-  drop_child(name.parent);
+  drop_child(parent);
 }
 
 void NodeTable::drop_child(NodeIndex parent) {
@@ -133,28 +181,46 @@ void NodeTable::drop_child(NodeIndex parent) {
 
 void NodeTable::free_if_unused(NodeIndex index) {
   Node& node = at(index);
-  if (node.lookups > 0 || node.children > 0) return;
-  std::vector<Name> names;
-  if (node.further) names = std::move(*node.further);
-  if (node.named) names.push_back(node.name);
-  if (const auto link = hard_links_.find(node.id);
-      link != hard_links_.end() && link->second == index) {
+  if (node.lookups > 0 || node.children > 0 || index == kRootNode) return;
+  const FileId id = id_of(node);
+  if (const auto link = hard_links_.find(id); link != hard_links_.end() && link->second == index) {
     hard_links_.erase(link);
   }
-  for (const Name& name : names) by_name_.erase(name);
+  remember_origin(node);
+  std::vector<NodeIndex> parents;
+  if (node.named) {
+    parents.push_back(node.parent);
+    by_name_.erase(hash_of({node.parent, node.name.get()}), index);
+  }
+  if (node.extra) {
+    for (const auto& [parent, component] : node.extra->names) {
+      parents.push_back(parent);
+      by_name_.erase(hash_of({parent, component}), index);
+    }
+  }
+  if (node.extra && node.extra->removed) doomed_.push_back(std::move(node.extra->removed));
   arena_.release(index);
-  for (const Name& name : names) drop_child(name.parent);
+  ++freed_;
+  for (const NodeIndex parent : parents) drop_child(parent);
 }
 
-NodeIndex NodeTable::intern_own(NodeIndex parent, const std::string& name, NodeKind kind,
+// Only this daemon takes files out of a layer, and the kernel looks a name up before it removes it:
+// no other file can come to have the number of one that is on record here.
+void NodeTable::remember_origin(const Node& node) {
+  if (!node.named || !node.in_upper || node.is_dir || node.ino == node.inode) return;
+  origins_[id_of(node)] = {node.ino, node.job};
+}
+
+NodeIndex NodeTable::intern_own(NodeIndex parent, std::string_view component, NodeKind kind,
                                 Job* job) {
-  const std::lock_guard lock(mutex_);
-  NodeIndex index = find_locked(parent, name);
+  const std::unique_lock lock(mutex_);
+  const Name name{parent, component};
+  NodeIndex index = find_locked(name);
   if (index != 0 && at(index).kind != kind) {  // a job that came again with other rights
-    detach(index, Name{parent, name}, UniqueFd());
+    detach(index, name, UniqueFd());
     index = 0;
   }
-  if (index == 0) index = make(Name{parent, name}, kind, job);
+  if (index == 0) index = make(name, kind, job);
   Node& node = at(index);
   node.is_dir = kind != NodeKind::kRootLink && kind != NodeKind::kJobLink;
   ++node.lookups;
@@ -165,139 +231,213 @@ NodeIndex NodeTable::intern_own(NodeIndex parent, const std::string& name, NodeK
 // layer where the base's was is its copy, and only in the base can a name lead to something else.
 bool NodeTable::is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const {
   if (node.is_dir != is_dir) return false;
-  if (is_dir || node.id == id) return true;
+  if (is_dir || id_of(node) == id) return true;
   return in_upper && !node.in_upper;
 }
 
-NodeIndex NodeTable::intern(NodeIndex parent, const std::string& name, Job* job,
+bool NodeTable::is_unchanged(const Node& node, const struct stat& st, bool in_upper) const {
+  return node.is_dir == S_ISDIR(st.st_mode) && node.in_upper == in_upper &&
+         id_of(node) == FileId{st.st_dev, st.st_ino};
+}
+
+NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* job,
                             const struct stat& st, bool in_upper) {
-  const std::lock_guard lock(mutex_);
+  const Name name{parent, component};
+  {
+    const std::shared_lock lock(mutex_);
+    const NodeIndex index = find_locked(name);
+    if (index != 0 && is_unchanged(at(index), st, in_upper)) {
+      std::atomic_ref(at(index).lookups).fetch_add(1, std::memory_order_relaxed);
+      return index;
+    }
+  }
+  const std::unique_lock lock(mutex_);
+  return intern_locked(name, job, st, in_upper);
+}
+
+NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const struct stat& st,
+                                   bool in_upper) {
   const FileId id{st.st_dev, st.st_ino};
   const bool is_dir = S_ISDIR(st.st_mode);
   const bool has_links = in_upper && !is_dir && st.st_nlink > 1;
-  NodeIndex index = find_locked(parent, name);
+  NodeIndex index = find_locked(name);
   if (index != 0 && !is_same(at(index), id, is_dir, in_upper)) {
-    detach(index, Name{parent, name}, UniqueFd());
+    detach(index, name, UniqueFd());
     index = 0;
   }
   if (index == 0 && has_links) {
     if (const auto link = hard_links_.find(id); link != hard_links_.end()) {
       index = link->second;
-      attach(index, Name{parent, name});
+      attach(index, name);
     }
   }
   if (index == 0) {
-    index = make(Name{parent, name}, NodeKind::kObject, job);
+    index = make(name, NodeKind::kObject, job);
+    const auto origin = in_upper ? origins_.find(id) : origins_.end();
     at(index).is_dir = is_dir;
-    at(index).ino = st.st_ino;
+    at(index).ino = origin == origins_.end() ? st.st_ino : origin->second.ino;
     if (has_links) hard_links_[id] = index;
   }
   Node& node = at(index);
-  node.id = id;
+  set_id(node, st);
   node.in_upper = in_upper;
   ++node.lookups;
   return index;
 }
 
 void NodeTable::forget(NodeIndex index, std::uint64_t count) {
-  const std::lock_guard lock(mutex_);
-  Node& node = at(index);
-  node.lookups -= std::min(node.lookups, count);
-  if (index != kRootNode) free_if_unused(index);
+  {
+    const std::shared_lock lock(mutex_);
+    std::atomic_ref lookups(at(index).lookups);
+    std::uint64_t known = lookups.load(std::memory_order_relaxed);
+    while (known > count) {
+      if (lookups.compare_exchange_weak(known, known - count)) return;
+    }
+  }
+  std::vector<UniqueFd> doomed;
+  bool trim = false;
+  {
+    const std::unique_lock lock(mutex_);
+    Node& node = at(index);
+    node.lookups -= std::min(node.lookups, count);
+    free_if_unused(index);
+    trim = freed_ >= kTrimAfter;
+    if (trim) freed_ = 0;
+    doomed = take_doomed();
+  }
+  if (trim) (void)::malloc_trim(0);  // 0: there was nothing to give back
 }
 
-void NodeTable::add_link(NodeIndex index, NodeIndex parent, const std::string& name,
+void NodeTable::add_link(NodeIndex index, NodeIndex parent, std::string_view component,
                          const struct stat& st) {
-  const std::lock_guard lock(mutex_);
-  if (const NodeIndex old = find_locked(parent, name); old != 0) {
-    detach(old, Name{parent, name}, UniqueFd());
-  }
-  attach(index, Name{parent, name});
+  const std::unique_lock lock(mutex_);
+  const Name name{parent, component};
+  if (const NodeIndex old = find_locked(name); old != 0) detach(old, name, UniqueFd());
+  attach(index, name);
   Node& node = at(index);
-  node.id = {st.st_dev, st.st_ino};
+  set_id(node, st);
   node.in_upper = true;
-  hard_links_[node.id] = index;
+  hard_links_[id_of(node)] = index;
 }
 
-void NodeTable::remove(NodeIndex parent, const std::string& name, UniqueFd removed) {
-  const std::lock_guard lock(mutex_);
-  const NodeIndex index = find_locked(parent, name);
+void NodeTable::remove(NodeIndex parent, std::string_view component, UniqueFd removed) {
+  std::vector<UniqueFd> doomed;  // closed last
+  const std::unique_lock lock(mutex_);
+  const Name name{parent, component};
+  const NodeIndex index = find_locked(name);
   if (index == 0) return;
-  detach(index, Name{parent, name}, std::move(removed));
+  detach(index, name, std::move(removed));
   free_if_unused(index);
+  doomed = take_doomed();
 }
 
-void NodeTable::rename(NodeIndex parent, const std::string& name, NodeIndex new_parent,
-                       const std::string& new_name) {
-  const std::lock_guard lock(mutex_);
-  const NodeIndex index = find_locked(parent, name);
+void NodeTable::rename_locked(const Name& from, const Name& to) {
+  const NodeIndex index = find_locked(from);
   if (index == 0) return;
-  const Name to{new_parent, new_name};
-  const Name from{parent, name};
-  ++at(new_parent).children;
-  by_name_.erase(from);
-  by_name_[to] = index;
+  ++at(to.parent).children;
+  by_name_.erase(hash_of(from), index);
+  by_name_.insert(hash_of(to), index);
   Node& node = at(index);
-  if (node.name == from) {
-    node.name = to;
-  } else if (node.further) {
-    std::replace(node.further->begin(), node.further->end(), from, to);
+  const NodeIndex left = from.parent;
+  if (node.parent == from.parent && node.name.get() == from.component) {
+    node.parent = to.parent;
+    node.name = copy_of(to.component);
+  } else {
+    for (auto& [parent, component] : node.extra->names) {
+      if (parent != from.parent || component != from.component) continue;
+      parent = to.parent;
+      component = to.component;
+      break;
+    }
   }
-  drop_child(parent);
+  drop_child(left);
 }
 
-void NodeTable::exchange(NodeIndex parent, const std::string& name, NodeIndex new_parent,
-                         const std::string& new_name) {
-  static const std::string kAside = "/";  // no component looks like this
-  rename(parent, name, parent, kAside);
-  rename(new_parent, new_name, parent, name);
-  rename(parent, kAside, new_parent, new_name);
+void NodeTable::rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
+                       std::string_view new_name) {
+  const std::unique_lock lock(mutex_);
+  rename_locked({parent, name}, {new_parent, new_name});
+}
+
+void NodeTable::exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
+                         std::string_view new_name) {
+  const std::unique_lock lock(mutex_);
+  const Name aside{parent, "/"};  // no component looks like this
+  rename_locked({parent, name}, aside);
+  rename_locked({new_parent, new_name}, {parent, name});
+  rename_locked(aside, {new_parent, new_name});
 }
 
 bool NodeTable::is_current(NodeIndex index, const struct stat& st, bool in_upper) const {
-  const std::lock_guard lock(mutex_);
+  const std::shared_lock lock(mutex_);
   return is_same(at(index), {st.st_dev, st.st_ino}, S_ISDIR(st.st_mode), in_upper);
 }
 
 void NodeTable::moved(NodeIndex index, const struct stat& st, bool in_upper) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_);
   Node& node = at(index);
-  node.id = {st.st_dev, st.st_ino};
+  set_id(node, st);
   node.in_upper = in_upper;
-  ++node.epoch;
+  std::atomic_ref(node.epoch).fetch_add(1);
 }
 
-void NodeTable::published(NodeIndex parent, const std::string& name, const struct stat& base) {
-  const std::lock_guard lock(mutex_);
-  const NodeIndex index = find_locked(parent, name);
+void NodeTable::published(NodeIndex parent, std::string_view component, const struct stat& base) {
+  const std::unique_lock lock(mutex_);
+  const Name name{parent, component};
+  const NodeIndex index = find_locked(name);
   if (index == 0) return;
   Node& node = at(index);
-  if (node.further && !node.further->empty()) return detach(index, Name{parent, name}, UniqueFd());
-  node.id = {base.st_dev, base.st_ino};
+  if (node.extra && !node.extra->names.empty()) return detach(index, name, UniqueFd());
+  set_id(node, base);
   node.in_upper = false;
-  ++node.epoch;
+  std::atomic_ref(node.epoch).fetch_add(1);
 }
 
 std::uint32_t NodeTable::epoch(NodeIndex index) const {
-  const std::lock_guard lock(mutex_);
-  return at(index).epoch;
+  return std::atomic_ref(at(index).epoch).load();
 }
 
-std::vector<std::pair<NodeIndex, std::string>> NodeTable::drop_all(Job* job, NodeIndex view_root) {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::pair<NodeIndex, Name>> doomed;
-  for (const auto& [name, index] : by_name_) {
+std::uint64_t NodeTable::shown_inode(NodeIndex parent, std::string_view name,
+                                     std::uint64_t listed) const {
+  const std::shared_lock lock(mutex_);
+  const NodeIndex index = find_locked({parent, name});
+  return index == 0 ? listed : at(index).ino;
+}
+
+template <class Function>
+void NodeTable::for_each_of(const Job* job, Function&& function) const {
+  by_name_.for_each([&](NodeIndex index) {
     const Node& node = at(index);
-    if (node.job == job && node.kind == NodeKind::kObject && index != view_root) {
-      doomed.emplace_back(index, name);
-    }
+    if (node.job != job || node.kind != NodeKind::kObject || !node.named) return;
+    if (at(node.parent).kind == NodeKind::kObject) function(index, node);
+  });
+}
+
+std::size_t NodeTable::drop_all(const Job* job, NodeIndex view_root) {
+  const std::unique_lock lock(mutex_);
+  std::vector<NodeIndex> files;
+  std::size_t count = 0;
+  for_each_of(job, [&](NodeIndex index, const Node& node) {
+    ++count;
+    if (!node.is_dir && index != view_root) files.push_back(index);
+  });
+  for (const NodeIndex index : files) {
+    // Once for each of its names, as often as the index was listed.
+    const Node& node = at(index);
+    const std::string component = node.name.get();
+    if (node.named) detach(index, {node.parent, component}, UniqueFd());
   }
-  std::vector<std::pair<NodeIndex, std::string>> names;
-  for (const auto& [index, name] : doomed) {
-    names.emplace_back(name.parent, name.component);
-    if (!at(index).is_dir) detach(index, name, UniqueFd());
-  }
-  return names;
+  std::erase_if(origins_, [job](const auto& origin) { return origin.second.job == job; });
+  return count;
+}
+
+std::vector<NodeTable::NamedNode> NodeTable::all_of(const Job* job) const {
+  const std::shared_lock lock(mutex_);
+  std::vector<NamedNode> all;
+  for_each_of(job, [&](NodeIndex index, const Node& node) {
+    all.push_back({index, node.parent, node.name.get()});
+  });
+  return all;
 }
 
 }  // namespace cacheshim

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,6 +17,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "fuse/arena.h"
+#include "fuse/name_index.h"
 
 namespace cacheshim {
 
@@ -54,12 +56,17 @@ struct NodeInfo {
 // A node has a name (parent and component) and finds its object by walking from the job's roots, so
 // it holds no descriptor and does not mind copy-up and publishing. Hard links in the layer share one
 // node, with further names beside the first. A node whose last name is removed keeps an O_PATH
-// descriptor instead. Thread-safe by one mutex of its own, the innermost of all; it is never held
-// across a system call. Names change only while the job's Overlay::mutex() is held exclusively, so
-// that a path stays true as long as the caller holds that mutex.
+// descriptor instead.
+//
+// Thread-safe by one reader-writer lock of its own, the innermost but the arena's; it is never held
+// across a system call. Looking, finding a known node again and forgetting some of its look-ups take it
+// shared; only nodes and names that come and go take it exclusively. Names change only while the job's
+// Overlay::mutex() is held exclusively, so that a path stays true as long as the caller holds that
+// mutex. About 130 bytes a file, its name included.
 class NodeTable {
  public:
   NodeTable();
+  ~NodeTable();
 
   NodeInfo info(NodeIndex node) const;
   // From the view's root, "" for the root itself. Errors: ESTALE for a node without a name.
@@ -68,26 +75,26 @@ class NodeTable {
   std::string name(NodeIndex node) const;
 
   // A node of the mount's own folders; found again by parent and name. Counts one lookup.
-  NodeIndex intern_own(NodeIndex parent, const std::string& name, NodeKind kind,
+  NodeIndex intern_own(NodeIndex parent, std::string_view name, NodeKind kind,
                        Job* job = nullptr);
   // The node of an object that a lookup has found. Counts one lookup. A name that leads to another
   // object than before (the base has replaced it) gets a new node.
-  NodeIndex intern(NodeIndex parent, const std::string& name, Job* job, const struct stat& st,
+  NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const struct stat& st,
                    bool in_upper);
   // The kernel drops `count` lookups; frees the node when none are left.
   void forget(NodeIndex node, std::uint64_t count);
 
   // Changes of names, with the overlay's mutex held exclusively.
-  void add_link(NodeIndex node, NodeIndex parent, const std::string& name, const struct stat& st);
+  void add_link(NodeIndex node, NodeIndex parent, std::string_view name, const struct stat& st);
   // `removed` takes the place of the name where it was the last one.
-  void remove(NodeIndex parent, const std::string& name, UniqueFd removed);
-  void rename(NodeIndex parent, const std::string& name, NodeIndex new_parent,
-              const std::string& new_name);
-  void exchange(NodeIndex parent, const std::string& name, NodeIndex new_parent,
-                const std::string& new_name);
+  void remove(NodeIndex parent, std::string_view name, UniqueFd removed);
+  void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
+              std::string_view new_name);
+  void exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
+                std::string_view new_name);
 
   // 0 where the kernel knows no such node.
-  NodeIndex find(NodeIndex parent, const std::string& name) const;
+  NodeIndex find(NodeIndex parent, std::string_view name) const;
   NodeIndex find_path(NodeIndex view_root, std::string_view path) const;
 
   // Whether what its path leads to now is still the node's object, or its copy in the layer.
@@ -96,25 +103,29 @@ class NodeTable {
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
   // The same for a name that has gone over to the base. A file with further names, which stay the
   // layer's, loses this one: it is another file's now.
-  void published(NodeIndex parent, const std::string& name, const struct stat& base);
+  void published(NodeIndex parent, std::string_view name, const struct stat& base);
   std::uint32_t epoch(NodeIndex node) const;
+  // The inode number that `name` is shown with, where the folder's file system says `listed`.
+  std::uint64_t shown_inode(NodeIndex parent, std::string_view name, std::uint64_t listed) const;
 
-  // Takes all names of a job's objects away but the root's: its layer is gone. Returns the names
-  // that were there, for notices.
-  std::vector<std::pair<NodeIndex, std::string>> drop_all(Job* job, NodeIndex view_root);
+  // Takes all names of a job's objects away but the root's and the folders': its layer is gone.
+  // Returns how many there were, folders included.
+  std::size_t drop_all(const Job* job, NodeIndex view_root);
+  // The first name of every object of a job but its root.
+  struct NamedNode {
+    NodeIndex node;
+    NodeIndex parent;
+    std::string name;
+  };
+  std::vector<NamedNode> all_of(const Job* job) const;
 
   std::uint32_t size() const { return arena_.in_use(); }
 
  private:
   struct Name {
     NodeIndex parent;
-    std::string component;
+    std::string_view component;
     friend bool operator==(const Name&, const Name&) = default;
-  };
-  struct NameHash {
-    std::size_t operator()(const Name& name) const {
-      return std::hash<std::string>{}(name.component) ^ (name.parent * 0x9e3779b97f4a7c15ULL);
-    }
   };
   struct FileId {
     dev_t device = 0;
@@ -126,35 +137,61 @@ class NodeTable {
       return id.inode * 0x9e3779b97f4a7c15ULL ^ id.device;
     }
   };
-  struct Node {
-    NodeKind kind = NodeKind::kObject;
-    bool is_dir = false;
-    bool in_upper = false;
-    bool named = false;
-    std::uint32_t children = 0;  // nodes that have this one as a name's parent
-    std::uint32_t epoch = 0;
-    std::uint64_t lookups = 0;
-    std::uint64_t ino = 0;
-    FileId id;  // of the object that holds the data now
-    Job* job = nullptr;
-    Name name{0, {}};
-    std::unique_ptr<std::vector<Name>> further;  // names, of a hard link
+  // What few nodes have.
+  struct Extra {
+    std::vector<std::pair<NodeIndex, std::string>> names;  // further ones, of a hard link
     UniqueFd removed;
+  };
+  struct Node {
+    std::uint64_t lookups = 0;  // changed under the shared lock too, by std::atomic_ref
+    std::uint64_t ino = 0;
+    ino_t inode = 0;  // with `device`: the object that holds the data now
+    Job* job = nullptr;
+    std::unique_ptr<char[]> name;  // NUL-terminated
+    std::unique_ptr<Extra> extra;
+    NodeIndex parent = 0;        // 0 for a node without a name
+    std::uint32_t children = 0;  // nodes that have this one as a name's parent
+    std::uint32_t epoch = 0;     // read without the lock, by std::atomic_ref
+    std::uint16_t device = 0;    // index in devices_
+    NodeKind kind = NodeKind::kObject;
+    bool is_dir : 1 = false;
+    bool in_upper : 1 = false;
+    bool named : 1 = false;
+  };
+  struct Origin {  // the number that a copied-up file was shown with before the kernel forgot it
+    std::uint64_t ino;
+    const Job* job;
   };
 
   Node& at(NodeIndex node) const { return arena_.get(node); }
+  FileId id_of(const Node& node) const { return {devices_[node.device], node.inode}; }
+  void set_id(Node& node, const struct stat& st);
+  Extra& extra_of(Node& node);
+  bool has_name(const Node& node, const Name& name) const;
   NodeIndex make(const Name& name, NodeKind kind, Job* job);
   void attach(NodeIndex node, const Name& name);
   void detach(NodeIndex node, const Name& name, UniqueFd removed);
   void drop_child(NodeIndex parent);
   void free_if_unused(NodeIndex node);
+  void remember_origin(const Node& node);
   bool is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const;
-  NodeIndex find_locked(NodeIndex parent, const std::string& name) const;
+  bool is_unchanged(const Node& node, const struct stat& st, bool in_upper) const;
+  NodeIndex find_locked(const Name& name) const;
+  NodeIndex intern_locked(const Name& name, Job* job, const struct stat& st, bool in_upper);
+  void rename_locked(const Name& from, const Name& to);
+  std::vector<UniqueFd> take_doomed() { return std::exchange(doomed_, {}); }
+  static std::uint64_t hash_of(const Name& name);
+  template <class Function>
+  void for_each_of(const Job* job, Function&& function) const;
 
-  mutable std::mutex mutex_;
-  mutable Arena<Node> arena_;
-  std::unordered_map<Name, NodeIndex, NameHash> by_name_;
+  mutable std::shared_mutex mutex_;
+  Arena<Node> arena_;
+  NameIndex by_name_;
+  std::vector<dev_t> devices_;
   std::unordered_map<FileId, NodeIndex, FileIdHash> hard_links_;  // files with several names
+  std::unordered_map<FileId, Origin, FileIdHash> origins_;
+  std::vector<UniqueFd> doomed_;  // to be closed without the lock: a last close may take long
+  std::size_t freed_ = 0;         // since memory was last given back
 };
 
 }  // namespace cacheshim

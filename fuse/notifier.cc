@@ -13,6 +13,14 @@ namespace {
 
 // linux/fuse.h since 6.2; older kernels take such a notice for an invalidation, which is as right.
 constexpr std::uint32_t kExpireOnly = 1;
+constexpr std::int32_t kIncreaseEpoch = 8;  // FUSE_NOTIFY_INC_EPOCH, linux/fuse.h since 6.16
+
+fuse_out_header header_of(std::int32_t code, std::size_t body_bytes) {
+  fuse_out_header header{};
+  header.len = static_cast<std::uint32_t>(sizeof header + body_bytes);
+  header.error = code;
+  return header;
+}
 
 }  // namespace
 
@@ -30,7 +38,8 @@ Notifier::~Notifier() {
 bool Notifier::targets_any(const std::vector<FolderId>& held) const {
   return std::any_of(queue_.begin(), queue_.end(), [&](const Batch& batch) {
     return std::any_of(batch.notices.begin(), batch.notices.end(), [&](const Notice& notice) {
-      return std::find(held.begin(), held.end(), notice.folder) != held.end();
+      return notice.kind == Notice::Kind::kName &&
+             std::find(held.begin(), held.end(), notice.folder) != held.end();
     });
   });
 }
@@ -42,7 +51,8 @@ void Notifier::post(std::vector<Notice> notices, std::vector<FolderId> held,
     const std::lock_guard lock(mutex_);
     answer_now = notices.empty() || targets_any(held);
     if (!notices.empty()) {
-      queue_.push_back({std::move(notices), answer_now ? [] {} : std::exchange(done, [] {})});
+      auto then = answer_now ? [] {} : std::exchange(done, [] {});
+      queue_.push_back({std::move(notices), std::move(then), false});
     }
   }
   wake_.notify_one();
@@ -52,32 +62,84 @@ void Notifier::post(std::vector<Notice> notices, std::vector<FolderId> held,
 void Notifier::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    Batch& batch = queue_.front();  // stays in front: post() looks at its notices
-    lock.unlock();
-    for (const Notice& notice : batch.notices) send(notice);
-    batch.done();
-    lock.lock();
-    queue_.pop_front();
+    const auto has_work = [this] { return stopping_ || !queue_.empty(); };
+    if (repeats_.empty()) {
+      wake_.wait(lock, has_work);
+    } else {
+      (void)wake_.wait_until(lock, repeats_.front().due, has_work);
+    }
+    if (!queue_.empty()) {
+      run_front(lock);
+    } else if (stopping_) {
+      return;
+    }
+    queue_due_repeats();
+  }
+}
+
+void Notifier::run_front(std::unique_lock<std::mutex>& lock) {
+  Batch& batch = queue_.front();  // stays in front: post() looks at its notices
+  lock.unlock();
+  for (const Notice& notice : batch.notices) send(notice);
+  batch.done();
+  lock.lock();
+  if (!batch.is_repeat) {
+    std::erase_if(batch.notices, [](const Notice& n) { return n.kind != Notice::Kind::kName; });
+    if (!batch.notices.empty()) {
+      repeats_.push_back({Clock::now() + kRepeatAfter, std::move(batch.notices)});
+    }
+  }
+  queue_.pop_front();
+}
+
+// With mutex_ held. They go through the queue like any other, for post() to see them.
+void Notifier::queue_due_repeats() {
+  while (!repeats_.empty() && repeats_.front().due <= Clock::now()) {
+    queue_.push_back({std::move(repeats_.front().notices), [] {}, true});
+    repeats_.pop_front();
   }
 }
 
 void Notifier::send(const Notice& notice) const {
+  switch (notice.kind) {
+    case Notice::Kind::kName:
+      return send_name(notice);
+    case Notice::Kind::kNode:
+      return send_node(notice);
+    case Notice::Kind::kEpoch:
+      return send_epoch();
+  }
+}
+
+// Errors of all three: ENOENT, the kernel has nothing cached of it. Nothing else can be done about
+// the rest.
+void Notifier::send_name(const Notice& notice) const {
   fuse_notify_inval_entry_out body{};
   body.parent = notice.folder;
   body.namelen = static_cast<std::uint32_t>(notice.name.size());
   // Its last word is `flags` since 6.2 and `padding` before: the same place under either name.
   static_assert(sizeof body == 16);
   std::memcpy(reinterpret_cast<char*>(&body) + 12, &kExpireOnly, sizeof kExpireOnly);
-  fuse_out_header header{};
-  header.len = static_cast<std::uint32_t>(sizeof header + sizeof body + notice.name.size() + 1);
-  header.error = FUSE_NOTIFY_INVAL_ENTRY;
+  fuse_out_header header = header_of(FUSE_NOTIFY_INVAL_ENTRY, sizeof body + notice.name.size() + 1);
   iovec parts[] = {{&header, sizeof header},
                    {&body, sizeof body},
                    {const_cast<char*>(notice.name.c_str()), notice.name.size() + 1}};
-  // ENOENT: the kernel has nothing cached under that name. Nothing else can be done about the rest.
   (void)!::writev(fuse_fd_, parts, 3);
+}
+
+void Notifier::send_node(const Notice& notice) const {
+  fuse_notify_inval_inode_out body{};
+  body.ino = notice.folder;
+  body.off = 0;  // with its pages, from the first to the last
+  body.len = 0;
+  fuse_out_header header = header_of(FUSE_NOTIFY_INVAL_INODE, sizeof body);
+  iovec parts[] = {{&header, sizeof header}, {&body, sizeof body}};
+  (void)!::writev(fuse_fd_, parts, 2);
+}
+
+void Notifier::send_epoch() const {
+  fuse_out_header header = header_of(kIncreaseEpoch, 0);
+  (void)!::write(fuse_fd_, &header, sizeof header);
 }
 
 }  // namespace cacheshim

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -12,7 +14,7 @@
 
 namespace cacheshim {
 
-// Tells the kernel that names it has cached may be wrong, from one thread of its own.
+// Tells the kernel that what it has cached may be wrong, from one thread of its own.
 //
 // A notice for an entry waits in the kernel for the lock of the folder, which the sender of a
 // request in that folder holds until we answer it. So notices are never sent from a handler. A
@@ -21,17 +23,30 @@ namespace cacheshim {
 // rule of post(): an answer whose folders are the target of a notice that is queued or under way is
 // given first. As the queue is strictly first in, first out, a notice that blocks then always waits
 // for a request that a worker answers without us.
+//
+// The kernel asks again about an expired name without any lock, so that an answer given before a
+// change may be taken in after the notice of it. Names are therefore told of twice, a moment apart.
 class Notifier {
  public:
   using FolderId = std::uint64_t;  // nodeid, as the kernel knows it
   struct Notice {
-    FolderId folder;
+    enum class Kind : std::uint8_t {
+      kName,   // `name` in `folder`: look it up again
+      kNode,   // attributes and data, or the listing, of `folder`, which may be any node
+      kEpoch,  // all names; the kernel must know it (set_protocol)
+    };
+    FolderId folder = 0;
     std::string name;
+    Kind kind = Kind::kName;
   };
 
   // Writes to the session's descriptor, which must outlive the notifier.
   explicit Notifier(int fuse_fd);
   ~Notifier();  // sends what is queued first
+
+  // What the kernel has answered to INIT: the minor number of its protocol.
+  void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
+  bool knows_epoch() const { return knows_epoch_; }
 
   // Sends the notices, then calls `done` on the notifier's thread; or, by the rule above, calls
   // `done` at once. `held` are the folders that the request to be answered holds; no notice may
@@ -39,19 +54,34 @@ class Notifier {
   void post(std::vector<Notice> notices, std::vector<FolderId> held, std::function<void()> done);
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Batch {
     std::vector<Notice> notices;
     std::function<void()> done;
+    bool is_repeat;
   };
+  struct Repeat {
+    Clock::time_point due;
+    std::vector<Notice> notices;
+  };
+  static constexpr unsigned kEpochProtocol = 44;  // Linux 6.16
+  static constexpr auto kRepeatAfter = std::chrono::milliseconds(20);
 
   void run();
+  void run_front(std::unique_lock<std::mutex>& lock);
+  void queue_due_repeats();
   void send(const Notice& notice) const;
+  void send_name(const Notice& notice) const;
+  void send_node(const Notice& notice) const;
+  void send_epoch() const;
   bool targets_any(const std::vector<FolderId>& held) const;
 
   const int fuse_fd_;
+  std::atomic<bool> knows_epoch_{false};
   std::mutex mutex_;  // innermost; not held while a notice is sent or `done` runs
   std::condition_variable wake_;
   std::deque<Batch> queue_;  // the front one is under way
+  std::deque<Repeat> repeats_;
   bool stopping_ = false;
   std::thread thread_;
 };

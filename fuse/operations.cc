@@ -23,7 +23,8 @@ void handle(fuse_req_t req, Handler&& handler) {
   }
 }
 
-void init(void*, fuse_conn_info* connection) {
+void init(void* filesystem, fuse_conn_info* connection) {
+  static_cast<Filesystem*>(filesystem)->set_protocol(connection->proto_minor);
   // Symlinks in the root are answered per caller: their answers must never be kept.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
   // The kernel clears set-id bits by a setattr; we, being root, would not do it by writing.

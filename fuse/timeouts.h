@@ -3,10 +3,12 @@
 
 namespace cacheshim {
 
-// How long the kernel may answer for us, in seconds. What this daemon changes it tells the kernel of
-// (Notifier); the timeouts bound how long a change by others, a raw process in the base or another
-// node, stays unseen. Views with several uids see each other's changes without notices: no caching.
-inline constexpr double kEntryTimeout = 1.0;
-inline constexpr double kNegativeTimeout = 1.0;
+// How long the kernel may answer for us, in seconds.
+//
+// Where every change is told of by a notice (this daemon's own, and those that BaseWatch sees), the
+// timeout only bounds what a notice that crossed a reply on its way may leave behind.
+inline constexpr double kLongTimeout = 60.0;
+// Where a change may come unseen, from another machine or with nothing to watch by.
+inline constexpr double kShortTimeout = 1.0;
 
 }  // namespace cacheshim

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+namespace cacheshim {
+
+// Counts the changes of the base by folder, so that an answer that was computed before a change, and
+// may reach the kernel after the notice of it, can be told from one that the kernel may keep. Folders
+// share counters by their hash: at worst an answer is kept for less long than it could be.
+// Thread-safe.
+class Generations {
+ public:
+  std::uint64_t of(std::string_view folder) const { return counter(folder) + all_; }
+  void change(std::string_view folder) { ++counters_[slot(folder)]; }
+  void change_all() { ++all_; }
+
+ private:
+  static constexpr std::size_t kCounters = 4096;
+
+  static std::size_t slot(std::string_view folder) {
+    return std::hash<std::string_view>{}(folder) % kCounters;
+  }
+  std::uint64_t counter(std::string_view folder) const { return counters_[slot(folder)]; }
+
+  std::array<std::atomic<std::uint64_t>, kCounters> counters_{};
+  std::atomic<std::uint64_t> all_{0};
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace cacheshim {
+
+// A hash table of numbers that are not 0, each under the hash of a key that it can itself tell: 8 bytes
+// a slot, no allocation an entry. Open addressing with linear probing; removal moves what follows
+// back, so that there are no tombstones. Not thread-safe.
+class NameIndex {
+ public:
+  // The number under `hash` for which `is_it(number)` holds, 0 for none.
+  template <class Predicate>
+  std::uint32_t find(std::uint64_t hash, Predicate&& is_it) const {
+    if (slots_.empty()) return 0;
+    const std::uint32_t key = key_of(hash);
+    for (std::size_t at = key & mask();; at = (at + 1) & mask()) {
+      const Slot& slot = slots_[at];
+      if (slot.number == 0) return 0;
+      if (slot.key == key && is_it(slot.number)) return slot.number;
+    }
+  }
+
+  void insert(std::uint64_t hash, std::uint32_t number) {
+    if ((used_ + 1) * 5 > slots_.size() * 4) resize(slots_.empty() ? kLeast : slots_.size() * 2);
+    place({key_of(hash), number});
+    ++used_;
+  }
+
+  // The pair must be there.
+  void erase(std::uint64_t hash, std::uint32_t number) {
+    const std::uint32_t key = key_of(hash);
+    std::size_t hole = key & mask();
+    while (slots_[hole].key != key || slots_[hole].number != number) hole = (hole + 1) & mask();
+    for (std::size_t at = (hole + 1) & mask(); slots_[at].number != 0; at = (at + 1) & mask()) {
+      // A slot may move back to the hole unless that lies before the place it hashes to.
+      const std::size_t distance = (at - slots_[at].key) & mask();
+      if (distance >= ((at - hole) & mask())) {
+        slots_[hole] = slots_[at];
+        hole = at;
+      }
+    }
+    slots_[hole] = Slot{};
+    --used_;
+    if (used_ * 8 < slots_.size() && slots_.size() > kLeast) resize(slots_.size() / 4);
+  }
+
+  template <class Function>
+  void for_each(Function&& function) const {
+    for (const Slot& slot : slots_) {
+      if (slot.number != 0) function(slot.number);
+    }
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t key = 0;  // the hash, as far as it is kept
+    std::uint32_t number = 0;
+  };
+  static constexpr std::size_t kLeast = 64;  // slots; all sizes are this times a power of 4 or 2
+
+  static std::uint32_t key_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+  std::size_t mask() const { return slots_.size() - 1; }
+
+  void place(const Slot& slot) {
+    std::size_t at = slot.key & mask();
+    while (slots_[at].number != 0) at = (at + 1) & mask();
+    slots_[at] = slot;
+  }
+
+  void resize(std::size_t size) {
+    std::vector<Slot> old(size);
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.number != 0) place(slot);
+    }
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace cacheshim {
+
+// How changes that other processes make in the base are noticed.
+enum class WatchMode {
+  kFanotify,  // one mark on the file system; needs root (CAP_SYS_ADMIN)
+  kInotify,   // a watch a folder
+  kNone,      // not at all: only timeouts bound how long a change stays unseen
+};
+
+inline std::string_view to_string(WatchMode mode) {
+  switch (mode) {
+    case WatchMode::kFanotify:
+      return "fanotify";
+    case WatchMode::kInotify:
+      return "inotify";
+    case WatchMode::kNone:
+      break;
+  }
+  return "none";
+}
+
+inline std::optional<WatchMode> parse_watch_mode(std::string_view text) {
+  for (const WatchMode mode : {WatchMode::kFanotify, WatchMode::kInotify, WatchMode::kNone}) {
+    if (text == to_string(mode)) return mode;
+  }
+  return std::nullopt;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What raw processes change in the base is seen through notices, in every view that had looked before.
+
+Names are kept by the kernel for a minute, so what is seen here within seconds was told of.
+"""
+
+import contextlib
+import os
+import pathlib
+import stat
+import tempfile
+import time
+
+import pytest
+from jobs import wait_until
+
+SECONDS = 5  # far above what a notice takes, far below a minute
+SETTLE_SECONDS = 7  # a file that changed less than 5 s ago is asked for each second
+
+
+@pytest.fixture(params=["fanotify", "inotify"])
+def watched(request, scratch, store, mount_store):
+    """Mounts the store with one way of watching it."""
+    def mount():
+        config = scratch / "watch.toml"
+        config.write_text(f'watch = "{request.param}"\n')
+        mounted = mount_store(store, "--config", config)
+        assert mounted.status()["watch"] == request.param
+        assert request.param in mounted.cli("status").stdout
+        return mounted
+
+    mount.mode = request.param
+    return mount
+
+
+@pytest.fixture(scope="module")
+def old_keys(all_scratch):
+    """Keys whose files have not changed for a while: the kernel keeps their attributes for long."""
+    top = pathlib.Path(tempfile.mkdtemp(dir=all_scratch))
+    for number in range(40):
+        folder = top / str(number)
+        folder.mkdir()
+        for name in ("a", "b"):
+            (folder / name).write_bytes(b"old " + name.encode())
+    wait_until(lambda: time.time() - (folder / "b").stat().st_ctime > SETTLE_SECONDS, 60,
+               "the age of the files")
+    return iter(list(top.iterdir()))
+
+
+@pytest.fixture
+def key(store, old_keys):
+    """A key of the base."""
+    (store / "triton").mkdir(parents=True)
+    return next(old_keys).rename(store / "triton/KEY")
+
+
+@pytest.fixture
+def views(watched, key, job_of):
+    """Two views that have looked at all of the key, and at names that it has not."""
+    mount = watched()
+    jobs = [job_of(mount, name, uid) for name, uid in (("one", 20001), ("two", 20002))]
+    for job in jobs:
+        assert job.listdir("triton/KEY") == ["a", "b"]
+        assert job.read("triton/KEY/a") == b"old a"
+        assert job.read("triton/KEY/b") == b"old b"
+        assert job.exists("triton/KEY/a") and job.exists("triton/KEY/b")  # reading moves the atime
+        for missing in ("triton/KEY/c", "triton/NEW", "triton/KEY/d/e"):
+            assert not job.exists(missing)
+    return jobs
+
+
+def seen(jobs, what, *call):
+    for job in jobs:
+        wait_until(lambda job=job: call[0](job, *call[1:]), SECONDS, f"{what} in {job.job}")
+
+
+def reads(job, name, data):
+    return job.exists(name) and job.read(name) == data
+
+
+def test_a_new_file_is_seen_where_there_was_none(views, key):
+    (key / "c").write_bytes(b"new")
+    seen(views, "the file", reads, "triton/KEY/c", b"new")
+    seen(views, "the name in the list", lambda job: job.listdir("triton/KEY") == ["a", "b", "c"])
+
+
+def test_a_new_key_is_seen_with_all_that_is_in_it(views, store):
+    (store / "triton/NEW/sub").mkdir(parents=True)
+    (store / "triton/NEW/sub/x").write_bytes(b"new")
+    seen(views, "the file", reads, "triton/NEW/sub/x", b"new")
+
+
+def test_a_replaced_file_is_read_anew(views, key):
+    (key / "tmp").write_bytes(b"another one")
+    os.rename(key / "tmp", key / "a")
+    seen(views, "the new file", reads, "triton/KEY/a", b"another one")
+
+
+def test_a_removed_file_is_gone(views, key):
+    os.unlink(key / "a")
+    seen(views, "the removal", lambda job: not job.exists("triton/KEY/a"))
+    seen(views, "the removal in the list", lambda job: job.listdir("triton/KEY") == ["b"])
+
+
+def test_a_file_written_in_place_is_read_anew_once_it_is_closed(views, key):
+    with open(key / "a", "r+b", buffering=0) as file:
+        file.write(b"OLD")
+    seen(views, "the new bytes", reads, "triton/KEY/a", b"OLD a")
+    with open(key / "a", "ab") as file:
+        file.write(b" and more")
+    seen(views, "the new size", reads, "triton/KEY/a", b"OLD a and more")
+
+
+def test_changed_attributes_are_seen(views, key):
+    os.utime(key / "a", ns=(1, 1_000_000_123))
+    os.chmod(key / "b", 0o750)
+    seen(views, "the time",
+         lambda job: job("os.stat", job.path("triton/KEY/a")).st_mtime_ns == 1_000_000_123)
+    # 0750 of another owner: closed to this view's user, so shown as it is.
+    seen(views, "the mode", lambda job: stat.S_IMODE(job("os.stat", job.path("triton/KEY/b")).st_mode)
+         == 0o750)
+
+
+def test_a_folder_that_another_took_the_place_of_shows_the_other(views, key, store):
+    other = store / "triton/other"
+    other.mkdir()
+    (other / "a").write_bytes(b"other a")
+    (other / "c").write_bytes(b"other c")
+    os.rename(key, store / "triton/away")
+    os.rename(other, key)
+    seen(views, "the other's file", reads, "triton/KEY/a", b"other a")
+    seen(views, "its further file", reads, "triton/KEY/c", b"other c")
+    seen(views, "that there is no b", lambda job: not job.exists("triton/KEY/b"))
+    # The folders are watched under their new names.
+    (key / "d").write_bytes(b"late")
+    (store / "triton/away/late").write_bytes(b"late too")
+    seen(views, "a later file", reads, "triton/KEY/d", b"late")
+    seen(views, "one in the other", reads, "triton/away/late", b"late too")
+
+
+def test_a_removed_tree_is_gone_and_may_come_again(views, key, store):
+    for name in ("a", "b"):
+        os.unlink(key / name)
+    key.rmdir()
+    seen(views, "the removal", lambda job: not job.exists("triton/KEY"))
+    key.mkdir()
+    (key / "a").write_bytes(b"again")
+    seen(views, "the new tree", reads, "triton/KEY/a", b"again")
+
+
+def test_an_open_file_goes_on_when_its_name_is_replaced(views, key):
+    job = views[0]
+    fd = job("os.open", job.path("triton/KEY/a"), os.O_RDONLY)
+    (key / "tmp").write_bytes(b"another one")
+    os.rename(key / "tmp", key / "a")
+    seen(views, "the new file", reads, "triton/KEY/a", b"another one")
+    assert job("os.pread", fd, 100, 0) == b"old a"
+
+
+@contextlib.contextmanager
+def setting(path, value):
+    setting_file = pathlib.Path(path)
+    before = setting_file.read_text()
+    setting_file.write_text(value)
+    try:
+        yield
+    finally:
+        setting_file.write_text(before)
+
+
+def test_when_notices_are_lost_everything_expires(watched, key, store, job_of):
+    with setting(f"/proc/sys/fs/{watched.mode}/max_queued_events", "2"):
+        mount = watched()
+    job = job_of(mount, "one", 20001)
+    assert job.read("triton/KEY/a") == b"old a"
+    assert not job.exists("triton/KEY/last")
+    # More at once than the queue holds, so that some of it is never told.
+    for number in range(500):
+        (key / f"n{number}").write_bytes(b"")
+    (key / "tmp").write_bytes(b"another one")
+    os.rename(key / "tmp", key / "a")
+    (key / "last").write_bytes(b"last")
+    seen([job], "the new file", reads, "triton/KEY/a", b"another one")
+    seen([job], "the last file", reads, "triton/KEY/last", b"last")
+
+
+def test_without_a_watch_a_change_is_seen_when_its_second_is_over(scratch, store, key, mount_store,
+                                                                 job_of):
+    config = scratch / "watch.toml"
+    config.write_text('watch = "none"\n')
+    mount = mount_store(store, "--config", config)
+    assert mount.status()["watch"] == "none"
+    assert "within 1 s" in mount.cli("status").stdout
+    job = job_of(mount, "one", 20001)
+    assert not job.exists("triton/KEY/c")
+    assert job.read("triton/KEY/a") == b"old a"
+    (key / "c").write_bytes(b"new")
+    os.unlink(key / "a")
+    seen([job], "the file", reads, "triton/KEY/c", b"new")
+    seen([job], "the removal", lambda job: not job.exists("triton/KEY/a"))
+
+
+def test_an_unknown_way_of_watching_is_refused(scratch, store, mount_store):
+    config = scratch / "watch.toml"
+    config.write_text('watch = "polling"\n')
+    with pytest.raises(AssertionError, match="must be one of fanotify, inotify, none"):
+        mount_store(store, "--config", config)
