@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "store/hidden_paths.h"
+#include "store/paths.h"
 #include "store/sys.h"
 
 namespace cacheshim {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <atomic>
+#include <memory>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -15,55 +15,36 @@
 #include "store/copy_file.h"
 #include "store/counters.h"
 #include "store/entry_map.h"
-#include "store/hidden_paths.h"
+#include "store/layer_index.h"
+#include "store/look_root.h"
+#include "store/lower_stack.h"
+#include "store/overlay_types.h"
+#include "store/paths.h"
 
-// One job's writable layer over the shared base: the file system's logic, without FUSE.
+// One job's writable layer over what lies below it: the file system's logic, without FUSE.
 //
-// Nothing of the base is cached: every call walks from the two roots by openat2(2), so that what
-// others publish or remove shows at the next call. What the layer hides is held in memory
-// (HiddenPaths), for the layer is changed by its one daemon alone. A name is looked up in the layer
-// first, then, unless hidden, in the base. Semantics: kernel overlayfs.rst, with these differences:
-// folders of the base can be renamed (they are copied up whole), and an entry that this layer began
-// while the base had none is opaque from its first file on, so that no reader sees files of two
-// builders mixed.
+// Nothing of the lowers is cached: every call walks from their roots, so that what others publish or
+// remove shows at the next call. The layer is changed by its one daemon alone, so what it has and
+// hides is held in memory (LayerIndex). A name is looked up in the layer first, then, unless hidden,
+// below. Semantics: kernel overlayfs.rst, with these differences: folders of the lowers can be renamed
+// (they are copied up whole), and an entry that this layer began while the base had none is opaque
+// from its first file on, so that no reader sees files of two builders mixed. "The base" is what the
+// lowers show together; a store has one.
 namespace cacheshim {
-
-struct Found {
-  struct stat st;
-  bool in_upper;
-};
-
-struct Opened {
-  UniqueFd fd;
-  bool in_upper;
-};
-
-struct ListedEntry {
-  std::string name;
-  unsigned char type;  // DT_*
-  ino_t ino;
-};
-
-// Told of files whose data moved. Called with Overlay::mutex() held exclusively; must not call back.
-class OverlayObserver {
- public:
-  // The regular file at `path` is now the layer's own copy, `upper`.
-  virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
-
- protected:
-  ~OverlayObserver() = default;
-};
 
 // Paths are relative to the store's root, without "." and "..", "" being the root itself. Names with
 // a reserved prefix (whiteout.h) and the store's own folder do not exist: ENOENT, or EPERM to make.
 class Overlay {
  public:
   // An overlay without a layer, as that of a job that has written nothing yet: the base alone, to be
-  // read. All but `base`, which is a descriptor that stays open, must outlive the overlay.
-  Overlay(int base, const EntryMap& entries, Counters& counters,
+  // read. What is passed by reference or pointer must outlive the overlay.
+  Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entries, Counters& counters,
           OverlayObserver* observer = nullptr);
-  // Gives it a layer, or takes it away (two empty descriptors); hides nothing any more until
-  // load_hidden() is called.
+  // The same over folders that stay open, the topmost first.
+  Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
+          OverlayObserver* observer = nullptr);
+  // Gives it a layer, or takes it away (two empty descriptors). One that is not empty is to be read
+  // by load_layer() next.
   void set_layer(UniqueFd upper, UniqueFd work);
   bool has_layer() const { return static_cast<bool>(upper_); }
 
@@ -103,7 +84,7 @@ class Overlay {
   Status clear_opaque(const std::string& path);
   void prune_empty_dirs(const std::string& path);
   // Fills the index from a layer that an earlier daemon left.
-  Status load_hidden();
+  Status load_layer();
 
  private:
   Result<UniqueFd> ensure_upper_dir(const std::string& path);
@@ -119,18 +100,21 @@ class Overlay {
   Status move_over(const std::string& from, const std::string& to, bool replaces_dir);
   Status exchange(const std::string& from, const std::string& to);
   Status check_rename_target(const Found& source, const std::string& to, unsigned flags) const;
-  Status load_hidden_below(int folder, const std::string& path);
+  Status load_folder(int folder, const std::string& path);
   Status remove_upper_dir(int folder, const std::string& path);
   std::string staged_name();
-  Result<UniqueFd> open_upper(const std::string& path, int flags) const;
+  Result<std::vector<ListedEntry>> list_upper(const std::string& path) const;
+  void add_from_base(const std::string& path, std::vector<ListedEntry> below,
+                     std::vector<ListedEntry>& listed) const;
 
-  const int base_;
+  const std::shared_ptr<const LowerStack> lowers_;
   UniqueFd upper_;
+  std::unique_ptr<const LookRoot> look_upper_;  // with a layer
   UniqueFd work_;
   const EntryMap& entries_;
   Counters& counters_;
   OverlayObserver* const observer_;
-  HiddenPaths hidden_;
+  LayerIndex index_;
   mutable std::shared_mutex mutex_;
   std::atomic<unsigned> staged_count_{0};
 };

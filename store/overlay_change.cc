@@ -42,19 +42,21 @@ Status make_marker(int folder, const std::string& name) {
 
 Result<UniqueFd> Overlay::ensure_upper_dir(const std::string& path) {
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
-  Result<UniqueFd> existing = sys::open_beneath(upper_.get(), path, kFlags);
-  if (existing || !existing.failed_with(ENOENT) || path.empty()) return existing;
-  CACHESHIM_TRY(st, find_in_base(path));
-  if (!S_ISDIR(st.st_mode)) return Errno(ENOTDIR);
+  if (!upper_) return Errno(EBADF);
+  if (index_.has_folder(path)) return sys::open_beneath(upper_.get(), path, kFlags);
+  CACHESHIM_TRY(found, find(path));
+  if (S_ISLNK(found.st.st_mode)) return Errno(ELOOP);
+  if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
   CACHESHIM_TRY(parent, ensure_upper_dir(std::string(parent_path(path))));
   const KeepTimes parent_times(parent.get());
   const std::string name(base_name(path));
-  CACHESHIM_CHECK(sys::make_dir_at(parent.get(), name, st.st_mode & 07777));
+  CACHESHIM_CHECK(sys::make_dir_at(parent.get(), name, found.st.st_mode & 07777));
+  index_.add_folder(path);
   CACHESHIM_TRY(folder, sys::open_beneath(parent.get(), name, kFlags));
-  const timespec times[2] = {st.st_atim, st.st_mtim};
+  const timespec times[2] = {found.st.st_atim, found.st.st_mtim};
   CACHESHIM_CHECK(sys::set_times(folder.get(), times));
-  if (const auto base = sys::open_beneath(base_, path, O_PATH | O_DIRECTORY)) {
-    CACHESHIM_CHECK(copy_user_xattrs(base->get(), folder.get()));
+  if (const auto base = lowers_->open(path, O_PATH | O_DIRECTORY)) {
+    CACHESHIM_CHECK(copy_user_xattrs(base->fd.get(), folder.get()));
   }
   return folder;
 }
@@ -65,12 +67,12 @@ Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
 
 Status Overlay::copy_up_file(const std::string& path, off_t keep_bytes) {
   CACHESHIM_TRY(parent, open_upper_parent(path));
-  CACHESHIM_TRY(source, sys::open_beneath(base_, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  CACHESHIM_TRY(source, lowers_->open(path, O_RDONLY | O_NONBLOCK));
   const KeepTimes parent_times(parent.get());
   const std::string staged = staged_name();
   const Result<struct stat> copied = [&]() -> Result<struct stat> {
     CACHESHIM_TRY(target, sys::open_beneath(work_.get(), staged, O_RDWR | O_CREAT | O_EXCL, 0600));
-    CACHESHIM_CHECK(copy_file(source.get(), target.get(), keep_bytes));
+    CACHESHIM_CHECK(copy_file(source.fd.get(), target.get(), keep_bytes));
     CACHESHIM_CHECK(sys::rename_at(work_.get(), staged, parent.get(), std::string(base_name(path)),
                                    RENAME_NOREPLACE));
     return sys::stat_fd(target.get());
@@ -141,13 +143,18 @@ Status Overlay::make_dir(const std::string& path, mode_t mode) {
   CACHESHIM_CHECK(check_absent(path));
   CACHESHIM_TRY(parent, open_upper_parent(path));
   const std::string name(base_name(path));
-  if (!hidden_.has_whiteout(path)) return sys::make_dir_at(parent.get(), name, mode);
+  if (!index_.has_whiteout(path)) {
+    CACHESHIM_CHECK(sys::make_dir_at(parent.get(), name, mode));
+    index_.add_folder(path);
+    return {};
+  }
   // The base may have a folder of this name that was removed: the new one must not merge with it.
   const std::string staged = staged_name();
   CACHESHIM_CHECK(sys::make_dir_at(work_.get(), staged, mode));
   CACHESHIM_CHECK(make_marker(work_.get(), join_path(staged, kOpaqueMarker)));
   CACHESHIM_CHECK(sys::rename_at(work_.get(), staged, parent.get(), name, RENAME_NOREPLACE));
-  hidden_.add_opaque(path);
+  index_.add_folder(path);
+  index_.add_opaque(path);
   remove_whiteout(path);
   return {};
 }
@@ -209,7 +216,7 @@ Status Overlay::remove_upper_dir(int folder, const std::string& path) {
     CACHESHIM_CHECK(sys::rename_at(folder, name, work_.get(), staged));
     removed = sys::remove_tree(work_.get(), staged);
   }
-  if (removed) hidden_.erase_tree(path);
+  if (removed) index_.erase_tree(path);
   return removed;
 }
 
@@ -219,10 +226,10 @@ Status Overlay::drop_file(const std::string& path) {
 }
 
 Status Overlay::clear_opaque(const std::string& path) {
-  if (!hidden_.is_opaque(path)) return {};
+  if (!index_.is_opaque(path)) return {};
   CACHESHIM_TRY(folder, sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY));
   CACHESHIM_CHECK(sys::unlink_at(folder.get(), std::string(kOpaqueMarker)));
-  hidden_.remove_opaque(path);
+  index_.remove_opaque(path);
   return {};
 }
 
@@ -236,41 +243,42 @@ void Overlay::prune_empty_dirs(const std::string& path) {
   }
   // Only a folder that the base has as well: an empty one of the job's own is the job's.
   if (!path.empty() && !find_in_base(path)) return;
-  (void)sys::unlink_at(upper_.get(), path, AT_REMOVEDIR);  // it stays where it holds something
+  // It stays where it holds something.
+  if (sys::unlink_at(upper_.get(), path, AT_REMOVEDIR)) index_.erase_tree(path);
 }
 
 void Overlay::begin_entry(const std::string& path) {
   const auto ref = entries_.find(path);
   if (!ref || ref->rest.empty() || EntryMap::is_scratch(*ref)) return;
   const std::string entry(ref->entry);
-  if (hidden_.is_opaque(entry) || find_in_base(entry)) return;
+  if (index_.is_opaque(entry) || find_in_base(entry)) return;
   // Without the marker the entry is merged like any other folder: worse, but no reason to fail.
   (void)mark_opaque(entry);
 }
 
 Status Overlay::mark_opaque(const std::string& path) {
-  if (hidden_.is_opaque(path)) return {};
+  if (index_.is_opaque(path)) return {};
   CACHESHIM_TRY(folder, ensure_upper_dir(path));
   const KeepTimes times(folder.get());
   CACHESHIM_CHECK(make_marker(folder.get(), std::string(kOpaqueMarker)));
-  hidden_.add_opaque(path);
+  index_.add_opaque(path);
   return {};
 }
 
 Status Overlay::add_whiteout(const std::string& path) {
   CACHESHIM_TRY(parent, open_upper_parent(path));
   CACHESHIM_CHECK(make_marker(parent.get(), whiteout_name(base_name(path))));
-  hidden_.add_whiteout(path);
+  index_.add_whiteout(path);
   return {};
 }
 
 void Overlay::remove_whiteout(const std::string& path) {
-  if (!hidden_.has_whiteout(path)) return;
+  if (!index_.has_whiteout(path)) return;
   if (const auto parent = open_upper_parent(path)) {
     // Left behind it hides nothing: the layer's own name goes before it.
     if (!sys::unlink_at(parent->get(), whiteout_name(base_name(path)))) return;
   }
-  hidden_.remove_whiteout(path);
+  index_.remove_whiteout(path);
 }
 
 }  // namespace cacheshim

@@ -62,8 +62,8 @@ Status Overlay::move_over(const std::string& from, const std::string& to, bool i
     moved = {};
   }
   if (!moved || !is_dir) return moved;
-  hidden_.erase_tree(to);
-  hidden_.move_tree(from, to);
+  index_.erase_tree(to);
+  index_.move_tree(from, to);
   return {};
 }
 
@@ -76,10 +76,7 @@ Status Overlay::exchange(const std::string& from, const std::string& to) {
   CACHESHIM_TRY(new_parent, open_upper_parent(to));
   CACHESHIM_CHECK(sys::rename_at(old_parent.get(), std::string(base_name(from)), new_parent.get(),
                                  std::string(base_name(to)), RENAME_EXCHANGE));
-  const std::string aside = join_path(from, "//");  // no path looks like this
-  hidden_.move_tree(from, aside);
-  hidden_.move_tree(to, from);
-  hidden_.move_tree(aside, to);
+  index_.exchange_trees(from, to);
   return {};
 }
 

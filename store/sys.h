@@ -27,6 +27,10 @@ Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t 
 // openat(2) of a path that is ours and not a job's (a store's own root, /proc).
 Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
 
+// A private copy of the mount that holds the open folder `dir`, beginning there, in which no symlink
+// is followed. Errors: EPERM without privilege over the mount namespace, ENOSYS before Linux 5.12.
+Result<UniqueFd> clone_without_symlinks(int dir);
+
 // fstatat(2) of `name` itself, not of what it points to; of `dir` where `name` is "".
 Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
@@ -66,6 +70,8 @@ struct DirEntry {
 };
 // All entries of an open folder (any descriptor of it) but "." and "..".
 Result<std::vector<DirEntry>> list_dir(int dir);
+// The same, from where a readable descriptor stands: of one that was just opened, and for that.
+Result<std::vector<DirEntry>> read_dir(int dir);
 
 // Makes the file `name` hold `bytes`: written beside it, synced, then renamed over it.
 Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode);

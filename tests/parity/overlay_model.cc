@@ -230,9 +230,9 @@ class World {
 
  private:
   void make_overlay() {
-    overlay_ = std::make_unique<Overlay>(base_.get(), entries_, counters_);
+    overlay_ = std::make_unique<Overlay>(std::vector{base_.get()}, entries_, counters_);
     overlay_->set_layer(open_folder(top_ + "/upper"), open_folder(top_ + "/work"));
-    if (!overlay_->load_hidden()) errx(2, "load_hidden");
+    if (!overlay_->load_layer()) errx(2, "load_layer");
   }
 
   bool same_trees(unsigned seed) {

@@ -60,7 +60,7 @@ class OverlayTest : public ::testing::Test {
   EntryMap entries_{profiles_};
   Counters counters_;
   UniqueFd base_ = scratch_.open_dir("base");
-  Overlay overlay_{base_.get(), entries_, counters_};
+  Overlay overlay_{{base_.get()}, entries_, counters_};
 };
 
 }  // namespace cacheshim
