@@ -24,34 +24,68 @@ bool is_store_internal(std::string_view path) {
          (path.size() == kControlName.size() || path[kControlName.size()] == '/');
 }
 
+bool has_other_names(const struct stat& st) { return S_ISREG(st.st_mode) && st.st_nlink > 1; }
+
 }  // namespace
 
 Overlay::Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
-                 Counters& counters, OverlayObserver* observer)
-    : lowers_(std::move(lowers)), entries_(entries), counters_(counters), observer_(observer) {}
+                 Counters& counters, OverlayObserver* observer, OverlayOptions options)
+    : lowers_(std::move(lowers)),
+      entries_(entries),
+      counters_(counters),
+      observer_(observer),
+      options_(options) {}
 
 Overlay::Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
-                 OverlayObserver* observer)
-    : Overlay(std::make_shared<const LowerStack>(lowers), entries, counters, observer) {}
+                 OverlayObserver* observer, OverlayOptions options)
+    : Overlay(std::make_shared<const LowerStack>(lowers), entries, counters, observer, options) {}
 
 void Overlay::set_layer(UniqueFd upper, UniqueFd work) {
   upper_ = std::move(upper);
-  work_ = std::move(work);
+  work_ = upper_ ? std::make_shared<const UniqueFd>(std::move(work)) : nullptr;
   look_upper_ = upper_ ? std::make_unique<LookRoot>(upper_.get()) : nullptr;
   index_.clear();
+  links_.clear();
+  staged_.clear();
 }
 
-Result<Found> Overlay::find(const std::string& path) const {
+Result<Overlay::Located> Overlay::locate(const std::string& path) const {
   if (is_reserved_name(base_name(path))) return Errno(ENOENT);
   const LayerIndex::Place place = index_.place_of(path);
   if (upper_ && place.in_layer) {
-    const Result<struct stat> upper = look_upper_->stat(path);
-    if (upper) return Found{*upper, true};
+    Result<struct stat> upper = look_upper_->stat(path);
+    if (upper) {
+      links_.correct_links(*upper);
+      return Located{*upper, Where::kUpper, {}};
+    }
     if (!upper.failed_with(ENOENT)) return upper.error();
   }
   if (place.hides_lowers || is_store_internal(path)) return Errno(ENOENT);
   CACHESHIM_TRY(st, lowers_->find(path));
-  return Found{st, false};
+  if (links_.is_empty() || !has_other_names(st)) return Located{st, Where::kLowers, {}};
+  return locate_linked(path, st);
+}
+
+// A file of the base that has other names: one of these may have been copied up or hidden.
+Result<Overlay::Located> Overlay::locate_linked(const std::string& path,
+                                                const struct stat& st) const {
+  CACHESHIM_TRY(key, link_key(path));
+  const LinkIndex::File* const file = links_.find(key);
+  Located located{st, Where::kLowers, std::move(key)};
+  if (file == nullptr) return located;
+  if (!file->has_copy) {
+    located.st.st_nlink = file->names_left;
+    return located;
+  }
+  CACHESHIM_TRY(copy, links_.stat_copy(located.key));
+  located.st = copy;
+  located.where = Where::kIndex;
+  return located;
+}
+
+Result<Found> Overlay::find(const std::string& path) const {
+  CACHESHIM_TRY(located, locate(path));
+  return Found{located.st, located.where != Where::kLowers};
 }
 
 Result<struct stat> Overlay::find_in_base(const std::string& path) const {
@@ -70,7 +104,22 @@ Result<Opened> Overlay::open(const std::string& path, int flags) const {
     if (!upper.failed_with(ENOENT)) return upper.error();
   }
   if (place.hides_lowers || is_store_internal(path)) return Errno(ENOENT);
-  CACHESHIM_TRY(object, lowers_->open(path, safe_flags));
+  return open_lower(path, safe_flags);
+}
+
+Result<Opened> Overlay::open_lower(const std::string& path, int flags) const {
+  CACHESHIM_TRY(object, lowers_->open(path, flags));
+  if (!links_.is_empty()) {
+    CACHESHIM_TRY(st, sys::stat_fd(object.fd.get()));
+    if (has_other_names(st)) {
+      CACHESHIM_TRY(key, LinkIndex::key_of(object.fd.get(), object.lower));
+      const LinkIndex::File* const file = links_.find(key);
+      if (file != nullptr && file->has_copy) {
+        CACHESHIM_TRY(copy, links_.open_copy(key, flags));
+        return Opened{std::move(copy), true};
+      }
+    }
+  }
   return Opened{std::move(object.fd), false};
 }
 
@@ -119,7 +168,21 @@ void Overlay::add_from_base(const std::string& path, std::vector<ListedEntry> be
   }
 }
 
-Status Overlay::load_layer() { return load_folder(upper_.get(), ""); }
+Status Overlay::load_layer() {
+  CACHESHIM_CHECK(empty_work());
+  CACHESHIM_CHECK(links_.load(work_->get()));
+  return load_folder(upper_.get(), "");
+}
+
+Status Overlay::empty_work() {
+  CACHESHIM_TRY(entries, sys::list_dir(work_->get()));
+  for (const sys::DirEntry& entry : entries) {
+    if (entry.name != LinkIndex::kFolder) {
+      (void)sys::remove_tree(work_->get(), entry.name);  // at worst it takes up space
+    }
+  }
+  return {};
+}
 
 Status Overlay::load_folder(int folder, const std::string& path) {
   CACHESHIM_TRY(entries, sys::read_dir(folder));
@@ -139,10 +202,6 @@ Status Overlay::load_folder(int folder, const std::string& path) {
     }
   }
   return {};
-}
-
-std::string Overlay::staged_name() {
-  return fmt::format("staged.{}", staged_count_.fetch_add(1, std::memory_order_relaxed));
 }
 
 Status Overlay::check_name(const std::string& path) const {

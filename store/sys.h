@@ -35,6 +35,9 @@ Result<UniqueFd> clone_without_symlinks(int dir);
 Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
 Result<struct statvfs> statvfs_fd(int fd);
+// What the file system knows the object by, name_to_handle_at(2): the same bytes while it lives, and
+// never again for another. Errors: EOPNOTSUPP.
+Result<std::string> file_handle(int fd);
 
 Status make_dir_at(int dir, const std::string& name, mode_t mode);
 Status make_node_at(int dir, const std::string& name, mode_t mode, dev_t device);
@@ -50,6 +53,7 @@ Status link_fd(int fd, int new_dir, const std::string& new_name);
 // These work on any descriptor, O_PATH ones included (by way of /proc/self/fd).
 Result<UniqueFd> reopen(int fd, int flags);
 Status set_mode(int fd, mode_t mode);
+Status set_owner(int fd, uid_t uid, gid_t gid);
 Status set_size(int fd, off_t size_bytes);
 Status set_times(int fd, const timespec times[2]);
 Status set_xattr(int fd, const char* name, std::string_view value, int flags);

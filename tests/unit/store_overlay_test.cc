@@ -135,8 +135,7 @@ TEST_F(Overlay_, WhatIsHiddenIsReadBackFromDisk) {
   scratch_.write("base/b/y", "y");
   ASSERT_TRUE(overlay_.remove_file("a/x"));
   ASSERT_TRUE(overlay_.rename("b", "c", 0));
-  overlay_.set_layer(scratch_.open_dir("upper"), scratch_.open_dir("work"));
-  ASSERT_TRUE(overlay_.load_layer());
+  take_up_layer(overlay_);
   EXPECT_EQ(names(""), (Names{"a", "c"}));
   EXPECT_EQ(names("a"), Names{});
   scratch_.write("base/c/later", "l");
