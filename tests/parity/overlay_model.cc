@@ -31,7 +31,7 @@ namespace cacheshim::parity {
 namespace {
 
 constexpr unsigned kActions = 600;
-constexpr unsigned kLowerActions = 80;
+constexpr unsigned kLowerActions = 150;
 constexpr unsigned kMostLowers = 3;
 
 struct Line {

@@ -67,9 +67,12 @@ TEST_F(LowerStackTest, WhiteoutsOfBothKindsHideWhatIsFurtherDown) {
   scratch_.write("bottom/d/file", "bottom");
   make_device_whiteout("middle/y");
   make_device_whiteout("top/d");
+  scratch_.write("top/.wh.e", "");
+  scratch_.write("bottom/e/file", "bottom");
   EXPECT_EQ(get("x"), "<none>");
   EXPECT_EQ(get("y"), "<none>");
   EXPECT_TRUE(stack_.find("d/file").failed_with(ENOENT));
+  EXPECT_TRUE(stack_.find("e/file").failed_with(ENOENT));
   EXPECT_EQ(names(""), Names{});
 }
 
