@@ -42,8 +42,9 @@ void find(benchmark::State& state, const char* path) {
   const EntryMap entries(profiles);
   Counters counters;
   const UniqueFd base = folders.open("/base");
-  Overlay overlay(base.get(), entries, counters);
+  Overlay overlay({base.get()}, entries, counters);
   overlay.set_layer(folders.open("/upper"), folders.open("/work"));
+  if (!overlay.load_layer()) state.SkipWithError("the layer cannot be read");
   for (auto _ : state) benchmark::DoNotOptimize(overlay.find(path));
 }
 

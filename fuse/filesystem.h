@@ -146,6 +146,8 @@ class Filesystem {
                            bool in_upper) const;
   Result<UniqueFd> open_object(NodeIndex node);
   Result<UniqueFd> open_for_change(NodeIndex node, off_t keep_bytes);
+  // Before Overlay::mutex() is taken for a change that copies the node up: Overlay::prepare_copy_up().
+  Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile);
   Status change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
                      FileHandle* handle);
   Status change_xattr(fuse_ino_t ino, const std::function<Status(int fd)>& change);

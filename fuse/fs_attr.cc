@@ -58,6 +58,7 @@ Result<Filesystem::Attr> Filesystem::object_attr(Ref ref, const NodeInfo& given)
   if (info.removed) {
     if (info.removed_fd < 0) return Errno(ESTALE);
     CACHESHIM_TRY(st, sys::stat_fd(info.removed_fd));
+    given.job->overlay.correct_links(st);
     if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
     CACHESHIM_TRY(shown, show(ref, info, st, true));
     return Attr{shown, kShortTimeout};
@@ -105,6 +106,25 @@ Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
   return std::move(opened.fd);
 }
 
+Result<PreparedCopies> Filesystem::prepare_change(NodeIndex node, off_t keep_bytes) {
+  if (node == 0) return PreparedCopies{};
+  const NodeInfo info = nodes_.info(node);
+  const bool is_own_file = info.in_upper && !info.is_dir;
+  if (info.kind != NodeKind::kObject || info.removed || is_own_file) return PreparedCopies{};
+  const auto path = nodes_.path(node);
+  if (!path) return PreparedCopies{};  // removed meanwhile: the change itself sees to that
+  bool has_layer = false;
+  {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    has_layer = info.job->overlay.has_layer();
+  }
+  if (!has_layer) {
+    const std::unique_lock lock(info.job->overlay.mutex());
+    CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
+  }
+  return info.job->overlay.prepare_copy_up(*path, keep_bytes);
+}
+
 // The same of the layer's own copy, made if need be. Overlay::mutex() must be held exclusively.
 Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, off_t keep_bytes) {
   const NodeInfo info = nodes_.info(node);
@@ -132,8 +152,10 @@ Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat&
     if (!resized) return resized.error();
     to_set &= ~FUSE_SET_ATTR_SIZE;
   }
+  const off_t keep_bytes = resizes ? attr.st_size : kWholeFile;
+  CACHESHIM_TRY(prepared, prepare_change(ref.node, keep_bytes));
   const std::unique_lock lock(info.job->overlay.mutex());
-  CACHESHIM_TRY(fd, open_for_change(ref.node, resizes ? attr.st_size : kWholeFile));
+  CACHESHIM_TRY(fd, open_for_change(ref.node, keep_bytes));
   return apply_attr(fd.get(), attr, to_set, false);
 }
 
@@ -196,6 +218,7 @@ Status Filesystem::change_xattr(fuse_ino_t ino, const std::function<Status(int f
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
+  CACHESHIM_TRY(prepared, prepare_change(ref.node));
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, open_for_change(ref.node, kWholeFile));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));

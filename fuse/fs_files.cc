@@ -56,6 +56,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(NodeIndex node, con
 Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeIndex node, Job& job, int flags) {
   job.touch();
   if (wants_write(flags)) {
+    CACHESHIM_TRY(prepared, prepare_change(node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
     const std::unique_lock lock(job.overlay.mutex());
     const NodeInfo info = nodes_.info(node);
     if (info.removed) return open_removed(node, info, flags);
@@ -203,6 +204,7 @@ Result<std::size_t> Filesystem::change_data(
         return change(handle.fd.get());
       }
     }
+    CACHESHIM_TRY(prepared, prepare_change(handle.node));
     const std::unique_lock lock(overlay.mutex());
     CACHESHIM_CHECK(handle.job->ensure_layer(store_.layers()));
     CACHESHIM_CHECK(refresh(handle));

@@ -147,6 +147,7 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     CACHESHIM_TRY(folder, view_folder(parent));
     if (info.job != folder.job) return Errno(EXDEV);
     job = folder.job;
+    CACHESHIM_TRY(prepared, prepare_change(source.node));
     const std::unique_lock lock(job->overlay.mutex());
     if (nodes_.info(source.node).removed) return Errno(ENOENT);
     CACHESHIM_CHECK(job->ensure_layer(store_.layers()));
@@ -202,6 +203,7 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
   CACHESHIM_TRY(target, view_folder(to));
   if (source.job != target.job) return Errno(EXDEV);
   Overlay& overlay = source.job->overlay;
+  CACHESHIM_TRY(prepared, prepare_change(nodes_.find(from.node, name)));
   const std::unique_lock lock(overlay.mutex());
   CACHESHIM_CHECK(source.job->ensure_layer(store_.layers()));
   CACHESHIM_TRY(path, child_path(from, name));

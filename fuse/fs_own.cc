@@ -209,7 +209,7 @@ std::vector<ListedEntry> Filesystem::list_own(fuse_req_t req, const NodeInfo& in
     std::set<std::string> names;
     for (const Profile& profile : profiles()) names.insert(profile.name);
     const Job* job = find_job_of(req);
-    const Overlay base_alone(store_.base(), entries_, counters_);
+    const Overlay base_alone(jobs_.lowers(), entries_, counters_);
     const Overlay& overlay = job != nullptr ? job->overlay : base_alone;
     const std::shared_lock lock(overlay.mutex());
     if (const auto entries = overlay.list("")) {

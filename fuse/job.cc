@@ -45,9 +45,9 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
   return shown;
 }
 
-Job::Job(std::string job_id, int base, const EntryMap& entries, Counters& counters,
-         NodeTable& nodes)
-    : id(std::move(job_id)), overlay(base, entries, counters, this), nodes_(nodes) {}
+Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
+         Counters& counters, NodeTable& nodes)
+    : id(std::move(job_id)), overlay(std::move(lowers), entries, counters, this), nodes_(nodes) {}
 
 LayerRecord Job::wanted_record() const {
   const std::lock_guard lock(mutex_);
@@ -72,7 +72,7 @@ Status Job::open_layer() {
   CACHESHIM_TRY(upper, layer->open_upper());
   CACHESHIM_TRY(work, layer->open_work());
   overlay.set_layer(std::move(upper), std::move(work));
-  return overlay.load_hidden();
+  return overlay.load_layer();
 }
 
 void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {

@@ -46,7 +46,8 @@ using ViewSlot = std::uint16_t;
 // lives, so that nodes can point at it. Thread-safe; `overlay.mutex()` guards what it says to.
 class Job final : public PublishHooks, private OverlayObserver {
  public:
-  Job(std::string id, int base, const EntryMap& entries, Counters& counters, NodeTable& nodes);
+  Job(std::string id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
+      Counters& counters, NodeTable& nodes);
 
   const std::string id;
   Overlay overlay;

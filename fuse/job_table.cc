@@ -15,7 +15,8 @@ JobTable::JobTable(const Store& store, const EntryMap& entries, Counters& counte
       counters_(counters),
       nodes_(nodes),
       jobs_dir_(jobs_dir),
-      policy_(policy) {}
+      policy_(policy),
+      lowers_(std::make_shared<const LowerStack>(std::vector<int>{store.base()})) {}
 
 Job* JobTable::find(const std::string& id) const {
   const std::lock_guard lock(mutex_);
@@ -26,7 +27,7 @@ Job* JobTable::find(const std::string& id) const {
 Job& JobTable::get_or_make(const std::string& id) {
   std::unique_ptr<Job>& job = jobs_[id];
   if (!job) {
-    job = std::make_unique<Job>(id, store_.base(), entries_, counters_, nodes_);
+    job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_);
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
   }
   return *job;

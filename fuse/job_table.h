@@ -30,6 +30,9 @@ class JobTable {
   // They end by job_idle like any other.
   void adopt_orphans();
 
+  // What lies below every job's layer: the store's base.
+  const std::shared_ptr<const LowerStack>& lowers() const { return lowers_; }
+
  private:
   Job& get_or_make(const std::string& id);
 
@@ -39,6 +42,7 @@ class JobTable {
   NodeTable& nodes_;
   const NodeIndex jobs_dir_;
   const PublishPolicy policy_;
+  const std::shared_ptr<const LowerStack> lowers_;
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;
 };

@@ -65,6 +65,7 @@ NodeInfo NodeTable::info(NodeIndex index) const {
   info.job = node.job;
   info.ino = node.ino;
   info.removed = !node.named;
+  info.is_dir = node.is_dir;
   info.in_upper = node.in_upper;
   info.removed_fd = node.extra ? node.extra->removed.get() : -1;
   info.is_view_root = node.kind == NodeKind::kObject && node.named &&

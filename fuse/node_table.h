@@ -45,6 +45,7 @@ struct NodeInfo {
   Job* job = nullptr;
   std::uint64_t ino = 0;  // st_ino: stays while the node lives, copy-up or not
   bool is_view_root = false;
+  bool is_dir = false;
   bool removed = false;  // has no name any more
   bool in_upper = false;
   int removed_fd =

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "store/base_watch_modes.h"
-#include "store/hidden_paths.h"
+#include "store/paths.h"
 #include "store/sys.h"
 
 // One mark on the whole file system of the base (Linux 5.9). An event names the folder by a file

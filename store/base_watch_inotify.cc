@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "store/base_watch_modes.h"
-#include "store/hidden_paths.h"
+#include "store/paths.h"
 #include "store/sys.h"
 
 // A watch on each folder that is looked into, set before the look, so that no change falls between.

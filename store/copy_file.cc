@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "store/sys.h"
 
@@ -51,8 +53,10 @@ Status copy_range(int source, int target, off_t begin, off_t end) {
   return {};
 }
 
-Status copy_data(int source, int target, off_t size) {
+Status copy_data(int source, int target, const struct stat& st, off_t size) {
   if (::ioctl(target, FICLONE, source) == 0) return sys::set_size(target, size);
+  constexpr off_t kBlock = 512;  // the unit of st_blocks
+  if (st.st_blocks * kBlock >= st.st_size) return copy_range(source, target, 0, size);  // no holes
   for (off_t at = 0; at < size;) {
     const off_t data = ::lseek(source, at, SEEK_DATA);
     if (data == -1 && errno == ENXIO) break;  // nothing but a hole is left
@@ -66,27 +70,49 @@ Status copy_data(int source, int target, off_t size) {
   return sys::set_size(target, size);
 }
 
-}  // namespace
+bool is_wanted_first(const std::string& xattr) { return xattr.starts_with("user."); }
 
-Status copy_user_xattrs(int source, int target) {
-  const auto names = sys::list_xattrs(source);
-  if (!names) return {};  // a file system without xattrs has none to copy
-  for (const std::string& name : *names) {
-    if (!name.starts_with("user.")) continue;
+// Those that chown(2) and chmod(2) change.
+bool is_wanted_last(const std::string& xattr) {
+  return xattr == "system.posix_acl_access" || xattr == "system.posix_acl_default" ||
+         xattr == "security.capability";
+}
+
+Status copy_xattrs(int source, int target, const std::vector<std::string>& names,
+                   bool (*is_wanted)(const std::string&)) {
+  for (const std::string& name : names) {
+    if (!is_wanted(name)) continue;
     CACHESHIM_TRY(value, sys::get_xattr(source, name.c_str()));
     CACHESHIM_CHECK(sys::set_xattr(target, name.c_str(), value, 0));
   }
   return {};
 }
 
-Status copy_file(int source, int target, off_t keep_bytes) {
-  CACHESHIM_TRY(st, sys::stat_fd(source));
-  const off_t size = std::min(st.st_size, keep_bytes);
-  if (size > 0) CACHESHIM_CHECK(copy_data(source, target, size));
-  CACHESHIM_CHECK(copy_user_xattrs(source, target));
+}  // namespace
+
+Status copy_owner(int target, const struct stat& st) {
+  CACHESHIM_TRY(now, sys::stat_fd(target));
+  if (now.st_uid == st.st_uid && now.st_gid == st.st_gid) return {};
+  return sys::set_owner(target, st.st_uid, st.st_gid);
+}
+
+Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner) {
+  const auto listed = sys::list_xattrs(source);
+  // A file system without xattrs has none to copy.
+  const std::vector<std::string> names = listed ? *listed : std::vector<std::string>();
+  CACHESHIM_CHECK(copy_xattrs(source, target, names, is_wanted_first));
+  if (keep_owner) CACHESHIM_CHECK(copy_owner(target, st));
   CACHESHIM_CHECK(sys::set_mode(target, st.st_mode & 07777));
+  if (keep_owner) CACHESHIM_CHECK(copy_xattrs(source, target, names, is_wanted_last));
   const timespec times[2] = {st.st_atim, st.st_mtim};
   return sys::set_times(target, times);
+}
+
+Status copy_file(int source, int target, const CopyOptions& options) {
+  CACHESHIM_TRY(st, sys::stat_fd(source));
+  const off_t size = std::min(st.st_size, options.keep_bytes);
+  if (size > 0) CACHESHIM_CHECK(copy_data(source, target, st, size));
+  return copy_attributes(source, target, st, options.keep_owner);
 }
 
 Result<bool> have_equal_content(int left, int right) {

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "store/hidden_paths.h"
+#include "store/paths.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -130,7 +130,6 @@ Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
 
 Status Layer::prepare(const LayerRecord& wanted) {
   CACHESHIM_CHECK(ensure_dir(folder_.get(), "upper", 0755));
-  (void)sys::remove_tree(folder_.get(), "work");  // staged files of a daemon that died
   CACHESHIM_CHECK(ensure_dir(folder_.get(), "work", kPrivateMode));
   record_ = wanted;
   if (const auto text = sys::read_file(folder_.get(), kRecordFile)) {

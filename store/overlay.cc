@@ -24,50 +24,103 @@ bool is_store_internal(std::string_view path) {
          (path.size() == kControlName.size() || path[kControlName.size()] == '/');
 }
 
+bool has_other_names(const struct stat& st) { return S_ISREG(st.st_mode) && st.st_nlink > 1; }
+
 }  // namespace
 
-Overlay::Overlay(int base, const EntryMap& entries, Counters& counters, OverlayObserver* observer)
-    : base_(base), entries_(entries), counters_(counters), observer_(observer) {}
+Overlay::Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
+                 Counters& counters, OverlayObserver* observer, OverlayOptions options)
+    : lowers_(std::move(lowers)),
+      entries_(entries),
+      counters_(counters),
+      observer_(observer),
+      options_(options) {}
+
+Overlay::Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
+                 OverlayObserver* observer, OverlayOptions options)
+    : Overlay(std::make_shared<const LowerStack>(lowers), entries, counters, observer, options) {}
 
 void Overlay::set_layer(UniqueFd upper, UniqueFd work) {
   upper_ = std::move(upper);
-  work_ = std::move(work);
-  hidden_.clear();
+  work_ = upper_ ? std::make_shared<const UniqueFd>(std::move(work)) : nullptr;
+  look_upper_ = upper_ ? std::make_unique<LookRoot>(upper_.get()) : nullptr;
+  index_.clear();
+  links_.clear();
+  staged_.clear();
 }
 
-Result<UniqueFd> Overlay::open_upper(const std::string& path, int flags) const {
-  if (!upper_) return Errno(ENOENT);
-  return sys::open_beneath(upper_.get(), path, flags | O_NOFOLLOW);
+Result<Overlay::Located> Overlay::locate(const std::string& path) const {
+  if (is_reserved_name(base_name(path))) return Errno(ENOENT);
+  const LayerIndex::Place place = index_.place_of(path);
+  if (upper_ && place.in_layer) {
+    Result<struct stat> upper = look_upper_->stat(path);
+    if (upper) {
+      links_.correct_links(*upper);
+      return Located{*upper, Where::kUpper, {}};
+    }
+    if (!upper.failed_with(ENOENT)) return upper.error();
+  }
+  if (place.hides_lowers || is_store_internal(path)) return Errno(ENOENT);
+  CACHESHIM_TRY(st, lowers_->find(path));
+  if (links_.is_empty() || !has_other_names(st)) return Located{st, Where::kLowers, {}};
+  return locate_linked(path, st);
+}
+
+// A file of the base that has other names: one of these may have been copied up or hidden.
+Result<Overlay::Located> Overlay::locate_linked(const std::string& path,
+                                                const struct stat& st) const {
+  CACHESHIM_TRY(key, link_key(path));
+  const LinkIndex::File* const file = links_.find(key);
+  Located located{st, Where::kLowers, std::move(key)};
+  if (file == nullptr) return located;
+  if (!file->has_copy) {
+    located.st.st_nlink = file->names_left;
+    return located;
+  }
+  CACHESHIM_TRY(copy, links_.stat_copy(located.key));
+  located.st = copy;
+  located.where = Where::kIndex;
+  return located;
 }
 
 Result<Found> Overlay::find(const std::string& path) const {
-  if (is_reserved_name(base_name(path))) return Errno(ENOENT);
-  const Result<UniqueFd> upper = open_upper(path, O_PATH);
-  if (upper) {
-    CACHESHIM_TRY(st, sys::stat_fd(upper->get()));
-    return Found{st, true};
-  }
-  if (!is_missing(upper.error())) return upper.error();
-  CACHESHIM_TRY(st, find_in_base(path));
-  return Found{st, false};
+  CACHESHIM_TRY(located, locate(path));
+  return Found{located.st, located.where != Where::kLowers};
 }
 
 Result<struct stat> Overlay::find_in_base(const std::string& path) const {
-  if (hidden_.hides(path) || is_store_internal(path)) return Errno(ENOENT);
-  CACHESHIM_TRY(fd, sys::open_beneath(base_, path, O_PATH | O_NOFOLLOW));
-  return sys::stat_fd(fd.get());
+  if (index_.hides_lowers(path) || is_store_internal(path)) return Errno(ENOENT);
+  return lowers_->find(path);
 }
 
 Result<Opened> Overlay::open(const std::string& path, int flags) const {
   if (is_reserved_name(base_name(path))) return Errno(ENOENT);
   // O_NONBLOCK: a FIFO that has taken the name must not stop the daemon.
-  const int safe_flags = (flags & O_PATH) != 0 ? flags : flags | O_NONBLOCK;
-  Result<UniqueFd> upper = open_upper(path, safe_flags);
-  if (upper) return Opened{*std::move(upper), true};
-  if (!is_missing(upper.error())) return upper.error();
-  if (hidden_.hides(path) || is_store_internal(path)) return Errno(ENOENT);
-  CACHESHIM_TRY(fd, sys::open_beneath(base_, path, safe_flags | O_NOFOLLOW));
-  return Opened{std::move(fd), false};
+  const int safe_flags = ((flags & O_PATH) != 0 ? flags : flags | O_NONBLOCK) | O_NOFOLLOW;
+  const LayerIndex::Place place = index_.place_of(path);
+  if (upper_ && place.in_layer) {
+    Result<UniqueFd> upper = sys::open_beneath(upper_.get(), path, safe_flags);
+    if (upper) return Opened{*std::move(upper), true};
+    if (!upper.failed_with(ENOENT)) return upper.error();
+  }
+  if (place.hides_lowers || is_store_internal(path)) return Errno(ENOENT);
+  return open_lower(path, safe_flags);
+}
+
+Result<Opened> Overlay::open_lower(const std::string& path, int flags) const {
+  CACHESHIM_TRY(object, lowers_->open(path, flags));
+  if (!links_.is_empty()) {
+    CACHESHIM_TRY(st, sys::stat_fd(object.fd.get()));
+    if (has_other_names(st)) {
+      CACHESHIM_TRY(key, LinkIndex::key_of(object.fd.get(), object.lower));
+      const LinkIndex::File* const file = links_.find(key);
+      if (file != nullptr && file->has_copy) {
+        CACHESHIM_TRY(copy, links_.open_copy(key, flags));
+        return Opened{std::move(copy), true};
+      }
+    }
+  }
+  return Opened{std::move(object.fd), false};
 }
 
 Result<std::string> Overlay::read_link(const std::string& path) const {
@@ -75,60 +128,80 @@ Result<std::string> Overlay::read_link(const std::string& path) const {
   return sys::read_link_at(opened.fd.get(), "");
 }
 
+// What the layer itself has in a folder of its own.
+Result<std::vector<ListedEntry>> Overlay::list_upper(const std::string& path) const {
+  CACHESHIM_TRY(folder, sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  CACHESHIM_TRY(entries, sys::read_dir(folder.get()));
+  std::erase_if(entries, [](const ListedEntry& entry) { return is_reserved_name(entry.name); });
+  return entries;
+}
+
 Result<std::vector<ListedEntry>> Overlay::list(const std::string& path) const {
   std::vector<ListedEntry> listed;
-  std::unordered_set<std::string> in_upper;
-  const Result<UniqueFd> upper = open_upper(path, O_RDONLY | O_DIRECTORY);
-  if (!upper && !is_missing(upper.error())) return upper.error();
-  if (upper) {
-    CACHESHIM_TRY(entries, sys::list_dir(upper->get()));
-    for (sys::DirEntry& entry : entries) {
-      if (is_reserved_name(entry.name)) continue;
-      in_upper.insert(entry.name);
-      listed.push_back({std::move(entry.name), entry.type, entry.ino});
-    }
+  const bool in_upper = upper_ && index_.has_folder(path);
+  if (in_upper) {
+    CACHESHIM_TRY(entries, list_upper(path));
+    listed = std::move(entries);
   }
-  if (hidden_.hides(path) || hidden_.is_opaque(path) || is_store_internal(path)) {
-    if (!upper) return Errno(ENOENT);
+  if (index_.hides_lowers(path) || index_.is_opaque(path) || is_store_internal(path)) {
+    if (!in_upper) return Errno(ENOENT);
     return listed;
   }
-  const Result<UniqueFd> base = sys::open_beneath(base_, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!base) {
-    if (upper && is_missing(base.error())) return listed;
-    return base.error();
-  }
-  CACHESHIM_TRY(entries, sys::list_dir(base->get()));
-  for (sys::DirEntry& entry : entries) {
-    const std::string child = join_path(path, entry.name);
-    if (is_reserved_name(entry.name) || in_upper.contains(entry.name)) continue;
-    if (hidden_.has_whiteout(child) || is_store_internal(child)) continue;
-    listed.push_back({std::move(entry.name), entry.type, entry.ino});
-  }
+  Result<std::vector<ListedEntry>> below = lowers_->list(path);
+  if (!below && in_upper && is_missing(below.error())) return listed;
+  if (!below) return below.error();
+  if (!in_upper && !path.empty()) return below;
+  add_from_base(path, *std::move(below), listed);
   return listed;
 }
 
-Status Overlay::load_hidden() { return load_hidden_below(upper_.get(), ""); }
+void Overlay::add_from_base(const std::string& path, std::vector<ListedEntry> below,
+                            std::vector<ListedEntry>& listed) const {
+  std::unordered_set<std::string> in_upper;
+  for (const ListedEntry& entry : listed) in_upper.insert(entry.name);
+  const bool has_whiteouts = index_.has_whiteouts_in(path);
+  for (ListedEntry& entry : below) {
+    if (in_upper.contains(entry.name)) continue;
+    if (has_whiteouts && index_.has_whiteout(join_path(path, entry.name))) continue;
+    if (path.empty() && is_store_internal(entry.name)) continue;
+    listed.push_back(std::move(entry));
+  }
+}
 
-Status Overlay::load_hidden_below(int folder, const std::string& path) {
-  CACHESHIM_TRY(entries, sys::list_dir(folder));
+Status Overlay::load_layer() {
+  CACHESHIM_CHECK(empty_work());
+  CACHESHIM_CHECK(links_.load(work_->get()));
+  return load_folder(upper_.get(), "");
+}
+
+Status Overlay::empty_work() {
+  CACHESHIM_TRY(entries, sys::list_dir(work_->get()));
   for (const sys::DirEntry& entry : entries) {
-    if (entry.name == kOpaqueMarker) {
-      hidden_.add_opaque(path);
-    } else if (is_reserved_name(entry.name)) {
-      hidden_.add_whiteout_marker(join_path(path, entry.name));
-    } else if (entry.type == DT_DIR || entry.type == DT_UNKNOWN) {
-      const Result<UniqueFd> child =
-          sys::open_beneath(folder, entry.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-      if (!child && is_missing(child.error())) continue;  // DT_UNKNOWN and no folder
-      if (!child) return child.error();
-      CACHESHIM_CHECK(load_hidden_below(child->get(), join_path(path, entry.name)));
+    if (entry.name != LinkIndex::kFolder) {
+      (void)sys::remove_tree(work_->get(), entry.name);  // at worst it takes up space
     }
   }
   return {};
 }
 
-std::string Overlay::staged_name() {
-  return fmt::format("staged.{}", staged_count_.fetch_add(1, std::memory_order_relaxed));
+Status Overlay::load_folder(int folder, const std::string& path) {
+  CACHESHIM_TRY(entries, sys::read_dir(folder));
+  for (const sys::DirEntry& entry : entries) {
+    if (entry.name == kOpaqueMarker) {
+      index_.add_opaque(path);
+    } else if (is_reserved_name(entry.name)) {
+      index_.add_whiteout_marker(path, entry.name);
+    } else if (entry.type == DT_DIR || entry.type == DT_UNKNOWN) {
+      const Result<UniqueFd> child =
+          sys::open_beneath(folder, entry.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+      if (!child && is_missing(child.error())) continue;  // DT_UNKNOWN and no folder
+      if (!child) return child.error();
+      const std::string child_path = join_path(path, entry.name);
+      index_.add_folder(child_path);
+      CACHESHIM_CHECK(load_folder(child->get(), child_path));
+    }
+  }
+  return {};
 }
 
 Status Overlay::check_name(const std::string& path) const {

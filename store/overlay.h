@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <atomic>
+#include <memory>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -15,55 +15,38 @@
 #include "store/copy_file.h"
 #include "store/counters.h"
 #include "store/entry_map.h"
-#include "store/hidden_paths.h"
+#include "store/layer_index.h"
+#include "store/link_index.h"
+#include "store/look_root.h"
+#include "store/lower_stack.h"
+#include "store/overlay_types.h"
+#include "store/paths.h"
+#include "store/staged_copies.h"
 
-// One job's writable layer over the shared base: the file system's logic, without FUSE.
+// One job's writable layer over what lies below it: the file system's logic, without FUSE.
 //
-// Nothing of the base is cached: every call walks from the two roots by openat2(2), so that what
-// others publish or remove shows at the next call. What the layer hides is held in memory
-// (HiddenPaths), for the layer is changed by its one daemon alone. A name is looked up in the layer
-// first, then, unless hidden, in the base. Semantics: kernel overlayfs.rst, with these differences:
-// folders of the base can be renamed (they are copied up whole), and an entry that this layer began
-// while the base had none is opaque from its first file on, so that no reader sees files of two
-// builders mixed.
+// Nothing of the lowers is cached: every call walks from their roots, so that what others publish or
+// remove shows at the next call. The layer is changed by its one daemon alone, so what it has and
+// hides is held in memory (LayerIndex). A name is looked up in the layer first, then, unless hidden,
+// below. Semantics: kernel overlayfs.rst, with these differences: folders of the lowers can be renamed
+// (they are copied up whole), and an entry that this layer began while the base had none is opaque
+// from its first file on, so that no reader sees files of two builders mixed. "The base" is what the
+// lowers show together; a store has one.
 namespace cacheshim {
-
-struct Found {
-  struct stat st;
-  bool in_upper;
-};
-
-struct Opened {
-  UniqueFd fd;
-  bool in_upper;
-};
-
-struct ListedEntry {
-  std::string name;
-  unsigned char type;  // DT_*
-  ino_t ino;
-};
-
-// Told of files whose data moved. Called with Overlay::mutex() held exclusively; must not call back.
-class OverlayObserver {
- public:
-  // The regular file at `path` is now the layer's own copy, `upper`.
-  virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
-
- protected:
-  ~OverlayObserver() = default;
-};
 
 // Paths are relative to the store's root, without "." and "..", "" being the root itself. Names with
 // a reserved prefix (whiteout.h) and the store's own folder do not exist: ENOENT, or EPERM to make.
 class Overlay {
  public:
   // An overlay without a layer, as that of a job that has written nothing yet: the base alone, to be
-  // read. All but `base`, which is a descriptor that stays open, must outlive the overlay.
-  Overlay(int base, const EntryMap& entries, Counters& counters,
-          OverlayObserver* observer = nullptr);
-  // Gives it a layer, or takes it away (two empty descriptors); hides nothing any more until
-  // load_hidden() is called.
+  // read. What is passed by reference or pointer must outlive the overlay.
+  Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entries, Counters& counters,
+          OverlayObserver* observer = nullptr, OverlayOptions options = {});
+  // The same over folders that stay open, the topmost first.
+  Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
+          OverlayObserver* observer = nullptr, OverlayOptions options = {});
+  // Gives it a layer, which is to be followed by load_layer(), or takes it away (two empty
+  // descriptors).
   void set_layer(UniqueFd upper, UniqueFd work);
   bool has_layer() const { return static_cast<bool>(upper_); }
 
@@ -80,7 +63,14 @@ class Overlay {
   // Whether the base has something at `path` that the layer does not hide.
   Result<struct stat> find_in_base(const std::string& path) const;
 
-  // Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`.
+  // Call without the mutex before a change that copies up `path`, which may be out of date by then.
+  // Copies what is large, of a folder all that is below it, into the work folder; the change then
+  // finds the copies ready, and makes those itself that are missing or that the base has outrun. One
+  // copy serves all who want it at a time, and its failure is told to all. Keep what it returns until
+  // the change is done. Errors: ENOSPC and others of copying (nothing kept).
+  Result<PreparedCopies> prepare_copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
+
+  // Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`, or more.
   // Atomic: staged in the work folder, then renamed. Errors: ENOSPC (nothing kept).
   Status copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
   // Opens a regular file for writing, copied up first; O_TRUNC saves copying the data.
@@ -91,6 +81,9 @@ class Overlay {
   Status make_node(const std::string& path, mode_t mode);  // FIFOs, sockets, empty files
   Status make_symlink(const std::string& path, const std::string& target);
   Status link(const std::string& path, const std::string& new_path);
+  // O_TMPFILE: a file without a name that belongs to the folder `dir`; and linkat(2) of it.
+  Result<UniqueFd> make_tmpfile(const std::string& dir, int flags, mode_t mode);
+  Status link_object(int fd, const std::string& new_path);
   Status remove_file(const std::string& path);
   Status remove_dir(const std::string& path);  // ENOTEMPTY while the merged folder holds something
   // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0.
@@ -102,35 +95,77 @@ class Overlay {
   Status drop_file(const std::string& path);
   Status clear_opaque(const std::string& path);
   void prune_empty_dirs(const std::string& path);
-  // Fills the index from a layer that an earlier daemon left.
-  Status load_hidden();
+  // Takes up what the layer holds, which an earlier daemon may have left: its index is read, and the
+  // work folder is emptied of what was staged.
+  Status load_layer();
+  // For objects that were not found by name: st_nlink as the merged view has it.
+  void correct_links(struct stat& st) const { links_.correct_links(st); }
 
  private:
-  Result<UniqueFd> ensure_upper_dir(const std::string& path);
-  Result<UniqueFd> open_upper_parent(const std::string& path);
+  enum class Where { kUpper, kIndex, kLowers };
+  struct Located {
+    struct stat st;
+    Where where;      // kIndex: a name of the base whose data LinkIndex has
+    std::string key;  // in LinkIndex, where that was asked
+  };
+  struct Staging {  // a copy that this thread makes or waits for
+    UniqueFd source;
+    StagedCopies::Claim claim;
+    off_t bytes;
+  };
+
+  Result<Located> locate(const std::string& path) const;
+  Result<Located> locate_linked(const std::string& path, const struct stat& st) const;
+  Result<Opened> open_lower(const std::string& path, int flags) const;
+  Result<std::vector<ListedEntry>> list_upper(const std::string& path) const;
+  void add_from_base(const std::string& path, std::vector<ListedEntry> below,
+                     std::vector<ListedEntry>& listed) const;
   Status check_name(const std::string& path) const;
   Status check_absent(const std::string& path) const;
+  Status load_folder(int folder, const std::string& path);
+  Status empty_work();
+
+  // ---- overlay_copy_up.cc
+  Result<UniqueFd> ensure_upper_dir(const std::string& path);
+  Result<UniqueFd> open_upper_parent(const std::string& path);
+  Status copy_up_folder(int parent, const std::string& path, const struct stat& st);
+  Status copy_up_file(const std::string& path, off_t keep_bytes);
+  Status copy_up_special(const std::string& path, const struct stat& st);
+  Status copy_up_tree(const std::string& path);
+  Status link_up(const std::string& path, const Located& found);
+  Status prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies);
+  Result<std::string> link_key(const std::string& path) const;
+  Result<Staging> begin_copy(const std::string& path, off_t keep_bytes);
+  Status complete_copy(const Staging& staging);
+  Status fill_copy(const Staging& staging) const;
+  Status name_copy(const std::string& path, const StagedCopies::Ticket& copy, int parent);
+  void announce_copy(const std::string& path, int parent);
+  Status at_step(CopyUpStep step) const;
+  std::string staged_name();
+
   void begin_entry(const std::string& path);
   Status mark_opaque(const std::string& path);
   Status add_whiteout(const std::string& path);
   void remove_whiteout(const std::string& path);
-  Status copy_up_file(const std::string& path, off_t keep_bytes);
-  Status copy_up_tree(const std::string& path);
-  Status move_over(const std::string& from, const std::string& to, bool replaces_dir);
+  Status hide_in_base(const std::string& path, const Located& found);
+  static bool are_one_file(const Located& one, const Located& other);
+  Status move_over(const std::string& from, const std::string& to, bool is_dir);
   Status exchange(const std::string& from, const std::string& to);
-  Status check_rename_target(const Found& source, const std::string& to, unsigned flags) const;
-  Status load_hidden_below(int folder, const std::string& path);
+  Status check_rename_target(const Located& source, const std::string& to,
+                             const Result<Located>& target, unsigned flags) const;
   Status remove_upper_dir(int folder, const std::string& path);
-  std::string staged_name();
-  Result<UniqueFd> open_upper(const std::string& path, int flags) const;
 
-  const int base_;
+  const std::shared_ptr<const LowerStack> lowers_;
   UniqueFd upper_;
-  UniqueFd work_;
+  std::shared_ptr<const UniqueFd> work_;        // with a layer
+  std::unique_ptr<const LookRoot> look_upper_;  // with a layer
   const EntryMap& entries_;
   Counters& counters_;
   OverlayObserver* const observer_;
-  HiddenPaths hidden_;
+  const OverlayOptions options_;
+  LayerIndex index_;
+  LinkIndex links_;
+  StagedCopies staged_;
   mutable std::shared_mutex mutex_;
   std::atomic<unsigned> staged_count_{0};
 };

@@ -2,11 +2,12 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "store/keep_times.h"
 #include "store/overlay.h"
 #include "store/sys.h"
 #include "store/whiteout.h"
 
-// Changing: copy-up, making and removing names, whiteouts and opaque folders.
+// Changing: making and removing names, whiteouts and opaque folders.
 //
 // The order of steps keeps the merged view right at every moment and after a crash: a whiteout is
 // written before the name it hides leaves the layer, and a new name is in the layer, which goes
@@ -16,116 +17,12 @@ namespace {
 
 constexpr mode_t kMarkerMode = 0600;
 
-// Puts a folder's times back: what we make in it for ourselves is no change of the job's.
-class KeepTimes {
- public:
-  explicit KeepTimes(int folder) : folder_(folder), st_(sys::stat_fd(folder)) {}
-  ~KeepTimes() {
-    if (!st_) return;
-    const timespec times[2] = {st_->st_atim, st_->st_mtim};
-    (void)sys::set_times(folder_, times);  // at worst a folder looks newer than it is
-  }
-  KeepTimes(const KeepTimes&) = delete;
-  KeepTimes& operator=(const KeepTimes&) = delete;
-
- private:
-  const int folder_;
-  const Result<struct stat> st_;
-};
-
 Status make_marker(int folder, const std::string& name) {
   CACHESHIM_TRY(fd, sys::open_beneath(folder, name, O_WRONLY | O_CREAT, kMarkerMode));
   return {};
 }
 
 }  // namespace
-
-Result<UniqueFd> Overlay::ensure_upper_dir(const std::string& path) {
-  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
-  Result<UniqueFd> existing = sys::open_beneath(upper_.get(), path, kFlags);
-  if (existing || !existing.failed_with(ENOENT) || path.empty()) return existing;
-  CACHESHIM_TRY(st, find_in_base(path));
-  if (!S_ISDIR(st.st_mode)) return Errno(ENOTDIR);
-  CACHESHIM_TRY(parent, ensure_upper_dir(std::string(parent_path(path))));
-  const KeepTimes parent_times(parent.get());
-  const std::string name(base_name(path));
-  CACHESHIM_CHECK(sys::make_dir_at(parent.get(), name, st.st_mode & 07777));
-  CACHESHIM_TRY(folder, sys::open_beneath(parent.get(), name, kFlags));
-  const timespec times[2] = {st.st_atim, st.st_mtim};
-  CACHESHIM_CHECK(sys::set_times(folder.get(), times));
-  if (const auto base = sys::open_beneath(base_, path, O_PATH | O_DIRECTORY)) {
-    CACHESHIM_CHECK(copy_user_xattrs(base->get(), folder.get()));
-  }
-  return folder;
-}
-
-Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
-  return ensure_upper_dir(std::string(parent_path(path)));
-}
-
-Status Overlay::copy_up_file(const std::string& path, off_t keep_bytes) {
-  CACHESHIM_TRY(parent, open_upper_parent(path));
-  CACHESHIM_TRY(source, sys::open_beneath(base_, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
-  const KeepTimes parent_times(parent.get());
-  const std::string staged = staged_name();
-  const Result<struct stat> copied = [&]() -> Result<struct stat> {
-    CACHESHIM_TRY(target, sys::open_beneath(work_.get(), staged, O_RDWR | O_CREAT | O_EXCL, 0600));
-    CACHESHIM_CHECK(copy_file(source.get(), target.get(), keep_bytes));
-    CACHESHIM_CHECK(sys::rename_at(work_.get(), staged, parent.get(), std::string(base_name(path)),
-                                   RENAME_NOREPLACE));
-    return sys::stat_fd(target.get());
-  }
-  ();
-  if (!copied) {
-    (void)sys::unlink_at(work_.get(), staged);  // else the next daemon empties the folder
-    return copied.error();
-  }
-  counters_.copy_ups.fetch_add(1, std::memory_order_relaxed);
-  if (observer_ != nullptr) observer_->copied_up(path, *copied);
-  return {};
-}
-
-Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
-  CACHESHIM_TRY(found, find(path));
-  if (found.in_upper) return {};
-  if (S_ISREG(found.st.st_mode)) return copy_up_file(path, keep_bytes);
-  if (S_ISDIR(found.st.st_mode)) {
-    CACHESHIM_TRY(folder, ensure_upper_dir(path));
-    return {};
-  }
-  CACHESHIM_TRY(parent, open_upper_parent(path));
-  const KeepTimes parent_times(parent.get());
-  const std::string name(base_name(path));
-  if (S_ISLNK(found.st.st_mode)) {
-    CACHESHIM_TRY(target, read_link(path));
-    CACHESHIM_CHECK(sys::make_symlink_at(target, parent.get(), name));
-    CACHESHIM_TRY(link, sys::open_beneath(parent.get(), name, O_PATH | O_NOFOLLOW));
-    const timespec times[2] = {found.st.st_atim, found.st.st_mtim};
-    return sys::set_times(link.get(), times);
-  }
-  return sys::make_node_at(parent.get(), name, found.st.st_mode, found.st.st_rdev);
-}
-
-Status Overlay::copy_up_tree(const std::string& path) {
-  CACHESHIM_TRY(entries, list(path));
-  CACHESHIM_TRY(folder, ensure_upper_dir(path));
-  const KeepTimes times(folder.get());
-  for (const ListedEntry& entry : entries) {
-    const std::string child = join_path(path, entry.name);
-    CACHESHIM_TRY(found, find(child));
-    if (S_ISDIR(found.st.st_mode)) {
-      CACHESHIM_CHECK(copy_up_tree(child));
-    } else {
-      CACHESHIM_CHECK(copy_up(child));
-    }
-  }
-  return mark_opaque(path);
-}
-
-Result<UniqueFd> Overlay::open_writable(const std::string& path, int flags) {
-  CACHESHIM_CHECK(copy_up(path, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
-  return sys::open_beneath(upper_.get(), path, flags | O_NOFOLLOW | O_NONBLOCK);
-}
 
 Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, mode_t mode) {
   CACHESHIM_CHECK(check_absent(path));
@@ -141,13 +38,18 @@ Status Overlay::make_dir(const std::string& path, mode_t mode) {
   CACHESHIM_CHECK(check_absent(path));
   CACHESHIM_TRY(parent, open_upper_parent(path));
   const std::string name(base_name(path));
-  if (!hidden_.has_whiteout(path)) return sys::make_dir_at(parent.get(), name, mode);
+  if (!index_.has_whiteout(path)) {
+    CACHESHIM_CHECK(sys::make_dir_at(parent.get(), name, mode));
+    index_.add_folder(path);
+    return {};
+  }
   // The base may have a folder of this name that was removed: the new one must not merge with it.
   const std::string staged = staged_name();
-  CACHESHIM_CHECK(sys::make_dir_at(work_.get(), staged, mode));
-  CACHESHIM_CHECK(make_marker(work_.get(), join_path(staged, kOpaqueMarker)));
-  CACHESHIM_CHECK(sys::rename_at(work_.get(), staged, parent.get(), name, RENAME_NOREPLACE));
-  hidden_.add_opaque(path);
+  CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, mode));
+  CACHESHIM_CHECK(make_marker(work_->get(), join_path(staged, kOpaqueMarker)));
+  CACHESHIM_CHECK(sys::rename_at(work_->get(), staged, parent.get(), name, RENAME_NOREPLACE));
+  index_.add_folder(path);
+  index_.add_opaque(path);
   remove_whiteout(path);
   return {};
 }
@@ -182,11 +84,30 @@ Status Overlay::link(const std::string& path, const std::string& new_path) {
   return {};
 }
 
+Result<UniqueFd> Overlay::make_tmpfile(const std::string& dir, int flags, mode_t mode) {
+  CACHESHIM_TRY(found, find(dir));
+  if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
+  if (!work_) return Errno(EBADF);
+  return sys::open_beneath(work_->get(), "", flags | O_TMPFILE, mode);
+}
+
+Status Overlay::link_object(int fd, const std::string& new_path) {
+  CACHESHIM_CHECK(check_absent(new_path));
+  CACHESHIM_TRY(parent, open_upper_parent(new_path));
+  begin_entry(new_path);
+  CACHESHIM_CHECK(sys::link_fd(fd, parent.get(), std::string(base_name(new_path))));
+  remove_whiteout(new_path);
+  return {};
+}
+
 Status Overlay::remove_file(const std::string& path) {
-  CACHESHIM_TRY(found, find(path));
+  CACHESHIM_TRY(found, locate(path));
   if (S_ISDIR(found.st.st_mode)) return Errno(EISDIR);
-  if (find_in_base(path)) CACHESHIM_CHECK(add_whiteout(path));
-  if (!found.in_upper) return {};
+  if (find_in_base(path)) {
+    CACHESHIM_CHECK(hide_in_base(path, found));
+    CACHESHIM_CHECK(add_whiteout(path));
+  }
+  if (found.where != Where::kUpper) return {};
   return drop_file(path);
 }
 
@@ -206,23 +127,37 @@ Status Overlay::remove_upper_dir(int folder, const std::string& path) {
   Status removed = sys::unlink_at(folder, name, AT_REMOVEDIR);
   if (removed.failed_with(ENOTEMPTY)) {  // whiteouts and the opaque marker
     const std::string staged = staged_name();
-    CACHESHIM_CHECK(sys::rename_at(folder, name, work_.get(), staged));
-    removed = sys::remove_tree(work_.get(), staged);
+    CACHESHIM_CHECK(sys::rename_at(folder, name, work_->get(), staged));
+    removed = sys::remove_tree(work_->get(), staged);
   }
-  if (removed) hidden_.erase_tree(path);
+  if (removed) index_.erase_tree(path);
   return removed;
 }
 
 Status Overlay::drop_file(const std::string& path) {
   CACHESHIM_TRY(parent, open_upper_parent(path));
-  return sys::unlink_at(parent.get(), std::string(base_name(path)));
+  const std::string name(base_name(path));
+  const auto st = sys::stat_at(parent.get(), name);
+  CACHESHIM_CHECK(sys::unlink_at(parent.get(), name));
+  if (st && st->st_nlink == 2) links_.forget_if_gone(st->st_dev, st->st_ino);
+  return {};
+}
+
+// The base's name at `path`, of which `found` is what shows there, is about to be hidden.
+Status Overlay::hide_in_base(const std::string& path, const Located& found) {
+  if (found.where == Where::kUpper || !S_ISREG(found.st.st_mode)) return {};
+  if (found.where == Where::kLowers && found.st.st_nlink < 2 && found.key.empty()) return {};
+  CACHESHIM_TRY(key, link_key(path));
+  CACHESHIM_CHECK(links_.take_name(key, found.st.st_nlink));
+  if (found.where == Where::kIndex) links_.forget_if_gone(found.st.st_dev, found.st.st_ino);
+  return {};
 }
 
 Status Overlay::clear_opaque(const std::string& path) {
-  if (!hidden_.is_opaque(path)) return {};
+  if (!index_.is_opaque(path)) return {};
   CACHESHIM_TRY(folder, sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY));
   CACHESHIM_CHECK(sys::unlink_at(folder.get(), std::string(kOpaqueMarker)));
-  hidden_.remove_opaque(path);
+  index_.remove_opaque(path);
   return {};
 }
 
@@ -236,41 +171,42 @@ void Overlay::prune_empty_dirs(const std::string& path) {
   }
   // Only a folder that the base has as well: an empty one of the job's own is the job's.
   if (!path.empty() && !find_in_base(path)) return;
-  (void)sys::unlink_at(upper_.get(), path, AT_REMOVEDIR);  // it stays where it holds something
+  // It stays where it holds something.
+  if (sys::unlink_at(upper_.get(), path, AT_REMOVEDIR)) index_.erase_tree(path);
 }
 
 void Overlay::begin_entry(const std::string& path) {
   const auto ref = entries_.find(path);
   if (!ref || ref->rest.empty() || EntryMap::is_scratch(*ref)) return;
   const std::string entry(ref->entry);
-  if (hidden_.is_opaque(entry) || find_in_base(entry)) return;
+  if (index_.is_opaque(entry) || find_in_base(entry)) return;
   // Without the marker the entry is merged like any other folder: worse, but no reason to fail.
   (void)mark_opaque(entry);
 }
 
 Status Overlay::mark_opaque(const std::string& path) {
-  if (hidden_.is_opaque(path)) return {};
+  if (index_.is_opaque(path)) return {};
   CACHESHIM_TRY(folder, ensure_upper_dir(path));
   const KeepTimes times(folder.get());
   CACHESHIM_CHECK(make_marker(folder.get(), std::string(kOpaqueMarker)));
-  hidden_.add_opaque(path);
+  index_.add_opaque(path);
   return {};
 }
 
 Status Overlay::add_whiteout(const std::string& path) {
   CACHESHIM_TRY(parent, open_upper_parent(path));
   CACHESHIM_CHECK(make_marker(parent.get(), whiteout_name(base_name(path))));
-  hidden_.add_whiteout(path);
+  index_.add_whiteout(path);
   return {};
 }
 
 void Overlay::remove_whiteout(const std::string& path) {
-  if (!hidden_.has_whiteout(path)) return;
+  if (!index_.has_whiteout(path)) return;
   if (const auto parent = open_upper_parent(path)) {
     // Left behind it hides nothing: the layer's own name goes before it.
     if (!sys::unlink_at(parent->get(), whiteout_name(base_name(path)))) return;
   }
-  hidden_.remove_whiteout(path);
+  index_.remove_whiteout(path);
 }
 
 }  // namespace cacheshim

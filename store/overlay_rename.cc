@@ -10,10 +10,9 @@
 // then on: it is not the folder that the base may have, or get, under its new name. No EXDEV.
 namespace cacheshim {
 
-Status Overlay::check_rename_target(const Found& source, const std::string& to,
-                                    unsigned flags) const {
+Status Overlay::check_rename_target(const Located& source, const std::string& to,
+                                    const Result<Located>& target, unsigned flags) const {
   CACHESHIM_CHECK(check_name(to));
-  const Result<Found> target = find(to);
   if (!target) {
     if (!target.failed_with(ENOENT)) return target.error();
     if (flags == RENAME_EXCHANGE) return Errno(ENOENT);
@@ -30,17 +29,26 @@ Status Overlay::check_rename_target(const Found& source, const std::string& to,
   return {};
 }
 
+// rename(2): nothing happens where both are names of one file.
+bool Overlay::are_one_file(const Located& one, const Located& other) {
+  return S_ISREG(one.st.st_mode) && one.st.st_dev == other.st.st_dev &&
+         one.st.st_ino == other.st.st_ino;
+}
+
 Status Overlay::rename(const std::string& from, const std::string& to, unsigned flags) {
   if (flags != 0 && flags != RENAME_NOREPLACE && flags != RENAME_EXCHANGE) return Errno(EINVAL);
-  CACHESHIM_TRY(source, find(from));
-  CACHESHIM_CHECK(check_rename_target(source, to, flags));
-  if (from == to) return {};
+  CACHESHIM_TRY(source, locate(from));
+  const Result<Located> target = locate(to);
+  CACHESHIM_CHECK(check_rename_target(source, to, target, flags));
+  if (from == to || (target && are_one_file(source, *target))) return {};
   if (flags == RENAME_EXCHANGE) return exchange(from, to);
   const bool is_dir = S_ISDIR(source.st.st_mode);
   CACHESHIM_CHECK(is_dir ? copy_up_tree(from) : copy_up(from));
   const bool base_has_source = static_cast<bool>(find_in_base(from));
+  if (target) CACHESHIM_CHECK(hide_in_base(to, *target));
   if (!is_dir) begin_entry(to);
   CACHESHIM_CHECK(move_over(from, to, is_dir));
+  if (target) links_.forget_if_gone(target->st.st_dev, target->st.st_ino);
   if (base_has_source) CACHESHIM_CHECK(add_whiteout(from));
   remove_whiteout(to);
   return {};
@@ -57,13 +65,13 @@ Status Overlay::move_over(const std::string& from, const std::string& to, bool i
     CACHESHIM_CHECK(
         sys::rename_at(old_parent.get(), old_name, new_parent.get(), new_name, RENAME_EXCHANGE));
     const std::string staged = staged_name();
-    CACHESHIM_CHECK(sys::rename_at(old_parent.get(), old_name, work_.get(), staged));
-    (void)sys::remove_tree(work_.get(), staged);  // the next daemon empties the folder
+    CACHESHIM_CHECK(sys::rename_at(old_parent.get(), old_name, work_->get(), staged));
+    (void)sys::remove_tree(work_->get(), staged);  // the next daemon empties the folder
     moved = {};
   }
   if (!moved || !is_dir) return moved;
-  hidden_.erase_tree(to);
-  hidden_.move_tree(from, to);
+  index_.erase_tree(to);
+  index_.move_tree(from, to);
   return {};
 }
 
@@ -76,10 +84,7 @@ Status Overlay::exchange(const std::string& from, const std::string& to) {
   CACHESHIM_TRY(new_parent, open_upper_parent(to));
   CACHESHIM_CHECK(sys::rename_at(old_parent.get(), std::string(base_name(from)), new_parent.get(),
                                  std::string(base_name(to)), RENAME_EXCHANGE));
-  const std::string aside = join_path(from, "//");  // no path looks like this
-  hidden_.move_tree(from, aside);
-  hidden_.move_tree(to, from);
-  hidden_.move_tree(aside, to);
+  index_.exchange_trees(from, to);
   return {};
 }
 

@@ -12,7 +12,7 @@
 
 #include "common/job_id.h"
 #include "common/names.h"
-#include "store/hidden_paths.h"
+#include "store/paths.h"
 #include "store/sys.h"
 
 namespace cacheshim {

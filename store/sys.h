@@ -27,10 +27,17 @@ Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t 
 // openat(2) of a path that is ours and not a job's (a store's own root, /proc).
 Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
 
+// A private copy of the mount that holds the open folder `dir`, beginning there, in which no symlink
+// is followed. Errors: EPERM without privilege over the mount namespace, ENOSYS before Linux 5.12.
+Result<UniqueFd> clone_without_symlinks(int dir);
+
 // fstatat(2) of `name` itself, not of what it points to; of `dir` where `name` is "".
 Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
 Result<struct statvfs> statvfs_fd(int fd);
+// What the file system knows the object by, name_to_handle_at(2): the same bytes while it lives, and
+// never again for another. Errors: EOPNOTSUPP.
+Result<std::string> file_handle(int fd);
 
 Status make_dir_at(int dir, const std::string& name, mode_t mode);
 Status make_node_at(int dir, const std::string& name, mode_t mode, dev_t device);
@@ -46,6 +53,7 @@ Status link_fd(int fd, int new_dir, const std::string& new_name);
 // These work on any descriptor, O_PATH ones included (by way of /proc/self/fd).
 Result<UniqueFd> reopen(int fd, int flags);
 Status set_mode(int fd, mode_t mode);
+Status set_owner(int fd, uid_t uid, gid_t gid);
 Status set_size(int fd, off_t size_bytes);
 Status set_times(int fd, const timespec times[2]);
 Status set_xattr(int fd, const char* name, std::string_view value, int flags);
@@ -66,6 +74,8 @@ struct DirEntry {
 };
 // All entries of an open folder (any descriptor of it) but "." and "..".
 Result<std::vector<DirEntry>> list_dir(int dir);
+// The same, from where a readable descriptor stands: of one that was just opened, and for that.
+Result<std::vector<DirEntry>> read_dir(int dir);
 
 // Makes the file `name` hold `bytes`: written beside it, synced, then renamed over it.
 Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode);

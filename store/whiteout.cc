@@ -8,8 +8,7 @@
 namespace cacheshim {
 
 std::string whiteout_name(std::string_view name) {
-  constexpr std::size_t kLongest = 251;  // NAME_MAX less ".wh."
-  if (name.size() <= kLongest) return fmt::format(".wh.{}", name);
+  if (!needs_encoding(name)) return fmt::format(".wh.{}", name);
   const XXH128_hash_t hash = XXH3_128bits(name.data(), name.size());
   return fmt::format(".wh..wh.long.{:016x}{:016x}", hash.high64, hash.low64);
 }

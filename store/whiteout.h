@@ -8,6 +8,8 @@
 // image layers do (image-spec, layer.md, "Whiteouts").
 namespace cacheshim {
 
+inline constexpr std::string_view kWhiteoutPrefix = ".wh.";
+
 // An empty file of this name in a folder hides all that the base has in that folder.
 inline constexpr std::string_view kOpaqueMarker = ".wh..wh..opq";
 
@@ -15,7 +17,12 @@ inline constexpr std::string_view kOpaqueMarker = ".wh..wh..opq";
 // which would not fit, ".wh..wh.long." + xxh3-128 of the name in hex.
 std::string whiteout_name(std::string_view name);
 
+// Whether the whiteout of `name` has the second form.
+inline bool needs_encoding(std::string_view name) {
+  return name.size() > 255 - kWhiteoutPrefix.size();  // NAME_MAX
+}
+
 // Whether a name is one of ours. Jobs can neither see nor make such names.
-inline bool is_reserved_name(std::string_view name) { return name.starts_with(".wh."); }
+inline bool is_reserved_name(std::string_view name) { return name.starts_with(kWhiteoutPrefix); }
 
 }  // namespace cacheshim

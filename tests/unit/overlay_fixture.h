@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,10 +30,29 @@ inline std::vector<Profile> test_profiles() {
   return {profile};
 }
 
+// Counts the copies that are begun, and does at each step what a test says.
+class CopyUpSteps final : public OverlayObserver {
+ public:
+  void copied_up(const std::string&, const struct stat&) override {}
+  Status at_step(CopyUpStep step) override {
+    if (step == CopyUpStep::kBegun) ++begun;
+    return then ? then(step) : Status();
+  }
+  std::atomic<int> begun{0};
+  std::function<Status(CopyUpStep)> then;
+};
+
 // An overlay over plain folders: scratch/base, and scratch/upper with scratch/work.
 class OverlayTest : public ::testing::Test {
  protected:
-  OverlayTest() { overlay_.set_layer(scratch_.open_dir("upper"), scratch_.open_dir("work")); }
+  OverlayTest() { take_up_layer(overlay_); }
+
+  // As the next daemon does.
+  void take_up_layer(Overlay& overlay) {
+    overlay.set_layer(scratch_.open_dir("upper"), scratch_.open_dir("work"));
+    const Status loaded = overlay.load_layer();
+    EXPECT_TRUE(loaded) << loaded.error().code();
+  }
 
   void put(const std::string& path, const std::string& text) {
     auto fd = overlay_.create_file(path, O_WRONLY, 0644);
@@ -60,7 +81,8 @@ class OverlayTest : public ::testing::Test {
   EntryMap entries_{profiles_};
   Counters counters_;
   UniqueFd base_ = scratch_.open_dir("base");
-  Overlay overlay_{base_.get(), entries_, counters_};
+  CopyUpSteps steps_;
+  Overlay overlay_{{base_.get()}, entries_, counters_, &steps_, {.prepare_from_bytes = 1}};
 };
 
 }  // namespace cacheshim

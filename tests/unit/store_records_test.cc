@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "store/hidden_paths.h"
 #include "store/layer.h"
+#include "store/layer_index.h"
+#include "store/paths.h"
 #include "store/store.h"
 #include "tests/unit/scratch.h"
 
@@ -127,27 +128,48 @@ TEST(Layer, EndsInNothingOrIsKeptUntilItIsOld) {
                !std::filesystem::is_empty(scratch / "layers/kept"));
 }
 
-TEST(HiddenPaths, HideWhatIsBelowThem) {
-  HiddenPaths hidden;
-  hidden.add_whiteout("a/b");
-  hidden.add_opaque("c");
-  EXPECT_TRUE(hidden.hides("a/b"));
-  EXPECT_TRUE(hidden.hides("a/b/c/d"));
-  EXPECT_FALSE(hidden.hides("a/bb"));
-  EXPECT_TRUE(hidden.hides("c/x"));
-  EXPECT_FALSE(hidden.hides("c"));
+TEST(LayerIndex, HidesWhatIsBelow) {
+  LayerIndex index;
+  for (const char* folder : {"a", "c"}) index.add_folder(folder);
+  index.add_whiteout("a/b");
+  index.add_opaque("c");
+  EXPECT_TRUE(index.hides_lowers("a/b"));
+  EXPECT_TRUE(index.hides_lowers("a/b/c/d"));
+  EXPECT_FALSE(index.hides_lowers("a/bb"));
+  EXPECT_TRUE(index.hides_lowers("c/x"));
+  EXPECT_TRUE(index.hides_lowers("c/x/y"));
+  EXPECT_FALSE(index.hides_lowers("c"));
 }
 
-TEST(HiddenPaths, MoveWithTheirFolder) {
-  HiddenPaths hidden;
-  hidden.add_whiteout("a/b/x");
-  hidden.add_opaque("a/b");
-  hidden.move_tree("a/b", "z");
-  EXPECT_FALSE(hidden.hides("a/b/x"));
-  EXPECT_TRUE(hidden.has_whiteout("z/x"));
-  EXPECT_TRUE(hidden.is_opaque("z"));
-  hidden.erase_tree("z");
-  EXPECT_FALSE(hidden.hides("z/x"));
+TEST(LayerIndex, KnowsWhichNamesTheLayerCanHave) {
+  LayerIndex index;
+  index.add_folder("a");
+  EXPECT_TRUE(index.place_of("x").in_layer);
+  EXPECT_TRUE(index.place_of("a/x").in_layer);
+  EXPECT_FALSE(index.place_of("a/b/x").in_layer);
+  EXPECT_FALSE(index.place_of("b/x").in_layer);
+}
+
+TEST(LayerIndex, MovesAllThatIsBelowAFolder) {
+  LayerIndex index;
+  for (const char* folder : {"a", "a/b", "a/b/deep", "z"}) index.add_folder(folder);
+  index.add_whiteout("a/b/x");
+  index.add_opaque("a/b");
+  index.move_tree("a/b", "z/y");
+  EXPECT_FALSE(index.hides_lowers("a/b/x"));
+  EXPECT_TRUE(index.has_whiteout("z/y/x"));
+  EXPECT_TRUE(index.is_opaque("z/y"));
+  EXPECT_TRUE(index.has_folder("z/y/deep"));
+  index.erase_tree("z");
+  EXPECT_FALSE(index.has_folder("z/y"));
+}
+
+TEST(LayerIndex, ExchangesAFolderWithAFile) {
+  LayerIndex index;
+  for (const char* folder : {"a", "a/d", "b"}) index.add_folder(folder);
+  index.exchange_trees("a/d", "b/file");
+  EXPECT_TRUE(index.has_folder("b/file"));
+  EXPECT_FALSE(index.has_folder("a/d"));
 }
 
 TEST(JoinPath, TakesEmptyParts) {

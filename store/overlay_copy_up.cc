@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "store/keep_times.h"
+#include "store/overlay.h"
+#include "store/sys.h"
+
+// Copy-up. Whatever is copied up is made whole in the work folder and then takes its name in the
+// layer by one rename(2), so that a crash at any moment leaves the base's object visible and nothing
+// that load_layer() does not remove.
+//
+// A file's data may be copied before, without the overlay's mutex (prepare_copy_up()): the copy waits
+// in StagedCopies under the state of the base file that it was made of, and the change that needs it,
+// which asks the base again under the mutex, finds it only if the file is still in that state.
+namespace cacheshim {
+
+Status Overlay::at_step(CopyUpStep step) const {
+  return observer_ != nullptr ? observer_->at_step(step) : Status();
+}
+
+std::string Overlay::staged_name() {
+  return fmt::format("staged.{}", staged_count_.fetch_add(1, std::memory_order_relaxed));
+}
+
+Result<std::string> Overlay::link_key(const std::string& path) const {
+  CACHESHIM_TRY(object, lowers_->open(path, O_PATH));
+  return LinkIndex::key_of(object.fd.get(), object.lower);
+}
+
+Result<UniqueFd> Overlay::ensure_upper_dir(const std::string& path) {
+  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+  if (!upper_) return Errno(EBADF);
+  if (!index_.has_folder(path)) {
+    CACHESHIM_TRY(found, find(path));
+    if (S_ISLNK(found.st.st_mode)) return Errno(ELOOP);
+    if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
+    CACHESHIM_TRY(parent, open_upper_parent(path));
+    CACHESHIM_CHECK(copy_up_folder(parent.get(), path, found.st));
+  }
+  return sys::open_beneath(upper_.get(), path, kFlags);
+}
+
+Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
+  return ensure_upper_dir(std::string(parent_path(path)));
+}
+
+Status Overlay::copy_up_folder(int parent, const std::string& path, const struct stat& st) {
+  CACHESHIM_TRY(base, lowers_->open(path, O_PATH | O_DIRECTORY));
+  const KeepTimes parent_times(parent);
+  const std::string staged = staged_name();
+  CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, 0700));
+  const Status made = [&]() -> Status {
+    CACHESHIM_TRY(folder, sys::open_beneath(work_->get(), staged, O_RDONLY | O_DIRECTORY));
+    CACHESHIM_CHECK(copy_attributes(base.fd.get(), folder.get(), st, options_.keep_owner));
+    return sys::rename_at(work_->get(), staged, parent, std::string(base_name(path)),
+                          RENAME_NOREPLACE);
+  }();
+  if (!made) {
+    (void)sys::unlink_at(work_->get(), staged, AT_REMOVEDIR);  // else the next daemon does
+    return made;
+  }
+  index_.add_folder(path);
+  return {};
+}
+
+Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
+  CACHESHIM_TRY(found, locate(path));
+  if (found.where == Where::kUpper) return {};
+  if (found.where == Where::kIndex) return link_up(path, found);
+  if (S_ISREG(found.st.st_mode)) return copy_up_file(path, keep_bytes);
+  if (!S_ISDIR(found.st.st_mode)) return copy_up_special(path, found.st);
+  CACHESHIM_TRY(folder, ensure_upper_dir(path));
+  return {};
+}
+
+Status Overlay::copy_up_special(const std::string& path, const struct stat& st) {
+  CACHESHIM_TRY(parent, open_upper_parent(path));
+  const KeepTimes parent_times(parent.get());
+  const std::string staged = staged_name();
+  const Status made = [&]() -> Status {
+    if (S_ISLNK(st.st_mode)) {
+      CACHESHIM_TRY(target, read_link(path));
+      CACHESHIM_CHECK(sys::make_symlink_at(target, work_->get(), staged));
+    } else {
+      CACHESHIM_CHECK(sys::make_node_at(work_->get(), staged, st.st_mode, st.st_rdev));
+    }
+    CACHESHIM_TRY(object, sys::open_beneath(work_->get(), staged, O_PATH | O_NOFOLLOW));
+    if (options_.keep_owner) CACHESHIM_CHECK(copy_owner(object.get(), st));
+    const timespec times[2] = {st.st_atim, st.st_mtim};
+    CACHESHIM_CHECK(sys::set_times(object.get(), times));
+    return sys::rename_at(work_->get(), staged, parent.get(), std::string(base_name(path)),
+                          RENAME_NOREPLACE);
+  }();
+  if (!made) (void)sys::unlink_at(work_->get(), staged);  // else the next daemon does
+  return made;
+}
+
+// Takes `path`, a merged folder, whole into the layer.
+Status Overlay::copy_up_tree(const std::string& path) {
+  // What the base has not there is the layer's as it is.
+  if (index_.has_folder(path) && find_in_base(path).failed_with(ENOENT)) return mark_opaque(path);
+  CACHESHIM_TRY(entries, list(path));
+  CACHESHIM_TRY(folder, ensure_upper_dir(path));
+  const KeepTimes times(folder.get());
+  for (const ListedEntry& entry : entries) {
+    const std::string child = join_path(path, entry.name);
+    CACHESHIM_TRY(found, find(child));
+    CACHESHIM_CHECK(S_ISDIR(found.st.st_mode) ? copy_up_tree(child) : copy_up(child));
+  }
+  return mark_opaque(path);
+}
+
+Status Overlay::copy_up_file(const std::string& path, off_t keep_bytes) {
+  CACHESHIM_TRY(parent, open_upper_parent(path));
+  CACHESHIM_TRY(staging, begin_copy(path, keep_bytes));
+  CACHESHIM_CHECK(complete_copy(staging));
+  return name_copy(path, staging.claim.copy, parent.get());
+}
+
+// A further name of a file that has a copy already.
+Status Overlay::link_up(const std::string& path, const Located& found) {
+  CACHESHIM_TRY(parent, open_upper_parent(path));
+  const KeepTimes parent_times(parent.get());
+  CACHESHIM_CHECK(links_.link_copy(found.key, parent.get(), std::string(base_name(path))));
+  CACHESHIM_CHECK(links_.take_name(found.key, found.st.st_nlink));
+  announce_copy(path, parent.get());
+  return {};
+}
+
+Result<PreparedCopies> Overlay::prepare_copy_up(const std::string& path, off_t keep_bytes) {
+  PreparedCopies copies;
+  CACHESHIM_CHECK(prepare_below(path, keep_bytes, copies));
+  return copies;
+}
+
+// What cannot even be found is no concern of this: the change itself will meet the error.
+Status Overlay::prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies) {
+  std::vector<ListedEntry> children;
+  {
+    std::shared_lock lock(mutex_);
+    const auto found = locate(path);
+    if (!work_ || !found) return {};
+    if (S_ISDIR(found->st.st_mode)) {
+      if (!find_in_base(path)) return {};
+      auto listed = list(path);
+      if (!listed) return {};
+      children = *std::move(listed);
+    } else if (found->where == Where::kLowers && S_ISREG(found->st.st_mode) &&
+               std::min(found->st.st_size, keep_bytes) >= options_.prepare_from_bytes) {
+      const auto staging = begin_copy(path, keep_bytes);
+      if (!staging) return {};
+      copies.push_back(staging->claim.copy);
+      lock.unlock();
+      return complete_copy(*staging);
+    }
+  }
+  for (const ListedEntry& child : children) {
+    CACHESHIM_CHECK(prepare_below(join_path(path, child.name), keep_bytes, copies));
+  }
+  return {};
+}
+
+// With the mutex held.
+Result<Overlay::Staging> Overlay::begin_copy(const std::string& path, off_t keep_bytes) {
+  CACHESHIM_TRY(source, lowers_->open(path, O_RDONLY | O_NONBLOCK));
+  CACHESHIM_TRY(st, sys::stat_fd(source.fd.get()));
+  if (!S_ISREG(st.st_mode)) return Errno(ESTALE);
+  const off_t bytes = std::min(st.st_size, keep_bytes);
+  StagedCopies::Claim claim = staged_.claim(
+      st, bytes, [&] { return std::make_shared<StagedCopy>(work_, staged_name(), bytes); });
+  return Staging{std::move(source.fd), std::move(claim), bytes};
+}
+
+// Needs no mutex.
+Status Overlay::complete_copy(const Staging& staging) {
+  if (!staging.claim.is_maker) return staged_.wait(staging.claim.copy);
+  const Status filled = fill_copy(staging);
+  staged_.finish(staging.claim.copy, filled);
+  return filled;
+}
+
+Status Overlay::fill_copy(const Staging& staging) const {
+  const StagedCopy& copy = *staging.claim.copy;
+  CACHESHIM_TRY(target,
+                sys::open_beneath(copy.work(), copy.name(), O_RDWR | O_CREAT | O_EXCL, 0600));
+  CACHESHIM_CHECK(at_step(CopyUpStep::kBegun));
+  CACHESHIM_CHECK(copy_file(staging.source.get(), target.get(),
+                            {.keep_bytes = staging.bytes, .keep_owner = options_.keep_owner}));
+  return at_step(CopyUpStep::kFilled);
+}
+
+// Gives a copy the name of the base file that it was made of.
+Status Overlay::name_copy(const std::string& path, const StagedCopies::Ticket& copy, int parent) {
+  CACHESHIM_TRY(base, find_in_base(path));
+  std::string key;
+  if (base.st_nlink > 1) {
+    CACHESHIM_TRY(found_key, link_key(path));
+    key = std::move(found_key);
+    CACHESHIM_CHECK(links_.add_copy(key, base.st_nlink, copy->work(), copy->name()));
+  }
+  CACHESHIM_CHECK(at_step(CopyUpStep::kIndexed));
+  const KeepTimes parent_times(parent);
+  CACHESHIM_CHECK(sys::rename_at(copy->work(), copy->name(), parent, std::string(base_name(path)),
+                                 RENAME_NOREPLACE));
+  staged_.set_taken(copy);
+  CACHESHIM_CHECK(at_step(CopyUpStep::kNamed));
+  if (!key.empty()) CACHESHIM_CHECK(links_.take_name(key, base.st_nlink));
+  counters_.copy_ups.fetch_add(1, std::memory_order_relaxed);
+  announce_copy(path, parent);
+  return {};
+}
+
+void Overlay::announce_copy(const std::string& path, int parent) {
+  if (observer_ == nullptr) return;
+  const auto upper = sys::stat_at(parent, std::string(base_name(path)));
+  if (upper) observer_->copied_up(path, *upper);
+}
+
+Result<UniqueFd> Overlay::open_writable(const std::string& path, int flags) {
+  CACHESHIM_CHECK(copy_up(path, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
+  return sys::open_beneath(upper_.get(), path, flags | O_NOFOLLOW | O_NONBLOCK);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "common/unique_fd.h"
+#include "store/sys.h"
+
+// What an Overlay gives and takes.
+namespace cacheshim {
+
+struct Found {
+  struct stat st;
+  bool in_upper;  // the layer has the object, and not a lower
+};
+
+struct Opened {
+  UniqueFd fd;
+  bool in_upper;
+};
+
+using ListedEntry = sys::DirEntry;
+
+struct OverlayOptions {
+  // Copy-up keeps owners, ACLs and file capabilities.
+  bool keep_owner = false;
+  // Overlay::prepare_copy_up() leaves smaller files to the change itself.
+  off_t prepare_from_bytes = 256 * 1024;
+};
+
+// Where a copy-up stands.
+enum class CopyUpStep {
+  kBegun,    // an empty file is in the work folder
+  kFilled,   // the copy is whole
+  kIndexed,  // and on record, if the file has other names
+  kNamed,    // and has taken its name in the layer
+};
+
+// Told of files whose data move. Must not call back.
+class OverlayObserver {
+ public:
+  // The regular file at `path` is now the layer's own copy, `upper`. Overlay::mutex() is held
+  // exclusively.
+  virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
+  // A copy-up has come to this step; an error ends it there. For tests, which stop, fail or kill it.
+  virtual Status at_step(CopyUpStep) { return {}; }
+
+ protected:
+  ~OverlayObserver() = default;
+};
+
+}  // namespace cacheshim

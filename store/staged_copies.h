@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <compare>
+#include <condition_variable>
+#include <ctime>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+
+namespace cacheshim {
+
+// A copy of a base file in the layer's work folder, to be renamed into the layer. One that nobody
+// has taken is removed with the last who holds it.
+class StagedCopy {
+ public:
+  StagedCopy(std::shared_ptr<const UniqueFd> work, std::string name, off_t keep_bytes)
+      : work_(std::move(work)), name_(std::move(name)), keep_bytes_(keep_bytes) {}
+  ~StagedCopy();
+  StagedCopy(const StagedCopy&) = delete;
+  StagedCopy& operator=(const StagedCopy&) = delete;
+
+  int work() const { return work_->get(); }
+  const std::string& name() const { return name_; }
+  off_t keep_bytes() const { return keep_bytes_; }  // of the data it has the first so many
+
+ private:
+  friend class StagedCopies;
+  const std::shared_ptr<const UniqueFd> work_;  // stays open whatever becomes of the layer
+  const std::string name_;
+  const off_t keep_bytes_;
+  bool taken_ = false;
+  bool is_done_ = false;  // under StagedCopies' mutex, as is what follows
+  Status outcome_;
+};
+
+// The copies that are being made or wait to be taken, by what they are copies of: a file in one state
+// of its data. So one copy serves all who want the same at one time, and one that the base has
+// outrun is not found any more. Thread-safe; its mutex is taken last.
+class StagedCopies {
+ public:
+  using Ticket = std::shared_ptr<StagedCopy>;
+  struct Claim {
+    Ticket copy;
+    bool is_maker;  // the one to call finish()
+  };
+
+  // The copy of `source` that holds `keep_bytes`: another's, or a new one made by `make`.
+  Claim claim(const struct stat& source, off_t keep_bytes, const std::function<Ticket()>& make);
+  void finish(const Ticket& copy, Status outcome);
+  // Waits for the maker; what came of it.
+  Status wait(const Ticket& copy);
+  // It has got its name in the layer: nobody else can have it.
+  void set_taken(const Ticket& copy);
+  // Forgets all: the layer is another one.
+  void clear();
+
+ private:
+  struct State {  // of a file's data
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    std::time_t seconds;  // st_mtim
+    long nanoseconds;
+    explicit State(const struct stat& st);
+    friend auto operator<=>(const State&, const State&) = default;
+  };
+  void forget(const Ticket& copy);
+
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::multimap<State, std::weak_ptr<StagedCopy>> copies_;
+};
+
+// Copies that the next change of names will find ready. See Overlay::prepare_copy_up().
+using PreparedCopies = std::vector<StagedCopies::Ticket>;
+
+}  // namespace cacheshim
