@@ -92,7 +92,7 @@ class Arena {
     if (open_.size() == 1) return;
     std::erase(open_, chunk);
     uses_[chunk].free = {};
-    delete[] (*chunks_)[chunk].exchange(nullptr);
+    delete[](*chunks_)[chunk].exchange(nullptr);
     missing_.push_back(chunk);
   }
 

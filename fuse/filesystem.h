@@ -72,6 +72,7 @@ class Filesystem {
               const char* new_name, unsigned flags);
   void link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name);
   void create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* fi);
+  void tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, fuse_file_info* fi);
   void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
   void read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi);
   void write(fuse_req_t req, const char* data, std::size_t size, off_t offset, fuse_file_info* fi);
@@ -147,7 +148,8 @@ class Filesystem {
   Result<UniqueFd> open_object(NodeIndex node);
   Result<UniqueFd> open_for_change(NodeIndex node, off_t keep_bytes);
   // Before Overlay::mutex() is taken for a change that copies the node up: Overlay::prepare_copy_up().
-  Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile);
+  Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
+                                        bool whole_tree = false);
   Status change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
                      FileHandle* handle);
   Status change_xattr(fuse_ino_t ino, const std::function<Status(int fd)>& change);
@@ -188,6 +190,7 @@ class Filesystem {
                      Status (Overlay::*remove)(const std::string&));
   Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
                                     const std::string& new_name, unsigned flags);
+  Status link_to(NodeIndex node, Job& job, const std::string& new_path);
   UniqueFd keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
                        const std::string& path) const;
 
@@ -196,8 +199,10 @@ class Filesystem {
   Result<std::unique_ptr<FileHandle>> open_removed(NodeIndex node, const NodeInfo& info, int flags);
   std::unique_ptr<FileHandle> make_handle(UniqueFd fd, NodeIndex node, Job* job, int flags,
                                           bool in_upper);
-  Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> create_file(
-      Ref parent, const std::string& name, mode_t mode, int flags);
+  using Created = std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>;
+  Result<Created> create_file(Ref parent, const std::string& name, mode_t mode, int flags);
+  Result<Created> create_tmpfile(Ref parent, mode_t mode, int flags);
+  void reply_created(fuse_req_t req, Result<Created> created, fuse_file_info* fi);
   Status refresh(FileHandle& handle);
   Status refresh_for_reading(FileHandle& handle);
   // Runs `change` with the handle's current descriptor, as a writer of the file.

@@ -106,11 +106,14 @@ Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
   return std::move(opened.fd);
 }
 
-Result<PreparedCopies> Filesystem::prepare_change(NodeIndex node, off_t keep_bytes) {
+Result<PreparedCopies> Filesystem::prepare_change(NodeIndex node, off_t keep_bytes,
+                                                  bool whole_tree) {
   if (node == 0) return PreparedCopies{};
   const NodeInfo info = nodes_.info(node);
   const bool is_own_file = info.in_upper && !info.is_dir;
   if (info.kind != NodeKind::kObject || info.removed || is_own_file) return PreparedCopies{};
+  // A folder's own attributes concern nothing that is in it.
+  if (info.is_dir && !whole_tree) return PreparedCopies{};
   const auto path = nodes_.path(node);
   if (!path) return PreparedCopies{};  // removed meanwhile: the change itself sees to that
   bool has_layer = false;

@@ -104,8 +104,8 @@ void Filesystem::open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_fi
   if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);
 }
 
-Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> Filesystem::create_file(
-    Ref parent, const std::string& name, mode_t mode, int flags) {
+Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::string& name,
+                                                    mode_t mode, int flags) {
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
   const std::unique_lock lock(overlay.mutex());
@@ -118,13 +118,28 @@ Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> Filesystem::cre
   }
   if (!fd) return fd.error();
   CACHESHIM_TRY(entry, made_entry(parent, info, name));
-  return std::pair(entry,
-                   make_handle(*std::move(fd), decode(entry.ino).node, info.job, flags, true));
+  return Created(entry, make_handle(*std::move(fd), decode(entry.ino).node, info.job, flags, true));
 }
 
-void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
-                        fuse_file_info* fi) {
-  auto created = create_file(decode(parent), name, mode, fi->flags);
+// O_TMPFILE: the node is one that has lost its name from the start.
+Result<Filesystem::Created> Filesystem::create_tmpfile(Ref parent, mode_t mode, int flags) {
+  CACHESHIM_TRY(info, view_folder(parent));
+  Overlay& overlay = info.job->overlay;
+  const std::unique_lock lock(overlay.mutex());
+  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
+  CACHESHIM_TRY(folder, nodes_.path(parent.node));
+  CACHESHIM_TRY(fd, overlay.make_tmpfile(folder, backing_flags(flags), mode & 07777));
+  CACHESHIM_TRY(object, sys::reopen(fd.get(), O_PATH));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  const Ref ref{nodes_.intern_nameless(info.job, st, std::move(object)), parent.slot};
+  fuse_entry_param entry{};
+  entry.ino = encode(ref);
+  CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
+  entry.attr = shown;
+  return Created(entry, make_handle(std::move(fd), ref.node, info.job, flags, true));
+}
+
+void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_file_info* fi) {
   if (!created) return (void)fuse_reply_err(req, created.error().code());
   auto& [entry, handle] = *created;
   fi->keep_cache = 1;
@@ -134,6 +149,15 @@ void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mod
     release(nullptr, fi);
     nodes_.forget(decode(entry.ino).node, 1);
   }
+}
+
+void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
+                        fuse_file_info* fi) {
+  reply_created(req, create_file(decode(parent), name, mode, fi->flags), fi);
+}
+
+void Filesystem::tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, fuse_file_info* fi) {
+  reply_created(req, create_tmpfile(decode(parent), mode, fi->flags), fi);
 }
 
 // Opens the file again where its data have moved since: into the layer by copy-up, or, for a handle

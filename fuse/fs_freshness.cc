@@ -23,9 +23,7 @@ bool has_settled(const struct stat& st) {
   return now.tv_sec - st.st_ctim.tv_sec > kSettleSeconds;
 }
 
-Notifier::Notice node_notice(fuse_ino_t node) {
-  return {node, {}, Notifier::Notice::Kind::kNode};
-}
+Notifier::Notice node_notice(fuse_ino_t node) { return {node, {}, Notifier::Notice::Kind::kNode}; }
 
 }  // namespace
 
@@ -62,8 +60,8 @@ void Filesystem::add_notices(const BaseChange& change, const Job& job,
   if (folder == 0) return;
   const bool is_content = change.kind == BaseChange::Kind::kContent;
   // A changed name changes its folder too.
-  const NodeIndex changed = is_content && !change.name.empty() ? nodes_.find(folder, change.name)
-                                                               : folder;
+  const NodeIndex changed =
+      is_content && !change.name.empty() ? nodes_.find(folder, change.name) : folder;
   for (std::size_t slot = 0; slot < job.view_count(); ++slot) {
     const auto view = static_cast<ViewSlot>(slot);
     if (!is_content) notices.push_back({encode({folder, view}), change.name});

@@ -149,11 +149,9 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     job = folder.job;
     CACHESHIM_TRY(prepared, prepare_change(source.node));
     const std::unique_lock lock(job->overlay.mutex());
-    if (nodes_.info(source.node).removed) return Errno(ENOENT);
     CACHESHIM_CHECK(job->ensure_layer(store_.layers()));
-    CACHESHIM_TRY(path, nodes_.path(source.node));
     CACHESHIM_TRY(new_path, child_path(parent, name));
-    CACHESHIM_CHECK(job->overlay.link(path, new_path));
+    CACHESHIM_CHECK(link_to(source.node, *job, new_path));
     const Look look = begin_look(*job, std::string(parent_path(new_path)));
     CACHESHIM_TRY(found, job->overlay.find(new_path));
     nodes_.add_link(source.node, parent.node, name, found.st);
@@ -162,6 +160,17 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
   }();
   if (!entry) return reply_entry(req, entry);
   publish_completed(*job, linked, {parent_ino}, [this, req, entry] { reply_entry(req, entry); });
+}
+
+// With Overlay::mutex() held exclusively. A file of the layer that has no name may get its first.
+Status Filesystem::link_to(NodeIndex node, Job& job, const std::string& new_path) {
+  const NodeInfo info = nodes_.info(node);
+  if (info.removed) {
+    if (info.removed_fd < 0 || !info.in_upper) return Errno(ENOENT);
+    return job.overlay.link_object(info.removed_fd, new_path);
+  }
+  CACHESHIM_TRY(path, nodes_.path(node));
+  return job.overlay.link(path, new_path);
 }
 
 // An O_PATH descriptor of what is about to lose its name, for those who have it open or are in it;
@@ -203,7 +212,8 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
   CACHESHIM_TRY(target, view_folder(to));
   if (source.job != target.job) return Errno(EXDEV);
   Overlay& overlay = source.job->overlay;
-  CACHESHIM_TRY(prepared, prepare_change(nodes_.find(from.node, name)));
+  CACHESHIM_TRY(prepared, prepare_change(nodes_.find(from.node, name), kWholeFile,
+                                         /*whole_tree=*/true));
   const std::unique_lock lock(overlay.mutex());
   CACHESHIM_CHECK(source.job->ensure_layer(store_.layers()));
   CACHESHIM_TRY(path, child_path(from, name));

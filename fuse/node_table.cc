@@ -68,8 +68,8 @@ NodeInfo NodeTable::info(NodeIndex index) const {
   info.is_dir = node.is_dir;
   info.in_upper = node.in_upper;
   info.removed_fd = node.extra ? node.extra->removed.get() : -1;
-  info.is_view_root = node.kind == NodeKind::kObject && node.named &&
-                      at(node.parent).kind != NodeKind::kObject;
+  info.is_view_root =
+      node.kind == NodeKind::kObject && node.named && at(node.parent).kind != NodeKind::kObject;
   return info;
 }
 
@@ -283,6 +283,20 @@ NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const struct stat
   set_id(node, st);
   node.in_upper = in_upper;
   ++node.lookups;
+  return index;
+}
+
+NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, UniqueFd object) {
+  const std::unique_lock lock(mutex_);
+  const NodeIndex index = arena_.allocate();
+  Node& node = at(index);
+  node.job = job;
+  node.ino = st.st_ino;
+  node.name = copy_of("");
+  node.in_upper = true;
+  node.lookups = 1;
+  set_id(node, st);
+  extra_of(node).removed = std::move(object);
   return index;
 }
 

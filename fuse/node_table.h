@@ -76,12 +76,13 @@ class NodeTable {
   std::string name(NodeIndex node) const;
 
   // A node of the mount's own folders; found again by parent and name. Counts one lookup.
-  NodeIndex intern_own(NodeIndex parent, std::string_view name, NodeKind kind,
-                       Job* job = nullptr);
+  NodeIndex intern_own(NodeIndex parent, std::string_view name, NodeKind kind, Job* job = nullptr);
   // The node of an object that a lookup has found. Counts one lookup. A name that leads to another
   // object than before (the base has replaced it) gets a new node.
   NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const struct stat& st,
                    bool in_upper);
+  // A node for a file that never had a name, `object` being an O_PATH descriptor of it.
+  NodeIndex intern_nameless(Job* job, const struct stat& st, UniqueFd object);
   // The kernel drops `count` lookups; frees the node when none are left.
   void forget(NodeIndex node, std::uint64_t count);
 

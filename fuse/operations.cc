@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "fuse/filesystem.h"
+#include "fuse/receive_loop.h"
 
 // The edge between libfuse's C callbacks and Filesystem: no logic, only the one place where what is
 // left of exceptions (no memory) becomes EIO.
@@ -93,6 +94,9 @@ void link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char* new
 }
 
 void create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* fi) {
+  if (std::string_view(name) == kTmpfileName) {
+    return handle(req, [=](Filesystem& fs) { fs.tmpfile(req, parent, mode, fi); });
+  }
   handle(req, [=](Filesystem& fs) { fs.create(req, parent, name, mode, fi); });
 }
 

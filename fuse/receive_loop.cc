@@ -6,6 +6,7 @@
 #include <fuse_lowlevel.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -36,13 +37,8 @@ constexpr unsigned kIdleTicks = 50;  // then the watcher sleeps
 constexpr std::size_t kBufferBytes = 256 * 4096 + 4096;
 constexpr std::size_t kLargeBytes = 128 * 1024;
 
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
+// O_TMPFILE: linux/fuse.h since 6.1, with the request and answer of FUSE_CREATE.
+constexpr std::uint32_t kFuseTmpfile = 51;
 
 }  // namespace
 
@@ -50,6 +46,16 @@ class RequestBuffer {
  public:
   char* data() { return memory_.get(); }
   std::size_t size = 0;
+
+  // libfuse before 3.15 does not know O_TMPFILE: it is handed on as the creation of a file with a name
+  // that no file can have.
+  void translate() {
+    static_assert(sizeof kTmpfileName == 2);
+    constexpr std::size_t kLeast = sizeof(fuse_in_header) + sizeof(fuse_create_in) + 2;
+    if (header().opcode != kFuseTmpfile || size < kLeast) return;
+    header().opcode = FUSE_CREATE;
+    std::memcpy(data() + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
+  }
 
   // Whether the request may take long by its nature: it syncs, copies, or moves much data.
   bool may_last() const {
@@ -73,9 +79,7 @@ class RequestBuffer {
   }
 
  private:
-  const fuse_in_header& header() const {
-    return *reinterpret_cast<const fuse_in_header*>(memory_.get());
-  }
+  fuse_in_header& header() const { return *reinterpret_cast<fuse_in_header*>(memory_.get()); }
   template <class Body>
   const Body& body() const {
     return *reinterpret_cast<const Body*>(memory_.get() + sizeof(fuse_in_header));
@@ -166,6 +170,7 @@ ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
     const ssize_t size = ::read(fd_, buffer.data(), kBufferBytes);
     if (size > 0) {
       buffer.size = static_cast<std::size_t>(size);
+      buffer.translate();
       return Received::kRequest;
     }
     if (size == -1 && errno == EAGAIN) return Received::kNothing;
@@ -181,7 +186,7 @@ ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
 ReceiveLoop::Received ReceiveLoop::spin(RequestBuffer& buffer) {
   const auto end = Clock::now() + kSpin;
   do {
-    for (int i = 0; i < 16; ++i) relax();
+    (void)::sched_yield();  // where others want the core, spinning would only keep them waiting
     if (const Received received = receive(buffer); received != Received::kNothing) return received;
   } while (Clock::now() < end);
   return Received::kNothing;

@@ -103,9 +103,9 @@ void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& cha
     return;
   }
   const std::string name = event.len > 0 ? event.name : "";
-  const bool moved = (event.mask & IN_MOVE_SELF) != 0 ||
-                     ((event.mask & IN_ISDIR) != 0 &&
-                      (event.mask & (IN_MOVED_FROM | IN_MOVED_TO)) != 0);
+  const bool moved =
+      (event.mask & IN_MOVE_SELF) != 0 ||
+      ((event.mask & IN_ISDIR) != 0 && (event.mask & (IN_MOVED_FROM | IN_MOVED_TO)) != 0);
   if (moved) {
     drop_all();
     changes.push_back({BaseChange::Kind::kUnknown, {}, {}});

@@ -39,7 +39,8 @@ ssize_t list_xattrs_into(int fd, std::string& block) {
 Result<UniqueFd> open_step(int dir, const char* path, int flags, mode_t mode) {
   open_how how{};
   how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
-  how.mode = (flags & O_CREAT) != 0 ? mode : 0;
+  constexpr int kMakes = O_CREAT | (O_TMPFILE & ~O_DIRECTORY);
+  how.mode = (flags & kMakes) != 0 ? mode : 0;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   for (;;) {
     const long fd = ::syscall(SYS_openat2, dir, path, &how, sizeof how);
