@@ -105,17 +105,16 @@ void Filesystem::open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_fi
 }
 
 Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> Filesystem::create_file(
-    Ref parent, const std::string& name, mode_t mode, int flags) {
+    Ref parent, const std::string& name, const NewObject& wanted, int flags) {
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
   const std::unique_lock lock(overlay.mutex());
   CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
   CACHESHIM_TRY(path, child_path(parent, name));
-  Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), mode & 07777);
-  // Published, or made in another view of this layer, since the kernel looked.
-  if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) {
-    fd = overlay.open_writable(path, backing_flags(flags));
-  }
+  Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), wanted);
+  // Published, or made in another view of this layer, since the kernel looked. It looks again then,
+  // and checks whether this caller may open what is there.
+  if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
   if (!fd) return fd.error();
   CACHESHIM_TRY(entry, made_entry(parent, info, name));
   return std::pair(entry,
@@ -124,7 +123,7 @@ Result<std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>> Filesystem::cre
 
 void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
                         fuse_file_info* fi) {
-  auto created = create_file(decode(parent), name, mode, fi->flags);
+  auto created = create_file(decode(parent), name, new_object(req, mode & 07777), fi->flags);
   if (!created) return (void)fuse_reply_err(req, created.error().code());
   auto& [entry, handle] = *created;
   fi->keep_cache = 1;

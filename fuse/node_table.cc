@@ -68,9 +68,24 @@ NodeInfo NodeTable::info(NodeIndex index) const {
   info.is_dir = node.is_dir;
   info.in_upper = node.in_upper;
   info.removed_fd = node.extra ? node.extra->removed.get() : -1;
-  info.is_view_root = node.kind == NodeKind::kObject && node.named &&
-                      at(node.parent).kind != NodeKind::kObject;
+  info.is_view_root = is_view_root(index);
   return info;
+}
+
+bool NodeTable::is_view_root(NodeIndex index) const {
+  const Node& node = at(index);
+  if (node.kind != NodeKind::kObject || !node.named) return false;
+  return index == kRootNode || at(node.parent).kind != NodeKind::kObject;
+}
+
+void NodeTable::make_root_view(Job* job, const struct stat& st, bool in_upper) {
+  const std::unique_lock lock(mutex_);
+  Node& root = at(kRootNode);
+  root.kind = NodeKind::kObject;
+  root.job = job;
+  root.ino = st.st_ino;
+  set_id(root, st);
+  root.in_upper = in_upper;
 }
 
 std::string NodeTable::name(NodeIndex index) const {
@@ -83,9 +98,9 @@ Result<std::string> NodeTable::path(NodeIndex index) const {
   std::vector<std::string_view> components;
   std::size_t length = 0;
   for (;;) {
+    if (is_view_root(index)) break;
     const Node& node = at(index);
     if (!node.named || node.parent == 0) return Errno(ESTALE);
-    if (at(node.parent).kind != NodeKind::kObject) break;
     components.emplace_back(node.name.get());
     length += components.back().size() + 1;
     index = node.parent;

@@ -75,6 +75,9 @@ class NodeTable {
   // The component it was found by. For nodes other than objects too.
   std::string name(NodeIndex node) const;
 
+  // Makes the mount's root the root of this job's view: an object like those below it.
+  void make_root_view(Job* job, const struct stat& st, bool in_upper);
+
   // A node of the mount's own folders; found again by parent and name. Counts one lookup.
   NodeIndex intern_own(NodeIndex parent, std::string_view name, NodeKind kind,
                        Job* job = nullptr);
@@ -175,6 +178,7 @@ class NodeTable {
   void drop_child(NodeIndex parent);
   void free_if_unused(NodeIndex node);
   void remember_origin(const Node& node);
+  bool is_view_root(NodeIndex index) const;
   bool is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const;
   bool is_unchanged(const Node& node, const struct stat& st, bool in_upper) const;
   NodeIndex find_locked(const Name& name) const;
