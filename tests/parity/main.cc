@@ -20,6 +20,8 @@ constexpr char kUsage[] =
     "usage: parity prepare|prepare-model --native DIR --base DIR [--owner UID] [options]\n"
     "       parity run|run-model --native DIR --view DIR [--verbose] [options]\n"
     "options: --filter PATTERN   cases by name\n"
+    "         --keeps-owners     the view has the base's owners; the same in both steps\n"
+    "         --several-users    cases that act as several users, too; the same in both steps\n"
     "         --plain            the view is a plain folder too: nothing may differ\n"
     "         --seed N --rounds N --actions N   for the models; the same in both steps\n"
     "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 "
@@ -27,12 +29,18 @@ constexpr char kUsage[] =
 
 using cacheshim::parity::Options;
 
+const std::map<std::string, bool Options::*> kFlags = {
+    {"--verbose", &Options::verbose},
+    {"--plain", &Options::is_plain},
+    {"--keeps-owners", &Options::keeps_owners},
+    {"--several-users", &Options::several_users}};
+
 bool parse(int argc, char** argv, Options& options) {
   const auto number = [](const char* text) { return static_cast<unsigned>(std::stoul(text)); };
   for (int i = 2; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--verbose" || name == "--plain") {
-      (name == "--plain" ? options.is_plain : options.verbose) = true;
+    if (const auto flag = kFlags.find(name); flag != kFlags.end()) {
+      options.*flag->second = true;
       continue;
     }
     if (i + 1 == argc) return false;

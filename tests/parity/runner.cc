@@ -103,11 +103,11 @@ void report(const Case& one, const std::vector<std::string>& native,
 }  // namespace
 
 int prepare_cases(const Options& options) {
-  const CaseList list = all_cases();
+  const CaseList list = all_cases(options.several_users);
   for (const Case& one : list.cases()) {
     if (!chosen(options, one)) continue;
     make_base_folder(options.native, one, options.owner);
-    make_base_folder(options.base, one, ::geteuid());
+    make_base_folder(options.base, one, options.keeps_owners ? options.owner : ::geteuid());
   }
   return 0;
 }
@@ -116,7 +116,7 @@ int run_cases(const Options& options) {
   (void)std::signal(SIGALRM, on_alarm);
   int count = 0;
   int different = 0;
-  const CaseList list = all_cases();
+  const CaseList list = all_cases(options.several_users);
   for (const Case& one : list.cases()) {
     if (!chosen(options, one)) continue;
     (void)std::snprintf(g_running, sizeof g_running, "%s", one.name.c_str());
