@@ -2,10 +2,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "fuse/set_ids.h"
 #include "fuse/timeouts.h"
 #include "store/new_object.h"
 #include "store/sys.h"
@@ -60,31 +60,6 @@ int ignored_attrs(const OwnerRule& owners) {
   if (!owners.keep || owners.shown_uid) ignored |= FUSE_SET_ATTR_UID;
   if (!owners.keep || owners.shown_gid) ignored |= FUSE_SET_ATTR_GID;
   return ignored;
-}
-
-// Set-id bits that chmod(2) by the shown owner must not give to a file of the real one.
-Result<mode_t> set_ids_to_refuse(const OwnerRule& owners, int fd) {
-  if (!owners.shown_uid && !owners.shown_gid) return mode_t{0};
-  CACHESHIM_TRY(st, sys::stat_fd(fd));
-  if (S_ISDIR(st.st_mode)) return mode_t{0};
-  mode_t refused = 0;
-  if (owners.shown_uid && st.st_uid != *owners.shown_uid) refused |= S_ISUID;
-  if (owners.shown_gid && st.st_gid != *owners.shown_gid) refused |= S_ISGID;
-  return refused;
-}
-
-bool is_in_group(const Caller& caller, gid_t group) {
-  if (caller.gid == group) return true;
-  const std::vector<gid_t> groups = groups_of(caller.tid);
-  return std::find(groups.begin(), groups.end(), group) != groups.end();
-}
-
-// An ACL sets the mode as chmod does, and who is not in the file's group may not keep its
-// set-group-id bit. The kernel leaves that to us, and the backing file system takes us for root.
-Status drop_foreign_setgid(const Caller& caller, int fd) {
-  CACHESHIM_TRY(st, sys::stat_fd(fd));
-  if ((st.st_mode & S_ISGID) == 0 || caller.uid == 0 || is_in_group(caller, st.st_gid)) return {};
-  return sys::set_mode(fd, st.st_mode & 07777 & ~static_cast<mode_t>(S_ISGID));
 }
 
 }  // namespace
@@ -286,7 +261,7 @@ void Filesystem::setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std:
                           int flags) {
   const auto change = [&](int fd) -> Status {
     CACHESHIM_CHECK(sys::set_xattr(fd, name, value, flags));
-    return name == std::string_view(kAccessAcl) ? drop_foreign_setgid(caller_of(req), fd)
+    return name == std::string_view(kAccessAcl) ? drop_foreign_set_group_id(caller_of(req), fd)
                                                 : Status();
   };
   const Status set =

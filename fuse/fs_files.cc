@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "fuse/set_ids.h"
 #include "fuse/timeouts.h"
 #include "store/sys.h"
 
@@ -87,7 +88,13 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   // under the same name has another node.
   fi->keep_cache = 1;
   fi->noflush = 1;
+  const int fd = (*handle)->fd.get();
   fi->fh = handles_.add(*std::move(handle));
+  const bool truncates = (fi->flags & O_TRUNC) != 0;
+  if (const auto dropped = truncates ? drop_set_ids(caller_of(req), fd) : Status(); !dropped) {
+    release(nullptr, fi);
+    return (void)fuse_reply_err(req, dropped.error().code());
+  }
   if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);  // interrupted: nobody has it
 }
 
