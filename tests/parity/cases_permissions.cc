@@ -169,42 +169,45 @@ void add_object_mode_cases(CaseList& list) {
   }
 }
 
+// Sets the mode anew and lets `change` happen; what is left of the set-id bits?
+void with_mode(Side& side, const std::string& name, mode_t mode,
+               const std::function<void()>& change) {
+  side.did("chown", ::fchownat(side.dir(), name.c_str(), kOwnerId, kOwnerId, 0));
+  side.did("chmod", ::fchmodat(side.dir(), name.c_str(), mode, 0));
+  change();
+  side.stat(name);
+}
+
+void write_to(Side& side, const std::string& name) {
+  if (const UniqueFd fd = side.open(name, O_WRONLY)) side.write(fd.get(), "x");
+}
+
 // Set-id bits do not outlive a change by anybody but root.
 void set_ids_are_dropped(Side& side, const std::string& name) {
-  const auto arm = [&](mode_t mode) {
-    side.did("chown", ::fchownat(side.dir(), name.c_str(), kOwnerId, kOwnerId, 0));
-    side.did("chmod", ::fchmodat(side.dir(), name.c_str(), mode, 0));
+  const auto by = [&](const User& user, const std::function<void(Side&)>& change) {
+    with_mode(side, name, 06777, [&] { as_user(side, user, change); });
   };
-  const auto write = [&](Side& mine) {
-    if (const UniqueFd fd = mine.open(name, O_WRONLY)) mine.write(fd.get(), "x");
-  };
-  for (const mode_t mode : {06777u, 06666u, 02767u}) {
-    arm(mode);
-    as_user(side, kStranger, write);
-    side.stat(name);
-    arm(mode);
-    write(side);
-    side.stat(name);
-    arm(mode);
-    as_user(side, kOwner,
-            [&](Side& mine) { mine.did("truncate", ::truncate(mine.path_of(name).c_str(), 10)); });
-    side.stat(name);
-    arm(mode);
-    as_user(side, kMember, [&](Side& mine) {
-      if (const UniqueFd fd = mine.open(name, O_RDWR)) {
-        mine.did("fallocate", ::fallocate(fd.get(), 0, 0, 5000));
-      }
-    });
-    side.stat(name);
-    arm(mode);
+  by(kStranger, [&](Side& mine) { write_to(mine, name); });
+  by(kOwner, [&](Side& mine) { mine.did("truncate", ::truncate(mine.path_of(name).c_str(), 10)); });
+  by(kStranger, [&](Side& mine) { (void)mine.open(name, O_WRONLY | O_TRUNC); });
+  by(kMember, [&](Side& mine) {
+    if (const UniqueFd fd = mine.open(name, O_RDWR)) {
+      mine.did("fallocate", ::fallocate(fd.get(), 0, 0, 5000));
+    }
+  });
+  by(kOwner, [&](Side& mine) {
+    mine.did("chgrp", ::fchownat(mine.dir(), name.c_str(), static_cast<uid_t>(-1), kOwnerId, 0));
+  });
+  with_mode(side, name, 06777, [&] { write_to(side, name); });
+  with_mode(side, name, 06777, [&] {
     side.did("chown by root", ::fchownat(side.dir(), name.c_str(), 20002, 20002, 0));
-    side.stat(name);
-    arm(mode);
-    as_user(side, kOwner, [&](Side& mine) {
-      mine.did("chgrp", ::fchownat(mine.dir(), name.c_str(), static_cast<uid_t>(-1), kOwnerId, 0));
-    });
-    side.stat(name);
-  }
+  });
+}
+
+// Without group execution the bit means nothing any more; it once marked mandatory locking.
+void bare_set_group_id(Side& side, const std::string& name) {
+  with_mode(side, name, 02766,
+            [&] { as_user(side, kStranger, [&](Side& mine) { write_to(mine, name); }); });
 }
 
 void capability_is_dropped(Side& side, const std::string& name) {
@@ -261,6 +264,7 @@ void add_permission_cases(CaseList& list) {
   add_folder_mode_cases(list);
   add_object_mode_cases(list);
   list.add_for_each("set-ids are dropped", file_names(), set_ids_are_dropped);
+  list.add_for_each("bare set-group-id", file_names(), bare_set_group_id);
   list.add_for_each("capability is dropped", file_names(), capability_is_dropped);
   list.add("devices", {}, devices);
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 
+#include "tests/parity/known_differences.h"
 #include "tests/parity/runner.h"
 
 namespace {
@@ -19,6 +20,7 @@ namespace {
 constexpr char kUsage[] =
     "usage: parity prepare|prepare-model --native DIR --base DIR [--owner UID] [options]\n"
     "       parity run|run-model --native DIR --view DIR [--verbose] [options]\n"
+    "       parity differences   what views are known to do in another way than a folder\n"
     "options: --filter PATTERN   cases by name\n"
     "         --keeps-owners     the view has the base's owners; the same in both steps\n"
     "         --several-users    cases that act as several users, too; the same in both steps\n"
@@ -67,6 +69,13 @@ bool parse(int argc, char** argv, Options& options) {
   return !options.native.empty() && (!options.view.empty() || !options.base.empty());
 }
 
+int print_differences() {
+  for (const auto& known : cacheshim::parity::known_differences()) {
+    std::printf("%s\t%s\n", known.pattern, known.reason);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -76,6 +85,7 @@ int main(int argc, char** argv) try {
       {"run", run_cases},
       {"prepare-model", prepare_model},
       {"run-model", run_model}};
+  if (argc == 2 && std::string(argv[1]) == "differences") return print_differences();
   Options options;
   const auto command = kCommands.find(argc > 1 ? argv[1] : "");
   if (command == kCommands.end() || !parse(argc, argv, options)) {

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "tests/parity/case_list.h"
+#include "tests/parity/known_differences.h"
 
 namespace cacheshim::parity {
 namespace {
@@ -51,22 +52,6 @@ std::vector<std::string> record(const std::string& parent, const Case& one) {
   side.note("afterwards:");
   side.tree();
   return side.lines();
-}
-
-// Where a view does not do as a plain folder does, and why. One that agrees again is reported, so
-// that this list cannot grow old.
-constexpr struct {
-  const char* pattern;
-  const char* reason;
-} kKnownDifferences[] = {
-    {"anonymous-file", "O_TMPFILE is not supported yet: programs fall back to a named file"},
-};
-
-const char* known_difference(const Case& one) {
-  for (const auto& known : kKnownDifferences) {
-    if (::fnmatch(known.pattern, one.name.c_str(), 0) == 0) return known.reason;
-  }
-  return nullptr;
 }
 
 bool answers_enosys(const std::vector<std::string>& lines) {
@@ -125,7 +110,7 @@ int run_cases(const Options& options) {
     const std::vector<std::string> mount = record(options.view, one);
     (void)::alarm(0);
     ++count;
-    if (const char* reason = options.is_plain ? nullptr : known_difference(one)) {
+    if (const char* reason = options.is_plain ? nullptr : find_known_difference(one.name)) {
       std::printf("known: %s: %s\n", one.name.c_str(), reason);
       if (native == mount) {
         ++different;
