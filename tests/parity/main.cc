@@ -21,7 +21,7 @@ constexpr char kUsage[] =
     "usage: parity prepare|prepare-model --native DIR --base DIR [--owner UID] [options]\n"
     "       parity run|run-model --native DIR --view DIR [--verbose] [options]\n"
     "       parity differences   what views are known to do in another way than a folder\n"
-    "options: --filter PATTERN   cases by name\n"
+    "options: --filter PATTERN   cases by name, \"@(a*|b*)\" for several\n"
     "         --keeps-owners     the view has the base's owners; the same in both steps\n"
     "         --several-users    cases that act as several users, too; the same in both steps\n"
     "         --plain            the view is a plain folder too: nothing may differ\n"

@@ -31,7 +31,7 @@ void on_alarm(int /*signal*/) {
 }
 
 bool chosen(const Options& options, const Case& one) {
-  return ::fnmatch(options.filter.c_str(), one.name.c_str(), 0) == 0;
+  return ::fnmatch(options.filter.c_str(), one.name.c_str(), FNM_EXTMATCH) == 0;
 }
 
 void make_base_folder(const std::string& parent, const Case& one, uid_t owner) {
