@@ -9,6 +9,7 @@ namespace cacheshim::cli {
 
 // Each adds its command to `app`. A command that was chosen leaves its exit code in `exit_code`.
 void add_mount(CLI::App& app, int& exit_code);
+void add_overlay(CLI::App& app, int& exit_code);
 void add_unmount(CLI::App& app, int& exit_code);
 // `command`, which must outlive `app`, is what take_run_command() took off the command line.
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code);

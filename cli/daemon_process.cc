@@ -178,4 +178,12 @@ void run_in_foreground(const DaemonOptions& options) {
   if (error) throw Failure(error->exit_code, error->message);
 }
 
+void mount_and_serve(const DaemonOptions& options, bool foreground) {
+  if (foreground) {
+    run_in_foreground(options);
+  } else {
+    (void)start_daemon(options, DaemonLife::kOnItsOwn);  // init reaps it in its time
+  }
+}
+
 }  // namespace cacheshim::cli

@@ -20,4 +20,7 @@ pid_t start_daemon(const DaemonOptions& options, DaemonLife life);
 // serve() in this process, logging to stderr. Throws Failure as above.
 void run_in_foreground(const DaemonOptions& options);
 
+// One of the two: what commands that mount do in the end.
+void mount_and_serve(const DaemonOptions& options, bool foreground);
+
 }  // namespace cacheshim::cli

@@ -13,6 +13,7 @@
 #include "cacheshim_version.h"
 #include "cli/commands.h"
 #include "cli/failure.h"
+#include "cli/mount_helper.h"
 #include "cli/paths.h"
 #include "cli/run_environment.h"
 #include "common/exit_codes.h"
@@ -33,6 +34,7 @@ constexpr const char* kFooter = R"(Examples:
   cacheshim status                                     what is mounted, who may publish
   cacheshim job end 4711 --success                     publish the rest of a job
   cacheshim unmount /ci-cache
+  cacheshim overlay -o lowerdir=/a:/b,upperdir=/u,workdir=/w /mnt   an overlay without a store
 
 Exit codes:
   0   success
@@ -97,6 +99,7 @@ int run_program(std::vector<std::string> words) {
   app.set_version_flag("--version", "cacheshim " CACHESHIM_VERSION);
   app.require_subcommand(1);
   add_mount(app, exit_code);
+  add_overlay(app, exit_code);
   add_unmount(app, exit_code);
   add_run(app, command, exit_code);
   add_job(app, exit_code);
@@ -127,5 +130,9 @@ int main(int argc, char** argv) {
   // Inherited as ignored, it would hide the ends of our children.
   (void)::signal(SIGCHLD, SIG_DFL);
   cacheshim::cli::leave_preload(argv);
-  return cacheshim::cli::run_program({argv + std::min(argc, 1), argv + argc});
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (argc > 0 && cacheshim::cli::is_mount_helper(argv[0])) {
+    words = cacheshim::cli::words_of_mount_helper(words);
+  }
+  return cacheshim::cli::run_program(std::move(words));
 }

@@ -18,43 +18,99 @@ struct Option {
   unsigned long clear;
 };
 
+constexpr unsigned long kAtimes = MS_NOATIME | MS_RELATIME | MS_STRICTATIME;
+
 // What mount(8) passes on for an ordinary fstab line is accepted where it says what we do anyway.
-// suid and dev are not: they would promise what is never so.
-constexpr Option kOptions[] = {
-    {"ro", MS_RDONLY, 0},         {"rw", 0, MS_RDONLY},       {"noexec", MS_NOEXEC, 0},
-    {"exec", 0, MS_NOEXEC},       {"noatime", MS_NOATIME, 0}, {"nodiratime", MS_NODIRATIME, 0},
-    {"relatime", MS_RELATIME, 0}, {"nosuid", MS_NOSUID, 0},   {"nodev", MS_NODEV, 0},
-    {"owner=squash", 0, 0},       {"allow_other", 0, 0},      {"default_permissions", 0, 0},
-    {"defaults", 0, 0},
+// suid and dev are not: a store's mount never has them.
+constexpr Option kFlags[] = {
+    {"ro", MS_RDONLY, 0},
+    {"rw", 0, MS_RDONLY},
+    {"noexec", MS_NOEXEC, 0},
+    {"exec", 0, MS_NOEXEC},
+    {"noatime", MS_NOATIME, kAtimes},
+    {"atime", 0, MS_NOATIME},
+    {"nodiratime", MS_NODIRATIME, 0},
+    {"diratime", 0, MS_NODIRATIME},
+    {"relatime", MS_RELATIME, kAtimes},
+    {"norelatime", 0, MS_RELATIME},
+    {"strictatime", MS_STRICTATIME, kAtimes},
+    {"lazytime", MS_LAZYTIME, 0},
+    {"sync", MS_SYNCHRONOUS, 0},
+    {"async", 0, MS_SYNCHRONOUS},
+    {"dirsync", MS_DIRSYNC, 0},
+    {"nosuid", MS_NOSUID, 0},
+    {"nodev", MS_NODEV, 0},
 };
 
-std::string known_options() {
-  std::string names;
-  for (const Option& option : kOptions) {
-    if (!names.empty()) names += ", ";
-    names += option.name;
-  }
-  return names;
-}
+constexpr std::string_view kSilent[] = {
+    "defaults", "allow_other", "default_permissions", "auto", "noauto", "nofail", "_netdev"};
 
-const Option& find_option(std::string_view name) {
-  for (const Option& option : kOptions) {
-    if (option.name == name) return option;
+bool apply_owner_option(std::string_view word, OwnerRule& owners) {
+  if (word == "owner=squash" || word == "owner=keep") {
+    owners.keep = word == "owner=keep";
+  } else if (word == "noacl") {
+    owners.acls = false;
+  } else {
+    return false;
   }
-  throw Failure(kExitUsage,
-                fmt::format("unknown mount option '{}'; known are {}", name, known_options()));
+  return true;
 }
 
 }  // namespace
 
-unsigned long parse_mount_options(const std::vector<std::string>& options) {
-  unsigned long flags = 0;
-  for (const std::string& name : options) {
-    if (name.empty()) continue;
-    const Option& option = find_option(name);
-    flags = (flags & ~option.clear) | option.set;
+MountOptions default_mount_options() { return {MS_NOSUID | MS_NODEV, {}}; }
+
+std::vector<std::string> split_options(const std::vector<std::string>& texts) {
+  std::vector<std::string> words;
+  for (const std::string& text : texts) {
+    std::string word;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      const bool has_next = at + 1 < text.size();
+      if (text[at] == '\\' && has_next && text[at + 1] == ',') {
+        word += text[++at];
+      } else if (text[at] == '\\' && has_next) {
+        word += text[at];
+        word += text[++at];
+      } else if (text[at] == ',') {
+        words.push_back(std::move(word));
+        word.clear();
+      } else {
+        word += text[at];
+      }
+    }
+    words.push_back(std::move(word));
   }
-  return flags;
+  std::erase(words, "");
+  return words;
+}
+
+bool apply_mount_option(const std::string& word, MountOptions& options) {
+  for (const Option& option : kFlags) {
+    if (option.name != word) continue;
+    options.flags = (options.flags & ~option.clear) | option.set;
+    return true;
+  }
+  for (const std::string_view silent : kSilent) {
+    if (silent == word) return true;
+  }
+  return word.starts_with("x-") || apply_owner_option(word, options.owners);
+}
+
+std::string known_mount_options() {
+  std::string names;
+  for (const Option& option : kFlags) names += fmt::format("{}, ", option.name);
+  for (const std::string_view name : kSilent) names += fmt::format("{}, ", name);
+  return names + "owner=squash, owner=keep, noacl";
+}
+
+MountOptions parse_mount_options(const std::vector<std::string>& texts) {
+  MountOptions options = default_mount_options();
+  for (const std::string& word : split_options(texts)) {
+    if (apply_mount_option(word, options)) continue;
+    throw Failure(kExitUsage, fmt::format("unknown mount option '{}'; known are {}", word,
+                                          known_mount_options()));
+  }
+  return options;
 }
 
 }  // namespace cacheshim::cli

@@ -4,10 +4,30 @@
 #include <string>
 #include <vector>
 
+#include "fuse/daemon.h"
+
 namespace cacheshim::cli {
 
-// The MS_* flags for the words of -o, each a single option ("ro"), as fstab has them.
-// Throws Failure (usage) for one that is not known.
-unsigned long parse_mount_options(const std::vector<std::string>& options);
+// What the words of -o say, whatever is mounted.
+struct MountOptions {
+  unsigned long flags;  // MS_*
+  OwnerRule owners;
+};
+
+// What a mount without -o has: nosuid, nodev.
+MountOptions default_mount_options();
+
+// The words in the texts of one or more -o: split at ',', but for one after '\', which goes. Any other
+// '\' stays.
+std::vector<std::string> split_options(const std::vector<std::string>& texts);
+
+// Takes one word into account, as mount(8) and fstab have them. False for one that is not known here.
+bool apply_mount_option(const std::string& word, MountOptions& options);
+
+// The -o of a store. Throws Failure (usage) for a word that is not known.
+MountOptions parse_mount_options(const std::vector<std::string>& texts);
+
+// The words that apply_mount_option() knows, for messages.
+std::string known_mount_options();
 
 }  // namespace cacheshim::cli

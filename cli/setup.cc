@@ -20,7 +20,24 @@
 namespace cacheshim::cli {
 namespace {
 
-// The resolved path of a folder that must be there and readable.
+std::vector<Profile> load_all_profiles(const std::string& shipped) {
+  if (::access(shipped.c_str(), R_OK | X_OK) != 0) {
+    throw Failure(kExitUnavailable,
+                  fmt::format("cannot read the shipped profiles at '{}': {}; the installation is "
+                              "not complete, nothing was mounted",
+                              shipped, std::generic_category().message(errno)));
+  }
+  std::vector<std::string> folders = {shipped};
+  if (const std::string own = config_dir(); !own.empty()) folders.push_back(own + "/profiles.d");
+  ProfileSet set = load_profiles(folders);
+  for (const ProfileError& refused : set.refused) {
+    print_line(refused.message + "; going on without this profile");
+  }
+  return std::move(set.profiles);
+}
+
+}  // namespace
+
 std::string check_folder(std::string_view what, const std::string& path, int access) {
   const std::string resolved = resolve_path(path);
   struct stat status {};
@@ -41,28 +58,12 @@ std::string check_folder(std::string_view what, const std::string& path, int acc
                             std::generic_category().message(error), advice));
 }
 
-std::vector<Profile> load_all_profiles(const std::string& shipped) {
-  if (::access(shipped.c_str(), R_OK | X_OK) != 0) {
-    throw Failure(kExitUnavailable,
-                  fmt::format("cannot read the shipped profiles at '{}': {}; the installation is "
-                              "not complete, nothing was mounted",
-                              shipped, std::generic_category().message(errno)));
-  }
-  std::vector<std::string> folders = {shipped};
-  if (const std::string own = config_dir(); !own.empty()) folders.push_back(own + "/profiles.d");
-  ProfileSet set = load_profiles(folders);
-  for (const ProfileError& refused : set.refused) {
-    print_line(refused.message + "; going on without this profile");
-  }
-  return std::move(set.profiles);
-}
-
-}  // namespace
-
 DaemonOptions make_daemon_options(const DaemonArguments& arguments,
                                   const std::string& shipped_profiles) {
   DaemonOptions options;
-  options.mount_flags = parse_mount_options(arguments.options);
+  const MountOptions mount = parse_mount_options(arguments.options);
+  options.mount_flags = mount.flags;
+  options.owners = mount.owners;
   const Config config = load_config(arguments.config);
   options.store_dir = check_folder("store", arguments.store, R_OK | X_OK);
   const std::string& layers = arguments.layers.empty() ? config.layers : arguments.layers;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fuse/daemon.h"
@@ -13,8 +14,12 @@ struct DaemonArguments {
   std::string store;
   std::string layers;
   std::string config;
-  std::vector<std::string> options;  // the words of -o
+  std::vector<std::string> options;  // the texts of -o
 };
+
+// The resolved path of a folder that must be there and open to `access` (access(2)). `what` is what a
+// message calls it. Throws Failure (unavailable).
+std::string check_folder(std::string_view what, const std::string& path, int access);
 
 // Joins command line, configuration and profiles; everything but the mount point is set.
 // Throws Failure: usage for the configuration and the options, unavailable for a store, a folder of

@@ -20,6 +20,7 @@
 #include "common/exit_codes.h"
 #include "common/names.h"
 #include "fuse/filesystem.h"
+#include "fuse/plain_overlay.h"
 #include "fuse/session.h"
 #include "store/layer.h"
 #include "store/store.h"
@@ -31,7 +32,8 @@ namespace {
 constexpr int kUnmountedSignal = SIGUSR2;  // from the last worker to the thread that waits
 constexpr const char* kLockFile = "lock";
 
-// What the preloaded library and `cacheshim unmount` look for while the daemon lives. Gone with it,
+// What the preloaded library (routes, which a plain overlay has none of) and `cacheshim unmount` look
+// for while the daemon lives. Gone with it,
 // log and all, when it ends well; a daemon that dies leaves its log.
 class RunFolder {
  public:
@@ -47,7 +49,9 @@ class RunFolder {
     if (st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) return Errno(EPERM);
     CACHESHIM_TRY(lock, sys::open_beneath(fd.get(), kLockFile, O_RDWR | O_CREAT, 0644));
     CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
-    CACHESHIM_CHECK(sys::replace_file(fd.get(), std::string(kRoutesFile), routes, 0644));
+    if (!routes.empty()) {
+      CACHESHIM_CHECK(sys::replace_file(fd.get(), std::string(kRoutesFile), routes, 0644));
+    }
     folder.path_ = path;
     folder.lock_ = std::move(lock);
     return folder;
@@ -75,6 +79,15 @@ void raise_file_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) == -1) return;
   limit.rlim_cur = limit.rlim_max;
   (void)::setrlimit(RLIMIT_NOFILE, &limit);  // then it stays as it was
+}
+
+std::string shown_path(const DaemonOptions& options) {
+  return options.shown_path.empty() ? options.mount_point : options.shown_path;
+}
+
+// For messages.
+std::string served_folder(const DaemonOptions& options) {
+  return options.overlay ? options.overlay->lowers.front() : options.store_dir;
 }
 
 // Blocked in every thread, so that one can wait for them.
@@ -114,9 +127,34 @@ void record_mount_path(Store& store, const std::string& shown) {
   }
 }
 
+// Mounts and serves until the end. `on_mounted` is called once the mount is there.
+std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptions& options,
+                                       const std::function<void()>& on_mounted,
+                                       const std::function<void()>& on_ready) {
+  const sigset_t signals = block_signals();
+  auto mounted = Session::mount(options.mount_point, options.mount_flags, filesystem);
+  if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
+  Session& session = *std::get<std::unique_ptr<Session>>(mounted);
+  on_mounted();
+  (void)::umask(0);  // modes are the callers' from here on
+  // The mount takes requests from now on and serves them in a moment. Called before there is a thread
+  // that works: the caller may exchange the logger.
+  spdlog::info("serving '{}' at '{}'", served_folder(options), shown_path(options));
+  on_ready();
+  filesystem.start(session.get());
+  const pthread_t waiting = ::pthread_self();
+  session.start(worker_count(options.threads),
+                [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
+  int signal = 0;
+  (void)::sigwait(&signals, &signal);  // cannot fail for a valid set
+  spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
+  session.stop();
+  filesystem.stop();
+  return std::nullopt;
+}
+
 std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,
                                        const std::function<void()>& on_ready) {
-  const std::string shown = options.shown_path.empty() ? options.mount_point : options.shown_path;
   if (const Status prepared = prepare_base(store, options.profiles); !prepared) {
     return DaemonError{kExitUnavailable,
                        fmt::format("cannot write to store '{}': {}; nothing was mounted",
@@ -131,29 +169,38 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   }
   const std::string layers =
       options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
-  const sigset_t signals = block_signals();
+  const std::string shown = shown_path(options);
   Filesystem filesystem(store, options.profiles,
                         {shown, layers, options.store_dir, options.run_dir, options.publish,
-                         options.watch, options.job_idle, options.layer_keep});
-  auto mounted = Session::mount(options.mount_point, options.mount_flags, filesystem);
-  if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
-  Session& session = *std::get<std::unique_ptr<Session>>(mounted);
-  record_mount_path(store, shown);
-  (void)::umask(0);  // modes are the callers' from here on
-  // The mount takes requests from now on and serves them in a moment. Called before there is a thread
-  // that works: the caller may exchange the logger.
-  spdlog::info("serving '{}' at '{}'", options.store_dir, shown);
-  on_ready();
-  filesystem.start(session.get());
-  const pthread_t waiting = ::pthread_self();
-  session.start(worker_count(options.threads),
-                [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
-  int signal = 0;
-  (void)::sigwait(&signals, &signal);  // cannot fail for a valid set
-  spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
-  session.stop();
-  filesystem.stop();
-  return std::nullopt;
+                         options.watch, options.job_idle, options.layer_keep, options.owners});
+  return serve_mount(
+      filesystem, options, [&] { record_mount_path(store, shown); }, on_ready);
+}
+
+std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
+                                         const std::function<void()>& on_ready) {
+  auto opened = open_plain_overlay(*options.overlay);
+  if (auto* error = std::get_if<DaemonError>(&opened)) return std::move(*error);
+  auto& folders = std::get<PlainOverlay>(opened);
+  // Without it there is no log, and `unmount` does not wait for the daemon's end.
+  const auto run_folder = RunFolder::make(options.run_dir, "");
+  std::vector<int> lowers;
+  for (const UniqueFd& lower : folders.lowers) lowers.push_back(lower.get());
+  const Store store = Store::bare(std::move(folders.lowers.front()));
+  const std::vector<Profile> no_profiles;
+  // The watch is on one folder; without it the kernel asks again every second.
+  const WatchMode watch = lowers.size() == 1 ? options.watch : WatchMode::kNone;
+  Filesystem filesystem(store, no_profiles,
+                        {shown_path(options), "", "", options.run_dir, PublishPolicy::kNever, watch,
+                         options.job_idle, options.layer_keep, options.owners});
+  if (const Status shown = filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
+      !shown) {
+    return DaemonError{kExitUnavailable,
+                       fmt::format("cannot read '{}': {}; nothing was mounted",
+                                   served_folder(options), std::strerror(shown.error().code()))};
+  }
+  return serve_mount(
+      filesystem, options, [] {}, on_ready);
 }
 
 }  // namespace
@@ -162,6 +209,7 @@ std::optional<DaemonError> serve(const DaemonOptions& options,
                                  const std::function<void()>& on_ready) {
   raise_file_limit();
   (void)::umask(022);
+  if (options.overlay) return serve_overlay(options, on_ready);
   auto opened = Store::open(options.store_dir, options.layers_dir);
   if (const auto* error = std::get_if<StoreError>(&opened)) {
     return DaemonError{kExitUnavailable, error->message};

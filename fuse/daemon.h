@@ -1,20 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/mount.h>
+
 #include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "fuse/owner_rule.h"
 #include "store/profile.h"
 #include "store/publish_policy.h"
 #include "store/watch_mode.h"
 
-// The daemon of one mount: what `cacheshim mount` and `cacheshim run --store` start.
+// The daemon of one mount: what `cacheshim mount`, `cacheshim run --store` and `cacheshim overlay`
+// start.
 namespace cacheshim {
 
+// The folders of a plain overlay: absolute paths.
+struct OverlayFolders {
+  std::vector<std::string> lowers;  // the first one on top
+  std::string upper;                // empty, as work: read-only
+  std::string work;                 // on the file system of upper
+};
+
 struct DaemonOptions {
+  // Set for a plain overlay, which has no store: of what follows the profiles and all that concerns
+  // stores, jobs and publishing mean nothing then.
+  std::optional<OverlayFolders> overlay;
   std::string store_dir;    // absolute
   std::string layers_dir;   // absolute; empty: STORE/.cacheshim/layers
   std::string mount_point;  // absolute, without symlinks; exists
@@ -26,11 +40,11 @@ struct DaemonOptions {
   PublishPolicy publish = PublishPolicy::kComplete;
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};
-  WatchMode watch =
-      WatchMode::kFanotify;  // the best way to see raw changes of the base; less if need be
-  unsigned threads = 0;      // workers of the receive loop; 0: chosen by the number of cores
-  unsigned long mount_flags =
-      0;  // further MS_* flags for mount(2); nosuid and nodev are always set
+  // The best way to see raw changes of the base; less if need be.
+  WatchMode watch = WatchMode::kFanotify;
+  unsigned threads = 0;  // workers of the receive loop; 0: chosen by the number of cores
+  unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
+  OwnerRule owners;
 };
 
 struct DaemonError {

@@ -37,6 +37,7 @@ struct FilesystemOptions {
   WatchMode watch;
   std::chrono::seconds job_idle;
   std::chrono::seconds layer_keep;
+  OwnerRule owners;
 };
 
 // The mount: what each FUSE request means. One method a request; each computes its answer under the
@@ -51,6 +52,11 @@ class Filesystem {
   Filesystem(const Store& store, const std::vector<Profile>& profiles, FilesystemOptions options);
   ~Filesystem();
 
+  // Makes of the whole mount one view, that of a plain overlay: no folders of our own, no jobs, no
+  // publishing. `lowers`, the topmost first, must stay open; read-only where the others are empty.
+  // Call it first, or never.
+  Status show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work);
+
   // From then on notices can be sent, and jobs end by themselves.
   void start(fuse_session* session);
   // The kernel has said which minor version of the protocol it speaks.
@@ -63,7 +69,7 @@ class Filesystem {
   void getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
   void setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set, fuse_file_info* fi);
   void readlink(fuse_req_t req, fuse_ino_t ino);
-  void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode);
+  void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, dev_t device);
   void mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode);
   void unlink(fuse_req_t req, fuse_ino_t parent, const char* name);
   void rmdir(fuse_req_t req, fuse_ino_t parent, const char* name);
@@ -118,6 +124,8 @@ class Filesystem {
   static Ref decode(fuse_ino_t ino);
   static fuse_ino_t encode(Ref ref);
   static Caller caller_of(fuse_req_t req);
+  // What the caller makes, and for whom, by the rule of owners.
+  NewObject new_object(fuse_req_t req, mode_t mode, dev_t device = 0) const;
 
   // ---- fs_own.cc: the mount's own folders
   Result<fuse_entry_param> lookup_own(fuse_req_t req, Ref parent, const NodeInfo& info,
@@ -152,7 +160,9 @@ class Filesystem {
                                         bool whole_tree = false);
   Status change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
                      FileHandle* handle);
-  Status change_xattr(fuse_ino_t ino, const std::function<Status(int fd)>& change);
+  bool keeps_xattr(const char* name) const;
+  Status change_xattr(fuse_ino_t ino, const char* name,
+                      const std::function<Status(int fd)>& change);
 
   // ---- fs_freshness.cc: how long the kernel may keep an answer, and what it is told of
   // A look into a folder, and what was known of changes in it when it began.
@@ -200,8 +210,9 @@ class Filesystem {
   std::unique_ptr<FileHandle> make_handle(UniqueFd fd, NodeIndex node, Job* job, int flags,
                                           bool in_upper);
   using Created = std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>;
-  Result<Created> create_file(Ref parent, const std::string& name, mode_t mode, int flags);
-  Result<Created> create_tmpfile(Ref parent, mode_t mode, int flags);
+  Result<Created> create_file(Ref parent, const std::string& name, const NewObject& wanted,
+                              int flags);
+  Result<Created> create_tmpfile(Ref parent, const NewObject& wanted, int flags);
   void reply_created(fuse_req_t req, Result<Created> created, fuse_file_info* fi);
   Status refresh(FileHandle& handle);
   Status refresh_for_reading(FileHandle& handle);

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "fuse/set_ids.h"
 #include "fuse/timeouts.h"
+#include "store/new_object.h"
 #include "store/sys.h"
 
 // Attributes: stat, chmod, chown, utimes, truncate, xattrs, readlink, statfs.
@@ -13,6 +15,13 @@ namespace cacheshim {
 namespace {
 
 bool is_user_xattr(const char* name) { return std::string_view(name).starts_with("user."); }
+
+bool is_acl(std::string_view name) { return name == kAccessAcl || name == kDefaultAcl; }
+
+// xattr(7): user attributes are for regular files and folders alone.
+bool may_have(const struct stat& st, const char* name) {
+  return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || !is_user_xattr(name);
+}
 
 // What an attribute that we do not keep looks like: the file system has no POSIX ACLs and takes no
 // trusted or security attribute, but none of the latter is set either.
@@ -26,10 +35,14 @@ timespec wanted_time(const struct timespec& given, int to_set, int set, int set_
   return {0, UTIME_OMIT};
 }
 
-Status apply_attr(int fd, const struct stat& attr, int to_set, bool truncated_already) {
-  if ((to_set & FUSE_SET_ATTR_SIZE) != 0 && !truncated_already) {
-    CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
+// The owner goes first: chown(2) clears set-id bits, which the mode may set again.
+Status apply_attr(int fd, const struct stat& attr, int to_set) {
+  if ((to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0) {
+    const uid_t uid = (to_set & FUSE_SET_ATTR_UID) != 0 ? attr.st_uid : static_cast<uid_t>(-1);
+    const gid_t gid = (to_set & FUSE_SET_ATTR_GID) != 0 ? attr.st_gid : static_cast<gid_t>(-1);
+    CACHESHIM_CHECK(sys::set_owner(fd, uid, gid));
   }
+  if ((to_set & FUSE_SET_ATTR_SIZE) != 0) CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
   if ((to_set & FUSE_SET_ATTR_MODE) != 0) CACHESHIM_CHECK(sys::set_mode(fd, attr.st_mode & 07777));
   constexpr int kTimes =
       FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW;
@@ -40,11 +53,20 @@ Status apply_attr(int fd, const struct stat& attr, int to_set, bool truncated_al
   return sys::set_times(fd, times);
 }
 
+// What of a setattr is none of this mount's business. owner=squash: the kernel has refused what a
+// file's owner may not do; root's chown is ignored.
+int ignored_attrs(const OwnerRule& owners) {
+  int ignored = FUSE_SET_ATTR_CTIME;  // changes by itself
+  if (!owners.keep || owners.shown_uid) ignored |= FUSE_SET_ATTR_UID;
+  if (!owners.keep || owners.shown_gid) ignored |= FUSE_SET_ATTR_GID;
+  return ignored;
+}
+
 }  // namespace
 
 Result<struct stat> Filesystem::show(Ref ref, const NodeInfo& info, const struct stat& st,
                                      bool in_upper) const {
-  struct stat shown = info.job->view(ref.slot).show(st, in_upper, info.is_view_root);
+  struct stat shown = info.job->show(ref.slot, st, in_upper, info.is_view_root);
   shown.st_ino = info.ino;
   if (info.removed && S_ISDIR(st.st_mode)) shown.st_nlink = 0;
   return shown;
@@ -81,7 +103,8 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     (void)fuse_reply_attr(req, &st, kShortTimeout);
     return;
   }
-  if (info.is_view_root) (void)info.job->enter(caller_of(req));
+  const bool is_private_root = info.is_view_root && info.job->has_private_views();
+  if (is_private_root) (void)info.job->enter(caller_of(req));
   Result<Attr> attr = object_attr(ref, info);
   FileHandle* handle = fi != nullptr ? handles_.file(fi->fh) : nullptr;
   if (!attr && handle != nullptr) {  // its name is gone with the layer; the open file is not
@@ -90,7 +113,7 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     if (shown) attr = Attr{*shown, kShortTimeout};
   }
   if (!attr) return (void)fuse_reply_err(req, attr.error().code());
-  if (info.is_view_root) attr->keep = keep_view_root(*info.job, ref.slot);
+  if (is_private_root) attr->keep = keep_view_root(*info.job, ref.slot);
   (void)fuse_reply_attr(req, &attr->st, attr->keep);
 }
 
@@ -141,11 +164,9 @@ Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, off_t keep_bytes) {
 
 Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
                                FileHandle* handle) {
-  constexpr int kOwner = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID | FUSE_SET_ATTR_CTIME;
-  // owner=squash: the kernel has refused what a file's owner may not do; root's chown is ignored.
-  to_set &= ~kOwner;
-  // A view's root is the view's, 0700, whatever is asked.
-  if (info.is_view_root || to_set == 0) return {};
+  to_set &= ~ignored_attrs(options_.owners);
+  // A job's view has a root that is the view's, 0700, whatever is asked.
+  if ((info.is_view_root && info.job->has_private_views()) || to_set == 0) return {};
   const bool resizes = (to_set & FUSE_SET_ATTR_SIZE) != 0;
   if (resizes && handle != nullptr && handle->writable) {
     const auto resized = change_data(*handle, [&](int fd) -> Result<std::size_t> {
@@ -159,7 +180,10 @@ Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat&
   CACHESHIM_TRY(prepared, prepare_change(ref.node, keep_bytes));
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, open_for_change(ref.node, keep_bytes));
-  return apply_attr(fd.get(), attr, to_set, false);
+  CACHESHIM_TRY(refused, set_ids_to_refuse(options_.owners, fd.get()));
+  struct stat allowed = attr;
+  allowed.st_mode &= ~refused;
+  return apply_attr(fd.get(), allowed, to_set);
 }
 
 void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set,
@@ -204,12 +228,12 @@ void Filesystem::readlink(fuse_req_t req, fuse_ino_t ino) {
 
 void Filesystem::statfs(fuse_req_t req, fuse_ino_t ino) {
   const NodeInfo info = nodes_.info(decode(ino).node);
-  int fd = store_.base();
-  if (info.job != nullptr) {
+  const auto st = [&] {
+    if (info.job == nullptr) return sys::statvfs_fd(store_.base());
     const std::shared_lock lock(info.job->overlay.mutex());
-    if (info.job->overlay.has_layer()) fd = store_.layers();  // where what is written goes
-  }
-  const auto st = sys::statvfs_fd(fd);
+    const Overlay& overlay = info.job->overlay;  // what is written goes to the layer
+    return sys::statvfs_fd(overlay.has_layer() ? overlay.upper() : store_.base());
+  }();
   if (st) {
     (void)fuse_reply_statfs(req, &*st);
   } else {
@@ -217,7 +241,14 @@ void Filesystem::statfs(fuse_req_t req, fuse_ino_t ino) {
   }
 }
 
-Status Filesystem::change_xattr(fuse_ino_t ino, const std::function<Status(int fd)>& change) {
+bool Filesystem::keeps_xattr(const char* name) const {
+  if (is_user_xattr(name)) return true;
+  if (!options_.owners.keep) return false;
+  return (options_.owners.acls && is_acl(name)) || std::string_view(name) == kCapability;
+}
+
+Status Filesystem::change_xattr(fuse_ino_t ino, const char* name,
+                                const std::function<Status(int fd)>& change) {
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
@@ -225,23 +256,26 @@ Status Filesystem::change_xattr(fuse_ino_t ino, const std::function<Status(int f
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, open_for_change(ref.node, kWholeFile));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return Errno(EPERM);  // xattr(7)
+  if (!may_have(st, name)) return Errno(EPERM);
   return change(fd.get());
 }
 
 void Filesystem::setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::string_view value,
                           int flags) {
+  const auto change = [&](int fd) -> Status {
+    CACHESHIM_CHECK(sys::set_xattr(fd, name, value, flags));
+    return name == std::string_view(kAccessAcl) ? drop_foreign_set_group_id(caller_of(req), fd)
+                                                : Status();
+  };
   const Status set =
-      !is_user_xattr(name)
-          ? Status(Errno(EOPNOTSUPP))
-          : change_xattr(ino, [&](int fd) { return sys::set_xattr(fd, name, value, flags); });
+      keeps_xattr(name) ? change_xattr(ino, name, change) : Status(Errno(EOPNOTSUPP));
   (void)fuse_reply_err(req, set ? 0 : set.error().code());
 }
 
 void Filesystem::removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
+  const auto remove = [&](int fd) { return sys::remove_xattr(fd, name); };
   const Status removed =
-      !is_user_xattr(name) ? Status(foreign_xattr(name))
-                           : change_xattr(ino, [&](int fd) { return sys::remove_xattr(fd, name); });
+      keeps_xattr(name) ? change_xattr(ino, name, remove) : Status(foreign_xattr(name));
   (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
 }
 
@@ -266,12 +300,12 @@ void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std:
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   const Result<std::string> value = [&]() -> Result<std::string> {
-    if (!is_user_xattr(name)) return foreign_xattr(name);
+    if (!keeps_xattr(name)) return foreign_xattr(name);
     if (info.kind != NodeKind::kObject) return Errno(ENODATA);
     const std::shared_lock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(fd, open_object(ref.node));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return Errno(ENODATA);
+    if (!may_have(st, name)) return Errno(ENODATA);
     return sys::get_xattr(fd.get(), name);
   }();
   reply_xattr(req, value, size);
@@ -286,10 +320,10 @@ void Filesystem::listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
     const std::shared_lock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(fd, open_object(ref.node));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return names;
+    if (S_ISLNK(st.st_mode)) return names;  // its own cannot be asked for by a descriptor
     CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
     for (const std::string& name : all) {
-      if (is_user_xattr(name.c_str())) names.append(name).append(1, '\0');
+      if (keeps_xattr(name.c_str())) names.append(name).append(1, '\0');
     }
     return names;
   }();

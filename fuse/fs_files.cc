@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "fuse/set_ids.h"
 #include "fuse/timeouts.h"
 #include "store/sys.h"
 
@@ -87,7 +88,13 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   // under the same name has another node.
   fi->keep_cache = 1;
   fi->noflush = 1;
+  const int fd = (*handle)->fd.get();
   fi->fh = handles_.add(*std::move(handle));
+  const bool truncates = (fi->flags & O_TRUNC) != 0;
+  if (const auto dropped = truncates ? drop_set_ids(caller_of(req), fd) : Status(); !dropped) {
+    release(nullptr, fi);
+    return (void)fuse_reply_err(req, dropped.error().code());
+  }
   if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);  // interrupted: nobody has it
 }
 
@@ -105,30 +112,30 @@ void Filesystem::open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_fi
 }
 
 Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::string& name,
-                                                    mode_t mode, int flags) {
+                                                    const NewObject& wanted, int flags) {
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
   const std::unique_lock lock(overlay.mutex());
   CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
   CACHESHIM_TRY(path, child_path(parent, name));
-  Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), mode & 07777);
-  // Published, or made in another view of this layer, since the kernel looked.
-  if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) {
-    fd = overlay.open_writable(path, backing_flags(flags));
-  }
+  Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), wanted);
+  // Published, or made in another view of this layer, since the kernel looked. It looks again then,
+  // and checks whether this caller may open what is there.
+  if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
   if (!fd) return fd.error();
   CACHESHIM_TRY(entry, made_entry(parent, info, name));
   return Created(entry, make_handle(*std::move(fd), decode(entry.ino).node, info.job, flags, true));
 }
 
 // O_TMPFILE: the node is one that has lost its name from the start.
-Result<Filesystem::Created> Filesystem::create_tmpfile(Ref parent, mode_t mode, int flags) {
+Result<Filesystem::Created> Filesystem::create_tmpfile(Ref parent, const NewObject& wanted,
+                                                       int flags) {
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
   const std::unique_lock lock(overlay.mutex());
   CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
   CACHESHIM_TRY(folder, nodes_.path(parent.node));
-  CACHESHIM_TRY(fd, overlay.make_tmpfile(folder, backing_flags(flags), mode & 07777));
+  CACHESHIM_TRY(fd, overlay.make_tmpfile(folder, backing_flags(flags), wanted));
   CACHESHIM_TRY(object, sys::reopen(fd.get(), O_PATH));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   const Ref ref{nodes_.intern_nameless(info.job, st, std::move(object)), parent.slot};
@@ -153,11 +160,12 @@ void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_fil
 
 void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
                         fuse_file_info* fi) {
-  reply_created(req, create_file(decode(parent), name, mode, fi->flags), fi);
+  reply_created(req, create_file(decode(parent), name, new_object(req, mode & 07777), fi->flags),
+                fi);
 }
 
 void Filesystem::tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, fuse_file_info* fi) {
-  reply_created(req, create_tmpfile(decode(parent), mode, fi->flags), fi);
+  reply_created(req, create_tmpfile(decode(parent), new_object(req, mode & 07777), fi->flags), fi);
 }
 
 // Opens the file again where its data have moved since: into the layer by copy-up, or, for a handle
@@ -282,8 +290,11 @@ void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
 }
 
 void Filesystem::fsync(fuse_req_t req, int datasync, fuse_file_info* fi) {
-  const FileHandle* handle = handles_.file(fi->fh);
+  FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EINVAL);
+  if (const Status fresh = refresh_for_reading(*handle); !fresh) {
+    return (void)fuse_reply_err(req, fresh.error().code());
+  }
   const int fd = handle->fd.get();
   const int rc = datasync != 0 ? ::fdatasync(fd) : ::fsync(fd);
   (void)fuse_reply_err(req, rc == 0 ? 0 : errno);

@@ -32,6 +32,15 @@ Caller Filesystem::caller_of(fuse_req_t req) {
   return {context->uid, context->gid, context->pid};
 }
 
+NewObject Filesystem::new_object(fuse_req_t req, mode_t mode, dev_t device) const {
+  if (!options_.owners.keep) return NewObject(mode, device, std::nullopt);
+  const fuse_ctx* context = fuse_req_ctx(req);
+  const OwnerRule& owners = options_.owners;
+  return NewObject(mode, device,
+                   Maker{owners.shown_uid.value_or(context->uid),
+                         owners.shown_gid.value_or(context->gid), context->umask});
+}
+
 Result<NodeInfo> Filesystem::view_folder(Ref parent) {
   const NodeInfo info = nodes_.info(parent.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
@@ -119,21 +128,24 @@ void Filesystem::mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode
   }
   if (kind == NodeKind::kJobsDir) return reply_entry(req, lookup_job(req, name, true));
   reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
-                return overlay.make_dir(path, mode & 07777);
+                return overlay.make_dir(path, new_object(req, mode & 07777));
               }));
 }
 
-void Filesystem::mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
-  // Devices would be ways around the mount's nodev for whoever reads the base.
-  if (S_ISCHR(mode) || S_ISBLK(mode)) return (void)fuse_reply_err(req, EPERM);
+void Filesystem::mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
+                       dev_t device) {
+  // In a squash view, whose objects are all its user's, a device would be that user's too. With
+  // owner=keep the kernel lets only those ask who may make one anywhere.
+  const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
+  if (is_device && !options_.owners.keep) return (void)fuse_reply_err(req, EPERM);
   reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
-                return overlay.make_node(path, mode);
+                return overlay.make_node(path, new_object(req, mode, device));
               }));
 }
 
 void Filesystem::symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
   reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
-                return overlay.make_symlink(path, target);
+                return overlay.make_symlink(path, target, new_object(req, 0777));
               }));
 }
 

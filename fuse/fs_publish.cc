@@ -19,7 +19,7 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       entries_(profiles),
       started_(std::time(nullptr)),
       jobs_dir_(nodes_.intern_own(kRootNode, std::string(kJobsName), NodeKind::kJobsDir)),
-      jobs_(store_, entries_, counters_, nodes_, jobs_dir_, options_.publish),
+      jobs_(store_, entries_, counters_, nodes_, jobs_dir_, options_.publish, options_.owners),
       publisher_(store_, entries_, counters_),
       publishing_(kPublishingThreads),
       control_(kControlThreads),
@@ -28,6 +28,15 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
 }
 
 Filesystem::~Filesystem() { stop(); }
+
+Status Filesystem::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work) {
+  Job& job = jobs_.make_plain(std::make_shared<const LowerStack>(lowers));
+  CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
+  CACHESHIM_TRY(found, job.overlay.find(""));
+  nodes_.forget(jobs_dir_, 1);  // any name in the root may be the overlay's own
+  nodes_.make_root_view(&job, found.st, found.in_upper);
+  return {};
+}
 
 void Filesystem::start(fuse_session* session) {
   notifier_ = std::make_unique<Notifier>(fuse_session_fd(session));

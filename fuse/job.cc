@@ -46,8 +46,11 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
 }
 
 Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
-         Counters& counters, NodeTable& nodes)
-    : id(std::move(job_id)), overlay(std::move(lowers), entries, counters, this), nodes_(nodes) {}
+         Counters& counters, NodeTable& nodes, const OwnerRule& owners)
+    : id(std::move(job_id)),
+      overlay(std::move(lowers), entries, counters, this, {.keep_owner = owners.keep}),
+      nodes_(nodes),
+      owners_(owners) {}
 
 LayerRecord Job::wanted_record() const {
   const std::lock_guard lock(mutex_);
@@ -63,6 +66,7 @@ LayerRecord Job::wanted_record() const {
 
 Status Job::ensure_layer(int layers) {
   if (layer) return {};
+  if (is_plain_) return overlay.has_layer() ? Status() : Errno(EROFS);
   CACHESHIM_TRY(taken, Layer::take(layers, wanted_record()));
   layer = std::move(taken);
   return open_layer();
@@ -71,6 +75,15 @@ Status Job::ensure_layer(int layers) {
 Status Job::open_layer() {
   CACHESHIM_TRY(upper, layer->open_upper());
   CACHESHIM_TRY(work, layer->open_work());
+  overlay.set_layer(std::move(upper), std::move(work));
+  return overlay.load_layer();
+}
+
+Status Job::use_plain_layer(UniqueFd upper, UniqueFd work) {
+  is_plain_ = true;
+  claimed_ = true;  // by everybody
+  policy_ = PublishPolicy::kNever;
+  if (!upper) return {};
   overlay.set_layer(std::move(upper), std::move(work));
   return overlay.load_layer();
 }
@@ -157,6 +170,16 @@ ViewSlot Job::enter(const Caller& caller) {
 View Job::view(ViewSlot slot) const {
   const std::lock_guard lock(mutex_);
   return slot < views_.size() ? views_[slot] : views_.front();
+}
+
+struct stat Job::show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const {
+  const bool is_private_root = is_root && !is_plain_;
+  if (!owners_.keep || is_private_root) return view(slot).show(st, in_upper, is_root);
+  struct stat shown = st;
+  if (owners_.shown_uid) shown.st_uid = *owners_.shown_uid;
+  if (owners_.shown_gid) shown.st_gid = *owners_.shown_gid;
+  if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;  // as in View::show
+  return shown;
 }
 
 std::size_t Job::view_count() const {

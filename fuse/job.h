@@ -19,6 +19,7 @@
 
 #include "fuse/caller.h"
 #include "fuse/node_table.h"
+#include "fuse/owner_rule.h"
 #include "store/entry_map.h"
 #include "store/layer.h"
 #include "store/overlay.h"
@@ -47,7 +48,7 @@ using ViewSlot = std::uint16_t;
 class Job final : public PublishHooks, private OverlayObserver {
  public:
   Job(std::string id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
-      Counters& counters, NodeTable& nodes);
+      Counters& counters, NodeTable& nodes, const OwnerRule& owners = {});
 
   const std::string id;
   Overlay overlay;
@@ -57,6 +58,9 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::optional<Layer> layer;
   Status ensure_layer(int layers);
   Status open_layer();  // the overlay goes on with `layer`
+  // The plain overlay's way: its layer is given once, here, or never (both empty), and no record is
+  // kept. Its view is nobody's own, and its root a folder like any other.
+  Status use_plain_layer(UniqueFd upper, UniqueFd work);
 
   // ---- The rest is guarded by a mutex of its own.
   bool is_active() const { return active_.load(); }
@@ -75,6 +79,10 @@ class Job final : public PublishHooks, private OverlayObserver {
   // it then sees the first view, whose mode closes it.
   ViewSlot enter(const Caller& caller);
   View view(ViewSlot slot) const;
+  // An object as the view shows it; `is_root`: the view's root.
+  struct stat show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const;
+  // Whether its view belongs to one uid, who claims it by coming first.
+  bool has_private_views() const { return !is_plain_; }
   std::size_t view_count() const;
   // Whether a user other than root has come.
   bool is_claimed() const { return claimed_.load(std::memory_order_relaxed); }
@@ -117,6 +125,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   LayerRecord wanted_record() const;
 
   NodeTable& nodes_;
+  const OwnerRule owners_;
+  bool is_plain_ = false;  // set before there are requests
   std::atomic<bool> active_{false};
   std::atomic<bool> shared_uids_{false};
   std::atomic<bool> claimed_{false};

@@ -9,13 +9,15 @@
 namespace cacheshim {
 
 JobTable::JobTable(const Store& store, const EntryMap& entries, Counters& counters,
-                   NodeTable& nodes, NodeIndex jobs_dir, PublishPolicy policy)
+                   NodeTable& nodes, NodeIndex jobs_dir, PublishPolicy policy,
+                   const OwnerRule& owners)
     : store_(store),
       entries_(entries),
       counters_(counters),
       nodes_(nodes),
       jobs_dir_(jobs_dir),
       policy_(policy),
+      owners_(owners),
       lowers_(std::make_shared<const LowerStack>(std::vector<int>{store.base()})) {}
 
 Job* JobTable::find(const std::string& id) const {
@@ -27,9 +29,17 @@ Job* JobTable::find(const std::string& id) const {
 Job& JobTable::get_or_make(const std::string& id) {
   std::unique_ptr<Job>& job = jobs_[id];
   if (!job) {
-    job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_);
+    job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_, owners_);
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
   }
+  return *job;
+}
+
+Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Job>& job = jobs_["overlay"];
+  job = std::make_unique<Job>("overlay", std::move(lowers), entries_, counters_, nodes_, owners_);
+  job->view_root = kRootNode;
   return *job;
 }
 

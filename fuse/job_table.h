@@ -17,7 +17,7 @@ class JobTable {
  public:
   // All must outlive the table. `jobs_dir` is the node of .jobs.
   JobTable(const Store& store, const EntryMap& entries, Counters& counters, NodeTable& nodes,
-           NodeIndex jobs_dir, PublishPolicy policy);
+           NodeIndex jobs_dir, PublishPolicy policy, const OwnerRule& owners);
 
   Job* find(const std::string& id) const;  // null for none
   // The job, active from now on if it was not.
@@ -25,6 +25,9 @@ class JobTable {
   std::vector<Job*> all() const;
   std::size_t active_count() const;
   PublishPolicy policy() const { return policy_; }
+
+  // The one job of a plain overlay, whose view is the whole mount. Never active, so it has no end.
+  Job& make_plain(std::shared_ptr<const LowerStack> lowers);
 
   // Takes up what daemons of this node that are gone have left: their jobs may still be running.
   // They end by job_idle like any other.
@@ -42,6 +45,7 @@ class JobTable {
   NodeTable& nodes_;
   const NodeIndex jobs_dir_;
   const PublishPolicy policy_;
+  const OwnerRule owners_;
   const std::shared_ptr<const LowerStack> lowers_;
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;

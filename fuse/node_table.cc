@@ -51,6 +51,16 @@ void NodeTable::set_id(Node& node, const struct stat& st) {
   node.inode = st.st_ino;
 }
 
+// The node stays the one of all names of its file.
+void NodeTable::move_id(NodeIndex index, const struct stat& st) {
+  Node& node = at(index);
+  const auto link = hard_links_.find({id_of(node), node.job});
+  const bool is_linked = link != hard_links_.end() && link->second == index;
+  if (is_linked) hard_links_.erase(link);
+  set_id(node, st);
+  if (is_linked) hard_links_[{id_of(node), node.job}] = index;
+}
+
 NodeTable::Extra& NodeTable::extra_of(Node& node) {
   if (!node.extra) node.extra = std::make_unique<Extra>();
   return *node.extra;
@@ -68,9 +78,24 @@ NodeInfo NodeTable::info(NodeIndex index) const {
   info.is_dir = node.is_dir;
   info.in_upper = node.in_upper;
   info.removed_fd = node.extra ? node.extra->removed.get() : -1;
-  info.is_view_root =
-      node.kind == NodeKind::kObject && node.named && at(node.parent).kind != NodeKind::kObject;
+  info.is_view_root = is_view_root(index);
   return info;
+}
+
+bool NodeTable::is_view_root(NodeIndex index) const {
+  const Node& node = at(index);
+  if (node.kind != NodeKind::kObject || !node.named) return false;
+  return index == kRootNode || at(node.parent).kind != NodeKind::kObject;
+}
+
+void NodeTable::make_root_view(Job* job, const struct stat& st, bool in_upper) {
+  const std::unique_lock lock(mutex_);
+  Node& root = at(kRootNode);
+  root.kind = NodeKind::kObject;
+  root.job = job;
+  root.ino = st.st_ino;
+  set_id(root, st);
+  root.in_upper = in_upper;
 }
 
 std::string NodeTable::name(NodeIndex index) const {
@@ -83,9 +108,9 @@ Result<std::string> NodeTable::path(NodeIndex index) const {
   std::vector<std::string_view> components;
   std::size_t length = 0;
   for (;;) {
+    if (is_view_root(index)) break;
     const Node& node = at(index);
     if (!node.named || node.parent == 0) return Errno(ESTALE);
-    if (at(node.parent).kind != NodeKind::kObject) break;
     components.emplace_back(node.name.get());
     length += components.back().size() + 1;
     index = node.parent;
@@ -183,10 +208,8 @@ void NodeTable::drop_child(NodeIndex parent) {
 void NodeTable::free_if_unused(NodeIndex index) {
   Node& node = at(index);
   if (node.lookups > 0 || node.children > 0 || index == kRootNode) return;
-  const FileId id = id_of(node);
-  if (const auto link = hard_links_.find(id); link != hard_links_.end() && link->second == index) {
-    hard_links_.erase(link);
-  }
+  const auto link = hard_links_.find({id_of(node), node.job});
+  if (link != hard_links_.end() && link->second == index) hard_links_.erase(link);
   remember_origin(node);
   std::vector<NodeIndex> parents;
   if (node.named) {
@@ -260,14 +283,15 @@ NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const struct stat
                                    bool in_upper) {
   const FileId id{st.st_dev, st.st_ino};
   const bool is_dir = S_ISDIR(st.st_mode);
-  const bool has_links = in_upper && !is_dir && st.st_nlink > 1;
+  const bool has_links = !is_dir && st.st_nlink > 1;
+  const LinkedFile linked{id, job};
   NodeIndex index = find_locked(name);
   if (index != 0 && !is_same(at(index), id, is_dir, in_upper)) {
     detach(index, name, UniqueFd());
     index = 0;
   }
   if (index == 0 && has_links) {
-    if (const auto link = hard_links_.find(id); link != hard_links_.end()) {
+    if (const auto link = hard_links_.find(linked); link != hard_links_.end()) {
       index = link->second;
       attach(index, name);
     }
@@ -277,10 +301,10 @@ NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const struct stat
     const auto origin = in_upper ? origins_.find(id) : origins_.end();
     at(index).is_dir = is_dir;
     at(index).ino = origin == origins_.end() ? st.st_ino : origin->second.ino;
-    if (has_links) hard_links_[id] = index;
+    if (has_links) hard_links_[linked] = index;
   }
   Node& node = at(index);
-  set_id(node, st);
+  move_id(index, st);
   node.in_upper = in_upper;
   ++node.lookups;
   return index;
@@ -332,7 +356,7 @@ void NodeTable::add_link(NodeIndex index, NodeIndex parent, std::string_view com
   Node& node = at(index);
   set_id(node, st);
   node.in_upper = true;
-  hard_links_[id_of(node)] = index;
+  hard_links_[{id_of(node), node.job}] = index;
 }
 
 void NodeTable::remove(NodeIndex parent, std::string_view component, UniqueFd removed) {
@@ -391,7 +415,7 @@ bool NodeTable::is_current(NodeIndex index, const struct stat& st, bool in_upper
 void NodeTable::moved(NodeIndex index, const struct stat& st, bool in_upper) {
   const std::unique_lock lock(mutex_);
   Node& node = at(index);
-  set_id(node, st);
+  move_id(index, st);
   node.in_upper = in_upper;
   std::atomic_ref(node.epoch).fetch_add(1);
 }

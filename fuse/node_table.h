@@ -55,7 +55,7 @@ struct NodeInfo {
 // What the names of a job's view lead to, as far as the kernel has asked for it.
 //
 // A node has a name (parent and component) and finds its object by walking from the job's roots, so
-// it holds no descriptor and does not mind copy-up and publishing. Hard links in the layer share one
+// it holds no descriptor and does not mind copy-up and publishing. Hard links share one
 // node, with further names beside the first. A node whose last name is removed keeps an O_PATH
 // descriptor instead.
 //
@@ -74,6 +74,9 @@ class NodeTable {
   Result<std::string> path(NodeIndex node) const;
   // The component it was found by. For nodes other than objects too.
   std::string name(NodeIndex node) const;
+
+  // Makes the mount's root the root of this job's view: an object like those below it.
+  void make_root_view(Job* job, const struct stat& st, bool in_upper);
 
   // A node of the mount's own folders; found again by parent and name. Counts one lookup.
   NodeIndex intern_own(NodeIndex parent, std::string_view name, NodeKind kind, Job* job = nullptr);
@@ -139,6 +142,17 @@ class NodeTable {
       return id.inode * 0x9e3779b97f4a7c15ULL ^ id.device;
     }
   };
+  // A file of the base is another one in each job.
+  struct LinkedFile {
+    FileId id;
+    const Job* job;
+    friend bool operator==(const LinkedFile&, const LinkedFile&) = default;
+  };
+  struct LinkedFileHash {
+    std::size_t operator()(const LinkedFile& file) const {
+      return FileIdHash{}(file.id) ^ std::hash<const Job*>{}(file.job);
+    }
+  };
   // What few nodes have.
   struct Extra {
     std::vector<std::pair<NodeIndex, std::string>> names;  // further ones, of a hard link
@@ -168,6 +182,7 @@ class NodeTable {
   Node& at(NodeIndex node) const { return arena_.get(node); }
   FileId id_of(const Node& node) const { return {devices_[node.device], node.inode}; }
   void set_id(Node& node, const struct stat& st);
+  void move_id(NodeIndex node, const struct stat& st);
   Extra& extra_of(Node& node);
   bool has_name(const Node& node, const Name& name) const;
   NodeIndex make(const Name& name, NodeKind kind, Job* job);
@@ -176,6 +191,7 @@ class NodeTable {
   void drop_child(NodeIndex parent);
   void free_if_unused(NodeIndex node);
   void remember_origin(const Node& node);
+  bool is_view_root(NodeIndex index) const;
   bool is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const;
   bool is_unchanged(const Node& node, const struct stat& st, bool in_upper) const;
   NodeIndex find_locked(const Name& name) const;
@@ -190,7 +206,7 @@ class NodeTable {
   Arena<Node> arena_;
   NameIndex by_name_;
   std::vector<dev_t> devices_;
-  std::unordered_map<FileId, NodeIndex, FileIdHash> hard_links_;  // files with several names
+  std::unordered_map<LinkedFile, NodeIndex, LinkedFileHash> hard_links_;  // with several names
   std::unordered_map<FileId, Origin, FileIdHash> origins_;
   std::vector<UniqueFd> doomed_;  // to be closed without the lock: a last close may take long
   std::size_t freed_ = 0;         // since memory was last given back

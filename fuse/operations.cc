@@ -24,8 +24,18 @@ void handle(fuse_req_t req, Handler&& handler) {
   }
 }
 
+// owner=keep: the folder that something is made in decides between its default ACL and the caller's
+// umask, so the umask is ours to apply; and the kernel asks for the ACLs that it checks by.
+void want_owners(const OwnerRule& owners, fuse_conn_info* connection) {
+  if (!owners.keep) return;
+  connection->want |= connection->capable & FUSE_CAP_DONT_MASK;
+  if (owners.acls) connection->want |= connection->capable & FUSE_CAP_POSIX_ACL;
+}
+
 void init(void* filesystem, fuse_conn_info* connection) {
-  static_cast<Filesystem*>(filesystem)->set_protocol(connection->proto_minor);
+  auto& fs = *static_cast<Filesystem*>(filesystem);
+  fs.set_protocol(connection->proto_minor);
+  want_owners(fs.options().owners, connection);
   // Symlinks in the root are answered per caller: their answers must never be kept.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
   // The kernel clears set-id bits by a setattr; we, being root, would not do it by writing.
@@ -64,8 +74,8 @@ void readlink(fuse_req_t req, fuse_ino_t ino) {
   handle(req, [=](Filesystem& fs) { fs.readlink(req, ino); });
 }
 
-void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, dev_t) {
-  handle(req, [=](Filesystem& fs) { fs.mknod(req, parent, name, mode); });
+void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
+  handle(req, [=](Filesystem& fs) { fs.mknod(req, parent, name, mode, device); });
 }
 
 void mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {

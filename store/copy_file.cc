@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "store/new_object.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -90,10 +91,10 @@ Status copy_xattrs(int source, int target, const std::vector<std::string>& names
 
 }  // namespace
 
-Status copy_owner(int target, const struct stat& st) {
+Result<bool> copy_owner(int target, const struct stat& st) {
   CACHESHIM_TRY(now, sys::stat_fd(target));
-  if (now.st_uid == st.st_uid && now.st_gid == st.st_gid) return {};
-  return sys::set_owner(target, st.st_uid, st.st_gid);
+  if (now.st_uid == st.st_uid && now.st_gid == st.st_gid) return true;
+  return give_away(target, st.st_uid, st.st_gid);
 }
 
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner) {
@@ -101,8 +102,13 @@ Status copy_attributes(int source, int target, const struct stat& st, bool keep_
   // A file system without xattrs has none to copy.
   const std::vector<std::string> names = listed ? *listed : std::vector<std::string>();
   CACHESHIM_CHECK(copy_xattrs(source, target, names, is_wanted_first));
-  if (keep_owner) CACHESHIM_CHECK(copy_owner(target, st));
-  CACHESHIM_CHECK(sys::set_mode(target, st.st_mode & 07777));
+  mode_t mode = st.st_mode & 07777;
+  if (keep_owner) {
+    CACHESHIM_TRY(kept, copy_owner(target, st));
+    // What was to run as its owner must not run as us.
+    if (!kept && !S_ISDIR(st.st_mode)) mode &= ~static_cast<mode_t>(S_ISUID | S_ISGID);
+  }
+  CACHESHIM_CHECK(sys::set_mode(target, mode));
   if (keep_owner) CACHESHIM_CHECK(copy_xattrs(source, target, names, is_wanted_last));
   const timespec times[2] = {st.st_atim, st.st_mtim};
   return sys::set_times(target, times);

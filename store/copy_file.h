@@ -29,7 +29,8 @@ Status copy_file(int source, int target, const CopyOptions& options = {});
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner);
 
 // Gives a new object the owner `st` names, where it has not got it already; for any kind of object.
-Status copy_owner(int target, const struct stat& st);
+// False where we may not (give_away() of new_object.h): it is ours then.
+Result<bool> copy_owner(int target, const struct stat& st);
 
 // Whether two regular files hold the same bytes.
 Result<bool> have_equal_content(int left, int right);

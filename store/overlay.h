@@ -19,6 +19,7 @@
 #include "store/link_index.h"
 #include "store/look_root.h"
 #include "store/lower_stack.h"
+#include "store/new_object.h"
 #include "store/overlay_types.h"
 #include "store/paths.h"
 #include "store/staged_copies.h"
@@ -76,13 +77,14 @@ class Overlay {
   // Opens a regular file for writing, copied up first; O_TRUNC saves copying the data.
   Result<UniqueFd> open_writable(const std::string& path, int flags);
   // Makes and opens a regular file that does not exist yet (EEXIST).
-  Result<UniqueFd> create_file(const std::string& path, int flags, mode_t mode);
-  Status make_dir(const std::string& path, mode_t mode);
-  Status make_node(const std::string& path, mode_t mode);  // FIFOs, sockets, empty files
-  Status make_symlink(const std::string& path, const std::string& target);
+  Result<UniqueFd> create_file(const std::string& path, int flags, const NewObject& wanted);
+  Status make_dir(const std::string& path, const NewObject& wanted);
+  Status make_node(const std::string& path, const NewObject& wanted);  // all but folders and links
+  Status make_symlink(const std::string& path, const std::string& target,
+                      const NewObject& wanted = 0777);
   Status link(const std::string& path, const std::string& new_path);
   // O_TMPFILE: a file without a name that belongs to the folder `dir`; and linkat(2) of it.
-  Result<UniqueFd> make_tmpfile(const std::string& dir, int flags, mode_t mode);
+  Result<UniqueFd> make_tmpfile(const std::string& dir, int flags, const NewObject& wanted);
   Status link_object(int fd, const std::string& new_path);
   Status remove_file(const std::string& path);
   Status remove_dir(const std::string& path);  // ENOTEMPTY while the merged folder holds something

@@ -24,50 +24,48 @@ Status make_marker(int folder, const std::string& name) {
 
 }  // namespace
 
-Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, mode_t mode) {
+Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const NewObject& wanted) {
   CACHESHIM_CHECK(check_absent(path));
   CACHESHIM_TRY(parent, open_upper_parent(path));
   begin_entry(path);
-  CACHESHIM_TRY(fd, sys::open_beneath(parent.get(), base_name(path),
-                                      flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
+  CACHESHIM_TRY(fd, make_file_as(parent.get(), std::string(base_name(path)), flags, wanted));
   remove_whiteout(path);
   return fd;
 }
 
-Status Overlay::make_dir(const std::string& path, mode_t mode) {
+// The base may have a folder of this name that was removed: the new one must not merge with it. Its
+// whiteout sees to that until the marker is there. Not staged elsewhere: what a folder hands down to
+// those made in it, group and ACL, comes from the right one.
+Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
   CACHESHIM_CHECK(check_absent(path));
   CACHESHIM_TRY(parent, open_upper_parent(path));
   const std::string name(base_name(path));
-  if (!index_.has_whiteout(path)) {
-    CACHESHIM_CHECK(sys::make_dir_at(parent.get(), name, mode));
-    index_.add_folder(path);
-    return {};
-  }
-  // The base may have a folder of this name that was removed: the new one must not merge with it.
-  const std::string staged = staged_name();
-  CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, mode));
-  CACHESHIM_CHECK(make_marker(work_->get(), join_path(staged, kOpaqueMarker)));
-  CACHESHIM_CHECK(sys::rename_at(work_->get(), staged, parent.get(), name, RENAME_NOREPLACE));
+  CACHESHIM_CHECK(make_dir_as(parent.get(), name, wanted));
   index_.add_folder(path);
-  index_.add_opaque(path);
+  if (!index_.has_whiteout(path)) return {};
+  if (const Status marked = mark_opaque(path); !marked) {
+    (void)remove_upper_dir(parent.get(), path);  // the first error is told
+    return marked;
+  }
   remove_whiteout(path);
   return {};
 }
 
-Status Overlay::make_node(const std::string& path, mode_t mode) {
+Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
   CACHESHIM_CHECK(check_absent(path));
   CACHESHIM_TRY(parent, open_upper_parent(path));
-  if (S_ISREG(mode)) begin_entry(path);
-  CACHESHIM_CHECK(sys::make_node_at(parent.get(), std::string(base_name(path)), mode, 0));
+  if (S_ISREG(wanted.mode)) begin_entry(path);
+  CACHESHIM_CHECK(make_node_as(parent.get(), std::string(base_name(path)), wanted));
   remove_whiteout(path);
   return {};
 }
 
-Status Overlay::make_symlink(const std::string& path, const std::string& target) {
+Status Overlay::make_symlink(const std::string& path, const std::string& target,
+                             const NewObject& wanted) {
   CACHESHIM_CHECK(check_absent(path));
   CACHESHIM_TRY(parent, open_upper_parent(path));
   begin_entry(path);
-  CACHESHIM_CHECK(sys::make_symlink_at(target, parent.get(), std::string(base_name(path))));
+  CACHESHIM_CHECK(make_symlink_as(target, parent.get(), std::string(base_name(path)), wanted));
   remove_whiteout(path);
   return {};
 }
@@ -84,11 +82,10 @@ Status Overlay::link(const std::string& path, const std::string& new_path) {
   return {};
 }
 
-Result<UniqueFd> Overlay::make_tmpfile(const std::string& dir, int flags, mode_t mode) {
-  CACHESHIM_TRY(found, find(dir));
-  if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
-  if (!work_) return Errno(EBADF);
-  return sys::open_beneath(work_->get(), "", flags | O_TMPFILE, mode);
+// In the folder itself, for what it hands down: group and ACL.
+Result<UniqueFd> Overlay::make_tmpfile(const std::string& dir, int flags, const NewObject& wanted) {
+  CACHESHIM_TRY(folder, ensure_upper_dir(dir));
+  return make_tmpfile_as(folder.get(), flags, wanted);
 }
 
 Status Overlay::link_object(int fd, const std::string& new_path) {

@@ -49,6 +49,12 @@ std::variant<Store, StoreError> Store::open(const std::string& path,
   return store;
 }
 
+Store Store::bare(UniqueFd base) {
+  Store store;
+  store.base_ = std::move(base);
+  return store;
+}
+
 StoreError Store::explain(const std::string& path, Errno error) const {
   if (!refusal_.empty())
     return {fmt::format("store '{}': {}; nothing was mounted", path, refusal_)};

@@ -29,6 +29,9 @@ class Store {
   static std::variant<Store, StoreError> open(const std::string& path,
                                               const std::string& layers_path);
 
+  // A base alone, without records: jobs get no layers from it and nothing is published to it.
+  static Store bare(UniqueFd base);
+
   int base() const { return base_.get(); }
   int layers() const { return layers_.get(); }
   // This daemon's own folder in staging, on the base's file system.

@@ -223,6 +223,8 @@ Result<std::vector<std::string>> list_xattrs(int fd) {
   return names;
 }
 
+bool has_xattr(int fd, const char* name) { return ::fgetxattr(fd, name, nullptr, 0) >= 0; }
+
 Status sync_file(int fd) { return status_of(::fsync(fd)); }
 
 Status lock_file(int fd, int operation) { return status_of(::flock(fd, operation)); }

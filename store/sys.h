@@ -53,13 +53,16 @@ Status link_fd(int fd, int new_dir, const std::string& new_name);
 // These work on any descriptor, O_PATH ones included (by way of /proc/self/fd).
 Result<UniqueFd> reopen(int fd, int flags);
 Status set_mode(int fd, mode_t mode);
-Status set_owner(int fd, uid_t uid, gid_t gid);
+Status set_owner(int fd, uid_t uid, gid_t gid);  // -1: stays; of a symlink itself
 Status set_size(int fd, off_t size_bytes);
 Status set_times(int fd, const timespec times[2]);
 Status set_xattr(int fd, const char* name, std::string_view value, int flags);
 Status remove_xattr(int fd, const char* name);
 Result<std::string> get_xattr(int fd, const char* name);
 Result<std::vector<std::string>> list_xattrs(int fd);
+
+// Of an open descriptor, not an O_PATH one. False also where the file system has no such attributes.
+bool has_xattr(int fd, const char* name);
 
 Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)

@@ -12,7 +12,7 @@ run_packages=(
     util-linux  # unshare, setpriv
     mount python3 python3-venv ca-certificates
 )
-test_packages=(attr binutils)
+test_packages=(acl attr binutils)
 long_test_packages=(clang)
 
 is_installed() { # PACKAGE

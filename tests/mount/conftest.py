@@ -110,6 +110,14 @@ def mount_store(program, scratch):
 
 
 @pytest.fixture
+def overlay(program, scratch):
+    """The folders of a plain overlay, not mounted yet."""
+    one = mounts.Overlay(scratch)
+    yield one
+    one.close()
+
+
+@pytest.fixture
 def mount(mount_store, store):
     """The test's store, mounted. Where base files come first, use mount_store instead."""
     return mount_store(store)

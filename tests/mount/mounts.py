@@ -87,6 +87,49 @@ class Watchdog:
         self._child.wait(30)
 
 
+def run_mounting(argv, log):
+    """Runs a command that mounts. The daemon may keep stderr: a pipe would never reach its end."""
+    with open(log, "w+", encoding="utf-8") as file:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
+        code = subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL, stdout=file,
+                              stderr=file, env=clean, timeout=COMMAND_TIMEOUT_S,
+                              check=False).returncode
+        file.seek(0)
+        return subprocess.CompletedProcess(argv, code, "", file.read())
+
+
+class Overlay:
+    """A plain overlay over folders of its own: `lowers` (the first on top), `upper`, `work`."""
+
+    def __init__(self, scratch, lowers=1):
+        self.path = scratch / "overlay"
+        self.upper, self.work = scratch / "upper", scratch / "work"
+        self.lowers = [scratch / f"lower{number}" for number in range(lowers)]
+        for folder in (self.path, self.upper, self.work, *self.lowers):
+            folder.mkdir()
+
+    def folders(self):
+        lowers = ":".join(str(lower) for lower in self.lowers)
+        return f"lowerdir={lowers},upperdir={self.upper},workdir={self.work}"
+
+    def try_mount(self, *options, folders=None):
+        words = ",".join([self.folders() if folders is None else folders, *options])
+        return run_mounting([PROGRAM, "overlay", "-o", words, self.path],
+                            self.path.with_name("overlay.log"))
+
+    def mount(self, *options, folders=None):
+        result = self.try_mount(*options, folders=folders)
+        assert result.returncode == 0, f"mount failed: {result.stderr}"
+        return self
+
+    def unmount(self):
+        return run(PROGRAM, "unmount", self.path)
+
+    def close(self):
+        while is_mounted(self.path):
+            run("umount", "-l", self.path)
+
+
 class Mount:
     """One mounted store. Leaves nothing behind after close()."""
 
@@ -100,14 +143,7 @@ class Mount:
         return self
 
     def try_mount(self, *options):
-        # The daemon may keep stderr: a pipe would then never reach its end.
-        with open(self.log, "w+", encoding="utf-8") as log:
-            argv = [PROGRAM, "mount", "--store", str(self.store), *options, str(self.path)]
-            clean = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
-            code = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean,
-                                  timeout=COMMAND_TIMEOUT_S, check=False).returncode
-            log.seek(0)
-            return subprocess.CompletedProcess(argv, code, "", log.read())
+        return run_mounting([PROGRAM, "mount", "--store", self.store, *options, self.path], self.log)
 
     def unmount(self):
         return run(PROGRAM, "unmount", self.path)

@@ -53,3 +53,53 @@ def test_random_operations(parity, uid):
 @pytest.mark.timeout_s(600)
 def test_random_operations_within_a_known_cache(parity):
     parity(12345, "-model", "triton/KEY", "--seed", 7, "--rounds", ROUNDS)
+
+
+@pytest.fixture
+def overlay_parity(scratch, overlay):
+    """The same on a plain overlay with real owners: overlay_parity(owner, "", uid, options)."""
+    def compare(owner, kind, uid, *options):
+        native = scratch / "native"
+        native.mkdir()
+        for folder in (native, overlay.lowers[0]):
+            os.chown(folder, owner, owner)
+        same = ["--keeps-owners", *options]
+        prepared = mounts.run(PROGRAM, f"prepare{kind}", "--native", native, "--base",
+                              overlay.lowers[0], "--owner", owner, *same, timeout=200)
+        assert prepared.returncode == 0, prepared.stderr
+        overlay.mount()
+        result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", overlay.path,
+                               *same], timeout=500)
+        assert result.returncode == 0, (
+            f"exit {result.returncode}\n{result.stdout[-20000:]}{result.stderr}")
+
+    return compare
+
+
+@pytest.mark.timeout_s(600)
+@pytest.mark.parametrize("uid", [0, 12345], ids=["root", "user"])
+def test_every_operation_on_a_plain_overlay(overlay_parity, uid):
+    overlay_parity(uid, "", uid)
+
+
+@pytest.mark.timeout_s(600)
+def test_several_users_on_a_plain_overlay(overlay_parity):
+    """Permissions, set-id bits, sticky folders, ACLs, devices: cases that root acts out."""
+    overlay_parity(20001, "", 0, "--several-users", "--filter",
+                   "@(others-*|*ACL*|*set-*|capability-*|devices)")
+
+
+@pytest.mark.timeout_s(600)
+@pytest.mark.parametrize("uid", [0, 12345], ids=["root", "user"])
+def test_random_operations_on_a_plain_overlay(overlay_parity, uid):
+    seed = int(os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30)))
+    overlay_parity(uid, "-model", uid, "--seed", seed, "--rounds", ROUNDS)
+
+
+def test_each_known_difference_is_documented():
+    listed = mounts.run(PROGRAM, "differences").stdout.splitlines()
+    page = (mounts.REPOSITORY / "docs/semantics.md").read_text(encoding="utf-8")
+    assert listed
+    for line in listed:
+        pattern = line.split("\t")[0]
+        assert f"`{pattern}`" in page, f"docs/semantics.md does not name {pattern}"

@@ -38,7 +38,7 @@ void CaseList::add_for_pairs(
   }
 }
 
-CaseList all_cases() {
+CaseList all_cases(bool several_users) {
   CaseList list;
   add_open_cases(list);
   add_data_cases(list);
@@ -48,6 +48,10 @@ CaseList all_cases() {
   add_attribute_cases(list);
   add_identity_cases(list);
   add_lock_cases(list);
+  if (several_users) {
+    add_permission_cases(list);
+    add_acl_cases(list);
+  }
   return list;
 }
 

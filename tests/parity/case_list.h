@@ -43,6 +43,10 @@ void add_attribute_cases(CaseList& list);
 void add_identity_cases(CaseList& list);
 void add_lock_cases(CaseList& list);
 
-CaseList all_cases();
+void add_permission_cases(CaseList& list);
+void add_acl_cases(CaseList& list);
+
+// `several_users`: with the cases in which root acts as several users, on files of kOwnerId.
+CaseList all_cases(bool several_users);
 
 }  // namespace cacheshim::parity

@@ -5,10 +5,13 @@
 #include <err.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <set>
+
+#include "tests/parity/acl.h"
 
 namespace cacheshim::parity {
 namespace {
@@ -38,6 +41,19 @@ void base_folder_with_files(int dir, const std::string& name) {
   base_folder(dir, name + "/sub");
   base_file(dir, name + "/a");
   base_file(dir, name + "/sub/b");
+}
+
+void base_acl(int dir, const std::string& name, const char* which) {
+  const UniqueFd fd(::openat(dir, name.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string acl = acl_xattr({7, 6, 4, 5, 7, 4});
+  must(::fsetxattr(fd.get(), which, acl.data(), acl.size(), 0) == 0, name);
+}
+
+void base_folder_with_acls(int dir, const std::string& name) {
+  base_folder_with_files(dir, name);
+  base_acl(dir, name + "/a", kAccessAcl);
+  base_acl(dir, name, kAccessAcl);
+  base_acl(dir, name, kDefaultAcl);
 }
 
 void new_file(Side& side, const std::string& name, std::size_t size = 5000) {
@@ -149,6 +165,13 @@ const State kStates[] = {
      }},
     {"dangling_link", [](int dir) { base_link(dir, "dangling_link", "dangling_link.target"); },
      untouched},
+    {"base_acl_file",
+     [](int dir) {
+       base_file(dir, "base_acl_file");
+       base_acl(dir, "base_acl_file", kAccessAcl);
+     },
+     untouched},
+    {"base_acl_dir", [](int dir) { base_folder_with_acls(dir, "base_acl_dir"); }, untouched},
     {"loop", [](int dir) { base_link(dir, "loop", "loop"); }, untouched},
 };
 
@@ -198,6 +221,12 @@ const std::vector<std::string>& special_names() {
       "base_link",  "base_dir_link",   "layer_link",    "dangling_link",
       "loop",       "base_dir_link/a", "absent/x",      "base_file/x",
       "gone_dir/a", "loop/x",          "dir_now_file/a"};
+  return names;
+}
+
+const std::vector<std::string>& acl_names() {
+  static const std::vector<std::string> names = {"base_acl_file", "base_acl_dir", "base_acl_dir/a",
+                                                 "base_acl_dir/sub/b"};
   return names;
 }
 

@@ -16,6 +16,7 @@ const std::vector<std::string>& file_names();     // a regular file
 const std::vector<std::string>& folder_names();   // a folder
 const std::vector<std::string>& absent_names();   // not there: each for another reason
 const std::vector<std::string>& special_names();  // a symlink, or below something odd
+const std::vector<std::string>& acl_names();      // with ACLs in the base; no part of the next
 const std::vector<std::string>& all_names();      // all of these
 
 // The first step, on a raw folder: makes what the names of a case need.

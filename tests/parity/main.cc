@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 
+#include "tests/parity/known_differences.h"
 #include "tests/parity/runner.h"
 
 namespace {
@@ -19,7 +20,10 @@ namespace {
 constexpr char kUsage[] =
     "usage: parity prepare|prepare-model --native DIR --base DIR [--owner UID] [options]\n"
     "       parity run|run-model --native DIR --view DIR [--verbose] [options]\n"
-    "options: --filter PATTERN   cases by name\n"
+    "       parity differences   what views are known to do in another way than a folder\n"
+    "options: --filter PATTERN   cases by name, \"@(a*|b*)\" for several\n"
+    "         --keeps-owners     the view has the base's owners; the same in both steps\n"
+    "         --several-users    cases that act as several users, too; the same in both steps\n"
     "         --plain            the view is a plain folder too: nothing may differ\n"
     "         --seed N --rounds N --actions N   for the models; the same in both steps\n"
     "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 "
@@ -27,12 +31,18 @@ constexpr char kUsage[] =
 
 using cacheshim::parity::Options;
 
+const std::map<std::string, bool Options::*> kFlags = {
+    {"--verbose", &Options::verbose},
+    {"--plain", &Options::is_plain},
+    {"--keeps-owners", &Options::keeps_owners},
+    {"--several-users", &Options::several_users}};
+
 bool parse(int argc, char** argv, Options& options) {
   const auto number = [](const char* text) { return static_cast<unsigned>(std::stoul(text)); };
   for (int i = 2; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--verbose" || name == "--plain") {
-      (name == "--plain" ? options.is_plain : options.verbose) = true;
+    if (const auto flag = kFlags.find(name); flag != kFlags.end()) {
+      options.*flag->second = true;
       continue;
     }
     if (i + 1 == argc) return false;
@@ -59,6 +69,13 @@ bool parse(int argc, char** argv, Options& options) {
   return !options.native.empty() && (!options.view.empty() || !options.base.empty());
 }
 
+int print_differences() {
+  for (const auto& known : cacheshim::parity::known_differences()) {
+    std::printf("%s\t%s\n", known.pattern, known.reason);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -68,6 +85,7 @@ int main(int argc, char** argv) try {
       {"run", run_cases},
       {"prepare-model", prepare_model},
       {"run-model", run_model}};
+  if (argc == 2 && std::string(argv[1]) == "differences") return print_differences();
   Options options;
   const auto command = kCommands.find(argc > 1 ? argv[1] : "");
   if (command == kCommands.end() || !parse(argc, argv, options)) {

@@ -97,7 +97,8 @@ bool run_round(const Options& options, unsigned round) {
 int prepare_model(const Options& options) {
   for (unsigned round = 0; round < options.rounds; ++round) {
     make_random_base(round_folder(options.native, options, round), options, round, options.owner);
-    make_random_base(round_folder(options.base, options, round), options, round, ::geteuid());
+    make_random_base(round_folder(options.base, options, round), options, round,
+                     options.keeps_owners ? options.owner : ::geteuid());
   }
   return 0;
 }

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "tests/parity/case_list.h"
+#include "tests/parity/known_differences.h"
 
 namespace cacheshim::parity {
 namespace {
@@ -30,7 +31,7 @@ void on_alarm(int /*signal*/) {
 }
 
 bool chosen(const Options& options, const Case& one) {
-  return ::fnmatch(options.filter.c_str(), one.name.c_str(), 0) == 0;
+  return ::fnmatch(options.filter.c_str(), one.name.c_str(), FNM_EXTMATCH) == 0;
 }
 
 void make_base_folder(const std::string& parent, const Case& one, uid_t owner) {
@@ -51,22 +52,6 @@ std::vector<std::string> record(const std::string& parent, const Case& one) {
   side.note("afterwards:");
   side.tree();
   return side.lines();
-}
-
-// Where a view does not do as a plain folder does, and why. One that agrees again is reported, so
-// that this list cannot grow old.
-constexpr struct {
-  const char* pattern;
-  const char* reason;
-} kKnownDifferences[] = {
-    {"anonymous-file", "O_TMPFILE is not supported yet: programs fall back to a named file"},
-};
-
-const char* known_difference(const Case& one) {
-  for (const auto& known : kKnownDifferences) {
-    if (::fnmatch(known.pattern, one.name.c_str(), 0) == 0) return known.reason;
-  }
-  return nullptr;
 }
 
 bool answers_enosys(const std::vector<std::string>& lines) {
@@ -103,11 +88,11 @@ void report(const Case& one, const std::vector<std::string>& native,
 }  // namespace
 
 int prepare_cases(const Options& options) {
-  const CaseList list = all_cases();
+  const CaseList list = all_cases(options.several_users);
   for (const Case& one : list.cases()) {
     if (!chosen(options, one)) continue;
     make_base_folder(options.native, one, options.owner);
-    make_base_folder(options.base, one, ::geteuid());
+    make_base_folder(options.base, one, options.keeps_owners ? options.owner : ::geteuid());
   }
   return 0;
 }
@@ -116,7 +101,7 @@ int run_cases(const Options& options) {
   (void)std::signal(SIGALRM, on_alarm);
   int count = 0;
   int different = 0;
-  const CaseList list = all_cases();
+  const CaseList list = all_cases(options.several_users);
   for (const Case& one : list.cases()) {
     if (!chosen(options, one)) continue;
     (void)std::snprintf(g_running, sizeof g_running, "%s", one.name.c_str());
@@ -125,7 +110,7 @@ int run_cases(const Options& options) {
     const std::vector<std::string> mount = record(options.view, one);
     (void)::alarm(0);
     ++count;
-    if (const char* reason = options.is_plain ? nullptr : known_difference(one)) {
+    if (const char* reason = options.is_plain ? nullptr : find_known_difference(one.name)) {
       std::printf("known: %s: %s\n", one.name.c_str(), reason);
       if (native == mount) {
         ++different;

@@ -15,8 +15,10 @@ struct Options {
   uid_t owner = 0;           // prepare: who owns the native files
   unsigned seed = 1;
   unsigned rounds = 20;
-  unsigned actions = 400;  // in each round
-  bool is_plain = false;   // the view is a plain folder too: nothing may differ
+  unsigned actions = 400;      // in each round
+  bool keeps_owners = false;   // the view is mounted with owner=keep
+  bool several_users = false;  // with the cases that need that, and root
+  bool is_plain = false;       // the view is a plain folder too: nothing may differ
   bool verbose = false;
 };
 

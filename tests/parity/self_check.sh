@@ -5,6 +5,11 @@ set -eu
 parity=$1
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
+chmod 755 "$top"
 mkdir "$top/native" "$top/view"
-"$parity" prepare --native "$top/native" --base "$top/view"
-"$parity" run --native "$top/native" --view "$top/view" --plain
+users=
+if [ "$(id -u)" = 0 ]; then users='--several-users --owner 20001 --keeps-owners'; fi
+# shellcheck disable=SC2086  # several words
+"$parity" prepare --native "$top/native" --base "$top/view" $users
+# shellcheck disable=SC2086
+"$parity" run --native "$top/native" --view "$top/view" --plain $users

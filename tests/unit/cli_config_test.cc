@@ -2,25 +2,11 @@
 #include "cli/config.h"
 
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 
-#include "cli/failure.h"
-#include "cli/mount_options.h"
-#include "common/exit_codes.h"
+#include "tests/unit/failure_of.h"
 
 namespace cacheshim::cli {
 namespace {
-
-// "2 MESSAGE" of what `action` throws.
-template <class Action>
-std::string failure_of(Action action) {
-  try {
-    action();
-  } catch (const Failure& failure) {
-    return std::to_string(failure.exit_code()) + " " + failure.what();
-  }
-  return "accepted";
-}
 
 std::string refusal(const std::string& text) {
   return failure_of([&] { (void)parse_config(text, "c.toml"); });
@@ -66,24 +52,6 @@ TEST(Config, RefusesValuesThatMakeNoSense) {
 TEST(Config, AFileThatWasNamedMustExist) {
   EXPECT_EQ(failure_of([] { (void)load_config("/nonexistent/c.toml"); }),
             "2 no configuration file at '/nonexistent/c.toml'");
-}
-
-TEST(MountOptions, BecomeFlagsAndTheLastOneCounts) {
-  EXPECT_EQ(parse_mount_options({}), 0U);
-  EXPECT_EQ(parse_mount_options({"ro", "noexec", "noatime"}),
-            static_cast<unsigned long>(MS_RDONLY | MS_NOEXEC | MS_NOATIME));
-  EXPECT_EQ(parse_mount_options({"ro", "rw"}), 0U);
-  EXPECT_EQ(parse_mount_options({"rw", "ro", ""}), static_cast<unsigned long>(MS_RDONLY));
-  EXPECT_EQ(parse_mount_options({"owner=squash", "allow_other", "default_permissions"}), 0U);
-}
-
-TEST(MountOptions, RefuseWhatIsUnknownAndSayWhatIsKnown) {
-  for (const char* option : {"suid", "dev", "owner=keep", "RO", "uid=0"}) {
-    const std::string failure = failure_of([&] { (void)parse_mount_options({"ro", option}); });
-    EXPECT_EQ(
-        failure.rfind("2 unknown mount option '" + std::string(option) + "'; known are ro,", 0), 0U)
-        << failure;
-  }
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mount_point.h"
+
+#include <errno.h>
+#include <fmt/format.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <system_error>
+
+#include "cli/failure.h"
+#include "cli/mount_info.h"
+#include "cli/paths.h"
+#include "common/exit_codes.h"
+#include "common/names.h"
+
+namespace cacheshim::cli {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Failure(kExitUnavailable, why + "; nothing was mounted");
+}
+
+// A mount whose daemon has died is taken away; any other one is left alone.
+void free_dead_mount(const std::string& path) {
+  const auto mount = find_mount(read_mounts(), path);
+  if (!mount) return;
+  if (mount->type != kFilesystemType || !is_dead_mount(path)) {
+    refuse(fmt::format("mount point '{}' is busy: a {} file system is mounted there", path,
+                       mount->type));
+  }
+  if (::umount2(path.c_str(), MNT_DETACH) != 0) {
+    refuse(fmt::format("cannot free the dead mount at '{}': {}", path,
+                       std::generic_category().message(errno)));
+  }
+  print_line(fmt::format("freed the mount at '{}', whose daemon was dead; mounting anew", path));
+  free_dead_mount(path);  // of several on top of each other
+}
+
+}  // namespace
+
+std::string check_mount_point(const std::string& given) {
+  const std::string path = resolve_path(given);
+  free_dead_mount(path);
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    refuse(fmt::format("mount point '{}' cannot be used: {}{}", given,
+                       std::generic_category().message(errno),
+                       errno == ENOENT ? "; make the folder first" : ""));
+  }
+  if (!S_ISDIR(status.st_mode)) refuse(fmt::format("mount point '{}' is not a folder", given));
+  return path;
+}
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/mount_options.h"
+#include "fuse/daemon.h"
+
+namespace cacheshim::cli {
+
+// The -o of a plain overlay, spelled as fuse-overlayfs spells it.
+struct OverlayOptions {
+  OverlayFolders folders;  // as given, not looked at yet
+  MountOptions mount;
+  std::vector<std::string> ignored;  // words that switch something we do not have
+};
+
+// Throws Failure (usage) for a word that is not known, a bad value, or folders that are missing in it.
+OverlayOptions parse_overlay_options(const std::vector<std::string>& texts);
+
+}  // namespace cacheshim::cli

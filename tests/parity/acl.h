@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+namespace cacheshim::parity {
+
+inline constexpr const char* kAccessAcl = "system.posix_acl_access";
+inline constexpr const char* kDefaultAcl = "system.posix_acl_default";
+
+// Whom the entries for a named user and a named group are for.
+inline constexpr uid_t kAclUser = 20004;
+inline constexpr gid_t kAclGroup = 20014;
+
+struct AclRights {
+  std::uint16_t owner, named_user, group, named_group, mask, other;  // rwx, as in a mode
+};
+
+// The value of the xattr. Source: linux/posix_acl_xattr.h.
+std::string acl_xattr(const AclRights& rights);
+
+}  // namespace cacheshim::parity

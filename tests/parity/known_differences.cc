@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/parity/known_differences.h"
+
+#include <fnmatch.h>
+
+namespace cacheshim::parity {
+namespace {
+
+constexpr KnownDifference kKnownDifferences[] = {
+    {"anonymous-file", "O_TMPFILE is not supported yet: programs fall back to a named file"},
+    {"bare-set-group-id-*",
+     "the kernel's FUSE leaves a set-group-id bit without group execution on a write by others"},
+};
+
+}  // namespace
+
+std::span<const KnownDifference> known_differences() { return kKnownDifferences; }
+
+const char* find_known_difference(const std::string& case_name) {
+  for (const KnownDifference& known : kKnownDifferences) {
+    if (::fnmatch(known.pattern, case_name.c_str(), 0) == 0) return known.reason;
+  }
+  return nullptr;
+}
+
+}  // namespace cacheshim::parity

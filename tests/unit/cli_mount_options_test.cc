@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mount_options.h"
+
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "cli/mount_helper.h"
+#include "cli/overlay_options.h"
+#include "tests/unit/failure_of.h"
+
+namespace cacheshim::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr unsigned long kUsual = MS_NOSUID | MS_NODEV;
+
+TEST(MountOptions, AreSplitAtCommasThatAreNotEscaped) {
+  EXPECT_EQ(split_options({"ro,noexec", "", "x=a\\,b,,c\\:d"}),
+            (Words{"ro", "noexec", "x=a,b", "c\\:d"}));
+  EXPECT_EQ(split_options({"a\\\\,b"}), (Words{"a\\\\", "b"}));  // the '\' itself is escaped
+}
+
+TEST(MountOptions, BecomeFlagsAndTheLastOneCounts) {
+  const auto flags = [](const Words& words) { return parse_mount_options(words).flags; };
+  EXPECT_EQ(flags({}), kUsual);
+  EXPECT_EQ(flags({"ro,noexec", "noatime"}), kUsual | MS_RDONLY | MS_NOEXEC | MS_NOATIME);
+  EXPECT_EQ(flags({"ro", "rw"}), kUsual);
+  EXPECT_EQ(flags({"rw", "ro", ""}), kUsual | MS_RDONLY);
+  EXPECT_EQ(flags({"noatime,strictatime"}), kUsual | MS_STRICTATIME);
+  EXPECT_EQ(flags({"allow_other", "default_permissions", "x-systemd.automount,_netdev"}), kUsual);
+}
+
+TEST(MountOptions, SayWhomThingsBelongTo) {
+  EXPECT_FALSE(parse_mount_options({}).owners.keep);
+  EXPECT_FALSE(parse_mount_options({"owner=keep,owner=squash"}).owners.keep);
+  const MountOptions keep = parse_mount_options({"owner=keep"});
+  EXPECT_TRUE(keep.owners.keep && keep.owners.acls);
+  EXPECT_FALSE(parse_mount_options({"owner=keep,noacl"}).owners.acls);
+}
+
+TEST(MountOptions, RefuseWhatIsUnknownAndSayWhatIsKnown) {
+  for (const char* option : {"suid", "dev", "owner=mine", "RO", "uid=0", "lowerdir=/a"}) {
+    const std::string failure = failure_of([&] { (void)parse_mount_options({"ro", option}); });
+    EXPECT_EQ(
+        failure.rfind("2 unknown mount option '" + std::string(option) + "'; known are ro,", 0), 0U)
+        << failure;
+  }
+}
+
+TEST(OverlayOptions, NameTheFolders) {
+  const OverlayOptions options = parse_overlay_options(
+      {"lowerdir=/one:/t\\:wo:th\\\\ree\\,,upperdir=/u\\:p,workdir=/w", "noatime"});
+  EXPECT_EQ(options.folders.lowers, (Words{"/one", "/t:wo", "th\\ree,"}));
+  EXPECT_EQ(options.folders.upper, "/u:p");
+  EXPECT_EQ(options.folders.work, "/w");
+  EXPECT_EQ(options.mount.flags, kUsual | MS_NOATIME);
+  EXPECT_TRUE(options.ignored.empty());
+}
+
+TEST(OverlayOptions, KeepOwnersAndAreReadOnlyWithoutAnUpper) {
+  const OverlayOptions options = parse_overlay_options({"lowerdir=/a"});
+  EXPECT_EQ(options.mount.flags, kUsual | MS_RDONLY);
+  EXPECT_TRUE(options.mount.owners.keep);
+  EXPECT_FALSE(options.mount.owners.shown_uid || options.mount.owners.shown_gid);
+  EXPECT_EQ(parse_overlay_options({"lowerdir=/a,rw"}).mount.flags & MS_RDONLY,
+            static_cast<unsigned long>(MS_RDONLY));
+}
+
+TEST(OverlayOptions, AllowSetIdsAndDevicesWhenAsked) {
+  EXPECT_EQ(parse_overlay_options({"lowerdir=/a,upperdir=/u,workdir=/w,suid,dev"}).mount.flags, 0U);
+}
+
+TEST(OverlayOptions, SquashToIdsWhateverTheOrder) {
+  const auto owners = [](const std::string& words) {
+    return parse_overlay_options({"lowerdir=/a," + words}).mount.owners;
+  };
+  EXPECT_EQ(owners("squash_to_root").shown_uid, 0U);
+  EXPECT_EQ(owners("squash_to_root").shown_gid, 0U);
+  EXPECT_EQ(owners("squash_to_uid=7,squash_to_root").shown_uid, 7U);
+  EXPECT_EQ(owners("squash_to_root,squash_to_gid=8").shown_gid, 8U);
+  EXPECT_FALSE(owners("squash_to_uid=7").shown_gid);
+  EXPECT_EQ(owners("owner=squash").shown_uid, ::geteuid());
+  EXPECT_EQ(owners("owner=squash,squash_to_gid=8").shown_gid, 8U);
+}
+
+TEST(OverlayOptions, IgnoreSwitchesOfOthersAndSaySo) {
+  const OverlayOptions options =
+      parse_overlay_options({"lowerdir=/a,threaded=1,fast_ino=1,noxattrs=1,volatile,index=off"});
+  EXPECT_EQ(options.ignored,
+            (Words{"threaded=1", "fast_ino=1", "noxattrs=1", "volatile", "index=off"}));
+}
+
+TEST(OverlayOptions, RefuseWhatCannotBeMeant) {
+  const auto refusal = [](const std::string& words) {
+    return failure_of([&] { (void)parse_overlay_options({words}); });
+  };
+  EXPECT_EQ(refusal("upperdir=/u,workdir=/w").rfind("2 option 'lowerdir=' is missing", 0), 0U);
+  EXPECT_EQ(refusal("lowerdir=/a,upperdir=/u").rfind("2 option 'upperdir=' needs 'workdir='", 0),
+            0U);
+  EXPECT_EQ(refusal("lowerdir=/a,workdir=/w").rfind("2 option 'workdir=' needs 'upperdir='", 0),
+            0U);
+  EXPECT_EQ(refusal("lowerdir=/a::/b"), "2 option 'lowerdir=/a::/b' names an empty path");
+  EXPECT_EQ(refusal("lowerdir=/a,squash_to_uid=x"),
+            "2 option 'squash_to_uid' needs a number, not 'x'");
+  EXPECT_EQ(refusal("lowerdir=/a,squash_to_gid=4294967295"),
+            "2 option 'squash_to_gid' needs a number, not '4294967295'");
+  EXPECT_EQ(refusal("lowerdir=/a,plugins=x").rfind("2 unknown overlay option 'plugins=x'", 0), 0U);
+}
+
+TEST(MountHelper, IsKnownByItsName) {
+  EXPECT_TRUE(is_mount_helper("/sbin/mount.fuse.cacheshim"));
+  EXPECT_TRUE(is_mount_helper("mount.fuse.cacheshim"));
+  EXPECT_FALSE(is_mount_helper("/usr/bin/cacheshim"));
+  EXPECT_FALSE(is_mount_helper(""));
+}
+
+TEST(MountHelper, MountsAnOverlayWhereALowerIsNamed) {
+  EXPECT_EQ(words_of_mount_helper({"overlay", "/mnt", "-n", "-sv", "-o", "rw,lowerdir=/a:/b\\,c",
+                                   "-t", "fuse.cacheshim"}),
+            (Words{"overlay", "-o", "rw,lowerdir=/a:/b\\,c", "/mnt"}));
+}
+
+TEST(MountHelper, MountsAStoreOtherwise) {
+  EXPECT_EQ(words_of_mount_helper({"/data", "/ci-cache", "-o", "rw,noatime,layers=/nvme"}),
+            (Words{"mount", "-o", "rw", "-o", "noatime", "--layers=/nvme", "--store", "/data",
+                   "/ci-cache"}));
+  EXPECT_EQ(words_of_mount_helper({"/data"}), (Words{"mount", "--store", "/data"}));
+}
+
+}  // namespace
+}  // namespace cacheshim::cli
