@@ -17,11 +17,13 @@
 namespace {
 
 constexpr char kUsage[] =
-    "usage: parity prepare|prepare-model --native DIR --base DIR [--owner UID] [options]\n"
-    "       parity run|run-model --native DIR --view DIR [--verbose] [options]\n"
+    "usage: parity prepare[-model|-data] --native DIR --base DIR [--owner UID] [options]\n"
+    "       parity run[-model|-data] --native DIR --view DIR [--verbose] [options]\n"
     "options: --filter PATTERN   cases by name\n"
     "         --plain            the view is a plain folder too: nothing may differ\n"
     "         --seed N --rounds N --actions N   for the models; the same in both steps\n"
+    "         --script FILE      what a model printed when it failed; in both steps\n"
+    "A view's path may hold {job}: what CACHESHIM_JOB says then stands there.\n"
     "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 "
     "hangs\n";
 
@@ -40,7 +42,7 @@ bool parse(int argc, char** argv, Options& options) {
     if (name == "--native")
       options.native = value;
     else if (name == "--view")
-      options.view = value;
+      options.view_as_given = value;
     else if (name == "--base")
       options.base = value;
     else if (name == "--filter")
@@ -53,10 +55,22 @@ bool parse(int argc, char** argv, Options& options) {
       options.rounds = number(value);
     else if (name == "--actions")
       options.actions = number(value);
+    else if (name == "--script")
+      options.script = value;
+    else if (name == "--try")
+      options.attempt = number(value);
     else
       return false;
   }
-  return !options.native.empty() && (!options.view.empty() || !options.base.empty());
+  return !options.native.empty() && (!options.view_as_given.empty() || !options.base.empty());
+}
+
+std::string with_job(std::string view) {
+  constexpr std::string_view kPlace = "{job}";
+  const char* job = std::getenv("CACHESHIM_JOB");
+  const std::size_t at = view.find(kPlace);
+  if (at != std::string::npos && job != nullptr) view.replace(at, kPlace.size(), job);
+  return view;
 }
 
 }  // namespace
@@ -64,16 +78,16 @@ bool parse(int argc, char** argv, Options& options) {
 int main(int argc, char** argv) try {
   using namespace cacheshim::parity;
   static const std::map<std::string, int (*)(const Options&)> kCommands = {
-      {"prepare", prepare_cases},
-      {"run", run_cases},
-      {"prepare-model", prepare_model},
-      {"run-model", run_model}};
+      {"prepare", prepare_cases},       {"run", run_cases},
+      {"prepare-model", prepare_model}, {"run-model", run_model},
+      {"prepare-data", prepare_data},   {"run-data", run_data}};
   Options options;
   const auto command = kCommands.find(argc > 1 ? argv[1] : "");
   if (command == kCommands.end() || !parse(argc, argv, options)) {
     (void)std::fputs(kUsage, stderr);
     return 2;
   }
+  options.view = with_job(options.view_as_given);
   (void)::umask(022);
   return command->second(options) == 0 ? 0 : 1;
 } catch (const std::exception& error) {
