@@ -32,7 +32,8 @@ Function* next(const char* name, Function* /*like*/) {
 
 extern "C" int fchmodat(int folder, const char* path, mode_t mode, int flags) noexcept {
   static const auto real = next("fchmodat", ::fchmodat);
-  return real(folder, path, is_in_view_of("model-", folder) ? mode & ~S_IROTH : mode, flags);
+  return real(folder, path, is_in_view_of("model-", folder) ? mode & ~mode_t{S_IROTH} : mode,
+              flags);
 }
 
 // The name that pwrite has in a program with 64-bit offsets.

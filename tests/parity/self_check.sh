@@ -21,7 +21,7 @@ both() { # KIND [OPTION…]: prepares and runs in new folders; prints what the r
         "$parity" "run$kind" --native "$top/native" --view "$top/view" --plain "$@"
 }
 
-finds_and_shrinks() { # KIND STEPS: the most that may be left of a round
+finds_and_shrinks() { # KIND STEPS CALL: the most that may be left of a round, and what at least
     preloaded=$faulty
     if both "$1" --seed 3 --rounds 4 > "$top/output"; then
         echo "run$1 finds no fault" && exit 1
@@ -31,6 +31,7 @@ finds_and_shrinks() { # KIND STEPS: the most that may be left of a round
     if [ "$steps" -lt 1 ] || [ "$steps" -gt "$2" ]; then
         cat "$top/output" && echo "run$1 leaves $steps steps" && exit 1
     fi
+    grep -q "^$3 " "$top/script" || { cat "$top/output" && exit 1; }
     if both "$1" --script "$top/script"; then
         echo "run$1 finds no fault by its own script" && exit 1
     fi
@@ -42,5 +43,5 @@ preloaded=
 both ''
 both -model --rounds 5
 both -data --rounds 10
-finds_and_shrinks -model 3
-finds_and_shrinks -data 3
+finds_and_shrinks -model 5 chmod
+finds_and_shrinks -data 3 pwrite

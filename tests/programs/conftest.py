@@ -33,15 +33,15 @@ def two_places(scratch, store, mount_store):
     """
 
     def make(uid, fill=None):
-        native, base = scratch / "native", store / "work"
+        native, base = scratch / "native", store / "w"
         native.mkdir()
         if fill:
             fill(native)
         # As files of the store have to be: readable to all.
         subprocess.run(["cp", "-a", native, base], check=True)
         subprocess.run(["chown", "-hR", f"{uid}:{uid}", native], check=True)
-        view = mount_store(store).path / ".jobs/programs/work"
-        return Place(native, uid, None), Place(view, uid, "programs")
+        view = mount_store(store).path / ".jobs/j/w"
+        return Place(native, uid, None), Place(view, uid, "j")
 
     return make
 

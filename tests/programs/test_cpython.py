@@ -12,6 +12,16 @@ MODULES = ["os", "posix", "shutil", "tempfile", "zipfile", "sqlite3", "mmap", "f
            "fileinput", "tarfile"]
 MODULE_TIMEOUT_S = 400
 
+# What a view does otherwise, and why: the tests of a module that then end otherwise, as root.
+OWN = "all in a view is its user's own: chown is accepted from root and changes nothing"
+USER_ATTRIBUTES = "a view keeps attributes of the kind user.* alone, and they try trusted.* first"
+KNOWN_AS_ROOT = {
+    "os": (OWN, {"test.test_os.ChownFileTests.test_chown_with_root"}),
+    "posix": (OWN, {f"test.test_posix.PosixTester.test_{name}chown" for name in ("", "f", "l")}),
+    "shutil": (USER_ATTRIBUTES, {f"test.test_shutil.TestCopy.test_{name}"
+                                 for name in ("copyxattr", "copyxattr_symlinks", "copy2_xattr")}),
+}
+
 
 def has_module(name):
     """Debian leaves some of them out."""
@@ -22,11 +32,11 @@ def has_module(name):
 
 def outcomes(place, module):
     """How each test ended: the names of those that say so, and how."""
-    place.run("mkdir", "-p", "temporary", "home")
-    # Their working folder is below --tempdir.
+    place.run("mkdir", "-p", "t", "home")
+    # Their working folder is below --tempdir. Its path is short, so that sockets can have names there.
     result = place.try_run(PYTHON, "-m", "test", "--junit-xml", place.path / "results.xml",
-                           "--tempdir", place.path / "temporary", f"test_{module}",
-                           env={"TMPDIR": place.path / "temporary", "HOME": place.path / "home"},
+                           "--tempdir", place.path / "t", f"test_{module}",
+                           env={"TMPDIR": place.path / "t", "HOME": place.path / "home"},
                            timeout=MODULE_TIMEOUT_S)
     results = place.run("cat", "results.xml")
     found = {}
@@ -50,4 +60,5 @@ def test_each_ends_as_natively(two_places, uid, module):
     different = {name: (expected.get(name), found.get(name))
                  for name in expected.keys() | found.keys()
                  if expected.get(name) != found.get(name)}
-    assert not different, f"native and view: {different}\n{output}"
+    reason, known = KNOWN_AS_ROOT.get(module, ("", set())) if uid == 0 else ("", set())
+    assert different.keys() == known, f"native and view: {different}; {reason}\n{output}"

@@ -27,7 +27,7 @@ def write_from_all(place, database):
 
 
 @pytest.mark.timeout_s(300)
-@pytest.mark.parametrize("mode", ["wal", "delete", "truncate", "persist"])
+@pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_writers_of_one_database_lose_nothing(two_places, uid, in_base, mode):
     found = []
     for place in two_places(uid, filled_database(mode) if in_base else None):
