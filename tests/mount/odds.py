@@ -57,7 +57,7 @@ def prepare(_):
 def prepare_listing(_):
     os.mkdir("many")
     for number in range(400):
-        write(f"many/file{number:03}")
+        write(f"many/file{number:03}{'x' * 120}")  # long: more than one call of getdents fetches
 
 
 class DirEntry(ctypes.Structure):

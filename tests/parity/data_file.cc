@@ -2,7 +2,6 @@
 #include "tests/parity/data_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,7 +27,7 @@ Wrong returned(const std::string& what, long long value, std::size_t expected) {
 }
 
 Wrong same_bytes(const std::string& what, std::string_view found, std::string_view expected,
-            std::size_t offset) {
+                 std::size_t offset) {
   if (found == expected) return {};
   if (found.size() != expected.size()) {
     return what + " has " + std::to_string(found.size()) + " bytes, not " +
@@ -57,12 +56,6 @@ bool all_zero(std::string_view bytes) {
 
 off_t offset(std::size_t at) { return static_cast<off_t>(at); }
 
-// Between memory that may not be there and a buffer of our own.
-int bounce() {
-  static const int fd = ::memfd_create("bounce", MFD_CLOEXEC);
-  return fd;
-}
-
 }  // namespace
 
 Supported what_is_supported(const std::string& folder) {
@@ -72,35 +65,6 @@ Supported what_is_supported(const std::string& folder) {
   };
   return {works(FALLOC_FL_PUNCH_HOLE), works(FALLOC_FL_ZERO_RANGE)};
 }
-
-Mapping::Mapping(int fd, std::size_t length, bool writable) : length_(length), writable_(writable) {
-  void* start =
-      ::mmap(nullptr, length, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
-  if (start != MAP_FAILED) start_ = static_cast<char*>(start);
-}
-
-Mapping& Mapping::operator=(Mapping&& other) noexcept {
-  std::swap(start_, other.start_);
-  std::swap(length_, other.length_);
-  std::swap(writable_, other.writable_);
-  return *this;
-}
-
-void Mapping::reset() {
-  if (start_ != nullptr) (void)::munmap(std::exchange(start_, nullptr), length_);
-}
-
-ssize_t Mapping::load(std::size_t at, std::string& bytes) const {
-  const ssize_t moved = ::pwrite(bounce(), start_ + at, bytes.size(), 0);
-  return moved < 0 ? moved : ::pread(bounce(), bytes.data(), static_cast<std::size_t>(moved), 0);
-}
-
-ssize_t Mapping::store(std::size_t at, const std::string& bytes) const {
-  const ssize_t moved = ::pwrite(bounce(), bytes.data(), bytes.size(), 0);
-  return moved < 0 ? moved : ::pread(bounce(), start_ + at, static_cast<std::size_t>(moved), 0);
-}
-
-int Mapping::sync() const { return ::msync(start_, length_, MS_SYNC); }
 
 DataFiles::DataFiles(std::string folder, std::array<std::string, kFiles> contents,
                      Supported supported)

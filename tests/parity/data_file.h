@@ -4,10 +4,10 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "common/unique_fd.h"
 #include "tests/parity/data_step.h"
+#include "tests/parity/mapping.h"
 
 // Files under test beside what they must hold, which is kept in memory: each step is made on both,
 // and what it returns is compared at once.
@@ -22,33 +22,6 @@ struct Supported {
   bool zero = false;
 };
 Supported what_is_supported(const std::string& folder);
-
-// A mapping of a file's pages, shared. Its bytes are moved by system calls, which answer EFAULT where
-// the program itself would be ended by SIGBUS.
-class Mapping {
- public:
-  Mapping() = default;
-  Mapping(int fd, std::size_t length, bool writable);
-  ~Mapping() { reset(); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  Mapping& operator=(Mapping&& other) noexcept;
-
-  explicit operator bool() const { return start_ != nullptr; }
-  std::size_t length() const { return length_; }
-  bool writable() const { return writable_; }
-  void reset();
-
-  // -1 and errno on failure.
-  ssize_t load(std::size_t at, std::string& bytes) const;
-  ssize_t store(std::size_t at, const std::string& bytes) const;
-  int sync() const;
-
- private:
-  char* start_ = nullptr;
-  std::size_t length_ = 0;
-  bool writable_ = false;
-};
 
 class DataFiles {
  public:

@@ -5,6 +5,7 @@
 // First `prepare`, as the store's owner and before the mount, makes the same files in the native
 // folder and in the base; then `run`, as the job's user, works on the native folder and the view.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,8 @@ constexpr char kUsage[] =
     "A view's path may hold {job}: what CACHESHIM_JOB says then stands there.\n"
     "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 "
     "hangs\n";
+
+constexpr unsigned kTryTimeoutSeconds = 60;
 
 using cacheshim::parity::Options;
 
@@ -89,6 +92,7 @@ int main(int argc, char** argv) try {
   }
   options.view = with_job(options.view_as_given);
   (void)::umask(022);
+  if (options.attempt != 0) (void)::alarm(kTryTimeoutSeconds);
   return command->second(options) == 0 ? 0 : 1;
 } catch (const std::exception& error) {
   (void)std::fprintf(stderr, "parity: %s\n", error.what());

@@ -44,7 +44,7 @@ class Tries {
         script_(script),
         path_(options.native + "/script-" + std::to_string(::getpid())) {}
 
-  // A process that hangs or crashes has failed; one that could not begin has not.
+  // A process that hangs (main() ends it) or crashes has failed; one that could not begin has not.
   bool fails(const std::vector<std::string>& steps, bool silent) {
     script_.steps = steps;
     write_script(script_, path_);
@@ -125,6 +125,7 @@ Options for_script(const Options& options) {
   own.seed = script.seed;
   own.first_round = script.round;
   own.rounds = 1;
+  own.actions = static_cast<unsigned>(script.steps.size());
   return own;
 }
 
