@@ -157,11 +157,12 @@ def write_sparse_file(path, size, *offsets):
 
 
 def set_times_below(folder, pick):
-    """Times of the past, by nanosecond, from the leaves up."""
-    for path, folders, files in os.walk(folder, topdown=False):
-        for name in sorted(folders + files):
-            when = 1_600_000_000_000_000_000 + pick.randrange(10**17)
-            os.utime(f"{path}/{name}", ns=(when, when), follow_symlinks=False)
+    """Times of the past, by nanosecond; the same at every place, however it lists its names."""
+    paths = [os.path.join(path, name) for path, folders, files in os.walk(folder)
+             for name in folders + files]
+    for path in sorted(paths, reverse=True):  # what is below a folder comes before it
+        when = 1_600_000_000_000_000_000 + pick.randrange(10**17)
+        os.utime(path, ns=(when, when), follow_symlinks=False)
     os.utime(folder, ns=(10**18, 10**18 + 1))
 
 
