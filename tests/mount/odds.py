@@ -49,6 +49,10 @@ def prepare(_):
     write("held/file", b"0123456789" * 1000)
     write("held/other", b"other")
     os.mkdir("held/folder")
+    os.mkdir("linked")
+    for name in ("written", "cut", "timed", "removed", "linked", "mapped", "replaced"):
+        write(f"linked/{name}", b"of two names")
+        os.link(f"linked/{name}", f"linked/{name}2")
     os.makedirs("removed/cwd")
     write("log", b"")
     os.mkdir("shared")
@@ -275,6 +279,29 @@ def still_open(_):
     os.rmdir("held/renamed")
     attempt("create in a removed folder", os.open, "x", os.O_WRONLY | os.O_CREAT, dir_fd=folder)
     print("nlink", os.fstat(folder).st_nlink)
+
+
+def hard_links(_):
+    """What is done by one name is seen by the other, whose attributes and bytes are known already."""
+    for name in sorted(os.listdir("linked")):
+        with open(f"linked/{name}", "rb") as file:
+            print(name, os.fstat(file.fileno()).st_nlink, file.read())
+    with open("linked/mapped2", "rb") as file:
+        region = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    map_and_change("linked/mapped")
+    change("linked/written")
+    os.truncate("linked/cut", 2)
+    os.utime("linked/timed", (1, 2))
+    os.unlink("linked/removed")
+    os.link("linked/linked", "linked/linked3")
+    os.rename("log", "linked/replaced")
+    for name in sorted(os.listdir("linked")):
+        st = os.stat(f"linked/{name}")
+        with open(f"linked/{name}", "rb") as file:
+            print(name, st.st_nlink, st.st_size, st.st_mtime == 2, file.read())
+    print("mapping", region[:])
+    attempt("rename to another name of the same file", os.rename, "linked/cut", "linked/cut2")
+    print(os.path.samefile("linked/cut", "linked/cut2"))
 
 
 WRITERS, RECORDS = 8, 400

@@ -10,7 +10,8 @@ import pytest
 from jobs import PYTHON, as_user
 
 NAMES = ["listing_positions", "listing_under_change", "inotify", "removed_cwd", "unlinked_files",
-         "still_open", "append", "long_names", "long_paths", "masks", "groups", "set_id_bits"]
+         "still_open", "hard_links", "append", "long_names", "long_paths", "masks", "groups",
+         "set_id_bits"]
 
 
 @pytest.fixture

@@ -114,8 +114,7 @@ def look_at_database(database):
 def write_odd_tree(folder, for_a_base=False):
     """Files of every kind that a copy can lose something of.
 
-    For a base without hard links, since a copy-up parts the names of a file there, as in every
-    overlay; and open to all, since what is closed to a user there stays closed.
+    For a base all is open: what is closed to a user there stays closed.
     """
     pick, opened = random.Random(1), 0o444 if for_a_base else 0
     os.makedirs(folder, exist_ok=True)
@@ -125,7 +124,7 @@ def write_odd_tree(folder, for_a_base=False):
         write_plain_file(f"{below}/f{number}", pick.randbytes(pick.randrange(20000)),
                          pick.choice([0o400, 0o444, 0o600, 0o644, 0o711, 0o755, 0o640]) | opened)
     write_odd_files(folder, opened)
-    for number in () if for_a_base else range(10):
+    for number in range(10):
         os.link(f"{folder}/d{number % 5}/e{number % 3}/f{number}", f"{folder}/linked{number}")
     write_sparse_file(f"{folder}/sparse", 9 << 20, 0, 3 << 20, 7 << 20)
     set_times_below(folder, pick)
