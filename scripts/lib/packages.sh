@@ -12,8 +12,13 @@ run_packages=(
     util-linux  # unshare, setpriv
     mount python3 python3-venv ca-certificates
 )
-test_packages=(acl attr binutils)
-long_test_packages=(clang)
+test_packages=(acl attr binutils git rsync ccache)  # the last three: programs that are run on the mount
+long_test_packages=(clang python3-gdbm)
+
+python_testsuite() { # prints the package with the tests of Debian's own Python
+    /usr/bin/python3 -c \
+        'import sys; print("libpython{}.{}-testsuite".format(*sys.version_info))'
+}
 
 is_installed() { # PACKAGE
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2> /dev/null)" = installed ]

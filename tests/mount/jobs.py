@@ -29,8 +29,9 @@ def as_user(uid, argv, job=None, env=None, timeout=CALL_TIMEOUT_S, **options):
     """Runs `argv` as `uid` with umask 022 in an environment of its own; text in and out."""
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
-    return subprocess.run([str(word) for word in argv], user=uid, group=uid, extra_groups=[],
-                          umask=0o022, env=environment(job, env), timeout=timeout, text=True,
+    options.setdefault("extra_groups", [])
+    return subprocess.run([str(word) for word in argv], user=uid, group=uid, umask=0o022,
+                          env=environment(job, env), timeout=timeout, text=True,
                           stdin=options.pop("stdin", subprocess.DEVNULL), **options)
 
 

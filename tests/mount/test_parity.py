@@ -28,7 +28,7 @@ def parity(scratch, store, mount_store, request):
                               "--owner", uid, *options)
         assert prepared.returncode == 0, prepared.stderr
         mount = mount_store(store)
-        view = mount.path / ".jobs/parity" / folder
+        view = mount.path / ".jobs/{job}" / folder  # a try to shrink a failure has its own job
         result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", view, *options],
                          job="parity", timeout=500)
         assert result.returncode == 0, (
@@ -43,16 +43,29 @@ def test_every_operation_on_every_state_of_a_name(parity, uid):
     parity(uid, "", "parity")
 
 
+def chosen_round():
+    """The one of CACHESHIM_MODEL_SCRIPT, a file with what a failure printed; else random ones."""
+    if script := os.environ.get("CACHESHIM_MODEL_SCRIPT"):
+        return ["--script", script]
+    seed = os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30))
+    return ["--seed", seed, "--rounds", ROUNDS]
+
+
 @pytest.mark.timeout_s(600)
 @pytest.mark.parametrize("uid", [0, 12345], ids=["root", "user"])
 def test_random_operations(parity, uid):
-    seed = int(os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30)))
-    parity(uid, "-model", "parity", "--seed", seed, "--rounds", ROUNDS)
+    parity(uid, "-model", "parity", *chosen_round())
 
 
 @pytest.mark.timeout_s(600)
 def test_random_operations_within_a_known_cache(parity):
     parity(12345, "-model", "triton/KEY", "--seed", 7, "--rounds", ROUNDS)
+
+
+@pytest.mark.timeout_s(600)
+@pytest.mark.parametrize("uid", [0, 12345], ids=["root", "user"])
+def test_random_data(parity, uid):
+    parity(uid, "-data", "parity", *chosen_round())
 
 
 @pytest.fixture

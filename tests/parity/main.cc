@@ -5,6 +5,7 @@
 // First `prepare`, as the store's owner and before the mount, makes the same files in the native
 // folder and in the base; then `run`, as the job's user, works on the native folder and the view.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -18,16 +19,20 @@
 namespace {
 
 constexpr char kUsage[] =
-    "usage: parity prepare|prepare-model --native DIR --base DIR [--owner UID] [options]\n"
-    "       parity run|run-model --native DIR --view DIR [--verbose] [options]\n"
+    "usage: parity prepare[-model|-data] --native DIR --base DIR [--owner UID] [options]\n"
+    "       parity run[-model|-data] --native DIR --view DIR [--verbose] [options]\n"
     "       parity differences   what views are known to do in another way than a folder\n"
     "options: --filter PATTERN   cases by name, \"@(a*|b*)\" for several\n"
     "         --keeps-owners     the view has the base's owners; the same in both steps\n"
     "         --several-users    cases that act as several users, too; the same in both steps\n"
     "         --plain            the view is a plain folder too: nothing may differ\n"
     "         --seed N --rounds N --actions N   for the models; the same in both steps\n"
+    "         --script FILE      what a model printed when it failed; in both steps\n"
+    "A view's path may hold {job}: what CACHESHIM_JOB says then stands there.\n"
     "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 "
     "hangs\n";
+
+constexpr unsigned kTryTimeoutSeconds = 60;
 
 using cacheshim::parity::Options;
 
@@ -50,7 +55,7 @@ bool parse(int argc, char** argv, Options& options) {
     if (name == "--native")
       options.native = value;
     else if (name == "--view")
-      options.view = value;
+      options.view_as_given = value;
     else if (name == "--base")
       options.base = value;
     else if (name == "--filter")
@@ -63,10 +68,22 @@ bool parse(int argc, char** argv, Options& options) {
       options.rounds = number(value);
     else if (name == "--actions")
       options.actions = number(value);
+    else if (name == "--script")
+      options.script = value;
+    else if (name == "--try")
+      options.attempt = number(value);
     else
       return false;
   }
-  return !options.native.empty() && (!options.view.empty() || !options.base.empty());
+  return !options.native.empty() && (!options.view_as_given.empty() || !options.base.empty());
+}
+
+std::string with_job(std::string view) {
+  constexpr std::string_view kPlace = "{job}";
+  const char* job = std::getenv("CACHESHIM_JOB");
+  const std::size_t at = view.find(kPlace);
+  if (at != std::string::npos && job != nullptr) view.replace(at, kPlace.size(), job);
+  return view;
 }
 
 int print_differences() {
@@ -81,10 +98,9 @@ int print_differences() {
 int main(int argc, char** argv) try {
   using namespace cacheshim::parity;
   static const std::map<std::string, int (*)(const Options&)> kCommands = {
-      {"prepare", prepare_cases},
-      {"run", run_cases},
-      {"prepare-model", prepare_model},
-      {"run-model", run_model}};
+      {"prepare", prepare_cases},       {"run", run_cases},
+      {"prepare-model", prepare_model}, {"run-model", run_model},
+      {"prepare-data", prepare_data},   {"run-data", run_data}};
   if (argc == 2 && std::string(argv[1]) == "differences") return print_differences();
   Options options;
   const auto command = kCommands.find(argc > 1 ? argv[1] : "");
@@ -92,7 +108,9 @@ int main(int argc, char** argv) try {
     (void)std::fputs(kUsage, stderr);
     return 2;
   }
+  options.view = with_job(options.view_as_given);
   (void)::umask(022);
+  if (options.attempt != 0) (void)::alarm(kTryTimeoutSeconds);
   return command->second(options) == 0 ? 0 : 1;
 } catch (const std::exception& error) {
   (void)std::fprintf(stderr, "parity: %s\n", error.what());

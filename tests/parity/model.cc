@@ -13,17 +13,14 @@
 #include "tests/parity/fixture.h"
 #include "tests/parity/model_action.h"
 #include "tests/parity/runner.h"
+#include "tests/parity/script.h"
 
 namespace cacheshim::parity {
 namespace {
 
 constexpr unsigned kBaseActions = 120;
 constexpr unsigned kActionsPerTree = 10;  // comparing whole trees is the dearest part
-constexpr unsigned kActionsShown = 25;
-
-std::string round_folder(const std::string& parent, const Options& options, unsigned round) {
-  return parent + "/model-" + std::to_string(options.seed) + "-" + std::to_string(round);
-}
+constexpr char kKind[] = "model";
 
 std::mt19937 generator(const Options& options, unsigned round, bool base) {
   std::seed_seq sequence{options.seed, round, base ? 1u : 2u};
@@ -63,50 +60,80 @@ bool differ(const Side& native, const Side& mount, std::size_t& seen, Mismatch& 
   return false;
 }
 
-bool run_round(const Options& options, unsigned round) {
-  Side native(round_folder(options.native, options, round));
-  Side mount(round_folder(options.view, options, round));
-  if (native.dir() < 0 || mount.dir() < 0) errx(2, "round %u was not prepared", round);
+std::vector<ModelAction> actions_of(const Options& options, unsigned round) {
+  std::vector<ModelAction> actions;
+  if (!options.script.empty()) {
+    for (const std::string& line : read_script(options.script).steps) {
+      actions.push_back(ModelAction::parse(line));
+    }
+    return actions;
+  }
   std::mt19937 random = generator(options, round, false);
-  std::vector<std::string> done;
+  for (unsigned i = 0; i < options.actions; ++i) actions.push_back(ModelAction::random(random));
+  return actions;
+}
+
+// The number of actions after which the sides differ; 0 where they do not.
+std::size_t first_difference(Side& native, Side& mount, const std::vector<ModelAction>& actions,
+                             Mismatch& mismatch) {
   std::size_t seen = 0;
-  Mismatch mismatch;
-  for (unsigned i = 0; i < options.actions; ++i) {
-    const ModelAction action = ModelAction::random(random);
-    done.push_back(action.text());
-    action.carry_out(native);
-    action.carry_out(mount);
-    if (i % kActionsPerTree == 0 || i + 1 == options.actions) {
+  for (std::size_t done = 1; done <= actions.size(); ++done) {
+    actions[done - 1].carry_out(native);
+    actions[done - 1].carry_out(mount);
+    if (done % kActionsPerTree == 1 || done == actions.size()) {
       native.tree();
       mount.tree();
     }
-    if (!differ(native, mount, seen, mismatch)) continue;
-    std::printf("DIFFERS: seed %u round %u after %zu actions, the last of them:\n", options.seed,
-                round, done.size());
-    const std::size_t from = done.size() > kActionsShown ? done.size() - kActionsShown : 0;
-    for (std::size_t k = from; k < done.size(); ++k) std::printf("    %s\n", done[k].c_str());
-    std::printf("    native: %s\n    mount:  %s\n", mismatch.native.c_str(),
-                mismatch.mount.c_str());
-    return false;
+    if (differ(native, mount, seen, mismatch)) return done;
   }
-  return true;
+  return 0;
+}
+
+void make_folders_of_a_try(const Options& options, unsigned round) {
+  make_random_base(native_folder(options, kKind, round), options, round, ::geteuid());
+  if (options.is_plain) {
+    make_random_base(view_folder(options, kKind, round), options, round, ::geteuid());
+  }
+}
+
+bool run_round(const Options& options, unsigned round) {
+  if (options.attempt != 0) make_folders_of_a_try(options, round);
+  Side native(native_folder(options, kKind, round));
+  Side mount(view_folder(options, kKind, round));
+  if (native.dir() < 0 || mount.dir() < 0) errx(2, "round %u was not prepared", round);
+  const std::vector<ModelAction> actions = actions_of(options, round);
+  Mismatch mismatch;
+  const std::size_t done = first_difference(native, mount, actions, mismatch);
+  if (done == 0) return true;
+  std::printf("DIFFERS: seed %u round %u after %zu actions\n    native: %s\n    mount:  %s\n",
+              options.seed, round, done, mismatch.native.c_str(), mismatch.mount.c_str());
+  Script script{options.seed, round, {}};
+  for (std::size_t i = 0; i < done; ++i) script.steps.push_back(actions[i].text());
+  shrink_and_print(options, "run-model", std::move(script));
+  return false;
 }
 
 }  // namespace
 
-int prepare_model(const Options& options) {
-  for (unsigned round = 0; round < options.rounds; ++round) {
-    make_random_base(round_folder(options.native, options, round), options, round, options.owner);
-    make_random_base(round_folder(options.base, options, round), options, round,
+int prepare_model(const Options& given) {
+  const Options options = for_script(given);
+  for (unsigned round = options.first_round; round < options.first_round + options.rounds;
+       ++round) {
+    make_random_base(native_folder(options, kKind, round), options, round, options.owner);
+    Options base = options;
+    base.view = options.base;
+    make_random_base(view_folder(base, kKind, round), base, round,
                      options.keeps_owners ? options.owner : ::geteuid());
   }
   return 0;
 }
 
-int run_model(const Options& options) {
+int run_model(const Options& given) {
+  const Options options = for_script(given);
   std::printf("seed %u\n", options.seed);
   int different = 0;
-  for (unsigned round = 0; round < options.rounds; ++round) {
+  for (unsigned round = options.first_round; round < options.first_round + options.rounds;
+       ++round) {
     if (!run_round(options, round)) ++different;
     (void)std::fflush(stdout);
   }

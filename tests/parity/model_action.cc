@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/parity/model_action.h"
 
+#include <err.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -9,6 +10,8 @@
 
 #include <array>
 #include <cerrno>
+#include <iterator>
+#include <sstream>
 
 namespace cacheshim::parity {
 namespace {
@@ -171,6 +174,19 @@ ModelAction ModelAction::random(std::mt19937& random) {
   action.first_ = random_model_name(random);
   action.second_ = random_model_name(random);
   action.number_ = static_cast<unsigned>(random() % 65536);
+  return action;
+}
+
+ModelAction ModelAction::parse(const std::string& text) {
+  std::istringstream words(text);
+  std::string kind;
+  ModelAction action;
+  char mark = 0;
+  words >> kind >> action.first_;
+  while (action.kind_ < std::size(kKinds) && kKinds[action.kind_].name != kind) ++action.kind_;
+  if (action.kind_ == std::size(kKinds)) errx(2, "no such action: %s", text.c_str());
+  if (kKinds[action.kind_].two_names) words >> action.second_;
+  if (!(words >> mark >> action.number_) || mark != '#') errx(2, "bad action: %s", text.c_str());
   return action;
 }
 

@@ -12,10 +12,12 @@ namespace cacheshim::parity {
 class ModelAction {
  public:
   static ModelAction random(std::mt19937& random);
+  // What text() gave. Ends the program on anything else.
+  static ModelAction parse(const std::string& text);
 
   void carry_out(Side& side) const;
   bool fits_a_base() const;
-  std::string text() const;  // "rename d1/f2 d3"
+  std::string text() const;  // "rename da/fb dc #700"
 
  private:
   unsigned kind_ = 0;

@@ -1,15 +1,51 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the parity program on two plain folders, where nothing may differ.
+# self_check.sh PARITY FAULTY
+#
+# Runs the parity program on two plain folders, where nothing may differ; then with faults of FAULTY
+# preloaded, which its models must find, and shrink to scripts that show them again.
 set -eu
 parity=$1
+faulty=$2
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 chmod 755 "$top"
-mkdir "$top/native" "$top/view"
+
+both() { # KIND [OPTION…]: prepares and runs in new folders; prints what the run prints
+    kind=$1
+    shift
+    rm -rf "$top/native" "$top/view"
+    mkdir "$top/native" "$top/view"
+    "$parity" "prepare$kind" --native "$top/native" --base "$top/view" "$@"
+    # A sanitizer's runtime wants to be first; what is preloaded here does not mind.
+    LD_PRELOAD=$preloaded ASAN_OPTIONS=verify_asan_link_order=0 \
+        "$parity" "run$kind" --native "$top/native" --view "$top/view" --plain "$@"
+}
+
+finds_and_shrinks() { # KIND STEPS CALL: the most that may be left of a round, and what at least
+    preloaded=$faulty
+    if both "$1" --seed 3 --rounds 4 > "$top/output"; then
+        echo "run$1 finds no fault" && exit 1
+    fi
+    sed -n '/^--- /,/^---$/p' "$top/output" | sed '1d; /^---$/,$d' > "$top/script"
+    steps=$(($(wc -l < "$top/script") - 1))
+    if [ "$steps" -lt 1 ] || [ "$steps" -gt "$2" ]; then
+        cat "$top/output" && echo "run$1 leaves $steps steps" && exit 1
+    fi
+    grep -q "^$3 " "$top/script" || { cat "$top/output" && exit 1; }
+    if both "$1" --script "$top/script"; then
+        echo "run$1 finds no fault by its own script" && exit 1
+    fi
+    preloaded=
+    both "$1" --script "$top/script"
+}
+
+preloaded=
 users=
 if [ "$(id -u)" = 0 ]; then users='--several-users --owner 20001 --keeps-owners'; fi
 # shellcheck disable=SC2086  # several words
-"$parity" prepare --native "$top/native" --base "$top/view" $users
-# shellcheck disable=SC2086
-"$parity" run --native "$top/native" --view "$top/view" --plain $users
+both '' $users
+both -model --rounds 5
+both -data --rounds 10
+finds_and_shrinks -model 5 chmod
+finds_and_shrinks -data 3 pwrite

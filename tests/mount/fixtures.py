@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the tests on real mounts. They need root; each test has its own store and mount.
+
+The conftest.py of each folder of such tests takes them from here.
+
+Environment: CACHESHIM_BIN and CACHESHIM_LIB name what is tested (default: build/dist).
+"""
+
+import atexit
+import faulthandler
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+
+import jobs
+import mounts
+import pytest
+
+TEST_TIMEOUT_S = 120
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timeout_s(seconds): how long this test may take")
+    config.addinivalue_line("markers", "long: takes minutes, for scripts/test --long")
+
+
+@pytest.fixture(scope="session")
+def all_scratch():
+    """The folder of this whole run, gone afterwards even when pytest is killed."""
+    mounts.enter_private_mount_namespace()
+    top = pathlib.Path(tempfile.mkdtemp(prefix="cacheshim-test-", dir="/tmp"))
+    top.chmod(0o755)
+    watchdog = mounts.Watchdog(top)
+    atexit.register(mounts.remove, top)
+    yield top
+    mounts.remove(top)
+    watchdog.close()
+
+
+@pytest.fixture(autouse=True)
+def hard_timeout(request):
+    """A test that hangs in the mount is freed by taking the mount away from under it."""
+    marker = request.node.get_closest_marker("timeout_s")
+    seconds = marker.args[0] if marker else TEST_TIMEOUT_S
+
+    def give_up(_signal, _frame):
+        faulthandler.dump_traceback()
+        if "all_scratch" in request.fixturenames:
+            mounts.free(request.getfixturevalue("all_scratch"))
+        raise AssertionError(f"took longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def scratch(all_scratch):
+    """A folder of the test's own that every user can pass through."""
+    path = pathlib.Path(tempfile.mkdtemp(dir=all_scratch))
+    path.chmod(0o755)
+    yield path
+    mounts.remove(path)
+
+
+@pytest.fixture
+def program():
+    if not os.access(mounts.PROGRAM, os.X_OK):
+        pytest.fail(f"no program at {mounts.PROGRAM}: build first, or set CACHESHIM_BIN")
+    return mounts.PROGRAM
+
+
+@pytest.fixture
+def library():
+    if not os.access(mounts.LIBRARY, os.R_OK):
+        pytest.fail(f"no library at {mounts.LIBRARY}: build first, or set CACHESHIM_LIB")
+    return mounts.LIBRARY
+
+
+@pytest.fixture
+def store(scratch):
+    """An empty cache folder; tests put base files there before they mount."""
+    path = scratch / "store"
+    path.mkdir(mode=0o755)
+    return path
+
+
+@pytest.fixture
+def mount_store(program, scratch):
+    """Mounts a store at a new mount point: mount_store(store, *options)."""
+    made = []
+
+    def mount(store, *options, name=None):
+        point = scratch / (name or f"mnt{len(made)}")
+        point.mkdir(exist_ok=True)
+        one = mounts.Mount(store, point)
+        made.append(one)
+        return one.mount(*options)
+
+    yield mount
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def overlay(program, scratch):
+    """The folders of a plain overlay, not mounted yet."""
+    one = mounts.Overlay(scratch)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def mount(mount_store, store):
+    """The test's store, mounted. Where base files come first, use mount_store instead."""
+    return mount_store(store)
+
+
+@pytest.fixture
+def device(scratch):
+    """/dev/fuse for everybody, as udev makes it; within this run's mount namespace only."""
+    node = scratch / "fuse"
+    os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(10, 229))
+    node.chmod(0o666)
+    subprocess.run(["mount", "--bind", node, "/dev/fuse"], check=True)
+    yield
+    subprocess.run(["umount", "/dev/fuse"], check=True)
+
+
+@pytest.fixture
+def agent(scratch):
+    copy = scratch / "agent.py"
+    shutil.copyfile(pathlib.Path(__file__).with_name("agent.py"), copy)
+    copy.chmod(0o644)
+    return copy
+
+
+@pytest.fixture
+def job_of(agent):
+    """Starts a process of a job: job_of(mount, "a", 20001, env={…})."""
+    started = []
+
+    def start(mount, job, uid, **options):
+        path = mount.path if isinstance(mount, mounts.Mount) else mount
+        started.append(jobs.Job(path, agent, uid, job, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+@pytest.fixture
+def two_jobs(mount, job_of):
+    """Two jobs of two users on the test's mount."""
+    return job_of(mount, "one", 20001), job_of(mount, "two", 20002)
+
+
+@pytest.fixture
+def as_user():
+    return jobs.as_user

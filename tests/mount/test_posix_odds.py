@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Odd corners of POSIX, each seen on a plain folder and in a view (odds.py)."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+from jobs import PYTHON, as_user
+
+NAMES = ["listing_positions", "listing_under_change", "inotify", "removed_cwd", "unlinked_files",
+         "still_open", "hard_links", "append", "long_names", "long_paths", "masks", "groups",
+         "set_id_bits"]
+
+
+@pytest.fixture
+def program_of_odds(scratch):
+    copy = scratch / "odds.py"
+    shutil.copyfile(pathlib.Path(__file__).with_name("odds.py"), copy)
+    copy.chmod(0o644)
+    return copy
+
+
+@pytest.fixture
+def folders(scratch, store, mount_store):
+    """folders(uid, fill): a native one and one in a view, filled as root before the mount."""
+
+    def make(uid, fill):
+        native, base = scratch / "native", store / "odds"
+        native.mkdir()
+        fill(native)
+        subprocess.run(["cp", "-a", native, base], check=True)
+        subprocess.run(["chown", "-hR", f"{uid}:{uid}", native], check=True)
+        return native, mount_store(store).path / ".jobs/odds/odds"
+
+    return make
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("in_base", [False, True], ids=["fresh", "in-base"])
+@pytest.mark.parametrize("uid", [0, 20001], ids=["root", "user"])
+def test_a_view_does_what_a_plain_folder_does(folders, program_of_odds, uid, in_base, name):
+    def odds(what, folder, user):
+        result = as_user(user, [PYTHON, "-I", program_of_odds, what, folder], job="odds",
+                         extra_groups=[20005, 20006])
+        assert result.returncode == 0, f"{what} in {folder}:\n{result.stdout}{result.stderr}"
+        return result.stdout.splitlines()
+
+    def prepare(folder, user):
+        odds("prepare_listing" if name.startswith("listing") else "prepare", folder, user)
+
+    native, view = folders(uid, lambda folder: prepare(folder, 0) if in_base else None)
+    if not in_base:
+        for folder in (native, view):
+            prepare(folder, uid)
+    # All in a view is its user's own, of his own group.
+    expected = [f"gid {uid}" if line.startswith("gid ") else line
+                for line in odds(name, native, uid)]
+    assert expected
+    assert odds(name, view, uid) == expected

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace cacheshim::parity {
+
+// The fewest steps found that still fail: leaves out ever smaller runs of them, until no single one
+// can go or `most_tries` are spent. `fails` begins each time from the same state, and fails for
+// `steps` themselves. Order is kept.
+template <class Step>
+std::vector<Step> shrink(std::vector<Step> steps,
+                         const std::function<bool(const std::vector<Step>&)>& fails,
+                         unsigned most_tries) {
+  std::size_t run = std::max<std::size_t>(steps.size() / 2, 1);
+  for (bool left_out = true; run > 1 || left_out; run = std::max<std::size_t>(run / 2, 1)) {
+    left_out = false;
+    for (std::size_t from = 0; from < steps.size();) {
+      if (most_tries-- == 0) return steps;
+      const auto first = steps.begin() + static_cast<std::ptrdiff_t>(from);
+      const auto last = first + static_cast<std::ptrdiff_t>(std::min(run, steps.size() - from));
+      std::vector<Step> fewer(steps.begin(), first);
+      fewer.insert(fewer.end(), last, steps.end());
+      if (fails(fewer)) {
+        steps = std::move(fewer);
+        left_out = true;
+      } else {
+        from += run;
+      }
+    }
+  }
+  return steps;
+}
+
+}  // namespace cacheshim::parity

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of real programs share: two folders of one user, one of them in a job's view."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "mount"))
+
+from fixtures import *  # noqa: E402,F401,F403  # fixtures and hooks are found by their names here
+from places import Place  # noqa: E402
+
+
+@pytest.fixture(params=[0, 20001], ids=["root", "user"])
+def uid(request):
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["fresh", "in-base"])
+def in_base(request):
+    """Whether the program finds its data in the base and changes it, or makes it itself."""
+    return request.param
+
+
+@pytest.fixture
+def two_places(scratch, store, mount_store):
+    """two_places(uid, fill): a native folder and one in a view, with the same in them.
+
+    `fill(folder)` makes what both hold, as root: before the mount, so that it is in the base.
+    """
+
+    def make(uid, fill=None):
+        native, base = scratch / "native", store / "w"
+        native.mkdir()
+        if fill:
+            fill(native)
+        # As files of the store have to be: readable to all.
+        subprocess.run(["cp", "-a", native, base], check=True)
+        subprocess.run(["chown", "-hR", f"{uid}:{uid}", native], check=True)
+        view = mount_store(store).path / ".jobs/j/w"
+        return Place(native, uid, None), Place(view, uid, "j")
+
+    return make
+
+
+@pytest.fixture
+def cores():
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder in which programs are run, and what is in it afterwards, in comparable form."""
+
+import hashlib
+import os
+import pathlib
+import stat
+
+from jobs import as_user
+
+PROGRAM_TIMEOUT_S = 300
+
+
+class Place:
+    """A folder of one user's, natively or in a job's view."""
+
+    def __init__(self, path, uid, job):
+        self.path, self.uid, self.job = pathlib.Path(path), uid, job
+
+    def try_run(self, *argv, cwd=None, env=None, **options):
+        """Runs a program in the folder, or in the one named `cwd` below it."""
+        options.setdefault("timeout", PROGRAM_TIMEOUT_S)
+        # The user enters the folder, not root before it becomes that user.
+        argv = ["env", "-C", self.path / (cwd or "."), *argv]
+        return as_user(self.uid, argv, job=self.job, env=env, **options)
+
+    def run(self, *argv, **options):
+        """The same for one that has to succeed; returns what it printed."""
+        result = self.try_run(*argv, **options)
+        words = " ".join(str(word) for word in argv)
+        assert result.returncode == 0, (f"{words} in {self.path} as {self.uid}: exit "
+                                        f"{result.returncode}\n{result.stdout[-3000:]}"
+                                        f"{result.stderr[-3000:]}")
+        return result.stdout
+
+    def python(self, function, *args, **options):
+        """Calls workers.FUNCTION with these words in a process of its own."""
+        workers = pathlib.Path(__file__).with_name("workers.py")
+        return self.run("/usr/bin/python3", "-I", workers, function, *args, **options)
+
+    def tree(self, below=".", **options):
+        return tree(self.path / below, **options)
+
+
+def tree(top, times=True, skip=()):
+    """Every path below `top` with all that a copy has to keep; names of one file share a number.
+
+    Read by root, so that nothing is closed. Names in `skip` are left out, with all below them.
+    """
+    found, numbers = {}, {}
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if name not in skip)
+        for name in folders + sorted(set(files) - set(skip)):
+            path = os.path.join(folder, name)
+            found[os.path.relpath(path, top)] = describe(path, times, numbers)
+    return found
+
+
+def describe(path, times, numbers):
+    st = os.lstat(path)
+    seen = {"mode": stat.filemode(st.st_mode)}
+    if times:
+        seen["mtime_ns"] = st.st_mtime_ns
+    if stat.S_ISLNK(st.st_mode):
+        seen["target"] = os.readlink(path)
+    elif stat.S_ISREG(st.st_mode):
+        seen["size"] = st.st_size
+        seen["sha256"] = digest(path)
+        seen["sparse"] = st.st_blocks * 512 < st.st_size // 2
+    if not stat.S_ISDIR(st.st_mode) and st.st_nlink > 1:
+        seen["links"] = st.st_nlink
+        seen["same file as"] = numbers.setdefault(st.st_ino, path.rpartition("/")[2])
+    return seen
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def differences(native, view):
+    """What two trees do not have in common, a line a path."""
+    return [f"{path}: native {native.get(path)}, view {view.get(path)}"
+            for path in sorted(native.keys() | view.keys()) if native.get(path) != view.get(path)]
+
+
+def assert_equal_trees(native, view):
+    lines = differences(native, view)
+    assert not lines, f"{len(lines)} paths differ:\n" + "\n".join(lines[:20])

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tar and rsync into a view and out of it lose nothing: modes, times by nanosecond, links, holes."""
+
+import os
+
+import places
+import pytest
+import workers
+
+# Without a window of -1, times are compared by the second.
+RSYNC = ["rsync", "-aHXS", "--checksum", "--itemize-changes", "--modify-window=-1"]
+TAR = ["--format=posix", "--sparse", "--xattrs", "--numeric-owner"]
+
+
+def odd_tree(folder):
+    workers.write_odd_tree(f"{folder}/source", for_a_base=True)
+
+
+def pack(source, folder, archive):
+    source.run("tar", *TAR, "-C", source.path / folder, "-cf", archive, ".")
+
+
+def unpack(target, archive, folder):
+    target.run("mkdir", "-p", folder)
+    target.run("tar", *TAR, "-C", folder, "-xpf", archive)
+
+
+@pytest.fixture
+def archive(scratch, uid):
+    """Where both places' user may write."""
+    folder = scratch / "archives"
+    folder.mkdir()
+    os.chown(folder, uid, uid)
+    return folder / "archive.tar"
+
+
+@pytest.mark.timeout_s(300)
+def test_tar_into_a_view_and_out_of_it_keeps_all(two_places, uid, archive):
+    native, view = two_places(uid)
+    native.python("write_odd_tree", "source")
+    pack(native, "source", archive)
+    unpack(view, archive, "copy")
+    places.assert_equal_trees(native.tree("source"), view.tree("copy"))
+    pack(view, "copy", archive)
+    unpack(native, archive, "back")
+    places.assert_equal_trees(native.tree("source"), native.tree("back"))
+
+
+@pytest.mark.timeout_s(300)
+def test_tar_over_what_is_there(two_places, uid, in_base, archive):
+    native, view = two_places(uid, odd_tree if in_base else None)
+    for place in (native, view):
+        if not in_base:
+            place.python("write_odd_tree", "source")
+    native.run("cp", "-a", "source", "changed")
+    native.python("change_odd_tree", "changed")
+    pack(native, "changed", archive)
+    for place in (native, view):
+        unpack(place, archive, "source")
+    places.assert_equal_trees(native.tree("source"), view.tree("source"))
+
+
+def sync(place, source, target, *options):
+    """Returns what rsync says that it did."""
+    return place.run(*RSYNC, *options, f"{source}/", f"{target}/")
+
+
+@pytest.mark.timeout_s(300)
+def test_rsync_into_a_view_and_out_of_it_keeps_all(two_places, uid):
+    native, view = two_places(uid)
+    native.python("write_odd_tree", "source")
+    assert sync(view, native.path / "source", "copy")
+    assert sync(view, native.path / "source", "copy") == ""
+    places.assert_equal_trees(native.tree("source"), view.tree("copy"))
+    assert sync(view, "copy", native.path / "back")
+    assert sync(view, "copy", native.path / "back") == ""
+    places.assert_equal_trees(native.tree("source"), native.tree("back"))
+
+
+@pytest.mark.timeout_s(300)
+@pytest.mark.parametrize("way", [["--delete"], ["--delete", "--inplace", "--no-whole-file"]],
+                         ids=["by-rename", "in-place"])
+def test_rsync_brings_what_is_there_up_to_date(two_places, uid, in_base, way):
+    native, view = two_places(uid, odd_tree if in_base else None)
+    if not in_base:
+        view.python("write_odd_tree", "source")
+        native.python("write_odd_tree", "source")
+    native.python("change_odd_tree", "source")
+    assert sync(view, native.path / "source", "source", *way)
+    assert sync(view, native.path / "source", "source", *way) == ""
+    places.assert_equal_trees(native.tree("source"), view.tree("source"))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""git in a view does what it does natively, down to the ids of its commits."""
+
+import places
+import pytest
+
+# With names and dates given, equal trees make equal commits. One thread packs in one order.
+ENVIRONMENT = {
+    "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "C",
+    "GIT_COMMITTER_EMAIL": "c@example.org", "GIT_AUTHOR_DATE": "2024-01-02T03:04:05+0000",
+    "GIT_COMMITTER_DATE": "2024-01-02T03:04:05+0000", "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "pack.threads", "GIT_CONFIG_VALUE_0": "1",
+    "GIT_CONFIG_KEY_1": "safe.directory", "GIT_CONFIG_VALUE_1": "*"}
+FILES = 500
+
+
+def names_of_files():
+    return [f"folder{number % 23}/sub{number % 7}/file{number}.txt" for number in range(FILES)]
+
+
+class Repository:
+    """A clone at one place, and git there."""
+
+    def __init__(self, place, folder):
+        self.place, self.folder = place, folder
+
+    def git(self, *words):
+        return self.place.run("git", *words, cwd=self.folder, env=ENVIRONMENT)
+
+    def change(self, seed, names):
+        """Writes files as the place's user."""
+        self.place.python("write_texts", self.folder, seed, *names)
+
+    def state(self):
+        """All that must be equal at both places."""
+        return {
+            "refs": self.git("for-each-ref", "--format=%(refname) %(objectname)"),
+            "head": self.git("rev-parse", "HEAD^{tree}"),
+            "files": self.git("ls-files", "--stage"),
+            "status": self.git("status", "--porcelain=v2", "--branch"),
+            "fsck": self.git("fsck", "--full", "--strict", "--no-progress"),
+            "objects": [line for line in self.git("count-objects", "-v").splitlines()
+                        if not line.startswith("size")],
+            "tree": self.place.tree(self.folder, times=False, skip=[".git"]),
+        }
+
+
+def history(repository):
+    """Branches, a merge, and all objects packed; each step rewrites a good part of the files."""
+    names = names_of_files()
+    repository.git("checkout", "-q", "-b", "topic")
+    repository.change(2, names[:100])
+    repository.git("commit", "-q", "-a", "-m", "on a topic")
+    repository.git("checkout", "-q", "main")
+    repository.change(3, names[200:260])
+    repository.git("rm", "-q", *names[300:330])
+    repository.git("mv", "folder3", "moved")
+    repository.git("commit", "-q", "-a", "-m", "on main")
+    repository.git("merge", "-q", "-m", "both", "topic")
+    repository.git("gc", "-q", "--prune=now")
+    repository.git("checkout", "-q", "topic")
+    repository.git("checkout", "-q", "main")
+    repository.git("stash", "list")
+    repository.git("diff-files", "--exit-code")  # by what stat says: nothing was touched since
+
+
+def begin(place):
+    repository = Repository(place, "repository")
+    place.run("mkdir", "repository")
+    place.run("ln", "-s", "folder1", "repository/link")
+    repository.change(1, names_of_files())
+    repository.git("init", "-q", "-b", "main")
+    repository.git("add", ".")
+    repository.git("commit", "-q", "-m", "all")
+    return repository
+
+
+def repository_in(folder):
+    """What the base holds: the repository as begin() leaves it."""
+    begin(places.Place(folder, 0, None))
+
+
+@pytest.mark.timeout_s(300)
+def test_a_repository_is_the_same_as_natively(two_places, uid, in_base):
+    states = []
+    for place in two_places(uid, repository_in if in_base else None):
+        repository = Repository(place, "repository") if in_base else begin(place)
+        history(repository)
+        repository.git("clone", "-q", "--no-hardlinks", ".", "../clone")
+        repository.git("clone", "-q", ".", "../linked")
+        copies = [Repository(place, name) for name in ("clone", "linked")]
+        for copy in copies:
+            copy.git("checkout", "-q", "topic")
+        states.append([one.state() for one in (repository, *copies)])
+    for native, view in zip(*states):
+        places.assert_equal_trees(native.pop("tree"), view.pop("tree"))
+        assert native == view
+        assert native["fsck"] == ""
