@@ -44,7 +44,7 @@ Status Overlay::make_dir(const std::string& path, mode_t mode) {
     return {};
   }
   // The base may have a folder of this name that was removed: the new one must not merge with it.
-  const std::string staged = staged_name();
+  const std::string staged = staged_.new_name();
   CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, mode));
   CACHESHIM_CHECK(make_marker(work_->get(), join_path(staged, kOpaqueMarker)));
   CACHESHIM_CHECK(sys::rename_at(work_->get(), staged, parent.get(), name, RENAME_NOREPLACE));
@@ -126,7 +126,7 @@ Status Overlay::remove_upper_dir(int folder, const std::string& path) {
   const std::string name(base_name(path));
   Status removed = sys::unlink_at(folder, name, AT_REMOVEDIR);
   if (removed.failed_with(ENOTEMPTY)) {  // whiteouts and the opaque marker
-    const std::string staged = staged_name();
+    const std::string staged = staged_.new_name();
     CACHESHIM_CHECK(sys::rename_at(folder, name, work_->get(), staged));
     removed = sys::remove_tree(work_->get(), staged);
   }
