@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "store/copy_file.h"
@@ -22,6 +23,11 @@ StagedCopies::State::State(const struct stat& st)
       size(st.st_size),
       seconds(st.st_mtim.tv_sec),
       nanoseconds(st.st_mtim.tv_nsec) {}
+
+bool StagedCopies::State::operator<(const State& other) const {
+  return std::tie(device, inode, size, seconds, nanoseconds) <
+         std::tie(other.device, other.inode, other.size, other.seconds, other.nanoseconds);
+}
 
 void StagedCopies::set_work(std::shared_ptr<const UniqueFd> work) {
   const std::lock_guard lock(mutex_);

@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <compare>
 #include <condition_variable>
 #include <ctime>
 #include <map>
@@ -81,7 +80,7 @@ class StagedCopies {
     std::time_t seconds;  // st_mtim
     long nanoseconds;
     explicit State(const struct stat& st);
-    friend auto operator<=>(const State&, const State&) = default;
+    bool operator<(const State& other) const;
   };
   Status make(const Claim& claim) const;
   void finish(const Ticket& copy, Status outcome);
