@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -10,7 +11,7 @@
 #include "store/overlay.h"
 #include "store/sys.h"
 
-// What a look-up costs in the overlay itself, without FUSE: the share of a request that is ours.
+// What look-ups and changes cost in the overlay itself, without FUSE: the share of a request that is ours.
 // Plain stat(2) of the same file stands beside it; compare within one run only.
 namespace cacheshim {
 namespace {
@@ -36,16 +37,55 @@ class Folders {
   std::string path_;
 };
 
-void find(benchmark::State& state, const char* path) {
-  const Folders folders;
+struct World {
+  World() {
+    overlay.set_layer(folders.open("/upper"), folders.open("/work"));
+    if (!overlay.load_layer()) std::abort();
+  }
+  Folders folders;
   const std::vector<Profile> profiles;
-  const EntryMap entries(profiles);
+  const EntryMap entries{profiles};
   Counters counters;
   const UniqueFd base = folders.open("/base");
-  Overlay overlay({base.get()}, entries, counters);
-  overlay.set_layer(folders.open("/upper"), folders.open("/work"));
-  if (!overlay.load_layer()) state.SkipWithError("the layer cannot be read");
-  for (auto _ : state) benchmark::DoNotOptimize(overlay.find(path));
+  Overlay overlay{{base.get()}, entries, counters};
+};
+
+void find(benchmark::State& state, const char* path) {
+  const World world;
+  for (auto _ : state) benchmark::DoNotOptimize(world.overlay.find(path));
+}
+
+void list(benchmark::State& state) {
+  const World world;
+  for (int i = 0; i < 7; ++i) {
+    std::ofstream(world.folders.path() + "/base/triton/KEY/" + std::to_string(i)) << i;
+  }
+  for (auto _ : state) benchmark::DoNotOptimize(world.overlay.list("triton/KEY"));
+}
+
+void copy_up(benchmark::State& state) {
+  World world;
+  std::ofstream(world.folders.path() + "/base/triton/KEY/x.cubin") << std::string(30 << 10, 'x');
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(world.overlay.open_writable("triton/KEY/x.cubin", O_RDWR));
+    state.PauseTiming();
+    if (!world.overlay.drop_file("triton/KEY/x.cubin")) state.SkipWithError("not copied up");
+    state.ResumeTiming();
+  }
+}
+
+// As Triton puts a file: a folder, a temporary one in it, the file, a rename.
+void put(benchmark::State& state) {
+  World world;
+  int number = 0;
+  for (auto _ : state) {
+    const std::string key = "triton/NEW" + std::to_string(number++);
+    (void)world.overlay.make_dir(key, 0755);
+    (void)world.overlay.make_dir(key + "/tmp", 0755);
+    (void)world.overlay.create_file(key + "/tmp/x", O_WRONLY, 0644);
+    (void)world.overlay.rename(key + "/tmp/x", key + "/x", 0);
+    if (!world.overlay.remove_dir(key + "/tmp")) state.SkipWithError("the put has failed");
+  }
 }
 
 void native_stat(benchmark::State& state) {
@@ -59,6 +99,9 @@ BENCHMARK(native_stat);
 BENCHMARK_CAPTURE(find, in_base, "triton/KEY/x.cubin");
 BENCHMARK_CAPTURE(find, in_layer, "triton/OWN/x.cubin");
 BENCHMARK_CAPTURE(find, nowhere, "triton/NONE");
+BENCHMARK(list);
+BENCHMARK(copy_up);
+BENCHMARK(put)->Iterations(5000);
 
 }  // namespace
 }  // namespace cacheshim

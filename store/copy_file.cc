@@ -18,7 +18,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::size_t kBufferBytes = 256 * 1024;
+constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
 
 Status copy_by_hand(int source, int target, off_t begin, off_t end) {
   const auto buffer = std::make_unique<char[]>(kBufferBytes);

@@ -34,7 +34,8 @@ Overlay::Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entri
       entries_(entries),
       counters_(counters),
       observer_(observer),
-      options_(options) {}
+      options_(options),
+      staged_(observer, options.keep_owner) {}
 
 Overlay::Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
                  OverlayObserver* observer, OverlayOptions options)
@@ -46,7 +47,7 @@ void Overlay::set_layer(UniqueFd upper, UniqueFd work) {
   look_upper_ = upper_ ? std::make_unique<LookRoot>(upper_.get()) : nullptr;
   index_.clear();
   links_.clear();
-  staged_.clear();
+  staged_.set_work(work_);
 }
 
 Result<Overlay::Located> Overlay::locate(const std::string& path) const {

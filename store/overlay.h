@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <memory>
 #include <shared_mutex>
 #include <string>
@@ -110,11 +109,6 @@ class Overlay {
     Where where;      // kIndex: a name of the base whose data LinkIndex has
     std::string key;  // in LinkIndex, where that was asked
   };
-  struct Staging {  // a copy that this thread makes or waits for
-    UniqueFd source;
-    StagedCopies::Claim claim;
-    off_t bytes;
-  };
 
   Result<Located> locate(const std::string& path) const;
   Result<Located> locate_linked(const std::string& path, const struct stat& st) const;
@@ -137,20 +131,15 @@ class Overlay {
   Status link_up(const std::string& path, const Located& found);
   Status prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies);
   Result<std::string> link_key(const std::string& path) const;
-  Result<Staging> begin_copy(const std::string& path, off_t keep_bytes);
-  Status complete_copy(const Staging& staging);
-  Status fill_copy(const Staging& staging) const;
+  Result<StagedCopies::Claim> begin_copy(const std::string& path, off_t keep_bytes);
   Status name_copy(const std::string& path, const StagedCopies::Ticket& copy, int parent);
   void announce_copy(const std::string& path, int parent);
-  Status at_step(CopyUpStep step) const;
-  std::string staged_name();
 
   void begin_entry(const std::string& path);
   Status mark_opaque(const std::string& path);
   Status add_whiteout(const std::string& path);
   void remove_whiteout(const std::string& path);
   Status hide_in_base(const std::string& path, const Located& found);
-  static bool are_one_file(const Located& one, const Located& other);
   Status move_over(const std::string& from, const std::string& to, bool is_dir);
   Status exchange(const std::string& from, const std::string& to);
   Status check_rename_target(const Located& source, const std::string& to,
@@ -169,7 +158,6 @@ class Overlay {
   LinkIndex links_;
   StagedCopies staged_;
   mutable std::shared_mutex mutex_;
-  std::atomic<unsigned> staged_count_{0};
 };
 
 }  // namespace cacheshim

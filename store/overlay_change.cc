@@ -123,7 +123,7 @@ Status Overlay::remove_upper_dir(int folder, const std::string& path) {
   const std::string name(base_name(path));
   Status removed = sys::unlink_at(folder, name, AT_REMOVEDIR);
   if (removed.failed_with(ENOTEMPTY)) {  // whiteouts and the opaque marker
-    const std::string staged = staged_name();
+    const std::string staged = staged_.new_name();
     CACHESHIM_CHECK(sys::rename_at(folder, name, work_->get(), staged));
     removed = sys::remove_tree(work_->get(), staged);
   }

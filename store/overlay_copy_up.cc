@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -18,14 +17,6 @@
 // in StagedCopies under the state of the base file that it was made of, and the change that needs it,
 // which asks the base again under the mutex, finds it only if the file is still in that state.
 namespace cacheshim {
-
-Status Overlay::at_step(CopyUpStep step) const {
-  return observer_ != nullptr ? observer_->at_step(step) : Status();
-}
-
-std::string Overlay::staged_name() {
-  return fmt::format("staged.{}", staged_count_.fetch_add(1, std::memory_order_relaxed));
-}
 
 Result<std::string> Overlay::link_key(const std::string& path) const {
   CACHESHIM_TRY(object, lowers_->open(path, O_PATH));
@@ -52,7 +43,7 @@ Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
 Status Overlay::copy_up_folder(int parent, const std::string& path, const struct stat& st) {
   CACHESHIM_TRY(base, lowers_->open(path, O_PATH | O_DIRECTORY));
   const KeepTimes parent_times(parent);
-  const std::string staged = staged_name();
+  const std::string staged = staged_.new_name();
   CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, 0700));
   const Status made = [&]() -> Status {
     CACHESHIM_TRY(folder, sys::open_beneath(work_->get(), staged, O_RDONLY | O_DIRECTORY));
@@ -81,7 +72,7 @@ Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
 Status Overlay::copy_up_special(const std::string& path, const struct stat& st) {
   CACHESHIM_TRY(parent, open_upper_parent(path));
   const KeepTimes parent_times(parent.get());
-  const std::string staged = staged_name();
+  const std::string staged = staged_.new_name();
   const Status made = [&]() -> Status {
     if (S_ISLNK(st.st_mode)) {
       CACHESHIM_TRY(target, read_link(path));
@@ -117,9 +108,9 @@ Status Overlay::copy_up_tree(const std::string& path) {
 
 Status Overlay::copy_up_file(const std::string& path, off_t keep_bytes) {
   CACHESHIM_TRY(parent, open_upper_parent(path));
-  CACHESHIM_TRY(staging, begin_copy(path, keep_bytes));
-  CACHESHIM_CHECK(complete_copy(staging));
-  return name_copy(path, staging.claim.copy, parent.get());
+  CACHESHIM_TRY(claim, begin_copy(path, keep_bytes));
+  CACHESHIM_CHECK(staged_.complete(claim));
+  return name_copy(path, claim.copy, parent.get());
 }
 
 // A further name of a file that has a copy already.
@@ -152,11 +143,11 @@ Status Overlay::prepare_below(const std::string& path, off_t keep_bytes, Prepare
       children = *std::move(listed);
     } else if (found->where == Where::kLowers && S_ISREG(found->st.st_mode) &&
                std::min(found->st.st_size, keep_bytes) >= options_.prepare_from_bytes) {
-      const auto staging = begin_copy(path, keep_bytes);
-      if (!staging) return {};
-      copies.push_back(staging->claim.copy);
+      const auto claim = begin_copy(path, keep_bytes);
+      if (!claim) return {};
+      copies.push_back(claim->copy);
       lock.unlock();
-      return complete_copy(*staging);
+      return staged_.complete(*claim);
     }
   }
   for (const ListedEntry& child : children) {
@@ -166,32 +157,9 @@ Status Overlay::prepare_below(const std::string& path, off_t keep_bytes, Prepare
 }
 
 // With the mutex held.
-Result<Overlay::Staging> Overlay::begin_copy(const std::string& path, off_t keep_bytes) {
+Result<StagedCopies::Claim> Overlay::begin_copy(const std::string& path, off_t keep_bytes) {
   CACHESHIM_TRY(source, lowers_->open(path, O_RDONLY | O_NONBLOCK));
-  CACHESHIM_TRY(st, sys::stat_fd(source.fd.get()));
-  if (!S_ISREG(st.st_mode)) return Errno(ESTALE);
-  const off_t bytes = std::min(st.st_size, keep_bytes);
-  StagedCopies::Claim claim = staged_.claim(
-      st, bytes, [&] { return std::make_shared<StagedCopy>(work_, staged_name(), bytes); });
-  return Staging{std::move(source.fd), std::move(claim), bytes};
-}
-
-// Needs no mutex.
-Status Overlay::complete_copy(const Staging& staging) {
-  if (!staging.claim.is_maker) return staged_.wait(staging.claim.copy);
-  const Status filled = fill_copy(staging);
-  staged_.finish(staging.claim.copy, filled);
-  return filled;
-}
-
-Status Overlay::fill_copy(const Staging& staging) const {
-  const StagedCopy& copy = *staging.claim.copy;
-  CACHESHIM_TRY(target,
-                sys::open_beneath(copy.work(), copy.name(), O_RDWR | O_CREAT | O_EXCL, 0600));
-  CACHESHIM_CHECK(at_step(CopyUpStep::kBegun));
-  CACHESHIM_CHECK(copy_file(staging.source.get(), target.get(),
-                            {.keep_bytes = staging.bytes, .keep_owner = options_.keep_owner}));
-  return at_step(CopyUpStep::kFilled);
+  return staged_.begin(std::move(source.fd), keep_bytes);
 }
 
 // Gives a copy the name of the base file that it was made of.
@@ -203,12 +171,12 @@ Status Overlay::name_copy(const std::string& path, const StagedCopies::Ticket& c
     key = std::move(found_key);
     CACHESHIM_CHECK(links_.add_copy(key, base.st_nlink, copy->work(), copy->name()));
   }
-  CACHESHIM_CHECK(at_step(CopyUpStep::kIndexed));
+  CACHESHIM_CHECK(staged_.at_step(CopyUpStep::kIndexed));
   const KeepTimes parent_times(parent);
   CACHESHIM_CHECK(sys::rename_at(copy->work(), copy->name(), parent, std::string(base_name(path)),
                                  RENAME_NOREPLACE));
   staged_.set_taken(copy);
-  CACHESHIM_CHECK(at_step(CopyUpStep::kNamed));
+  CACHESHIM_CHECK(staged_.at_step(CopyUpStep::kNamed));
   if (!key.empty()) CACHESHIM_CHECK(links_.take_name(key, base.st_nlink));
   counters_.copy_ups.fetch_add(1, std::memory_order_relaxed);
   announce_copy(path, parent);

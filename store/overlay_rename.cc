@@ -9,6 +9,14 @@
 // has below it, and then moved by one rename(2) within the layer. A folder that moves is opaque from
 // then on: it is not the folder that the base may have, or get, under its new name. No EXDEV.
 namespace cacheshim {
+namespace {
+
+// rename(2): nothing happens where both are names of one file.
+bool are_one_file(const struct stat& one, const struct stat& other) {
+  return S_ISREG(one.st_mode) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+}  // namespace
 
 Status Overlay::check_rename_target(const Located& source, const std::string& to,
                                     const Result<Located>& target, unsigned flags) const {
@@ -29,18 +37,12 @@ Status Overlay::check_rename_target(const Located& source, const std::string& to
   return {};
 }
 
-// rename(2): nothing happens where both are names of one file.
-bool Overlay::are_one_file(const Located& one, const Located& other) {
-  return S_ISREG(one.st.st_mode) && one.st.st_dev == other.st.st_dev &&
-         one.st.st_ino == other.st.st_ino;
-}
-
 Status Overlay::rename(const std::string& from, const std::string& to, unsigned flags) {
   if (flags != 0 && flags != RENAME_NOREPLACE && flags != RENAME_EXCHANGE) return Errno(EINVAL);
   CACHESHIM_TRY(source, locate(from));
   const Result<Located> target = locate(to);
   CACHESHIM_CHECK(check_rename_target(source, to, target, flags));
-  if (from == to || (target && are_one_file(source, *target))) return {};
+  if (from == to || (target && are_one_file(source.st, target->st))) return {};
   if (flags == RENAME_EXCHANGE) return exchange(from, to);
   const bool is_dir = S_ISDIR(source.st.st_mode);
   CACHESHIM_CHECK(is_dir ? copy_up_tree(from) : copy_up(from));
@@ -64,7 +66,7 @@ Status Overlay::move_over(const std::string& from, const std::string& to, bool i
     // The target is empty in the merged view but holds whiteouts in the layer.
     CACHESHIM_CHECK(
         sys::rename_at(old_parent.get(), old_name, new_parent.get(), new_name, RENAME_EXCHANGE));
-    const std::string staged = staged_name();
+    const std::string staged = staged_.new_name();
     CACHESHIM_CHECK(sys::rename_at(old_parent.get(), old_name, work_->get(), staged));
     (void)sys::remove_tree(work_->get(), staged);  // the next daemon empties the folder
     moved = {};

@@ -27,7 +27,7 @@ struct OverlayOptions {
   // Copy-up keeps owners, ACLs and file capabilities.
   bool keep_owner = false;
   // Overlay::prepare_copy_up() leaves smaller files to the change itself.
-  off_t prepare_from_bytes = 256 * 1024;
+  off_t prepare_from_bytes = off_t{256} * 1024;
 };
 
 // Where a copy-up stands.

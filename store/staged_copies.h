@@ -4,10 +4,9 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include <compare>
+#include <atomic>
 #include <condition_variable>
 #include <ctime>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,6 +15,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "store/overlay_types.h"
 
 namespace cacheshim {
 
@@ -51,18 +51,26 @@ class StagedCopies {
   using Ticket = std::shared_ptr<StagedCopy>;
   struct Claim {
     Ticket copy;
-    bool is_maker;  // the one to call finish()
+    bool is_maker;    // or waits for another
+    UniqueFd source;  // open for reading
   };
 
-  // The copy of `source` that holds `keep_bytes`: another's, or a new one made by `make`.
-  Claim claim(const struct stat& source, off_t keep_bytes, const std::function<Ticket()>& make);
-  void finish(const Ticket& copy, Status outcome);
-  // Waits for the maker; what came of it.
-  Status wait(const Ticket& copy);
+  // `observer` may be null; it is told of the steps.
+  StagedCopies(OverlayObserver* observer, bool keep_owner)
+      : observer_(observer), keep_owner_(keep_owner) {}
+  // Forgets all: copies are made in this folder from now on; null for none.
+  void set_work(std::shared_ptr<const UniqueFd> work);
+
+  // A claim on the copy of this regular file in the state it has now, of its data the first
+  // `keep_bytes` or more: another's, or one to be made. Whoever is to make it must complete() it.
+  Result<Claim> begin(UniqueFd source, off_t keep_bytes);
+  // Makes the copy, or waits for the one who does; what came of it.
+  Status complete(const Claim& claim);
   // It has got its name in the layer: nobody else can have it.
   void set_taken(const Ticket& copy);
-  // Forgets all: the layer is another one.
-  void clear();
+  // A name that the work folder has not.
+  std::string new_name();
+  Status at_step(CopyUpStep step) const;
 
  private:
   struct State {  // of a file's data
@@ -72,11 +80,17 @@ class StagedCopies {
     std::time_t seconds;  // st_mtim
     long nanoseconds;
     explicit State(const struct stat& st);
-    friend auto operator<=>(const State&, const State&) = default;
+    bool operator<(const State& other) const;
   };
+  Status make(const Claim& claim) const;
+  void finish(const Ticket& copy, Status outcome);
   void forget(const Ticket& copy);
 
+  OverlayObserver* const observer_;
+  const bool keep_owner_;
+  std::atomic<unsigned> count_{0};
   std::mutex mutex_;
+  std::shared_ptr<const UniqueFd> work_;
   std::condition_variable done_;
   std::multimap<State, std::weak_ptr<StagedCopy>> copies_;
 };

@@ -51,12 +51,10 @@ TEST_F(CopyUp, OthersGoOnWhileAFileIsCopied) {
   };
   auto copying = std::async(std::launch::async, [&] { return overlay_.prepare_copy_up("a/x"); });
   begun.get_future().wait();
+  EXPECT_TRUE(overlay_.find("a/x"));
   {
-    const std::shared_lock lock(overlay_.mutex());
-    EXPECT_TRUE(overlay_.find("a/x"));
-  }
-  {
-    const std::unique_lock lock(overlay_.mutex());
+    const std::unique_lock lock(overlay_.mutex(), std::try_to_lock);
+    EXPECT_TRUE(lock.owns_lock());
     put("a/y", "other");
   }
   go_on.set_value();
@@ -131,30 +129,46 @@ TEST_F(CopyUp, FailureKeepsNothingAndTheNextTriesAgain) {
   EXPECT_TRUE(open_writable("a/x"));
 }
 
-TEST(StagedCopies, FailureIsToldToThoseWhoWait) {
-  const Scratch scratch;
-  const auto work = std::make_shared<const UniqueFd>(scratch.open_dir("work"));
-  StagedCopies copies;
-  struct stat source {};
-  const auto make = [&] { return std::make_shared<StagedCopy>(work, "copy", 10); };
-  const auto maker = copies.claim(source, 10, make);
-  const auto waiter = copies.claim(source, 5, make);
-  EXPECT_TRUE(maker.is_maker);
-  EXPECT_FALSE(waiter.is_maker);
-  auto waiting = std::async(std::launch::async, [&] { return copies.wait(waiter.copy); });
-  copies.finish(maker.copy, Errno(EDQUOT));
+// A file of ten bytes, to be copied into a work folder.
+class StagedCopiesTest : public ::testing::Test {
+ protected:
+  StagedCopiesTest() {
+    scratch_.write("source", "0123456789");
+    copies_.set_work(std::make_shared<const UniqueFd>(scratch_.open_dir("work")));
+  }
+  Result<StagedCopies::Claim> begin(off_t keep_bytes) {
+    return copies_.begin(*sys::open_path(scratch_ / "source", O_RDONLY), keep_bytes);
+  }
+
+  Scratch scratch_;
+  CopyUpSteps steps_;
+  StagedCopies copies_{&steps_, false};
+};
+
+TEST_F(StagedCopiesTest, FailureIsToldToThoseWhoWait) {
+  steps_.then = [](CopyUpStep) -> Status { return Errno(EDQUOT); };
+  const auto maker = begin(10);
+  const auto waiter = begin(5);
+  ASSERT_TRUE(maker->is_maker);
+  ASSERT_FALSE(waiter->is_maker);
+  auto waiting = std::async(std::launch::async, [&] { return copies_.complete(*waiter); });
+  EXPECT_TRUE(copies_.complete(*maker).failed_with(EDQUOT));
   EXPECT_TRUE(waiting.get().failed_with(EDQUOT));
-  EXPECT_TRUE(copies.claim(source, 10, make).is_maker);
+  EXPECT_TRUE(begin(10)->is_maker);
 }
 
-TEST(StagedCopies, ShorterCopyDoesNotServeWhoWantsMore) {
-  const Scratch scratch;
-  const auto work = std::make_shared<const UniqueFd>(scratch.open_dir("work"));
-  StagedCopies copies;
-  struct stat source {};
-  const auto make = [&] { return std::make_shared<StagedCopy>(work, "copy", 5); };
-  const auto shorter = copies.claim(source, 5, make);
-  EXPECT_TRUE(copies.claim(source, 10, make).is_maker);
+TEST_F(StagedCopiesTest, ShorterCopyDoesNotServeWhoWantsMore) {
+  const auto shorter = begin(5);
+  ASSERT_TRUE(shorter->is_maker);
+  EXPECT_FALSE(begin(4)->is_maker);
+  EXPECT_TRUE(begin(10)->is_maker);
+}
+
+TEST_F(StagedCopiesTest, CopyThatIsTakenServesNobodyElse) {
+  const auto first = begin(10);
+  ASSERT_TRUE(copies_.complete(*first));
+  copies_.set_taken(first->copy);
+  EXPECT_TRUE(begin(10)->is_maker);
 }
 
 // A process that dies at a step of a copy-up; the next takes up its layer.

@@ -2,6 +2,10 @@
 #include <linux/fs.h>
 #include <sys/stat.h>
 
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
+
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {
@@ -26,7 +30,9 @@ class HardLinks : public OverlayTest {
     return left->st.st_dev == right->st.st_dev && left->st.st_ino == right->st.st_ino &&
            left->st.st_nlink == right->st.st_nlink;
   }
-  bool is_index_empty() const { return std::filesystem::is_empty(scratch_ / "work/index"); }
+  std::ptrdiff_t records() const {
+    return std::distance(std::filesystem::directory_iterator(scratch_ / "work/index"), {});
+  }
 };
 
 TEST_F(HardLinks, WhatIsWrittenByOneNameShowsByTheOther) {
@@ -57,6 +63,7 @@ TEST_F(HardLinks, RemovedNamesAreCounted) {
   EXPECT_EQ(links("a/y"), 1U);
   write("a/y", "new");
   EXPECT_EQ(links("a/y"), 1U);
+  EXPECT_EQ(records(), 1);
   ASSERT_TRUE(overlay_.link("a/y", "a/z"));
   EXPECT_EQ(links("a/y"), 2U);
 }
@@ -68,7 +75,7 @@ TEST_F(HardLinks, NameCopiedUpAndRemovedLeavesItsDataToTheOther) {
   EXPECT_EQ(links("a/y"), 1U);
   ASSERT_TRUE(overlay_.remove_file("a/y"));
   EXPECT_EQ(names("a"), Names{});
-  EXPECT_TRUE(is_index_empty());
+  EXPECT_EQ(records(), 0);
 }
 
 TEST_F(HardLinks, RenameOntoTheOtherNameDoesNothing) {
@@ -107,6 +114,13 @@ TEST_F(HardLinks, SeveralLowersKeepTheirFilesApart) {
   ASSERT_TRUE(overlay.open_writable("b/x", O_WRONLY | O_TRUNC));
   EXPECT_EQ(overlay.find("b/y")->st.st_size, 0);
   EXPECT_EQ(overlay.find("a/y")->st.st_size, 3);
+}
+
+// Two file systems may know two files by the same handle.
+TEST_F(HardLinks, KeysTellTheLowersApart) {
+  const auto file = sys::open_path(scratch_ / "base/a/x", O_RDONLY);
+  EXPECT_EQ(*LinkIndex::key_of(file->get(), 1), *LinkIndex::key_of(file->get(), 1));
+  EXPECT_NE(*LinkIndex::key_of(file->get(), 0), *LinkIndex::key_of(file->get(), 1));
 }
 
 }  // namespace

@@ -53,6 +53,20 @@ TEST_F(PublisherTest, AnEntryIsCompleteWithItsCompletingFileOnly) {
   EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/done-a"), "fam/K");
 }
 
+// The record of hard links is a name of the file by which the job goes on writing.
+TEST_F(PublisherTest, CopyOfAHardLinkIsPublishedAsAFileOfItsOwn) {
+  scratch_.write("base/other/x", "1");
+  std::filesystem::create_hard_link(scratch_ / "base/other/x", scratch_ / "base/other/y");
+  begin("K");
+  ASSERT_TRUE(overlay_.rename("other/x", "fam/K/done-a", 0));
+  EXPECT_EQ(publish("fam/K").files, 1U);
+  EXPECT_EQ(scratch_.read("base/fam/K/done-a"), "1");
+  auto fd = overlay_.open_writable("other/y", O_WRONLY);
+  ASSERT_TRUE(fd && sys::write_all(fd->get(), "2"));
+  EXPECT_EQ(scratch_.read("base/fam/K/done-a"), "1");
+  EXPECT_EQ(get("other/y"), "2");
+}
+
 TEST_F(PublisherTest, ASingleFileCompletesOnlyAnEntryOfItsOwn) {
   begin("K");
   put("fam/K/l.so", "1");

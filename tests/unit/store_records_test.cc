@@ -170,6 +170,11 @@ TEST(LayerIndex, ExchangesAFolderWithAFile) {
   index.exchange_trees("a/d", "b/file");
   EXPECT_TRUE(index.has_folder("b/file"));
   EXPECT_FALSE(index.has_folder("a/d"));
+  index.add_opaque("a");
+  index.exchange_trees("a", "b");
+  EXPECT_TRUE(index.has_folder("a/file"));
+  EXPECT_TRUE(index.is_opaque("b"));
+  EXPECT_FALSE(index.is_opaque("a"));
 }
 
 TEST(JoinPath, TakesEmptyParts) {
