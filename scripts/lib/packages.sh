@@ -14,6 +14,7 @@ run_packages=(
 )
 test_packages=(attr binutils)
 long_test_packages=(clang)
+bench_packages=(fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 
 is_installed() { # PACKAGE
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2> /dev/null)" = installed ]
