@@ -30,8 +30,9 @@ class Bar:
         if self.at_most and not self.met:
             verdict = "above"
         against = f"({self.against})" if self.against else ""
-        return (f"{self.what:58} {sign} {self.asked:.4g}{self.unit}".ljust(74)
-                + f" seen {self.seen:.3g}{self.unit}".ljust(18) + f"{verdict:6} {against}".rstrip())
+        asked = f"{sign} {self.asked:.4g}{self.unit}"
+        seen = f"{self.seen:.3g}{self.unit}"
+        return f"{verdict:6} {self.what:45} asked {asked:10} seen {seen:8} {against}".rstrip()
 
 
 def bars(summary: Summary, rows: list[Row]) -> Iterator[Bar]:
@@ -44,7 +45,7 @@ def bars(summary: Summary, rows: list[Row]) -> Iterator[Bar]:
             yield from _cpu_of_a_hit(summary, row)
     for row in rows:
         if (seen := summary.ours_at_four(row.name)) is not None:
-            yield Bar(f"{row.title}: rate at 4 processes over that at 1", 1.0, seen)
+            yield Bar(f"{row.name}: rate at 4 processes over that at 1", 1.0, seen)
 
 
 def _against_best_peer(summary: Summary, row: Row) -> Iterator[Bar]:
@@ -52,7 +53,7 @@ def _against_best_peer(summary: Summary, row: Row) -> Iterator[Bar]:
         peer = summary.best_peer(row.name, processes)
         seen = peer and summary.ratio(row.name, processes, OURS, peer)
         if seen:
-            yield Bar(f"{row.title}, {_plural(processes)}: best FUSE peer", row.times_best_peer,
+            yield Bar(f"{row.name}, {_count(processes)}, to the best FUSE peer", row.times_best_peer,
                       seen, against=peer)
 
 
@@ -61,15 +62,15 @@ def _cpu_of_a_hit(summary: Summary, row: Row) -> Iterator[Bar]:
         peer = summary.thriftiest_peer(row.name, processes)
         seen = peer and summary.ratio(row.name, processes, OURS, peer, cpu)
         if seen:
-            yield Bar(f"CPU of a hit, {_plural(processes)}: thriftiest FUSE peer", 0.5, seen,
+            yield Bar(f"CPU of a hit, {_count(processes)}, to the least", 0.5, seen,
                       at_most=True, against=peer)
 
 
 def _against_native(summary: Summary, row: Row) -> Iterator[Bar]:
     asked = {"write": 0.8, "read": 0.9}[row.name]
     if seen := summary.ratio(row.name, 1, OURS, NATIVE):
-        yield Bar(f"{row.title}: native", asked, seen, against=NATIVE)
+        yield Bar(f"{row.name}, to native", asked, seen, against=NATIVE)
 
 
-def _plural(processes: int) -> str:
+def _count(processes: int) -> str:
     return "1 process" if processes == 1 else f"{processes} processes"

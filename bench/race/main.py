@@ -13,22 +13,29 @@ import sys
 from pathlib import Path
 
 import report
-from bars import bars
+import scale
+from bars import Bar, bars
+from contestants import OURS
 from rows import ROWS, Row
-from sampling import Patience, race
+from sampling import Patience, Results, race
 from stage import Stage
 from summary import Summary
 
 KEYS = 2000
+KEYS_QUICK = 500
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split(".")[0])
-    parser.add_argument("--quick", action="store_true", help="short samples, three of each")
+    parser.add_argument("--quick", action="store_true", help="three short samples of each cell, over a quarter of the base")
     parser.add_argument("--rows", default="", help="only these, by name, with commas between")
     parser.add_argument("--samples", type=int, help="of each cell (7; with --quick 3)")
     parser.add_argument("--patience", type=float, default=600, metavar="SECONDS",
                         help="for repeating disturbed samples, in all (600; with --quick 60)")
+    parser.add_argument("--walk", action="store_true",
+                        help="a walk over 800,000 files instead of the race (or beside --rows)")
+    parser.add_argument("--views", action="store_true",
+                        help="1,000 views, and a store of 1,000,000 files, likewise")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument("--cacheshim", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=Path, required=True, help=argparse.SUPPRESS)
@@ -46,20 +53,41 @@ def chosen_rows(names: str) -> list[Row]:
     return [row for row in ROWS if row.name in wanted]
 
 
-def main() -> int:
-    arguments = parse_arguments()
+def take_race(stage: Stage, arguments: argparse.Namespace) -> tuple[Results, list[Row], int]:
+    if (arguments.walk or arguments.views) and not arguments.rows:
+        return {}, [], 0
     rows = chosen_rows(arguments.rows)
     samples = arguments.samples or (3 if arguments.quick else 7)
-    stage = Stage(arguments.area, arguments.cacheshim, arguments.worker, KEYS)
-    stage.prepare()
     patience = Patience(60 if arguments.quick else arguments.patience, attempts=3)
-    results = race(stage, rows, samples, 0.2 if arguments.quick else 0.4, patience)
+    seconds = 0.2 if arguments.quick else 0.4
+    return race(stage, rows, samples, seconds, patience), rows, samples
+
+
+def take_scale(stage: Stage, arguments: argparse.Namespace) -> tuple[list[str], list[Bar]]:
+    lines, seen = [], []
+    if arguments.walk:
+        for one in scale.walks(stage):
+            lines.append("walk: " + one.line())
+            seen += one.bars() if one.contestant == OURS else []
+    if arguments.views:
+        lines += [*scale.views(stage), *scale.mount_times(stage)]
+    return lines, seen
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    keys = KEYS_QUICK if arguments.quick else KEYS
+    stage = Stage(arguments.area, arguments.cacheshim, arguments.worker, keys)
+    stage.prepare()
+    results, rows, samples = take_race(stage, arguments)
+    lines, seen = take_scale(stage, arguments)
     summary = Summary(results)
-    seen = list(bars(summary, rows))
-    about = f"{report.machine(arguments.area)}; {samples} samples of each cell, medians"
-    print(report.text(summary, rows, seen, about))
+    seen = [*bars(summary, rows), *seen]
+    about = report.about(arguments.area, samples)
+    print(report.text(summary, rows, [about, *lines], seen))
     if arguments.json:
-        arguments.json.write_text(json.dumps(report.as_json(summary, seen, about), indent=1) + "\n")
+        arguments.json.write_text(
+            json.dumps(report.as_json(summary, seen, [about, *lines]), indent=1) + "\n")
     return 0 if all(cell.could_mount for cell in results.values()) else 1
 
 

@@ -26,13 +26,14 @@ spread  how far the samples of one cell lie apart: half their range, over their 
 –       cannot do it; the reasons are below"""
 
 
-def machine(folder: Path) -> str:
-    """In general words: what has an influence on the figures."""
+def about(folder: Path, samples: int) -> str:
+    """The machine in general words: what has an influence on the figures."""
     system = subprocess.run(["findmnt", "-n", "-o", "FSTYPE", "-T", folder], capture_output=True,
                             text=True, check=True).stdout.strip()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    taken = f"; {samples} samples of each cell, medians" if samples else ""
     return (f"{os.cpu_count()} cores ({_cpu_model()}), {memory:.0f} GiB of memory, "
-            f"kernel {platform.release().split('-')[0]}, {system}")
+            f"kernel {platform.release().split('-')[0]}, {system}{taken}")
 
 
 def _cpu_model() -> str:
@@ -90,22 +91,23 @@ def reasons(results: Results) -> Iterator[str]:
     for (row, _, name), cell in results.items():
         if cell.failure and cell.failure != "publishes nothing" and (row, name) not in seen:
             seen.add((row, name))
-            yield f"– {name}, {row}: {cell.failure}"
+            yield f"– {name}, {row}: {cell.failure.removeprefix('race_worker: ')}"
 
 
-def text(summary: Summary, rows: list[Row], bars: list[Bar], about: str) -> str:
-    parts = [about, "\n".join(table(summary, rows)), LEGEND]
-    parts.append("\n".join(reasons(summary.results)))
+def text(summary: Summary, rows: list[Row], lines: list[str], bars: list[Bar]) -> str:
+    parts = ["\n".join(lines)]
+    if rows:
+        parts += ["\n".join(table(summary, rows)), LEGEND, "\n".join(reasons(summary.results))]
     if bars:
         parts.append("Bars\n" + "\n".join(f"  {bar.line()}" for bar in bars))
     return "\n\n".join(part for part in parts if part)
 
 
-def as_json(summary: Summary, bars: list[Bar], about: str) -> dict[str, object]:
+def as_json(summary: Summary, bars: list[Bar], lines: list[str]) -> dict[str, object]:
     cells = [
         {"row": row, "processes": processes, "contestant": name, "failure": cell.failure,
          "samples": [asdict(sample) for sample in cell.samples]}
         for (row, processes, name), cell in summary.results.items()
     ]
-    return {"about": about, "cells": cells,
+    return {"about": lines, "cells": cells,
             "bars": [{**asdict(bar), "met": bar.met} for bar in bars]}

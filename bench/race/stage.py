@@ -34,6 +34,7 @@ class Mounted:
 
     folder: Path  # the cache folder, as its user sees it
     daemons: tuple[int, ...]
+    seconds: float  # that mounting took
 
     def resident_bytes(self) -> int:
         return sum(_resident_bytes(pid) for pid in self.daemons)
@@ -74,11 +75,12 @@ class Stage:
     def scratch(self) -> Path:
         return self.area / "layer"
 
-    def prepare(self) -> None:
-        """Makes base and native folder, and has the page cache hold them."""
-        for folder in (self.mount_point, self.base, self.native, self.locked_base):
-            folder.mkdir(parents=True)
-        for tree in (self.base, self.native):
+    def prepare(self, with_native: bool = True) -> None:
+        """Makes the base and the native folder, and has the page cache hold them."""
+        for folder in (self.mount_point, self.locked_base):
+            folder.mkdir()
+        for tree in (self.base, self.native) if with_native else (self.base,):
+            tree.mkdir(parents=True)
             self.make(tree)
             self.work("read", tree, "--keys", self.keys)
         # Not all unions leave a read-only branch alone.
@@ -93,8 +95,10 @@ class Stage:
         environment = {**os.environ, "CACHESHIM_JOB": JOB}
         if publish:
             environment["CACHESHIM_PUBLISH"] = publish
-        result = run([self.worker, *arguments], ROW_TIMEOUT_S, environment)
-        return json.loads(result)
+        try:
+            return json.loads(run([self.worker, *arguments], ROW_TIMEOUT_S, environment))
+        except Failed as failure:
+            raise Failed(str(failure).replace(f"{self.area}/", "")) from None
 
     @contextmanager
     def mounted(self, contestant: Contestant) -> Iterator[Mounted]:
@@ -104,9 +108,11 @@ class Stage:
             (self.scratch / name).mkdir(parents=True)
         before = processes()
         try:
+            begin = time.monotonic()
             self._mount(contestant)
+            seconds = time.monotonic() - begin
             daemons = tuple(sorted(processes() - before))
-            yield Mounted(Path(*self._fill((contestant.seen_at,))), daemons)
+            yield Mounted(Path(*self._fill((contestant.seen_at,))), daemons, seconds)
         finally:
             self._take_away(contestant, before)
             self._clear_scratch()
@@ -118,7 +124,7 @@ class Stage:
             run(self._fill(contestant.mount), MOUNT_TIMEOUT_S)
         except Failed as failure:
             raise CannotMount(str(failure)) from None
-        if not os.path.ismount(self.mount_point):
+        if not is_mounted(self.mount_point):
             raise CannotMount("it ended well, but nothing is mounted")
 
     def _fill(self, words: tuple[str, ...]) -> list[str]:
@@ -131,7 +137,7 @@ class Stage:
         ]
 
     def _take_away(self, contestant: Contestant, before: set[int]) -> None:
-        if os.path.ismount(self.mount_point):
+        if is_mounted(self.mount_point):
             try:
                 run(self._fill(contestant.unmount), MOUNT_TIMEOUT_S)
             except Failed:
@@ -168,6 +174,12 @@ def run(command: list[object], timeout_s: float, environment: dict[str, str] | N
 
 def _text_of(file: int) -> str:
     return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
+
+
+def is_mounted(path: Path) -> bool:
+    """Also for a mount whose daemon is dead."""
+    table = Path("/proc/self/mountinfo").read_text().splitlines()
+    return any(line.split()[4] == str(path) for line in table)
 
 
 def processes() -> set[int]:
