@@ -33,6 +33,7 @@ class Walk:
     contestant: str
     entries: int
     seconds: float
+    daemon_cpu_seconds: float
     resident: tuple[int, int, int]  # bytes before, after, and once the kernel has forgotten it all
 
     @property
@@ -50,8 +51,8 @@ class Walk:
 
     def line(self) -> str:
         before, after, forgotten = (size / MIB for size in self.resident)
-        return (f"{self.contestant:12} {self.entries} entries in {self.seconds:.1f} s; daemon "
-                f"{before:.0f} MiB before, {after:.0f} after ({self.bytes_a_file:.0f} B a file), "
+        return (f"{self.contestant:12} {self.entries} entries in {self.seconds:.1f} s; "
+                f"daemon {self.daemon_cpu_seconds:.1f} s of CPU, {before:.0f} MiB before, {after:.0f} after ({self.bytes_a_file:.0f} B a file), "
                 f"{forgotten:.0f} once forgotten ({self.bytes_a_file_kept:.0f} B a file)")
 
     def bars(self) -> Iterator[Bar]:
@@ -82,12 +83,14 @@ def walks(stage: Stage) -> list[Walk]:
 def walk(stage: Stage, contestant: Contestant) -> Walk:
     _drop_names()
     with stage.mounted(contestant) as mounted:
-        before = mounted.resident_bytes()
+        before, cpu_before = mounted.resident_bytes(), mounted.cpu_seconds()
         told = stage.work("walk", mounted.folder)
+        cpu = mounted.cpu_seconds() - cpu_before
         after = mounted.resident_bytes()
         _drop_names()
         forgotten = _settled(mounted)
-    return Walk(contestant.name, int(told["entries"]), told["seconds"], (before, after, forgotten))
+    return Walk(contestant.name, int(told["entries"]), told["seconds"], cpu,
+                (before, after, forgotten))
 
 
 def _drop_names() -> None:

@@ -39,6 +39,10 @@ class Mounted:
     def resident_bytes(self) -> int:
         return sum(_resident_bytes(pid) for pid in self.daemons)
 
+    def cpu_seconds(self) -> float:
+        """Of all threads, by the clock of each process: clock_getcpuclockid(3) makes ids so."""
+        return sum(time.clock_gettime((~pid << 3) | 2) for pid in self.daemons)
+
 
 @dataclass(frozen=True)
 class Stage:
