@@ -53,8 +53,8 @@ def _against_best_peer(summary: Summary, row: Row) -> Iterator[Bar]:
         peer = summary.best_peer(row.name, processes)
         seen = peer and summary.ratio(row.name, processes, OURS, peer)
         if seen:
-            yield Bar(f"{row.name}, {_count(processes)}, to the best FUSE peer", row.times_best_peer,
-                      seen, against=peer)
+            yield Bar(f"{row.name}, {_count(processes)}, to the best FUSE peer",
+                      row.times_best_peer, seen, against=peer)
 
 
 def _cpu_of_a_hit(summary: Summary, row: Row) -> Iterator[Bar]:

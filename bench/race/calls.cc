@@ -53,7 +53,7 @@ void write_file(const std::string& path, std::string_view bytes) {
 }
 
 size_t read_file(const std::string& path) {
-  static std::vector<char> buffer(64 * 1024);
+  static std::vector<char> buffer(size_t{64} * 1024);
   const UniqueFd file = open_file(path, O_RDONLY);
   struct stat status {};
   check(::fstat(file.get(), &status), "fstat", path);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who takes part in the race: one line a contestant, with the best options it has.
 
-Each shows the same base, read-only for it, under a writable layer of its own; the native folder is a
-copy of the base without anything between. To add one: its command, in which {base}, {store}, {upper},
-{work} and {mount} are filled in, and where the cache folder is seen once it is mounted.
+Each shows the same base, read-only for it, under a writable layer of its own; the native folder is
+a copy of the base without anything between. To add one: its command, in which {base}, {store},
+{upper}, {work} and {mount} are filled in, and where the cache folder is seen once it is mounted.
 """
 
 from __future__ import annotations

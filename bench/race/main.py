@@ -27,7 +27,8 @@ KEYS_QUICK = 500
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split(".")[0])
-    parser.add_argument("--quick", action="store_true", help="three short samples of each cell, over a quarter of the base")
+    parser.add_argument("--quick", action="store_true",
+                        help="three short samples of each cell, over a quarter of the base")
     parser.add_argument("--rows", default="", help="only these, by name, with commas between")
     parser.add_argument("--samples", type=int, help="of each cell (7; with --quick 3)")
     parser.add_argument("--patience", type=float, default=600, metavar="SECONDS",

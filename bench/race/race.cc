@@ -42,7 +42,7 @@ double own_cpu() {
   return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
 }
 
-// A process' clock counts what /proc/PID/stat counts, all its threads, in nanoseconds instead of ticks.
+// A process' clock counts what /proc/PID/stat counts, all its threads, in nanoseconds and not ticks.
 double cpu_of(const std::vector<pid_t>& processes) {
   double sum = 0;
   for (const pid_t process : processes) {

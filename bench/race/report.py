@@ -13,15 +13,16 @@ from pathlib import Path
 from bars import Bar
 from contestants import CONTESTANTS, NATIVE
 from rows import Row
-from sampling import QUIET_CORES, Results
+from sampling import NOT_ITS_ROW, QUIET_CORES, Results
 from summary import Summary, cpu, rate
 
 LEGEND = f"""\
 native  operations (or MiB) a second on a plain folder of the same disk, then CPU microseconds each
-others  rate as a multiple of native's (1 = as fast, 0.1 = a tenth), then CPU microseconds each: of the
-        program that asks and of the daemon together
+others  rate as a multiple of native's (1 = as fast, 0.1 = a tenth), then CPU microseconds each: of
+        the program that asks and of the daemon together
 p       processes that ask at the same time
-spread  how far the samples of one cell lie apart: half their range, over their median; of the middle cell
+spread  how far the samples of one cell lie apart: half their range, over their median (of the
+        middle cell of the line)
 ~       disturbed: in half of the samples or more others used over {QUIET_CORES} cores
 –       cannot do it; the reasons are below"""
 
@@ -89,7 +90,7 @@ def _spread(summary: Summary, row: Row, processes: int) -> str:
 def reasons(results: Results) -> Iterator[str]:
     seen = set()
     for (row, _, name), cell in results.items():
-        if cell.failure and cell.failure != "publishes nothing" and (row, name) not in seen:
+        if cell.failure and cell.failure != NOT_ITS_ROW and (row, name) not in seen:
             seen.add((row, name))
             yield f"– {name}, {row}: {cell.failure.removeprefix('race_worker: ')}"
 

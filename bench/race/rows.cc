@@ -13,16 +13,16 @@
 #include "bench/race/calls.h"
 #include "common/unique_fd.h"
 
-// The rows are what a compile cache is asked for, one kind of call each. Paths are made before the
-// clock starts where a row may name a thing again, so that the rate is that of the calls. docs/benchmarks.md
-// says in words what each row does.
+// The rows are what a compile cache is asked for, one kind of call each; docs/benchmarks.md says in
+// words what each row does. Paths are made before the clock starts where a row may name a thing
+// again, so that the rate is that of the calls.
 namespace cacheshim::race {
 namespace {
 
 constexpr unsigned kHotKeys = 200;
-constexpr size_t kEntryBytes = 8 * 1024;
+constexpr size_t kEntryBytes = 8192;
 constexpr size_t kLargeFileMiB = 256;
-constexpr size_t kMiB = 1024 * 1024;
+constexpr size_t kMiB = 1048576;
 
 class Random {
  public:

@@ -14,6 +14,7 @@ from rows import NEVER, Row
 from stage import CannotMount, Failed, Stage
 
 QUIET_CORES = 0.2  # what others may use while a sample is taken
+NOT_ITS_ROW = "publishes nothing"
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _add_sample(
     if cell.failure:
         return
     if not takes_part(contestant, row):
-        cell.failure = "publishes nothing"
+        cell.failure = NOT_ITS_ROW
         return
     try:
         cell.samples.append(

@@ -51,13 +51,15 @@ class Walk:
 
     def line(self) -> str:
         before, after, forgotten = (size / MIB for size in self.resident)
-        return (f"{self.contestant:12} {self.entries} entries in {self.seconds:.1f} s; "
-                f"daemon {self.daemon_cpu_seconds:.1f} s of CPU, {before:.0f} MiB before, {after:.0f} after ({self.bytes_a_file:.0f} B a file), "
-                f"{forgotten:.0f} once forgotten ({self.bytes_a_file_kept:.0f} B a file)")
+        return (f"{self.contestant:12} {self.entries} entries in {self.seconds:.1f} s; daemon "
+                f"{self.daemon_cpu_seconds:.1f} s of CPU, {before:.0f} MiB before, {after:.0f} after "
+                f"({self.bytes_a_file:.0f} B a file), {forgotten:.0f} once forgotten "
+                f"({self.bytes_a_file_kept:.0f} B a file)")
 
     def bars(self) -> Iterator[Bar]:
         yield Bar("walk over 800,000 files", 60, self.seconds, at_most=True, unit=" s")
-        yield Bar("walk: the daemon's memory a file", 170, self.bytes_a_file, at_most=True, unit=" B")
+        yield Bar("walk: the daemon's memory a file", 170, self.bytes_a_file, at_most=True,
+                  unit=" B")
         yield Bar("walk: part of it given back once forgotten", 0.9, self.given_back)
 
 
@@ -116,8 +118,8 @@ def views(stage: Stage) -> Iterator[str]:
         before = mounted.resident_bytes()
         ours = _crowd(stage, stage.mount_point / "triton")
         each = (mounted.resident_bytes() - before) / VIEWS
-    yield (f"{VIEWS} views at once, 3 files read in each: {ours:.2f} s, {each / 1024:.1f} KiB of the "
-           f"daemon's memory a view; as many processes on a plain folder: {native:.2f} s")
+    yield (f"{VIEWS} views at once, 3 files read in each: {ours:.2f} s, {each / 1024:.1f} KiB of "
+           f"the daemon's memory a view; as many processes on a plain folder: {native:.2f} s")
 
 
 def _crowd(stage: Stage, folder: Path) -> float:

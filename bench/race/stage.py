@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the race takes place: folders, mounts that are always taken away, the daemons behind them."""
+"""Where the race takes place: folders, mounts that are always taken away, daemons behind them."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ class Summary:
 
     def best_peer(self, row: str, processes: int) -> str | None:
         """The fastest of the other FUSE overlays."""
-        return self._first(row, processes, key=lambda name: -self._known(row, processes, name, rate))
+        return self._first(row, processes, lambda name: -self._known(row, processes, name, rate))
 
     def thriftiest_peer(self, row: str, processes: int) -> str | None:
         """The one that uses least CPU for an operation."""
-        return self._first(row, processes, key=lambda name: self._known(row, processes, name, cpu))
+        return self._first(row, processes, lambda name: self._known(row, processes, name, cpu))
 
     def _first(self, row: str, processes: int, key: Callable[[str], float]) -> str | None:
         peers = [

@@ -110,16 +110,20 @@ int run(int argc, char** argv) {
   add_commands(app, arguments);
   try {
     app.parse(argc, argv);
+    return 0;
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
-  } catch (const std::exception& error) {
-    (void)::fprintf(stderr, "race_worker: %s\n", error.what());
-    return 1;
   }
-  return 0;
 }
 
 }  // namespace
 }  // namespace cacheshim::race
 
-int main(int argc, char** argv) { return cacheshim::race::run(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return cacheshim::race::run(argc, argv);
+  } catch (const std::exception& error) {
+    (void)::fprintf(stderr, "race_worker: %s\n", error.what());
+    return 1;
+  }
+}

@@ -23,7 +23,8 @@ FILES = 160
 
 
 def work(*arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run([WORKER, *map(str, arguments)], capture_output=True, text=True, check=False)
+    command = [WORKER, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def sizes(tree: pathlib.Path) -> dict[str, int]:
@@ -95,13 +96,16 @@ def cell(*rates: float, cpu_us: float = 10, others: float = 0) -> Cell:
 class Figures(unittest.TestCase):
     def test_ratio_is_the_median_of_ratios_within_a_round(self) -> None:
         # The machine halves its speed by the second round.
-        summary = Summary({("hit", 1, NATIVE): cell(100, 50, 80), ("hit", 1, OURS): cell(50, 25, 20)})
+        summary = Summary({
+            ("hit", 1, NATIVE): cell(100, 50, 80), ("hit", 1, OURS): cell(50, 25, 20),
+        })
         self.assertEqual(summary.ratio("hit", 1, OURS, NATIVE), 0.5)
 
     def test_best_peer_is_the_fastest_fuse_overlay_and_not_the_kernels(self) -> None:
         summary = Summary({
             ("hit", 1, OURS): cell(90), ("hit", 1, "overlayfs"): cell(80),
-            ("hit", 1, "mergerfs"): cell(30, cpu_us=9), ("hit", 1, "unionfs-fuse"): cell(20, cpu_us=5),
+            ("hit", 1, "mergerfs"): cell(30, cpu_us=9),
+            ("hit", 1, "unionfs-fuse"): cell(20, cpu_us=5),
             ("hit", 1, "fuse-overlayfs"): Cell(failure="cannot"),
         })
         self.assertEqual(summary.best_peer("hit", 1), "mergerfs")
