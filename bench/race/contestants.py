@@ -19,10 +19,13 @@ _FUSE_OVERLAYFS = (
     "static_nlink,noacl,volatile,fsync=0,timeout=1000000000,writeback=1"
 )
 _MERGERFS = (
-    "cache.files=auto-full,cache.entry=3600,cache.attr=3600,cache.negative_entry=3600,"
+    "allow_other,cache.files=auto-full,cache.entry=3600,cache.attr=3600,cache.negative_entry=3600,"
     "cache.readdir=true,cache.writeback=true,xattr=nosys,threads=4,category.create=ff"
 )
-_UNIONFS = "cow,kernel_cache,entry_timeout=3600,attr_timeout=3600,negative_timeout=3600"
+_UNIONFS = (
+    "cow,kernel_cache,allow_other,default_permissions,entry_timeout=3600,attr_timeout=3600,"
+    "negative_timeout=3600"
+)
 
 
 @dataclass(frozen=True)

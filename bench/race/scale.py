@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bars import Bar
@@ -70,7 +70,7 @@ def in_memory(stage: Stage, keys: int) -> Iterator[Stage]:
     area.mkdir()
     run(["mount", "-t", "tmpfs", "-o", "nr_inodes=0", "tmpfs", area], 10)
     try:
-        yield Stage(area, stage.cacheshim, stage.worker, keys, empty_files=True)
+        yield replace(stage, area=area, keys=keys, empty_files=True)
     finally:
         run(["umount", "-R", area], 60)
         area.rmdir()
@@ -112,7 +112,7 @@ def _settled(mounted: Mounted, still_s: float = 2, at_most_s: float = 30) -> int
 
 
 def views(stage: Stage) -> Iterator[str]:
-    """Many jobs at once, each with a process that stays in its own view."""
+    """Many jobs at once, of as many users, each with a process that stays in its own view."""
     native = _crowd(stage, stage.native)
     with stage.mounted(named(OURS)) as mounted:
         before = mounted.resident_bytes()
@@ -129,9 +129,10 @@ def _crowd(stage: Stage, folder: Path) -> float:
     crowd = []
     try:
         for number in range(VIEWS):
+            user = stage.user + number
             crowd.append(subprocess.Popen(
                 [str(stage.worker), "look", str(folder)], stdin=stay_read,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.PIPE, user=user, group=user, extra_groups=[],
                 env={**os.environ, "CACHESHIM_JOB": f"view-{number}"},
             ))
         for one in crowd:

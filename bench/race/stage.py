@@ -52,6 +52,7 @@ class Stage:
     cacheshim: Path
     worker: Path
     keys: int
+    user: int  # by uid, who owns the trees and does what is timed
     empty_files: bool = False
 
     @property
@@ -85,22 +86,25 @@ class Stage:
             folder.mkdir()
         for tree in (self.base, self.native) if with_native else (self.base,):
             tree.mkdir(parents=True)
-            self.make(tree)
+            os.chown(tree, self.user, self.user)
+            self.make(tree, self.user)
             self.work("read", tree, "--keys", self.keys)
         # Not all unions leave a read-only branch alone.
         run(["mount", "--bind", "-o", "ro", self.base, self.locked_base], MOUNT_TIMEOUT_S)
 
-    def make(self, tree: Path) -> None:
-        """Makes a tree what it should be, whatever was done to it."""
-        self.work("tree", tree, "--keys", self.keys, *(["--empty"] if self.empty_files else []))
+    def make(self, tree: Path, user: int = 0) -> None:
+        """Makes a tree what it should be, whatever was done to it: published files are root's."""
+        empty = ["--empty"] if self.empty_files else []
+        run([self.worker, "tree", tree, "--keys", self.keys, *empty], ROW_TIMEOUT_S, user=user)
 
     def work(self, *arguments: object, publish: str | None = None) -> dict[str, float]:
-        """Runs the worker and returns what it tells."""
+        """Runs the worker, as the race's user, and returns what it tells."""
         environment = {**os.environ, "CACHESHIM_JOB": JOB}
         if publish:
             environment["CACHESHIM_PUBLISH"] = publish
         try:
-            return json.loads(run([self.worker, *arguments], ROW_TIMEOUT_S, environment))
+            told = run([self.worker, *arguments], ROW_TIMEOUT_S, environment, self.user)
+            return json.loads(told)
         except Failed as failure:
             raise Failed(str(failure).replace(f"{self.area}/", "")) from None
 
@@ -110,6 +114,7 @@ class Stage:
         self._clear_scratch()
         for name in ("upper", "work"):
             (self.scratch / name).mkdir(parents=True)
+        os.chown(self.scratch / "upper", self.user, self.user)
         before = processes()
         try:
             begin = time.monotonic()
@@ -153,7 +158,10 @@ class Stage:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(command: list[object], timeout_s: float, environment: dict[str, str] | None = None) -> str:
+def run(
+    command: list[object], timeout_s: float, environment: dict[str, str] | None = None,
+    user: int = 0,
+) -> str:
     """Returns what it prints; Failed with its first complaint."""
     # Files and not pipes: a daemon that stays may keep them open.
     out = os.memfd_create("out")
@@ -161,7 +169,7 @@ def run(command: list[object], timeout_s: float, environment: dict[str, str] | N
     try:
         result = subprocess.run(
             [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-            timeout=timeout_s, env=environment, check=False,
+            timeout=timeout_s, env=environment, user=user, group=user, extra_groups=[], check=False,
         )
         if result.returncode != 0:
             complaint = _text_of(err).strip().splitlines() or [f"status {result.returncode}"]
