@@ -33,11 +33,17 @@ build() { # TARGET…: as ninja takes them
 }
 
 # A further build, with other options or another compiler, beside the first.
-build_variant() { # NAME [MESON OPTION…]
-    local name=$1 folder=$repo/build/variants/$1
+build_variant() { # NAME [MESON OPTION…] [-- TARGET…]: every target if none is named
+    local name=$1 folder=$repo/build/variants/$1 options=()
     shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    if [ $# -gt 0 ]; then shift; fi
     mkdir -p "$repo/build/logs" "$folder"
     quietly "configuring the $name build" "$repo/build/logs/$name-configure.log" \
-        _configure "$folder" --prefix "$folder/dist" "$@" || return 1
-    quietly "building the $name build" "$repo/build/logs/$name-build.log" ninja -C "$folder"
+        _configure "$folder" --prefix "$folder/dist" "${options[@]}" || return 1
+    quietly "building the $name build" "$repo/build/logs/$name-build.log" \
+        ninja -C "$folder" "$@"
 }

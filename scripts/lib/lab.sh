@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# Runs the Triton storm (tests/storm), and other tests that mount, in namespaces of their own.
+# Runs the Triton storm (tests/storm), and whatever else mounts, in namespaces of their own.
 
 storm() { # MODE [ARGUMENT…]: as tests/storm/storm.py; call ensure_triton before
     local options=()
@@ -10,6 +10,15 @@ storm() { # MODE [ARGUMENT…]: as tests/storm/storm.py; call ensure_triton befo
     _make_lab
     _in_lab /usr/bin/python3 -B "$repo/tests/storm/storm.py" "$@" \
         --repo "$repo" --work "$lab/disk" --triton "$triton_venv" "${options[@]}"
+}
+
+# The race of overlay file systems (bench/race), below a folder on disk.
+race() { # PROGRAM WORKER [ARGUMENT…]: as bench/race/main.py
+    local program=$1 worker=$2
+    shift 2
+    _make_lab
+    _in_lab /usr/bin/python3 -B "$repo/bench/race/main.py" --area "$lab/disk" \
+        --cacheshim "$program" --worker "$worker" "$@"
 }
 
 # Runs a command with the repository at a path that every user can enter: it may lie in a folder of

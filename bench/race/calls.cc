@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/race/calls.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <memory>
+#include <system_error>
+#include <vector>
+
+namespace cacheshim::race {
+namespace {
+
+[[noreturn]] void fail(const char* call, const std::string& path, int error) {
+  throw std::system_error(error, std::generic_category(), std::string(call) + " '" + path + "'");
+}
+
+void check(int result, const char* call, const std::string& path) {
+  if (result != 0) fail(call, path, errno);
+}
+
+struct CloseFolder {
+  void operator()(DIR* folder) const { (void)::closedir(folder); }  // it was only read
+};
+
+}  // namespace
+
+UniqueFd open_file(const std::string& path, int flags, mode_t mode) {
+  UniqueFd file(::open(path.c_str(), flags | O_CLOEXEC, mode));
+  if (!file) fail("open", path, errno);
+  return file;
+}
+
+void write_whole(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0) fail("write", path, errno);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+void close_file(UniqueFd file, const std::string& path) {
+  check(::close(file.release()), "close", path);
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  UniqueFd file = open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  write_whole(file.get(), bytes, path);
+  close_file(std::move(file), path);
+}
+
+size_t read_file(const std::string& path) {
+  static std::vector<char> buffer(size_t{64} * 1024);
+  const UniqueFd file = open_file(path, O_RDONLY);
+  struct stat status {};
+  check(::fstat(file.get(), &status), "fstat", path);
+  const auto size_bytes = static_cast<size_t>(status.st_size);
+  size_t done = 0;
+  while (done < size_bytes) {
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
+    if (got < 0) fail("read", path, errno);
+    if (got == 0) fail("read to the size that fstat told", path, EIO);
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+size_t list_folder(const std::string& path) {
+  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
+  if (!folder) fail("opendir", path, errno);
+  size_t entries = 0;
+  errno = 0;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") ++entries;
+  }
+  if (errno != 0) fail("readdir", path, errno);
+  return entries;
+}
+
+void make_folder(const std::string& path) { check(::mkdir(path.c_str(), 0755), "mkdir", path); }
+
+void ensure_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) fail("mkdir", path, errno);
+}
+
+void remove_folder(const std::string& path) { check(::rmdir(path.c_str()), "rmdir", path); }
+
+void rename_file(const std::string& from, const std::string& to) {
+  check(::rename(from.c_str(), to.c_str()), "rename", from);
+}
+
+void expect_present(const std::string& path) {
+  struct stat status {};
+  check(::stat(path.c_str(), &status), "stat", path);
+}
+
+void expect_absent(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) fail("stat of an absent name", path, EEXIST);
+  if (errno != ENOENT) fail("stat", path, errno);
+}
+
+}  // namespace cacheshim::race

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "common/unique_fd.h"
+
+// System calls as a cache's user makes them. A failure throws std::system_error that names the call
+// and the path: a race in which an operation failed has no result.
+namespace cacheshim::race {
+
+UniqueFd open_file(const std::string& path, int flags, mode_t mode = 0);
+void write_whole(int fd, std::string_view bytes, const std::string& path);
+// Closes `file` and throws if that fails: data may be written no sooner than now.
+void close_file(UniqueFd file, const std::string& path);
+
+// Creates or truncates, writes, closes.
+void write_file(const std::string& path, std::string_view bytes);
+// open, fstat, read whole, close: what a hit in a cache does. Returns the bytes read.
+size_t read_file(const std::string& path);
+// opendir, all entries, closedir. Returns the number of entries without "." and "..".
+size_t list_folder(const std::string& path);
+
+void make_folder(const std::string& path);
+// As `mkdir -p` makes the last one: an existing folder will do.
+void ensure_folder(const std::string& path);
+void remove_folder(const std::string& path);
+void rename_file(const std::string& from, const std::string& to);
+
+void expect_present(const std::string& path);
+void expect_absent(const std::string& path);
+
+}  // namespace cacheshim::race

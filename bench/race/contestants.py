@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who takes part in the race: one line a contestant, with the best options it has.
+
+Each shows the same base, read-only for it, under a writable layer of its own; the native folder is
+a copy of the base without anything between. To add one: its command, in which {base}, {store},
+{upper}, {work} and {mount} are filled in, and where the cache folder is seen once it is mounted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+JOB = "race"
+OURS = "cacheshim"
+NATIVE = "native"
+
+_FUSE_OVERLAYFS = (
+    "lowerdir={base},upperdir={upper},workdir={work},threaded=1,fast_ino=1,noxattrs=1,"
+    "static_nlink,noacl,volatile,fsync=0,timeout=1000000000,writeback=1"
+)
+_MERGERFS = (
+    "allow_other,cache.files=auto-full,cache.entry=3600,cache.attr=3600,cache.negative_entry=3600,"
+    "cache.readdir=true,cache.writeback=true,xattr=nosys,threads=4,category.create=ff"
+)
+_UNIONFS = (
+    "cow,kernel_cache,allow_other,default_permissions,entry_timeout=3600,attr_timeout=3600,"
+    "negative_timeout=3600"
+)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    name: str
+    mount: tuple[str, ...] = ()  # empty: nothing is mounted
+    unmount: tuple[str, ...] = ("umount", "{mount}")
+    seen_at: str = "{mount}"
+    is_fuse_peer: bool = True  # one that the bars compare with
+    publishes: bool = False
+
+
+CONTESTANTS = (
+    Contestant(NATIVE, unmount=(), seen_at="{native}", is_fuse_peer=False),
+    Contestant(
+        OURS,
+        ("{cacheshim}", "mount", "--store", "{store}", "{mount}"),
+        ("{cacheshim}", "unmount", "{mount}"),
+        seen_at="{mount}/.jobs/" + JOB + "/triton",
+        is_fuse_peer=False,
+        publishes=True,
+    ),
+    Contestant(
+        "overlayfs",
+        ("mount", "-t", "overlay", "overlay", "-o",
+         "lowerdir={base},upperdir={upper},workdir={work}", "{mount}"),
+        is_fuse_peer=False,
+    ),
+    Contestant("fuse-overlayfs", ("fuse-overlayfs", "-o", _FUSE_OVERLAYFS, "{mount}")),
+    Contestant("mergerfs", ("mergerfs", "-o", _MERGERFS, "{upper}=RW:{base}=RO", "{mount}")),
+    Contestant("unionfs-fuse", ("unionfs", "-o", _UNIONFS, "{upper}=RW:{base}=RO", "{mount}")),
+)
+
+
+def named(name: str) -> Contestant:
+    return next(one for one in CONTESTANTS if one.name == name)

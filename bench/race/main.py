@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The race of overlay file systems. Called by scripts/bench, in namespaces of its own.
+
+Exit status: 0 when every contestant could be run, else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import report
+import scale
+from bars import Bar, bars
+from contestants import OURS
+from rows import ROWS, Row
+from sampling import Patience, Results, race
+from stage import Stage, run
+from summary import Summary
+
+KEYS = 2000
+KEYS_QUICK = 500
+# Most jobs are not root's, and a mount may have to ask more for root, who may enter any view.
+USER = 20001
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split(".")[0])
+    parser.add_argument("--quick", action="store_true",
+                        help="three short samples of each cell, over a quarter of the base")
+    parser.add_argument("--rows", default="", help="only these, by name, with commas between")
+    parser.add_argument("--samples", type=int, help="of each cell (7; with --quick 3)")
+    parser.add_argument("--patience", type=float, default=600, metavar="SECONDS",
+                        help="for repeating disturbed samples, in all (600; with --quick 60)")
+    parser.add_argument("--walk", action="store_true",
+                        help="a walk over 800,000 files instead of the race (or beside --rows)")
+    parser.add_argument("--views", action="store_true",
+                        help="1,000 views, and a store of 1,000,000 files, likewise")
+    parser.add_argument("--user", type=int, default=USER, metavar="UID",
+                        help=f"who does what is timed ({USER})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
+    parser.add_argument("--cacheshim", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--area", type=Path, required=True, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def chosen_rows(names: str) -> list[Row]:
+    if not names:
+        return list(ROWS)
+    known = {row.name: row for row in ROWS}
+    wanted = names.split(",")
+    if unknown := [name for name in wanted if name not in known]:
+        sys.exit(f"bench: no row is called {unknown[0]!r}; there are {', '.join(known)}")
+    return [row for row in ROWS if row.name in wanted]
+
+
+def enter(area: Path, worker: Path) -> tuple[Path, Path]:
+    """Area and worker at paths that every user can enter, in this mount namespace alone."""
+    inside = Path(os.environ["CACHESHIM_LAB"]) / "race"
+    inside.mkdir()
+    run(["mount", "--bind", area, inside], 10)
+    return inside, Path(shutil.copy(worker, inside / "race_worker"))
+
+
+def take_race(stage: Stage, arguments: argparse.Namespace) -> tuple[Results, list[Row], int]:
+    if (arguments.walk or arguments.views) and not arguments.rows:
+        return {}, [], 0
+    rows = chosen_rows(arguments.rows)
+    samples = arguments.samples or (3 if arguments.quick else 7)
+    patience = Patience(60 if arguments.quick else arguments.patience, attempts=3)
+    seconds = 0.2 if arguments.quick else 0.4
+    return race(stage, rows, samples, seconds, patience), rows, samples
+
+
+def take_scale(stage: Stage, arguments: argparse.Namespace) -> tuple[list[str], list[Bar]]:
+    lines, seen = [], []
+    if arguments.walk:
+        for one in scale.walks(stage):
+            lines.append("walk: " + one.line())
+            seen += one.bars() if one.contestant == OURS else []
+    if arguments.views:
+        lines += [*scale.views(stage), *scale.mount_times(stage)]
+    return lines, seen
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    keys = KEYS_QUICK if arguments.quick else KEYS
+    area, worker = enter(arguments.area, arguments.worker)
+    stage = Stage(area, arguments.cacheshim, worker, keys, arguments.user)
+    stage.prepare()
+    results, rows, samples = take_race(stage, arguments)
+    lines, seen = take_scale(stage, arguments)
+    summary = Summary(results)
+    seen = [*bars(summary, rows), *seen]
+    about = report.about(arguments.area, samples)
+    print(report.text(summary, rows, [about, *lines], seen))
+    if arguments.json:
+        arguments.json.write_text(
+            json.dumps(report.as_json(summary, seen, [about, *lines]), indent=1) + "\n")
+    return 0 if all(cell.could_mount for cell in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

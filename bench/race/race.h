@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/race/rows.h"
+
+namespace cacheshim::race {
+
+struct Terms {
+  unsigned processes = 1;
+  double seconds = 0.4;  // after which a row ends, unless it goes to its end
+  uint64_t seed = 0;
+  std::vector<pid_t> daemons;  // that serve the tree
+};
+
+// All times in seconds, over the steps alone.
+struct Outcome {
+  uint64_t operations = 0;
+  double wall = 0;
+  double own_cpu = 0;     // of the runners
+  double daemon_cpu = 0;  // of all threads of the daemons
+  double other_cpu = 0;   // of the rest of the machine, to a hundredth of a second a core
+};
+
+// Runs a row in `processes` processes that start together, and measures it.
+// Throws std::system_error, or std::runtime_error when a runner failed (it has said why on stderr).
+Outcome run_race(const Row& row, const Tree& tree, const Terms& terms);
+
+}  // namespace cacheshim::race

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/race/rows.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/race/calls.h"
+#include "common/unique_fd.h"
+
+// The rows are what a compile cache is asked for, one kind of call each; docs/benchmarks.md says in
+// words what each row does. Paths are made before the clock starts where a row may name a thing
+// again, so that the rate is that of the calls.
+namespace cacheshim::race {
+namespace {
+
+constexpr unsigned kHotKeys = 200;
+constexpr size_t kEntryBytes = 8192;
+constexpr size_t kLargeFileMiB = 256;
+constexpr size_t kMiB = 1048576;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  size_t below(size_t bound) { return static_cast<size_t>(mix(state_++) % bound); }
+
+ private:
+  uint64_t state_;
+};
+
+Random random_of(const Runner& runner) { return Random(mix(runner.seed + runner.index)); }
+
+unsigned hot_keys(const Tree& tree) { return std::min(kHotKeys, tree.keys); }
+
+std::vector<std::string> hot_files(const Tree& tree) {
+  std::vector<std::string> paths;
+  for (unsigned key = 0; key < hot_keys(tree); ++key) {
+    for (unsigned file = 0; file < kFilesPerKey; ++file) {
+      paths.push_back(tree.file_path(key, file));
+    }
+  }
+  return paths;
+}
+
+std::vector<std::string> hot_folders(const Tree& tree) {
+  std::vector<std::string> paths;
+  for (unsigned key = 0; key < hot_keys(tree); ++key) paths.push_back(tree.key_path(key));
+  return paths;
+}
+
+std::vector<std::string> absent_hot_files(const Tree& tree) {
+  std::vector<std::string> paths = hot_files(tree);
+  for (std::string& path : paths) path += ".absent";
+  return paths;
+}
+
+// Names that no run has asked for before, as long as seeds differ.
+class NewKeys {
+ public:
+  explicit NewKeys(const Runner& runner)
+      : first_(mix(runner.seed) + (uint64_t{runner.index} << 32)) {}
+  std::string next() { return key_name(first_ + made_++); }
+
+ private:
+  uint64_t first_;
+  uint64_t made_ = 0;
+};
+
+using Call = void (*)(const std::string& path);
+
+Step at_random(const Runner& runner, std::vector<std::string> paths, Call call) {
+  return [paths = std::move(paths), random = random_of(runner), call]() mutable {
+    call(paths[random.below(paths.size())]);
+    return true;
+  };
+}
+
+void read_it(const std::string& path) { (void)read_file(path); }  // it fails loudly
+void list_it(const std::string& path) {
+  if (list_folder(path) != kFilesPerKey) {
+    throw std::runtime_error("'" + path + "' does not list its files");
+  }
+}
+
+void no_warm_up(const Tree&) {}
+
+void warm_hot_files(const Tree& tree) {
+  for (const std::string& path : hot_files(tree)) read_it(path);
+}
+
+void warm_hot_folders(const Tree& tree) {
+  for (const std::string& path : hot_folders(tree)) list_it(path);
+}
+
+void warm_known_keys(const Tree& tree) {
+  for (const std::string& path : hot_folders(tree)) expect_present(path);
+}
+
+void warm_absent_files(const Tree& tree) {
+  for (const std::string& path : absent_hot_files(tree)) expect_absent(path);
+}
+
+// Calls `visit(key, file)` for each of this runner's files in turn, once.
+template <typename Visit>
+Step each_own_file(const Runner& runner, unsigned files_per_key, Visit visit) {
+  return [tree = runner.tree, key = runner.index, file = 0U, count = runner.count, files_per_key,
+          visit]() mutable {
+    if (key >= tree.keys) return false;
+    visit(tree, key, file);
+    if (++file == files_per_key) {
+      file = 0;
+      key += count;
+    }
+    return true;
+  };
+}
+
+Step first_touch(const Runner& runner) {
+  return each_own_file(runner, kFilesPerKey, [](const Tree& tree, unsigned key, unsigned file) {
+    read_it(tree.file_path(key, file));
+  });
+}
+
+Step hit(const Runner& runner) { return at_random(runner, hot_files(runner.tree), read_it); }
+
+Step stat_file(const Runner& runner) {
+  return at_random(runner, hot_files(runner.tree), expect_present);
+}
+
+Step miss_key(const Runner& runner) {
+  return [root = runner.tree.root + '/', keys = NewKeys(runner)]() mutable {
+    expect_absent(root + keys.next());
+    return true;
+  };
+}
+
+Step miss_file(const Runner& runner) {
+  return [folders = hot_folders(runner.tree), random = random_of(runner),
+          keys = NewKeys(runner)]() mutable {
+    expect_absent(folders[random.below(folders.size())] + '/' + keys.next());
+    return true;
+  };
+}
+
+Step miss_again(const Runner& runner) {
+  return at_random(runner, absent_hot_files(runner.tree), expect_absent);
+}
+
+Step list_key(const Runner& runner) { return at_random(runner, hot_folders(runner.tree), list_it); }
+
+// Puts a file into a key's folder as Triton does.
+void put(const std::string& folder, const std::string& name, std::string_view bytes) {
+  const std::string temporary =
+      folder + "/tmp.pid_" + std::to_string(::getpid()) + "_0b7c5e1a-6d0f-4c52-9f5e-2f1f6b3c9a57";
+  ensure_folder(folder);
+  make_folder(temporary);
+  write_file(temporary + '/' + name, bytes);
+  rename_file(temporary + '/' + name, folder + '/' + name);
+  remove_folder(temporary);
+}
+
+Step commit_file(const Runner& runner, unsigned file, std::string bytes) {
+  return [root = runner.tree.root + '/', keys = NewKeys(runner), name = file_name(file),
+          bytes = std::move(bytes)]() mutable {
+    put(root + keys.next(), name, bytes);
+    return true;
+  };
+}
+
+Step commit(const Runner& runner) {
+  return commit_file(runner, 0, std::string(content(kEntryBytes)));
+}
+
+Step commit_published(const Runner& runner) {
+  return commit_file(runner, kCompletingFile, completing_content(kEntryBytes));
+}
+
+// The completing file is left alone: what a view does with it may differ.
+Step overwrite(const Runner& runner) {
+  return each_own_file(runner, kCompletingFile, [](const Tree& tree, unsigned key, unsigned file) {
+    put(tree.key_path(key), file_name(file), content(kEntryBytes));
+  });
+}
+
+Step copy_up(const Runner& runner) {
+  return each_own_file(runner, kFilesPerKey, [](const Tree& tree, unsigned key, unsigned file) {
+    const std::string path = tree.file_path(key, file);
+    UniqueFd opened = open_file(path, O_RDWR);
+    write_whole(opened.get(), content(16), path);
+    close_file(std::move(opened), path);
+  });
+}
+
+std::string large_file(const Tree& tree, unsigned runner) {
+  return tree.root + '/' + key_name(mix(tree.keys + runner)) + "/large";
+}
+
+// One MiB a step; closed by the last.
+Step write_large(const Runner& runner) {
+  const std::string path = large_file(runner.tree, runner.index);
+  ensure_folder(path.substr(0, path.rfind('/')));
+  auto file = std::make_shared<UniqueFd>();
+  return [path, file, block = std::string(kMiB, 'x'), written = size_t{0}]() mutable {
+    if (written == kLargeFileMiB) return false;
+    if (written == 0) *file = open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    write_whole(file->get(), block, path);
+    if (++written == kLargeFileMiB) close_file(std::move(*file), path);
+    return true;
+  };
+}
+
+void warm_large_file(const Tree& tree) {
+  const Step step = write_large({.tree = tree, .index = 0, .count = 1, .seed = 0});
+  while (step()) continue;
+}
+
+// One MiB a step; opened anew at the end, and on from the beginning.
+Step read_large(const Runner& runner) {
+  const std::string path = large_file(runner.tree, 0);
+  auto file = std::make_shared<UniqueFd>();
+  return [path, file, block = std::string(kMiB, '\0')]() mutable {
+    if (!*file) *file = open_file(path, O_RDONLY);
+    size_t filled = 0;
+    while (filled < block.size()) {
+      const ssize_t got = ::read(file->get(), block.data() + filled, block.size() - filled);
+      if (got <= 0) throw std::runtime_error("'" + path + "' cannot be read whole");
+      filled += static_cast<size_t>(got);
+    }
+    if (::lseek(file->get(), 0, SEEK_CUR) == static_cast<off_t>(kLargeFileMiB * kMiB)) {
+      file->reset();
+    }
+    return true;
+  };
+}
+
+constexpr std::array kRows = {
+    Row{"first", no_warm_up, first_touch, true},
+    Row{"hit", warm_hot_files, hit, false},
+    Row{"stat", warm_hot_files, stat_file, false},
+    Row{"miss-key", no_warm_up, miss_key, false},
+    Row{"miss-file", warm_known_keys, miss_file, false},
+    Row{"miss-again", warm_absent_files, miss_again, false},
+    Row{"list", warm_hot_folders, list_key, false},
+    Row{"commit", no_warm_up, commit, false},
+    Row{"commit-published", no_warm_up, commit_published, false},
+    Row{"overwrite", no_warm_up, overwrite, false},
+    Row{"copy-up", no_warm_up, copy_up, false},
+    Row{"write", no_warm_up, write_large, true},
+    Row{"read", warm_large_file, read_large, false},
+};
+
+}  // namespace
+
+const Row* find_row(const std::string& name) {
+  const auto* row =
+      std::find_if(kRows.begin(), kRows.end(), [&](const Row& one) { return name == one.name; });
+  return row == kRows.end() ? nullptr : row;
+}
+
+}  // namespace cacheshim::race

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "bench/race/tree.h"
+
+namespace cacheshim::race {
+
+// One of several processes that share a row's work.
+struct Runner {
+  const Tree& tree;
+  unsigned index;  // of `count`
+  unsigned count;
+  uint64_t seed;  // names that are new in this run come from it
+};
+
+// One operation; false when this runner has nothing left to do. Throws std::system_error.
+using Step = std::function<bool()>;
+
+// A row of the race, measured over its steps alone.
+struct Row {
+  const char* name;
+  // What must have happened before, once, for all runners; not measured.
+  void (*warm_up)(const Tree&);
+  Step (*make_step)(const Runner&);
+  // Whether the row goes on to its end, however long that takes.
+  bool to_the_end;
+};
+
+// Null for an unknown name.
+const Row* find_row(const std::string& name);
+
+}  // namespace cacheshim::race

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the race, as docs/benchmarks.md defines them and race_worker runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NEVER = "never"
+BY_DEFAULT = None
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str  # as race_worker calls it
+    title: str
+    processes: tuple[int, ...] = (1, 4)
+    unit: str = "/s"
+    changes: bool = False  # the tree, which must be mended afterwards
+    from_kernel: bool = False  # answered by the kernel's cache, without the daemon
+    publish: str | None = NEVER
+    only_publishers: bool = False
+    times_best_peer: float = 1.0  # the least that is asked of ours
+
+
+ROWS = (
+    Row("first", "first touch after mount", times_best_peer=1.3),
+    Row("hit", "hit: open, fstat, read, close", times_best_peer=2.0),
+    Row("stat", "stat", from_kernel=True, times_best_peer=0.95),
+    Row("miss-key", "miss, new key"),
+    Row("miss-file", "miss, new file of a known key"),
+    Row("miss-again", "repeated miss", from_kernel=True, times_best_peer=0.95),
+    Row("list", "list a key"),
+    Row("commit", "commit of 8 KiB", changes=True, times_best_peer=1.2),
+    Row("commit-published", "commit, published", changes=True, publish=BY_DEFAULT,
+        only_publishers=True),
+    Row("overwrite", "commit over a base file", changes=True, times_best_peer=1.2),
+    Row("copy-up", "copy-up of 30 KiB", changes=True, times_best_peer=1.2),
+    Row("write", "sequential write, 256 MiB", (1,), unit="MiB/s", changes=True),
+    Row("read", "sequential read, 256 MiB", (1,), unit="MiB/s", changes=True),
+)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the race takes place: folders, mounts that are always taken away, daemons behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from contestants import JOB, Contestant
+
+MOUNT_TIMEOUT_S = 60
+ROW_TIMEOUT_S = 300
+
+
+class Failed(Exception):
+    """Something that a contestant could not do; the text says what, in one line."""
+
+
+class CannotMount(Failed):
+    """It could not be run at all."""
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A contestant at work."""
+
+    folder: Path  # the cache folder, as its user sees it
+    daemons: tuple[int, ...]
+    seconds: float  # that mounting took
+
+    def resident_bytes(self) -> int:
+        return sum(_resident_bytes(pid) for pid in self.daemons)
+
+    def cpu_seconds(self) -> float:
+        """Of all threads, by the clock of each process: clock_getcpuclockid(3) makes ids so."""
+        return sum(time.clock_gettime((~pid << 3) | 2) for pid in self.daemons)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The folders of a race below `area`, on one file system."""
+
+    area: Path
+    cacheshim: Path
+    worker: Path
+    keys: int
+    user: int  # by uid, who owns the trees and does what is timed
+    empty_files: bool = False
+
+    @property
+    def store(self) -> Path:
+        return self.area / "store"
+
+    @property
+    def base(self) -> Path:
+        return self.store / "triton"
+
+    @property
+    def locked_base(self) -> Path:
+        """The base, read-only: for those who are to leave it alone."""
+        return self.area / "base"
+
+    @property
+    def native(self) -> Path:
+        return self.area / "native"
+
+    @property
+    def mount_point(self) -> Path:
+        return self.area / "mount"
+
+    @property
+    def scratch(self) -> Path:
+        return self.area / "layer"
+
+    def prepare(self, with_native: bool = True) -> None:
+        """Makes the base and the native folder, and has the page cache hold them."""
+        for folder in (self.mount_point, self.locked_base):
+            folder.mkdir()
+        for tree in (self.base, self.native) if with_native else (self.base,):
+            tree.mkdir(parents=True)
+            os.chown(tree, self.user, self.user)
+            self.make(tree, self.user)
+            self.work("read", tree, "--keys", self.keys)
+        # Not all unions leave a read-only branch alone.
+        run(["mount", "--bind", "-o", "ro", self.base, self.locked_base], MOUNT_TIMEOUT_S)
+
+    def make(self, tree: Path, user: int = 0) -> None:
+        """Makes a tree what it should be, whatever was done to it: published files are root's."""
+        empty = ["--empty"] if self.empty_files else []
+        run([self.worker, "tree", tree, "--keys", self.keys, *empty], ROW_TIMEOUT_S, user=user)
+
+    def work(self, *arguments: object, publish: str | None = None) -> dict[str, float]:
+        """Runs the worker, as the race's user, and returns what it tells."""
+        environment = {**os.environ, "CACHESHIM_JOB": JOB}
+        if publish:
+            environment["CACHESHIM_PUBLISH"] = publish
+        try:
+            told = run([self.worker, *arguments], ROW_TIMEOUT_S, environment, self.user)
+            return json.loads(told)
+        except Failed as failure:
+            raise Failed(str(failure).replace(f"{self.area}/", "")) from None
+
+    @contextmanager
+    def mounted(self, contestant: Contestant) -> Iterator[Mounted]:
+        """A fresh mount over the base with an empty layer."""
+        self._clear_scratch()
+        for name in ("upper", "work"):
+            (self.scratch / name).mkdir(parents=True)
+        os.chown(self.scratch / "upper", self.user, self.user)
+        before = processes()
+        try:
+            begin = time.monotonic()
+            self._mount(contestant)
+            seconds = time.monotonic() - begin
+            daemons = tuple(sorted(processes() - before))
+            yield Mounted(Path(*self._fill((contestant.seen_at,))), daemons, seconds)
+        finally:
+            self._take_away(contestant, before)
+            self._clear_scratch()
+
+    def _mount(self, contestant: Contestant) -> None:
+        if not contestant.mount:
+            return
+        try:
+            run(self._fill(contestant.mount), MOUNT_TIMEOUT_S)
+        except Failed as failure:
+            raise CannotMount(str(failure)) from None
+        if not is_mounted(self.mount_point):
+            raise CannotMount("it ended well, but nothing is mounted")
+
+    def _fill(self, words: tuple[str, ...]) -> list[str]:
+        return [
+            word.format(
+                base=self.locked_base, store=self.store, native=self.native, mount=self.mount_point,
+                upper=self.scratch / "upper", work=self.scratch / "work", cacheshim=self.cacheshim,
+            )
+            for word in words
+        ]
+
+    def _take_away(self, contestant: Contestant, before: set[int]) -> None:
+        if is_mounted(self.mount_point):
+            try:
+                run(self._fill(contestant.unmount), MOUNT_TIMEOUT_S)
+            except Failed:
+                run(["umount", "-l", self.mount_point], MOUNT_TIMEOUT_S)
+        _wait_until_gone(before)
+
+    def _clear_scratch(self) -> None:
+        for folder in (self.scratch, self.store / ".cacheshim"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(
+    command: list[object], timeout_s: float, environment: dict[str, str] | None = None,
+    user: int = 0,
+) -> str:
+    """Returns what it prints; Failed with its first complaint."""
+    # Files and not pipes: a daemon that stays may keep them open.
+    out = os.memfd_create("out")
+    err = os.memfd_create("err")
+    try:
+        result = subprocess.run(
+            [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            timeout=timeout_s, env=environment, user=user, group=user, extra_groups=[], check=False,
+        )
+        if result.returncode != 0:
+            complaint = _text_of(err).strip().splitlines() or [f"status {result.returncode}"]
+            raise Failed(complaint[0])
+        return _text_of(out)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"not ready within {timeout_s:.0f} s") from None
+    except FileNotFoundError:
+        raise Failed(f"'{command[0]}' is not installed") from None
+    finally:
+        os.close(out)
+        os.close(err)
+
+
+def _text_of(file: int) -> str:
+    return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
+
+
+def is_mounted(path: Path) -> bool:
+    """Also for a mount whose daemon is dead."""
+    table = Path("/proc/self/mountinfo").read_text().splitlines()
+    return any(line.split()[4] == str(path) for line in table)
+
+
+def processes() -> set[int]:
+    """All processes of this PID namespace, which is the race's own."""
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+
+
+def _wait_until_gone(before: set[int]) -> None:
+    """Daemons end a little after their mount; one that does not is ended."""
+    for patience_s in (20, 10):
+        deadline = time.monotonic() + patience_s
+        while (left := processes() - before) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        for pid in left:
+            _kill(pid)
+    if left:
+        raise SystemExit(f"bench: processes {sorted(left)} do not end; the race cannot go on")
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended by itself
+
+
+def _resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(
+        int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS")
+    )

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace cacheshim::race {
+
+inline constexpr unsigned kFilesPerKey = 8;
+// A Triton kernel's last file, which completes its entry.
+inline constexpr unsigned kCompletingFile = 7;
+inline constexpr size_t kLargestFileBytes = 60 * 1024;
+
+// One step of the splitmix64 generator: spreads the bits of `value` evenly.
+uint64_t mix(uint64_t value);
+
+// A key as Triton names it: 52 letters and digits, the same for the same number.
+std::string key_name(uint64_t number);
+
+std::string file_name(unsigned file);
+
+// Bytes of a file's content, the same in every run.
+std::string_view content(size_t size_bytes);
+
+// What a job writes as a kernel's completing file: valid JSON that names no path.
+std::string completing_content(size_t size_bytes);
+
+// A cache folder of `keys` keys with kFilesPerKey files of 1 to 60 KiB each, or of empty files.
+// Names and sizes depend on their numbers alone, so that every program knows them without looking.
+struct Tree {
+  std::string root;
+  unsigned keys = 0;
+  bool empty_files = false;
+
+  std::string key_path(unsigned key) const;
+  std::string file_path(unsigned key, unsigned file) const;
+  size_t size_bytes(unsigned key, unsigned file) const;
+};
+
+// Makes the folder hold exactly this tree: writes what is missing or has another size, removes keys
+// that do not belong. Throws std::system_error.
+void make_tree(const Tree& tree);
+
+// Reads every file once, so that the page cache holds it. Throws std::system_error.
+void read_tree(const Tree& tree);
+
+}  // namespace cacheshim::race

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/race/walk.h"
+
+#include <errno.h>
+#include <fts.h>
+
+#include <memory>
+#include <string>
+#include <system_error>
+
+namespace cacheshim::race {
+namespace {
+
+struct CloseWalk {
+  void operator()(FTS* walk) const { (void)::fts_close(walk); }  // it was only read
+};
+
+[[noreturn]] void fail(const std::string& what, int error) {
+  throw std::system_error(error, std::generic_category(), what);
+}
+
+}  // namespace
+
+uint64_t walk(const std::string& folder) {
+  std::string root = folder;
+  char* roots[] = {root.data(), nullptr};
+  const std::unique_ptr<FTS, CloseWalk> tree(::fts_open(roots, FTS_PHYSICAL, nullptr));
+  if (!tree) fail("fts_open '" + folder + "'", errno);
+  uint64_t entries = 0;
+  errno = 0;
+  while (const FTSENT* entry = ::fts_read(tree.get())) {
+    const int kind = entry->fts_info;
+    if (kind == FTS_DNR || kind == FTS_ERR || kind == FTS_NS) {
+      fail(std::string("walk to '") + entry->fts_path + "'", entry->fts_errno);
+    }
+    if (kind != FTS_DP) ++entries;  // a folder is met once more on the way back
+  }
+  if (errno != 0) fail("fts_read", errno);
+  return entries - 1;  // without the root
+}
+
+}  // namespace cacheshim::race
