@@ -40,8 +40,9 @@ struct DaemonOptions {
   PublishPolicy publish = PublishPolicy::kComplete;
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};
-  WatchMode watch = WatchMode::kFanotify;  // the best way to see raw changes of the base; less if need be
-  unsigned threads = 0;  // workers of the receive loop; 0: chosen by the number of cores
+  WatchMode watch =
+      WatchMode::kFanotify;  // the best way to see raw changes of the base; less if need be
+  unsigned threads = 0;      // workers of the receive loop; 0: chosen by the number of cores
   unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
   OwnerRule owners;
 };
