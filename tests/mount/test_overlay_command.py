@@ -380,3 +380,26 @@ def test_a_store_with_real_owners(mount_store, store):
     assert "Operation not permitted" in refused.stderr
     root = as_user(20001, ["stat", "-c", "%a %u", mount.path / ".jobs/a"], job="a")
     assert root.stdout.split() == ["700", "20001"]
+
+
+def test_objects_of_several_file_systems_have_numbers_of_their_own(three, scratch):
+    """Fresh tmpfs number their files alike."""
+    for folder in (*three.lowers[:2], scratch / "top"):
+        folder.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+        (folder / f"file-{folder.name}").write_text("x")
+    three.upper, three.work = scratch / "top/upper", scratch / "top/work"
+    three.upper.mkdir()
+    three.work.mkdir()
+    three.mount()
+    (three.path / "made").write_text("x")
+    paths = [three.path, *three.path.iterdir()]
+    numbers = {path.name: os.lstat(path).st_ino for path in paths}
+    assert len(set(numbers.values())) == len(paths)
+    raw = {os.lstat(folder / f"file-{folder.name}").st_ino for folder in three.lowers[:2]}
+    assert len(raw) == 1, "the test's own premise"
+    assert {entry.name: entry.inode() for entry in os.scandir(three.path)} == {
+        name: number for name, number in numbers.items() if name != three.path.name}
+    before = numbers["file-lower1"]
+    (three.path / "file-lower1").write_text("copied up to yet another file system")
+    assert os.lstat(three.path / "file-lower1").st_ino == before
