@@ -33,7 +33,7 @@ Filesystem::~Filesystem() { stop(); }
 
 Status Filesystem::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work) {
   Job& job = jobs_.make_plain(std::make_shared<const LowerStack>(lowers));
-  CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
+  if (upper) CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
   CACHESHIM_TRY(found, job.overlay.find(""));
   nodes_.forget(jobs_dir_, 1);  // any name in the root may be the overlay's own
   nodes_.make_root_view(&job, found.st, found.in_upper);

@@ -81,7 +81,8 @@ def test_it_has_no_folders_of_its_own_and_publishes_nothing(overlay):
     (overlay.path / "triton").mkdir()
     (overlay.path / "triton/__grp__x.json").write_text("{}")
     assert names(overlay.lowers[0]) == []
-    assert names(overlay.path) == [".jobs", "triton"]
+    (overlay.path / ".cacheshim").mkdir()
+    assert names(overlay.path) == [".cacheshim", ".jobs", "triton"]
 
 
 def test_without_an_upper_it_is_read_only(overlay):
