@@ -319,6 +319,24 @@ def test_in_the_foreground_it_ends_with_its_mount(overlay):
         assert daemon.wait(20) == 0
 
 
+@pytest.mark.usefixtures("device")
+def test_a_user_overlays_folders_without_root(program, overlay):
+    """In a user namespace, where nothing can be given away: what is made is the user's."""
+    for folder in (overlay.path, overlay.upper, overlay.work):
+        os.chown(folder, 20001, 20001)
+    theirs = overlay.lowers[0] / "theirs"
+    theirs.write_text("x")
+    theirs.chmod(0o4755)
+    script = ('"$1" overlay -o "$2" "$3" && cd "$3" && cat theirs && chmod u-s theirs; '
+              'echo more >> mine && chmod 4711 mine && mkdir folder && stat -c "%n %u %a" * && '
+              'cd / && "$1" unmount "$3"')
+    result = as_user(20001, ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script,
+                             "sh", program, overlay.folders(), overlay.path])
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines() == ["xfolder 0 755", "mine 0 4711", "theirs 65534 4755"]
+    assert owner(overlay.upper / "mine") == (20001, 20001)
+
+
 @pytest.fixture
 def sbin(scratch):
     """An /sbin, for this run's mount namespace alone, in which mount(8) finds the helper."""

@@ -81,15 +81,6 @@ TEST_F(PublisherTest, TakesNeitherDevicesNorFifosNorSockets) {
   }
 }
 
-TEST_F(PublisherTest, ADeviceCompletesNothing) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can make devices";
-  begin("K");
-  const NewObject null(S_IFCHR | 0666, makedev(1, 3), std::nullopt);
-  ASSERT_TRUE(overlay_.make_node("fam/K/done-device", null));
-  EXPECT_EQ(publish("fam/K").files, 0U);
-  EXPECT_FALSE(scratch_.exists("base/fam/K"));
-}
-
 TEST_F(PublisherTest, WhatItPublishesIsTheServiceAccountsWhosesoeverItWas) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   begin("K");
