@@ -193,7 +193,8 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   Filesystem filesystem(store, no_profiles,
                         {shown_path(options), "", "", options.run_dir, PublishPolicy::kNever, watch,
                          options.job_idle, options.layer_keep, options.owners});
-  if (const Status shown = filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
+  if (const Status shown =
+          filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
       !shown) {
     return DaemonError{kExitUnavailable,
                        fmt::format("cannot read '{}': {}; nothing was mounted",

@@ -66,9 +66,11 @@ Status Filesystem::load(fuse_req_t req, Ref ref, DirHandle& dir) {
     listed = std::move(entries);
   }
   const std::uint64_t parent = info.parent == 0 ? info.ino : nodes_.info(info.parent).ino;
-  dir.entries = {{kDotPlace, {".", DT_DIR, info.ino}}, {kDotDotPlace, {"..", DT_DIR, parent}}};
+  dir.entries = {{kDotPlace, {".", DT_DIR, info.ino, 0}},
+                 {kDotDotPlace, {"..", DT_DIR, parent, 0}}};
   for (ListedEntry& entry : listed) {
-    entry.ino = nodes_.shown_inode(ref.node, entry.name, entry.ino);
+    const bool is_object = info.kind == NodeKind::kObject;
+    if (is_object) entry.ino = nodes_.shown_inode(ref.node, entry.name, entry.device, entry.ino);
     dir.entries.push_back({place_of(entry.name), std::move(entry)});
   }
   sort_by_place(dir.entries);

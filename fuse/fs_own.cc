@@ -194,7 +194,7 @@ std::string Filesystem::link_target(fuse_req_t req, NodeIndex node, const NodeIn
 std::vector<ListedEntry> Filesystem::list_own(fuse_req_t req, const NodeInfo& info) {
   std::vector<ListedEntry> listed;
   const auto add = [&](const std::string& name, unsigned char type) {
-    listed.push_back({name, type, 1});
+    listed.push_back({name, type, 1, 0});
   };
   if (info.kind == NodeKind::kControlDir) {
     for (const char* name : kControlFiles) add(name, DT_REG);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "store/sys.h"
 
 // Publishing and the ends of jobs, as the mount sees them: what sets them off, who is told, and who
 // waits for it. The work itself is done by tasks, never by a worker of the receive loop.
@@ -24,6 +25,7 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       publishing_(kPublishingThreads),
       control_(kControlThreads),
       is_base_local_(is_local_file_system(store_.base())) {
+  if (const auto base = sys::stat_fd(store_.base())) nodes_.add_device(base->st_dev);
   jobs_.adopt_orphans();
 }
 
@@ -31,7 +33,7 @@ Filesystem::~Filesystem() { stop(); }
 
 Status Filesystem::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work) {
   Job& job = jobs_.make_plain(std::make_shared<const LowerStack>(lowers));
-  CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
+  if (upper) CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
   CACHESHIM_TRY(found, job.overlay.find(""));
   nodes_.forget(jobs_dir_, 1);  // any name in the root may be the overlay's own
   nodes_.make_root_view(&job, found.st, found.in_upper);

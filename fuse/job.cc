@@ -46,11 +46,14 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
 }
 
 Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
-         Counters& counters, NodeTable& nodes, const OwnerRule& owners)
+         Counters& counters, NodeTable& nodes, const JobRules& rules)
     : id(std::move(job_id)),
-      overlay(std::move(lowers), entries, counters, this, {.keep_owner = owners.keep}),
+      overlay(std::move(lowers), entries, counters, this,
+              {.keep_owner = rules.owners.keep, .has_store_records = !rules.is_plain}),
       nodes_(nodes),
-      owners_(owners) {}
+      rules_(rules) {
+  if (rules.is_plain) claimed_ = true;  // by everybody
+}
 
 LayerRecord Job::wanted_record() const {
   const std::lock_guard lock(mutex_);
@@ -66,7 +69,7 @@ LayerRecord Job::wanted_record() const {
 
 Status Job::ensure_layer(int layers) {
   if (layer) return {};
-  if (is_plain_) return overlay.has_layer() ? Status() : Errno(EROFS);
+  if (rules_.is_plain) return overlay.has_layer() ? Status() : Errno(EROFS);
   CACHESHIM_TRY(taken, Layer::take(layers, wanted_record()));
   layer = std::move(taken);
   return open_layer();
@@ -80,10 +83,7 @@ Status Job::open_layer() {
 }
 
 Status Job::use_plain_layer(UniqueFd upper, UniqueFd work) {
-  is_plain_ = true;
-  claimed_ = true;  // by everybody
   policy_ = PublishPolicy::kNever;
-  if (!upper) return {};
   overlay.set_layer(std::move(upper), std::move(work));
   return overlay.load_layer();
 }
@@ -173,11 +173,11 @@ View Job::view(ViewSlot slot) const {
 }
 
 struct stat Job::show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const {
-  const bool is_private_root = is_root && !is_plain_;
-  if (!owners_.keep || is_private_root) return view(slot).show(st, in_upper, is_root);
+  const bool is_private_root = is_root && !rules_.is_plain;
+  if (!rules_.owners.keep || is_private_root) return view(slot).show(st, in_upper, is_root);
   struct stat shown = st;
-  if (owners_.shown_uid) shown.st_uid = *owners_.shown_uid;
-  if (owners_.shown_gid) shown.st_gid = *owners_.shown_gid;
+  if (rules_.owners.shown_uid) shown.st_uid = *rules_.owners.shown_uid;
+  if (rules_.owners.shown_gid) shown.st_gid = *rules_.owners.shown_gid;
   if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;  // as in View::show
   return shown;
 }

@@ -43,12 +43,19 @@ struct View {
 
 using ViewSlot = std::uint16_t;
 
+// What a mount has decided for its jobs.
+struct JobRules {
+  OwnerRule owners;
+  // The one job of a plain overlay: its view is nobody's own, its root a folder like any other.
+  bool is_plain = false;
+};
+
 // A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
 // lives, so that nodes can point at it. Thread-safe; `overlay.mutex()` guards what it says to.
 class Job final : public PublishHooks, private OverlayObserver {
  public:
   Job(std::string id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
-      Counters& counters, NodeTable& nodes, const OwnerRule& owners = {});
+      Counters& counters, NodeTable& nodes, const JobRules& rules = {});
 
   const std::string id;
   Overlay overlay;
@@ -58,8 +65,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::optional<Layer> layer;
   Status ensure_layer(int layers);
   Status open_layer();  // the overlay goes on with `layer`
-  // The plain overlay's way: its layer is given once, here, or never (both empty), and no record is
-  // kept. Its view is nobody's own, and its root a folder like any other.
+  // The plain overlay's way: its layer is given once, here, and no record is kept; or it has none, and
+  // ensure_layer() gives EROFS.
   Status use_plain_layer(UniqueFd upper, UniqueFd work);
 
   // ---- The rest is guarded by a mutex of its own.
@@ -82,7 +89,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   // An object as the view shows it; `is_root`: the view's root.
   struct stat show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const;
   // Whether its view belongs to one uid, who claims it by coming first.
-  bool has_private_views() const { return !is_plain_; }
+  bool has_private_views() const { return !rules_.is_plain; }
   std::size_t view_count() const;
   // Whether a user other than root has come.
   bool is_claimed() const { return claimed_.load(std::memory_order_relaxed); }
@@ -125,8 +132,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   LayerRecord wanted_record() const;
 
   NodeTable& nodes_;
-  const OwnerRule owners_;
-  bool is_plain_ = false;  // set before there are requests
+  const JobRules rules_;
   std::atomic<bool> active_{false};
   std::atomic<bool> shared_uids_{false};
   std::atomic<bool> claimed_{false};

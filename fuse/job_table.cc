@@ -29,7 +29,7 @@ Job* JobTable::find(const std::string& id) const {
 Job& JobTable::get_or_make(const std::string& id) {
   std::unique_ptr<Job>& job = jobs_[id];
   if (!job) {
-    job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_, owners_);
+    job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_, JobRules{owners_, false});
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
   }
   return *job;
@@ -38,7 +38,8 @@ Job& JobTable::get_or_make(const std::string& id) {
 Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Job>& job = jobs_["overlay"];
-  job = std::make_unique<Job>("overlay", std::move(lowers), entries_, counters_, nodes_, owners_);
+  job = std::make_unique<Job>("overlay", std::move(lowers), entries_, counters_, nodes_,
+                              JobRules{owners_, true});
   job->view_root = kRootNode;
   return *job;
 }

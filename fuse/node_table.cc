@@ -27,7 +27,7 @@ std::unique_ptr<char[]> copy_of(std::string_view text) {
 
 }  // namespace
 
-NodeTable::NodeTable() : devices_{0} {
+NodeTable::NodeTable() {
   const NodeIndex root = arena_.allocate();  // the first: kRootNode
   Node& node = at(root);
   node.kind = NodeKind::kRoot;
@@ -45,9 +45,7 @@ std::uint64_t NodeTable::hash_of(const Name& name) {
 }
 
 void NodeTable::set_id(Node& node, const struct stat& st) {
-  auto device = std::find(devices_.begin(), devices_.end(), st.st_dev);
-  if (device == devices_.end()) device = devices_.insert(device, st.st_dev);
-  node.device = static_cast<std::uint16_t>(device - devices_.begin());
+  node.device = numbers_.find_or_add(st.st_dev);
   node.inode = st.st_ino;
 }
 
@@ -93,8 +91,8 @@ void NodeTable::make_root_view(Job* job, const struct stat& st, bool in_upper) {
   Node& root = at(kRootNode);
   root.kind = NodeKind::kObject;
   root.job = job;
-  root.ino = st.st_ino;
   set_id(root, st);
+  root.ino = number_of(root);
   root.in_upper = in_upper;
 }
 
@@ -231,7 +229,7 @@ void NodeTable::free_if_unused(NodeIndex index) {
 // Only this daemon takes files out of a layer, and the kernel looks a name up before it removes it:
 // no other file can come to have the number of one that is on record here.
 void NodeTable::remember_origin(const Node& node) {
-  if (!node.named || !node.in_upper || node.is_dir || node.ino == node.inode) return;
+  if (!node.named || !node.in_upper || node.is_dir || node.ino == number_of(node)) return;
   origins_[id_of(node)] = {node.ino, node.job};
 }
 
@@ -300,7 +298,8 @@ NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const struct stat
     index = make(name, NodeKind::kObject, job);
     const auto origin = in_upper ? origins_.find(id) : origins_.end();
     at(index).is_dir = is_dir;
-    at(index).ino = origin == origins_.end() ? st.st_ino : origin->second.ino;
+    set_id(at(index), st);
+    at(index).ino = origin == origins_.end() ? number_of(at(index)) : origin->second.ino;
     if (has_links) hard_links_[linked] = index;
   }
   Node& node = at(index);
@@ -436,11 +435,20 @@ std::uint32_t NodeTable::epoch(NodeIndex index) const {
   return std::atomic_ref(at(index).epoch).load();
 }
 
-std::uint64_t NodeTable::shown_inode(NodeIndex parent, std::string_view name,
-                                     std::uint64_t listed) const {
-  const std::shared_lock lock(mutex_);
-  const NodeIndex index = find_locked({parent, name});
-  return index == 0 ? listed : at(index).ino;
+std::uint64_t NodeTable::shown_inode(NodeIndex parent, std::string_view name, dev_t device,
+                                     ino_t listed) {
+  {
+    const std::shared_lock lock(mutex_);
+    if (const NodeIndex index = find_locked({parent, name}); index != 0) return at(index).ino;
+    if (const auto place = numbers_.find(device)) return InodeNumbers::number(*place, listed);
+  }
+  const std::unique_lock lock(mutex_);
+  return InodeNumbers::number(numbers_.find_or_add(device), listed);
+}
+
+void NodeTable::add_device(dev_t device) {
+  const std::unique_lock lock(mutex_);
+  (void)numbers_.find_or_add(device);
 }
 
 template <class Function>

@@ -17,6 +17,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "fuse/arena.h"
+#include "fuse/inode_numbers.h"
 #include "fuse/name_index.h"
 
 namespace cacheshim {
@@ -111,7 +112,9 @@ class NodeTable {
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
   std::uint32_t epoch(NodeIndex node) const;
   // The inode number that `name` is shown with, where the folder's file system says `listed`.
-  std::uint64_t shown_inode(NodeIndex parent, std::string_view name, std::uint64_t listed) const;
+  std::uint64_t shown_inode(NodeIndex parent, std::string_view name, dev_t device, ino_t listed);
+  // The file system whose numbers are shown as they are, unless an object of another came first.
+  void add_device(dev_t device);
 
   // Takes all names of a job's objects away but the root's and the folders': its layer is gone.
   // Returns how many there were, folders included.
@@ -168,7 +171,7 @@ class NodeTable {
     NodeIndex parent = 0;        // 0 for a node without a name
     std::uint32_t children = 0;  // nodes that have this one as a name's parent
     std::uint32_t epoch = 0;     // read without the lock, by std::atomic_ref
-    std::uint16_t device = 0;    // index in devices_
+    InodeNumbers::Place device = 0;
     NodeKind kind = NodeKind::kObject;
     bool is_dir : 1 = false;
     bool in_upper : 1 = false;
@@ -180,7 +183,10 @@ class NodeTable {
   };
 
   Node& at(NodeIndex node) const { return arena_.get(node); }
-  FileId id_of(const Node& node) const { return {devices_[node.device], node.inode}; }
+  FileId id_of(const Node& node) const { return {numbers_.device(node.device), node.inode}; }
+  std::uint64_t number_of(const Node& node) const {
+    return InodeNumbers::number(node.device, node.inode);
+  }
   void set_id(Node& node, const struct stat& st);
   void move_id(NodeIndex node, const struct stat& st);
   Extra& extra_of(Node& node);
@@ -205,7 +211,7 @@ class NodeTable {
   mutable std::shared_mutex mutex_;
   Arena<Node> arena_;
   NameIndex by_name_;
-  std::vector<dev_t> devices_;
+  InodeNumbers numbers_;
   std::unordered_map<LinkedFile, NodeIndex, LinkedFileHash> hard_links_;  // with several names
   std::unordered_map<FileId, Origin, FileIdHash> origins_;
   std::vector<UniqueFd> doomed_;  // to be closed without the lock: a last close may take long

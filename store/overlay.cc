@@ -18,12 +18,6 @@ namespace {
 
 bool is_missing(const Errno& error) { return error == ENOENT || error == ENOTDIR; }
 
-// The store's own records are no part of any view.
-bool is_store_internal(std::string_view path) {
-  return path.starts_with(kControlName) &&
-         (path.size() == kControlName.size() || path[kControlName.size()] == '/');
-}
-
 bool has_other_names(const struct stat& st) { return S_ISREG(st.st_mode) && st.st_nlink > 1; }
 
 }  // namespace
@@ -61,7 +55,7 @@ Result<Overlay::Located> Overlay::locate(const std::string& path) const {
     }
     if (!upper.failed_with(ENOENT)) return upper.error();
   }
-  if (place.hides_lowers || is_store_internal(path)) return Errno(ENOENT);
+  if (place.hides_lowers || is_store_record(path)) return Errno(ENOENT);
   CACHESHIM_TRY(st, lowers_->find(path));
   if (links_.is_empty() || !has_other_names(st)) return Located{st, Where::kLowers, {}};
   return locate_linked(path, st);
@@ -89,8 +83,14 @@ Result<Found> Overlay::find(const std::string& path) const {
   return Found{located.st, located.where != Where::kLowers};
 }
 
+// The store's own records are no part of any view.
+bool Overlay::is_store_record(std::string_view path) const {
+  if (!options_.has_store_records || !path.starts_with(kControlName)) return false;
+  return path.size() == kControlName.size() || path[kControlName.size()] == '/';
+}
+
 Result<struct stat> Overlay::find_in_base(const std::string& path) const {
-  if (index_.hides_lowers(path) || is_store_internal(path)) return Errno(ENOENT);
+  if (index_.hides_lowers(path) || is_store_record(path)) return Errno(ENOENT);
   return lowers_->find(path);
 }
 
@@ -104,7 +104,7 @@ Result<Opened> Overlay::open(const std::string& path, int flags) const {
     if (upper) return Opened{*std::move(upper), true};
     if (!upper.failed_with(ENOENT)) return upper.error();
   }
-  if (place.hides_lowers || is_store_internal(path)) return Errno(ENOENT);
+  if (place.hides_lowers || is_store_record(path)) return Errno(ENOENT);
   return open_lower(path, safe_flags);
 }
 
@@ -144,7 +144,7 @@ Result<std::vector<ListedEntry>> Overlay::list(const std::string& path) const {
     CACHESHIM_TRY(entries, list_upper(path));
     listed = std::move(entries);
   }
-  if (index_.hides_lowers(path) || index_.is_opaque(path) || is_store_internal(path)) {
+  if (index_.hides_lowers(path) || index_.is_opaque(path) || is_store_record(path)) {
     if (!in_upper) return Errno(ENOENT);
     return listed;
   }
@@ -164,7 +164,7 @@ void Overlay::add_from_base(const std::string& path, std::vector<ListedEntry> be
   for (ListedEntry& entry : below) {
     if (in_upper.contains(entry.name)) continue;
     if (has_whiteouts && index_.has_whiteout(join_path(path, entry.name))) continue;
-    if (path.empty() && is_store_internal(entry.name)) continue;
+    if (path.empty() && is_store_record(entry.name)) continue;
     listed.push_back(std::move(entry));
   }
 }
@@ -207,7 +207,7 @@ Status Overlay::load_folder(int folder, const std::string& path) {
 
 Status Overlay::check_name(const std::string& path) const {
   if (is_reserved_name(base_name(path))) return Errno(EPERM);
-  if (is_store_internal(path)) return Errno(EPERM);
+  if (is_store_record(path)) return Errno(EPERM);
   return {};
 }
 

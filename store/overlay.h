@@ -116,6 +116,7 @@ class Overlay {
   Result<std::vector<ListedEntry>> list_upper(const std::string& path) const;
   void add_from_base(const std::string& path, std::vector<ListedEntry> below,
                      std::vector<ListedEntry>& listed) const;
+  bool is_store_record(std::string_view path) const;
   Status check_name(const std::string& path) const;
   Status check_absent(const std::string& path) const;
   Status load_folder(int folder, const std::string& path);

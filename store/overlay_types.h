@@ -26,6 +26,8 @@ using ListedEntry = sys::DirEntry;
 struct OverlayOptions {
   // Copy-up keeps owners, ACLs and file capabilities.
   bool keep_owner = false;
+  // The base is a store's, whose records no view shows.
+  bool has_store_records = true;
   // Overlay::prepare_copy_up() leaves smaller files to the change itself.
   off_t prepare_from_bytes = off_t{256} * 1024;
 };

@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <utility>
 
 #include "store/copy_file.h"
+#include "store/new_object.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -63,10 +65,15 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   return copy_file(source, target.get());
 }
 
+// The base is the service account's: a user whose file it was (owner=keep) must not go on writing to it.
 Status Publisher::Stage::set_modes() const {
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;
     CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(file.rest), O_PATH | O_NOFOLLOW));
+    if (file.source.st_uid != ::geteuid() || file.source.st_gid != ::getegid()) {
+      CACHESHIM_TRY(is_ours, give_away(fd.get(), ::geteuid(), ::getegid()));
+      if (!is_ours) return Errno(EPERM);
+    }
     CACHESHIM_CHECK(sys::set_mode(fd.get(), published_mode(file.source.st_mode)));
   }
   return {};

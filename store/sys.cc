@@ -263,6 +263,7 @@ Result<std::vector<DirEntry>> list_dir(int dir) {
 
 // Not by readdir(3): its stream costs an allocation of 32 KiB and three more system calls.
 Result<std::vector<DirEntry>> read_dir(int dir) {
+  CACHESHIM_TRY(folder, stat_fd(dir));
   std::vector<DirEntry> entries;
   alignas(dirent64) char block[16 * 1024];
   for (;;) {
@@ -274,7 +275,7 @@ Result<std::vector<DirEntry>> read_dir(int dir) {
       at += entry->d_reclen;
       const std::string_view name = entry->d_name;
       if (name != "." && name != "..") {
-        entries.push_back({std::string(name), entry->d_type, entry->d_ino});
+        entries.push_back({std::string(name), entry->d_type, entry->d_ino, folder.st_dev});
       }
     }
   }

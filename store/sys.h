@@ -74,6 +74,7 @@ struct DirEntry {
   std::string name;
   unsigned char type;  // DT_*, DT_UNKNOWN where the file system does not say
   ino_t ino;
+  dev_t device;  // the folder's
 };
 // All entries of an open folder (any descriptor of it) but "." and "..".
 Result<std::vector<DirEntry>> list_dir(int dir);

@@ -81,7 +81,8 @@ def test_it_has_no_folders_of_its_own_and_publishes_nothing(overlay):
     (overlay.path / "triton").mkdir()
     (overlay.path / "triton/__grp__x.json").write_text("{}")
     assert names(overlay.lowers[0]) == []
-    assert names(overlay.path) == [".jobs", "triton"]
+    (overlay.path / ".cacheshim").mkdir()
+    assert names(overlay.path) == [".cacheshim", ".jobs", "triton"]
 
 
 def test_without_an_upper_it_is_read_only(overlay):
@@ -318,6 +319,24 @@ def test_in_the_foreground_it_ends_with_its_mount(overlay):
         assert daemon.wait(20) == 0
 
 
+@pytest.mark.usefixtures("device")
+def test_a_user_overlays_folders_without_root(program, overlay):
+    """In a user namespace, where nothing can be given away: what is made is the user's."""
+    for folder in (overlay.path, overlay.upper, overlay.work):
+        os.chown(folder, 20001, 20001)
+    theirs = overlay.lowers[0] / "theirs"
+    theirs.write_text("x")
+    theirs.chmod(0o4755)
+    script = ('"$1" overlay -o "$2" "$3" && cd "$3" && cat theirs && chmod u-s theirs; '
+              'echo more >> mine && chmod 4711 mine && mkdir folder && stat -c "%n %u %a" * && '
+              'cd / && "$1" unmount "$3"')
+    result = as_user(20001, ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script,
+                             "sh", program, overlay.folders(), overlay.path])
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines() == ["xfolder 0 755", "mine 0 4711", "theirs 65534 4755"]
+    assert owner(overlay.upper / "mine") == (20001, 20001)
+
+
 @pytest.fixture
 def sbin(scratch):
     """An /sbin, for this run's mount namespace alone, in which mount(8) finds the helper."""
@@ -380,3 +399,26 @@ def test_a_store_with_real_owners(mount_store, store):
     assert "Operation not permitted" in refused.stderr
     root = as_user(20001, ["stat", "-c", "%a %u", mount.path / ".jobs/a"], job="a")
     assert root.stdout.split() == ["700", "20001"]
+
+
+def test_objects_of_several_file_systems_have_numbers_of_their_own(three, scratch):
+    """Fresh tmpfs number their files alike."""
+    for folder in (*three.lowers[:2], scratch / "top"):
+        folder.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+        (folder / f"file-{folder.name}").write_text("x")
+    three.upper, three.work = scratch / "top/upper", scratch / "top/work"
+    three.upper.mkdir()
+    three.work.mkdir()
+    three.mount()
+    (three.path / "made").write_text("x")
+    paths = [three.path, *three.path.iterdir()]
+    numbers = {path.name: os.lstat(path).st_ino for path in paths}
+    assert len(set(numbers.values())) == len(paths)
+    raw = {os.lstat(folder / f"file-{folder.name}").st_ino for folder in three.lowers[:2]}
+    assert len(raw) == 1, "the test's own premise"
+    assert {entry.name: entry.inode() for entry in os.scandir(three.path)} == {
+        name: number for name, number in numbers.items() if name != three.path.name}
+    before = numbers["file-lower1"]
+    (three.path / "file-lower1").write_text("copied up to yet another file system")
+    assert os.lstat(three.path / "file-lower1").st_ino == before

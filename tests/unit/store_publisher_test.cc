@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <memory>
 #include <set>
@@ -73,6 +75,36 @@ TEST_F(PublisherTest, ASingleFileCompletesOnlyAnEntryOfItsOwn) {
   EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so"), "fam/K");
   put("fam/K/other", "2");
   EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so"), "");
+}
+
+TEST_F(PublisherTest, TakesNeitherDevicesNorFifosNorSockets) {
+  begin("K");
+  ASSERT_TRUE(overlay_.make_node("fam/K/fifo", S_IFIFO | 0644));
+  ASSERT_TRUE(overlay_.make_node("fam/K/socket", S_IFSOCK | 0644));
+  const bool is_root =
+      ::geteuid() == 0;  // others cannot make devices, and so none can be published
+  if (is_root) {
+    const NewObject null(S_IFCHR | 0666, makedev(1, 3), std::nullopt);
+    ASSERT_TRUE(overlay_.make_node("fam/K/done-device", null));
+  }
+  put("fam/K/done-a", "2");
+  EXPECT_EQ(publish("fam/K").files, 1U);
+  EXPECT_TRUE(scratch_.exists("base/fam/K/done-a"));
+  for (const char* name : {"fifo", "socket", "done-device"}) {
+    EXPECT_FALSE(scratch_.exists("base/fam/K/" + std::string(name))) << name;
+  }
+}
+
+TEST_F(PublisherTest, WhatItPublishesIsTheServiceAccountsWhosesoeverItWas) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  begin("K");
+  put("fam/K/done-a", "2");
+  ASSERT_EQ(::chown((scratch_ / "upper/fam/K/done-a").c_str(), 20001, 20002), 0);
+  EXPECT_EQ(publish("fam/K").files, 1U);
+  struct stat st {};
+  ASSERT_EQ(::stat((scratch_ / "base/fam/K/done-a").c_str(), &st), 0);
+  EXPECT_EQ(st.st_uid, ::geteuid());
+  EXPECT_EQ(st.st_gid, ::getegid());
 }
 
 TEST_F(PublisherTest, PublishesTheWholeEntryAndEmptiesTheLayer) {

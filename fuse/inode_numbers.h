@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace cacheshim {
+
+// Inode numbers of the mount: base, further lowers and layers may lie on file systems that number alike,
+// and a mount has one st_dev for all, by which programs tell files apart (tar and cp hard links, find
+// loops).
+//
+// Objects of the first file system keep their numbers; those of the others get the file system's place
+// in the table in bits 48 to 60. Numbers that need these bits themselves, which local file systems do
+// not give out, are hashed together with the place, and marked by bit 61: only there could two objects
+// get one number, a chance of 1 in 10^6 with a million of such files. Bit 62 marks the mount's own
+// folders (NodeTable). Not thread-safe: part of the node table and under its lock.
+class InodeNumbers {
+ public:
+  using Place = std::uint16_t;
+
+  std::optional<Place> find(dev_t device) const {
+    const auto at = std::find(devices_.begin(), devices_.end(), device);
+    if (at == devices_.end()) return std::nullopt;
+    return static_cast<Place>(at - devices_.begin());
+  }
+  Place find_or_add(dev_t device) {
+    if (const auto known = find(device)) return *known;
+    devices_.push_back(device);
+    return static_cast<Place>(devices_.size() - 1);
+  }
+  dev_t device(Place place) const { return place < devices_.size() ? devices_[place] : 0; }
+
+  static std::uint64_t number(Place place, ino_t inode) {
+    if (inode < kFirstTooLarge && place < kPlaces) return place * kFirstTooLarge | inode;
+    std::uint64_t mixed = inode + place * 0x9e3779b97f4a7c15ULL;  // splitmix64
+    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebULL;
+    return ((mixed ^ (mixed >> 31)) & (kHashed - 1)) | kHashed;
+  }
+
+ private:
+  static constexpr std::uint64_t kFirstTooLarge = std::uint64_t{1} << 48;
+  static constexpr std::uint64_t kPlaces = std::uint64_t{1} << 13;
+  static constexpr std::uint64_t kHashed = std::uint64_t{1} << 61;
+
+  std::vector<dev_t> devices_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/new_object.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/sys.h"
+#include "tests/unit/scratch.h"
+
+namespace cacheshim {
+namespace {
+
+class NewObjectTest : public ::testing::Test {
+ protected:
+  NewObjectTest() : before_(::umask(0)) {}
+  ~NewObjectTest() override { (void)::umask(before_); }
+
+  struct stat made(const std::string& name) const {
+    const auto st = sys::stat_at(folder_.get(), name);
+    EXPECT_TRUE(st) << name;
+    return st ? *st : (struct stat){};
+  }
+  mode_t mode_of(const std::string& name) const { return made(name).st_mode & 07777; }
+
+  Scratch scratch_;
+  UniqueFd folder_ = scratch_.open_dir("base");
+
+ private:
+  const mode_t before_;
+};
+
+Maker self(mode_t mask) { return {::geteuid(), ::getegid(), mask}; }
+
+TEST_F(NewObjectTest, WithoutAMakerTheModeIsAsWanted) {
+  ASSERT_TRUE(make_file_as(folder_.get(), "file", O_WRONLY, 0666));
+  ASSERT_TRUE(make_dir_as(folder_.get(), "folder", 0777));
+  EXPECT_EQ(mode_of("file"), 0666U);
+  EXPECT_EQ(mode_of("folder"), 0777U);
+}
+
+TEST_F(NewObjectTest, TheMakersUmaskCounts) {
+  ASSERT_TRUE(make_file_as(folder_.get(), "file", O_WRONLY, NewObject(0666, 0, self(027))));
+  ASSERT_TRUE(make_dir_as(folder_.get(), "folder", NewObject(01777, 0, self(077))));
+  ASSERT_TRUE(make_node_as(folder_.get(), "fifo", NewObject(S_IFIFO | 0666, 0, self(022))));
+  EXPECT_EQ(mode_of("file"), 0640U);
+  EXPECT_EQ(mode_of("folder"), 01700U);
+  EXPECT_EQ(mode_of("fifo"), 0644U);
+}
+
+TEST_F(NewObjectTest, SetIdBitsAreTheMakersOwn) {
+  ASSERT_TRUE(make_file_as(folder_.get(), "file", O_WRONLY, NewObject(06755, 0, self(022))));
+  EXPECT_EQ(mode_of("file"), 06755U);
+}
+
+TEST_F(NewObjectTest, AnExistingNameIsAnError) {
+  ASSERT_TRUE(make_file_as(folder_.get(), "file", O_WRONLY, 0644));
+  EXPECT_TRUE(make_file_as(folder_.get(), "file", O_WRONLY, 0644).failed_with(EEXIST));
+  EXPECT_TRUE(
+      make_symlink_as("x", folder_.get(), "file", NewObject(0, 0, self(0))).failed_with(EEXIST));
+  EXPECT_EQ(mode_of("file"), 0644U);
+}
+
+// What root's daemon does for others; the rest of the rules is seen through the mount (tests/parity).
+TEST_F(NewObjectTest, BelongsToItsMakerAndTheFoldersGroup) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give objects away";
+  ASSERT_EQ(::fchown(folder_.get(), 0, 20009), 0);
+  ASSERT_EQ(::fchmod(folder_.get(), 02777), 0);
+  const Maker other{20001, 20001, 0};
+  ASSERT_TRUE(make_file_as(folder_.get(), "file", O_WRONLY, NewObject(04711, 0, other)));
+  ASSERT_TRUE(make_dir_as(folder_.get(), "folder", NewObject(0755, 0, other)));
+  ASSERT_TRUE(make_symlink_as("x", folder_.get(), "link", NewObject(0777, 0, other)));
+  for (const char* name : {"file", "folder", "link"}) {
+    EXPECT_EQ(made(name).st_uid, 20001U) << name;
+    EXPECT_EQ(made(name).st_gid, 20009U) << name;
+  }
+  EXPECT_EQ(mode_of("file"), 04711U);
+  EXPECT_EQ(mode_of("folder"), 02755U);
+}
+
+}  // namespace
+}  // namespace cacheshim
