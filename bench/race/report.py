@@ -54,7 +54,7 @@ def short(value: float) -> str:
 
 def table(summary: Summary, rows: list[Row]) -> Iterator[str]:
     names = [one.name for one in CONTESTANTS]
-    yield f"{'':31} p{names[0]:>18}" + "".join(f"{name:>15}" for name in names[1:]) + "  spread"
+    yield f"{'':31} p{names[0]:>20}" + "".join(f"{name:>15}" for name in names[1:]) + "  spread"
     for row in rows:
         for processes in row.processes:
             cells = (_cell(summary, row, processes, name) for name in names)
@@ -62,7 +62,7 @@ def table(summary: Summary, rows: list[Row]) -> Iterator[str]:
 
 
 def _cell(summary: Summary, row: Row, processes: int, name: str) -> str:
-    width = 18 if name == NATIVE else 15
+    width = 20 if name == NATIVE else 15
     value = summary.median(row.name, processes, name, rate)
     microseconds = summary.median(row.name, processes, name, cpu)
     if name == NATIVE:
