@@ -7,7 +7,6 @@ namespace cacheshim::parity {
 namespace {
 
 constexpr KnownDifference kKnownDifferences[] = {
-    {"anonymous-file", "O_TMPFILE is not supported yet: programs fall back to a named file"},
     {"bare-set-group-id-*",
      "the kernel's FUSE leaves a set-group-id bit without group execution on a write by others"},
 };
