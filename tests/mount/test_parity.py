@@ -99,7 +99,7 @@ def test_every_operation_on_a_plain_overlay(overlay_parity, uid):
 def test_several_users_on_a_plain_overlay(overlay_parity):
     """Permissions, set-id bits, sticky folders, ACLs, devices: cases that root acts out."""
     overlay_parity(20001, "", 0, "--several-users", "--filter",
-                   "@(others-*|*ACL*|*set-*|capability-*|devices)")
+                   "@(others-*|*ACL*|*set-*|capability-*|devices|trusted-*)")
 
 
 @pytest.mark.timeout_s(600)

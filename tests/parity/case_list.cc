@@ -48,6 +48,7 @@ CaseList all_cases(bool several_users) {
   add_attribute_cases(list);
   add_identity_cases(list);
   add_lock_cases(list);
+  add_difference_cases(list, several_users);
   if (several_users) {
     add_permission_cases(list);
     add_acl_cases(list);

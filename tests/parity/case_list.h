@@ -43,6 +43,7 @@ void add_attribute_cases(CaseList& list);
 void add_identity_cases(CaseList& list);
 void add_lock_cases(CaseList& list);
 
+void add_difference_cases(CaseList& list, bool as_root);
 void add_permission_cases(CaseList& list);
 void add_acl_cases(CaseList& list);
 
