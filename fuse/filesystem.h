@@ -178,6 +178,7 @@ class Filesystem {
   double keep_name(const Look& look, const Found* found) const;
   double keep_attr(const Look& look, const Found& found);
   void base_changed(const std::vector<BaseChange>& changes);
+  void tell_other_views(const Job& job, NodeIndex node, ViewSlot slot);
   void add_notices(const BaseChange& change, const Job& job,
                    std::vector<Notifier::Notice>& notices) const;
   void add_notices_of_all(const Job& job, std::vector<Notifier::Notice>& notices) const;

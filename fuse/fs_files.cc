@@ -75,7 +75,9 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeIndex node, Job& j
   if (!opened) return opened.error();
   CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
   if (!nodes_.is_current(node, st, opened->in_upper)) return Errno(ESTALE);
-  return make_handle(std::move(opened->fd), node, &job, flags, opened->in_upper);
+  auto handle = make_handle(std::move(opened->fd), node, &job, flags, opened->in_upper);
+  handle->keeps_pages = opened->in_upper || nodes_.has_same_data(node, st);
+  return handle;
 }
 
 void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
@@ -84,11 +86,10 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   if (info.kind != NodeKind::kObject) return open_own(req, ref, info, fi);
   Result<std::unique_ptr<FileHandle>> handle = open_file(ref.node, *info.job, fi->flags);
   if (!handle) return (void)fuse_reply_err(req, handle.error().code());
-  // The kernel's pages stay right: what changes them goes through the kernel, and another object
-  // under the same name has another node.
-  fi->keep_cache = 1;
-  fi->noflush = 1;
+  (*handle)->slot = ref.slot;
+  fi->keep_cache = (*handle)->keeps_pages;
   const int fd = (*handle)->fd.get();
+  fi->noflush = 1;
   fi->fh = handles_.add(*std::move(handle));
   const bool truncates = (fi->flags & O_TRUNC) != 0;
   if (const auto dropped = truncates ? drop_set_ids(caller_of(req), fd) : Status(); !dropped) {
@@ -149,6 +150,7 @@ Result<Filesystem::Created> Filesystem::create_tmpfile(Ref parent, const NewObje
 void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_file_info* fi) {
   if (!created) return (void)fuse_reply_err(req, created.error().code());
   auto& [entry, handle] = *created;
+  handle->slot = decode(entry.ino).slot;
   fi->keep_cache = 1;
   fi->noflush = 1;
   fi->fh = handles_.add(std::move(handle));
@@ -233,7 +235,9 @@ Result<std::size_t> Filesystem::change_data(
     {
       const std::shared_lock lock(overlay.mutex());
       if (handle.epoch == nodes_.epoch(handle.node)) {
-        return change(handle.fd.get());
+        const auto changed = change(handle.fd.get());
+        tell_other_views(*handle.job, handle.node, handle.slot);
+        return changed;
       }
     }
     CACHESHIM_TRY(prepared, prepare_change(handle.node));

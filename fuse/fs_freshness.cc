@@ -69,6 +69,18 @@ void Filesystem::add_notices(const BaseChange& change, const Job& job,
   }
 }
 
+// The data of a file were changed in one view of a job that several uids share. Nobody waits for it:
+// the others' pages may be held by a write of theirs that waits for its answer.
+void Filesystem::tell_other_views(const Job& job, NodeIndex node, ViewSlot slot) {
+  if (!job.shares_uids()) return;
+  std::vector<Notifier::Notice> notices;
+  for (std::size_t other = 0; other < job.view_count(); ++other) {
+    if (other == slot) continue;
+    notices.push_back(node_notice(encode({node, static_cast<ViewSlot>(other)})));
+  }
+  notifier_->post(std::move(notices), {}, [] {});
+}
+
 // For a kernel that cannot be told that all its names may be wrong, each of them.
 void Filesystem::add_notices_of_all(const Job& job, std::vector<Notifier::Notice>& notices) const {
   for (const NodeTable::NamedNode& named : nodes_.all_of(&job)) {

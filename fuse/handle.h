@@ -23,7 +23,9 @@ class ControlSession;
 struct FileHandle {
   UniqueFd fd;
   NodeIndex node = 0;
+  ViewSlot slot = 0;
   Job* job = nullptr;
+  bool keeps_pages = true;  // those of an earlier open are still right
   bool in_upper = false;
   bool writable = false;
   int access = 0;                       // O_RDONLY, O_WRONLY or O_RDWR

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -409,6 +410,14 @@ void NodeTable::exchange(NodeIndex parent, std::string_view name, NodeIndex new_
 bool NodeTable::is_current(NodeIndex index, const struct stat& st, bool in_upper) const {
   const std::shared_lock lock(mutex_);
   return is_same(at(index), {st.st_dev, st.st_ino}, S_ISDIR(st.st_mode), in_upper);
+}
+
+bool NodeTable::has_same_data(NodeIndex index, const struct stat& st) const {
+  const std::array<std::int64_t, 5> state = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+                                             st.st_ctim.tv_sec, st.st_ctim.tv_nsec};
+  const auto stamp = static_cast<std::uint32_t>(XXH3_64bits(state.data(), sizeof state)) | 1;
+  const std::uint32_t before = std::atomic_ref(at(index).stamp).exchange(stamp);
+  return before == 0 || before == stamp;
 }
 
 void NodeTable::moved(NodeIndex index, const struct stat& st, bool in_upper) {

@@ -105,6 +105,9 @@ class NodeTable {
 
   // Whether what its path leads to now is still the node's object, or its copy in the layer.
   bool is_current(NodeIndex node, const struct stat& st, bool in_upper) const;
+  // Whether a file of the base has the size and times that it had when this was last asked, or is asked
+  // for the first time.
+  bool has_same_data(NodeIndex node, const struct stat& st) const;
   // The object's data are elsewhere now: open handles see another epoch and open again.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
   // The same for a name that has gone over to the base. A file with further names, which stay the
@@ -171,6 +174,7 @@ class NodeTable {
     NodeIndex parent = 0;        // 0 for a node without a name
     std::uint32_t children = 0;  // nodes that have this one as a name's parent
     std::uint32_t epoch = 0;     // read without the lock, by std::atomic_ref
+    std::uint32_t stamp = 0;     // hash of the base file's size and times; changed in the same way
     InodeNumbers::Place device = 0;
     NodeKind kind = NodeKind::kObject;
     bool is_dir : 1 = false;

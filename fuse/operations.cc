@@ -40,6 +40,9 @@ void init(void* filesystem, fuse_conn_info* connection) {
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
   // The kernel clears set-id bits by a setattr; we, being root, would not do it by writing.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV);
+  // Not by comparing times: what we write ourselves changes them. Who else changes data is told of
+  // (Notifier), and at open it is seen whether a base file is still as it was.
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA);
   // Replies are small and from memory: a splice costs more than it saves.
   connection->want &=
       ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);

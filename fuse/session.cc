@@ -50,8 +50,8 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const std::st
   const std::string data =
       fmt::format("fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other",
                   device->get(), ::getuid(), ::getgid());
-  if (::mount("cacheshim", mount_point.c_str(), std::string(kFilesystemType).c_str(),
-              flags, data.c_str()) == -1) {
+  if (::mount("cacheshim", mount_point.c_str(), std::string(kFilesystemType).c_str(), flags,
+              data.c_str()) == -1) {
     session->detached_ = true;
     return unavailable(mount_refusal(mount_point, errno));
   }
