@@ -84,12 +84,12 @@ void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseC
   }
   if (name == ".") name.clear();
   const auto folder = folder_of(*info, handle);
-  const bool is_folder = (event.mask & FAN_ONDIR) != 0;
-  // After the look-up: the folder that has moved is not the one that the event names.
-  if (is_folder && (event.mask & kMoves) != 0) folders_.clear();
   if (!folder) return;
+  const bool moved = (event.mask & FAN_ONDIR) != 0 && (event.mask & kMoves) != 0;
+  // What moved within the base, into it or out of it, has other paths now. It is not the folder that
+  // the event names, whose path was still right.
+  if (moved) folders_.clear();
   if ((event.mask & kNames) != 0) {
-    const bool moved = is_folder && (event.mask & kMoves) != 0;
     changes.push_back(
         {moved ? BaseChange::Kind::kFolderName : BaseChange::Kind::kName, *folder, name});
   }
