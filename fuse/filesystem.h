@@ -155,6 +155,7 @@ class Filesystem {
                            bool in_upper) const;
   Result<UniqueFd> open_object(NodeIndex node);
   Result<UniqueFd> open_for_change(NodeIndex node, off_t keep_bytes);
+  Status own_removed(NodeIndex node);
   // Before Overlay::mutex() is taken for a change that copies the node up: Overlay::prepare_copy_up().
   Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
                                         bool whole_tree = false);
@@ -202,8 +203,8 @@ class Filesystem {
   Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
-  UniqueFd keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
-                       const std::string& path) const;
+  NodeTable::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
+                                 const std::string& path) const;
 
   // ---- fs_files.cc
   Result<std::unique_ptr<FileHandle>> open_file(NodeIndex node, Job& job, int flags);

@@ -158,8 +158,23 @@ Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, off_t keep_bytes) {
     CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
     CACHESHIM_TRY(path, nodes_.path(node));
     CACHESHIM_CHECK(info.job->overlay.copy_up(path, keep_bytes));
+  } else {
+    CACHESHIM_CHECK(own_removed(node));
   }
   return open_object(node);
+}
+
+// Ensures that a node without a name holds an object of the layer. The base's, which has its name in
+// the base still, is everybody's. Overlay::mutex() must be held exclusively.
+Status Filesystem::own_removed(NodeIndex node) {
+  const NodeInfo info = nodes_.info(node);
+  if (info.removed_fd < 0) return Errno(ESTALE);
+  if (info.in_upper) return {};
+  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
+  CACHESHIM_TRY(copy, info.job->overlay.copy_nameless(info.removed_fd));
+  CACHESHIM_TRY(st, sys::stat_fd(copy.get()));
+  nodes_.copied_nameless(node, st, std::move(copy));
+  return {};
 }
 
 Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,

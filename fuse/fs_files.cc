@@ -60,7 +60,10 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeIndex node, Job& j
     CACHESHIM_TRY(prepared, prepare_change(node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
     const std::unique_lock lock(job.overlay.mutex());
     const NodeInfo info = nodes_.info(node);
-    if (info.removed) return open_removed(node, info, flags);
+    if (info.removed) {
+      CACHESHIM_CHECK(own_removed(node));
+      return open_removed(node, nodes_.info(node), flags);
+    }
     CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
     CACHESHIM_TRY(path, nodes_.path(node));
     CACHESHIM_TRY(fd, job.overlay.open_writable(path, backing_flags(flags)));

@@ -187,11 +187,12 @@ Status Filesystem::link_to(NodeIndex node, Job& job, const std::string& new_path
 
 // An O_PATH descriptor of what is about to lose its name, for those who have it open or are in it;
 // nothing where the kernel knows no node of that name.
-UniqueFd Filesystem::keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
-                                 const std::string& path) const {
+NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex parent,
+                                           const std::string& name, const std::string& path) const {
   if (nodes_.find(parent, name) == 0) return {};
   auto opened = overlay.open(path, O_PATH);
-  return opened ? std::move(opened->fd) : UniqueFd();
+  if (!opened) return {};
+  return {std::move(opened->fd), opened->in_upper};
 }
 
 Status Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
@@ -201,7 +202,7 @@ Status Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
   CACHESHIM_TRY(path, child_path(parent, name));
-  UniqueFd kept = keep_object(info.job->overlay, parent.node, name, path);
+  NodeTable::Removed kept = keep_object(info.job->overlay, parent.node, name, path);
   CACHESHIM_CHECK((info.job->overlay.*remove)(path));
   nodes_.remove(parent.node, name, std::move(kept));
   return {};
@@ -230,7 +231,7 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
   CACHESHIM_CHECK(source.job->ensure_layer(store_.layers()));
   CACHESHIM_TRY(path, child_path(from, name));
   CACHESHIM_TRY(new_path, child_path(to, new_name));
-  UniqueFd kept = keep_object(overlay, to.node, new_name, new_path);
+  NodeTable::Removed kept = keep_object(overlay, to.node, new_name, new_path);
   CACHESHIM_CHECK(overlay.rename(path, new_path, flags));
   if (path == new_path) return new_path;
   if (flags == RENAME_EXCHANGE) {

@@ -315,11 +315,11 @@ NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, UniqueFd o
   const NodeIndex index = arena_.allocate();
   Node& node = at(index);
   node.job = job;
-  node.ino = st.st_ino;
   node.name = copy_of("");
   node.in_upper = true;
   node.lookups = 1;
   set_id(node, st);
+  node.ino = number_of(node);
   extra_of(node).removed = std::move(object);
   return index;
 }
@@ -359,15 +359,27 @@ void NodeTable::add_link(NodeIndex index, NodeIndex parent, std::string_view com
   hard_links_[{id_of(node), node.job}] = index;
 }
 
-void NodeTable::remove(NodeIndex parent, std::string_view component, UniqueFd removed) {
+void NodeTable::remove(NodeIndex parent, std::string_view component, Removed removed) {
   std::vector<UniqueFd> doomed;  // closed last
   const std::unique_lock lock(mutex_);
   const Name name{parent, component};
   const NodeIndex index = find_locked(name);
   if (index == 0) return;
-  detach(index, name, std::move(removed));
+  // Of folders nobody has told where they are since they were looked up.
+  if (removed.object) at(index).in_upper = removed.in_upper;
+  detach(index, name, std::move(removed.object));
   free_if_unused(index);
   doomed = take_doomed();
+}
+
+void NodeTable::copied_nameless(NodeIndex index, const struct stat& st, UniqueFd object) {
+  UniqueFd before;  // closed last
+  const std::unique_lock lock(mutex_);
+  Node& node = at(index);
+  before = std::exchange(extra_of(node).removed, std::move(object));
+  set_id(node, st);
+  node.in_upper = true;
+  std::atomic_ref(node.epoch).fetch_add(1);
 }
 
 void NodeTable::rename_locked(const Name& from, const Name& to) {

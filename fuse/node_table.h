@@ -93,7 +93,13 @@ class NodeTable {
   // Changes of names, with the overlay's mutex held exclusively.
   void add_link(NodeIndex node, NodeIndex parent, std::string_view name, const struct stat& st);
   // `removed` takes the place of the name where it was the last one.
-  void remove(NodeIndex parent, std::string_view name, UniqueFd removed);
+  struct Removed {
+    UniqueFd object;  // an O_PATH descriptor, or none
+    bool in_upper = false;
+  };
+  void remove(NodeIndex parent, std::string_view name, Removed removed);
+  // The base's object that a node without a name held was copied: `object` is the layer's own.
+  void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
   void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
               std::string_view new_name);
   void exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,

@@ -85,6 +85,9 @@ class Overlay {
   // O_TMPFILE: a file without a name that belongs to the folder `dir`; and linkat(2) of it.
   Result<UniqueFd> make_tmpfile(const std::string& dir, int flags, const NewObject& wanted);
   Status link_object(int fd, const std::string& new_path);
+  // Of an object of the base that has lost its name here and is held by an O_PATH descriptor: a copy
+  // without a name, held likewise, for changes. What is below a folder is not copied.
+  Result<UniqueFd> copy_nameless(int object);
   Status remove_file(const std::string& path);
   Status remove_dir(const std::string& path);  // ENOTEMPTY while the merged folder holds something
   // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0.
@@ -128,6 +131,8 @@ class Overlay {
   Status copy_up_folder(int parent, const std::string& path, const struct stat& st);
   Status copy_up_file(const std::string& path, off_t keep_bytes);
   Status copy_up_special(const std::string& path, const struct stat& st);
+  Status stage_special(int object, const struct stat& st, const std::string& staged) const;
+  Status stage_copy(int object, const struct stat& st, const std::string& staged) const;
   Status copy_up_tree(const std::string& path);
   Status link_up(const std::string& path, const Located& found);
   Status prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies);

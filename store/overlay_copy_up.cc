@@ -69,21 +69,51 @@ Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
   return {};
 }
 
+// Makes a copy of what is neither a file nor a folder in the work folder.
+Status Overlay::stage_special(int object, const struct stat& st, const std::string& staged) const {
+  if (S_ISLNK(st.st_mode)) {
+    CACHESHIM_TRY(target, sys::read_link_at(object, ""));
+    CACHESHIM_CHECK(sys::make_symlink_at(target, work_->get(), staged));
+  } else {
+    CACHESHIM_CHECK(sys::make_node_at(work_->get(), staged, st.st_mode, st.st_rdev));
+  }
+  CACHESHIM_TRY(copy, sys::open_beneath(work_->get(), staged, O_PATH | O_NOFOLLOW));
+  if (options_.keep_owner) CACHESHIM_CHECK(copy_owner(copy.get(), st));
+  const timespec times[2] = {st.st_atim, st.st_mtim};
+  return sys::set_times(copy.get(), times);
+}
+
+Status Overlay::stage_copy(int object, const struct stat& st, const std::string& staged) const {
+  if (S_ISDIR(st.st_mode)) {
+    CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, 0700));
+    CACHESHIM_TRY(folder, sys::open_beneath(work_->get(), staged, O_RDONLY | O_DIRECTORY));
+    return copy_attributes(object, folder.get(), st, options_.keep_owner);
+  }
+  if (!S_ISREG(st.st_mode)) return stage_special(object, st, staged);
+  CACHESHIM_TRY(source, sys::reopen(object, O_RDONLY));
+  CACHESHIM_TRY(target, sys::open_beneath(work_->get(), staged, O_RDWR | O_CREAT | O_EXCL, 0600));
+  return copy_file(source.get(), target.get(), {.keep_owner = options_.keep_owner});
+}
+
+Result<UniqueFd> Overlay::copy_nameless(int object) {
+  CACHESHIM_TRY(st, sys::stat_fd(object));
+  const std::string staged = staged_.new_name();
+  Result<UniqueFd> copy = [&]() -> Result<UniqueFd> {
+    CACHESHIM_CHECK(stage_copy(object, st, staged));
+    return sys::open_beneath(work_->get(), staged, O_PATH | O_NOFOLLOW);
+  }();
+  // Left behind the next daemon removes it.
+  (void)sys::unlink_at(work_->get(), staged, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
+  return copy;
+}
+
 Status Overlay::copy_up_special(const std::string& path, const struct stat& st) {
   CACHESHIM_TRY(parent, open_upper_parent(path));
+  CACHESHIM_TRY(object, lowers_->open(path, O_PATH));
   const KeepTimes parent_times(parent.get());
   const std::string staged = staged_.new_name();
   const Status made = [&]() -> Status {
-    if (S_ISLNK(st.st_mode)) {
-      CACHESHIM_TRY(target, read_link(path));
-      CACHESHIM_CHECK(sys::make_symlink_at(target, work_->get(), staged));
-    } else {
-      CACHESHIM_CHECK(sys::make_node_at(work_->get(), staged, st.st_mode, st.st_rdev));
-    }
-    CACHESHIM_TRY(object, sys::open_beneath(work_->get(), staged, O_PATH | O_NOFOLLOW));
-    if (options_.keep_owner) CACHESHIM_CHECK(copy_owner(object.get(), st));
-    const timespec times[2] = {st.st_atim, st.st_mtim};
-    CACHESHIM_CHECK(sys::set_times(object.get(), times));
+    CACHESHIM_CHECK(stage_special(object.fd.get(), st, staged));
     return sys::rename_at(work_->get(), staged, parent.get(), std::string(base_name(path)),
                           RENAME_NOREPLACE);
   }();

@@ -39,6 +39,32 @@ def read_file(path):
         return file.read()
 
 
+def change_removed(top):
+    """Changes files and a folder that have no name any more, by every way a descriptor gives."""
+    file = os.open(os.path.join(top, "file"), os.O_RDONLY)
+    folder = os.open(os.path.join(top, "folder"), os.O_RDONLY)
+    replaced = os.open(os.path.join(top, "replaced"), os.O_RDONLY)
+    os.unlink(os.path.join(top, "file"))
+    os.rmdir(os.path.join(top, "folder"))
+    write_file(os.path.join(top, "new"), b"new")
+    os.rename(os.path.join(top, "new"), os.path.join(top, "replaced"))
+    os.fchmod(file, 0o600)
+    os.setxattr(file, "user.x", b"mine")
+    writer = os.open(f"/proc/self/fd/{file}", os.O_RDWR)
+    os.pwrite(writer, b"CHANGED", 0)
+    os.utime(file, (1, 1))
+    os.fchmod(folder, 0o700)
+    os.truncate(f"/proc/self/fd/{replaced}", 11)
+    other = os.open(f"/proc/self/fd/{replaced}", os.O_WRONLY)
+    os.pwrite(other, b"HI", 0)
+    status = os.fstat(file)
+    return {"mode": status.st_mode & 0o7777, "mtime": int(status.st_mtime),
+            "xattr": os.getxattr(file, "user.x"), "content": os.pread(file, 100, 0),
+            "other": os.pread(writer, 100, 0), "nlink": status.st_nlink,
+            "folder_mode": os.fstat(folder).st_mode & 0o7777,
+            "replaced": os.pread(replaced, 100, 0)}
+
+
 def digest(path):
     return hashlib.sha256(read_file(path)).hexdigest()
 

@@ -129,3 +129,43 @@ def test_names_of_whiteouts_cannot_be_forged(mount_store, store, job_of, name):
         pass  # refused: good as well
     assert one.read("triton/KEY/file") == b"of the base"
     assert "file" in one.listdir("triton/KEY")
+
+
+def _state(path):
+    status = os.lstat(path)
+    return (status.st_mode, status.st_uid, status.st_mtime_ns, status.st_size,
+            path.read_bytes() if path.is_file() else None, os.listxattr(path))
+
+
+def test_what_a_view_has_removed_stays_the_bases(mount_store, store, job_of):
+    """An open descriptor outlives the name; changes by way of it are the job's alone."""
+    (store / "triton/folder").mkdir(parents=True)
+    (store / "triton/file").write_bytes(b"of the base")
+    (store / "triton/replaced").write_bytes(b"of the base")
+    watched = [store / "triton" / name for name in ("file", "folder", "replaced")]
+    before = [_state(path) for path in watched]
+    one = job_of(mount_store(store), "one", 20001)
+    seen = one("change_removed", one.path("triton"))
+    assert seen == {"mode": 0o600, "mtime": 1, "xattr": b"mine", "content": b"CHANGEDbase",
+                    "other": b"CHANGEDbase", "nlink": 0, "folder_mode": 0o700,
+                    "replaced": b"HI the base"}
+    assert [_state(path) for path in watched] == before
+
+
+def test_a_removed_folder_that_an_earlier_run_of_the_job_had_stays_the_bases(mount_store, store,
+                                                                            job_of):
+    """The kernel still knows the folder from when the job's layer had it."""
+    (store / "triton/folder").mkdir(parents=True)
+    mount = mount_store(store)
+    one = job_of(mount, "one", 20001)
+    one.write("triton/folder/file", b"x")
+    held = one("os.open", one.path("triton/folder"), os.O_RDONLY)
+    mount.end_job("one", "failure")
+    assert one.listdir("triton/folder") == []
+    before = _state(store / "triton/folder")
+    one("os.rmdir", one.path("triton/folder"))
+    try:
+        one("os.fchmod", held, 0o700)
+    except OSError:
+        pass  # refused: good as well
+    assert _state(store / "triton/folder") == before

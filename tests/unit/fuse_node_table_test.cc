@@ -72,7 +72,7 @@ TEST_F(NodeTableTest, HardLinksInTheLayerShareANode) {
   const NodeIndex x = file("x", 2, true);
   nodes_.add_link(x, folder_, "y", object(S_IFREG, 2, 2));
   EXPECT_EQ(file("y", 2, true, 2), x);
-  nodes_.remove(folder_, "x", UniqueFd());
+  nodes_.remove(folder_, "x", {});
   EXPECT_EQ(path(x), "d/y");
   EXPECT_FALSE(nodes_.info(x).removed);
 }
@@ -98,7 +98,7 @@ TEST_F(NodeTableTest, WhatIsRemovedKeepsTheDescriptorItIsGiven) {
   const NodeIndex x = file("x", 2);
   UniqueFd fd = scratch.open_dir("kept");
   const int number = fd.get();
-  nodes_.remove(folder_, "x", std::move(fd));
+  nodes_.remove(folder_, "x", {std::move(fd), true});
   EXPECT_TRUE(nodes_.info(x).removed);
   EXPECT_EQ(nodes_.info(x).removed_fd, number);
   EXPECT_EQ(path(x), "<stale>");
