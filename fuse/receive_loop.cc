@@ -33,8 +33,12 @@ constexpr unsigned kBusyStreak = 16;
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
 constexpr unsigned kIdleTicks = 50;  // then the watcher sleeps
 
-// As much as the kernel sends at once: 256 pages and the headers.
-constexpr std::size_t kBufferBytes = 256 * 4096 + 4096;
+// As much as the kernel sends at once: 256 pages, and the headers.
+std::size_t buffer_bytes() {
+  static const auto kBytes = static_cast<std::size_t>(257 * ::sysconf(_SC_PAGESIZE));
+  return kBytes;
+}
+
 constexpr std::size_t kLargeBytes = 128 * 1024;
 
 // O_TMPFILE: linux/fuse.h since 6.1, with the request and answer of FUSE_CREATE.
@@ -85,7 +89,7 @@ class RequestBuffer {
     return *reinterpret_cast<const Body*>(memory_.get() + sizeof(fuse_in_header));
   }
 
-  std::unique_ptr<char[]> memory_ = std::make_unique_for_overwrite<char[]>(kBufferBytes);
+  std::unique_ptr<char[]> memory_ = std::make_unique_for_overwrite<char[]>(buffer_bytes());
 };
 
 ReceiveLoop::ReceiveLoop(fuse_session* session, unsigned threads, std::function<void()> on_end)
@@ -167,7 +171,7 @@ void ReceiveLoop::call_helper() {
 
 ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
   for (;;) {
-    const ssize_t size = ::read(fd_, buffer.data(), kBufferBytes);
+    const ssize_t size = ::read(fd_, buffer.data(), buffer_bytes());
     if (size > 0) {
       buffer.size = static_cast<std::size_t>(size);
       buffer.translate();

@@ -48,6 +48,14 @@ CONTESTANTS = (
         is_fuse_peer=False,
         publishes=True,
     ),
+    # The same code without a store: its paths are as long as those of the others.
+    Contestant(
+        "ours, plain",
+        ("{cacheshim}", "overlay", "-o", "lowerdir={base},upperdir={upper},workdir={work}",
+         "{mount}"),
+        ("{cacheshim}", "unmount", "{mount}"),
+        is_fuse_peer=False,
+    ),
     Contestant(
         "overlayfs",
         ("mount", "-t", "overlay", "overlay", "-o",
