@@ -22,7 +22,7 @@ std::unique_ptr<BaseWatch> start_fanotify(int base, const BaseWatch::Callback& c
 std::unique_ptr<BaseWatch> start_inotify(int base, const BaseWatch::Callback& changed);
 
 // A thread that reads a descriptor of events until it is told to stop. After each batch it pauses
-// for a moment: a busy file system then costs some hundred wake-ups a second, not one an event.
+// for a moment: a busy file system then costs at most some hundred wake-ups a second, not one an event.
 class EventThread {
  public:
   EventThread(int events, std::function<void()> read)
@@ -38,7 +38,7 @@ class EventThread {
   EventThread& operator=(const EventThread&) = delete;
 
  private:
-  static constexpr int kPauseMs = 3;
+  static constexpr int kPauseMs = 1;
 
   void run() {
     for (;;) {
