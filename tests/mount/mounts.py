@@ -64,8 +64,18 @@ def free(scratch):
             pass
 
 
+def remove_run_folders(scratch):
+    """Of daemons that were killed, as free() does it: those that end well take theirs away."""
+    escaped = str(scratch).strip("/").replace("-", "\\x2d").replace("/", "-")
+    top = pathlib.Path("/run/cacheshim")
+    for folder in top.iterdir() if top.is_dir() else ():
+        if folder.name.startswith(f"{escaped}-"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def remove(scratch):
     free(scratch)
+    remove_run_folders(scratch)
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         if not any(line.split()[4].startswith(f"{scratch}/") for line in table):
             shutil.rmtree(scratch, ignore_errors=True)
