@@ -60,10 +60,15 @@ void FanotifyWatch::read_events() {
   alignas(fanotify_event_metadata) char buffer[64 * 1024];
   std::vector<BaseChange> changes;
   for (;;) {
-    ssize_t left = ::read(group_.get(), buffer, sizeof buffer);
-    if (left <= 0) break;  // EAGAIN: that was all
-    const auto* event = reinterpret_cast<const fanotify_event_metadata*>(buffer);
-    for (; FAN_EVENT_OK(event, left); event = FAN_EVENT_NEXT(event, left)) take(*event, changes);
+    const ssize_t size = ::read(group_.get(), buffer, sizeof buffer);
+    if (size <= 0) break;  // EAGAIN: that was all
+    const char* const end = buffer + size;
+    for (const char* at = buffer; at < end;) {  // the kernel keeps each event aligned
+      const void* const aligned = at;
+      const auto& event = *static_cast<const fanotify_event_metadata*>(aligned);
+      take(event, changes);
+      at += event.event_len;
+    }
   }
   if (!changes.empty()) changed_(changes);
 }
