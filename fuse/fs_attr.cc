@@ -195,11 +195,12 @@ Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat&
   CACHESHIM_TRY(prepared, prepare_change(ref.node, keep_bytes));
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, open_for_change(ref.node, keep_bytes));
-  tell_other_views(*info.job, ref.node, ref.slot);
   CACHESHIM_TRY(refused, set_ids_to_refuse(options_.owners, fd.get()));
   struct stat allowed = attr;
   allowed.st_mode &= ~refused;
-  return apply_attr(fd.get(), allowed, to_set);
+  const Status applied = apply_attr(fd.get(), allowed, to_set);
+  tell_other_views(*info.job, ref.node, ref.slot);
+  return applied;
 }
 
 void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set,

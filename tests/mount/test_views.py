@@ -6,7 +6,7 @@ import os
 import stat
 
 import pytest
-from jobs import as_user
+from jobs import as_user, wait_until
 
 USERS = range(20001, 20009)
 
@@ -215,3 +215,17 @@ def test_further_uids_of_a_job_that_shares_have_views_of_their_own(mount, progra
     assert again.stdout == "two\n20001\n", again.stderr
     stranger = as_user(20003, ["ls", mount.path / ".jobs/shared/"], job="other")
     assert stranger.returncode != 0
+
+
+def test_uids_of_one_job_see_what_the_others_write_to_an_open_file(mount, program, job_of):
+    as_user(0, [program, "job", "start", "shared", "--shared-uids", "--mount", mount.path])
+    one, two = job_of(mount, "shared", 20001), job_of(mount, "shared", 20002)
+    one.write("triton/x", b"first", mode=0o666)
+    reader = two("os.open", two.path("triton/x"), os.O_RDONLY)
+    assert two("os.pread", reader, 100, 0) == b"first"  # its pages are kept from here on
+    writer = one("os.open", one.path("triton/x"), os.O_WRONLY)
+    one("os.pwrite", writer, b"SECON", 0)
+    wait_until(lambda: two("os.pread", reader, 100, 0) == b"SECON", what="the other's bytes")
+    one("os.ftruncate", writer, 2)
+    one("os.pwrite", writer, b"third", 2)
+    wait_until(lambda: two("os.pread", reader, 100, 0) == b"SEthird", what="the new length")

@@ -91,5 +91,29 @@ TEST_F(NotifierTest, OtherAnswersWaitForTheirOwnNotices) {
   EXPECT_TRUE(answered);
 }
 
+TEST_F(NotifierTest, TellsOfNamesTwiceButNotOfNodesAndEpochs) {
+  Notifier notifier(daemon_.get());
+  using Kind = Notifier::Notice::Kind;
+  notifier.post({{3, "a"}, {5, {}, Kind::kNode}, {0, {}, Kind::kEpoch}}, {}, [] {});
+  EXPECT_EQ(receive().name, "a");
+  fuse_out_header header{};
+  char message[64];
+  ASSERT_GE(::recv(kernel_.get(), message, sizeof message, 0), static_cast<ssize_t>(sizeof header));
+  std::memcpy(&header, message, sizeof header);
+  EXPECT_EQ(header.error, FUSE_NOTIFY_INVAL_INODE);
+  ASSERT_EQ(::recv(kernel_.get(), message, sizeof message, 0), static_cast<ssize_t>(sizeof header));
+  std::memcpy(&header, message, sizeof header);
+  EXPECT_EQ(header.error, 8);  // FUSE_NOTIFY_INC_EPOCH
+  EXPECT_EQ(receive().name, "a");
+}
+
+TEST_F(NotifierTest, KnowsEpochsFromTheKernelsProtocol) {
+  Notifier notifier(daemon_.get());
+  notifier.set_protocol(43);
+  EXPECT_FALSE(notifier.knows_epoch());
+  notifier.set_protocol(44);
+  EXPECT_TRUE(notifier.knows_epoch());
+}
+
 }  // namespace
 }  // namespace cacheshim

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+#include "fuse/arena.h"
+#include "fuse/generations.h"
+#include "fuse/name_index.h"
+
+namespace cacheshim {
+namespace {
+
+TEST(NameIndex, FindsWhatIsThereUnderEqualHashesToo) {
+  NameIndex index;
+  const std::uint64_t hash = 5ULL << 32;
+  index.insert(hash, 1);
+  index.insert(hash, 2);
+  EXPECT_EQ(index.find(hash, [](std::uint32_t number) { return number == 2; }), 2U);
+  index.erase(hash, 1);
+  EXPECT_EQ(index.find(hash, [](std::uint32_t number) { return number == 1; }), 0U);
+  EXPECT_EQ(index.find(hash, [](std::uint32_t number) { return number == 2; }), 2U);
+}
+
+TEST(NameIndex, AgreesWithAMapWhileItGrowsAndShrinks) {
+  std::mt19937 random(7);
+  NameIndex index;
+  std::map<std::uint32_t, std::uint64_t> hashes;  // by number
+  std::uint32_t next = 1;
+  for (const unsigned share_of_removals : {2U, 8U, 2U, 9U}) {  // of ten
+    for (int step = 0; step < 20000; ++step) {
+      if (random() % 10 >= share_of_removals || hashes.empty()) {
+        const std::uint64_t hash = std::uint64_t{random() % 5000} << 32;  // many are equal
+        index.insert(hash, next);
+        hashes[next++] = hash;
+      } else {
+        auto some = hashes.lower_bound(static_cast<std::uint32_t>(random() % next));
+        if (some == hashes.end()) some = hashes.begin();
+        index.erase(some->second, some->first);
+        hashes.erase(some);
+      }
+    }
+    for (const auto& [number, hash] : hashes) {
+      ASSERT_EQ(index.find(hash, [&](std::uint32_t found) { return found == number; }), number);
+    }
+    std::size_t count = 0;
+    index.for_each([&](std::uint32_t number) { count += hashes.count(number); });
+    EXPECT_EQ(count, hashes.size());
+  }
+}
+
+TEST(Arena, GivesSlotsOutAgainEmptyAndKeepsTheOthers) {
+  constexpr std::uint32_t kMany = 20000;  // several chunks
+  Arena<std::vector<int>> arena;
+  std::vector<std::uint32_t> indices;
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    indices.push_back(arena.allocate());
+    arena.get(indices.back()).assign(1, static_cast<int>(i));
+  }
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    if (i % 5000 != 0) arena.release(indices[i]);
+  }
+  EXPECT_EQ(arena.in_use(), kMany / 5000);
+  for (std::uint32_t i = 0; i < kMany; i += 5000) {
+    EXPECT_EQ(arena.get(indices[i]), std::vector<int>{static_cast<int>(i)});
+    arena.release(indices[i]);
+  }
+  for (std::uint32_t i = 0; i < kMany; ++i) EXPECT_TRUE(arena.get(arena.allocate()).empty());
+  EXPECT_EQ(arena.in_use(), kMany);
+}
+
+TEST(Generations, TellAChangeOfThisFolderAndOfAll) {
+  Generations generations;
+  const auto before = generations.of("a/b");
+  generations.change("a/b");
+  const auto after = generations.of("a/b");
+  EXPECT_NE(before, after);
+  generations.change_all();
+  EXPECT_NE(generations.of("a/b"), after);
+}
+
+}  // namespace
+}  // namespace cacheshim
