@@ -18,6 +18,7 @@
 #include "fuse/control.h"
 #include "fuse/generations.h"
 #include "fuse/handle.h"
+#include "fuse/io_modes.h"
 #include "fuse/job_table.h"
 #include "fuse/node_table.h"
 #include "fuse/notifier.h"
@@ -59,8 +60,9 @@ class Filesystem {
 
   // From then on notices can be sent, and jobs end by themselves.
   void start(fuse_session* session);
-  // The kernel has said which minor version of the protocol it speaks.
-  void set_protocol(unsigned minor) { notifier_->set_protocol(minor); }
+  // The kernel has said which minor version of the protocol it speaks, and whether it can read and
+  // write files by itself.
+  void connected(unsigned minor, bool can_pass_through);
   // Finishes what is under way. Active jobs stay on record for the next daemon.
   void stop();
 
@@ -147,8 +149,9 @@ class Filesystem {
 
   // ---- fs_attr.cc
   struct Attr {
-    struct stat st;
-    double keep;  // seconds
+    struct stat st;       // as shown
+    double keep;          // seconds
+    ino_t backing_inode;  // on st.st_dev
   };
   Result<Attr> object_attr(Ref ref, const NodeInfo& given);
   Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st,
@@ -159,8 +162,11 @@ class Filesystem {
   // Before Overlay::mutex() is taken for a change that copies the node up: Overlay::prepare_copy_up().
   Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
                                         bool whole_tree = false);
-  Status change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
-                     FileHandle* handle);
+  enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
+  Result<SetIds> set_ids_after(fuse_req_t req, Ref ref, const NodeInfo& info, int to_set);
+  Status drop_privileges(fuse_req_t req, Ref ref, int fd);
+  Status change_attr(fuse_req_t req, Ref ref, const NodeInfo& info, const struct stat& attr,
+                     int to_set, FileHandle* handle);
   bool keeps_xattr(const char* name) const;
   Status change_xattr(fuse_ino_t ino, const char* name,
                       const std::function<Status(int fd)>& change);
@@ -207,10 +213,12 @@ class Filesystem {
                                  const std::string& path) const;
 
   // ---- fs_files.cc
-  Result<std::unique_ptr<FileHandle>> open_file(NodeIndex node, Job& job, int flags);
-  Result<std::unique_ptr<FileHandle>> open_removed(NodeIndex node, const NodeInfo& info, int flags);
-  std::unique_ptr<FileHandle> make_handle(UniqueFd fd, NodeIndex node, Job* job, int flags,
-                                          bool in_upper);
+  Result<std::unique_ptr<FileHandle>> open_file(Ref ref, Job& job, int flags);
+  Result<std::unique_ptr<FileHandle>> open_removed(Ref ref, const NodeInfo& info, int flags);
+  // With Overlay::mutex() held, so that the file is not published before it counts as written to.
+  Result<std::unique_ptr<FileHandle>> make_handle(Opened opened, const struct stat& st, Ref ref,
+                                                  Job* job, int flags);
+  Status choose_io(FileHandle& handle, const struct stat& st);
   using Created = std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>;
   Result<Created> create_file(Ref parent, const std::string& name, const NewObject& wanted,
                               int flags);
@@ -221,7 +229,6 @@ class Filesystem {
   // Runs `change` with the handle's current descriptor, as a writer of the file.
   Result<std::size_t> change_data(FileHandle& handle,
                                   const std::function<Result<std::size_t>(int fd)>& change);
-  void begin_writing(FileHandle& handle);
   void end_writing(FileHandle& handle);
   void open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi);
 
@@ -253,6 +260,7 @@ class Filesystem {
   Counters counters_;
   NodeTable nodes_;
   HandleTable handles_;
+  IoModes io_modes_;
   CallerJobs callers_;
   const NodeIndex jobs_dir_;
   JobTable jobs_;
@@ -262,6 +270,7 @@ class Filesystem {
   TaskQueue control_;
   Generations generations_;  // of the base
   const bool is_base_local_;
+  int device_ = -1;  // the session's
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<BaseWatch> watch_;
   std::unique_ptr<Ticker> ticker_;

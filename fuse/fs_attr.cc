@@ -7,6 +7,7 @@
 #include "fuse/filesystem.h"
 #include "fuse/set_ids.h"
 #include "fuse/timeouts.h"
+#include "fuse/wire.h"
 #include "store/new_object.h"
 #include "store/sys.h"
 
@@ -62,6 +63,11 @@ int ignored_attrs(const OwnerRule& owners) {
   return ignored;
 }
 
+template <class Attr>
+bool has_set_ids(const Result<Attr>& attr) {
+  return attr && S_ISREG(attr->st.st_mode) && (attr->st.st_mode & (S_ISUID | S_ISGID)) != 0;
+}
+
 }  // namespace
 
 Result<struct stat> Filesystem::show(Ref ref, const NodeInfo& info, const struct stat& st,
@@ -83,7 +89,7 @@ Result<Filesystem::Attr> Filesystem::object_attr(Ref ref, const NodeInfo& given)
     given.job->overlay.correct_links(st);
     if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
     CACHESHIM_TRY(shown, show(ref, info, st, true));
-    return Attr{shown, kShortTimeout};
+    return Attr{shown, kShortTimeout, st.st_ino};
   }
   CACHESHIM_TRY(path, nodes_.path(ref.node));
   const Look look = begin_look(*info.job, std::string(parent_path(path)));
@@ -92,7 +98,7 @@ Result<Filesystem::Attr> Filesystem::object_attr(Ref ref, const NodeInfo& given)
   if (!found) return found.error();
   if (!nodes_.is_current(ref.node, found->st, found->in_upper)) return Errno(ESTALE);
   CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
-  return Attr{shown, keep_attr(look, *found)};
+  return Attr{shown, keep_attr(look, *found), found->st.st_ino};
 }
 
 void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
@@ -110,7 +116,7 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   if (!attr && handle != nullptr) {  // its name is gone with the layer; the open file is not
     const auto st = sys::stat_fd(handle->fd.get());
     const auto shown = st ? show(ref, info, *st, true) : st;
-    if (shown) attr = Attr{*shown, kShortTimeout};
+    if (shown) attr = Attr{*shown, kShortTimeout, st->st_ino};
   }
   if (!attr) return (void)fuse_reply_err(req, attr.error().code());
   if (is_private_root) attr->keep = keep_view_root(*info.job, ref.slot);
@@ -177,14 +183,49 @@ Status Filesystem::own_removed(NodeIndex node) {
   return {};
 }
 
-Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat& attr, int to_set,
-                               FileHandle* handle) {
-  to_set &= ~ignored_attrs(options_.owners);
+// Before the file's data change: what the caller may not leave it with.
+Status Filesystem::drop_privileges(fuse_req_t req, Ref ref, int fd) {
+  CACHESHIM_TRY(st, sys::stat_fd(fd));
+  if ((st.st_mode & (S_ISUID | S_ISGID)) != 0) {
+    CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
+    CACHESHIM_CHECK(drop_set_ids(caller_of(req), fd, shown));
+  }
+  if (!options_.owners.keep || nodes_.lacks_capabilities(ref.node)) return {};
+  const Status removed = sys::remove_xattr(fd, kCapability);
+  if (removed || removed.failed_with(EOPNOTSUPP)) return {};
+  return removed.failed_with(ENODATA) ? Status() : removed;
+}
+
+// What becomes of a file's set-id bits: a resize takes them away, and a chown, even one that is ignored
+// or that changes nothing. A request that sets nothing is such a chown, or it tells of a write or
+// fallocate that is about to come.
+Result<Filesystem::SetIds> Filesystem::set_ids_after(fuse_req_t req, Ref ref, const NodeInfo& info,
+                                                     int to_set) {
+  const bool is_chown = (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0;
+  if (!is_chown && wire::kills_set_ids()) return SetIds::kDroppedByWrite;
+  if (!is_chown && to_set != 0) return SetIds::kStay;
+  const auto attr = object_attr(ref, info);
+  if (!has_set_ids(attr)) return SetIds::kStay;
+  if (is_chown) return SetIds::kDroppedByChown;
+  if (info.job->is_being_written(attr->st.st_dev, attr->backing_inode))
+    return SetIds::kDroppedByWrite;
+  const uid_t uid = caller_of(req).uid;
+  if (uid != 0 && uid != attr->st.st_uid) return Errno(EPERM);
+  return SetIds::kDroppedByChown;
+}
+
+Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
+                               const struct stat& attr, int to_set, FileHandle* handle) {
   // A job's view has a root that is the view's, 0700, whatever is asked.
-  if ((info.is_view_root && info.job->has_private_views()) || to_set == 0) return {};
+  if (info.is_view_root && info.job->has_private_views()) return {};
+  CACHESHIM_TRY(set_ids, set_ids_after(req, ref, info, to_set));
+  const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;
+  to_set &= ~ignored_attrs(options_.owners);
+  if (to_set == 0 && set_ids == SetIds::kStay) return {};
   const bool resizes = (to_set & FUSE_SET_ATTR_SIZE) != 0;
   if (resizes && handle != nullptr && handle->writable) {
     const auto resized = change_data(*handle, [&](int fd) -> Result<std::size_t> {
+      if (kills_set_ids) CACHESHIM_CHECK(drop_privileges(req, ref, fd));
       CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
       return std::size_t{0};
     });
@@ -195,6 +236,8 @@ Status Filesystem::change_attr(Ref ref, const NodeInfo& info, const struct stat&
   CACHESHIM_TRY(prepared, prepare_change(ref.node, keep_bytes));
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, open_for_change(ref.node, keep_bytes));
+  if (kills_set_ids) CACHESHIM_CHECK(drop_privileges(req, ref, fd.get()));
+  if (set_ids == SetIds::kDroppedByChown) CACHESHIM_CHECK(drop_set_ids_on_chown(fd.get()));
   CACHESHIM_TRY(refused, set_ids_to_refuse(options_.owners, fd.get()));
   struct stat allowed = attr;
   allowed.st_mode &= ~refused;
@@ -215,7 +258,7 @@ void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int 
     (void)(harmless ? fuse_reply_attr(req, &st, kShortTimeout) : fuse_reply_err(req, EPERM));
     return;
   }
-  const Status changed = change_attr(ref, info, *attr, to_set, handle);
+  const Status changed = change_attr(req, ref, info, *attr, to_set, handle);
   const Result<Attr> now = changed ? object_attr(ref, info) : changed.error();
   if (now) {
     (void)fuse_reply_attr(req, &now->st, now->keep);
@@ -274,6 +317,7 @@ Status Filesystem::change_xattr(fuse_ino_t ino, const char* name,
   CACHESHIM_TRY(fd, open_for_change(ref.node, kWholeFile));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   if (!may_have(st, name)) return Errno(EPERM);
+  nodes_.set_lacks_capabilities(ref.node, false);
   return change(fd.get());
 }
 
@@ -319,11 +363,17 @@ void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std:
   const Result<std::string> value = [&]() -> Result<std::string> {
     if (!keeps_xattr(name)) return foreign_xattr(name);
     if (info.kind != NodeKind::kObject) return Errno(ENODATA);
+    const bool is_capability = name == std::string_view(kCapability);
+    if (is_capability && nodes_.lacks_capabilities(ref.node)) return Errno(ENODATA);
     const std::shared_lock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(fd, open_object(ref.node));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     if (!may_have(st, name)) return Errno(ENODATA);
-    return sys::get_xattr(fd.get(), name);
+    auto found = sys::get_xattr(fd.get(), name);
+    const bool lacks = is_capability && found.failed_with(ENODATA);
+    // Only of the layer's own: the base's attributes others may change. Held: see change_xattr().
+    if (lacks && nodes_.info(ref.node).in_upper) nodes_.set_lacks_capabilities(ref.node, true);
+    return found;
   }();
   reply_xattr(req, value, size);
 }

@@ -7,6 +7,7 @@
 #include "fuse/filesystem.h"
 #include "fuse/set_ids.h"
 #include "fuse/timeouts.h"
+#include "fuse/wire.h"
 #include "store/sys.h"
 
 // Open files. Reads take no lock; a write holds the overlay's mutex shared, so that publishing, which
@@ -15,6 +16,9 @@ namespace cacheshim {
 namespace {
 
 bool wants_write(int flags) { return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0; }
+
+// From there on the copy of each page costs more than a backing file of the kernel's.
+constexpr off_t kLargeFile = 256 * 1024;
 
 // What of an application's flags the backing file needs. Not O_APPEND: the kernel gives the offset;
 // not O_DIRECT: our buffers are not aligned.
@@ -30,31 +34,57 @@ void reply_size(fuse_req_t req, const Result<std::size_t>& size) {
 
 }  // namespace
 
-std::unique_ptr<FileHandle> Filesystem::make_handle(UniqueFd fd, NodeIndex node, Job* job,
-                                                    int flags, bool in_upper) {
+Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const struct stat& st,
+                                                            Ref ref, Job* job, int flags) {
   auto handle = std::make_unique<FileHandle>();
-  handle->fd = std::move(fd);
-  handle->node = node;
+  handle->fd = std::move(opened.fd);
+  handle->node = ref.node;
+  handle->slot = ref.slot;
   handle->job = job;
-  handle->in_upper = in_upper;
+  handle->in_upper = opened.in_upper;
   handle->access = flags & O_ACCMODE;
   handle->writable = handle->access != O_RDONLY;
-  handle->epoch = nodes_.epoch(node);
-  if (handle->writable) begin_writing(*handle);
+  handle->epoch = nodes_.epoch(ref.node);
+  handle->device = st.st_dev;
+  handle->inode = st.st_ino;
+  CACHESHIM_CHECK(choose_io(*handle, st));
+  handle->counts_as_writer = handle->writable || handle->backing_id != 0;
+  if (handle->counts_as_writer) job->add_writer(st.st_dev, st.st_ino);
   ++job->open_files;
-  (in_upper ? counters_.opens_layer : counters_.opens_base).fetch_add(1, std::memory_order_relaxed);
+  (handle->in_upper ? counters_.opens_layer : counters_.opens_base)
+      .fetch_add(1, std::memory_order_relaxed);
   return handle;
 }
 
+// Whether the kernel reads and writes the file by itself: what is the layer's own, and stays that as
+// long as it is open. Of a job that may publish, what is only written to: a mapping would hold the
+// entry back for as long as it lasts. Not where other views show the file too, which are told of what
+// is written, and not where a write would have to clear a capability, which we would not see.
+Status Filesystem::choose_io(FileHandle& handle, const struct stat& st) {
+  const bool is_worth_it = handle.job->may_publish() ? handle.access == O_WRONLY
+                                                     : handle.writable || st.st_size >= kLargeFile;
+  const bool wanted = handle.in_upper && is_worth_it && !handle.job->shares_uids() &&
+                      (!options_.owners.keep || nodes_.lacks_capabilities(handle.node));
+  CACHESHIM_TRY(backing_id, io_modes_.open(encode({handle.node, handle.slot}),
+                                           {.fd = handle.fd.get(),
+                                            .st = st,
+                                            .wanted = wanted,
+                                            .readable = handle.access != O_WRONLY}));
+  handle.backing_id = backing_id;
+  return {};
+}
+
 // A file that has lost its name since the kernel resolved it, or that is opened by way of /proc.
-Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(NodeIndex node, const NodeInfo& info,
+Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const NodeInfo& info,
                                                              int flags) {
   if (info.removed_fd < 0) return Errno(ESTALE);
   CACHESHIM_TRY(fd, sys::reopen(info.removed_fd, backing_flags(flags)));
-  return make_handle(std::move(fd), node, info.job, flags, true);
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  return make_handle({std::move(fd), info.in_upper}, st, ref, info.job, flags);
 }
 
-Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeIndex node, Job& job, int flags) {
+Result<std::unique_ptr<FileHandle>> Filesystem::open_file(Ref ref, Job& job, int flags) {
+  const NodeIndex node = ref.node;
   job.touch();
   if (wants_write(flags)) {
     CACHESHIM_TRY(prepared, prepare_change(node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
@@ -62,24 +92,26 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeIndex node, Job& j
     const NodeInfo info = nodes_.info(node);
     if (info.removed) {
       CACHESHIM_CHECK(own_removed(node));
-      return open_removed(node, nodes_.info(node), flags);
+      return open_removed(ref, nodes_.info(node), flags);
     }
     CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
     CACHESHIM_TRY(path, nodes_.path(node));
     CACHESHIM_TRY(fd, job.overlay.open_writable(path, backing_flags(flags)));
-    return make_handle(std::move(fd), node, &job, flags, true);
+    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+    return make_handle({std::move(fd), true}, st, ref, &job, flags);
   }
   const std::shared_lock lock(job.overlay.mutex());
   const NodeInfo info = nodes_.info(node);
-  if (info.removed) return open_removed(node, info, flags);
+  if (info.removed) return open_removed(ref, info, flags);
   CACHESHIM_TRY(path, nodes_.path(node));
   Result<Opened> opened = job.overlay.open(path, O_RDONLY);
   if (opened.failed_with(ENOENT)) return Errno(ESTALE);  // the kernel looks the name up again
   if (!opened) return opened.error();
   CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
   if (!nodes_.is_current(node, st, opened->in_upper)) return Errno(ESTALE);
-  auto handle = make_handle(std::move(opened->fd), node, &job, flags, opened->in_upper);
-  handle->keeps_pages = opened->in_upper || nodes_.has_same_data(node, st);
+  const bool keeps_pages = opened->in_upper || nodes_.has_same_data(node, st);
+  CACHESHIM_TRY(handle, make_handle(*std::move(opened), st, ref, &job, flags));
+  handle->keeps_pages = keeps_pages;
   return handle;
 }
 
@@ -87,15 +119,16 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return open_own(req, ref, info, fi);
-  Result<std::unique_ptr<FileHandle>> handle = open_file(ref.node, *info.job, fi->flags);
+  Result<std::unique_ptr<FileHandle>> handle = open_file(ref, *info.job, fi->flags);
   if (!handle) return (void)fuse_reply_err(req, handle.error().code());
-  (*handle)->slot = ref.slot;
-  fi->keep_cache = (*handle)->keeps_pages;
+  // Pages that an earlier open has left would be those of before what now goes past them.
+  fi->keep_cache = (*handle)->keeps_pages && (*handle)->backing_id == 0;
+  wire::pass_through((*handle)->backing_id);
   const int fd = (*handle)->fd.get();
   fi->noflush = 1;
   fi->fh = handles_.add(*std::move(handle));
   const bool truncates = (fi->flags & O_TRUNC) != 0;
-  if (const auto dropped = truncates ? drop_set_ids(caller_of(req), fd) : Status(); !dropped) {
+  if (const auto dropped = truncates ? drop_privileges(req, ref, fd) : Status(); !dropped) {
     release(nullptr, fi);
     return (void)fuse_reply_err(req, dropped.error().code());
   }
@@ -128,7 +161,11 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
   if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
   if (!fd) return fd.error();
   CACHESHIM_TRY(entry, made_entry(parent, info, name));
-  return Created(entry, make_handle(*std::move(fd), decode(entry.ino).node, info.job, flags, true));
+  nodes_.set_lacks_capabilities(decode(entry.ino).node, true);
+  CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
+  CACHESHIM_TRY(handle,
+                make_handle({*std::move(fd), true}, st, decode(entry.ino), info.job, flags));
+  return Created(entry, std::move(handle));
 }
 
 // O_TMPFILE: the node is one that has lost its name from the start.
@@ -147,14 +184,15 @@ Result<Filesystem::Created> Filesystem::create_tmpfile(Ref parent, const NewObje
   entry.ino = encode(ref);
   CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
   entry.attr = shown;
-  return Created(entry, make_handle(std::move(fd), ref.node, info.job, flags, true));
+  CACHESHIM_TRY(handle, make_handle({std::move(fd), true}, st, ref, info.job, flags));
+  return Created(entry, std::move(handle));
 }
 
 void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_file_info* fi) {
   if (!created) return (void)fuse_reply_err(req, created.error().code());
   auto& [entry, handle] = *created;
-  handle->slot = decode(entry.ino).slot;
-  fi->keep_cache = 1;
+  fi->keep_cache = handle->backing_id == 0;
+  wire::pass_through(handle->backing_id);
   fi->noflush = 1;
   fi->fh = handles_.add(std::move(handle));
   if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
@@ -199,14 +237,6 @@ Status Filesystem::refresh_for_reading(FileHandle& handle) {
   if (handle.writable || handle.epoch == nodes_.epoch(handle.node)) return {};
   const std::shared_lock lock(handle.job->overlay.mutex());
   return refresh(handle);
-}
-
-void Filesystem::begin_writing(FileHandle& handle) {
-  if (const auto st = sys::stat_fd(handle.fd.get())) {
-    handle.writer_device = st->st_dev;
-    handle.writer_inode = st->st_ino;
-  }
-  handle.job->add_writer(handle.writer_device, handle.writer_inode);
 }
 
 void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi) {
@@ -259,7 +289,10 @@ void Filesystem::write(fuse_req_t req, const char* data, std::size_t size, off_t
   }
   FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EBADF);
+  const bool kills_set_ids = wire::kills_set_ids();
   reply_size(req, change_data(*handle, [&](int fd) -> Result<std::size_t> {
+               if (kills_set_ids)
+                 CACHESHIM_CHECK(drop_privileges(req, {handle->node, handle->slot}, fd));
                const ssize_t count = ::pwrite(fd, data, size, offset);
                if (count == -1) return Errno::last();
                return static_cast<std::size_t>(count);
@@ -274,7 +307,7 @@ void Filesystem::flush(fuse_req_t req) { (void)fuse_reply_err(req, 0); }
 void Filesystem::end_writing(FileHandle& handle) {
   Job& job = *handle.job;
   job.begin_publishing();  // so that who waits for the job sees no gap between the two
-  job.remove_writer(handle.writer_device, handle.writer_inode);
+  job.remove_writer(handle.device, handle.inode);
   retry_postponed(job);
   const Result<std::string> path = [&]() -> Result<std::string> {
     const std::shared_lock lock(job.overlay.mutex());
@@ -286,7 +319,8 @@ void Filesystem::end_writing(FileHandle& handle) {
 
 void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
   if (FileHandle* handle = handles_.file(fi->fh)) {
-    if (handle->writable) end_writing(*handle);
+    if (handle->counts_as_writer) end_writing(*handle);
+    io_modes_.close(encode({handle->node, handle->slot}));
     --handle->job->open_files;
     handle->job->touch();
   } else if (const auto* control = std::get_if<ControlHandle>(&handles_.get(fi->fh))) {

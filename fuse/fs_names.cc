@@ -97,6 +97,7 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name)
 }
 
 void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {
+  io_modes_.forget(ino);
   nodes_.forget(decode(ino).node, count);
 }
 

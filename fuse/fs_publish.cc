@@ -41,12 +41,18 @@ Status Filesystem::show_plain(const std::vector<int>& lowers, UniqueFd upper, Un
 }
 
 void Filesystem::start(fuse_session* session) {
-  notifier_ = std::make_unique<Notifier>(fuse_session_fd(session));
+  device_ = fuse_session_fd(session);
+  notifier_ = std::make_unique<Notifier>(device_);
   watch_ = BaseWatch::start(store_.base(), options_.watch,
                             [this](const auto& changes) { base_changed(changes); });
   const auto interval =
       std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
   ticker_ = std::make_unique<Ticker>(interval, [this] { end_idle_jobs(); });
+}
+
+void Filesystem::connected(unsigned minor, bool can_pass_through) {
+  notifier_->set_protocol(minor);
+  if (can_pass_through) io_modes_.enable(device_);
 }
 
 void Filesystem::stop() {

@@ -30,9 +30,13 @@ struct FileHandle {
   bool writable = false;
   int access = 0;                       // O_RDONLY, O_WRONLY or O_RDWR
   std::atomic<std::uint32_t> epoch{0};  // of the node, when fd was opened
-  // The file that a writable handle counts as a writer of.
-  dev_t writer_device = 0;
-  ino_t writer_inode = 0;
+  // Not 0: the kernel reads and writes the backing file by itself, and nothing of it is seen here.
+  std::uint32_t backing_id = 0;
+  // The file that it counts as a writer of: a writable one, or one that the kernel reads by itself,
+  // since that must not become a file of the base, which could be copied up.
+  bool counts_as_writer = false;
+  dev_t device = 0;
+  ino_t inode = 0;
 };
 
 // An open folder: a listing, taken when it is first read and after each rewind, so that it is stable

@@ -82,6 +82,7 @@ class Job final : public PublishHooks, private OverlayObserver {
 
   bool shares_uids() const { return shared_uids_.load(); }
   PublishPolicy policy() const { return policy_.load(); }
+  bool may_publish() const { return !rules_.is_plain && policy() != PublishPolicy::kNever; }
   // The view of this uid, claimed if it is still free. Nothing for a uid that the job is closed to:
   // it then sees the first view, whose mode closes it.
   ViewSlot enter(const Caller& caller);

@@ -432,11 +432,20 @@ bool NodeTable::has_same_data(NodeIndex index, const struct stat& st) const {
   return before == 0 || before == stamp;
 }
 
+bool NodeTable::lacks_capabilities(NodeIndex node) const {
+  return std::atomic_ref(at(node).lacks_capabilities) != 0;
+}
+
+void NodeTable::set_lacks_capabilities(NodeIndex node, bool lacks) const {
+  std::atomic_ref(at(node).lacks_capabilities) = lacks ? 1 : 0;
+}
+
 void NodeTable::moved(NodeIndex index, const struct stat& st, bool in_upper) {
   const std::unique_lock lock(mutex_);
   Node& node = at(index);
   move_id(index, st);
   node.in_upper = in_upper;
+  std::atomic_ref(node.lacks_capabilities) = 0;
   std::atomic_ref(node.epoch).fetch_add(1);
 }
 

@@ -114,6 +114,10 @@ class NodeTable {
   // Whether a file of the base has the size and times that it had when this was last asked, or is asked
   // for the first time.
   bool has_same_data(NodeIndex node, const struct stat& st) const;
+  // Whether the object, which is the layer's own, is known to have no file capabilities: set where it
+  // was seen or made so, until its attributes are changed or its data move.
+  bool lacks_capabilities(NodeIndex node) const;
+  void set_lacks_capabilities(NodeIndex node, bool lacks) const;
   // The object's data are elsewhere now: open handles see another epoch and open again.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
   // The same for a name that has gone over to the base. A file with further names, which stay the
@@ -183,6 +187,7 @@ class NodeTable {
     std::uint32_t stamp = 0;     // hash of the base file's size and times; changed in the same way
     InodeNumbers::Place device = 0;
     NodeKind kind = NodeKind::kObject;
+    std::uint8_t lacks_capabilities = 0;  // without the lock, by std::atomic_ref
     bool is_dir : 1 = false;
     bool in_upper : 1 = false;
     bool named : 1 = false;

@@ -2,12 +2,14 @@
 #include "fuse/operations.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <exception>
 
 #include "fuse/filesystem.h"
 #include "fuse/receive_loop.h"
+#include "fuse/wire.h"
 
 // The edge between libfuse's C callbacks and Filesystem: no logic, only the one place where what is
 // left of exceptions (no memory) becomes EIO.
@@ -34,11 +36,13 @@ void want_owners(const OwnerRule& owners, fuse_conn_info* connection) {
 
 void init(void* filesystem, fuse_conn_info* connection) {
   auto& fs = *static_cast<Filesystem*>(filesystem);
-  fs.set_protocol(connection->proto_minor);
+  const bool is_privileged = ::geteuid() == 0;
+  fs.connected(connection->proto_minor, wire::connect(is_privileged).can_pass_through);
   want_owners(fs.options().owners, connection);
   // Symlinks in the root are answered per caller: their answers must never be kept.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
-  // The kernel clears set-id bits by a setattr; we, being root, would not do it by writing.
+  // The first version of this would leave the bits of files that are written to alone, since we, who
+  // write, are root; the second says which writes are to clear them (wire.h).
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV);
   // Not by comparing times: what we write ourselves changes them. Who else changes data is told of
   // (Notifier), and at open it is seen whether a base file is still as it was.

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <memory>
 
+#include "fuse/wire.h"
+
 namespace cacheshim {
 namespace {
 
@@ -252,6 +254,7 @@ void ReceiveLoop::handle(RequestBuffer& buffer) {
   fuse_buf request{};
   request.mem = buffer.data();
   request.size = buffer.size;
+  wire::begin_request(buffer.data());
   fuse_session_process_buf(session_, &request);
 }
 

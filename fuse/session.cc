@@ -3,6 +3,7 @@
 
 #include "fuse/filesystem.h"
 #include "fuse/operations.h"
+#include "fuse/wire.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -21,6 +22,11 @@ namespace {
 constexpr const char* kDevice = "/dev/fuse";
 
 DaemonError unavailable(std::string message) { return {kExitUnavailable, std::move(message)}; }
+
+// libfuse wants one, and does not call it.
+ssize_t read_request(int fd, void* buffer, std::size_t size, void* /*userdata*/) {
+  return ::read(fd, buffer, size);
+}
 
 std::string mount_refusal(const std::string& mount_point, int code) {
   std::string why = std::strerror(code);
@@ -56,8 +62,11 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const std::st
     return unavailable(mount_refusal(mount_point, errno));
   }
   session->fd_ = device->release();  // the session's from here on
-  const std::string fd_path = fmt::format("/dev/fd/{}", session->fd_);
-  if (fuse_session_mount(session->session_, fd_path.c_str()) != 0) {
+  // Requests are read by ReceiveLoop; what libfuse sends goes by way of wire.h.
+  fuse_custom_io io{};
+  io.writev = wire::send;
+  io.read = read_request;
+  if (fuse_session_custom_io(session->session_, &io, session->fd_) != 0) {
     return unavailable(fmt::format("libfuse cannot serve '{}'; it was unmounted", mount_point));
   }
   return session;

@@ -27,12 +27,17 @@ Status clear_bits(int fd, const struct stat& st, mode_t bits) {
 
 }  // namespace
 
-Status drop_set_ids(const Caller& caller, int fd) {
+Status drop_set_ids(const Caller& caller, int fd, const struct stat& shown) {
+  const bool has_any = (shown.st_mode & (S_ISUID | S_ISGID)) != 0;
+  if (!has_any || !S_ISREG(shown.st_mode) || may_keep_any(caller)) return {};
+  const bool keeps_group = (shown.st_mode & S_IXGRP) == 0 && is_in_group(caller, shown.st_gid);
+  return clear_bits(fd, shown, keeps_group ? S_ISUID : S_ISUID | S_ISGID);
+}
+
+Status drop_set_ids_on_chown(int fd) {
   CACHESHIM_TRY(st, sys::stat_fd(fd));
-  const bool has_any = (st.st_mode & (S_ISUID | S_ISGID)) != 0;
-  if (!has_any || !S_ISREG(st.st_mode) || may_keep_any(caller)) return {};
-  const bool keeps_group = (st.st_mode & S_IXGRP) == 0 && is_in_group(caller, st.st_gid);
-  return clear_bits(fd, st, keeps_group ? S_ISUID : S_ISUID | S_ISGID);
+  if (!S_ISREG(st.st_mode)) return {};
+  return clear_bits(fd, st, (st.st_mode & S_IXGRP) == 0 ? S_ISUID : S_ISUID | S_ISGID);
 }
 
 Status drop_foreign_set_group_id(const Caller& caller, int fd) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "common/result.h"
@@ -11,9 +12,12 @@
 // cannot see to them, since it takes us, and so every caller, for root.
 namespace cacheshim {
 
-// Clears the bits that do not outlive a change of the file's data by this caller, as open(2) with
-// O_TRUNC: the kernel does so itself for all other changes. `fd` is any descriptor.
-Status drop_set_ids(const Caller& caller, int fd);
+// Clears the bits that do not outlive a change of the file's data by this caller, to whom it is shown
+// as `shown`. `fd` is any descriptor.
+Status drop_set_ids(const Caller& caller, int fd, const struct stat& shown);
+
+// The same for a chown, which nobody is spared.
+Status drop_set_ids_on_chown(int fd);
 
 // An ACL sets the mode as chmod does, and who is not in the file's group may not keep its
 // set-group-id bit.

@@ -178,6 +178,8 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     if (!opened) return opened.error();
     source = *std::move(opened);
     if (!hooks.wait_until_closed(file.source.st_dev, file.source.st_ino)) return Errno(EBUSY);
+    // By a mapping that has outlived its descriptor.
+    if (sys::can_be_written(source.get())) return Errno(EBUSY);
     CACHESHIM_TRY(st, sys::stat_fd(source.get()));
     if (st.st_ino != file.source.st_ino) return Errno(ESTALE);
     file.source = st;
@@ -240,8 +242,10 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
                              PublishHooks& hooks) const {
   if (!overlay.has_layer()) return false;
   return std::all_of(stage.files.begin(), stage.files.end(), [&](const StagedFile& file) {
-    const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), O_PATH | O_NOFOLLOW);
-    if (!now) return false;
+    const bool is_file = file.link_target.empty();
+    const int flags = is_file ? O_RDONLY | O_NONBLOCK : O_PATH;
+    const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), flags | O_NOFOLLOW);
+    if (!now || (is_file && sys::can_be_written(now->get()))) return false;
     const auto st = sys::stat_fd(now->get());
     // A link has two names, the layer's and the staged one, and no third to be written by.
     const bool is_alone = !file.is_linked || (st && st->st_nlink == 2);

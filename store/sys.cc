@@ -2,6 +2,7 @@
 #include "store/sys.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/mount.h>
@@ -228,6 +229,15 @@ bool has_xattr(int fd, const char* name) { return ::fgetxattr(fd, name, nullptr,
 Status sync_file(int fd) { return status_of(::fsync(fd)); }
 
 Status lock_file(int fd, int operation) { return status_of(::flock(fd, operation)); }
+
+// A read lease is given only where nobody has the file open for writing (F_SETLEASE, fcntl(2)). Who
+// opens it so while it is ours has it broken by a signal: one that is ignored.
+bool can_be_written(int fd) {
+  (void)::fcntl(fd, F_SETSIG, SIGURG);  // cannot fail for a known signal
+  const bool refused = ::fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN;
+  (void)::fcntl(fd, F_SETLEASE, F_UNLCK);  // there may be none
+  return refused;
+}
 
 Status write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {

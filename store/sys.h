@@ -66,6 +66,9 @@ bool has_xattr(int fd, const char* name);
 
 Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)
+// Whether any process of this machine can write to the file, by a descriptor or by a mapping. `fd` is
+// open for reading only, and nobody opens the file meanwhile. False where the file system cannot say.
+bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
 Result<std::string> read_all(int fd);
 Result<std::string> read_file(int dir, const std::string& name);

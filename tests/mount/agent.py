@@ -39,6 +39,31 @@ def read_file(path):
         return file.read()
 
 
+MAPPED = []
+
+
+def write_and_keep_mapped(path, data):
+    """Writes a file, maps it by a second descriptor, and closes both."""
+    writer = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(writer, data)
+    both = os.open(path, os.O_RDWR)
+    libc = ctypes.CDLL(None, use_errno=True)  # Python's mmap keeps a descriptor of its own
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                          ctypes.c_int, ctypes.c_long]
+    address = libc.mmap(None, len(data), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, both, 0)
+    assert address not in (None, ctypes.c_void_p(-1).value), ctypes.get_errno()
+    MAPPED.append((libc, address, len(data)))
+    os.close(both)
+    os.close(writer)
+
+
+def unmap():
+    libc, address, length = MAPPED.pop()
+    ctypes.memmove(address, b"mapped", 6)
+    assert libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(length)) == 0
+
+
 def change_removed(top):
     """Changes files and a folder that have no name any more, by every way a descriptor gives."""
     file = os.open(os.path.join(top, "file"), os.O_RDONLY)

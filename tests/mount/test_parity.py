@@ -109,6 +109,13 @@ def test_random_operations_on_a_plain_overlay(overlay_parity, uid):
     overlay_parity(uid, "-model", uid, "--seed", seed, "--rounds", ROUNDS)
 
 
+@pytest.mark.timeout_s(600)
+def test_random_data_on_a_plain_overlay(overlay_parity):
+    """Where the kernel reads and writes by itself what is open for both, too."""
+    seed = int(os.environ.get("CACHESHIM_MODEL_SEED", random.randrange(1 << 30)))
+    overlay_parity(0, "-data", 0, "--seed", seed, "--rounds", ROUNDS)
+
+
 def test_each_known_difference_is_documented():
     listed = mounts.run(PROGRAM, "differences").stdout.splitlines()
     page = (mounts.REPOSITORY / "docs/semantics.md").read_text(encoding="utf-8")

@@ -12,8 +12,6 @@ constexpr KnownDifference kKnownDifferences[] = {
     {"inode-flags", "FS_IOC_* would act on a file that may be the base's"},
     {"rename-whiteout", "RENAME_WHITEOUT is not supported"},
     {"trusted-attributes", "trusted.* and security.* are not kept, but for file capabilities"},
-    {"bare-set-group-id-*",
-     "the kernel's FUSE leaves a set-group-id bit without group execution on a write by others"},
 };
 
 }  // namespace

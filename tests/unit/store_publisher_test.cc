@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -174,6 +176,20 @@ TEST_F(PublisherTest, AFileThatIsOpenForWritingWaits) {
   EXPECT_TRUE(publish("fam/K").busy);
   EXPECT_FALSE(scratch_.exists("base/fam/K"));
   hooks_.writing.clear();
+  EXPECT_EQ(publish("fam/K").entries, 1U);
+}
+
+// A file that the kernel writes by itself can be mapped, and the mapping outlives the descriptor.
+TEST_F(PublisherTest, AFileThatIsMappedForWritingWaits) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  auto fd = UniqueFd(::open((scratch_ / "upper/fam/K/done-a").c_str(), O_RDWR));
+  void* const mapped = ::mmap(nullptr, 1, PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  fd.reset();
+  EXPECT_TRUE(publish("fam/K").busy);
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+  ASSERT_EQ(::munmap(mapped, 1), 0);
   EXPECT_EQ(publish("fam/K").entries, 1U);
 }
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "common/result.h"
+
+namespace cacheshim {
+
+// Which open files the kernel reads and writes by itself (FUSE passthrough, kernel 6.9).
+//
+// An inode of the kernel's is in one mode at a time: through its page cache and us, or straight to one
+// backing file; an open that is answered with the other mode fails with EIO. So the first handle
+// decides for all that are open together with it. We learn of a close after the kernel has forgotten
+// it, never before, so that what is counted here is at least what the kernel counts.
+//
+// A mapping of a file that passes through is one of the backing file, and goes on when the handle is
+// closed. What was written by it would not show in pages that the kernel keeps of the other mode, so
+// an inode that may be mapped stays in its mode until the kernel forgets it.
+//
+// Thread-safe: a mutex for each of some sets of inodes, innermost, held across one ioctl(2).
+class IoModes {
+ public:
+  // Before it nothing passes through, and nothing is counted. `device`: that of the connection.
+  void enable(int device) { device_ = device; }
+
+  struct Opening {
+    int fd;                 // the backing file, open
+    const struct stat& st;  // of it
+    bool wanted;            // to pass through, if it is the first
+    bool readable;          // and so to be mapped
+  };
+  // Counts a handle of `inode`. Returns the backing file that the kernel is to be told of, or 0 for a
+  // handle that goes by way of us. Errors: ESTALE (not counted) where that of the others is another.
+  Result<std::uint32_t> open(fuse_ino_t inode, const Opening& opening);
+  // That handle is closed, or has not come about.
+  void close(fuse_ino_t inode);
+  void forget(fuse_ino_t inode);
+
+ private:
+  struct Inode {
+    std::uint32_t handles = 0;
+    std::uint32_t backing_id = 0;
+    dev_t backing_device = 0;
+    ino_t backing_inode = 0;
+    bool may_be_mapped = false;
+
+    bool is_of(const struct stat& st) const {
+      return backing_device == st.st_dev && backing_inode == st.st_ino;
+    }
+  };
+  struct alignas(64) Shard {
+    std::mutex mutex;
+    std::unordered_map<fuse_ino_t, Inode> inodes;
+  };
+  static constexpr std::size_t kShards = 32;
+
+  Shard& shard_of(fuse_ino_t inode) { return shards_[inode % kShards]; }
+  void begin(Inode& inode, const Opening& opening);
+
+  std::atomic<int> device_{-1};
+  std::atomic<bool> refused_{false};  // asked for once in vain
+  std::array<Shard, kShards> shards_;
+};
+
+}  // namespace cacheshim
