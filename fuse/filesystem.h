@@ -261,7 +261,8 @@ class Filesystem {
   TaskQueue publishing_;
   TaskQueue control_;
   Generations generations_;  // of the base
-  const bool is_base_local_;
+  std::vector<int> lowers_;  // the base: one folder, or those of a plain overlay
+  bool is_base_local_;
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<BaseWatch> watch_;
   std::unique_ptr<Ticker> ticker_;
