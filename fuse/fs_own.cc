@@ -91,8 +91,6 @@ Result<fuse_entry_param> Filesystem::lookup_own(fuse_req_t req, Ref parent, cons
   switch (info.kind) {
     case NodeKind::kRoot:
       return lookup_root(req, name);
-    case NodeKind::kJobsDir:
-      return lookup_job(req, name, false);
     case NodeKind::kControlDir:
       if (name == "jobs") return own_entry(parent.node, name, NodeKind::kJobInfoDir, kKeep);
       if (std::find(kControlFiles.begin(), kControlFiles.end(), name) == kControlFiles.end()) {
@@ -154,14 +152,17 @@ Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::strin
   fuse_entry_param entry{};
   entry.ino = encode({node, slot});
   entry.attr = st;
-  // A view that nobody has claimed asks at every step, so that the first user is seen to come.
-  entry.attr_timeout = entry.entry_timeout = keep_view_root(*job, slot);
+  // The name of a view that is free is asked for each time, so that the first user is seen to come,
+  // and nobody else comes in.
+  entry.entry_timeout = view.uid ? kKeepJob : kAskAlways;
+  entry.attr_timeout = kKeepJob;
   return entry;
 }
 
-// Where the view is bound elsewhere its name is not looked up: then this is where its user is seen.
-double Filesystem::keep_view_root(const Job& job, ViewSlot slot) {
-  return job.view(slot).uid ? kKeepJob : kAskAlways;
+void Filesystem::reply_job(fuse_req_t req, const Result<fuse_entry_param>& entry) {
+  if (!entry) return reply_entry(req, entry);
+  Job& job = *nodes_.info(decode(entry->ino).node).job;
+  answer_entered(job, 0, [this, req, entry] { reply_entry(req, entry); });
 }
 
 // `mkdir -p MOUNT/name/…`: the folder comes into the caller's view, where the name in the root then

@@ -25,6 +25,7 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       publisher_(store_, entries_, counters_),
       publishing_(kPublishingThreads),
       control_(kControlThreads),
+      claims_(kClaimThreads),
       lowers_{store_.base()},
       is_base_local_(is_local_file_system(store_.base())) {
   if (const auto base = sys::stat_fd(store_.base())) nodes_.add_device(base->st_dev);
@@ -58,6 +59,7 @@ void Filesystem::stop() {
   ticker_.reset();
   control_.stop();
   publishing_.stop();
+  claims_.stop();
   notifier_.reset();
 }
 
