@@ -131,6 +131,7 @@ class Filesystem {
   Result<fuse_entry_param> lookup_own(fuse_req_t req, Ref parent, const NodeInfo& info,
                                       const std::string& name);
   Result<fuse_entry_param> lookup_root(fuse_req_t req, const std::string& name);
+  Result<Job*> find_open_job(const Caller& caller, const std::string& id, bool begin, bool make);
   Result<fuse_entry_param> lookup_job(fuse_req_t req, const std::string& name, bool make);
   Status make_in_root(fuse_req_t req, const std::string& name, mode_t mode);
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
