@@ -142,6 +142,7 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
   spdlog::info("serving '{}' at '{}'", served_folder(options), shown_path(options));
   on_ready();
   filesystem.start(session.get());
+  spdlog::info("raw changes are watched for by: {}", to_string(filesystem.watch_mode()));
   const pthread_t waiting = ::pthread_self();
   session.start(worker_count(options.threads),
                 [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
@@ -188,11 +189,9 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   for (const UniqueFd& lower : folders.lowers) lowers.push_back(lower.get());
   const Store store = Store::bare(std::move(folders.lowers.front()));
   const std::vector<Profile> no_profiles;
-  // The watch is on one folder; without it the kernel asks again every second.
-  const WatchMode watch = lowers.size() == 1 ? options.watch : WatchMode::kNone;
   Filesystem filesystem(store, no_profiles,
-                        {shown_path(options), "", "", options.run_dir, PublishPolicy::kNever, watch,
-                         options.job_idle, options.layer_keep, options.owners});
+                        {shown_path(options), "", "", options.run_dir, PublishPolicy::kNever,
+                         options.watch, options.job_idle, options.layer_keep, options.owners});
   if (const Status shown =
           filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
       !shown) {

@@ -133,6 +133,7 @@ class Filesystem {
   Result<fuse_entry_param> lookup_own(fuse_req_t req, Ref parent, const NodeInfo& info,
                                       const std::string& name);
   Result<fuse_entry_param> lookup_root(fuse_req_t req, const std::string& name);
+  Result<Job*> find_open_job(const Caller& caller, const std::string& id, bool begin, bool make);
   Result<fuse_entry_param> lookup_job(fuse_req_t req, const std::string& name, bool make);
   Status make_in_root(fuse_req_t req, const std::string& name, mode_t mode);
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
@@ -141,7 +142,7 @@ class Filesystem {
   std::string link_target(fuse_req_t req, NodeIndex node, const NodeInfo& info);
   std::vector<ListedEntry> list_own(fuse_req_t req, const NodeInfo& info);
   std::string text_of(NodeIndex node, const NodeInfo& info);
-  static double keep_view_root(const Job& job, ViewSlot slot);
+  void reply_job(fuse_req_t req, const Result<fuse_entry_param>& entry);
   Job& job_of(fuse_req_t req);
   Job* find_job_of(fuse_req_t req);
   std::string view_name(const Job& job, ViewSlot slot) const;
@@ -178,14 +179,19 @@ class Filesystem {
     std::string folder;
     std::uint64_t generation;
     bool watched;
+    bool claimed;
   };
   // To be called before the base is asked, with the overlay's mutex held.
   Look begin_look(const Job& job, std::string folder);
   // How long what was found, or that nothing was, may be kept, in seconds.
   double keep_name(const Look& look, const Found* found) const;
-  double keep_attr(const Look& look, const Found& found);
+  double keep_attr(const Look& look, const Found& found) const;
   void base_changed(const std::vector<BaseChange>& changes);
   void tell_other_views(const Job& job, NodeIndex node, ViewSlot slot);
+  // Gives an answer by which a caller has entered a job's view, once the kernel knows whose it is.
+  // `asked`: the node whose attributes are in the answer, where it is not the view's root; or 0.
+  void answer_entered(Job& job, NodeIndex asked, std::function<void()> answer);
+  void tell_of_claim(const Job& job, NodeIndex asked) const;
   void add_notices(const BaseChange& change, const Job& job,
                    std::vector<Notifier::Notice>& notices) const;
   void add_notices_of_all(const Job& job, std::vector<Notifier::Notice>& notices) const;
@@ -251,6 +257,7 @@ class Filesystem {
 
   static constexpr unsigned kPublishingThreads = 4;
   static constexpr unsigned kControlThreads = 2;
+  static constexpr unsigned kClaimThreads = 1;  // so that who comes next waits for the first
   static constexpr std::chrono::seconds kShortestIdleLook{1};
 
   const Store& store_;
@@ -265,11 +272,14 @@ class Filesystem {
   const NodeIndex jobs_dir_;
   JobTable jobs_;
   Publisher publisher_;
-  // Two queues: what answers a request never queues behind what waits for the notifier.
+  // Several queues: what answers a request never queues behind what waits for the notifier, nor a
+  // first look behind publishing.
   TaskQueue publishing_;
   TaskQueue control_;
+  TaskQueue claims_;
   Generations generations_;  // of the base
-  const bool is_base_local_;
+  std::vector<int> lowers_;  // the base: one folder, or those of a plain overlay
+  bool is_base_local_;
   int device_ = -1;  // the session's
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<BaseWatch> watch_;

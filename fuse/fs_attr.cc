@@ -98,7 +98,10 @@ Result<Filesystem::Attr> Filesystem::object_attr(Ref ref, const NodeInfo& given)
   if (!found) return found.error();
   if (!nodes_.is_current(ref.node, found->st, found->in_upper)) return Errno(ESTALE);
   CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
-  return Attr{shown, keep_attr(look, *found), found->st.st_ino};
+  // Its user is seen here, where the kernel does not refuse anybody: root's rights over files are not
+  // root's alone.
+  const bool is_private_root = info.is_view_root && info.job->has_private_views();
+  return Attr{shown, is_private_root ? kShortTimeout : keep_attr(look, *found), found->st.st_ino};
 }
 
 void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
@@ -109,8 +112,13 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     (void)fuse_reply_attr(req, &st, kShortTimeout);
     return;
   }
-  const bool is_private_root = info.is_view_root && info.job->has_private_views();
-  if (is_private_root) (void)info.job->enter(caller_of(req));
+  // Where a view or a folder of it is bound elsewhere, or a process was put into one before it became
+  // its user's, the view's name is not looked up: then this is where the user is seen. A file that
+  // somebody was handed open is no way in.
+  Job& job = *info.job;
+  const bool is_way_in = info.is_view_root || (info.is_dir && !job.is_claim_told());
+  const bool enters = is_way_in && job.has_private_views();
+  if (enters) (void)job.enter(caller_of(req));
   Result<Attr> attr = object_attr(ref, info);
   FileHandle* handle = fi != nullptr ? handles_.file(fi->fh) : nullptr;
   if (!attr && handle != nullptr) {  // its name is gone with the layer; the open file is not
@@ -119,8 +127,9 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     if (shown) attr = Attr{*shown, kShortTimeout, st->st_ino};
   }
   if (!attr) return (void)fuse_reply_err(req, attr.error().code());
-  if (is_private_root) attr->keep = keep_view_root(*info.job, ref.slot);
-  (void)fuse_reply_attr(req, &attr->st, attr->keep);
+  const auto reply = [req, attr = *attr] { (void)fuse_reply_attr(req, &attr.st, attr.keep); };
+  if (!enters) return reply();
+  answer_entered(job, ref.node, reply);
 }
 
 // An O_PATH descriptor of an object, wherever it is. Overlay::mutex() must be held.

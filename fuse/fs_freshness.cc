@@ -30,7 +30,7 @@ Notifier::Notice node_notice(fuse_ino_t node) { return {node, {}, Notifier::Noti
 Filesystem::Look Filesystem::begin_look(const Job& job, std::string folder) {
   const std::uint64_t generation = generations_.of(folder);
   const bool watched = watch_->ensure(folder) && is_base_local_;
-  return {&job, std::move(folder), generation, watched};
+  return {&job, std::move(folder), generation, watched, job.is_claimed()};
 }
 
 // Uids that share a job see each other's changes without notices. What is in the layer only this
@@ -45,10 +45,9 @@ double Filesystem::keep_name(const Look& look, const Found* found) const {
   return look.watched && can_expire ? kLongTimeout : kShortTimeout;
 }
 
-double Filesystem::keep_attr(const Look& look, const Found& found) {
+double Filesystem::keep_attr(const Look& look, const Found& found) const {
   const double keep = keep_name(look, &found);
-  // Its user may yet come, by way of a folder that root has opened: shown as root's, it is closed.
-  if (!look.job->is_claimed()) return std::min(keep, kShortTimeout);
+  if (look.claimed != look.job->is_claimed()) return 0;  // it may be shown as root's
   if (found.in_upper || keep != kLongTimeout) return keep;
   if (S_ISDIR(found.st.st_mode)) return keep;
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
@@ -79,6 +78,37 @@ void Filesystem::tell_other_views(const Job& job, NodeIndex node, ViewSlot slot)
     notices.push_back(node_notice(encode({node, static_cast<ViewSlot>(other)})));
   }
   notifier_->post(std::move(notices), {}, [] {});
+}
+
+// The first user other than root has come: what the kernel keeps of the view it keeps as root's. It is
+// told before that user is answered, whose next calls then see their own. Only attributes have
+// changed. To tell of these waits for nothing, so that an answer can wait for it whatever its request
+// holds; but it takes a while where the kernel knows much of the view, hence a thread of its own.
+//
+// An answer with the attributes of a node that is told of meanwhile is dropped by the kernel, which
+// then refuses by the old ones: the node that was asked for is left out, and further callers who ask
+// for nodes do not wait.
+void Filesystem::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
+  if (job.begin_telling_claim()) {
+    claims_.post([this, &job, asked, answer = std::move(answer)] {
+      tell_of_claim(job, asked);
+      job.end_telling_claim();
+      answer();
+    });
+  } else if (asked == 0 && job.is_claimed() && !job.is_claim_told()) {
+    claims_.post(std::move(answer));
+  } else {
+    answer();
+  }
+}
+
+// Of the view's root the kernel asks whenever its name is looked up, and before it refuses anybody.
+void Filesystem::tell_of_claim(const Job& job, NodeIndex asked) const {
+  std::vector<Notifier::FolderId> nodes;
+  for (const NodeTable::NamedNode& named : nodes_.all_of(&job)) {
+    if (named.node != asked) nodes.push_back(encode({named.node, 0}));
+  }
+  notifier_->tell_attributes(nodes);
 }
 
 // For a kernel that cannot be told that all its names may be wrong, each of them.

@@ -85,6 +85,7 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name)
   counters_.lookups.fetch_add(1, std::memory_order_relaxed);
   const Ref parent = decode(parent_ino);
   const NodeInfo info = nodes_.info(parent.node);
+  if (info.kind == NodeKind::kJobsDir) return reply_job(req, lookup_job(req, name, false));
   if (info.kind != NodeKind::kObject) return reply_entry(req, lookup_own(req, parent, info, name));
   if (info.removed) return reply_entry(req, Errno(ENOENT));
   info.job->touch();
@@ -127,7 +128,7 @@ void Filesystem::mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode
     const Status made = make_in_root(req, name, mode & 07777);
     return made ? void() : reply_entry(req, made.error());
   }
-  if (kind == NodeKind::kJobsDir) return reply_entry(req, lookup_job(req, name, true));
+  if (kind == NodeKind::kJobsDir) return reply_job(req, lookup_job(req, name, true));
   reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
                 return overlay.make_dir(path, new_object(req, mode & 07777));
               }));

@@ -91,8 +91,6 @@ Result<fuse_entry_param> Filesystem::lookup_own(fuse_req_t req, Ref parent, cons
   switch (info.kind) {
     case NodeKind::kRoot:
       return lookup_root(req, name);
-    case NodeKind::kJobsDir:
-      return lookup_job(req, name, false);
     case NodeKind::kControlDir:
       if (name == "jobs") return own_entry(parent.node, name, NodeKind::kJobInfoDir, kKeep);
       if (std::find(kControlFiles.begin(), kControlFiles.end(), name) == kControlFiles.end()) {
@@ -122,21 +120,29 @@ Result<fuse_entry_param> Filesystem::lookup_root(fuse_req_t req, const std::stri
   return own_entry(kRootNode, name, NodeKind::kRootLink, kAskAlways);
 }
 
-// A job's view. It comes into being when the job itself, or root, first asks for it; to others an
-// unknown job is just not there, and one that is still free, as after `job start` by root, is closed:
-// a job's id is no secret. `name` may be that of one uid's view, "<job>@<uid>".
+// A job comes into being when it itself, or root, first asks for it; to others an unknown one is just
+// not there, and one that is still free, as after `job start` by root, is closed: a job's id is no
+// secret. Its users are not asked what job they are of, which takes a look into /proc.
+Result<Job*> Filesystem::find_open_job(const Caller& caller, const std::string& id, bool begin,
+                                       bool make) {
+  Job* job = jobs_.find(id);
+  if (job != nullptr && job->is_active() && job->may_change(caller.uid)) return job;
+  const JobClaim claim = callers_.claim_of(caller);
+  const bool belongs = make || caller.uid == 0 || claim.job.view() == id;
+  if (belongs && begin) job = &jobs_.ensure_active(id, claim);
+  if (job == nullptr) return Errno(ENOENT);
+  if (!belongs && !job->may_change(caller.uid)) return Errno(EACCES);
+  return job;
+}
+
+// A job's view. `name` may be that of one uid's, "<job>@<uid>".
 Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::string& name,
                                                 bool make) {
   const Caller caller = caller_of(req);
   const auto at = name.find('@');
   const std::string id = name.substr(0, at);
   if (!is_job_id(id)) return Errno(ENOENT);
-  const JobClaim claim = callers_.claim_of(caller);
-  Job* job = jobs_.find(id);
-  const bool belongs = make || caller.uid == 0 || claim.job.view() == id;
-  if (belongs && at == std::string::npos) job = &jobs_.ensure_active(id, claim);
-  if (job == nullptr) return Errno(ENOENT);
-  if (!belongs && !job->may_change(caller.uid)) return Errno(EACCES);
+  CACHESHIM_TRY(job, find_open_job(caller, id, at == std::string::npos, make));
   const ViewSlot slot = job->enter(caller);
   if (at == std::string::npos && job->shares_uids()) {
     return own_entry(jobs_dir_, name + "@", NodeKind::kJobLink, kAskAlways, job);
@@ -154,14 +160,17 @@ Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::strin
   fuse_entry_param entry{};
   entry.ino = encode({node, slot});
   entry.attr = st;
-  // A view that nobody has claimed asks at every step, so that the first user is seen to come.
-  entry.attr_timeout = entry.entry_timeout = keep_view_root(*job, slot);
+  // The name of a view that is free is asked for each time, so that the first user is seen to come,
+  // and nobody else comes in.
+  entry.entry_timeout = view.uid ? kKeepJob : kAskAlways;
+  entry.attr_timeout = kKeepJob;
   return entry;
 }
 
-// Where the view is bound elsewhere its name is not looked up: then this is where its user is seen.
-double Filesystem::keep_view_root(const Job& job, ViewSlot slot) {
-  return job.view(slot).uid ? kKeepJob : kAskAlways;
+void Filesystem::reply_job(fuse_req_t req, const Result<fuse_entry_param>& entry) {
+  if (!entry) return reply_entry(req, entry);
+  Job& job = *nodes_.info(decode(entry->ino).node).job;
+  answer_entered(job, 0, [this, req, entry] { reply_entry(req, entry); });
 }
 
 // `mkdir -p MOUNT/name/…`: the folder comes into the caller's view, where the name in the root then

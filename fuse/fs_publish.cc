@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstring>
 #include <future>
 #include <utility>
@@ -24,6 +25,8 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       publisher_(store_, entries_, counters_),
       publishing_(kPublishingThreads),
       control_(kControlThreads),
+      claims_(kClaimThreads),
+      lowers_{store_.base()},
       is_base_local_(is_local_file_system(store_.base())) {
   if (const auto base = sys::stat_fd(store_.base())) nodes_.add_device(base->st_dev);
   jobs_.adopt_orphans();
@@ -32,6 +35,8 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
 Filesystem::~Filesystem() { stop(); }
 
 Status Filesystem::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work) {
+  lowers_ = lowers;
+  is_base_local_ = std::all_of(lowers.begin(), lowers.end(), is_local_file_system);
   Job& job = jobs_.make_plain(std::make_shared<const LowerStack>(lowers));
   if (upper) CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
   CACHESHIM_TRY(found, job.overlay.find(""));
@@ -43,7 +48,7 @@ Status Filesystem::show_plain(const std::vector<int>& lowers, UniqueFd upper, Un
 void Filesystem::start(fuse_session* session) {
   device_ = fuse_session_fd(session);
   notifier_ = std::make_unique<Notifier>(device_);
-  watch_ = BaseWatch::start(store_.base(), options_.watch,
+  watch_ = BaseWatch::start(lowers_, options_.watch,
                             [this](const auto& changes) { base_changed(changes); });
   const auto interval =
       std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
@@ -60,6 +65,7 @@ void Filesystem::stop() {
   ticker_.reset();
   control_.stop();
   publishing_.stop();
+  claims_.stop();
   notifier_.reset();
 }
 

@@ -32,8 +32,9 @@ bool View::may_read(const struct stat& st) const {
 struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const {
   struct stat shown = st;
   if (is_root) {
-    // While the view is free it is open, so that the first user can come in.
-    shown.st_mode = S_IFDIR | (uid ? 0700 : 0755);
+    // Closed even while the view is free: before the kernel refuses somebody it asks for the
+    // attributes anew (fuse_permission), which is how the first user is seen to come.
+    shown.st_mode = S_IFDIR | 0700;
   } else if (!in_upper && !S_ISLNK(st.st_mode) && !may_read(st)) {
     return shown;
   }
@@ -52,7 +53,7 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
               {.keep_owner = rules.owners.keep, .has_store_records = !rules.is_plain}),
       nodes_(nodes),
       rules_(rules) {
-  if (rules.is_plain) claimed_ = true;  // by everybody
+  if (rules.is_plain) claim_ = Claim::kTold;  // everybody's, from the start
 }
 
 LayerRecord Job::wanted_record() const {
@@ -110,7 +111,7 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
   started_ = found.started;
   if (found.uid) {
     views_.front().uid = *found.uid;
-    claimed_ = true;
+    claim_ = Claim::kTold;
   }
   layer = std::move(taken);
   touch();
@@ -159,12 +160,17 @@ ViewSlot Job::enter(const Caller& caller) {
   View mine{caller.uid, caller.gid, groups_of(caller.tid)};
   if (!views_.front().uid) {
     views_.front() = std::move(mine);
-    claimed_ = true;
+    claim_ = Claim::kUntold;
     return 0;
   }
   if (!shared_uids_) return 0;
   views_.push_back(std::move(mine));
   return static_cast<ViewSlot>(views_.size() - 1);
+}
+
+bool Job::begin_telling_claim() {
+  Claim untold = Claim::kUntold;
+  return claim_.compare_exchange_strong(untold, Claim::kBeingTold);
 }
 
 View Job::view(ViewSlot slot) const {

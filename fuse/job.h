@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <ctime>
 #include <functional>
 #include <map>
@@ -93,7 +94,12 @@ class Job final : public PublishHooks, private OverlayObserver {
   bool has_private_views() const { return !rules_.is_plain; }
   std::size_t view_count() const;
   // Whether a user other than root has come.
-  bool is_claimed() const { return claimed_.load(std::memory_order_relaxed); }
+  bool is_claimed() const { return claim_ != Claim::kFree; }
+  // Whether the kernel has been told of it, which may have kept the first view as root's.
+  bool is_claim_told() const { return claim_ == Claim::kTold; }
+  // Whether it is for the caller to tell it, and then to say so.
+  bool begin_telling_claim();
+  void end_telling_claim() { claim_ = Claim::kTold; }
   bool may_change(uid_t uid) const;  // the job itself: its own user, and root
 
   // Descriptors that may write to a file: from open to RELEASE. FLUSH alone is no end, since a shell
@@ -132,11 +138,13 @@ class Job final : public PublishHooks, private OverlayObserver {
   void copied_up(const std::string& path, const struct stat& upper) override;
   LayerRecord wanted_record() const;
 
+  enum class Claim : std::uint8_t { kFree, kUntold, kBeingTold, kTold };
+
   NodeTable& nodes_;
   const JobRules rules_;
   std::atomic<bool> active_{false};
   std::atomic<bool> shared_uids_{false};
-  std::atomic<bool> claimed_{false};
+  std::atomic<Claim> claim_{Claim::kFree};
   std::atomic<PublishPolicy> policy_{PublishPolicy::kComplete};
   std::atomic<std::time_t> started_{0};
   std::atomic<Outcome> outcome_{Outcome::kNone};

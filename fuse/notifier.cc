@@ -15,6 +15,10 @@ namespace {
 constexpr std::uint32_t kExpireOnly = 1;
 constexpr std::int32_t kIncreaseEpoch = 8;  // FUSE_NOTIFY_INC_EPOCH, linux/fuse.h since 6.16
 
+// Of a notice of a node.
+constexpr std::int64_t kFromTheFirstPage = 0;
+constexpr std::int64_t kAttributesAlone = -1;
+
 fuse_out_header header_of(std::int32_t code, std::size_t body_bytes) {
   fuse_out_header header{};
   header.len = static_cast<std::uint32_t>(sizeof header + body_bytes);
@@ -57,6 +61,10 @@ void Notifier::post(std::vector<Notice> notices, std::vector<FolderId> held,
   }
   wake_.notify_one();
   if (answer_now) done();
+}
+
+void Notifier::tell_attributes(const std::vector<FolderId>& nodes) const {
+  for (const FolderId node : nodes) send_node(node, kAttributesAlone);
 }
 
 void Notifier::run() {
@@ -105,7 +113,7 @@ void Notifier::send(const Notice& notice) const {
     case Notice::Kind::kName:
       return send_name(notice);
     case Notice::Kind::kNode:
-      return send_node(notice);
+      return send_node(notice.folder, kFromTheFirstPage);
     case Notice::Kind::kEpoch:
       return send_epoch();
   }
@@ -127,11 +135,11 @@ void Notifier::send_name(const Notice& notice) const {
   (void)!::writev(fuse_fd_, parts, 3);
 }
 
-void Notifier::send_node(const Notice& notice) const {
+void Notifier::send_node(FolderId node, std::int64_t offset) const {
   fuse_notify_inval_inode_out body{};
-  body.ino = notice.folder;
-  body.off = 0;  // with its pages, from the first to the last
-  body.len = 0;
+  body.ino = node;
+  body.off = offset;
+  body.len = 0;  // to the last page
   fuse_out_header header = header_of(FUSE_NOTIFY_INVAL_INODE, sizeof body);
   iovec parts[] = {{&header, sizeof header}, {&body, sizeof body}};
   (void)!::writev(fuse_fd_, parts, 2);

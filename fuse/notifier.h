@@ -53,6 +53,10 @@ class Notifier {
   // be for one of them.
   void post(std::vector<Notice> notices, std::vector<FolderId> held, std::function<void()> done);
 
+  // Tells of the attributes of these nodes alone, their data and listings being as they were: at once,
+  // on the caller's thread, since the kernel waits for no folder and no page then.
+  void tell_attributes(const std::vector<FolderId>& nodes) const;
+
  private:
   using Clock = std::chrono::steady_clock;
   struct Batch {
@@ -72,7 +76,7 @@ class Notifier {
   void queue_due_repeats();
   void send(const Notice& notice) const;
   void send_name(const Notice& notice) const;
-  void send_node(const Notice& notice) const;
+  void send_node(FolderId node, std::int64_t offset) const;
   void send_epoch() const;
   bool targets_any(const std::vector<FolderId>& held) const;
 

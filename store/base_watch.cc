@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "store/base_watch_modes.h"
+#include "store/whiteout.h"
 
 namespace cacheshim {
 namespace {
@@ -19,12 +21,24 @@ class NoWatch final : public BaseWatch {
 
 }  // namespace
 
-std::unique_ptr<BaseWatch> BaseWatch::start(int base, WatchMode best, Callback changed) {
+std::unique_ptr<BaseWatch> BaseWatch::start(const std::vector<int>& folders, WatchMode best,
+                                            Callback changed) {
   std::unique_ptr<BaseWatch> watch;
-  if (best == WatchMode::kFanotify) watch = start_fanotify(base, changed);
-  if (!watch && best != WatchMode::kNone) watch = start_inotify(base, changed);
+  if (best == WatchMode::kFanotify) watch = start_fanotify(folders, changed);
+  if (!watch && best != WatchMode::kNone) watch = start_inotify(folders, changed);
   if (!watch) watch = std::make_unique<NoWatch>();
   return watch;
+}
+
+void add_change(std::vector<BaseChange>& changes, BaseChange change) {
+  if (is_reserved_name(change.name)) {
+    if (change.kind == BaseChange::Kind::kContent) return;  // a marker has none that counts
+    std::string hidden = change.name.substr(kWhiteoutPrefix.size());
+    // An opaque folder, or the encoding of a long name: what it hides has no name here.
+    if (is_reserved_name(hidden)) return changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
+    change.name = std::move(hidden);
+  }
+  changes.push_back(std::move(change));
 }
 
 bool is_local_file_system(int fd) {

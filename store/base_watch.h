@@ -10,7 +10,8 @@
 
 namespace cacheshim {
 
-// A change of the base that this process did not make. Paths are relative to the base.
+// A change of the base that this process did not make. Paths are relative to the base; where that is
+// merged from several folders, to the one that has changed.
 struct BaseChange {
   enum class Kind {
     kName,        // `name` in `folder` has come, gone, or leads to another object
@@ -24,15 +25,19 @@ struct BaseChange {
 };
 
 // Tells of changes that other processes of this machine make in the base, within a few milliseconds.
-// Changes by other machines, on a network file system, are not seen (is_local() is false there).
-// Sources: fanotify(7), inotify(7).
+// Changes by other machines, on a network file system, are not seen (is_local_file_system() is false
+// there). Of a marker (whiteout.h) what it hides is told; that a folder was made opaque by an xattr
+// is seen as a change of its attributes alone. Sources: fanotify(7), inotify(7).
 class BaseWatch {
  public:
   // Called on the watch's own thread with what has come since the last call, in order.
   using Callback = std::function<void(const std::vector<BaseChange>&)>;
 
-  // The best mode that works here, no better than `best`. `base` must stay open; it may be O_PATH.
-  static std::unique_ptr<BaseWatch> start(int base, WatchMode best, Callback changed);
+  // The best mode that works here for all of `folders`, no better than `best`. They are the base, or
+  // are merged into it; they may lie anywhere, in each other too. They must stay open; each may be
+  // O_PATH.
+  static std::unique_ptr<BaseWatch> start(const std::vector<int>& folders, WatchMode best,
+                                          Callback changed);
   virtual ~BaseWatch() = default;  // ends the thread
 
   virtual WatchMode mode() const = 0;

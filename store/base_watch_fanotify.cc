@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/fanotify.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <unordered_map>
@@ -11,9 +14,9 @@
 #include "store/paths.h"
 #include "store/sys.h"
 
-// One mark on the whole file system of the base (Linux 5.9). An event names the folder by a file
-// handle, which is opened to learn its path; since most events come from a few folders, and most of
-// these lie outside the base, what a handle led to is remembered until a folder moves.
+// A mark on the whole file system of each watched folder (Linux 5.9). An event names the folder by a
+// file handle, which is opened to learn its path; since most events come from a few folders, and most
+// of these lie outside the watched ones, what a handle led to is remembered until a folder moves.
 namespace cacheshim {
 namespace {
 
@@ -29,12 +32,37 @@ std::string path_of(int fd) {
   return target ? *std::move(target) : std::string();
 }
 
+// The part of `path` below `root`.
+std::optional<std::string> below(const std::string& root, const std::string& path) {
+  if (path == root) return "";
+  const std::string prefix = root == "/" ? root : root + "/";
+  if (!path.starts_with(prefix)) return std::nullopt;
+  return path.substr(prefix.size());
+}
+
+// The watched folders that are reached by one mount: the kernel tells their paths as seen from it.
+struct WatchedMount {
+  UniqueFd fd;  // of the first of them, not O_PATH: what open_by_handle_at(2) wants
+  std::uint64_t id = 0;
+  fsid_t file_system{};
+  std::vector<int> folders;
+};
+
+// Null where the kernel does not tell what events of the folder could be found by.
+std::optional<WatchedMount> mount_of(int folder) {
+  auto fd = sys::open_beneath(folder, "", O_RDONLY | O_DIRECTORY);
+  struct statfs file_system {};
+  struct statx found {};
+  if (!fd || ::fstatfs(fd->get(), &file_system) == -1) return std::nullopt;
+  if (::statx(fd->get(), "", AT_EMPTY_PATH, STATX_MNT_ID, &found) == -1) return std::nullopt;
+  return WatchedMount{*std::move(fd), found.stx_mnt_id, file_system.f_fsid, {folder}};
+}
+
 class FanotifyWatch final : public BaseWatch {
  public:
-  FanotifyWatch(int base, UniqueFd group, UniqueFd mount, Callback changed)
-      : base_(base),
-        group_(std::move(group)),
-        mount_(std::move(mount)),
+  FanotifyWatch(UniqueFd group, std::vector<WatchedMount> mounts, Callback changed)
+      : group_(std::move(group)),
+        mounts_(std::move(mounts)),
         changed_(std::move(changed)),
         thread_(group_.get(), [this] { read_events(); }) {}
 
@@ -44,16 +72,16 @@ class FanotifyWatch final : public BaseWatch {
  private:
   void read_events();
   void take(const fanotify_event_metadata& event, std::vector<BaseChange>& changes);
-  std::optional<std::string> folder_of(const fanotify_event_info_fid& info,
-                                       const file_handle& handle);
-  std::optional<std::string> resolve(const file_handle& handle) const;
+  // Its paths, one in each watched folder that holds it; valid until the next call.
+  using Paths = std::vector<std::string>;
+  const Paths& paths_of(const fanotify_event_info_fid& info, const file_handle& handle);
+  Paths resolve(const fanotify_event_info_fid& info, const file_handle& handle) const;
 
-  const int base_;
   const UniqueFd group_;
-  const UniqueFd mount_;  // of the base, not O_PATH: what open_by_handle_at(2) wants
+  const std::vector<WatchedMount> mounts_;
   const Callback changed_;
-  std::unordered_map<std::string, std::optional<std::string>> folders_;  // by handle
-  EventThread thread_;  // the last: it uses all the others
+  std::unordered_map<std::string, Paths> folders_;  // by handle
+  EventThread thread_;                              // the last: it uses all the others
 };
 
 void FanotifyWatch::read_events() {
@@ -88,57 +116,82 @@ void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseC
     name = reinterpret_cast<const char*>(handle.f_handle + handle.handle_bytes);
   }
   if (name == ".") name.clear();
-  const auto folder = folder_of(*info, handle);
-  if (!folder) return;
   const bool moved = (event.mask & FAN_ONDIR) != 0 && (event.mask & kMoves) != 0;
-  // What moved within the base, into it or out of it, has other paths now. It is not the folder that
-  // the event names, whose path was still right.
-  if (moved) folders_.clear();
-  if ((event.mask & kNames) != 0) {
-    changes.push_back(
-        {moved ? BaseChange::Kind::kFolderName : BaseChange::Kind::kName, *folder, name});
+  const Paths& folders = paths_of(*info, handle);
+  for (const std::string& folder : folders) {
+    if ((event.mask & kNames) != 0) {
+      const auto kind = moved ? BaseChange::Kind::kFolderName : BaseChange::Kind::kName;
+      add_change(changes, {kind, folder, name});
+    }
+    // Events of one object are merged: it may have been made and written to.
+    if ((event.mask & ~(kNames | FAN_ONDIR)) != 0) {
+      add_change(changes, {BaseChange::Kind::kContent, folder, name});
+    }
   }
-  // Events of one object are merged: it may have been made and written to.
-  if ((event.mask & ~(kNames | FAN_ONDIR)) != 0) {
-    changes.push_back({BaseChange::Kind::kContent, *folder, name});
-  }
+  // What moved within a watched folder, into it or out of it, has other paths now. It is not the
+  // folder that the event names, whose path was still right.
+  if (moved && !folders.empty()) folders_.clear();
 }
 
-std::optional<std::string> FanotifyWatch::folder_of(const fanotify_event_info_fid& info,
+const FanotifyWatch::Paths& FanotifyWatch::paths_of(const fanotify_event_info_fid& info,
                                                     const file_handle& handle) {
   std::string key(reinterpret_cast<const char*>(&info.fsid), sizeof info.fsid);
   key.append(reinterpret_cast<const char*>(&handle), sizeof handle + handle.handle_bytes);
   if (const auto known = folders_.find(key); known != folders_.end()) return known->second;
   if (folders_.size() >= kMostRemembered) folders_.clear();
-  return folders_[key] = resolve(handle);
+  return folders_[key] = resolve(info, handle);
 }
 
-// Nothing for a folder outside of the base, or one that is gone: its parent's event tells of that.
-std::optional<std::string> FanotifyWatch::resolve(const file_handle& handle) const {
+// None for a folder outside of the watched ones, or one that is gone: its parent's event tells of
+// that. Handles of two file systems may be equal.
+FanotifyWatch::Paths FanotifyWatch::resolve(const fanotify_event_info_fid& info,
+                                            const file_handle& handle) const {
+  Paths paths;
   file_handle* const given = const_cast<file_handle*>(&handle);  // it is only read
-  const UniqueFd folder(::open_by_handle_at(mount_.get(), given, O_PATH | O_CLOEXEC));
-  if (!folder) return std::nullopt;
-  const std::string root = path_of(base_);
-  std::string path = path_of(folder.get());
-  if (path == root) return "";
-  const std::string below = root == "/" ? root : root + "/";
-  if (!path.starts_with(below)) return std::nullopt;
-  return path.substr(below.size());
+  for (const WatchedMount& mount : mounts_) {
+    if (std::memcmp(&mount.file_system, &info.fsid, sizeof info.fsid) != 0) continue;
+    const UniqueFd opened(::open_by_handle_at(mount.fd.get(), given, O_PATH | O_CLOEXEC));
+    if (!opened) continue;
+    const std::string path = path_of(opened.get());
+    for (const int folder : mount.folders) {
+      if (auto found = below(path_of(folder), path)) paths.push_back(*std::move(found));
+    }
+  }
+  return paths;
+}
+
+// Empty where one of the folders cannot be watched.
+std::vector<WatchedMount> mounts_of(const std::vector<int>& folders) {
+  std::vector<WatchedMount> mounts;
+  for (const int folder : folders) {
+    auto mount = mount_of(folder);
+    if (!mount) return {};
+    const auto same = [&](const WatchedMount& other) { return other.id == mount->id; };
+    const auto known = std::find_if(mounts.begin(), mounts.end(), same);
+    if (known == mounts.end()) {
+      mounts.push_back(*std::move(mount));
+    } else {
+      known->folders.push_back(folder);
+    }
+  }
+  return mounts;
 }
 
 }  // namespace
 
-std::unique_ptr<BaseWatch> start_fanotify(int base, const BaseWatch::Callback& changed) {
-  auto mount = sys::open_beneath(base, "", O_RDONLY | O_DIRECTORY);
-  if (!mount) return nullptr;
+std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& folders,
+                                          const BaseWatch::Callback& changed) {
+  std::vector<WatchedMount> mounts = mounts_of(folders);
   UniqueFd group(::fanotify_init(
       FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORT_DFID_NAME, O_RDONLY));
-  if (!group) return nullptr;
-  if (::fanotify_mark(group.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, kEvents, mount->get(),
-                      nullptr) == -1) {
-    return nullptr;
+  if (mounts.empty() || !group) return nullptr;
+  for (const WatchedMount& mount : mounts) {
+    if (::fanotify_mark(group.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, kEvents, mount.fd.get(),
+                        nullptr) == -1) {
+      return nullptr;
+    }
   }
-  return std::make_unique<FanotifyWatch>(base, std::move(group), *std::move(mount), changed);
+  return std::make_unique<FanotifyWatch>(std::move(group), std::move(mounts), changed);
 }
 
 }  // namespace cacheshim

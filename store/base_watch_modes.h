@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/unique_fd.h"
 #include "store/base_watch.h"
@@ -18,8 +19,13 @@
 namespace cacheshim {
 
 // Null where the kernel, or what this process may do, does not allow it.
-std::unique_ptr<BaseWatch> start_fanotify(int base, const BaseWatch::Callback& changed);
-std::unique_ptr<BaseWatch> start_inotify(int base, const BaseWatch::Callback& changed);
+std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& folders,
+                                          const BaseWatch::Callback& changed);
+std::unique_ptr<BaseWatch> start_inotify(const std::vector<int>& folders,
+                                         const BaseWatch::Callback& changed);
+
+// Adds a change; one of a marker as the change of what it hides.
+void add_change(std::vector<BaseChange>& changes, BaseChange change);
 
 // A thread that reads a descriptor of events until it is told to stop. After each batch it pauses
 // for a moment: a busy file system then costs at most some hundred wake-ups a second, not one an event.

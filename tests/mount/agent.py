@@ -90,6 +90,10 @@ def change_removed(top):
             "replaced": os.pread(replaced, 100, 0)}
 
 
+def owners(paths):
+    return [os.stat(path).st_uid for path in paths]
+
+
 def digest(path):
     return hashlib.sha256(read_file(path)).hexdigest()
 

@@ -90,6 +90,15 @@ def test_a_new_key_is_seen_with_all_that_is_in_it(views, store):
     seen(views, "the file", reads, "triton/NEW/sub/x", b"new")
 
 
+def test_a_folder_that_a_view_has_made_brings_what_the_base_then_has_there(views, store):
+    for job in views:
+        job("os.mkdir", job.path("triton/NEW"))
+        assert not job.exists("triton/NEW/x")
+    (store / "triton/NEW").mkdir()
+    (store / "triton/NEW/x").write_bytes(b"new")
+    seen(views, "the file", reads, "triton/NEW/x", b"new")
+
+
 def test_a_replaced_file_is_read_anew(views, key):
     (key / "tmp").write_bytes(b"another one")
     os.rename(key / "tmp", key / "a")

@@ -45,8 +45,8 @@ TEST(View, LeavesAClosedBaseFileClosed) {
   EXPECT_EQ(owner(0044, 1001, 0, false), 1001U);  // its own, though the mode closes it
 }
 
-TEST(View, IsOpenUntilItsFirstUserComes) {
-  EXPECT_EQ(View{}.show(object(S_IFDIR | 0700, 0, 0), false, true).st_mode & 0777, 0755U);
+TEST(View, IsClosedEvenBeforeItsFirstUserComes) {
+  EXPECT_EQ(View{}.show(object(S_IFDIR | 0755, 0, 0), false, true).st_mode & 0777, 0700U);
   EXPECT_EQ((View{1001, 1, {}}).show(object(S_IFDIR | 0755, 0, 0), false, true).st_mode & 0777,
             0700U);
 }
@@ -70,6 +70,22 @@ TEST_F(JobTest, BelongsToTheFirstUserOtherThanRoot) {
   EXPECT_TRUE(job_.may_change(1001));
   EXPECT_TRUE(job_.may_change(0));
   EXPECT_FALSE(job_.may_change(1002));
+}
+
+TEST_F(JobTest, IsToldOnceOfItsFirstUser) {
+  job_.begin({}, PublishPolicy::kComplete, false);
+  (void)job_.enter(caller(0));
+  EXPECT_FALSE(job_.is_claimed());
+  EXPECT_FALSE(job_.begin_telling_claim());
+  (void)job_.enter(caller(1001));
+  EXPECT_TRUE(job_.is_claimed());
+  EXPECT_TRUE(job_.begin_telling_claim());
+  EXPECT_FALSE(job_.begin_telling_claim());
+  EXPECT_FALSE(job_.is_claim_told());
+  job_.end_telling_claim();
+  (void)job_.enter(caller(1001));
+  EXPECT_FALSE(job_.begin_telling_claim());
+  EXPECT_TRUE(job_.is_claim_told());
 }
 
 TEST_F(JobTest, SharedUidsHaveAViewEach) {

@@ -68,6 +68,21 @@ TEST_F(NotifierTest, AnswersAtOnceWhereThereIsNothingToTell) {
   EXPECT_TRUE(answered);
 }
 
+TEST_F(NotifierTest, TellsOfAttributesAtOnceAndOfNothingElse) {
+  Notifier notifier(daemon_.get());
+  notifier.tell_attributes({7, 8});
+  for (const std::uint64_t node : {7U, 8U}) {
+    struct {
+      fuse_out_header header;
+      fuse_notify_inval_inode_out body;
+    } notice{};
+    ASSERT_EQ(::recv(kernel_.get(), &notice, sizeof notice, MSG_DONTWAIT), ssize_t{sizeof notice});
+    EXPECT_EQ(notice.header.error, FUSE_NOTIFY_INVAL_INODE);
+    EXPECT_EQ(notice.body.ino, node);
+    EXPECT_LT(notice.body.off, 0);  // no pages
+  }
+}
+
 TEST_F(NotifierTest, AnAnswerNeverWaitsForANoticeOfAFolderThatItsRequestHolds) {
   bool answered = false;
   {

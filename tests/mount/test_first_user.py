@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job that only root has used: the kernel keeps what root has seen, and its first user sees its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from jobs import as_user, wait_until
+
+USER, JOB = 20001, "begun"
+KEEP_SECONDS = 1  # what is only kept for a short time is gone after that
+
+
+class Rooted:
+    """A job that root has used: `view`, and the paths in it that root has looked at."""
+
+    def __init__(self, mount):
+        self.mount = mount
+        self.view = mount.path / ".jobs" / JOB
+        key = self.view / "triton/KEY"
+        (key / "deep/er").mkdir(parents=True)
+        for path in (key / "file", key / "deep/er/file"):
+            path.write_text("of root")
+        self.file = key / "file"
+        self.look()
+
+    def look(self):
+        """Everything is looked at by root, and is root's."""
+        top = self.view / "triton"
+        self.paths = [self.view, top, *sorted(top.rglob("*"))]
+        assert len(self.paths) == 9
+        assert {path.lstat().st_uid for path in self.paths} == {0}
+        assert (self.view / "triton/OLD/file").read_text() == "of the base"
+
+    def by(self, folder):
+        """All paths as seen from another path of the view, the view itself left out."""
+        return [str(folder / path.relative_to(self.view)) for path in self.paths[1:]]
+
+
+@pytest.fixture
+def rooted(mount_store, store):
+    (store / "triton/OLD").mkdir(parents=True)
+    (store / "triton/OLD/file").write_text("of the base")
+    return Rooted(mount_store(store))
+
+
+@pytest.fixture
+def bound(rooted, scratch):
+    """The view as a container has it."""
+    target = scratch / "bound"
+    target.mkdir()
+    subprocess.run(["mount", "--bind", rooted.view, target], check=True)
+    return target
+
+
+def sees_its_own(paths, job=JOB):
+    """The first calls of the user, the deepest path first."""
+    result = as_user(USER, ["stat", "-L", "-c", "%u:%g %n", *reversed(paths)], job=job)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [f"{USER}:{USER} {path}" for path in reversed(paths)]
+
+
+def can_change(top, job=JOB):
+    script = """cd "$1/triton" && echo more >> KEY/file && chmod 600 KEY/deep/er/file && touch -d @1 KEY/deep &&
+                mkdir KEY/made && echo new > KEY/made/file && mv OLD/file KEY/moved && rm -r KEY/deep &&
+                cat KEY/file KEY/moved"""
+    result = as_user(USER, ["sh", "-c", script, "sh", top], job=job)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "of rootmore\nof the base"
+
+
+def test_the_first_user_comes_by_the_views_name(rooted):
+    sees_its_own([str(path) for path in rooted.paths])
+    can_change(rooted.view)
+    stranger = as_user(USER + 1, ["ls", rooted.view], job=JOB)
+    assert "Permission denied" in stranger.stderr
+
+
+def test_the_first_user_comes_by_the_root_symlink(rooted):
+    sees_its_own(rooted.by(rooted.mount.path))
+    can_change(rooted.mount.path)
+
+
+def test_the_first_user_comes_by_a_bind_of_the_view(rooted, bound):
+    assert {os.lstat(path).st_uid for path in rooted.by(bound)} == {0}
+    sees_its_own(rooted.by(bound), job=None)
+    can_change(bound, job=None)
+
+
+def test_the_first_user_comes_by_a_control_request(rooted, program):
+    """It claims the view without looking at it."""
+    started = as_user(USER, [program, "job", "start", JOB, "--mount", rooted.mount.path])
+    assert started.returncode == 0, started.stderr
+    sees_its_own([str(path) for path in rooted.paths])
+
+
+def test_a_process_that_root_puts_into_a_folder_may_write_there(rooted):
+    made = as_user(USER, ["sh", "-c", "echo x > made && chmod 600 file && stat -c %u . made file"],
+                   cwd=rooted.file.parent)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.split() == [str(USER)] * 3
+
+
+def test_a_file_that_somebody_was_handed_open_is_no_way_in(rooted):
+    with open(rooted.view / "triton/log", "w", encoding="utf-8") as log:
+        script = "echo x; stat -c '%u %s' - <&1 >&2; echo y"  # it is asked for: its size has changed
+        other = as_user(USER + 1, ["sh", "-c", script], stdout=log)
+    assert other.stderr == "0 2\n"
+    sees_its_own([str(path) for path in rooted.paths])
+
+
+def test_who_comes_together_with_the_first_sees_its_own_too(rooted, job_of):
+    """The kernel knows enough of the view for this to take a while."""
+    many = rooted.view / "triton/many"
+    many.mkdir()
+    paths = [str(many / f"f{number}") for number in range(3000)]
+    for path in paths:
+        open(path, "w", encoding="utf-8").close()
+        assert os.stat(path).st_uid == 0
+    together = [job_of(rooted.mount, JOB, USER) for _ in range(4)]
+    for one in together:
+        one.start("owners", paths[-100:])
+    for one in together:
+        assert one.result() == [USER] * 100
+
+
+def test_strangers_do_not_come_in(rooted):
+    for path in (rooted.view, rooted.file):
+        stranger = as_user(USER, ["stat", path], job="other")
+        assert "Permission denied" in stranger.stderr
+    assert {path.lstat().st_uid for path in rooted.paths} == {0}
+
+
+def lookups(mount):
+    return json.loads((mount.path / ".cacheshim/stats").read_text())["lookups"]
+
+
+def test_roots_opens_ask_for_the_views_name_alone(rooted):
+    before = lookups(rooted.mount)
+    for _ in range(50):
+        assert rooted.file.read_text() == "of root"
+        assert (rooted.view / "triton/KEY/deep/er/file").stat().st_uid == 0
+    assert lookups(rooted.mount) == before + 100
+
+
+def answers_alone(mount, folder, name):
+    """Whether the kernel tells of `name` in an open folder by what it has kept for long, and by the
+    look-up of the view's name, while the daemon stands still."""
+    daemon = mount.daemon_pid()
+    code = "import os, sys; sys.stdin.read(); os.stat(sys.argv[2], dir_fd=int(sys.argv[1]))"
+    with subprocess.Popen([sys.executable, "-I", "-c", code, str(folder), name],
+                          stdin=subprocess.PIPE, pass_fds=[folder]) as asking:
+        end = time.monotonic() + 1.1 * KEEP_SECONDS
+        wait_until(lambda: time.monotonic() > end, what="the end of a short time")
+        os.close(os.open(mount.path / ".jobs" / JOB, os.O_PATH))
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            asking.communicate(timeout=2)
+        except subprocess.TimeoutExpired:
+            asking.kill()
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+    return asking.returncode == 0
+
+
+@pytest.mark.parametrize(("top", "name"), [("", "triton"), ("triton/KEY", "file")])
+def test_root_asks_for_no_attributes(rooted, top, name):
+    folder = os.open(rooted.view / top, os.O_RDONLY | os.O_DIRECTORY)
+    os.stat(name, dir_fd=folder)
+    wait_until(lambda: answers_alone(rooted.mount, folder, name), what="an answer")
+    os.close(folder)

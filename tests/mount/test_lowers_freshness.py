@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What raw processes change in any lower of a plain overlay is seen through notices.
+
+Names are kept by the kernel for a minute, so what is seen here within seconds was told of.
+"""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+
+import mounts
+import pytest
+from jobs import wait_until
+from test_freshness import SECONDS, setting
+
+LOWERS = 3
+TOP, BOTTOM = 0, LOWERS - 1
+
+
+def is_watched_by(mode, overlay):
+    """Whether the overlay's daemon has that means of the kernel open, and not the other."""
+    kinds = set()
+    for daemon in mounts.processes_naming(str(overlay.path)):
+        for fd in pathlib.Path(f"/proc/{daemon}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                kinds.add(os.readlink(fd).removeprefix("anon_inode:").strip("[]"))
+    return kinds & {"fanotify", "inotify"} == {mode}
+
+
+@pytest.fixture(params=["fanotify", "inotify"])
+def mode(request):
+    return request.param
+
+
+@pytest.fixture
+def mount(mode):
+    """Mounts an overlay that is watched in one way."""
+    def mount_watched(overlay):
+        with contextlib.ExitStack() as limits:
+            if mode == "inotify":
+                limits.enter_context(setting("/proc/sys/fs/fanotify/max_user_groups", "0"))
+            overlay.mount()
+            wait_until(lambda: is_watched_by(mode, overlay), what=f"a watch by {mode}")
+
+    return mount_watched
+
+
+@pytest.fixture(params=["one", "two"])
+def layout(request):
+    return request.param
+
+
+@pytest.fixture
+def stack(program, scratch, mode, mount, layout):
+    """Several lowers, on one file system or on two, each with a file of its own in `folder`."""
+    overlay = mounts.Overlay(scratch, lowers=LOWERS)
+    if layout == "two":
+        subprocess.run(["mount", "-t", "tmpfs", "none", overlay.lowers[BOTTOM]], check=True)
+    for number, lower in enumerate(overlay.lowers):
+        (lower / "folder").mkdir()
+        (lower / "folder" / f"file{number}").write_text(f"old {number}")
+        (lower / "folder/same").write_text(f"same {number}")
+    for number in (TOP, BOTTOM):
+        (overlay.lowers[number] / f"only{number}").mkdir()
+    mount(overlay)
+    folder = overlay.path / "folder"
+    assert sorted(os.listdir(folder)) == ["file0", "file1", "file2", "same"]
+    assert sorted(os.listdir(overlay.path)) == ["folder", "only0", "only2"]
+    for number in range(LOWERS):
+        assert (folder / f"file{number}").read_text() == f"old {number}"
+    assert (folder / "same").read_text() == "same 0"
+    for missing in ("folder/new", "new", f"only{TOP}/new", f"only{BOTTOM}/new", "folder/sub/new"):
+        assert not (overlay.path / missing).exists()
+    yield overlay
+    overlay.close()
+
+
+@pytest.fixture(params=[TOP, BOTTOM], ids=["top", "bottom"])
+def lower(request, stack):
+    """The one that is changed."""
+    path = stack.lowers[request.param]
+    return path, request.param
+
+
+def seen(what, condition):
+    wait_until(condition, SECONDS, what)
+
+
+def reads(path, text):
+    try:
+        return path.read_text() == text
+    except FileNotFoundError:
+        return False
+
+
+def test_a_new_file_is_seen_where_there_was_none(stack, lower):
+    path, number = lower
+    for name in ("folder/new", "new", f"only{number}/new"):
+        (path / name).write_text("new")
+        seen(name, lambda name=name: reads(stack.path / name, "new"))
+    seen("the listing", lambda: "new" in os.listdir(stack.path / "folder"))
+
+
+def test_a_replaced_file_is_read_anew(stack, lower):
+    path, number = lower
+    (path / "tmp").write_text("another one")
+    os.rename(path / "tmp", path / f"folder/file{number}")
+    seen("the new file", lambda: reads(stack.path / f"folder/file{number}", "another one"))
+
+
+def test_a_removed_file_is_gone(stack, lower):
+    path, number = lower
+    (path / f"folder/file{number}").unlink()
+    seen("the removal", lambda: not (stack.path / f"folder/file{number}").exists())
+    seen("the listing", lambda: f"file{number}" not in os.listdir(stack.path / "folder"))
+
+
+def test_changed_data_and_attributes_are_seen(stack, lower):
+    path, number = lower
+    raw, shown = path / f"folder/file{number}", stack.path / f"folder/file{number}"
+    with open(raw, "a", encoding="utf-8") as file:
+        file.write(" and more")
+    seen("the data", lambda: reads(shown, f"old {number} and more"))
+    raw.chmod(0o640)
+    os.utime(raw, ns=(1, 1_000_000_123))
+    seen("the mode", lambda: shown.stat().st_mode & 0o777 == 0o640)
+    seen("the time", lambda: shown.stat().st_mtime_ns == 1_000_000_123)
+
+
+def test_a_folder_that_comes_into_another_lower_brings_its_files(stack):
+    """Where it was missed before: the other lower's folder of that name has been looked into."""
+    for number, other in ((TOP, BOTTOM), (BOTTOM, TOP)):
+        folder = stack.lowers[number] / f"only{other}"
+        folder.mkdir()
+        (folder / "new").write_text("new")
+        seen("its file", lambda other=other: reads(stack.path / f"only{other}/new", "new"))
+        (folder / "later").write_text("later")
+        seen("a later one", lambda other=other: reads(stack.path / f"only{other}/later", "later"))
+
+
+def test_a_folder_that_goes_and_comes_again_brings_its_files(stack, lower):
+    path, number = lower
+    for name in (f"file{number}", "same"):
+        (path / "folder" / name).unlink()
+    (path / "folder").rmdir()
+    seen("the removal", lambda: not (stack.path / f"folder/file{number}").exists())
+    assert not (stack.path / "folder/again").exists()
+    (path / "folder").mkdir()
+    (path / "folder/again").write_text("again")
+    seen("the new file", lambda: reads(stack.path / "folder/again", "again"))
+
+
+def test_what_a_top_file_hid_is_seen_when_it_goes(stack):
+    (stack.lowers[TOP] / "folder/same").unlink()
+    seen("the middle one", lambda: reads(stack.path / "folder/same", "same 1"))
+    (stack.lowers[1] / "folder/same").unlink()
+    seen("the last one", lambda: reads(stack.path / "folder/same", "same 2"))
+
+
+def test_markers_hide_and_show_at_once(stack):
+    top = stack.lowers[TOP] / "folder"
+    (top / ".wh.file2").touch()
+    seen("the whiteout", lambda: not (stack.path / "folder/file2").exists())
+    (top / ".wh.file2").unlink()
+    seen("its end", lambda: (stack.path / "folder/file2").exists())
+    (top / ".wh..wh..opq").touch()
+    seen("the opaque folder",
+         lambda: sorted(os.listdir(stack.path / "folder")) == ["file0", "same"])
+    assert not (stack.path / "folder/file1").exists()
+
+
+@pytest.mark.parametrize("layout", ["one"], indirect=True)
+def test_a_moved_folder_shows_what_lies_there_now(stack, lower):
+    path, number = lower
+    (path / "other").mkdir()
+    (path / f"other/file{number}").write_text("other")
+    os.rename(path / "folder", path / "away")
+    os.rename(path / "other", path / "folder")
+    seen("the other's file", lambda: reads(stack.path / f"folder/file{number}", "other"))
+    (path / "folder/new").write_text("late")
+    seen("a later file", lambda: reads(stack.path / "folder/new", "late"))
+
+
+def test_lowers_that_lie_in_each_other_are_both_told_of(program, scratch, mount):
+    overlay = mounts.Overlay(scratch, lowers=1)
+    outer = overlay.lowers[0]
+    inner = outer / "inner"
+    inner.mkdir()
+    overlay.lowers = [inner, outer]
+    try:
+        mount(overlay)
+        for missing in ("new", "inner/new"):
+            assert not (overlay.path / missing).exists()
+        (inner / "new").write_text("new")
+        for name in ("new", "inner/new"):
+            seen(name, lambda name=name: reads(overlay.path / name, "new"))
+    finally:
+        overlay.close()
+
+
+def test_a_bound_lower_is_told_of_by_its_own_path(program, scratch, mount):
+    """Two mounts of one file system: the kernel tells a folder's path as seen from one of them."""
+    overlay = mounts.Overlay(scratch, lowers=2)
+    hidden = scratch / "hidden"
+    hidden.mkdir()
+    subprocess.run(["mount", "--bind", hidden, overlay.lowers[1]], check=True)
+    try:
+        mount(overlay)
+        for number, raw in enumerate((overlay.lowers[0], hidden)):
+            assert not (overlay.path / f"new{number}").exists()
+            (raw / f"new{number}").write_text("new")
+            seen(f"new{number}", lambda name=f"new{number}": reads(overlay.path / name, "new"))
+    finally:
+        overlay.close()
