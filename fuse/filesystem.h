@@ -155,6 +155,7 @@ class Filesystem {
     ino_t backing_inode;  // on st.st_dev
   };
   Result<Attr> object_attr(Ref ref, const NodeInfo& given);
+  Result<Attr> attr_by_path(Ref ref);  // with Overlay::mutex() held
   Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
   Result<UniqueFd> open_object(NodeIndex node);
@@ -198,6 +199,15 @@ class Filesystem {
   std::vector<Notifier::Notice> notices_of(const PublishReport& report, const Job* publisher);
   std::vector<Notifier::Notice> notices_of_uncovered(const PublishReport& report, const Job& job);
 
+  // Changes names with Overlay::mutex() held shared if that does, else exclusively. Within one view the
+  // kernel lets only one change of a folder go on at a time; several share the job's layer without.
+  template <class Change>
+  std::invoke_result_t<Change, Hold> change_names(Job& job, Change&& change);
+  // Looks something up by a node's path, which a change may make wrong as long as the mutex is held
+  // shared only: what is not there is looked for again while no change goes on.
+  template <class Find>
+  static std::invoke_result_t<Find> look_by_path(const Overlay& overlay, Find&& find);
+
   // ---- fs_names.cc
   void reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry);
   // An object's parent folder in a view, or the error for anything else.
@@ -211,7 +221,7 @@ class Filesystem {
   Result<fuse_entry_param> entry_of(Ref parent, const NodeInfo& info, const std::string& name,
                                     const Found& found, const Look& look);
   Status remove_name(fuse_ino_t parent, const std::string& name,
-                     Status (Overlay::*remove)(const std::string&));
+                     Status (Overlay::*remove)(const std::string&, Hold));
   Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
@@ -220,6 +230,9 @@ class Filesystem {
 
   // ---- fs_files.cc
   Result<std::unique_ptr<FileHandle>> open_file(Ref ref, Job& job, int flags);
+  Result<std::unique_ptr<FileHandle>> open_writable(Ref ref, Job& job, int flags);
+  // With Overlay::mutex() held, as open_removed().
+  Result<std::unique_ptr<FileHandle>> open_readable(Ref ref, Job& job, int flags);
   Result<std::unique_ptr<FileHandle>> open_removed(Ref ref, const NodeInfo& info, int flags);
   // With Overlay::mutex() held, so that the file is not published before it counts as written to.
   Result<std::unique_ptr<FileHandle>> make_handle(Opened opened, const struct stat& st, Ref ref,
@@ -285,5 +298,28 @@ class Filesystem {
   std::unique_ptr<BaseWatch> watch_;
   std::unique_ptr<Ticker> ticker_;
 };
+
+template <class Change>
+std::invoke_result_t<Change, Hold> Filesystem::change_names(Job& job, Change&& change) {
+  if (!job.shares_uids()) {
+    const std::shared_lock lock(job.overlay.mutex());
+    auto changed = job.overlay.has_layer() ? change(Hold::kShared) : Errno(kNeedsExclusive);
+    if (!changed.failed_with(kNeedsExclusive)) return changed;
+  }
+  const std::unique_lock lock(job.overlay.mutex());
+  CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
+  return change(Hold::kExclusive);
+}
+
+template <class Find>
+std::invoke_result_t<Find> Filesystem::look_by_path(const Overlay& overlay, Find&& find) {
+  {
+    const std::shared_lock lock(overlay.mutex());
+    auto found = find();
+    if (!found.failed_with(ENOENT) && !found.failed_with(ESTALE)) return found;
+  }
+  const std::unique_lock lock(overlay.mutex());
+  return find();
+}
 
 }  // namespace cacheshim

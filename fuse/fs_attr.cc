@@ -81,12 +81,15 @@ Result<struct stat> Filesystem::show(Ref ref, const NodeInfo& info, const struct
 // Under the overlay's mutex a node's name stays. Before, it may have been removed or replaced since the
 // kernel resolved it: the node is then asked again, and its object is what the caller gets.
 Result<Filesystem::Attr> Filesystem::object_attr(Ref ref, const NodeInfo& given) {
-  const std::shared_lock lock(given.job->overlay.mutex());
+  return look_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
+}
+
+Result<Filesystem::Attr> Filesystem::attr_by_path(Ref ref) {
   const NodeInfo info = nodes_.info(ref.node);
   if (info.removed) {
     if (info.removed_fd < 0) return Errno(ESTALE);
     CACHESHIM_TRY(st, sys::stat_fd(info.removed_fd));
-    given.job->overlay.correct_links(st);
+    info.job->overlay.correct_links(st);
     if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
     CACHESHIM_TRY(shown, show(ref, info, st, true));
     return Attr{shown, kShortTimeout, st.st_ino};
@@ -141,6 +144,8 @@ Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
   }
   CACHESHIM_TRY(path, nodes_.path(node));
   CACHESHIM_TRY(opened, info.job->overlay.open(path, O_PATH));
+  CACHESHIM_TRY(st, sys::stat_fd(opened.fd.get()));
+  if (!nodes_.is_current(node, st, opened.in_upper)) return Errno(ESTALE);
   return std::move(opened.fd);
 }
 
@@ -283,11 +288,10 @@ void Filesystem::readlink(fuse_req_t req, fuse_ino_t ino) {
     (void)fuse_reply_readlink(req, link_target(req, ref.node, info).c_str());
     return;
   }
-  const Result<std::string> target = [&]() -> Result<std::string> {
-    const std::shared_lock lock(info.job->overlay.mutex());
+  const auto target = look_by_path(info.job->overlay, [&]() -> Result<std::string> {
     CACHESHIM_TRY(fd, open_object(ref.node));
     return sys::read_link_at(fd.get(), "");
-  }();
+  });
   if (target) {
     (void)fuse_reply_readlink(req, target->c_str());
   } else {
@@ -374,15 +378,16 @@ void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std:
     if (info.kind != NodeKind::kObject) return Errno(ENODATA);
     const bool is_capability = name == std::string_view(kCapability);
     if (is_capability && nodes_.lacks_capabilities(ref.node)) return Errno(ENODATA);
-    const std::shared_lock lock(info.job->overlay.mutex());
-    CACHESHIM_TRY(fd, open_object(ref.node));
-    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-    if (!may_have(st, name)) return Errno(ENODATA);
-    auto found = sys::get_xattr(fd.get(), name);
-    const bool lacks = is_capability && found.failed_with(ENODATA);
-    // Only of the layer's own: the base's attributes others may change. Held: see change_xattr().
-    if (lacks && nodes_.info(ref.node).in_upper) nodes_.set_lacks_capabilities(ref.node, true);
-    return found;
+    return look_by_path(info.job->overlay, [&]() -> Result<std::string> {
+      CACHESHIM_TRY(fd, open_object(ref.node));
+      CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+      if (!may_have(st, name)) return Errno(ENODATA);
+      auto found = sys::get_xattr(fd.get(), name);
+      const bool lacks = is_capability && found.failed_with(ENODATA);
+      // Only of the layer's own: the base's attributes others may change. Held: see change_xattr().
+      if (lacks && nodes_.info(ref.node).in_upper) nodes_.set_lacks_capabilities(ref.node, true);
+      return found;
+    });
   }();
   reply_xattr(req, value, size);
 }
@@ -391,17 +396,18 @@ void Filesystem::listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   const Result<std::string> list = [&]() -> Result<std::string> {
-    std::string names;
-    if (info.kind != NodeKind::kObject) return names;
-    const std::shared_lock lock(info.job->overlay.mutex());
-    CACHESHIM_TRY(fd, open_object(ref.node));
-    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-    if (S_ISLNK(st.st_mode)) return names;  // its own cannot be asked for by a descriptor
-    CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
-    for (const std::string& name : all) {
-      if (keeps_xattr(name.c_str())) names.append(name).append(1, '\0');
-    }
-    return names;
+    if (info.kind != NodeKind::kObject) return std::string();
+    return look_by_path(info.job->overlay, [&]() -> Result<std::string> {
+      CACHESHIM_TRY(fd, open_object(ref.node));
+      CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+      std::string names;
+      if (S_ISLNK(st.st_mode)) return names;  // its own cannot be asked for by a descriptor
+      CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
+      for (const std::string& name : all) {
+        if (keeps_xattr(name.c_str())) names.append(name).append(1, '\0');
+      }
+      return names;
+    });
   }();
   reply_xattr(req, list, size);
 }

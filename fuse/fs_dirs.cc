@@ -60,9 +60,11 @@ Status Filesystem::load(fuse_req_t req, Ref ref, DirHandle& dir) {
   if (info.kind != NodeKind::kObject) {
     listed = list_own(req, info);
   } else {
-    const std::shared_lock lock(info.job->overlay.mutex());
-    CACHESHIM_TRY(path, nodes_.path(ref.node));
-    CACHESHIM_TRY(entries, info.job->overlay.list(path));
+    using Listed = Result<std::vector<ListedEntry>>;
+    CACHESHIM_TRY(entries, look_by_path(info.job->overlay, [&]() -> Listed {
+                    CACHESHIM_TRY(path, nodes_.path(ref.node));
+                    return info.job->overlay.list(path);
+                  }));
     listed = std::move(entries);
   }
   const std::uint64_t parent = info.parent == 0 ? info.ino : nodes_.info(info.parent).ino;

@@ -83,36 +83,39 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const Node
   return make_handle({std::move(fd), info.in_upper}, st, ref, info.job, flags);
 }
 
-Result<std::unique_ptr<FileHandle>> Filesystem::open_file(Ref ref, Job& job, int flags) {
-  const NodeIndex node = ref.node;
-  job.touch();
-  if (wants_write(flags)) {
-    CACHESHIM_TRY(prepared, prepare_change(node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
-    const std::unique_lock lock(job.overlay.mutex());
-    const NodeInfo info = nodes_.info(node);
-    if (info.removed) {
-      CACHESHIM_CHECK(own_removed(node));
-      return open_removed(ref, nodes_.info(node), flags);
-    }
-    CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
-    CACHESHIM_TRY(path, nodes_.path(node));
-    CACHESHIM_TRY(fd, job.overlay.open_writable(path, backing_flags(flags)));
-    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-    return make_handle({std::move(fd), true}, st, ref, &job, flags);
+Result<std::unique_ptr<FileHandle>> Filesystem::open_writable(Ref ref, Job& job, int flags) {
+  CACHESHIM_TRY(prepared, prepare_change(ref.node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
+  const std::unique_lock lock(job.overlay.mutex());
+  if (nodes_.info(ref.node).removed) {
+    CACHESHIM_CHECK(own_removed(ref.node));
+    return open_removed(ref, nodes_.info(ref.node), flags);
   }
-  const std::shared_lock lock(job.overlay.mutex());
-  const NodeInfo info = nodes_.info(node);
+  CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
+  CACHESHIM_TRY(path, nodes_.path(ref.node));
+  CACHESHIM_TRY(fd, job.overlay.open_writable(path, backing_flags(flags)));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  return make_handle({std::move(fd), true}, st, ref, &job, flags);
+}
+
+Result<std::unique_ptr<FileHandle>> Filesystem::open_readable(Ref ref, Job& job, int flags) {
+  const NodeInfo info = nodes_.info(ref.node);
   if (info.removed) return open_removed(ref, info, flags);
-  CACHESHIM_TRY(path, nodes_.path(node));
+  CACHESHIM_TRY(path, nodes_.path(ref.node));
   Result<Opened> opened = job.overlay.open(path, O_RDONLY);
   if (opened.failed_with(ENOENT)) return Errno(ESTALE);  // the kernel looks the name up again
   if (!opened) return opened.error();
   CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
-  if (!nodes_.is_current(node, st, opened->in_upper)) return Errno(ESTALE);
-  const bool keeps_pages = opened->in_upper || nodes_.has_same_data(node, st);
+  if (!nodes_.is_current(ref.node, st, opened->in_upper)) return Errno(ESTALE);
+  const bool keeps_pages = opened->in_upper || nodes_.has_same_data(ref.node, st);
   CACHESHIM_TRY(handle, make_handle(*std::move(opened), st, ref, &job, flags));
   handle->keeps_pages = keeps_pages;
   return handle;
+}
+
+Result<std::unique_ptr<FileHandle>> Filesystem::open_file(Ref ref, Job& job, int flags) {
+  job.touch();
+  if (wants_write(flags)) return open_writable(ref, job, flags);
+  return look_by_path(job.overlay, [&] { return open_readable(ref, job, flags); });
 }
 
 void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
@@ -152,20 +155,21 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
                                                     const NewObject& wanted, int flags) {
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
-  const std::unique_lock lock(overlay.mutex());
-  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
-  CACHESHIM_TRY(path, child_path(parent, name));
-  Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), wanted);
-  // Published, or made in another view of this layer, since the kernel looked. It looks again then,
-  // and checks whether this caller may open what is there.
-  if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
-  if (!fd) return fd.error();
-  CACHESHIM_TRY(entry, made_entry(parent, info, name));
-  nodes_.set_lacks_capabilities(decode(entry.ino).node, true);
-  CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
-  CACHESHIM_TRY(handle,
-                make_handle({*std::move(fd), true}, st, decode(entry.ino), info.job, flags));
-  return Created(entry, std::move(handle));
+  return change_names(*info.job, [&](Hold hold) -> Result<Created> {
+    CACHESHIM_TRY(path, child_path(parent, name));
+    if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
+    Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), wanted);
+    // Published, or made in another view of this layer, since the kernel looked. It looks again then,
+    // and checks whether this caller may open what is there.
+    if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
+    if (!fd) return fd.error();
+    CACHESHIM_TRY(entry, made_entry(parent, info, name));
+    const Ref ref = decode(entry.ino);
+    nodes_.set_lacks_capabilities(ref.node, true);
+    CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
+    CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, info.job, flags));
+    return Created(entry, std::move(handle));
+  });
 }
 
 // O_TMPFILE: the node is one that has lost its name from the start.
@@ -235,8 +239,7 @@ Status Filesystem::refresh(FileHandle& handle) {
 // A writable handle is refreshed by what it writes.
 Status Filesystem::refresh_for_reading(FileHandle& handle) {
   if (handle.writable || handle.epoch == nodes_.epoch(handle.node)) return {};
-  const std::shared_lock lock(handle.job->overlay.mutex());
-  return refresh(handle);
+  return look_by_path(handle.job->overlay, [&] { return refresh(handle); });
 }
 
 void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi) {
@@ -319,8 +322,10 @@ void Filesystem::end_writing(FileHandle& handle) {
 
 void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
   if (FileHandle* handle = handles_.file(fi->fh)) {
-    if (handle->counts_as_writer) end_writing(*handle);
+    // First, so that nothing of ours holds the file open for writing when it is to be published.
+    handle->fd.reset();
     io_modes_.close(encode({handle->node, handle->slot}));
+    if (handle->counts_as_writer) end_writing(*handle);
     --handle->job->open_files;
     handle->job->touch();
   } else if (const auto* control = std::get_if<ControlHandle>(&handles_.get(fi->fh))) {

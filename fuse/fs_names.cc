@@ -115,11 +115,13 @@ Result<fuse_entry_param> Filesystem::make_entry(
     const std::function<Status(Overlay&, const std::string&)>& make) {
   const Ref parent = decode(parent_ino);
   CACHESHIM_TRY(info, view_folder(parent));
-  const std::unique_lock lock(info.job->overlay.mutex());
-  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
-  CACHESHIM_TRY(path, child_path(parent, name));
-  CACHESHIM_CHECK(make(info.job->overlay, path));
-  return made_entry(parent, info, name);
+  Overlay& overlay = info.job->overlay;
+  return change_names(*info.job, [&](Hold hold) -> Result<fuse_entry_param> {
+    CACHESHIM_TRY(path, child_path(parent, name));
+    if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
+    CACHESHIM_CHECK(make(overlay, path));
+    return made_entry(parent, info, name);
+  });
 }
 
 void Filesystem::mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
@@ -198,16 +200,17 @@ NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex par
 }
 
 Status Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
-                               Status (Overlay::*remove)(const std::string&)) {
+                               Status (Overlay::*remove)(const std::string&, Hold)) {
   const Ref parent = decode(parent_ino);
   CACHESHIM_TRY(info, view_folder(parent));
-  const std::unique_lock lock(info.job->overlay.mutex());
-  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
-  CACHESHIM_TRY(path, child_path(parent, name));
-  NodeTable::Removed kept = keep_object(info.job->overlay, parent.node, name, path);
-  CACHESHIM_CHECK((info.job->overlay.*remove)(path));
-  nodes_.remove(parent.node, name, std::move(kept));
-  return {};
+  Overlay& overlay = info.job->overlay;
+  return change_names(*info.job, [&](Hold hold) -> Status {
+    CACHESHIM_TRY(path, child_path(parent, name));
+    NodeTable::Removed kept = keep_object(overlay, parent.node, name, path);
+    CACHESHIM_CHECK((overlay.*remove)(path, hold));
+    nodes_.remove(parent.node, name, std::move(kept));
+    return {};
+  });
 }
 
 void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
@@ -229,20 +232,20 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
   Overlay& overlay = source.job->overlay;
   CACHESHIM_TRY(prepared, prepare_change(nodes_.find(from.node, name), kWholeFile,
                                          /*whole_tree=*/true));
-  const std::unique_lock lock(overlay.mutex());
-  CACHESHIM_CHECK(source.job->ensure_layer(store_.layers()));
-  CACHESHIM_TRY(path, child_path(from, name));
-  CACHESHIM_TRY(new_path, child_path(to, new_name));
-  NodeTable::Removed kept = keep_object(overlay, to.node, new_name, new_path);
-  CACHESHIM_CHECK(overlay.rename(path, new_path, flags));
-  if (path == new_path) return new_path;
-  if (flags == RENAME_EXCHANGE) {
-    nodes_.exchange(from.node, name, to.node, new_name);
-  } else {
-    nodes_.remove(to.node, new_name, std::move(kept));
-    nodes_.rename(from.node, name, to.node, new_name);
-  }
-  return new_path;
+  return change_names(*source.job, [&](Hold hold) -> Result<std::string> {
+    CACHESHIM_TRY(path, child_path(from, name));
+    CACHESHIM_TRY(new_path, child_path(to, new_name));
+    NodeTable::Removed kept = keep_object(overlay, to.node, new_name, new_path);
+    CACHESHIM_CHECK(overlay.rename(path, new_path, flags, hold));
+    if (path == new_path) return new_path;
+    if (flags == RENAME_EXCHANGE) {
+      nodes_.exchange(from.node, name, to.node, new_name);
+    } else {
+      nodes_.remove(to.node, new_name, std::move(kept));
+      nodes_.rename(from.node, name, to.node, new_name);
+    }
+    return new_path;
+  });
 }
 
 void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/layer_index.h"
 
+#include <mutex>
 #include <utility>
 
 #include "store/paths.h"
@@ -36,6 +37,7 @@ LayerIndex::Place LayerIndex::place_of(std::string_view path) const {
   Place place;
   const Folder* folder = &root_;
   if (path.empty()) return {true, false};
+  const std::shared_lock lock(mutex_);
   for (;;) {
     const std::string_view name = take_component(path);
     if (folder->opaque) place.hides_lowers = true;
@@ -66,20 +68,33 @@ LayerIndex::Folder* LayerIndex::find(std::string_view path) {
   return const_cast<Folder*>(std::as_const(*this).find(path));
 }
 
+bool LayerIndex::has_folder(std::string_view path) const {
+  const std::shared_lock lock(mutex_);
+  return find(path) != nullptr;
+}
+
 void LayerIndex::add_folder(std::string_view path) {
-  if (has_folder(path)) return;
-  put(path, std::make_unique<Folder>());
+  const std::unique_lock lock(mutex_);
+  if (find(path) == nullptr) put(path, std::make_unique<Folder>());
+}
+
+void LayerIndex::clear() {
+  const std::unique_lock lock(mutex_);
+  root_ = Folder();
 }
 
 void LayerIndex::add_whiteout(std::string_view path) {
+  const std::unique_lock lock(mutex_);
   find(parent_path(path))->whiteouts.emplace(WhiteoutKey(base_name(path)).get());
 }
 
 void LayerIndex::add_whiteout_marker(std::string_view folder, std::string_view marker) {
+  const std::unique_lock lock(mutex_);
   find(folder)->whiteouts.emplace(key_of_marker(marker));
 }
 
 void LayerIndex::remove_whiteout(std::string_view path) {
+  const std::unique_lock lock(mutex_);
   Folder* folder = find(parent_path(path));
   if (folder == nullptr) return;
   const auto found = folder->whiteouts.find(WhiteoutKey(base_name(path)).get());
@@ -87,22 +102,29 @@ void LayerIndex::remove_whiteout(std::string_view path) {
 }
 
 bool LayerIndex::has_whiteout(std::string_view path) const {
+  const std::shared_lock lock(mutex_);
   const Folder* folder = find(parent_path(path));
   return folder != nullptr && folder->whiteouts.contains(WhiteoutKey(base_name(path)).get());
 }
 
 bool LayerIndex::has_whiteouts_in(std::string_view path) const {
+  const std::shared_lock lock(mutex_);
   const Folder* folder = find(path);
   return folder != nullptr && !folder->whiteouts.empty();
 }
 
-void LayerIndex::add_opaque(std::string_view path) { find(path)->opaque = true; }
+void LayerIndex::add_opaque(std::string_view path) {
+  const std::unique_lock lock(mutex_);
+  find(path)->opaque = true;
+}
 
 void LayerIndex::remove_opaque(std::string_view path) {
+  const std::unique_lock lock(mutex_);
   if (Folder* folder = find(path)) folder->opaque = false;
 }
 
 bool LayerIndex::is_opaque(std::string_view path) const {
+  const std::shared_lock lock(mutex_);
   const Folder* folder = find(path);
   return folder != nullptr && folder->opaque;
 }
@@ -122,11 +144,18 @@ void LayerIndex::put(std::string_view path, std::unique_ptr<Folder> folder) {
   if (folder) find(parent_path(path))->folders.emplace(base_name(path), std::move(folder));
 }
 
-void LayerIndex::erase_tree(std::string_view path) { (void)take(path); }  // dropped with all below
+void LayerIndex::erase_tree(std::string_view path) {
+  const std::unique_lock lock(mutex_);
+  (void)take(path);  // dropped with all below
+}
 
-void LayerIndex::move_tree(std::string_view from, std::string_view to) { put(to, take(from)); }
+void LayerIndex::move_tree(std::string_view from, std::string_view to) {
+  const std::unique_lock lock(mutex_);
+  put(to, take(from));
+}
 
 void LayerIndex::exchange_trees(std::string_view one, std::string_view other) {
+  const std::unique_lock lock(mutex_);
   std::unique_ptr<Folder> first = take(one);
   std::unique_ptr<Folder> second = take(other);
   put(one, std::move(second));

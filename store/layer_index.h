@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,8 +15,9 @@
 // Only this daemon changes a layer, so the folders on disk, with their markers, are the record and
 // this is their index: a look at a name whose folder the layer has not goes straight to the lowers,
 // and one walk over the index says whether those are hidden. A tree like the layer's own, so that
-// what is renamed or removed takes along all that is below it in one step. Files are not in it. Not
-// thread-safe: part of an Overlay and under its lock. Paths are as in paths.h.
+// what is renamed or removed takes along all that is below it in one step. Files are not in it.
+// Thread-safe by a lock of its own, innermost and never held across a system call; what a change on disk
+// and its record here are to be together is the Overlay's business. Paths are as in paths.h.
 namespace cacheshim {
 
 class LayerIndex {
@@ -27,7 +29,7 @@ class LayerIndex {
   Place place_of(std::string_view path) const;
   bool hides_lowers(std::string_view path) const { return place_of(path).hides_lowers; }
 
-  bool has_folder(std::string_view path) const { return find(path) != nullptr; }
+  bool has_folder(std::string_view path) const;
   // For all that add: the folder that holds the name must be there; "" always is.
   void add_folder(std::string_view path);
 
@@ -47,7 +49,7 @@ class LayerIndex {
   void erase_tree(std::string_view path);
   void move_tree(std::string_view from, std::string_view to);
   void exchange_trees(std::string_view one, std::string_view other);
-  void clear() { root_ = Folder(); }
+  void clear();
 
  private:
   struct Hash {
@@ -62,11 +64,13 @@ class LayerIndex {
     std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // see whiteout_key()
   };
 
+  // With mutex_ held.
   const Folder* find(std::string_view path) const;
   Folder* find(std::string_view path);
   std::unique_ptr<Folder> take(std::string_view path);
   void put(std::string_view path, std::unique_ptr<Folder> folder);
 
+  mutable std::shared_mutex mutex_;
   Folder root_;
 };
 

@@ -53,7 +53,14 @@ class Overlay {
   // Hold it shared for the const members below and exclusively for the others; and, with paths that
   // are made of names that a rename may change, from before they are made. Held across system calls
   // on the layer and the base, never across a reply. Lock order: see publisher.h.
+  //
+  // Most changes do with it held shared, so that one folder's do not wait for another's: those of a
+  // name in a folder that the layer has, where it is certain that no other change of that folder goes
+  // on (the kernel sees to that within one view). A look by a path that such a change may make wrong
+  // meanwhile, and that fails, is to be made again with it held exclusively.
   std::shared_mutex& mutex() const { return mutex_; }
+  // Whether what makes something at `path` may be called with it held shared.
+  bool makes_shared(const std::string& path) const;
 
   Result<Found> find(const std::string& path) const;
   // For reading, or O_PATH: the layer's object, else the base's. Symlinks are opened as such.
@@ -88,10 +95,12 @@ class Overlay {
   // Of an object of the base that has lost its name here and is held by an O_PATH descriptor: a copy
   // without a name, held likewise, for changes. What is below a folder is not copied.
   Result<UniqueFd> copy_nameless(int object);
-  Status remove_file(const std::string& path);
-  Status remove_dir(const std::string& path);  // ENOTEMPTY while the merged folder holds something
+  Status remove_file(const std::string& path, Hold hold = Hold::kExclusive);
+  // ENOTEMPTY while the merged folder holds something.
+  Status remove_dir(const std::string& path, Hold hold = Hold::kExclusive);
   // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0.
-  Status rename(const std::string& from, const std::string& to, unsigned flags);
+  Status rename(const std::string& from, const std::string& to, unsigned flags,
+                Hold hold = Hold::kExclusive);
 
   // For the publisher: the layer's own descriptor; taking a published file out of the layer without
   // a whiteout; letting the base show through again; removing folders that hold nothing.
@@ -114,6 +123,7 @@ class Overlay {
   };
 
   Result<Located> locate(const std::string& path) const;
+  bool is_own_file(const std::string& path, const Located& found) const;
   Result<Located> locate_linked(const std::string& path, const struct stat& st) const;
   Result<Opened> open_lower(const std::string& path, int flags) const;
   Result<std::vector<ListedEntry>> list_upper(const std::string& path) const;

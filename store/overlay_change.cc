@@ -24,6 +24,16 @@ Status make_marker(int folder, const std::string& name) {
 
 }  // namespace
 
+// Not where there are hard links of base files: what is on record of them is not made for that.
+bool Overlay::makes_shared(const std::string& path) const {
+  return upper_ && links_.is_empty() && index_.has_folder(parent_path(path));
+}
+
+// Whether it can be removed or renamed with the mutex held shared.
+bool Overlay::is_own_file(const std::string& path, const Located& found) const {
+  return found.where == Where::kUpper && !S_ISDIR(found.st.st_mode) && makes_shared(path);
+}
+
 Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const NewObject& wanted) {
   CACHESHIM_CHECK(check_absent(path));
   CACHESHIM_TRY(parent, open_upper_parent(path));
@@ -97,9 +107,10 @@ Status Overlay::link_object(int fd, const std::string& new_path) {
   return {};
 }
 
-Status Overlay::remove_file(const std::string& path) {
+Status Overlay::remove_file(const std::string& path, Hold hold) {
   CACHESHIM_TRY(found, locate(path));
   if (S_ISDIR(found.st.st_mode)) return Errno(EISDIR);
+  if (hold == Hold::kShared && !is_own_file(path, found)) return Errno(kNeedsExclusive);
   if (find_in_base(path)) {
     CACHESHIM_CHECK(hide_in_base(path, found));
     CACHESHIM_CHECK(add_whiteout(path));
@@ -108,7 +119,9 @@ Status Overlay::remove_file(const std::string& path) {
   return drop_file(path);
 }
 
-Status Overlay::remove_dir(const std::string& path) {
+Status Overlay::remove_dir(const std::string& path, Hold hold) {
+  const bool can_share = makes_shared(path) && index_.has_folder(path);
+  if (hold == Hold::kShared && !can_share) return Errno(kNeedsExclusive);
   CACHESHIM_TRY(found, find(path));
   if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
   CACHESHIM_TRY(entries, list(path));

@@ -37,10 +37,13 @@ Status Overlay::check_rename_target(const Located& source, const std::string& to
   return {};
 }
 
-Status Overlay::rename(const std::string& from, const std::string& to, unsigned flags) {
+Status Overlay::rename(const std::string& from, const std::string& to, unsigned flags, Hold hold) {
   if (flags != 0 && flags != RENAME_NOREPLACE && flags != RENAME_EXCHANGE) return Errno(EINVAL);
   CACHESHIM_TRY(source, locate(from));
   const Result<Located> target = locate(to);
+  const bool can_share = flags != RENAME_EXCHANGE && is_own_file(from, source) &&
+                         (target ? is_own_file(to, *target) : makes_shared(to));
+  if (hold == Hold::kShared && !can_share) return Errno(kNeedsExclusive);
   CACHESHIM_CHECK(check_rename_target(source, to, target, flags));
   if (from == to || (target && are_one_file(source.st, target->st))) return {};
   if (flags == RENAME_EXCHANGE) return exchange(from, to);

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <string>
 
 #include "common/unique_fd.h"
@@ -22,6 +23,11 @@ struct Opened {
 };
 
 using ListedEntry = sys::DirEntry;
+
+// How Overlay::mutex() is held by who changes names. Shared, a change that would need more than that
+// fails with kNeedsExclusive, and nothing has happened.
+enum class Hold { kShared, kExclusive };
+inline constexpr int kNeedsExclusive = EDEADLK;
 
 struct OverlayOptions {
   // Copy-up keeps owners, ACLs and file capabilities.
