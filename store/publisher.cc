@@ -2,6 +2,7 @@
 #include "store/publisher.h"
 
 #include <fcntl.h>
+#include <time.h>
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -40,6 +41,18 @@ bool is_same_file(const struct stat& left, const struct stat& right) {
   return left.st_dev == right.st_dev && left.st_ino == right.st_ino &&
          left.st_size == right.st_size && left.st_mtim.tv_sec == right.st_mtim.tv_sec &&
          left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
+}
+
+// Without a handle that is still open, a mapping may be, and for a moment after a close the kernel's own
+// descriptor of a file that it writes by itself: it gives that back after it has told of the close.
+bool wait_until_unwritable(int fd) {
+  constexpr int kMostLooks = 50;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    if (!sys::can_be_written(fd)) return true;
+    (void)::nanosleep(&kPause, nullptr);  // a shorter pause does no harm
+  }
+  return false;
 }
 
 }  // namespace
@@ -178,8 +191,7 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     if (!opened) return opened.error();
     source = *std::move(opened);
     if (!hooks.wait_until_closed(file.source.st_dev, file.source.st_ino)) return Errno(EBUSY);
-    // By a mapping that has outlived its descriptor.
-    if (sys::can_be_written(source.get())) return Errno(EBUSY);
+    if (!wait_until_unwritable(source.get())) return Errno(EBUSY);
     CACHESHIM_TRY(st, sys::stat_fd(source.get()));
     if (st.st_ino != file.source.st_ino) return Errno(ESTALE);
     file.source = st;
