@@ -45,8 +45,8 @@ struct FilesystemOptions {
 // locks it needs and gives it after they are released. Called by many threads at once.
 //
 // Lock order: publisher's entry lock, Overlay::mutex() of one job, then a job's, the node table's,
-// the arenas' and the notifier's mutex, of which none is held while another of them is taken, but
-// the arenas' within the node table's.
+// the arenas', IoModes' and the notifier's mutex, of which none is held while another of them is
+// taken, but the arenas' within the node table's.
 class Filesystem {
  public:
   // `store` and `profiles` must outlive it.
