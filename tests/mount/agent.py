@@ -276,6 +276,52 @@ def work_below_repeatedly(folder, times):
 EXPECTED_IN_A_CROWD = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
+def move_about(top, moves):
+    """Renames files from folder to folder, over one another, with others in the names they had."""
+    pick = random.Random(moves)
+    for move in range(moves):
+        name = f"{top}/{pick.randrange(3)}/{pick.randrange(2)}"
+        write_file(f"{top}/new", str(move).encode() * 100)
+        os.rename(f"{top}/new", f"{name}.new")
+        os.rename(f"{name}.new", name)
+        try:
+            os.rename(name, f"{top}/{pick.randrange(3)}/{pick.randrange(2)}")
+            os.mkdir(f"{name}.folder")
+            os.rmdir(f"{name}.folder")
+            os.unlink(name)
+        except FileNotFoundError:
+            pass  # the rename has taken it away: nobody else does
+    write_file(f"{top}/stop", b"")
+
+
+def look_at_the_moved(top):
+    """Opens whatever is there and asks about it by its descriptor, until there is `stop`.
+
+    Whatever becomes of its name, an open file is the same one, and whole. Returns what was wrong.
+    """
+    wrong, looks = [], 0
+    while not os.path.exists(f"{top}/stop"):
+        for name in (f"{top}/{folder}/{file}" for folder in range(3) for file in range(2)):
+            try:
+                fd = os.open(name, os.O_RDONLY)
+            except FileNotFoundError:
+                continue
+            try:
+                first = os.fstat(fd)
+                data = os.read(fd, 4096)
+                os.listxattr(fd)
+                last = os.fstat(fd)
+            except OSError as error:
+                wrong.append(f"{name}: {error}")
+                continue
+            finally:
+                os.close(fd)
+            looks += 1
+            if (first.st_ino, first.st_size) != (last.st_ino, len(data)):
+                wrong.append(f"{name}: {first} is not {last}, {len(data)} bytes")
+    return wrong if looks else ["it has seen nothing"]
+
+
 def crowd(top, seed, actions):
     """Mixed operations: on names shared with others, and on own ones, whose contents are checked.
 

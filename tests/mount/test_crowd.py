@@ -35,6 +35,22 @@ def test_a_crowd_meets_no_error_and_loses_no_byte(mount_store, store, job_of, se
     assert mount.stats()["worker_restarts"] == 0
 
 
+@pytest.mark.parametrize("kind", ["view", "plain"])
+def test_who_has_a_file_open_does_not_notice_where_it_goes(mount_store, store, overlay, job_of,
+                                                           kind):
+    """Changes of names and looks by them go on at the same time."""
+    mount = mount_store(store) if kind == "view" else overlay.mount().path
+    jobs = [job_of(mount, "job", 20001 if kind == "view" else 0) for _ in range(4)]
+    top = jobs[0].path("triton/KEY" if kind == "view" else "KEY")
+    for folder in range(3):
+        jobs[0]("os.makedirs", f"{top}/{folder}")
+    for looker in jobs[1:]:
+        looker.start("look_at_the_moved", top)
+    jobs[0]("move_about", top, 800)
+    for looker in jobs[1:]:
+        assert looker.result() == []
+
+
 def test_a_cleaner_harms_nobody_else(mount_store, store, job_of):
     """A job that removes key folders in its own view, while others put and read the same keys."""
     mount = mount_store(store)
