@@ -207,6 +207,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
 
 std::optional<DaemonError> serve(const DaemonOptions& options,
                                  const std::function<void()>& on_ready) {
+  (void)block_signals();  // before there is a thread that could take them
   raise_file_limit();
   (void)::umask(022);
   if (options.overlay) return serve_overlay(options, on_ready);

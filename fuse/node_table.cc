@@ -344,6 +344,7 @@ void NodeTable::forget(NodeIndex index, std::uint64_t count) {
     if (trim) freed_ = 0;
     doomed = take_doomed();
   }
+  closer_.close(std::move(doomed));
   if (trim) (void)::malloc_trim(0);  // 0: there was nothing to give back
 }
 

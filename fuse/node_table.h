@@ -17,6 +17,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "fuse/arena.h"
+#include "fuse/closer.h"
 #include "fuse/inode_numbers.h"
 #include "fuse/name_index.h"
 
@@ -231,6 +232,7 @@ class NodeTable {
   std::unordered_map<FileId, Origin, FileIdHash> origins_;
   std::vector<UniqueFd> doomed_;  // to be closed without the lock: a last close may take long
   std::size_t freed_ = 0;         // since memory was last given back
+  Closer closer_;
 };
 
 }  // namespace cacheshim

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/unique_fd.h"
+
+namespace cacheshim {
+
+// Closes the last descriptors of objects without a name on a thread of its own: the file system then
+// gives their blocks back, which a disk that is told of it (ext4's discard) makes a wait of its own.
+// It looks once in a while, so that a stream of these costs no wake-up each. Thread-safe.
+class Closer {
+ public:
+  Closer() : thread_([this] { run(); }) {}
+  ~Closer() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();  // what is left is closed with doomed_
+  }
+  Closer(const Closer&) = delete;
+  Closer& operator=(const Closer&) = delete;
+
+  void close(std::vector<UniqueFd> doomed) {
+    if (doomed.empty()) return;
+    bool is_first = false;
+    {
+      const std::lock_guard lock(mutex_);
+      is_first = doomed_.empty();
+      for (UniqueFd& fd : doomed) doomed_.push_back(std::move(fd));
+    }
+    if (is_first) wake_.notify_one();
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kPause{2};
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      wake_.wait(lock, [this] { return stopping_ || !doomed_.empty(); });
+      (void)wake_.wait_for(lock, kPause, [this] { return stopping_; });
+      std::vector<UniqueFd> doomed = std::exchange(doomed_, {});
+      lock.unlock();
+      doomed.clear();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<UniqueFd> doomed_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace cacheshim
