@@ -16,10 +16,10 @@
 #include "store/entry_map.h"
 #include "store/layer_index.h"
 #include "store/link_index.h"
-#include "store/look_root.h"
 #include "store/lower_stack.h"
 #include "store/new_object.h"
 #include "store/overlay_types.h"
+#include "store/path_root.h"
 #include "store/paths.h"
 #include "store/staged_copies.h"
 
@@ -121,11 +121,11 @@ class Overlay {
                      std::vector<ListedEntry>& listed) const;
   bool is_store_record(std::string_view path) const;
   Status check_name(const std::string& path) const;
-  Status check_absent(const std::string& path) const;
   Status load_folder(int folder, const std::string& path);
   Status empty_work();
 
   // ---- overlay_copy_up.cc
+  Status ensure_folder(const std::string& path);
   Result<UniqueFd> ensure_upper_dir(const std::string& path);
   Result<UniqueFd> open_upper_parent(const std::string& path);
   Status copy_up_folder(int parent, const std::string& path, const struct stat& st);
@@ -141,6 +141,7 @@ class Overlay {
   Status name_copy(const std::string& path, const StagedCopies::Ticket& copy, int parent);
   void announce_copy(const std::string& path, int parent);
 
+  Status prepare_new_name(const std::string& path);
   void begin_entry(const std::string& path);
   Status mark_opaque(const std::string& path);
   Status add_whiteout(const std::string& path);
@@ -150,12 +151,12 @@ class Overlay {
   Status exchange(const std::string& from, const std::string& to);
   Status check_rename_target(const Located& source, const std::string& to,
                              const Result<Located>& target, unsigned flags) const;
-  Status remove_upper_dir(int folder, const std::string& path);
+  Status remove_upper_dir(const std::string& path);
 
   const std::shared_ptr<const LowerStack> lowers_;
   UniqueFd upper_;
-  std::shared_ptr<const UniqueFd> work_;        // with a layer
-  std::unique_ptr<const LookRoot> look_upper_;  // with a layer
+  std::shared_ptr<const UniqueFd> work_;         // with a layer
+  std::unique_ptr<const PathRoot> upper_paths_;  // with a layer
   const EntryMap& entries_;
   Counters& counters_;
   OverlayObserver* const observer_;
