@@ -128,6 +128,7 @@ class Overlay {
   Status ensure_folder(const std::string& path);
   Result<UniqueFd> ensure_upper_dir(const std::string& path);
   Result<UniqueFd> open_upper_parent(const std::string& path);
+  Status copy_up_found(const std::string& path, const Located& found, off_t keep_bytes);
   Status copy_up_folder(int parent, const std::string& path, const struct stat& st);
   Status copy_up_file(const std::string& path, off_t keep_bytes);
   Status copy_up_special(const std::string& path, const struct stat& st);
@@ -151,6 +152,7 @@ class Overlay {
   Status exchange(const std::string& from, const std::string& to);
   Status check_rename_target(const Located& source, const std::string& to,
                              const Result<Located>& target, unsigned flags) const;
+  bool try_remove_own_dir(const std::string& path);
   Status remove_upper_dir(const std::string& path);
 
   const std::shared_ptr<const LowerStack> lowers_;

@@ -33,11 +33,15 @@ std::string whiteout_of(const std::string& path) {
 
 }  // namespace
 
+// What is at `path` in the layer itself is for the change to find, which gives EEXIST then.
 Status Overlay::prepare_new_name(const std::string& path) {
   CACHESHIM_CHECK(check_name(path));
-  const Result<Found> found = find(path);
-  if (found) return Errno(EEXIST);
-  if (!found.failed_with(ENOENT)) return found.error();
+  const Result<struct stat> below = find_in_base(path);
+  if (below) return Errno(EEXIST);
+  if (!below.failed_with(ENOENT)) {
+    const Result<Found> found = find(path);  // the layer's own goes before what went wrong below
+    return found ? Errno(EEXIST) : found.error();
+  }
   return ensure_folder(std::string(parent_path(path)));
 }
 
@@ -124,7 +128,20 @@ Status Overlay::remove_file(const std::string& path) {
   return drop_file(path);
 }
 
+// A folder that the layer alone has, without markers: rmdir(2) itself says whether it is empty. False
+// where that is not known, or not done.
+bool Overlay::try_remove_own_dir(const std::string& path) {
+  if (!index_.has_folder(path) || index_.is_opaque(path) || index_.has_whiteouts_in(path)) {
+    return false;
+  }
+  if (!find_in_base(path).failed_with(ENOENT)) return false;
+  if (!upper_paths_->unlink(path, AT_REMOVEDIR)) return false;
+  index_.erase_tree(path);
+  return true;
+}
+
 Status Overlay::remove_dir(const std::string& path) {
+  if (upper_ && try_remove_own_dir(path)) return {};
   CACHESHIM_TRY(found, find(path));
   if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
   CACHESHIM_TRY(entries, list(path));
@@ -147,6 +164,7 @@ Status Overlay::remove_upper_dir(const std::string& path) {
 }
 
 Status Overlay::drop_file(const std::string& path) {
+  if (links_.is_empty()) return upper_paths_->unlink(path);
   const auto st = upper_paths_->stat(path);
   CACHESHIM_CHECK(upper_paths_->unlink(path));
   if (st && st->st_nlink == 2) links_.forget_if_gone(st->st_dev, st->st_ino);

@@ -63,6 +63,10 @@ Status Overlay::copy_up_folder(int parent, const std::string& path, const struct
 
 Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
   CACHESHIM_TRY(found, locate(path));
+  return copy_up_found(path, found, keep_bytes);
+}
+
+Status Overlay::copy_up_found(const std::string& path, const Located& found, off_t keep_bytes) {
   if (found.where == Where::kUpper) return {};
   if (found.where == Where::kIndex) return link_up(path, found);
   if (S_ISREG(found.st.st_mode)) return copy_up_file(path, keep_bytes);

@@ -45,7 +45,7 @@ Status Overlay::rename(const std::string& from, const std::string& to, unsigned 
   if (from == to || (target && are_one_file(source.st, target->st))) return {};
   if (flags == RENAME_EXCHANGE) return exchange(from, to);
   const bool is_dir = S_ISDIR(source.st.st_mode);
-  CACHESHIM_CHECK(is_dir ? copy_up_tree(from) : copy_up(from));
+  CACHESHIM_CHECK(is_dir ? copy_up_tree(from) : copy_up_found(from, source, kWholeFile));
   const bool base_has_source = static_cast<bool>(find_in_base(from));
   if (target) CACHESHIM_CHECK(hide_in_base(to, *target));
   if (!is_dir) begin_entry(to);

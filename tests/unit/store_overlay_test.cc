@@ -125,6 +125,39 @@ TEST_F(Overlay_, SymlinksOfAJobLeadTheDaemonNowhere) {
   EXPECT_FALSE(scratch_.exists("outside/planted"));
 }
 
+TEST_F(Overlay_, RemovedNamesCanBeMadeAgainAndPresentOnesCannot) {
+  scratch_.write("base/a/x", "old");
+  EXPECT_TRUE(overlay_.make_dir("a/x", 0755).failed_with(EEXIST));
+  ASSERT_TRUE(overlay_.remove_file("a/x"));
+  put("a/x", "new");
+  EXPECT_TRUE(overlay_.make_symlink("a/x", "y").failed_with(EEXIST));
+  EXPECT_TRUE(overlay_.create_file("a/x", O_WRONLY, 0644).failed_with(EEXIST));
+  EXPECT_EQ(get("a/x"), "new");
+}
+
+// Where the layer has a folder and the base, meanwhile, a file.
+TEST_F(Overlay_, AFileOfTheBaseInAFoldersPlaceHidesNoNameOfTheLayers) {
+  ASSERT_TRUE(overlay_.make_dir("a", 0755));
+  put("a/x", "layer");
+  scratch_.write("base/a", "base");
+  EXPECT_TRUE(overlay_.make_dir("a/x", 0755).failed_with(EEXIST));
+  EXPECT_EQ(names("a"), Names{"x"});
+}
+
+TEST_F(Overlay_, FolderWithMarkersAloneIsRemoved) {
+  scratch_.write("base/a/x", "x");
+  ASSERT_TRUE(overlay_.rename("a", "b", 0));
+  ASSERT_TRUE(overlay_.remove_file("b/x"));
+  ASSERT_TRUE(overlay_.remove_dir("b"));
+  EXPECT_EQ(names(""), Names{});
+  ASSERT_TRUE(overlay_.make_dir("c", 0755));
+  put("c/y", "y");
+  EXPECT_TRUE(overlay_.remove_dir("c").failed_with(ENOTEMPTY));
+  ASSERT_TRUE(overlay_.remove_file("c/y"));
+  ASSERT_TRUE(overlay_.remove_dir("c"));
+  ASSERT_TRUE(overlay_.make_dir("c", 0755));
+}
+
 TEST_F(Overlay_, BeginningAnEntryLeavesItsFoldersTimes) {
   ASSERT_TRUE(overlay_.make_dir("fam", 0755));
   ASSERT_TRUE(overlay_.make_dir("fam/K", 0755));
