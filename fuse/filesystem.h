@@ -156,6 +156,7 @@ class Filesystem {
   Result<Attr> object_attr(Ref ref, const NodeInfo& given);
   Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
+  Result<std::string> xattr_of(NodeIndex node, const char* name);
   Result<UniqueFd> open_object(NodeIndex node);
   Result<UniqueFd> open_for_change(NodeIndex node, off_t keep_bytes);
   Status own_removed(NodeIndex node);

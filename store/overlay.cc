@@ -129,6 +129,17 @@ Result<std::string> Overlay::read_link(const std::string& path) const {
   return sys::read_link_at(opened.fd.get(), "");
 }
 
+Result<std::string> Overlay::get_xattr(const std::string& path, const char* name) const {
+  if (upper_ && !is_reserved_name(base_name(path)) && index_.place_of(path).in_layer) {
+    auto value = upper_paths_->at(path, [&](int dir, const std::string& object) {
+      return sys::get_xattr_at(dir, object, name);
+    });
+    if (!value.failed_with(ENOENT)) return value;
+  }
+  CACHESHIM_TRY(opened, open(path, O_PATH));
+  return sys::get_xattr(opened.fd.get(), name);
+}
+
 // What the layer itself has in a folder of its own.
 Result<std::vector<ListedEntry>> Overlay::list_upper(const std::string& path) const {
   CACHESHIM_TRY(folder, sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));

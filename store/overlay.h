@@ -60,6 +60,7 @@ class Overlay {
   Result<Opened> open(const std::string& path, int flags) const;
   Result<std::vector<ListedEntry>> list(const std::string& path) const;
   Result<std::string> read_link(const std::string& path) const;
+  Result<std::string> get_xattr(const std::string& path, const char* name) const;
   // Whether the base has something at `path` that the layer does not hide.
   Result<struct stat> find_in_base(const std::string& path) const;
 
