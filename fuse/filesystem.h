@@ -158,6 +158,7 @@ class Filesystem {
   Result<Attr> attr_by_path(Ref ref);  // with Overlay::mutex() held
   Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
+  Result<std::string> xattr_of(NodeIndex node, const char* name);
   Result<UniqueFd> open_object(NodeIndex node);
   Result<UniqueFd> open_for_change(NodeIndex node, off_t keep_bytes);
   Status own_removed(NodeIndex node);

@@ -20,8 +20,10 @@ bool is_user_xattr(const char* name) { return std::string_view(name).starts_with
 bool is_acl(std::string_view name) { return name == kAccessAcl || name == kDefaultAcl; }
 
 // xattr(7): user attributes are for regular files and folders alone.
-bool may_have(const struct stat& st, const char* name) {
-  return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || !is_user_xattr(name);
+Result<bool> may_have(int fd, const char* name) {
+  if (!is_user_xattr(name)) return true;
+  CACHESHIM_TRY(st, sys::stat_fd(fd));
+  return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
 }
 
 // What an attribute that we do not keep looks like: the file system has no POSIX ACLs and takes no
@@ -328,8 +330,8 @@ Status Filesystem::change_xattr(fuse_ino_t ino, const char* name,
   CACHESHIM_TRY(prepared, prepare_change(ref.node));
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, open_for_change(ref.node, kWholeFile));
-  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  if (!may_have(st, name)) return Errno(EPERM);
+  CACHESHIM_TRY(allowed, may_have(fd.get(), name));
+  if (!allowed) return Errno(EPERM);
   nodes_.set_lacks_capabilities(ref.node, false);
   return change(fd.get());
 }
@@ -370,6 +372,20 @@ void reply_xattr(fuse_req_t req, const Result<std::string>& value, std::size_t s
 
 }  // namespace
 
+// Overlay::mutex() must be held. Of a folder, whose ACLs the kernel asks for at each step, by its path:
+// that of a file may lead to another one meanwhile.
+Result<std::string> Filesystem::xattr_of(NodeIndex node, const char* name) {
+  const NodeInfo info = nodes_.info(node);
+  if (!info.removed && info.is_dir && !is_user_xattr(name)) {
+    CACHESHIM_TRY(path, nodes_.path(node));
+    return info.job->overlay.get_xattr(path, name);
+  }
+  CACHESHIM_TRY(fd, open_object(node));
+  CACHESHIM_TRY(allowed, may_have(fd.get(), name));
+  if (!allowed) return Errno(ENODATA);
+  return sys::get_xattr(fd.get(), name);
+}
+
 void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size) {
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
@@ -379,10 +395,7 @@ void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std:
     const bool is_capability = name == std::string_view(kCapability);
     if (is_capability && nodes_.lacks_capabilities(ref.node)) return Errno(ENODATA);
     return look_by_path(info.job->overlay, [&]() -> Result<std::string> {
-      CACHESHIM_TRY(fd, open_object(ref.node));
-      CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-      if (!may_have(st, name)) return Errno(ENODATA);
-      auto found = sys::get_xattr(fd.get(), name);
+      auto found = xattr_of(ref.node, name);
       const bool lacks = is_capability && found.failed_with(ENODATA);
       // Only of the layer's own: the base's attributes others may change. Held: see change_xattr().
       if (lacks && nodes_.info(ref.node).in_upper) nodes_.set_lacks_capabilities(ref.node, true);

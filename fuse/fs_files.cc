@@ -163,10 +163,11 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
     // and checks whether this caller may open what is there.
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
-    CACHESHIM_TRY(entry, made_entry(parent, info, name));
+    CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
+    const Look look = begin_look(*info.job, std::string(parent_path(path)));
+    CACHESHIM_TRY(entry, entry_of(parent, info, name, {st, true}, look));
     const Ref ref = decode(entry.ino);
     nodes_.set_lacks_capabilities(ref.node, true);
-    CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
     CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, info.job, flags));
     return Created(entry, std::move(handle));
   });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include "cacheshim_version.h"
 #include "common/names.h"
 #include "fuse/filesystem.h"
+#include "store/sys.h"
 #include <nlohmann/json.hpp>
 
 // The folders of the mount that are ours: the root with its symlinks, .jobs and .cacheshim.
@@ -51,8 +51,8 @@ struct stat Filesystem::own_attr(NodeIndex node, const NodeInfo& info) const {
   struct stat st {};
   st.st_ino = info.ino;
   st.st_nlink = 1;
-  st.st_uid = ::getuid();  // the service account: an id that exists in its user namespace
-  st.st_gid = ::getgid();
+  st.st_uid = sys::own_uid();  // the service account: an id that exists in its user namespace
+  st.st_gid = sys::own_gid();
   st.st_atim.tv_sec = st.st_mtim.tv_sec = st.st_ctim.tv_sec = started_;
   st.st_blksize = 4096;
   switch (info.kind) {

@@ -2,11 +2,11 @@
 #include "fuse/job.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "store/store.h"
+#include "store/sys.h"
 
 namespace cacheshim {
 namespace {
@@ -38,8 +38,8 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
   } else if (!in_upper && !S_ISLNK(st.st_mode) && !may_read(st)) {
     return shown;
   }
-  shown.st_uid = uid.value_or(::getuid());
-  shown.st_gid = uid ? gid : ::getgid();
+  shown.st_uid = uid.value_or(sys::own_uid());
+  shown.st_gid = uid ? gid : sys::own_gid();
   shown.st_mode &= ~static_cast<mode_t>(S_ISVTX);
   // A merged folder's count of subfolders is not known; 1 says so, as in overlayfs and btrfs.
   if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;

@@ -11,7 +11,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
-#include "store/look_root.h"
+#include "store/path_root.h"
 #include "store/sys.h"
 
 // What lies below a job's own layer, read-only: one folder (a store's base), or several of which each
@@ -52,7 +52,7 @@ class LowerStack {
   static bool hides_below(const Object& folder, const std::string& name);
 
   const std::vector<int> folders_;
-  std::vector<LookRoot> roots_;
+  std::vector<PathRoot> roots_;
 };
 
 }  // namespace cacheshim

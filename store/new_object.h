@@ -32,18 +32,18 @@ struct NewObject {
 };
 
 // With a maker: the object is the maker's, but a folder with the set-group-id bit hands down its
-// group, and to folders the bit; the default ACL of `folder` is inherited, and where it has none the
-// maker's umask counts. Where we may not give objects away (not root), the object stays the service
+// group, and to folders the bit; the default ACL of the folder is inherited, and where it has none
+// the maker's umask counts. Where we may not give objects away (not root), the object stays the service
 // account's, without set-id bits. Until the call returns others may see it as such.
-// `folder` is an open folder, no O_PATH descriptor. Thread-safe while the process's umask is 0.
+// `dir` and `name` are as PathRoot::at() gives them: a path where no symlink on it is followed, else a
+// single name; `folder` is open, no O_PATH descriptor. Thread-safe while the process's umask is 0.
 // Errors: those of the calls made; nothing is left then.
-Result<UniqueFd> make_file_as(int folder, const std::string& name, int flags,
-                              const NewObject& wanted);
+Result<UniqueFd> make_file_as(int dir, const std::string& name, int flags, const NewObject& wanted);
 Result<UniqueFd> make_tmpfile_as(int folder, int flags, const NewObject& wanted);
-Status make_dir_as(int folder, const std::string& name, const NewObject& wanted);
-Status make_node_as(int folder, const std::string& name, const NewObject& wanted);
+Status make_dir_as(int dir, const std::string& name, const NewObject& wanted);
+Status make_node_as(int dir, const std::string& name, const NewObject& wanted);
 // Of `wanted` the maker alone counts.
-Status make_symlink_as(const std::string& target, int folder, const std::string& name,
+Status make_symlink_as(const std::string& target, int dir, const std::string& name,
                        const NewObject& wanted);
 
 // Changes the owner, as chown(2), of any descriptor. False where we may not: a service account that is

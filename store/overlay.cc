@@ -38,7 +38,7 @@ Overlay::Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counte
 void Overlay::set_layer(UniqueFd upper, UniqueFd work) {
   upper_ = std::move(upper);
   work_ = upper_ ? std::make_shared<const UniqueFd>(std::move(work)) : nullptr;
-  look_upper_ = upper_ ? std::make_unique<LookRoot>(upper_.get()) : nullptr;
+  upper_paths_ = upper_ ? std::make_unique<PathRoot>(upper_.get()) : nullptr;
   index_.clear();
   links_.clear();
   staged_.set_work(work_);
@@ -48,7 +48,7 @@ Result<Overlay::Located> Overlay::locate(const std::string& path) const {
   if (is_reserved_name(base_name(path))) return Errno(ENOENT);
   const LayerIndex::Place place = index_.place_of(path);
   if (upper_ && place.in_layer) {
-    Result<struct stat> upper = look_upper_->stat(path);
+    Result<struct stat> upper = upper_paths_->stat(path);
     if (upper) {
       links_.correct_links(*upper);
       return Located{*upper, Where::kUpper, {}};
@@ -127,6 +127,17 @@ Result<Opened> Overlay::open_lower(const std::string& path, int flags) const {
 Result<std::string> Overlay::read_link(const std::string& path) const {
   CACHESHIM_TRY(opened, open(path, O_PATH));
   return sys::read_link_at(opened.fd.get(), "");
+}
+
+Result<std::string> Overlay::get_xattr(const std::string& path, const char* name) const {
+  if (upper_ && !is_reserved_name(base_name(path)) && index_.place_of(path).in_layer) {
+    auto value = upper_paths_->at(path, [&](int dir, const std::string& object) {
+      return sys::get_xattr_at(dir, object, name);
+    });
+    if (!value.failed_with(ENOENT)) return value;
+  }
+  CACHESHIM_TRY(opened, open(path, O_PATH));
+  return sys::get_xattr(opened.fd.get(), name);
 }
 
 // What the layer itself has in a folder of its own.
@@ -208,14 +219,6 @@ Status Overlay::load_folder(int folder, const std::string& path) {
 Status Overlay::check_name(const std::string& path) const {
   if (is_reserved_name(base_name(path))) return Errno(EPERM);
   if (is_store_record(path)) return Errno(EPERM);
-  return {};
-}
-
-Status Overlay::check_absent(const std::string& path) const {
-  CACHESHIM_CHECK(check_name(path));
-  const Result<Found> found = find(path);
-  if (found) return Errno(EEXIST);
-  if (!found.failed_with(ENOENT)) return found.error();
   return {};
 }
 

@@ -16,10 +16,10 @@
 #include "store/entry_map.h"
 #include "store/layer_index.h"
 #include "store/link_index.h"
-#include "store/look_root.h"
 #include "store/lower_stack.h"
 #include "store/new_object.h"
 #include "store/overlay_types.h"
+#include "store/path_root.h"
 #include "store/paths.h"
 #include "store/staged_copies.h"
 
@@ -67,6 +67,7 @@ class Overlay {
   Result<Opened> open(const std::string& path, int flags) const;
   Result<std::vector<ListedEntry>> list(const std::string& path) const;
   Result<std::string> read_link(const std::string& path) const;
+  Result<std::string> get_xattr(const std::string& path, const char* name) const;
   // Whether the base has something at `path` that the layer does not hide.
   Result<struct stat> find_in_base(const std::string& path) const;
 
@@ -131,13 +132,14 @@ class Overlay {
                      std::vector<ListedEntry>& listed) const;
   bool is_store_record(std::string_view path) const;
   Status check_name(const std::string& path) const;
-  Status check_absent(const std::string& path) const;
   Status load_folder(int folder, const std::string& path);
   Status empty_work();
 
   // ---- overlay_copy_up.cc
+  Status ensure_folder(const std::string& path);
   Result<UniqueFd> ensure_upper_dir(const std::string& path);
   Result<UniqueFd> open_upper_parent(const std::string& path);
+  Status copy_up_found(const std::string& path, const Located& found, off_t keep_bytes);
   Status copy_up_folder(int parent, const std::string& path, const struct stat& st);
   Status copy_up_file(const std::string& path, off_t keep_bytes);
   Status copy_up_special(const std::string& path, const struct stat& st);
@@ -151,6 +153,7 @@ class Overlay {
   Status name_copy(const std::string& path, const StagedCopies::Ticket& copy, int parent);
   void announce_copy(const std::string& path, int parent);
 
+  Status prepare_new_name(const std::string& path);
   void begin_entry(const std::string& path);
   Status mark_opaque(const std::string& path);
   Status add_whiteout(const std::string& path);
@@ -160,12 +163,13 @@ class Overlay {
   Status exchange(const std::string& from, const std::string& to);
   Status check_rename_target(const Located& source, const std::string& to,
                              const Result<Located>& target, unsigned flags) const;
-  Status remove_upper_dir(int folder, const std::string& path);
+  bool try_remove_own_dir(const std::string& path);
+  Status remove_upper_dir(const std::string& path);
 
   const std::shared_ptr<const LowerStack> lowers_;
   UniqueFd upper_;
-  std::shared_ptr<const UniqueFd> work_;        // with a layer
-  std::unique_ptr<const LookRoot> look_upper_;  // with a layer
+  std::shared_ptr<const UniqueFd> work_;         // with a layer
+  std::unique_ptr<const PathRoot> upper_paths_;  // with a layer
   const EntryMap& entries_;
   Counters& counters_;
   OverlayObserver* const observer_;

@@ -17,9 +17,18 @@ namespace {
 
 constexpr mode_t kMarkerMode = 0600;
 
-Status make_marker(int folder, const std::string& name) {
-  CACHESHIM_TRY(fd, sys::open_beneath(folder, name, O_WRONLY | O_CREAT, kMarkerMode));
+Status make_marker(int dir, const std::string& name) {
+  const Status made = sys::make_node_at(dir, name, S_IFREG | kMarkerMode, 0);
+  if (made || made.failed_with(EEXIST)) return {};
+  // Some file systems make files by open(2) alone.
+  CACHESHIM_TRY(fd, sys::open_beneath(dir, name, O_WRONLY | O_CREAT, kMarkerMode));
   return {};
+}
+
+std::string marker_in(std::string_view folder) { return join_path(folder, kOpaqueMarker); }
+
+std::string whiteout_of(const std::string& path) {
+  return join_path(parent_path(path), whiteout_name(base_name(path)));
 }
 
 }  // namespace
@@ -34,11 +43,24 @@ bool Overlay::is_own_file(const std::string& path, const Located& found) const {
   return found.where == Where::kUpper && !S_ISDIR(found.st.st_mode) && makes_shared(path);
 }
 
+// What is at `path` in the layer itself is for the change to find, which gives EEXIST then.
+Status Overlay::prepare_new_name(const std::string& path) {
+  CACHESHIM_CHECK(check_name(path));
+  const Result<struct stat> below = find_in_base(path);
+  if (below) return Errno(EEXIST);
+  if (!below.failed_with(ENOENT)) {
+    const Result<Found> found = find(path);  // the layer's own goes before what went wrong below
+    return found ? Errno(EEXIST) : found.error();
+  }
+  return ensure_folder(std::string(parent_path(path)));
+}
+
 Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const NewObject& wanted) {
-  CACHESHIM_CHECK(check_absent(path));
-  CACHESHIM_TRY(parent, open_upper_parent(path));
+  CACHESHIM_CHECK(prepare_new_name(path));
   begin_entry(path);
-  CACHESHIM_TRY(fd, make_file_as(parent.get(), std::string(base_name(path)), flags, wanted));
+  CACHESHIM_TRY(fd, upper_paths_->at(path, [&](int dir, const std::string& name) {
+    return make_file_as(dir, name, flags, wanted);
+  }));
   remove_whiteout(path);
   return fd;
 }
@@ -47,14 +69,13 @@ Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const 
 // whiteout sees to that until the marker is there. Not staged elsewhere: what a folder hands down to
 // those made in it, group and ACL, comes from the right one.
 Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
-  CACHESHIM_CHECK(check_absent(path));
-  CACHESHIM_TRY(parent, open_upper_parent(path));
-  const std::string name(base_name(path));
-  CACHESHIM_CHECK(make_dir_as(parent.get(), name, wanted));
+  CACHESHIM_CHECK(prepare_new_name(path));
+  CACHESHIM_CHECK(upper_paths_->at(
+      path, [&](int dir, const std::string& name) { return make_dir_as(dir, name, wanted); }));
   index_.add_folder(path);
   if (!index_.has_whiteout(path)) return {};
   if (const Status marked = mark_opaque(path); !marked) {
-    (void)remove_upper_dir(parent.get(), path);  // the first error is told
+    (void)remove_upper_dir(path);  // the first error is told
     return marked;
   }
   remove_whiteout(path);
@@ -62,32 +83,30 @@ Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
 }
 
 Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
-  CACHESHIM_CHECK(check_absent(path));
-  CACHESHIM_TRY(parent, open_upper_parent(path));
+  CACHESHIM_CHECK(prepare_new_name(path));
   if (S_ISREG(wanted.mode)) begin_entry(path);
-  CACHESHIM_CHECK(make_node_as(parent.get(), std::string(base_name(path)), wanted));
+  CACHESHIM_CHECK(upper_paths_->at(
+      path, [&](int dir, const std::string& name) { return make_node_as(dir, name, wanted); }));
   remove_whiteout(path);
   return {};
 }
 
 Status Overlay::make_symlink(const std::string& path, const std::string& target,
                              const NewObject& wanted) {
-  CACHESHIM_CHECK(check_absent(path));
-  CACHESHIM_TRY(parent, open_upper_parent(path));
+  CACHESHIM_CHECK(prepare_new_name(path));
   begin_entry(path);
-  CACHESHIM_CHECK(make_symlink_as(target, parent.get(), std::string(base_name(path)), wanted));
+  CACHESHIM_CHECK(upper_paths_->at(path, [&](int dir, const std::string& name) {
+    return make_symlink_as(target, dir, name, wanted);
+  }));
   remove_whiteout(path);
   return {};
 }
 
 Status Overlay::link(const std::string& path, const std::string& new_path) {
-  CACHESHIM_CHECK(check_absent(new_path));
+  CACHESHIM_CHECK(prepare_new_name(new_path));
   CACHESHIM_CHECK(copy_up(path));
-  CACHESHIM_TRY(source, open_upper_parent(path));
-  CACHESHIM_TRY(target, open_upper_parent(new_path));
   begin_entry(new_path);
-  CACHESHIM_CHECK(sys::link_at(source.get(), std::string(base_name(path)), target.get(),
-                               std::string(base_name(new_path))));
+  CACHESHIM_CHECK(upper_paths_->link(path, new_path));
   remove_whiteout(new_path);
   return {};
 }
@@ -98,8 +117,9 @@ Result<UniqueFd> Overlay::make_tmpfile(const std::string& dir, int flags, const 
   return make_tmpfile_as(folder.get(), flags, wanted);
 }
 
+// By a descriptor of the layer's own mount, on which the object was opened.
 Status Overlay::link_object(int fd, const std::string& new_path) {
-  CACHESHIM_CHECK(check_absent(new_path));
+  CACHESHIM_CHECK(prepare_new_name(new_path));
   CACHESHIM_TRY(parent, open_upper_parent(new_path));
   begin_entry(new_path);
   CACHESHIM_CHECK(sys::link_fd(fd, parent.get(), std::string(base_name(new_path))));
@@ -119,25 +139,37 @@ Status Overlay::remove_file(const std::string& path, Hold hold) {
   return drop_file(path);
 }
 
+// A folder that the layer alone has, without markers: rmdir(2) itself says whether it is empty. False
+// where that is not known, or not done.
+bool Overlay::try_remove_own_dir(const std::string& path) {
+  if (!index_.has_folder(path) || index_.is_opaque(path) || index_.has_whiteouts_in(path)) {
+    return false;
+  }
+  if (!find_in_base(path).failed_with(ENOENT)) return false;
+  if (!upper_paths_->unlink(path, AT_REMOVEDIR)) return false;
+  index_.erase_tree(path);
+  return true;
+}
+
 Status Overlay::remove_dir(const std::string& path, Hold hold) {
   const bool can_share = makes_shared(path) && index_.has_folder(path);
   if (hold == Hold::kShared && !can_share) return Errno(kNeedsExclusive);
+  if (upper_ && try_remove_own_dir(path)) return {};
   CACHESHIM_TRY(found, find(path));
   if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
   CACHESHIM_TRY(entries, list(path));
   if (!entries.empty()) return Errno(ENOTEMPTY);
   if (find_in_base(path)) CACHESHIM_CHECK(add_whiteout(path));
-  if (!found.in_upper) return {};
-  CACHESHIM_TRY(parent, open_upper_parent(path));
-  return remove_upper_dir(parent.get(), path);
+  return found.in_upper ? remove_upper_dir(path) : Status();
 }
 
-Status Overlay::remove_upper_dir(int folder, const std::string& path) {
-  const std::string name(base_name(path));
-  Status removed = sys::unlink_at(folder, name, AT_REMOVEDIR);
+Status Overlay::remove_upper_dir(const std::string& path) {
+  Status removed = upper_paths_->unlink(path, AT_REMOVEDIR);
   if (removed.failed_with(ENOTEMPTY)) {  // whiteouts and the opaque marker
+    CACHESHIM_TRY(parent, open_upper_parent(path));
     const std::string staged = staged_.new_name();
-    CACHESHIM_CHECK(sys::rename_at(folder, name, work_->get(), staged));
+    CACHESHIM_CHECK(
+        sys::rename_at(parent.get(), std::string(base_name(path)), work_->get(), staged));
     removed = sys::remove_tree(work_->get(), staged);
   }
   if (removed) index_.erase_tree(path);
@@ -145,10 +177,9 @@ Status Overlay::remove_upper_dir(int folder, const std::string& path) {
 }
 
 Status Overlay::drop_file(const std::string& path) {
-  CACHESHIM_TRY(parent, open_upper_parent(path));
-  const std::string name(base_name(path));
-  const auto st = sys::stat_at(parent.get(), name);
-  CACHESHIM_CHECK(sys::unlink_at(parent.get(), name));
+  if (links_.is_empty()) return upper_paths_->unlink(path);
+  const auto st = upper_paths_->stat(path);
+  CACHESHIM_CHECK(upper_paths_->unlink(path));
   if (st && st->st_nlink == 2) links_.forget_if_gone(st->st_dev, st->st_ino);
   return {};
 }
@@ -165,8 +196,7 @@ Status Overlay::hide_in_base(const std::string& path, const Located& found) {
 
 Status Overlay::clear_opaque(const std::string& path) {
   if (!index_.is_opaque(path)) return {};
-  CACHESHIM_TRY(folder, sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY));
-  CACHESHIM_CHECK(sys::unlink_at(folder.get(), std::string(kOpaqueMarker)));
+  CACHESHIM_CHECK(upper_paths_->unlink(marker_in(path)));
   index_.remove_opaque(path);
   return {};
 }
@@ -182,7 +212,7 @@ void Overlay::prune_empty_dirs(const std::string& path) {
   // Only a folder that the base has as well: an empty one of the job's own is the job's.
   if (!path.empty() && !find_in_base(path)) return;
   // It stays where it holds something.
-  if (sys::unlink_at(upper_.get(), path, AT_REMOVEDIR)) index_.erase_tree(path);
+  if (upper_paths_->unlink(path, AT_REMOVEDIR)) index_.erase_tree(path);
 }
 
 void Overlay::begin_entry(const std::string& path) {
@@ -196,27 +226,26 @@ void Overlay::begin_entry(const std::string& path) {
 
 Status Overlay::mark_opaque(const std::string& path) {
   if (index_.is_opaque(path)) return {};
-  CACHESHIM_TRY(folder, ensure_upper_dir(path));
-  const KeepTimes times(folder.get());
-  CACHESHIM_CHECK(make_marker(folder.get(), std::string(kOpaqueMarker)));
+  CACHESHIM_CHECK(ensure_folder(path));
+  CACHESHIM_CHECK(upper_paths_->at(marker_in(path), [](int dir, const std::string& marker) {
+    const KeepTimes times(dir, std::string(parent_path(marker)));
+    return make_marker(dir, marker);
+  }));
   index_.add_opaque(path);
   return {};
 }
 
 Status Overlay::add_whiteout(const std::string& path) {
-  CACHESHIM_TRY(parent, open_upper_parent(path));
-  CACHESHIM_CHECK(make_marker(parent.get(), whiteout_name(base_name(path))));
+  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+  CACHESHIM_CHECK(upper_paths_->at(whiteout_of(path), make_marker));
   index_.add_whiteout(path);
   return {};
 }
 
 void Overlay::remove_whiteout(const std::string& path) {
   if (!index_.has_whiteout(path)) return;
-  if (const auto parent = open_upper_parent(path)) {
-    // Left behind it hides nothing: the layer's own name goes before it.
-    if (!sys::unlink_at(parent->get(), whiteout_name(base_name(path)))) return;
-  }
-  index_.remove_whiteout(path);
+  // Left behind it hides nothing: the layer's own name goes before it.
+  if (upper_paths_->unlink(whiteout_of(path))) index_.remove_whiteout(path);
 }
 
 }  // namespace cacheshim

@@ -23,17 +23,19 @@ Result<std::string> Overlay::link_key(const std::string& path) const {
   return LinkIndex::key_of(object.fd.get(), object.lower);
 }
 
-Result<UniqueFd> Overlay::ensure_upper_dir(const std::string& path) {
-  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+Status Overlay::ensure_folder(const std::string& path) {
   if (!upper_) return Errno(EBADF);
-  if (!index_.has_folder(path)) {
-    CACHESHIM_TRY(found, find(path));
-    if (S_ISLNK(found.st.st_mode)) return Errno(ELOOP);
-    if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
-    CACHESHIM_TRY(parent, open_upper_parent(path));
-    CACHESHIM_CHECK(copy_up_folder(parent.get(), path, found.st));
-  }
-  return sys::open_beneath(upper_.get(), path, kFlags);
+  if (index_.has_folder(path)) return {};
+  CACHESHIM_TRY(found, find(path));
+  if (S_ISLNK(found.st.st_mode)) return Errno(ELOOP);
+  if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
+  CACHESHIM_TRY(parent, open_upper_parent(path));
+  return copy_up_folder(parent.get(), path, found.st);
+}
+
+Result<UniqueFd> Overlay::ensure_upper_dir(const std::string& path) {
+  CACHESHIM_CHECK(ensure_folder(path));
+  return sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
 Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
@@ -61,12 +63,15 @@ Status Overlay::copy_up_folder(int parent, const std::string& path, const struct
 
 Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
   CACHESHIM_TRY(found, locate(path));
+  return copy_up_found(path, found, keep_bytes);
+}
+
+Status Overlay::copy_up_found(const std::string& path, const Located& found, off_t keep_bytes) {
   if (found.where == Where::kUpper) return {};
   if (found.where == Where::kIndex) return link_up(path, found);
   if (S_ISREG(found.st.st_mode)) return copy_up_file(path, keep_bytes);
   if (!S_ISDIR(found.st.st_mode)) return copy_up_special(path, found.st);
-  CACHESHIM_TRY(folder, ensure_upper_dir(path));
-  return {};
+  return ensure_folder(path);
 }
 
 // Makes a copy of what is neither a file nor a folder in the work folder.

@@ -48,7 +48,7 @@ Status Overlay::rename(const std::string& from, const std::string& to, unsigned 
   if (from == to || (target && are_one_file(source.st, target->st))) return {};
   if (flags == RENAME_EXCHANGE) return exchange(from, to);
   const bool is_dir = S_ISDIR(source.st.st_mode);
-  CACHESHIM_CHECK(is_dir ? copy_up_tree(from) : copy_up(from));
+  CACHESHIM_CHECK(is_dir ? copy_up_tree(from) : copy_up_found(from, source, kWholeFile));
   const bool base_has_source = static_cast<bool>(find_in_base(from));
   if (target) CACHESHIM_CHECK(hide_in_base(to, *target));
   if (!is_dir) begin_entry(to);
@@ -60,17 +60,15 @@ Status Overlay::rename(const std::string& from, const std::string& to, unsigned 
 }
 
 Status Overlay::move_over(const std::string& from, const std::string& to, bool is_dir) {
-  CACHESHIM_TRY(old_parent, open_upper_parent(from));
-  CACHESHIM_TRY(new_parent, open_upper_parent(to));
-  const std::string old_name(base_name(from));
-  const std::string new_name(base_name(to));
-  Status moved = sys::rename_at(old_parent.get(), old_name, new_parent.get(), new_name);
+  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(to))));
+  Status moved = upper_paths_->rename(from, to);
   if (moved.failed_with(ENOTEMPTY) || moved.failed_with(EEXIST)) {
     // The target is empty in the merged view but holds whiteouts in the layer.
-    CACHESHIM_CHECK(
-        sys::rename_at(old_parent.get(), old_name, new_parent.get(), new_name, RENAME_EXCHANGE));
+    CACHESHIM_CHECK(upper_paths_->rename(from, to, RENAME_EXCHANGE));
+    CACHESHIM_TRY(old_parent, open_upper_parent(from));
     const std::string staged = staged_.new_name();
-    CACHESHIM_CHECK(sys::rename_at(old_parent.get(), old_name, work_->get(), staged));
+    CACHESHIM_CHECK(
+        sys::rename_at(old_parent.get(), std::string(base_name(from)), work_->get(), staged));
     (void)sys::remove_tree(work_->get(), staged);  // the next daemon empties the folder
     moved = {};
   }
@@ -85,10 +83,7 @@ Status Overlay::exchange(const std::string& from, const std::string& to) {
     CACHESHIM_TRY(found, find(path));
     CACHESHIM_CHECK(S_ISDIR(found.st.st_mode) ? copy_up_tree(path) : copy_up(path));
   }
-  CACHESHIM_TRY(old_parent, open_upper_parent(from));
-  CACHESHIM_TRY(new_parent, open_upper_parent(to));
-  CACHESHIM_CHECK(sys::rename_at(old_parent.get(), std::string(base_name(from)), new_parent.get(),
-                                 std::string(base_name(to)), RENAME_EXCHANGE));
+  CACHESHIM_CHECK(upper_paths_->rename(from, to, RENAME_EXCHANGE));
   index_.exchange_trees(from, to);
   return {};
 }

@@ -37,6 +37,20 @@ ssize_t list_xattrs_into(int fd, std::string& block) {
   return ::listxattr(ProcPath(fd).get(), block.data(), block.size());
 }
 
+// `get`: getxattr(2), or lgetxattr(2).
+Result<std::string> get_xattr_by(decltype(&::getxattr) get, const char* path, const char* name) {
+  std::string value(256, '\0');
+  for (;;) {
+    const ssize_t length = get(path, name, value.data(), value.size());
+    if (length >= 0) {
+      value.resize(static_cast<std::size_t>(length));
+      return value;
+    }
+    if (errno != ERANGE || value.size() >= XATTR_SIZE_MAX) return Errno::last();
+    value.resize(XATTR_SIZE_MAX);
+  }
+}
+
 Result<UniqueFd> open_step(int dir, const char* path, int flags, mode_t mode) {
   open_how how{};
   how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
@@ -194,16 +208,7 @@ Status remove_xattr(int fd, const char* name) {
 }
 
 Result<std::string> get_xattr(int fd, const char* name) {
-  std::string value(256, '\0');
-  for (;;) {
-    const ssize_t length = ::getxattr(ProcPath(fd).get(), name, value.data(), value.size());
-    if (length >= 0) {
-      value.resize(static_cast<std::size_t>(length));
-      return value;
-    }
-    if (errno != ERANGE || value.size() >= XATTR_SIZE_MAX) return Errno::last();
-    value.resize(XATTR_SIZE_MAX);
-  }
+  return get_xattr_by(::getxattr, ProcPath(fd).get(), name);
 }
 
 Result<std::vector<std::string>> list_xattrs(int fd) {
@@ -224,7 +229,25 @@ Result<std::vector<std::string>> list_xattrs(int fd) {
   return names;
 }
 
-bool has_xattr(int fd, const char* name) { return ::fgetxattr(fd, name, nullptr, 0) >= 0; }
+Status set_owner_at(int dir, const std::string& name, uid_t uid, gid_t gid) {
+  return status_of(::fchownat(dir, name.c_str(), uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW));
+}
+
+Status set_times_at(int dir, const std::string& name, const timespec times[2]) {
+  if (name.empty()) return set_times(dir, times);
+  return status_of(::utimensat(dir, name.c_str(), times, AT_SYMLINK_NOFOLLOW));
+}
+
+// getxattrat(2) is of Linux 6.13.
+Result<std::string> get_xattr_at(int dir, const std::string& name, const char* xattr) {
+  std::string path = ProcPath(dir).get();
+  path.append(1, '/').append(name.empty() ? "." : name);
+  if (path.size() >= PATH_MAX) {
+    CACHESHIM_TRY(object, open_beneath(dir, name, O_PATH | O_NOFOLLOW));
+    return get_xattr(object.get(), xattr);
+  }
+  return get_xattr_by(::lgetxattr, path.c_str(), xattr);
+}
 
 Status sync_file(int fd) { return status_of(::fsync(fd)); }
 
@@ -289,6 +312,16 @@ Result<std::vector<DirEntry>> read_dir(int dir) {
       }
     }
   }
+}
+
+uid_t own_uid() {
+  static const uid_t uid = ::geteuid();
+  return uid;
+}
+
+gid_t own_gid() {
+  static const gid_t gid = ::getegid();
+  return gid;
 }
 
 Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode) {

@@ -61,8 +61,10 @@ Status remove_xattr(int fd, const char* name);
 Result<std::string> get_xattr(int fd, const char* name);
 Result<std::vector<std::string>> list_xattrs(int fd);
 
-// Of an open descriptor, not an O_PATH one. False also where the file system has no such attributes.
-bool has_xattr(int fd, const char* name);
+// By names as in the ...at calls, of symlinks themselves; "" is `dir`.
+Status set_owner_at(int dir, const std::string& name, uid_t uid, gid_t gid);
+Status set_times_at(int dir, const std::string& name, const timespec times[2]);
+Result<std::string> get_xattr_at(int dir, const std::string& name, const char* xattr);
 
 Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)
@@ -83,6 +85,10 @@ struct DirEntry {
 Result<std::vector<DirEntry>> list_dir(int dir);
 // The same, from where a readable descriptor stands: of one that was just opened, and for that.
 Result<std::vector<DirEntry>> read_dir(int dir);
+
+// The service account, which stays the same while the process lives.
+uid_t own_uid();
+gid_t own_gid();
 
 // Makes the file `name` hold `bytes`: written beside it, synced, then renamed over it.
 Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "store/look_root.h"
 #include "store/lower_stack.h"
+#include "store/path_root.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {
@@ -123,7 +123,7 @@ TEST(LowerStack, AloneShowsNoWhiteoutsOfTheKernels) {
 
 void expect_no_symlink_followed(const Scratch& scratch) {
   const UniqueFd folder = scratch.open_dir("base");
-  const LookRoot root(folder.get());
+  const PathRoot root(folder.get());
   EXPECT_EQ(root.stat("d/x")->st_size, 4);
   EXPECT_TRUE(root.stat("d/none").failed_with(ENOENT));
   EXPECT_TRUE(root.stat("link/x").failed_with(ELOOP));
@@ -132,7 +132,7 @@ void expect_no_symlink_followed(const Scratch& scratch) {
   EXPECT_TRUE(S_ISDIR(root.stat("")->st_mode));
 }
 
-TEST(LookRoot, FollowsNoSymlinkWithAndWithoutPrivilege) {
+TEST(PathRoot, FollowsNoSymlinkWithAndWithoutPrivilege) {
   const Scratch scratch;
   scratch.write("base/d/x", "text");
   ASSERT_EQ(::symlink("d", (scratch / "base/link").c_str()), 0);

@@ -79,5 +79,27 @@ TEST_F(NewObjectTest, BelongsToItsMakerAndTheFoldersGroup) {
   EXPECT_EQ(mode_of("folder"), 02755U);
 }
 
+TEST_F(NewObjectTest, ByPathTheFolderOnItCounts) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give objects away";
+  ASSERT_TRUE(make_dir_as(folder_.get(), "in", 0700));
+  ASSERT_EQ(::fchownat(folder_.get(), "in", 0, 20009, 0), 0);
+  ASSERT_EQ(::fchmodat(folder_.get(), "in", 02777, 0), 0);
+  // The entries user::rwx, group::r-x and other::--- (linux/posix_acl_xattr.h).
+  const std::string acl(
+      "\2\0\0\0"
+      "\1\0\7\0\377\377\377\377"
+      "\4\0\5\0\377\377\377\377"
+      "\40\0\0\0\377\377\377\377",
+      28);
+  const auto in = sys::open_beneath(folder_.get(), "in", O_RDONLY);
+  const Status set = sys::set_xattr(in->get(), kDefaultAcl, acl, 0);
+  if (set.failed_with(EOPNOTSUPP)) GTEST_SKIP() << "no ACLs here";
+  ASSERT_TRUE(set);
+  const NewObject wanted(0666, 0, Maker{20001, 20001, 077});
+  ASSERT_TRUE(make_file_as(folder_.get(), "in/file", O_WRONLY, wanted));
+  EXPECT_EQ(made("in/file").st_gid, 20009U);
+  EXPECT_EQ(mode_of("in/file"), 0640U);
+}
+
 }  // namespace
 }  // namespace cacheshim

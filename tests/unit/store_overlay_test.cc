@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <linux/fs.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <climits>
 
 #include "store/whiteout.h"
 #include "tests/unit/overlay_fixture.h"
@@ -122,6 +125,52 @@ TEST_F(Overlay_, SymlinksOfAJobLeadTheDaemonNowhere) {
   EXPECT_FALSE(scratch_.exists("outside/planted"));
 }
 
+TEST_F(Overlay_, RemovedNamesCanBeMadeAgainAndPresentOnesCannot) {
+  scratch_.write("base/a/x", "old");
+  EXPECT_TRUE(overlay_.make_dir("a/x", 0755).failed_with(EEXIST));
+  ASSERT_TRUE(overlay_.remove_file("a/x"));
+  put("a/x", "new");
+  EXPECT_TRUE(overlay_.make_symlink("a/x", "y").failed_with(EEXIST));
+  EXPECT_TRUE(overlay_.create_file("a/x", O_WRONLY, 0644).failed_with(EEXIST));
+  EXPECT_EQ(get("a/x"), "new");
+}
+
+// Where the layer has a folder and the base, meanwhile, a file.
+TEST_F(Overlay_, AFileOfTheBaseInAFoldersPlaceHidesNoNameOfTheLayers) {
+  ASSERT_TRUE(overlay_.make_dir("a", 0755));
+  put("a/x", "layer");
+  scratch_.write("base/a", "base");
+  EXPECT_TRUE(overlay_.make_dir("a/x", 0755).failed_with(EEXIST));
+  EXPECT_EQ(names("a"), Names{"x"});
+}
+
+TEST_F(Overlay_, FolderWithMarkersAloneIsRemoved) {
+  scratch_.write("base/a/x", "x");
+  ASSERT_TRUE(overlay_.rename("a", "b", 0));
+  ASSERT_TRUE(overlay_.remove_file("b/x"));
+  ASSERT_TRUE(overlay_.remove_dir("b"));
+  EXPECT_EQ(names(""), Names{});
+  ASSERT_TRUE(overlay_.make_dir("c", 0755));
+  put("c/y", "y");
+  EXPECT_TRUE(overlay_.remove_dir("c").failed_with(ENOTEMPTY));
+  ASSERT_TRUE(overlay_.remove_file("c/y"));
+  ASSERT_TRUE(overlay_.remove_dir("c"));
+  ASSERT_TRUE(overlay_.make_dir("c", 0755));
+}
+
+TEST_F(Overlay_, BeginningAnEntryLeavesItsFoldersTimes) {
+  ASSERT_TRUE(overlay_.make_dir("fam", 0755));
+  ASSERT_TRUE(overlay_.make_dir("fam/K", 0755));
+  ASSERT_TRUE(overlay_.make_dir("fam/K/deep", 0755));
+  const auto before = overlay_.find("fam/K");
+  ASSERT_TRUE(before);
+  put("fam/K/deep/x", "1");
+  EXPECT_TRUE(scratch_.exists("upper/fam/K/" + std::string(kOpaqueMarker)));
+  const auto after = overlay_.find("fam/K");
+  EXPECT_EQ(after->st.st_mtim.tv_sec, before->st.st_mtim.tv_sec);
+  EXPECT_EQ(after->st.st_mtim.tv_nsec, before->st.st_mtim.tv_nsec);
+}
+
 TEST_F(Overlay_, TheStoresRecordsAndOurMarkersAreNotThere) {
   scratch_.write("base/.cacheshim/format", "1");
   EXPECT_EQ(names(""), Names{});
@@ -147,6 +196,78 @@ TEST_F(Overlay_, WithoutALayerTheBaseIsReadAndNothingIsMade) {
   scratch_.write("base/a/x", "x");
   EXPECT_TRUE(bare.find("a/x"));
   EXPECT_FALSE(bare.make_dir("a/d", 0755));
+}
+
+// One of each change; `name` is as long as the path is to become.
+void expect_changes_in(Overlay& overlay, const std::string& folder, const std::string& name) {
+  const std::string path = join_path(folder, name);
+  const std::string other = join_path(folder, "other");
+  EXPECT_TRUE(overlay.create_file(path, O_WRONLY, 0600));
+  EXPECT_TRUE(overlay.create_file(path, O_WRONLY, 0600).failed_with(EEXIST));
+  EXPECT_TRUE(overlay.link(path, other));
+  EXPECT_EQ(overlay.find(path)->st.st_nlink, 2U);
+  EXPECT_TRUE(overlay.remove_file(path));
+  EXPECT_TRUE(overlay.rename(other, path, 0));
+  EXPECT_TRUE(S_ISREG(overlay.find(path)->st.st_mode));
+  EXPECT_TRUE(overlay.make_dir(path, 0700).failed_with(EEXIST));
+  EXPECT_TRUE(overlay.make_symlink(other, "nowhere"));
+  EXPECT_TRUE(overlay.rename(path, other, RENAME_EXCHANGE));
+  EXPECT_TRUE(S_ISLNK(overlay.find(path)->st.st_mode));
+  EXPECT_TRUE(overlay.remove_file(other));
+  EXPECT_TRUE(overlay.make_node(other, S_IFIFO | 0600));
+  EXPECT_TRUE(overlay.rename(other, path, 0));
+  EXPECT_TRUE(S_ISFIFO(overlay.find(path)->st.st_mode));
+  EXPECT_TRUE(overlay.remove_file(path));
+  EXPECT_TRUE(overlay.find(path).failed_with(ENOENT));
+}
+
+void expect_changes_at_any_depth(const Scratch& scratch) {
+  const UniqueFd base = scratch.open_dir("base");
+  const std::vector<Profile> profiles = test_profiles();
+  const EntryMap entries(profiles);
+  Counters counters;
+  Overlay overlay({base.get()}, entries, counters);
+  overlay.set_layer(scratch.open_dir("upper"), scratch.open_dir("work"));
+  const std::string longest(255, 'n');
+  std::string folder;
+  std::vector<std::string> made;
+  for (; folder.size() + 1 + longest.size() < PATH_MAX - 1; made.push_back(folder)) {
+    expect_changes_in(overlay, folder, "x");
+    folder = join_path(folder, longest);
+    EXPECT_TRUE(overlay.make_dir(folder, 0700));
+  }
+  EXPECT_EQ(join_path(folder, longest).size(), std::size_t{PATH_MAX - 1});
+  expect_changes_in(overlay, folder, longest);
+  made.push_back(join_path(folder, longest));
+  EXPECT_TRUE(overlay.make_dir(made.back(), 0700));
+  expect_changes_in(overlay, made.back(), longest);
+  for (auto at = made.rbegin(); at != made.rend(); ++at) EXPECT_TRUE(overlay.remove_dir(*at));
+  EXPECT_TRUE(overlay.remove_file("file"));
+  EXPECT_TRUE(overlay.create_file("file", O_WRONLY, 0600));
+  EXPECT_TRUE(overlay.find("file")->in_upper);
+  EXPECT_TRUE(overlay.remove_file("folder/x"));
+  EXPECT_TRUE(overlay.remove_dir("folder"));
+  EXPECT_TRUE(overlay.make_dir("folder", 0700));
+  EXPECT_TRUE(overlay.list("folder")->empty());
+}
+
+// Without privilege there is no copy of the mount that paths are safe on.
+TEST(Overlay, ChangesNamesAtAnyDepthWithAndWithoutPrivilege) {
+  for (const uid_t uid : {::geteuid(), uid_t{20001}}) {
+    const Scratch scratch;
+    scratch.write("base/file", "x");
+    scratch.write("base/folder/x", "x");
+    ASSERT_EQ(::chmod(scratch.path().c_str(), 0777), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (uid != ::geteuid() && ::setresuid(uid, uid, uid) != 0) ::_exit(2);
+      expect_changes_at_any_depth(scratch);
+      ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "uid " << uid;
+  }
 }
 
 TEST(Whiteout, NameFitsWhateverTheNameIs) {
