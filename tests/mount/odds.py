@@ -10,9 +10,11 @@ import errno
 import fcntl
 import mmap
 import os
+import select
 import stat
 import struct
 import sys
+import time
 
 libc = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD, AT_SYMLINK_FOLLOW = -100, 0x400
@@ -136,15 +138,29 @@ INOTIFY_ISDIR = 0x40000000
 
 
 def inotify_events(fd):
-    """Prints all events so far. Cookies are numbered in the order of their coming."""
-    data, cookies = os.read(fd, 1 << 20), {0: ""}
+    """All events so far, as text. Cookies are numbered in the order of their coming."""
+    try:
+        data, cookies, events = os.read(fd, 1 << 20), {0: ""}, []
+    except BlockingIOError:
+        return []
     while data:
         watch, mask, cookie, length = struct.unpack_from("iIII", data)
         name = data[16:16 + length].rstrip(b"\0").decode()
         words = [word for bit, word in INOTIFY_MASKS.items() if mask & bit]
         is_folder = "folder" if mask & INOTIFY_ISDIR else ""
-        print(" ", watch, "+".join(words), name, cookies.setdefault(cookie, len(cookies)), is_folder)
+        events.append(f"{watch} {'+'.join(words)} {name} {cookies.setdefault(cookie, len(cookies))} "
+                      f"{is_folder}")
         data = data[16 + length:]
+    return events
+
+
+def inotify_events_to_the_end(fd):
+    """Those of a watch that ends: whenever its object goes, before or after its folder's event."""
+    events, deadline = [], time.monotonic() + 10
+    while not any("ignored" in event for event in events) and time.monotonic() < deadline:
+        select.select([fd], [], [], 10)
+        events += inotify_events(fd)
+    return sorted(events)
 
 
 def inotify(_):
@@ -154,10 +170,10 @@ def inotify(_):
     for what, call in INOTIFY_STEPS:
         print(what)
         call()
-        try:
-            inotify_events(fd)
-        except BlockingIOError:
-            print("  no event")
+        ends = what in ("remove", "move over", "remove a watched folder")
+        events = inotify_events_to_the_end(fd) if ends else inotify_events(fd)
+        for event in events or ["no event"]:
+            print(" ", event)
 
 
 def change(path):
