@@ -25,6 +25,7 @@ from summary import Summary
 
 KEYS = 2000
 KEYS_QUICK = 500
+OWN_DISK_BYTES = 8 << 30  # what is not written to takes no memory
 # Most jobs are not root's, and a mount may have to ask more for root, who may enter any view.
 USER = 20001
 
@@ -43,6 +44,8 @@ def parse_arguments() -> argparse.Namespace:
                         help="1,000 views, and a store of 1,000,000 files, likewise")
     parser.add_argument("--user", type=int, default=USER, metavar="UID",
                         help=f"who does what is timed ({USER})")
+    parser.add_argument("--own-disk", action="store_true",
+                        help="on an ext4 of its own, in memory: free of what the machine's does")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument("--cacheshim", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=Path, required=True, help=argparse.SUPPRESS)
@@ -60,12 +63,26 @@ def chosen_rows(names: str) -> list[Row]:
     return [row for row in ROWS if row.name in wanted]
 
 
-def enter(area: Path, worker: Path) -> tuple[Path, Path]:
+def enter(area: Path, worker: Path, own_disk: bool) -> tuple[Path, Path]:
     """Area and worker at paths that every user can enter, in this mount namespace alone."""
     inside = Path(os.environ["CACHESHIM_LAB"]) / "race"
     inside.mkdir()
-    run(["mount", "--bind", area, inside], 10)
+    if own_disk:
+        mount_own_disk(inside)
+    else:
+        run(["mount", "--bind", area, inside], 10)
     return inside, Path(shutil.copy(worker, inside / "race_worker"))
+
+
+def mount_own_disk(folder: Path) -> None:
+    """A journalled ext4 in a file of a tmpfs; both go away with this mount namespace."""
+    run(["mount", "-t", "tmpfs", "-o", "size=100%,mode=0700", "tmpfs", folder], 10)
+    image = folder / "image"
+    with open(image, "wb") as file:
+        file.truncate(OWN_DISK_BYTES)
+    run(["mkfs.ext4", "-q", image], 60)
+    run(["mount", "-o", "loop", image, folder], 10)
+    folder.chmod(0o755)
 
 
 def take_race(stage: Stage, arguments: argparse.Namespace) -> tuple[Results, list[Row], int]:
@@ -92,14 +109,14 @@ def take_scale(stage: Stage, arguments: argparse.Namespace) -> tuple[list[str], 
 def main() -> int:
     arguments = parse_arguments()
     keys = KEYS_QUICK if arguments.quick else KEYS
-    area, worker = enter(arguments.area, arguments.worker)
+    area, worker = enter(arguments.area, arguments.worker, arguments.own_disk)
     stage = Stage(area, arguments.cacheshim, worker, keys, arguments.user)
     stage.prepare()
     results, rows, samples = take_race(stage, arguments)
     lines, seen = take_scale(stage, arguments)
     summary = Summary(results)
     seen = [*bars(summary, rows), *seen]
-    about = report.about(arguments.area, samples)
+    about = report.about(area, samples)
     print(report.text(summary, rows, [about, *lines], seen))
     if arguments.json:
         arguments.json.write_text(

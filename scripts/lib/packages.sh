@@ -14,7 +14,7 @@ run_packages=(
 )
 test_packages=(acl attr binutils git rsync ccache)  # the last three: programs that are run on the mount
 long_test_packages=(clang python3-gdbm)
-bench_packages=(fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
+bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 
 python_testsuite() { # prints the package with the tests of Debian's own Python
     /usr/bin/python3 -c \
