@@ -20,6 +20,9 @@ bool wants_write(int flags) { return (flags & O_ACCMODE) != O_RDONLY || (flags &
 // From there on the copy of each page costs more than a backing file of the kernel's.
 constexpr off_t kLargeFile = 256 * 1024;
 
+// Data of so many bytes are not copied by us; of less, two more system calls cost more than that.
+constexpr std::size_t kSpliceFrom = std::size_t{64} * 1024;
+
 // What of an application's flags the backing file needs. Not O_APPEND: the kernel gives the offset;
 // not O_DIRECT: our buffers are not aligned.
 int backing_flags(int flags) { return flags & (O_ACCMODE | O_TRUNC); }
@@ -257,6 +260,16 @@ void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_
   FileHandle& handle = *file;
   if (const Status fresh = refresh_for_reading(handle); !fresh) {
     return (void)fuse_reply_err(req, fresh.error().code());
+  }
+  if (size >= kSpliceFrom) {
+    fuse_bufvec bytes{};
+    bytes.count = 1;
+    bytes.buf[0].size = size;
+    bytes.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
+    bytes.buf[0].fd = handle.fd.get();
+    bytes.buf[0].pos = offset;
+    // Not FUSE_BUF_SPLICE_MOVE: it would take the pages away from the base's own page cache.
+    return (void)fuse_reply_data(req, &bytes, fuse_buf_copy_flags{});
   }
   thread_local std::vector<char> buffer;
   if (buffer.size() < size) buffer.resize(size);

@@ -47,9 +47,9 @@ void init(void* filesystem, fuse_conn_info* connection) {
   // Not by comparing times: what we write ourselves changes them. Who else changes data is told of
   // (Notifier), and at open it is seen whether a base file is still as it was.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA);
-  // Replies are small and from memory: a splice costs more than it saves.
-  connection->want &=
-      ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
+  // For answers with much data; requests are read by ReceiveLoop.
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_MOVE);
+  connection->want |= connection->capable & FUSE_CAP_SPLICE_WRITE;
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
   connection->want |= connection->capable & (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ATOMIC_O_TRUNC);
 }

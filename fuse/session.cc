@@ -28,6 +28,11 @@ ssize_t read_request(int fd, void* buffer, std::size_t size, void* /*userdata*/)
   return ::read(fd, buffer, size);
 }
 
+ssize_t splice_reply(int from, off_t* from_offset, int to, off_t* to_offset, std::size_t length,
+                     unsigned flags, void* /*userdata*/) {
+  return ::splice(from, from_offset, to, to_offset, length, flags);
+}
+
 std::string mount_refusal(const std::string& mount_point, int code) {
   std::string why = std::strerror(code);
   if (code == EPERM) why += " (root, or `cacheshim run --store`, can mount)";
@@ -66,6 +71,7 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const std::st
   fuse_custom_io io{};
   io.writev = wire::send;
   io.read = read_request;
+  io.splice_send = splice_reply;
   if (fuse_session_custom_io(session->session_, &io, session->fd_) != 0) {
     return unavailable(fmt::format("libfuse cannot serve '{}'; it was unmounted", mount_point));
   }
