@@ -29,8 +29,9 @@ spread  how far the samples of one cell lie apart: half their range, over their 
 
 def about(folder: Path, samples: int) -> str:
     """The machine in general words: what has an influence on the figures."""
-    system = subprocess.run(["findmnt", "-n", "-o", "FSTYPE", "-T", folder], capture_output=True,
-                            text=True, check=True).stdout.strip()
+    systems = subprocess.run(["findmnt", "-n", "-o", "FSTYPE", "-T", folder], capture_output=True,
+                             text=True, check=True).stdout.split()
+    system = systems[-1]  # the one on top
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     taken = f"; {samples} samples of each cell, medians" if samples else ""
     return (f"{os.cpu_count()} cores ({_cpu_model()}), {memory:.0f} GiB of memory, "
