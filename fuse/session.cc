@@ -56,6 +56,7 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const std::st
   fuse_args args = FUSE_ARGS_INIT(1, argv);
   session->session_ =
       fuse_session_new(&args, &fuse_operations(), sizeof(fuse_lowlevel_ops), &filesystem);
+  fuse_opt_free_args(&args);  // it adds one to them
   if (session->session_ == nullptr)
     return unavailable("cannot set up libfuse; nothing was mounted");
   const std::string data =
