@@ -64,6 +64,17 @@ def test_a_mapping_holds_publishing_back_when_its_descriptor_is_closed(mount, jo
     assert mount.base("triton/KEY/kernel.cubin").read_bytes() == b"mappedn"
 
 
+def test_what_is_written_by_a_mapping_shows_when_its_descriptor_is_closed(mount, job_of):
+    """The file stays in the mode that the mapping is in: no pages of the other are kept."""
+    one, other = (job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "never"})
+                  for _ in range(2))
+    one("os.makedirs", one.path("triton/KEY"))
+    one("write_and_keep_mapped", one.path("triton/KEY/file"), b"written")
+    assert other.read("triton/KEY/file") == b"written"
+    one("unmap")
+    assert other.read("triton/KEY/file") == b"mappedn"
+
+
 def test_pages_of_before_are_not_shown(mount, job_of):
     """By turns through the daemon, whose pages the kernel keeps, and past it."""
     job = job_of(mount, "one", 20001)
