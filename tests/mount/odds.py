@@ -163,6 +163,11 @@ def inotify_events_to_the_end(fd):
     return sorted(events)
 
 
+def is_of_a_reader(event):
+    """A folder listed: by anybody, such as a machine's own indexer in the plain folder."""
+    return event.endswith("folder") and event.split()[1] in ("open", "access", "close")
+
+
 def inotify(_):
     fd = libc.inotify_init1(os.O_NONBLOCK)
     for path in ("watched", "outside", "watched/sub", "watched/changed", "watched/removed"):
@@ -172,6 +177,8 @@ def inotify(_):
         call()
         ends = what in ("remove", "move over", "remove a watched folder")
         events = inotify_events_to_the_end(fd) if ends else inotify_events(fd)
+        if what != "list":
+            events = [event for event in events if not is_of_a_reader(event)]
         for event in events or ["no event"]:
             print(" ", event)
 
