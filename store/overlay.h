@@ -141,7 +141,7 @@ class Overlay {
   Result<UniqueFd> open_upper_parent(const std::string& path);
   Status copy_up_found(const std::string& path, const Located& found, off_t keep_bytes);
   Status copy_up_folder(int parent, const std::string& path, const struct stat& st);
-  Status copy_up_file(const std::string& path, off_t keep_bytes);
+  Status copy_up_file(const std::string& path, const struct stat& st, off_t keep_bytes);
   Status copy_up_special(const std::string& path, const struct stat& st);
   Status stage_special(int object, const struct stat& st, const std::string& staged) const;
   Status stage_copy(int object, const struct stat& st, const std::string& staged) const;
@@ -150,7 +150,8 @@ class Overlay {
   Status prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies);
   Result<std::string> link_key(const std::string& path) const;
   Result<StagedCopies::Claim> begin_copy(const std::string& path, off_t keep_bytes);
-  Status name_copy(const std::string& path, const StagedCopies::Ticket& copy, int parent);
+  Status name_copy(const std::string& path, const StagedCopies::Ticket& copy,
+                   const struct stat& base, int parent);
   void announce_copy(const std::string& path, int parent);
 
   Status prepare_new_name(const std::string& path);

@@ -69,7 +69,7 @@ Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
 Status Overlay::copy_up_found(const std::string& path, const Located& found, off_t keep_bytes) {
   if (found.where == Where::kUpper) return {};
   if (found.where == Where::kIndex) return link_up(path, found);
-  if (S_ISREG(found.st.st_mode)) return copy_up_file(path, keep_bytes);
+  if (S_ISREG(found.st.st_mode)) return copy_up_file(path, found.st, keep_bytes);
   if (!S_ISDIR(found.st.st_mode)) return copy_up_special(path, found.st);
   return ensure_folder(path);
 }
@@ -141,11 +141,15 @@ Status Overlay::copy_up_tree(const std::string& path) {
   return mark_opaque(path);
 }
 
-Status Overlay::copy_up_file(const std::string& path, off_t keep_bytes) {
+Status Overlay::copy_up_file(const std::string& path, const struct stat& st, off_t keep_bytes) {
   CACHESHIM_TRY(parent, open_upper_parent(path));
+  if (const auto ready = staged_.find_ready(st, keep_bytes)) {
+    return name_copy(path, ready, st, parent.get());
+  }
   CACHESHIM_TRY(claim, begin_copy(path, keep_bytes));
   CACHESHIM_CHECK(staged_.complete(claim));
-  return name_copy(path, claim.copy, parent.get());
+  CACHESHIM_TRY(base, find_in_base(path));
+  return name_copy(path, claim.copy, base, parent.get());
 }
 
 // A further name of a file that has a copy already.
@@ -177,7 +181,7 @@ Status Overlay::prepare_below(const std::string& path, off_t keep_bytes, Prepare
       if (!listed) return {};
       children = *std::move(listed);
     } else if (found->where == Where::kLowers && S_ISREG(found->st.st_mode) &&
-               std::min(found->st.st_size, keep_bytes) >= options_.prepare_from_bytes) {
+               std::min(found->st.st_size, keep_bytes) > 0) {
       const auto claim = begin_copy(path, keep_bytes);
       if (!claim) return {};
       copies.push_back(claim->copy);
@@ -197,9 +201,9 @@ Result<StagedCopies::Claim> Overlay::begin_copy(const std::string& path, off_t k
   return staged_.begin(std::move(source.fd), keep_bytes);
 }
 
-// Gives a copy the name of the base file that it was made of.
-Status Overlay::name_copy(const std::string& path, const StagedCopies::Ticket& copy, int parent) {
-  CACHESHIM_TRY(base, find_in_base(path));
+// Gives a copy the name of the base file that it was made of, `base`.
+Status Overlay::name_copy(const std::string& path, const StagedCopies::Ticket& copy,
+                          const struct stat& base, int parent) {
   std::string key;
   if (base.st_nlink > 1) {
     CACHESHIM_TRY(found_key, link_key(path));

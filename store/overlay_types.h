@@ -34,8 +34,6 @@ struct OverlayOptions {
   bool keep_owner = false;
   // The base is a store's, whose records no view shows.
   bool has_store_records = true;
-  // Overlay::prepare_copy_up() leaves smaller files to the change itself.
-  off_t prepare_from_bytes = off_t{256} * 1024;
 };
 
 // Where a copy-up stands.

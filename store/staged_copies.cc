@@ -43,6 +43,22 @@ Status StagedCopies::at_step(CopyUpStep step) const {
   return observer_ != nullptr ? observer_->at_step(step) : Status();
 }
 
+// With the mutex held.
+StagedCopies::Ticket StagedCopies::find(const State& state, off_t bytes) const {
+  const auto [begin, end] = copies_.equal_range(state);
+  for (auto it = begin; it != end; ++it) {
+    Ticket copy = it->second.lock();
+    if (copy && copy->keep_bytes() >= bytes) return copy;
+  }
+  return nullptr;
+}
+
+StagedCopies::Ticket StagedCopies::find_ready(const struct stat& st, off_t keep_bytes) {
+  const std::lock_guard lock(mutex_);
+  Ticket copy = find(State(st), std::min(st.st_size, keep_bytes));
+  return copy && copy->is_done_ ? copy : nullptr;
+}
+
 Result<StagedCopies::Claim> StagedCopies::begin(UniqueFd source, off_t keep_bytes) {
   CACHESHIM_TRY(st, sys::stat_fd(source.get()));
   if (!S_ISREG(st.st_mode)) return Errno(ESTALE);
@@ -50,11 +66,7 @@ Result<StagedCopies::Claim> StagedCopies::begin(UniqueFd source, off_t keep_byte
   const std::lock_guard lock(mutex_);
   std::erase_if(copies_, [](const auto& entry) { return entry.second.expired(); });
   const State state(st);
-  const auto [begin, end] = copies_.equal_range(state);
-  for (auto it = begin; it != end; ++it) {
-    Ticket copy = it->second.lock();
-    if (copy && copy->keep_bytes() >= bytes) return Claim{std::move(copy), false, {}};
-  }
+  if (Ticket other = find(state, bytes)) return Claim{std::move(other), false, {}};
   auto copy = std::make_shared<StagedCopy>(work_, new_name(), bytes);
   copies_.emplace(state, copy);
   return Claim{std::move(copy), true, std::move(source)};

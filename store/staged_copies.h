@@ -64,6 +64,8 @@ class StagedCopies {
   // A claim on the copy of this regular file in the state it has now, of its data the first
   // `keep_bytes` or more: another's, or one to be made. Whoever is to make it must complete() it.
   Result<Claim> begin(UniqueFd source, off_t keep_bytes);
+  // Such a copy of the file whose state this is, if it is there and whole; null without.
+  Ticket find_ready(const struct stat& st, off_t keep_bytes);
   // Makes the copy, or waits for the one who does; what came of it.
   Status complete(const Claim& claim);
   // It has got its name in the layer: nobody else can have it.
@@ -83,6 +85,7 @@ class StagedCopies {
     bool operator<(const State& other) const;
   };
   Status make(const Claim& claim) const;
+  Ticket find(const State& state, off_t bytes) const;
   void finish(const Ticket& copy, Status outcome);
   void forget(const Ticket& copy);
 

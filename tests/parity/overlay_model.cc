@@ -153,8 +153,7 @@ class World {
   void make_overlay() {
     std::vector<int> lowers;
     for (const UniqueFd& lower : lowers_) lowers.push_back(lower.get());
-    overlay_ = std::make_unique<Overlay>(lowers, entries_, counters_, nullptr,
-                                         OverlayOptions{.prepare_from_bytes = 2000});
+    overlay_ = std::make_unique<Overlay>(lowers, entries_, counters_);
     overlay_->set_layer(make_folder(layer_), make_folder(layer_ + "-work"));
     if (!overlay_->load_layer()) errx(2, "load_layer");
   }

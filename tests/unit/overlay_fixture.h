@@ -82,7 +82,7 @@ class OverlayTest : public ::testing::Test {
   Counters counters_;
   UniqueFd base_ = scratch_.open_dir("base");
   CopyUpSteps steps_;
-  Overlay overlay_{{base_.get()}, entries_, counters_, &steps_, {.prepare_from_bytes = 1}};
+  Overlay overlay_{{base_.get()}, entries_, counters_, &steps_};
 };
 
 }  // namespace cacheshim
