@@ -5,11 +5,11 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <sstream>
 
 #include "common/names.h"
+#include "fuse/process.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -18,28 +18,9 @@ namespace {
 constexpr int kMostAncestors = 32;
 constexpr std::size_t kMostKnown = 16384;  // threads; then all is asked anew
 
-Result<std::string> read_proc(pid_t pid, const char* file) {
-  CACHESHIM_TRY(fd, sys::open_path(fmt::format("/proc/{}/{}", pid, file), O_RDONLY));
-  return sys::read_all(fd.get());
-}
-
 std::string read_proc_text(pid_t pid, const char* file) {
   auto text = read_proc(pid, file);
   return text ? *std::move(text) : std::string();
-}
-
-// Field `number` (1-based, 4 and up) of /proc/PID/stat; the second, the command, may hold blanks
-// and parentheses, so counting starts behind its last one.
-std::optional<std::uint64_t> stat_field(const std::string& stat, int number) {
-  const auto command_end = stat.rfind(')');
-  if (command_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(stat.substr(command_end + 1));
-  std::string field;
-  for (int at = 3; at <= number; ++at) fields >> field;
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (error != std::errc()) return std::nullopt;
-  return value;
 }
 
 pid_t parent_of(pid_t pid) {

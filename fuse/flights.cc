@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/flights.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <set>
+
+#include "fuse/job.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::uint64_t kWakeUp = 0;  // no lease has this serial
+
+// How soon what nobody tells us of is seen: a leader that was stopped, a name that a raw process or
+// another daemon has made, a lease that another daemon has let go.
+constexpr auto kTick = std::chrono::milliseconds(50);
+
+// A leader looks for the name once before it builds, and once more when it gives it its name. One that
+// goes on looking waits for the name itself.
+constexpr int kMostLooks = 4;
+
+constexpr std::size_t kMostWaited = 4096;  // threads that have not come again: gone, or of no interest
+
+}  // namespace
+
+void Flights::Wait::interrupt() {
+  interrupted_ = true;
+  const int event = wake_event_;
+  if (event >= 0) (void)::eventfd_write(event, 1);  // fails only where it is awake anyway
+}
+
+Flights::Flights(Options options, NodeTable& nodes, Counters& counters)
+    : options_(std::move(options)),
+      nodes_(nodes),
+      counters_(counters),
+      events_(::epoll_create1(EPOLL_CLOEXEC)),
+      wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kWakeUp;
+  (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, wake_event_.get(), &event);
+  thread_ = std::thread([this] { run(); });
+}
+
+Flights::~Flights() {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    while (!leases_.empty()) erase(leases_.begin(), answers);
+  }
+  wake();
+  thread_.join();
+  give(answers);
+}
+
+void Flights::wake() const {
+  (void)::eventfd_write(wake_event_.get(), 1);  // fails only where it is awake anyway
+}
+
+void Flights::give(const Answers& answers) {
+  for (const auto& wait : answers) wait->answer_();
+}
+
+bool Flights::builds(const Lease& lease, const Lineage& lineage) {
+  if (lease.leader && contains(lineage, *lease.leader)) return true;
+  return std::any_of(lease.builders.begin(), lease.builders.end(),
+                     [&](const Process& builder) { return contains(lineage, builder); });
+}
+
+// The lease of all goes before that of a job which does not publish.
+Flights::Leases::iterator Flights::find(const Seeker& seeker) {
+  const auto of_all = leases_.find({seeker.path, nullptr});
+  return of_all != leases_.end() ? of_all : leases_.find({seeker.path, seeker.job});
+}
+
+Flights::Answer Flights::look(const Seeker& seeker) {
+  Answers answers;
+  const Answer answer = [&]() -> Answer {
+    const std::lock_guard lock(mutex_);
+    const bool has_waited = has_just_waited(seeker);
+    const auto found = find(seeker);
+    if (found == leases_.end()) return open_lease(seeker);
+    Lease& lease = found->second;
+    if (lease.leader && *lease.leader == self(seeker) && lease.thread == seeker.thread &&
+        ++lease.looks >= kMostLooks && !lease.waits.empty()) {
+      lease.builders.push_back(self(seeker));
+      hand_over(found, answers);
+      return {Advice::kBuild, 0};
+    }
+    if (builds(lease, seeker.lineage)) return {Advice::kBuild, 0};
+    if (has_waited || stopping_ || closes_cycle(seeker.lineage, lease)) {
+      lease.builders.push_back(self(seeker));
+      return {Advice::kBuild, 0};
+    }
+    return {Advice::kWait, placeholder_of(found->first, lease, seeker.job)};
+  }();
+  give(answers);
+  return answer;
+}
+
+// The kernel looks once more after a wait, and takes no second ESTALE.
+bool Flights::has_just_waited(const Seeker& seeker) {
+  const auto waited = waited_.find(seeker.thread);
+  if (waited == waited_.end()) return false;
+  const bool is_same = waited->second == seeker.path;
+  waited_.erase(waited);
+  return is_same;
+}
+
+Flights::Answer Flights::open_lease(const Seeker& seeker) {
+  auto watched = watch_process(self(seeker));
+  if (!watched || stopping_) return {Advice::kBuild, 0};
+  const Key key{seeker.path, seeker.publishes ? nullptr : seeker.job};
+  auto file = seeker.publishes ? options_.leases.try_take(seeker.path) : UniqueFd();
+  Lease& lease = leases_[key];
+  ++lease_count_;
+  if (!file) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
+  lease.file = *std::move(file);
+  lead(lease, key, seeker, std::move(watched));
+  counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
+  return {Advice::kLead, 0};
+}
+
+void Flights::lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched) {
+  serials_.erase(lease.serial);
+  lease.leader = self(seeker);
+  lease.job = seeker.job;
+  lease.thread = seeker.thread;
+  lease.looks = 1;
+  lease.watched = std::move(watched);
+  lease.serial = next_serial_++;
+  serials_[lease.serial] = key;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = lease.serial;
+  // Without it the end of the leader is not seen, and those who wait do so until their time is over.
+  (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, lease.watched.get(), &event);
+}
+
+NodeIndex Flights::placeholder_of(const Key& key, Lease& lease, Job* job) {
+  const auto known = lease.placeholders.find(job);
+  if (known != lease.placeholders.end()) {
+    nodes_.count_lookup(known->second);
+    return known->second;
+  }
+  // One look-up of ours, so that it stays while the lease does, and one of the kernel's.
+  const NodeIndex node = nodes_.intern_placeholder(job);
+  nodes_.count_lookup(node);
+  lease.placeholders[job] = node;
+  placeholders_[node] = key;
+  return node;
+}
+
+// Whether a leader, as that of `lease`, waits for the caller already: a descendant of his is enough,
+// whom he may wait for, and so it is if the caller works for the one who is waited for.
+bool Flights::closes_cycle(const Lineage& caller, const Lease& lease) const {
+  std::set<const Lease*> seen{&lease};
+  std::vector<const Lease*> open{&lease};
+  while (!open.empty()) {
+    const Lease* const at = open.back();
+    open.pop_back();
+    if (!at->leader) continue;
+    if (at != &lease && contains(caller, *at->leader)) return true;
+    for (const auto& [key, other] : leases_) {
+      const bool is_waited_for =
+          std::any_of(other.waits.begin(), other.waits.end(), [&](const auto& wait) {
+            return contains(wait->seeker_.lineage, *at->leader);
+          });
+      if (is_waited_for && seen.insert(&other).second) open.push_back(&other);
+    }
+  }
+  return false;
+}
+
+void Flights::wait(NodeIndex placeholder, const Caller& caller, const std::shared_ptr<Wait>& wait) {
+  (void)caller;
+  const bool waits = [&] {
+    const std::lock_guard lock(mutex_);
+    const auto place = placeholders_.find(placeholder);
+    if (place == placeholders_.end() || wait->seeker_.lineage.empty()) return false;
+    const auto found = leases_.find(place->second);
+    if (found == leases_.end()) return false;
+    Lease& lease = found->second;
+    wait->seeker_.path = place->second.first;
+    if (builds(lease, wait->seeker_.lineage)) return false;
+    if (closes_cycle(wait->seeker_.lineage, lease)) {
+      lease.builders.push_back(self(wait->seeker_));
+      return false;
+    }
+    wait->deadline_ = Clock::now() + options_.timeout;
+    wait->wake_event_ = wake_event_.get();
+    lease.waits.push_back(wait);
+    return true;
+  }();
+  if (!waits) return wait->answer_();
+  counters_.flight_waits.fetch_add(1, std::memory_order_relaxed);
+  wake();  // to tick from now on, and for an interrupt that came before
+}
+
+void Flights::release(Lease& lease, Waits::iterator wait, bool as_builder, Answers& answers) {
+  const Seeker& seeker = (*wait)->seeker_;
+  if (as_builder) lease.builders.push_back(self(seeker));
+  if (waited_.size() >= kMostWaited) waited_.clear();
+  waited_[seeker.thread] = seeker.path;
+  answers.push_back(*wait);
+  lease.waits.erase(wait);
+}
+
+// The one who has waited longest leads now; without one the lease is over.
+void Flights::hand_over(Leases::iterator found, Answers& answers) {
+  auto& [key, lease] = *found;
+  while (!lease.waits.empty()) {
+    const auto first = lease.waits.begin();
+    const Seeker seeker = (*first)->seeker_;
+    const bool leads = key.second != nullptr || seeker.publishes;
+    auto watched = leads ? watch_process(self(seeker)) : UniqueFd();
+    const bool is_alive = static_cast<bool>(watched);
+    if (is_alive) {
+      lead(lease, key, seeker, std::move(watched));
+      counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
+    }
+    release(lease, first, !is_alive, answers);
+    if (is_alive) return;
+  }
+  erase(found, answers);
+}
+
+void Flights::erase(Leases::iterator found, Answers& answers) {
+  auto& [key, lease] = *found;
+  while (!lease.waits.empty()) release(lease, lease.waits.begin(), false, answers);
+  serials_.erase(lease.serial);
+  for (const auto& [job, node] : lease.placeholders) {
+    placeholders_.erase(node);
+    nodes_.forget(node, 1);
+  }
+  options_.leases.release(key.first, std::move(lease.file));
+  leases_.erase(found);
+  --lease_count_;
+}
+
+void Flights::give_up(const Seeker& seeker) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = find(seeker);
+    if (found != leases_.end() && found->second.leader == self(seeker)) erase(found, answers);
+  }
+  give(answers);
+}
+
+void Flights::made(const Job& job, const std::string& path) {
+  if (lease_count_.load() == 0) return;
+  Answers answers;
+  bool is_to_be_checked = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = leases_.lower_bound({path, nullptr}); it != leases_.end();) {
+      const auto at = it++;
+      const std::string& name = at->first.first;
+      if (!name.starts_with(path)) break;
+      if (name.size() > path.size() && name[path.size()] != '/') continue;
+      Lease& lease = at->second;
+      if (lease.waits.empty() && lease.job == &job) {
+        erase(at, answers);
+      } else if (!lease.waits.empty()) {
+        lease.is_to_be_checked = is_to_be_checked = true;
+      }
+    }
+  }
+  give(answers);
+  if (is_to_be_checked) wake();
+}
+
+std::vector<Flights::Description> Flights::describe() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Description> all;
+  for (const auto& [key, lease] : leases_) {
+    all.push_back({key.first, key.second != nullptr ? key.second->id : std::string(),
+                   lease.leader ? lease.leader->pid : 0, lease.waits.size()});
+  }
+  return all;
+}
+
+bool Flights::anybody_waits() const {
+  return std::any_of(leases_.begin(), leases_.end(),
+                     [](const auto& lease) { return !lease.second.waits.empty(); });
+}
+
+void Flights::run() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    int timeout_ms = -1;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      if (anybody_waits()) timeout_ms = static_cast<int>(kTick.count());
+    }
+    const int count = ::epoll_wait(events_.get(), events.data(), events.size(), timeout_ms);
+    Answers answers;
+    {
+      const std::lock_guard lock(mutex_);
+      for (int i = 0; i < count; ++i) {
+        if (events[static_cast<std::size_t>(i)].data.u64 == kWakeUp) {
+          eventfd_t value = 0;
+          (void)::eventfd_read(wake_event_.get(), &value);
+        } else {
+          leader_ended(events[static_cast<std::size_t>(i)].data.u64, answers);
+        }
+      }
+      look_after(answers);
+      try_others_leases(answers);
+    }
+    give(answers);
+    answers.clear();
+    check(answers);
+    give(answers);
+  }
+}
+
+void Flights::leader_ended(std::uint64_t serial, Answers& answers) {
+  const auto key = serials_.find(serial);
+  const auto found = key != serials_.end() ? leases_.find(key->second) : leases_.end();
+  if (found != leases_.end()) hand_over(found, answers);
+}
+
+// Those who need not, or must not, wait any longer; and leaders that do not run.
+void Flights::look_after(Answers& answers) {
+  const auto now = Clock::now();
+  for (auto it = leases_.begin(); it != leases_.end();) {
+    const auto found = it++;
+    Lease& lease = found->second;
+    for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
+      const auto at = wait++;
+      const bool is_late = (*at)->deadline_ <= now;
+      if (is_late) counters_.flight_timeouts.fetch_add(1, std::memory_order_relaxed);
+      if (is_late || (*at)->interrupted_) release(lease, at, true, answers);
+    }
+    if (!lease.waits.empty() && lease.leader && is_stopped(*lease.leader)) {
+      lease.builders.push_back(*lease.leader);
+      hand_over(found, answers);
+    }
+  }
+}
+
+void Flights::try_others_leases(Answers& answers) {
+  for (auto it = leases_.begin(); it != leases_.end();) {
+    const auto found = it++;
+    Lease& lease = found->second;
+    if (lease.leader) continue;
+    auto file = options_.leases.try_take(found->first.first);
+    if (!file) continue;
+    lease.file = *std::move(file);
+    hand_over(found, answers);  // who leads now looks again, and may find it there
+  }
+}
+
+// Asks, for the names that somebody waits for, who has them by now.
+void Flights::check(Answers& answers) {
+  std::vector<std::pair<Key, std::vector<const Job*>>> questions;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [key, lease] : leases_) {
+      if (lease.waits.empty() && !lease.is_to_be_checked) continue;
+      std::set<const Job*> jobs;
+      for (const auto& wait : lease.waits) jobs.insert(wait->seeker_.job);
+      if (lease.job != nullptr) jobs.insert(lease.job);
+      questions.emplace_back(key, std::vector<const Job*>(jobs.begin(), jobs.end()));
+      lease.is_to_be_checked = false;
+    }
+  }
+  for (auto& [key, jobs] : questions) {
+    std::erase_if(jobs, [&](const Job* job) { return !options_.is_there(*job, key.first); });
+    if (!jobs.empty()) settle(key, jobs, answers);
+  }
+}
+
+// The views of these jobs have the name. If the leader's has it, he is done: for those in whose view it
+// is not, since it was not published, somebody else has to build it.
+void Flights::settle(const Key& key, const std::vector<const Job*>& having, Answers& answers) {
+  const auto has = [&](const Job* job) {
+    return std::find(having.begin(), having.end(), job) != having.end();
+  };
+  const std::lock_guard lock(mutex_);
+  const auto found = leases_.find(key);
+  if (found == leases_.end()) return;
+  Lease& lease = found->second;
+  for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
+    const auto at = wait++;
+    if (!has((*at)->seeker_.job)) continue;
+    counters_.flight_hits.fetch_add(1, std::memory_order_relaxed);
+    release(lease, at, false, answers);
+  }
+  if (lease.job != nullptr && has(lease.job)) hand_over(found, answers);
+  if (lease.job == nullptr && lease.waits.empty()) erase(found, answers);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/unique_fd.h"
+#include "fuse/node_table.h"
+#include "fuse/process.h"
+#include "store/counters.h"
+#include "store/lease_files.h"
+
+namespace cacheshim {
+
+// Single flight: one process builds what the others wait for.
+//
+// The first process that misses a name gets its lease and with it the answer that the name is not
+// there; it is the leader, and goes on to build. Others wait until the name is there, the leader has
+// ended or was stopped (the one who waits longest leads then), or `timeout` has passed, when they
+// build for themselves, as they do when they are interrupted. Who builds has the truth from then on.
+// A process counts together with its descendants. One that would wait for somebody who waits for it,
+// by any number of others between, is not made to wait.
+//
+// Nobody waits in a look-up, since the kernel holds the folder then: who is to wait is shown a
+// placeholder, a node that is asked for its attributes or opened next, which can wait. However that
+// ends it is answered by ESTALE, so that the kernel looks the name up again and finds the truth.
+//
+// Thread-safe. Its mutex is taken before the node table's and after no other; callbacks run without.
+class Flights {
+ public:
+  struct Options {
+    std::chrono::milliseconds timeout;  // 0: nobody waits for anybody
+    LeaseFiles leases;
+    // Whether the job's view has the name now. Takes Overlay::mutex().
+    std::function<bool(const Job& job, const std::string& path)> is_there;
+  };
+  // Whoever misses `path`, a name of the store.
+  struct Seeker {
+    std::string path;
+    Job* job;
+    bool publishes;  // what it builds shows in all views; else in its own job's
+    Lineage lineage;
+    pid_t thread;
+  };
+  enum class Advice {
+    kLead,   // has got the lease: build, but look again first, since it may have been free just now
+    kBuild,  // is its leader, or one who has waited enough
+    kWait,   // show `placeholder`
+  };
+  struct Answer {
+    Advice advice;
+    NodeIndex placeholder;  // one look-up of it is counted for the kernel
+  };
+  // One request that waits. `answer` is called once, by any thread, and never with a lock held.
+  class Wait {
+   public:
+    explicit Wait(std::function<void()> answer) : answer_(std::move(answer)) {}
+    void interrupt();  // may come at any time, from under libfuse's locks
+
+   private:
+    friend class Flights;
+    const std::function<void()> answer_;
+    std::atomic<bool> interrupted_{false};
+    std::atomic<int> wake_event_{-1};
+    Seeker seeker_;
+    std::chrono::steady_clock::time_point deadline_;
+  };
+  // For people: who leads and how many wait, at each name.
+  struct Description {
+    std::string path;
+    std::string job;  // empty for all
+    pid_t leader;     // 0 for one of another daemon
+    std::size_t waiting;
+  };
+
+  Flights(Options options, NodeTable& nodes, Counters& counters);
+  ~Flights();  // answers those who wait
+
+  Answer look(const Seeker& seeker);
+  // Holds a request for a placeholder back; answers at once where there is nothing to wait for.
+  void wait(NodeIndex placeholder, const Caller& caller, const std::shared_ptr<Wait>& wait);
+  // The leader of this process has no need to build: the name was there after all.
+  void give_up(const Seeker& seeker);
+  // What the job has just made, or published: a name, or a folder with all that is in it.
+  void made(const Job& job, const std::string& path);
+  std::vector<Description> describe() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Key = std::pair<std::string, const Job*>;  // of no job: of all
+  using Waits = std::list<std::shared_ptr<Wait>>;
+  struct Lease {
+    std::optional<Process> leader;  // none: another daemon's
+    const Job* job = nullptr;       // the leader's
+    pid_t thread = 0;
+    int looks = 0;  // of that thread, since it leads
+    UniqueFd watched;
+    std::uint64_t serial = 0;
+    UniqueFd file;
+    std::vector<Process> builders;  // beside the leader
+    Waits waits;
+    std::unordered_map<const Job*, NodeIndex> placeholders;
+    bool is_to_be_checked = false;
+  };
+  using Leases = std::map<Key, Lease>;
+  // The answers to be given once the mutex is free.
+  using Answers = std::vector<std::shared_ptr<Wait>>;
+
+  static Process self(const Seeker& seeker) { return seeker.lineage.front(); }
+  static bool builds(const Lease& lease, const Lineage& lineage);
+  Leases::iterator find(const Seeker& seeker);
+  Answer open_lease(const Seeker& seeker);
+  NodeIndex placeholder_of(const Key& key, Lease& lease, Job* job);
+  void lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched);
+  bool closes_cycle(const Lineage& caller, const Lease& lease) const;
+  bool has_just_waited(const Seeker& seeker);
+  void hand_over(Leases::iterator lease, Answers& answers);
+  void release(Lease& lease, Waits::iterator wait, bool as_builder, Answers& answers);
+  void erase(Leases::iterator lease, Answers& answers);
+  void leader_ended(std::uint64_t serial, Answers& answers);
+  static void give(const Answers& answers);
+
+  void run();
+  void wake() const;
+  bool anybody_waits() const;
+  void look_after(Answers& answers);
+  void try_others_leases(Answers& answers);
+  void check(Answers& answers);
+  void settle(const Key& key, const std::vector<const Job*>& having, Answers& answers);
+
+  const Options options_;
+  NodeTable& nodes_;
+  Counters& counters_;
+  const UniqueFd events_;  // epoll: leaders' pidfds by serial, and wake_event_ by 0
+  const UniqueFd wake_event_;
+  mutable std::mutex mutex_;
+  Leases leases_;
+  std::atomic<std::size_t> lease_count_{0};
+  std::unordered_map<NodeIndex, Key> placeholders_;
+  std::map<std::uint64_t, Key> serials_;
+  std::uint64_t next_serial_ = 1;
+  // Threads that have waited for a name and not looked for it since.
+  std::unordered_map<pid_t, std::string> waited_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace cacheshim

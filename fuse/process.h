@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+
+// Processes by what /proc and pidfds tell of them: who a caller is, and whose descendant.
+namespace cacheshim {
+
+// All of /proc/PID/<file>; a thread's number does as well.
+Result<std::string> read_proc(pid_t pid, const char* file);
+// Of field `number` (1-based, 4 and up) of the text of /proc/PID/stat: those behind the command, which
+// may hold blanks and parentheses. Nothing where it is no number.
+std::optional<std::uint64_t> stat_field(const std::string& stat, int number);
+
+// One process, whatever happens to its number later.
+struct Process {
+  pid_t pid = 0;                 // in the daemon's pid namespace
+  std::uint64_t start_time = 0;  // clock ticks since boot
+  friend bool operator==(const Process&, const Process&) = default;
+};
+
+// A process, then its parent and so on; empty where /proc does not tell, as of a caller from outside
+// the daemon's pid namespace.
+using Lineage = std::vector<Process>;
+
+// That of the process of a thread. Some 3 µs a generation.
+Lineage lineage_of(pid_t tid);
+bool contains(const Lineage& lineage, const Process& process);
+
+// A pidfd, readable from the process's end on; empty where it has ended.
+UniqueFd watch_process(const Process& process);
+// Whether a signal or a debugger has stopped it.
+bool is_stopped(const Process& process);
+
+}  // namespace cacheshim
