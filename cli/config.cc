@@ -60,6 +60,7 @@ void read_root(TomlReader& root, Config& config) {
   }
   config.job_idle = find_duration(root, "job_idle");
   config.layer_keep = find_duration(root, "layer_keep");
+  config.flight_timeout = find_duration(root, "flight_timeout");
   if (const auto watch = root.find_string("watch")) {
     config.watch = parse_watch_mode(*watch);
     if (!config.watch) root.report("watch", "must be one of fanotify, inotify, none");

@@ -17,6 +17,7 @@ struct Config {
   std::optional<unsigned> threads;
   std::optional<std::chrono::seconds> job_idle;
   std::optional<std::chrono::seconds> layer_keep;
+  std::optional<std::chrono::seconds> flight_timeout;
   std::optional<PublishPolicy> publish;
   std::optional<WatchMode> watch;  // the best; less where it does not work
 };

@@ -40,6 +40,8 @@ struct DaemonOptions {
   PublishPolicy publish = PublishPolicy::kComplete;
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};
+  // How long a process waits for what another builds, at most; 0: not at all.
+  std::chrono::seconds flight_timeout{120};
   // The best way to see raw changes of the base; less if need be.
   WatchMode watch = WatchMode::kFanotify;
   unsigned threads = 0;  // workers of the receive loop; 0: chosen by the number of cores

@@ -16,6 +16,7 @@
 #include "common/names.h"
 #include "fuse/caller.h"
 #include "fuse/control.h"
+#include "fuse/flights.h"
 #include "fuse/generations.h"
 #include "fuse/handle.h"
 #include "fuse/io_modes.h"
@@ -38,6 +39,7 @@ struct FilesystemOptions {
   WatchMode watch;
   std::chrono::seconds job_idle;
   std::chrono::seconds layer_keep;
+  std::chrono::seconds flight_timeout;  // 0: no single flight
   OwnerRule owners;
 };
 
@@ -257,6 +259,15 @@ class Filesystem {
   bool may_keep_listing(NodeIndex node, const NodeInfo& info);
   Status load(fuse_req_t req, Ref ref, DirHandle& dir);
 
+  // ---- fs_flight.cc
+  bool is_worth_waiting_for(const Job& job, const std::string& path) const;
+  static Flights::Seeker seeker_of(fuse_req_t req, Job& job, std::string path);
+  Result<fuse_entry_param> join_flight(fuse_req_t req, Ref parent, const NodeInfo& info,
+                                       const std::string& name, const fuse_entry_param& missed);
+  Result<fuse_entry_param> placeholder_entry(Ref ref) const;
+  bool may_be_placeholder(const NodeInfo& info) const;
+  void wait_for_flight(fuse_req_t req, Ref ref, const NodeInfo& info);
+
   // ---- fs_publish.cc
   // Publishes what `path` has just completed, and then calls `answer`; `held` are the folders that the
   // request to be answered holds.
@@ -299,6 +310,7 @@ class Filesystem {
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<BaseWatch> watch_;
   std::unique_ptr<Ticker> ticker_;
+  std::unique_ptr<Flights> flights_;  // null without single flight
 };
 
 template <class Change>

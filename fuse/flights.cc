@@ -21,11 +21,13 @@ constexpr std::uint64_t kWakeUp = 0;  // no lease has this serial
 // another daemon has made, a lease that another daemon has let go.
 constexpr auto kTick = std::chrono::milliseconds(50);
 
-// A leader looks for the name once before it builds, and once more when it gives it its name. One that
-// goes on looking waits for the name itself.
-constexpr int kMostLooks = 4;
+// A leader looks for the name once before it builds, and once more when it gives it its name; the kernel
+// may make two of one, at once. One that goes on looking waits for the name itself.
+constexpr int kMostLooks = 8;
+constexpr auto kLookPause = std::chrono::milliseconds(1);
 
-constexpr std::size_t kMostWaited = 4096;  // threads that have not come again: gone, or of no interest
+constexpr std::size_t kMostWaited =
+    4096;  // threads that have not come again: gone, or of no interest
 
 }  // namespace
 
@@ -88,8 +90,7 @@ Flights::Answer Flights::look(const Seeker& seeker) {
     const auto found = find(seeker);
     if (found == leases_.end()) return open_lease(seeker);
     Lease& lease = found->second;
-    if (lease.leader && *lease.leader == self(seeker) && lease.thread == seeker.thread &&
-        ++lease.looks >= kMostLooks && !lease.waits.empty()) {
+    if (only_looks(lease, seeker) && !lease.waits.empty()) {
       lease.builders.push_back(self(seeker));
       hand_over(found, answers);
       return {Advice::kBuild, 0};
@@ -103,6 +104,15 @@ Flights::Answer Flights::look(const Seeker& seeker) {
   }();
   give(answers);
   return answer;
+}
+
+// Whether the leader has asked so often that it cannot be building.
+bool Flights::only_looks(Lease& lease, const Seeker& seeker) {
+  if (lease.leader != self(seeker) || lease.thread != seeker.thread) return false;
+  const auto now = Clock::now();
+  if (now - lease.last_look > kLookPause) ++lease.looks;
+  lease.last_look = now;
+  return lease.looks >= kMostLooks;
 }
 
 // The kernel looks once more after a wait, and takes no second ESTALE.
@@ -121,7 +131,8 @@ Flights::Answer Flights::open_lease(const Seeker& seeker) {
   auto file = seeker.publishes ? options_.leases.try_take(seeker.path) : UniqueFd();
   Lease& lease = leases_[key];
   ++lease_count_;
-  if (!file) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
+  lease.is_others = !file;
+  if (lease.is_others) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
   lease.file = *std::move(file);
   lead(lease, key, seeker, std::move(watched));
   counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
@@ -133,7 +144,7 @@ void Flights::lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd 
   lease.leader = self(seeker);
   lease.job = seeker.job;
   lease.thread = seeker.thread;
-  lease.looks = 1;
+  lease.looks = 0;
   lease.watched = std::move(watched);
   lease.serial = next_serial_++;
   serials_[lease.serial] = key;
@@ -151,7 +162,7 @@ NodeIndex Flights::placeholder_of(const Key& key, Lease& lease, Job* job) {
     return known->second;
   }
   // One look-up of ours, so that it stays while the lease does, and one of the kernel's.
-  const NodeIndex node = nodes_.intern_placeholder(job);
+  const NodeIndex node = nodes_.intern_nameless(job, {}, UniqueFd());
   nodes_.count_lookup(node);
   lease.placeholders[job] = node;
   placeholders_[node] = key;
@@ -169,18 +180,16 @@ bool Flights::closes_cycle(const Lineage& caller, const Lease& lease) const {
     if (!at->leader) continue;
     if (at != &lease && contains(caller, *at->leader)) return true;
     for (const auto& [key, other] : leases_) {
-      const bool is_waited_for =
-          std::any_of(other.waits.begin(), other.waits.end(), [&](const auto& wait) {
-            return contains(wait->seeker_.lineage, *at->leader);
-          });
+      const bool is_waited_for = std::any_of(
+          other.waits.begin(), other.waits.end(),
+          [&](const auto& wait) { return contains(wait->seeker_.lineage, *at->leader); });
       if (is_waited_for && seen.insert(&other).second) open.push_back(&other);
     }
   }
   return false;
 }
 
-void Flights::wait(NodeIndex placeholder, const Caller& caller, const std::shared_ptr<Wait>& wait) {
-  (void)caller;
+void Flights::wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) {
   const bool waits = [&] {
     const std::lock_guard lock(mutex_);
     const auto place = placeholders_.find(placeholder);
@@ -315,7 +324,7 @@ void Flights::run() {
         }
       }
       look_after(answers);
-      try_others_leases(answers);
+      try_others_leases();
     }
     give(answers);
     answers.clear();
@@ -349,56 +358,55 @@ void Flights::look_after(Answers& answers) {
   }
 }
 
-void Flights::try_others_leases(Answers& answers) {
-  for (auto it = leases_.begin(); it != leases_.end();) {
-    const auto found = it++;
-    Lease& lease = found->second;
-    if (lease.leader) continue;
-    auto file = options_.leases.try_take(found->first.first);
+// What another daemon has let go may be there: check() sees to it before anybody leads.
+void Flights::try_others_leases() {
+  for (auto& [key, lease] : leases_) {
+    if (!lease.is_others) continue;
+    auto file = options_.leases.try_take(key.first);
     if (!file) continue;
     lease.file = *std::move(file);
-    hand_over(found, answers);  // who leads now looks again, and may find it there
+    lease.is_others = false;
+    lease.is_to_be_checked = true;
   }
 }
 
 // Asks, for the names that somebody waits for, who has them by now.
 void Flights::check(Answers& answers) {
-  std::vector<std::pair<Key, std::vector<const Job*>>> questions;
+  std::vector<Question> questions;
   {
     const std::lock_guard lock(mutex_);
     for (auto& [key, lease] : leases_) {
       if (lease.waits.empty() && !lease.is_to_be_checked) continue;
-      std::set<const Job*> jobs;
-      for (const auto& wait : lease.waits) jobs.insert(wait->seeker_.job);
-      if (lease.job != nullptr) jobs.insert(lease.job);
-      questions.emplace_back(key, std::vector<const Job*>(jobs.begin(), jobs.end()));
+      Question question{key, lease.is_to_be_checked, {}};
+      for (const auto& wait : lease.waits) question.jobs.insert(wait->seeker_.job);
+      if (lease.job != nullptr) question.jobs.insert(lease.job);
+      questions.push_back(std::move(question));
       lease.is_to_be_checked = false;
     }
   }
-  for (auto& [key, jobs] : questions) {
-    std::erase_if(jobs, [&](const Job* job) { return !options_.is_there(*job, key.first); });
-    if (!jobs.empty()) settle(key, jobs, answers);
+  for (Question& question : questions) {
+    std::erase_if(question.jobs,
+                  [&](const Job* job) { return !options_.is_there(*job, question.key.first); });
+    settle(question, answers);
   }
 }
 
-// The views of these jobs have the name. If the leader's has it, he is done: for those in whose view it
-// is not, since it was not published, somebody else has to build it.
-void Flights::settle(const Key& key, const std::vector<const Job*>& having, Answers& answers) {
-  const auto has = [&](const Job* job) {
-    return std::find(having.begin(), having.end(), job) != having.end();
-  };
+// If the leader's view has the name he is done, once that was said: before, it may be about to be
+// published. For those in whose view it is not, since it was not, somebody else has to build it.
+void Flights::settle(const Question& having, Answers& answers) {
   const std::lock_guard lock(mutex_);
-  const auto found = leases_.find(key);
+  const auto found = leases_.find(having.key);
   if (found == leases_.end()) return;
   Lease& lease = found->second;
   for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
     const auto at = wait++;
-    if (!has((*at)->seeker_.job)) continue;
+    if (!having.jobs.contains((*at)->seeker_.job)) continue;
     counters_.flight_hits.fetch_add(1, std::memory_order_relaxed);
     release(lease, at, false, answers);
   }
-  if (lease.job != nullptr && has(lease.job)) hand_over(found, answers);
-  if (lease.job == nullptr && lease.waits.empty()) erase(found, answers);
+  const bool has_no_leader = !lease.leader && !lease.is_others;
+  const bool is_done = having.was_said && having.jobs.contains(lease.job);
+  if (has_no_leader || is_done) hand_over(found, answers);
 }
 
 }  // namespace cacheshim

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -66,7 +67,9 @@ class Flights {
   // One request that waits. `answer` is called once, by any thread, and never with a lock held.
   class Wait {
    public:
-    explicit Wait(std::function<void()> answer) : answer_(std::move(answer)) {}
+    // The seeker's path is that of the placeholder which it waits for.
+    Wait(Seeker seeker, std::function<void()> answer)
+        : answer_(std::move(answer)), seeker_(std::move(seeker)) {}
     void interrupt();  // may come at any time, from under libfuse's locks
 
    private:
@@ -90,7 +93,7 @@ class Flights {
 
   Answer look(const Seeker& seeker);
   // Holds a request for a placeholder back; answers at once where there is nothing to wait for.
-  void wait(NodeIndex placeholder, const Caller& caller, const std::shared_ptr<Wait>& wait);
+  void wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait);
   // The leader of this process has no need to build: the name was there after all.
   void give_up(const Seeker& seeker);
   // What the job has just made, or published: a name, or a folder with all that is in it.
@@ -102,10 +105,12 @@ class Flights {
   using Key = std::pair<std::string, const Job*>;  // of no job: of all
   using Waits = std::list<std::shared_ptr<Wait>>;
   struct Lease {
-    std::optional<Process> leader;  // none: another daemon's
-    const Job* job = nullptr;       // the leader's
+    std::optional<Process> leader;
+    bool is_others = false;    // another daemon's: it has no leader here
+    const Job* job = nullptr;  // the leader's
     pid_t thread = 0;
     int looks = 0;  // of that thread, since it leads
+    Clock::time_point last_look;
     UniqueFd watched;
     std::uint64_t serial = 0;
     UniqueFd file;
@@ -119,6 +124,7 @@ class Flights {
   using Answers = std::vector<std::shared_ptr<Wait>>;
 
   static Process self(const Seeker& seeker) { return seeker.lineage.front(); }
+  static bool only_looks(Lease& lease, const Seeker& seeker);
   static bool builds(const Lease& lease, const Lineage& lineage);
   Leases::iterator find(const Seeker& seeker);
   Answer open_lease(const Seeker& seeker);
@@ -136,9 +142,14 @@ class Flights {
   void wake() const;
   bool anybody_waits() const;
   void look_after(Answers& answers);
-  void try_others_leases(Answers& answers);
+  void try_others_leases();
   void check(Answers& answers);
-  void settle(const Key& key, const std::vector<const Job*>& having, Answers& answers);
+  struct Question {
+    Key key;
+    bool was_said;              // by made(), or that nobody leads any more
+    std::set<const Job*> jobs;  // that are asked; then those that have it
+  };
+  void settle(const Question& having, Answers& answers);
 
   const Options options_;
   NodeTable& nodes_;

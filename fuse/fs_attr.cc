@@ -117,6 +117,7 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     (void)fuse_reply_attr(req, &st, kShortTimeout);
     return;
   }
+  if (fi == nullptr && may_be_placeholder(info)) return wait_for_flight(req, ref, info);
   // Where a view or a folder of it is bound elsewhere, or a process was put into one before it became
   // its user's, the view's name is not looked up: then this is where the user is seen. A file that
   // somebody was handed open is no way in.

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "fuse/filesystem.h"
+
+// Single flight: which misses are worth waiting for, and the requests that wait (flights.h).
+namespace cacheshim {
+
+// A name of class `flight`, in an entry that the caller's layer has begun: its folder is there. One that
+// nobody has begun, nobody may be about to build.
+bool Filesystem::is_worth_waiting_for(const Job& job, const std::string& path) const {
+  if (!flights_ || entries_.class_of(path) != NameClass::kFlight) return false;
+  const auto ref = entries_.find(path);
+  if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return false;
+  return ref->profile->may_publish_early() && job.overlay.has_own_folder(std::string(ref->entry));
+}
+
+Flights::Seeker Filesystem::seeker_of(fuse_req_t req, Job& job, std::string path) {
+  const pid_t thread = fuse_req_ctx(req)->pid;
+  const bool publishes = job.policy() == PublishPolicy::kComplete;
+  return {std::move(path), &job, publishes, lineage_of(thread), thread};
+}
+
+// The answer to a look that found nothing, `missed`.
+Result<fuse_entry_param> Filesystem::join_flight(fuse_req_t req, Ref parent, const NodeInfo& info,
+                                                 const std::string& name,
+                                                 const fuse_entry_param& missed) {
+  Job& job = *info.job;
+  std::string path;
+  {
+    const std::shared_lock lock(job.overlay.mutex());
+    auto found = child_path(parent, name);
+    if (!found || !is_worth_waiting_for(job, *found)) return missed;
+    path = *std::move(found);
+  }
+  const Flights::Seeker seeker = seeker_of(req, job, std::move(path));
+  if (seeker.lineage.empty()) return missed;
+  fuse_entry_param nothing{};  // and ask again each time
+  const Flights::Answer answer = flights_->look(seeker);
+  if (answer.advice == Flights::Advice::kWait) {
+    return placeholder_entry({answer.placeholder, parent.slot});
+  }
+  if (answer.advice != Flights::Advice::kLead) return nothing;
+  const std::shared_lock lock(job.overlay.mutex());
+  auto again = find_entry(parent, info, name);
+  if (!again || again->ino == 0) return nothing;
+  flights_->give_up(seeker);
+  return again;
+}
+
+Result<fuse_entry_param> Filesystem::placeholder_entry(Ref ref) const {
+  struct stat st {};
+  st.st_mode = S_IFREG | 0644;
+  st.st_nlink = 1;
+  fuse_entry_param entry{};
+  entry.ino = encode(ref);
+  CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
+  entry.attr = shown;
+  return entry;
+}
+
+bool Filesystem::may_be_placeholder(const NodeInfo& info) const {
+  return flights_ && info.kind == NodeKind::kObject && info.removed && info.removed_fd < 0;
+}
+
+// ESTALE makes the kernel look the name up again, and it takes what it gets then.
+void Filesystem::wait_for_flight(fuse_req_t req, Ref ref, const NodeInfo& info) {
+  auto wait = std::make_shared<Flights::Wait>(seeker_of(req, *info.job, ""), [req] {
+    fuse_req_interrupt_func(req, nullptr, nullptr);
+    (void)fuse_reply_err(req, ESTALE);
+  });
+  // Before anybody can answer; afterwards the request may be gone.
+  fuse_req_interrupt_func(
+      req, [](fuse_req_t, void* data) { static_cast<Flights::Wait*>(data)->interrupt(); },
+      wait.get());
+  flights_->wait(ref.node, wait);
+}
+
+}  // namespace cacheshim

@@ -93,8 +93,9 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name)
     const std::shared_lock lock(info.job->overlay.mutex());
     return find_entry(parent, info, name);
   }();
-  if (entry && entry->ino == 0) counters_.misses.fetch_add(1, std::memory_order_relaxed);
-  reply_entry(req, entry);
+  if (!entry || entry->ino != 0) return reply_entry(req, entry);
+  counters_.misses.fetch_add(1, std::memory_order_relaxed);
+  reply_entry(req, flights_ ? join_flight(req, parent, info, name, *entry) : entry);
 }
 
 void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {

@@ -50,6 +50,15 @@ void Filesystem::start(fuse_session* session) {
   notifier_ = std::make_unique<Notifier>(device_);
   watch_ = BaseWatch::start(lowers_, options_.watch,
                             [this](const auto& changes) { base_changed(changes); });
+  if (options_.flight_timeout.count() > 0) {
+    const auto is_there = [](const Job& job, const std::string& path) {
+      const std::shared_lock lock(job.overlay.mutex());
+      return static_cast<bool>(job.overlay.find(path));
+    };
+    flights_ = std::make_unique<Flights>(
+        Flights::Options{options_.flight_timeout, LeaseFiles(store_.leases()), is_there}, nodes_,
+        counters_);
+  }
   const auto interval =
       std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
   ticker_ = std::make_unique<Ticker>(interval, [this] { end_idle_jobs(); });
@@ -61,6 +70,7 @@ void Filesystem::connected(unsigned minor, bool can_pass_through) {
 }
 
 void Filesystem::stop() {
+  flights_.reset();
   watch_.reset();
   ticker_.reset();
   control_.stop();
@@ -83,7 +93,10 @@ void Filesystem::publish_completed(Job& job, const std::string& path, Arrival ar
   const std::string entry = job.policy() == PublishPolicy::kComplete
                                 ? publisher_.completed_entry(job.overlay, path, arrival)
                                 : std::string();
-  if (entry.empty()) return answer();
+  if (entry.empty()) {
+    if (flights_) flights_->made(job, path);
+    return answer();
+  }
   job.begin_publishing();
   publishing_.post([this, &job, entry, held = std::move(held), answer = std::move(answer)] {
     const PublishReport report = publish_entry(job, entry);
@@ -94,7 +107,11 @@ void Filesystem::publish_completed(Job& job, const std::string& path, Arrival ar
 
 PublishReport Filesystem::publish_entry(Job& job, const std::string& entry) {
   PublishReport report = publisher_.publish(job.overlay, entry, job);
-  if (report.busy) job.postpone(entry);
+  if (report.busy) {
+    job.postpone(entry);
+  } else if (flights_) {
+    flights_->made(job, entry);
+  }
   return report;
 }
 

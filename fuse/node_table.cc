@@ -324,6 +324,11 @@ NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, UniqueFd o
   return index;
 }
 
+void NodeTable::count_lookup(NodeIndex index) {
+  const std::shared_lock lock(mutex_);
+  std::atomic_ref(at(index).lookups).fetch_add(1, std::memory_order_relaxed);
+}
+
 void NodeTable::forget(NodeIndex index, std::uint64_t count) {
   {
     const std::shared_lock lock(mutex_);

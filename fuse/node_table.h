@@ -86,8 +86,11 @@ class NodeTable {
   // object than before (the base has replaced it) gets a new node.
   NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const struct stat& st,
                    bool in_upper);
-  // A node for a file that never had a name, `object` being an O_PATH descriptor of it.
+  // A node for a file that never had a name, `object` being an O_PATH descriptor of it; without one it
+  // stands for what is not there yet.
   NodeIndex intern_nameless(Job* job, const struct stat& st, UniqueFd object);
+  // One look-up more of a node that is known to be there.
+  void count_lookup(NodeIndex node);
   // The kernel drops `count` lookups; frees the node when none are left.
   void forget(NodeIndex node, std::uint64_t count);
 

@@ -63,6 +63,8 @@ class Overlay {
   bool makes_shared(const std::string& path) const;
 
   Result<Found> find(const std::string& path) const;
+  // Whether the layer has this folder itself.
+  bool has_own_folder(const std::string& path) const { return index_.has_folder(path); }
   // For reading, or O_PATH: the layer's object, else the base's. Symlinks are opened as such.
   Result<Opened> open(const std::string& path, int flags) const;
   Result<std::vector<ListedEntry>> list(const std::string& path) const;

@@ -75,6 +75,7 @@ Status Store::make_records(const std::string& layers_path) {
   }
   CACHESHIM_TRY(trash, ensure_dir(control_.get(), "trash", kPrivateMode));
   CACHESHIM_TRY(leases, ensure_dir(control_.get(), "leases", kPrivateMode));
+  leases_ = std::move(leases);
   sweep();
   return open_staging();
 }

@@ -14,6 +14,7 @@
 //   STORE/.cacheshim/layers/  the jobs' layers (or elsewhere, by --layers)
 //   STORE/.cacheshim/staging/<daemon>/   files on their way in; locked by their daemon while it lives
 //   STORE/.cacheshim/trash/   files on their way out
+//   STORE/.cacheshim/leases/  who builds what, between daemons (lease_files.h)
 namespace cacheshim {
 
 struct StoreError {
@@ -36,6 +37,7 @@ class Store {
   int layers() const { return layers_.get(); }
   // This daemon's own folder in staging, on the base's file system.
   int staging() const { return staging_.get(); }
+  int leases() const { return leases_.get(); }
 
   // The mount path on record, "" for none yet.
   const std::string& mount_path() const { return mount_path_; }
@@ -58,6 +60,7 @@ class Store {
   UniqueFd layers_;
   UniqueFd staging_;
   UniqueFd staging_lock_;
+  UniqueFd leases_;
   std::string mount_path_;
   std::string refusal_;
   bool has_other_daemons_ = false;

@@ -17,6 +17,7 @@ import mmap
 import os
 import pickle
 import random
+import signal
 import socket
 import struct
 import sys
@@ -159,6 +160,51 @@ def triton_put_groups(top, keys, builder):
         except OSError as error:
             wrong.append(f"{key}: {error!r}")
     return wrong
+
+
+def begin_and_look(entry, name):
+    """Makes an entry's folder and asks whether it has the file, as every cache of kernels does."""
+    os.makedirs(entry, exist_ok=True)
+    return os.path.exists(os.path.join(entry, name))
+
+
+def build_missing(top, keys, seed):
+    """Looks up each key, in an order of its own, and builds what is missing; returns the keys built."""
+    built = []
+    for key in random.Random(seed).sample(keys, len(keys)):
+        entry = os.path.join(top, key)
+        if begin_and_look(entry, "stub.so"):
+            assert read_file(os.path.join(entry, "stub.so")) == key.encode()
+            continue
+        built.append(key)
+        triton_put(entry, "stub.so", key.encode())
+    return built
+
+
+def look_in_child(entry, name):
+    """The same as begin_and_look(), by a child of this process."""
+    child = os.fork()
+    if child == 0:
+        os._exit(begin_and_look(entry, name))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def look_until_signalled(entry, name):
+    """begin_and_look(), with a handler for SIGUSR1; returns (there, how often the handler ran)."""
+    calls = []
+    signal.signal(signal.SIGUSR1, lambda *_: calls.append(1))
+    there = begin_and_look(entry, name)
+    time.sleep(0)  # where the handler runs at the latest
+    return there, len(calls)
+
+
+def look_again_and_again(entry, name, seconds):
+    deadline = time.monotonic() + seconds
+    while not begin_and_look(entry, name):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def watch_entries(top, keys, seconds):

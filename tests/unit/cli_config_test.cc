@@ -20,13 +20,14 @@ TEST(Config, EmptyLeavesEverythingOpen) {
 
 TEST(Config, ReadsEveryKey) {
   const Config config = parse_config(
-      "layers = '/nvme/layers'\nthreads = 4\njob_idle = 30\nlayer_keep = '7d'\n"
+      "layers = '/nvme/layers'\nthreads = 4\njob_idle = 30\nlayer_keep = '7d'\nflight_timeout = 0\n"
       "[publish]\npolicy = 'end'\n",
       "c.toml");
   EXPECT_EQ(config.layers, "/nvme/layers");
   EXPECT_EQ(config.threads, 4U);
   EXPECT_EQ(config.job_idle, std::chrono::seconds(30));
   EXPECT_EQ(config.layer_keep, std::chrono::hours(7 * 24));
+  EXPECT_EQ(config.flight_timeout, std::chrono::seconds(0));
   EXPECT_EQ(config.publish, PublishPolicy::kEnd);
 }
 

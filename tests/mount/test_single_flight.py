@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process builds what the others wait for; nobody waits for one who will not build."""
+
+import os
+import signal
+
+import pytest
+from jobs import wait_until
+
+NAME = "stub.so"  # of class flight, and complete when it is its entry's only file
+KEY = "triton/KEY"
+
+
+def look(process, key=KEY):
+    return process("begin_and_look", process.path(key), NAME)
+
+
+def start_look(process, key=KEY):
+    process.start("begin_and_look", process.path(key), NAME)
+
+
+def build(process, key=KEY):
+    process("triton_put", process.path(key), NAME, b"built")
+
+
+def wait_for_waits(mount, count):
+    wait_until(lambda: mount.stats()["flight_waits"] >= count, what=f"{count} waits")
+
+
+@pytest.fixture
+def crowd(mount, job_of):
+    """Processes of as many jobs and users."""
+
+    def make(count, **options):
+        return [job_of(mount, f"job{number}", 20001 + number, **options) for number in range(count)]
+
+    return make
+
+
+@pytest.fixture
+def flights(mount):
+    """The counters of single flight, without their common beginning."""
+    return lambda: {name.removeprefix("flight_"): value for name, value in mount.stats().items()
+                    if name.startswith("flight_")}
+
+
+def test_the_others_wait_for_the_first_and_get_what_it_builds(mount, crowd, flights):
+    leader, *others = crowd(6)
+    assert not look(leader)
+    for other in others:
+        start_look(other)
+    wait_for_waits(mount, 5)
+    build(leader)
+    assert [other.result() for other in others] == [True] * 5
+    assert [other.read(f"{KEY}/{NAME}") for other in others] == [b"built"] * 5
+    assert flights() == {"leases": 1, "waits": 5, "hits": 5, "timeouts": 0}
+
+
+def test_processes_of_one_job_wait_for_each_other(mount, job_of, flights):
+    leader, *others = [job_of(mount, "one", 20001) for _ in range(4)]
+    assert not look(leader)
+    for other in others:
+        start_look(other)
+    wait_for_waits(mount, 3)
+    build(leader)
+    assert [other.result() for other in others] == [True] * 3
+    assert flights() == {"leases": 1, "waits": 3, "hits": 3, "timeouts": 0}
+
+
+def test_one_who_waits_may_open_the_file_as_well(mount, crowd):
+    leader, reader, maker = crowd(3)
+    assert not look(leader)
+    for other in (reader, maker):
+        other("os.makedirs", other.path(KEY), exist_ok=True)
+    reader.start("read_file", reader.path(KEY, NAME))
+    maker.start("hold", maker.path(KEY, NAME), os.O_RDWR | os.O_CREAT)
+    wait_for_waits(mount, 2)
+    build(leader)
+    assert reader.result() == b"built"
+    assert maker("os.read", maker.result(), 100) == b"built"
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_leader_that_is_gone_hands_over(mount, crowd, flights, end):
+    leader, *others = crowd(4)
+    assert not look(leader)
+    for number, other in enumerate(others):
+        start_look(other)
+        wait_for_waits(mount, number + 1)
+    os.kill(leader.pid, signal.SIGKILL if end == "kill" else signal.SIGSTOP)
+    next_leader, *rest = others
+    assert not next_leader.result(), "the one who has waited longest builds"
+    build(next_leader)
+    assert [other.result() for other in rest] == [True] * 2
+    if end == "stop":
+        os.kill(leader.pid, signal.SIGCONT)
+    assert flights() == {"leases": 2, "waits": 3, "hits": 2, "timeouts": 0}
+
+
+def test_an_open_that_creates_goes_on_when_its_leader_dies(mount, crowd):
+    leader, maker = crowd(2)
+    assert not look(leader)
+    maker("os.makedirs", maker.path(KEY))
+    maker.start("write_file", maker.path(KEY, NAME), b"mine")
+    wait_for_waits(mount, 1)
+    leader.kill()
+    maker.result()
+    assert maker.read(f"{KEY}/{NAME}") == b"mine"
+
+
+def test_a_signal_ends_the_wait(mount, crowd, flights):
+    leader, other = crowd(2)
+    assert not look(leader)
+    other.start("look_until_signalled", other.path(KEY), NAME)
+    wait_for_waits(mount, 1)
+    os.kill(other.pid, signal.SIGUSR1)
+    assert other.result() == (False, 1)
+    assert not look(other), "it builds for itself then"
+    build(other)
+    assert look(leader), "and what it builds is published like any other"
+    assert flights()["timeouts"] == 0
+
+
+def test_one_who_waits_can_be_killed(mount, crowd, flights):
+    leader, other, third = crowd(3)
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 1)
+    other.kill()
+    start_look(third)
+    wait_for_waits(mount, 2)
+    build(leader)
+    assert third.result()
+    assert flights()["hits"] == 1
+
+
+def test_nobody_waits_longer_than_the_timeout(mount_store, store, scratch, job_of):
+    (scratch / "config.toml").write_text('flight_timeout = "1s"\n')
+    mount = mount_store(store, "--config", str(scratch / "config.toml"))
+    leader, other = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
+    assert not look(leader)
+    assert not look(other)
+    assert not look(other), "who has waited enough does not wait again"
+    assert mount.stats()["flight_timeouts"] == 1
+    build(other)
+    assert look(leader)
+
+
+def test_without_a_timeout_nobody_waits(mount_store, store, scratch, job_of):
+    (scratch / "config.toml").write_text("flight_timeout = 0\n")
+    mount = mount_store(store, "--config", str(scratch / "config.toml"))
+    for number in range(3):
+        assert not look(job_of(mount, f"job{number}", 20001 + number))
+    assert mount.stats()["flight_leases"] == 0
+
+
+def test_a_job_that_publishes_nothing_leads_for_itself_alone(mount, job_of, flights):
+    never = {"env": {"CACHESHIM_PUBLISH": "never"}}
+    leader, second = job_of(mount, "own", 20001, **never), job_of(mount, "own", 20001, **never)
+    other = job_of(mount, "other", 20002)
+    assert not look(leader)
+    assert not look(other), "what the first builds would not show there"
+    start_look(second)
+    wait_for_waits(mount, 1)
+    build(leader)
+    assert second.result()
+    assert flights() == {"leases": 2, "waits": 1, "hits": 1, "timeouts": 0}
+
+
+def test_one_that_publishes_nothing_waits_for_one_that_does(mount, job_of):
+    leader = job_of(mount, "one", 20001)
+    other = job_of(mount, "own", 20002, env={"CACHESHIM_PUBLISH": "never"})
+    third = job_of(mount, "three", 20003)
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 1)
+    start_look(third)
+    wait_for_waits(mount, 2)
+    leader.kill()
+    assert not other.result(), "it builds for itself, and cannot lead the others"
+    assert not third.result()
+
+
+def test_a_process_and_its_children_are_one(mount, crowd, flights):
+    leader, other = crowd(2)
+    assert not look(leader)
+    assert leader("look_in_child", leader.path(KEY), NAME) == 0
+    start_look(other)
+    wait_for_waits(mount, 1)
+    build(leader)
+    assert other.result()
+    assert flights()["waits"] == 1
+
+
+def test_who_would_wait_for_one_who_waits_for_it_does_not(mount, crowd, flights):
+    one, two, three = crowd(3)
+    keys = ["triton/A", "triton/B", "triton/C"]
+    for process, key in zip((one, two, three), keys):
+        assert not look(process, key)
+    start_look(one, keys[1])
+    wait_for_waits(mount, 1)
+    start_look(two, keys[2])
+    wait_for_waits(mount, 2)
+    assert not look(three, keys[0]), "the third would close the circle"
+    build(three, keys[0])
+    build(three, keys[2])
+    assert two.result()
+    build(two, keys[1])
+    assert one.result()
+    assert flights()["timeouts"] == 0
+
+
+def test_a_child_that_waits_for_its_parents_follower_closes_a_circle_too(mount, crowd):
+    one, two = crowd(2)
+    assert not look(one, "triton/A")
+    assert not look(two, "triton/B")
+    one.start("look_in_child", one.path("triton/B"), NAME)
+    wait_for_waits(mount, 1)
+    assert not look(two, "triton/A"), "the first waits for its child, which waits for the second"
+    build(two, "triton/B")
+    assert one.result() == 1
+
+
+def test_where_nobody_has_begun_nobody_waits(mount_store, store, job_of):
+    (store / KEY).mkdir(parents=True)
+    mount = mount_store(store)
+    for number in range(2):
+        process = job_of(mount, f"job{number}", 20001 + number)
+        assert not process.exists(f"{KEY}/{NAME}")
+    assert mount.stats()["flight_leases"] == 0
+
+
+def test_other_names_are_not_waited_for(mount, crowd):
+    leader, other = crowd(2)
+    assert not look(leader)
+    other("os.makedirs", other.path(KEY))
+    assert not other.exists(f"{KEY}/kernel.cubin")
+    assert other.listdir(KEY) == [], "a placeholder is no name"
+    assert mount.stats()["flight_waits"] == 0
+
+
+def test_one_who_only_looks_again_and_again_is_not_waited_for(mount, crowd):
+    watcher, builder = crowd(2)
+    watcher.start("look_again_and_again", watcher.path(KEY), NAME, 30)
+    wait_until(lambda: mount.stats()["flight_leases"] == 1)
+    assert not look(builder)
+    build(builder)
+    assert watcher.result()
+
+
+def test_a_raw_process_ends_the_wait_as_well(mount, store, crowd):
+    leader, other = crowd(2)
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 1)
+    (store / KEY).mkdir(parents=True)
+    (store / KEY / NAME).write_bytes(b"raw")
+    assert other.result()
+    assert other.read(f"{KEY}/{NAME}") == b"raw"
+
+
+@pytest.mark.parametrize("end", ["build", "kill"])
+def test_daemons_of_one_store_wait_for_each_other(mount_store, store, job_of, end):
+    first, second = mount_store(store), mount_store(store)
+    leader, other = job_of(first, "one", 20001), job_of(second, "two", 20002)
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(second, 1)
+    if end == "build":
+        build(leader)
+        assert other.result()
+    else:
+        first.kill_daemon()
+        assert not other.result()
+        build(other)
+    assert not list((store / ".cacheshim/leases").iterdir()) or end == "kill"
+
+
+@pytest.mark.parametrize("jobs", [1, 3, 8])
+def test_many_who_want_the_same_names_in_random_orders_build_each_once(mount, job_of, flights, jobs):
+    keys = [f"KEY{number}" for number in range(60)]
+    crowd = [job_of(mount, f"job{number % jobs}", 20001 + number % jobs) for number in range(8)]
+    for number, process in enumerate(crowd):
+        process.start("build_missing", process.path("triton"), keys, number)
+    built = [key for process in crowd for key in process.result()]
+    assert sorted(built) == sorted(keys)
+    assert flights()["timeouts"] == 0
+    assert mount.stats()["publish_conflicts"] == 0
+
+
+def test_leaders_that_die_at_any_moment_leave_nobody_waiting(mount, job_of, flights):
+    keys = [f"KEY{number}" for number in range(200)]
+    crowd = [job_of(mount, f"job{number}", 20001 + number) for number in range(6)]
+    for number, process in enumerate(crowd):
+        process.start("build_missing", process.path("triton"), keys, number)
+    for victim, count in zip(crowd[:3], (20, 60, 100)):
+        wait_until(lambda: mount.stats()["entries_published"] >= count, seconds=60)
+        victim.kill()
+    for process in crowd[3:]:
+        process.result()
+    assert {path.name for path in (mount.base("triton")).iterdir()} == set(keys)
+    assert flights()["timeouts"] == 0
