@@ -12,6 +12,7 @@
 #include <functional>
 #include <utility>
 
+#include "store/digest.h"
 #include "store/publish_stage.h"
 #include "store/recorded_paths.h"
 #include "store/sys.h"
@@ -25,14 +26,10 @@ constexpr int kMostAttempts = 3;
 // From here on one syncfs(2) is cheaper than an fsync(2) a file.
 constexpr std::size_t kSyncWholeFrom = 256;
 
-// A symlink may point within its entry only: ".." and absolute targets are refused.
-bool stays_inside(std::string_view target) {
-  if (target.starts_with('/')) return false;
+// Whether a symlink's target, taken from anywhere, leads no further up.
+bool leads_down(std::string_view target) {
   while (!target.empty()) {
-    const auto end = target.find('/');
-    if (target.substr(0, end) == "..") return false;
-    if (end == std::string_view::npos) return true;
-    target.remove_prefix(end + 1);
+    if (take_component(target) == "..") return false;
   }
   return true;
 }
@@ -41,6 +38,14 @@ bool is_same_file(const struct stat& left, const struct stat& right) {
   return left.st_dev == right.st_dev && left.st_ino == right.st_ino &&
          left.st_size == right.st_size && left.st_mtim.tv_sec == right.st_mtim.tv_sec &&
          left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
+}
+
+std::string why_kept(Errno error) {
+  if (error.code() == EBUSY) return "a file of it is open for writing";
+  if (error.code() == EPERM) {
+    return "it holds a path or a symlink that leads elsewhere than below the mount path on record";
+  }
+  return std::strerror(error.code());
 }
 
 // Without a handle that is still open, a mapping may be, and for a moment after a close the kernel's own
@@ -73,8 +78,12 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   bool busy = false;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Result<PublishReport> report = try_publish(overlay, unit, hooks);
-    if (report) return *std::move(report);
+    if (report) {
+      if (report->conflicts == 0) hooks.note_kept(unit, "");
+      return *std::move(report);
+    }
     if (report.failed_with(ESTALE)) continue;  // changed while it was staged
+    hooks.note_kept(unit, why_kept(report.error()));
     if (report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
     busy = report.failed_with(EBUSY);  // open for writing: its last close tries again
     if (!busy) {
@@ -104,6 +113,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
   if (stage.files.empty()) return PublishReport{};
   CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
   if (!agrees_with_base) {
+    hooks.note_kept(unit, "the base has another version of it: first writer wins");
     if (hooks.note_conflict(unit)) counters_.publish_conflicts.fetch_add(1);
     PublishReport report;
     report.conflicts = 1;
@@ -112,7 +122,28 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
   CACHESHIM_CHECK(stage.set_modes());
   CACHESHIM_CHECK(sync(stage));
   CACHESHIM_CHECK(commit(overlay, stage, hooks));
+  record(stage, unit, hooks);
   return account(stage);
+}
+
+void Publisher::record(const Stage& stage, const std::string& unit,
+                       const PublishHooks& hooks) const {
+  PublishingJob by = hooks.identity();
+  AuditRecord record;
+  record.unit = unit;
+  record.job = std::move(by.job);
+  record.cycle = std::move(by.cycle);
+  record.uid = by.uid;
+  for (const StagedFile& file : stage.files) {
+    if (file.in_base) continue;
+    record.files.push_back(
+        {stage.path_of(file), static_cast<std::uint64_t>(file.source.st_size), file.digest});
+  }
+  if (record.files.empty()) return;
+  if (const Status kept = store_.audit().append(std::move(record)); !kept) {
+    spdlog::error("cannot record that '{}' was published: {}; 'verify' will not know it", unit,
+                  std::strerror(kept.error().code()));
+  }
 }
 
 PublishReport Publisher::account(const Stage& stage) const {
@@ -143,6 +174,7 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
   if (!stage.is_group) return collect(stage, "");
   stage.folders.emplace_back();
   for (const std::string& path : entries_.find(unit)->file_paths()) {
+    if (entries_.is_beside_entry(path)) continue;
     const Status collected = collect(stage, std::string(base_name(path)));
     if (!collected && !collected.failed_with(ENOENT)) return collected;
     if (collected && path == unit)
@@ -185,11 +217,19 @@ Status Publisher::collect_file(Stage& stage, const std::string& rest, int object
   if (S_ISLNK(st.st_mode)) {
     auto target = sys::read_link_at(object, "");
     if (!target) return target.error();
-    if (!stays_inside(*target)) return Errno(EPERM);
+    if (!may_point_to(path, *target)) return Errno(EPERM);
     file.link_target = *std::move(target);
   }
   stage.files.push_back(std::move(file));
   return {};
+}
+
+// A symlink may point down from where it is, or into its own cache by the mount path on record.
+bool Publisher::may_point_to(std::string_view path, std::string_view target) const {
+  if (!target.starts_with('/')) return leads_down(target);
+  if (store_.mount_path().empty()) return false;
+  const std::string cache = join_path(store_.mount_path(), take_component(path)) + "/";
+  return target.starts_with(cache) && leads_down(target);
 }
 
 // Compares with what the base has and stages what it has not. False if a file that both have differs:
@@ -237,8 +277,13 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
   }
   // ENOTDIR, ELOOP: the base has a file where we have a folder.
   if (!theirs.failed_with(ENOENT)) return false;
-  CACHESHIM_CHECK(file.link_target.empty() ? stage.add_file(file, source.get())
-                                           : stage.add_symlink(file));
+  if (!file.link_target.empty()) {
+    CACHESHIM_CHECK(stage.add_symlink(file));
+    return true;
+  }
+  CACHESHIM_CHECK(stage.add_file(file, source.get()));
+  CACHESHIM_TRY(digest, digest_of(source.get()));
+  file.digest = std::move(digest);
   return true;
 }
 

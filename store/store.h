@@ -6,6 +6,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "store/audit_log.h"
 
 // A store: a folder of plain cache files (the base) with our records beside it.
 //
@@ -15,6 +16,7 @@
 //   STORE/.cacheshim/staging/<daemon>/   files on their way in; locked by their daemon while it lives
 //   STORE/.cacheshim/trash/   files on their way out
 //   STORE/.cacheshim/leases/  who builds what, between daemons (lease_files.h)
+//   STORE/.cacheshim/audit/   what was published, evicted and repaired (audit_log.h)
 namespace cacheshim {
 
 struct StoreError {
@@ -38,6 +40,8 @@ class Store {
   // This daemon's own folder in staging, on the base's file system.
   int staging() const { return staging_.get(); }
   int leases() const { return leases_.get(); }
+  int trash() const { return trash_.get(); }
+  const AuditLog& audit() const { return audit_; }
 
   // The mount path on record, "" for none yet.
   const std::string& mount_path() const { return mount_path_; }
@@ -58,6 +62,8 @@ class Store {
   UniqueFd base_;
   UniqueFd control_;
   UniqueFd layers_;
+  UniqueFd trash_;
+  AuditLog audit_;
   UniqueFd staging_;
   UniqueFd staging_lock_;
   UniqueFd leases_;
