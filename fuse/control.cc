@@ -156,6 +156,19 @@ std::string stats_metrics(Filesystem& filesystem) {
   return text;
 }
 
+std::string flights_json(const Filesystem& filesystem) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  if (filesystem.flights() != nullptr) {
+    for (const Flights::Description& flight : filesystem.flights()->describe()) {
+      all.push_back({{"path", flight.path},
+                     {"job", flight.job},
+                     {"leader", flight.leader},
+                     {"waiting", flight.waiting}});
+    }
+  }
+  return all.dump(2) + "\n";
+}
+
 std::string status_json(Filesystem& filesystem) {
   const FilesystemOptions& options = filesystem.options();
   Json json;

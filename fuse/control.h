@@ -64,6 +64,7 @@ nlohmann::ordered_json describe_job(Job& job, const std::string& layers_dir);
 std::string stats_json(Filesystem& filesystem);
 std::string stats_metrics(Filesystem& filesystem);
 std::string status_json(Filesystem& filesystem);
+std::string flights_json(const Filesystem& filesystem);
 
 // A thread for what comes due: ticks of control files that somebody reads, and the regular look for
 // jobs that are over. Sleeps as long as there is nothing to do.

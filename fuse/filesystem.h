@@ -114,6 +114,7 @@ class Filesystem {
   NodeTable& nodes() { return nodes_; }
   WatchMode watch_mode() const { return watch_->mode(); }
   bool is_base_local() const { return is_base_local_; }
+  const Flights* flights() const { return flights_.get(); }  // null without single flight
   // These take long; call from a task.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);

@@ -24,8 +24,8 @@ constexpr double kAskAlways = 0;
 constexpr double kKeep = 60;    // seconds
 constexpr double kKeepJob = 1;  // seconds: an ended job begins again with the next look at it
 
-constexpr std::array<const char*, 5> kControlFiles = {"version", "stats", "metrics", "status",
-                                                      "control"};
+constexpr std::array<const char*, 6> kControlFiles = {"version", "stats",   "metrics",
+                                                      "status",  "flights", "control"};
 
 }  // namespace
 
@@ -237,6 +237,7 @@ std::string Filesystem::text_of(NodeIndex node, const NodeInfo& info) {
   if (name == "stats") return stats_json(*this);
   if (name == "metrics") return stats_metrics(*this);
   if (name == "status") return status_json(*this);
+  if (name == "flights") return flights_json(*this);
   return CACHESHIM_VERSION "\n";
 }
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process builds what the others wait for; nobody waits for one who will not build."""
 
+import json
 import os
+import pathlib
 import signal
 
 import pytest
@@ -54,6 +56,21 @@ def test_the_others_wait_for_the_first_and_get_what_it_builds(mount, crowd, flig
     assert [other.result() for other in others] == [True] * 5
     assert [other.read(f"{KEY}/{NAME}") for other in others] == [b"built"] * 5
     assert flights() == {"leases": 1, "waits": 5, "hits": 5, "timeouts": 0}
+
+
+def test_who_leads_and_how_many_wait_can_be_seen(mount, crowd):
+    leader, *others = crowd(3)
+    assert not look(leader)
+    for other in others:
+        start_look(other)
+    wait_for_waits(mount, 2)
+    flights = pathlib.Path(mount.path, ".cacheshim/flights")
+    assert json.loads(flights.read_text()) == [
+        {"path": f"{KEY}/{NAME}", "job": "", "leader": leader.pid, "waiting": 2}]
+    build(leader)
+    for other in others:
+        other.result()
+    assert json.loads(flights.read_text()) == []
 
 
 def test_processes_of_one_job_wait_for_each_other(mount, job_of, flights):

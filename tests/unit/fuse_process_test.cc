@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "fuse/process.h"
+
+namespace cacheshim {
+namespace {
+
+// A child that waits for its end.
+class Child {
+ public:
+  Child() : pid_(::fork()) {
+    if (pid_ == 0) {
+      for (;;) (void)::pause();
+    }
+  }
+  ~Child() { kill(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  pid_t pid() const { return pid_; }
+  void kill() {
+    if (pid_ <= 0) return;
+    (void)::kill(pid_, SIGKILL);
+    (void)::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  void stop() const {
+    (void)::kill(pid_, SIGSTOP);
+    int status = 0;
+    (void)::waitpid(pid_, &status, WUNTRACED);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+TEST(ProcessTest, ALineageBeginsWithTheProcessAndGoesUp) {
+  const Child child;
+  const Lineage own = lineage_of(::getpid());
+  const Lineage lineage = lineage_of(child.pid());
+  ASSERT_GE(lineage.size(), 2U);
+  EXPECT_EQ(lineage[0].pid, child.pid());
+  EXPECT_EQ(lineage[1], own.front());
+  EXPECT_TRUE(contains(lineage, own.front()));
+  EXPECT_FALSE(contains(own, lineage.front()));
+}
+
+TEST(ProcessTest, AThreadIsOfItsProcess) {
+  Lineage lineage;
+  std::jthread([&] { lineage = lineage_of(::gettid()); }).join();
+  EXPECT_EQ(lineage, lineage_of(::getpid()));
+}
+
+TEST(ProcessTest, OneThatIsGoneOrUnknownHasNoLineage) {
+  Child child;
+  const pid_t pid = child.pid();
+  child.kill();
+  EXPECT_TRUE(lineage_of(pid).empty());
+  EXPECT_TRUE(lineage_of(0).empty());
+}
+
+TEST(ProcessTest, TheEndOfAWatchedProcessIsSeen) {
+  Child child;
+  const UniqueFd watched = watch_process(lineage_of(child.pid()).front());
+  ASSERT_TRUE(watched);
+  pollfd end{watched.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&end, 1, 0), 0);
+  child.kill();
+  EXPECT_EQ(::poll(&end, 1, 10'000), 1);
+}
+
+TEST(ProcessTest, AnotherProcessOfTheNumberIsNotWatched) {
+  const Child child;
+  Process process = lineage_of(child.pid()).front();
+  process.start_time += 1;
+  EXPECT_FALSE(watch_process(process));
+}
+
+TEST(ProcessTest, AStoppedProcessIsSeen) {
+  const Child child;
+  const Process process = lineage_of(child.pid()).front();
+  EXPECT_FALSE(is_stopped(process));
+  child.stop();
+  EXPECT_TRUE(is_stopped(process));
+}
+
+TEST(ProcessTest, FieldsBehindACommandWithBlanksAndParenthesesAreFound) {
+  EXPECT_EQ(stat_field("7 (a) b) (c) S 41 42", 4), 41U);
+  EXPECT_EQ(stat_field("7 (a) S 41", 5), std::nullopt);
+  EXPECT_EQ(stat_field("", 4), std::nullopt);
+}
+
+}  // namespace
+}  // namespace cacheshim
