@@ -7,13 +7,18 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/names.h"
+#include "fuse/batons.h"
 #include "fuse/caller.h"
 #include "fuse/control.h"
 #include "fuse/flights.h"
@@ -21,6 +26,7 @@
 #include "fuse/handle.h"
 #include "fuse/io_modes.h"
 #include "fuse/job_table.h"
+#include "fuse/lock_table.h"
 #include "fuse/node_table.h"
 #include "fuse/notifier.h"
 #include "fuse/task_queue.h"
@@ -41,6 +47,7 @@ struct FilesystemOptions {
   std::chrono::seconds layer_keep;
   std::chrono::seconds flight_timeout;  // 0: no single flight
   OwnerRule owners;
+  std::string cycle;  // the mount's, for the record of its closing
 };
 
 // The mount: what each FUSE request means. One method a request; each computes its answer under the
@@ -65,6 +72,13 @@ class Filesystem {
   // The kernel has said which minor version of the protocol it speaks, and whether it can read and
   // write files by itself.
   void connected(unsigned minor, bool can_pass_through);
+  // The mount is about to be taken away for good: that is recorded, then those who wait for a lock get
+  // ENOLCK, those who wait for a job's end are told what is known, and from then on nobody can wait.
+  // Returns when they have their answers, or do not fetch them.
+  void close_waits();
+  // It stays after all.
+  void reopen_waits();
+  bool is_closing() const { return is_closing_; }
   // Finishes what is under way. Active jobs stay on record for the next daemon.
   void stop();
 
@@ -86,7 +100,10 @@ class Filesystem {
   void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
   void read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi);
   void write(fuse_req_t req, const char* data, std::size_t size, off_t offset, fuse_file_info* fi);
-  void flush(fuse_req_t req);
+  void flush(fuse_req_t req, fuse_file_info* fi);
+  void getlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock);
+  void setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock, bool waits);
+  void flock(fuse_req_t req, fuse_file_info* fi, int operation);
   void release(fuse_req_t req, fuse_file_info* fi);
   void fsync(fuse_req_t req, int datasync, fuse_file_info* fi);
   void fallocate(fuse_req_t req, int mode, off_t offset, off_t length, fuse_file_info* fi);
@@ -104,6 +121,9 @@ class Filesystem {
   void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size);
   void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name);
 
+  // From within a request's interrupt: takes no lock but one of its own.
+  void interrupt_lock(std::uint64_t ticket);
+
   // For control.cc.
   JobTable& jobs() { return jobs_; }
   TaskQueue& tasks() { return control_; }
@@ -115,6 +135,8 @@ class Filesystem {
   WatchMode watch_mode() const { return watch_->mode(); }
   bool is_base_local() const { return is_base_local_; }
   const Flights* flights() const { return flights_.get(); }  // null without single flight
+  // Whether lock files exclude this mount's processes alone, for want of locks below.
+  bool has_local_locks_only() { return locks_.is_local_only(); }
   // These take long; call from a task.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
@@ -171,6 +193,7 @@ class Filesystem {
   enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
   Result<SetIds> set_ids_after(fuse_req_t req, Ref ref, const NodeInfo& info, int to_set);
   Status drop_privileges(fuse_req_t req, Ref ref, int fd);
+  static Status change_lock(int object, const struct stat& attr, int to_set);
   Status change_attr(fuse_req_t req, Ref ref, const NodeInfo& info, const struct stat& attr,
                      int to_set, FileHandle* handle);
   bool keeps_xattr(const char* name) const;
@@ -225,8 +248,9 @@ class Filesystem {
   Result<fuse_entry_param> entry_of(Ref parent, const NodeInfo& info, const std::string& name,
                                     const Found& found, const Look& look);
   // Returns the path it had.
+  using RemoveName = std::function<Status(Job& job, const std::string& path, Hold hold)>;
   Result<std::string> remove_name(fuse_ino_t parent, const std::string& name,
-                                  Status (Overlay::*remove)(const std::string&, Hold));
+                                  const RemoveName& remove);
   Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
@@ -235,6 +259,7 @@ class Filesystem {
 
   // ---- fs_files.cc
   Result<std::unique_ptr<FileHandle>> open_file(Ref ref, Job& job, int flags);
+  std::optional<Result<std::unique_ptr<FileHandle>>> try_open_lock(Ref ref, Job& job, int flags);
   Result<std::unique_ptr<FileHandle>> open_writable(Ref ref, Job& job, int flags);
   // With Overlay::mutex() held, as open_removed().
   Result<std::unique_ptr<FileHandle>> open_readable(Ref ref, Job& job, int flags);
@@ -255,6 +280,21 @@ class Filesystem {
                                   const std::function<Result<std::size_t>(int fd)>& change);
   void end_writing(FileHandle& handle);
   void open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi);
+
+  // ---- fs_locks.cc
+  static LockFileId lock_file_id(const FileHandle& handle);
+  LockWish lock_wish(const FileHandle& handle, const fuse_file_info& fi) const;
+  void set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish);
+  void release_locks(const FileHandle& handle, std::uint64_t fh);
+  // An O_PATH descriptor of a node that is a shared lock file; nothing for others.
+  std::optional<UniqueFd> try_open_lock_object(NodeIndex node);
+  // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
+  Status remove_lock(Job& job, const std::string& path, pid_t process);
+  // If what has just been made exclusively is one of a profile's batons.
+  void note_baton(fuse_req_t req, const FileHandle& handle);
+  void reap(const Baton& baton);
+  void forget_removal(Job& job, const struct stat& st);
+  bool finish_removal(const LockFileId& id);
 
   // ---- fs_dirs.cc
   bool may_keep_listing(NodeIndex node, const NodeInfo& info);
@@ -286,6 +326,7 @@ class Filesystem {
   static constexpr unsigned kControlThreads = 2;
   static constexpr unsigned kClaimThreads = 1;  // so that who comes next waits for the first
   static constexpr std::chrono::seconds kShortestIdleLook{1};
+  static constexpr std::chrono::seconds kAnswerDeadline{1};
 
   const Store& store_;
   const FilesystemOptions options_;
@@ -295,6 +336,16 @@ class Filesystem {
   NodeTable nodes_;
   HandleTable handles_;
   IoModes io_modes_;
+  LockTable locks_{counters_};
+  // Lock files that jobs have unlinked while others wanted them: to be removed once nobody does.
+  struct Removal {
+    std::string path;
+    std::set<Job*> jobs;
+  };
+  std::mutex removals_mutex_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_;
+  LockFiles base_locks_{entries_};
+  std::atomic<bool> is_closing_{false};
   CallerJobs callers_;
   const NodeIndex jobs_dir_;
   JobTable jobs_;
@@ -312,6 +363,7 @@ class Filesystem {
   std::unique_ptr<BaseWatch> watch_;
   std::unique_ptr<Ticker> ticker_;
   std::unique_ptr<Flights> flights_;  // null without single flight
+  std::unique_ptr<Batons> batons_;
 };
 
 template <class Change>

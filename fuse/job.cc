@@ -98,6 +98,8 @@ void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   started_ = std::time(nullptr);
   outcome_ = Outcome::kNone;
   a_run_failed = false;
+  // One that may not publish can then neither hold the others up nor is it held up by them.
+  overlay.share_locks(may_publish() ? rules_.lock_base : -1);
   touch();
   active_ = true;
 }
@@ -114,12 +116,13 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
     claim_ = Claim::kTold;
   }
   layer = std::move(taken);
+  overlay.share_locks(may_publish() ? rules_.lock_base : -1);
   touch();
   active_ = true;
 }
 
 void Job::finish(Outcome outcome) {
-  std::vector<std::function<void(Outcome)>> waiting;
+  std::vector<OnEnd> waiting;
   {
     const std::lock_guard lock(mutex_);
     outcome_ = outcome;
@@ -134,7 +137,16 @@ void Job::finish(Outcome outcome) {
   for (const auto& then : waiting) then(outcome);
 }
 
-void Job::on_end(std::function<void(Outcome)> then) {
+void Job::refuse_waits() {
+  std::vector<OnEnd> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    waiting.swap(waiting_);
+  }
+  for (const auto& then : waiting) then(std::nullopt);
+}
+
+void Job::on_end(OnEnd then) {
   {
     const std::lock_guard lock(mutex_);
     if (active_) {

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+
+#include <memory>
+#include <utility>
+
+#include "fuse/filesystem.h"
+#include "fuse/raw_locks.h"
+#include "fuse/wire.h"
+#include "store/sys.h"
+
+// flock(2) and fcntl(2) locks. The kernel hands all of them over (FUSE_CAP_FLOCK_LOCKS is for the whole
+// mount), LockTable does the rest.
+//
+// It tells of a descriptor's closing, which takes a process's record locks away, by FLUSH, a round trip
+// that most files can do without: only those that somebody has locked before ask for it.
+namespace cacheshim {
+namespace {
+
+void interrupted(fuse_req_t req, void* ticket) {
+  auto* filesystem = static_cast<Filesystem*>(fuse_req_userdata(req));
+  filesystem->interrupt_lock(reinterpret_cast<std::uintptr_t>(ticket));
+}
+
+// libfuse 3.14 calls an interrupt's function with the request's lock held, after a look at whether there
+// is one with another lock: a request whose function is not taken back before it is answered lets it
+// call nothing. So it is taken back first, which waits for a call that is under way; and that call
+// takes no lock that is held here meanwhile.
+class FuseLockCall final : public LockCall {
+ public:
+  explicit FuseLockCall(fuse_req_t req) : req_(req) {}
+
+  void wait(std::uint64_t ticket) override {
+    waits_ = true;
+    fuse_req_interrupt_func(req_, interrupted, reinterpret_cast<void*>(ticket));
+  }
+
+  void answer(int error) override {
+    if (waits_) fuse_req_interrupt_func(req_, nullptr, nullptr);
+    (void)fuse_reply_err(req_, error);
+  }
+
+ private:
+  const fuse_req_t req_;
+  bool waits_ = false;
+};
+
+short lock_type(int operation) {
+  if ((operation & LOCK_UN) != 0) return F_UNLCK;
+  return (operation & LOCK_EX) != 0 ? F_WRLCK : F_RDLCK;
+}
+
+}  // namespace
+
+void Filesystem::interrupt_lock(std::uint64_t ticket) { locks_.interrupt(ticket); }
+
+LockFileId Filesystem::lock_file_id(const FileHandle& handle) {
+  if (handle.is_lock_file) return {handle.device, handle.inode};
+  return {0, handle.node};
+}
+
+LockWish Filesystem::lock_wish(const FileHandle& handle, const fuse_file_info& fi) const {
+  LockWish wish;
+  wish.owner = wish.handle = fi.fh;
+  wish.process = wire::lock_process();
+  wish.tells_close = handle.tells_close;
+  wish.shown_inode = nodes_.info(handle.node).ino;
+  return wish;
+}
+
+void Filesystem::set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish) {
+  if (wish.type != F_UNLCK) nodes_.set_takes_locks(handle.node);
+  const auto open = [&handle] { return sys::reopen(handle.fd.get(), O_PATH); };
+  locks_.lock(lock_file_id(handle), open, wish, std::make_unique<FuseLockCall>(req));
+}
+
+void Filesystem::flock(fuse_req_t req, fuse_file_info* fi, int operation) {
+  FileHandle* const handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
+  LockWish wish = lock_wish(*handle, *fi);
+  wish.type = lock_type(operation);
+  wish.waits = (operation & LOCK_NB) == 0;
+  set_lock(req, *handle, wish);
+}
+
+void Filesystem::setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock, bool waits) {
+  FileHandle* const handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
+  LockWish wish = lock_wish(*handle, *fi);
+  wish.is_record = true;
+  wish.owner = fi->lock_owner;
+  wish.type = lock.l_type;
+  wish.start = lock.l_start;
+  wish.length = lock.l_len;
+  wish.waits = waits;
+  set_lock(req, *handle, wish);
+}
+
+void Filesystem::getlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock) {
+  FileHandle* const handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
+  LockWish wish = lock_wish(*handle, *fi);
+  wish.is_record = true;
+  wish.owner = fi->lock_owner;
+  wish.type = lock.l_type;
+  wish.start = lock.l_start;
+  wish.length = lock.l_len;
+  struct flock found {};
+  const int error = locks_.find(
+      lock_file_id(*handle), [handle] { return sys::reopen(handle->fd.get(), O_PATH); }, wish,
+      found);
+  (void)(error == 0 ? fuse_reply_lock(req, &found) : fuse_reply_err(req, error));
+}
+
+// A descriptor is closed, perhaps not the last one of its handle. Nothing of ours is buffered: what was
+// written is in the backing file.
+void Filesystem::flush(fuse_req_t req, fuse_file_info* fi) {
+  const FileHandle* const handle = handles_.file(fi->fh);
+  if (handle != nullptr) locks_.closed(lock_file_id(*handle), fi->fh, fi->lock_owner);
+  (void)fuse_reply_err(req, 0);
+}
+
+void Filesystem::release_locks(const FileHandle& handle, std::uint64_t fh) {
+  locks_.released(lock_file_id(handle), fh);
+}
+
+std::optional<UniqueFd> Filesystem::try_open_lock_object(NodeIndex node) {
+  const NodeInfo info = nodes_.info(node);
+  if (info.kind != NodeKind::kObject || info.is_dir || info.removed) return std::nullopt;
+  const std::shared_lock lock(info.job->overlay.mutex());
+  const auto path = nodes_.path(node);
+  if (!path || !info.job->overlay.is_shared_lock_name(*path)) return std::nullopt;
+  auto opened = info.job->overlay.open(*path, O_PATH);
+  if (!opened || !opened->is_lock) return std::nullopt;
+  return std::move(opened->fd);
+}
+
+// Held or awaited by others it stays, since these would otherwise have a lock that nobody else meets any
+// more; the job that wanted it away no longer sees it. With Overlay::mutex() held.
+Status Filesystem::remove_lock(Job& job, const std::string& path, pid_t process) {
+  CACHESHIM_TRY(opened, job.overlay.open(path, O_PATH));
+  CACHESHIM_TRY(st, sys::stat_fd(opened.fd.get()));
+  const LockFileId id{st.st_dev, st.st_ino};
+  const auto open = [&opened] { return sys::reopen(opened.fd.get(), O_PATH); };
+  const Status removed = locks_.unless_wanted(id, open, process, [&]() -> Status {
+    if (is_locked_elsewhere(st.st_dev, st.st_ino)) return Errno(EBUSY);
+    return job.overlay.remove_file(path);
+  });
+  if (!removed.failed_with(EBUSY)) return removed;
+  {
+    const std::lock_guard lock(removals_mutex_);
+    Removal& removal = removals_[{id.device, id.inode}];
+    removal.path = path;
+    removal.jobs.insert(&job);
+    job.overlay.hide_lock(path);
+  }
+  locks_.watch_idle(id);
+  return {};
+}
+
+void Filesystem::note_baton(fuse_req_t req, const FileHandle& handle) {
+  const auto path = [&] {
+    const std::shared_lock lock(handle.job->overlay.mutex());
+    return nodes_.path(handle.node);
+  }();
+  if (!path || handle.is_lock_file || entries_.class_of(*path) != NameClass::kBaton) return;
+  batons_->made({handle.job, *path, handle.device, handle.inode},
+                process_of(fuse_req_ctx(req)->pid));
+}
+
+// Its entry is not published by that: whoever was at work has not come to the end.
+void Filesystem::reap(const Baton& baton) {
+  Job& job = *baton.job;
+  const std::string folder(parent_path(baton.path));
+  const std::string name(base_name(baton.path));
+  {
+    const std::unique_lock lock(job.overlay.mutex());
+    const auto found = job.overlay.find(baton.path);
+    const bool is_same = found && found->in_upper && found->st.st_dev == baton.device &&
+                         found->st.st_ino == baton.inode;
+    if (!is_same) return;  // removed, or taken by another since
+    const NodeIndex parent = nodes_.find_path(job.view_root, folder);
+    NodeTable::Removed kept;
+    if (parent != 0) kept = keep_object(job.overlay, parent, name, baton.path);
+    if (!job.overlay.remove_file(baton.path)) return;
+    if (parent != 0) nodes_.remove(parent, name, std::move(kept));
+  }
+  counters_.batons_reaped.fetch_add(1, std::memory_order_relaxed);
+  spdlog::info("removed '{}' of job '{}': the process that made it is dead", baton.path, job.id);
+  std::vector<Notifier::Notice> notices;
+  add_notices({BaseChange::Kind::kName, folder, name}, job, notices);
+  notifier_->post(std::move(notices), {}, [] {});
+}
+
+// The job has made it again: it is not to go any more, as far as this job is concerned.
+void Filesystem::forget_removal(Job& job, const struct stat& st) {
+  const std::lock_guard lock(removals_mutex_);
+  const auto found = removals_.find({st.st_dev, st.st_ino});
+  if (found == removals_.end()) return;
+  found->second.jobs.erase(&job);
+  if (found->second.jobs.empty()) removals_.erase(found);
+}
+
+// Whether no more is to be done about it.
+bool Filesystem::finish_removal(const LockFileId& id) {
+  std::string path;
+  {
+    const std::lock_guard lock(removals_mutex_);
+    const auto found = removals_.find({id.device, id.inode});
+    if (found == removals_.end()) return true;
+    path = found->second.path;
+  }
+  const auto open = [&] { return base_locks_.open(path, O_PATH); };
+  const Status removed = locks_.unless_wanted(id, open, -1, [&]() -> Status {
+    const auto st = base_locks_.find(path);
+    if (!st || st->st_dev != id.device || st->st_ino != id.inode)
+      return {};  // it is another by now
+    if (is_locked_elsewhere(id.device, id.inode)) return Errno(EBUSY);
+    return base_locks_.remove(path);
+  });
+  if (removed.failed_with(EBUSY)) return false;
+  const std::lock_guard lock(removals_mutex_);
+  const auto found = removals_.find({id.device, id.inode});
+  if (found == removals_.end()) return true;
+  for (Job* job : found->second.jobs) job->overlay.show_lock(path);
+  removals_.erase(found);
+  return true;
+}
+
+}  // namespace cacheshim
