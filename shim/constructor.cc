@@ -12,6 +12,7 @@
 #include "common/names.h"
 #include "common/route_table.h"
 #include "shim/builtin_routes.h"
+#include "shim/child_environment.h"
 #include "shim/errno_guard.h"
 #include "shim/mount_file.h"
 #include "shim/process_files.h"
@@ -148,12 +149,14 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
   if (environment.is_on(kWarnedVariable)) *value = '1';
   if (real_putenv(warned_entry) == 0) start.warned = value;
   actions.apply();
+  child_environment::prepare(::environ, start.warned == nullptr ? nullptr : warned_entry);
   runtime::activate(start);
 }
 
 [[gnu::constructor]] void start_process() {
   const ErrnoGuard errno_guard;
   real::resolve_all();
+  note_stderr();
   const ProcessEnvironment environment;
   if (::getauxval(AT_SECURE) != 0 || environment.is_on(kDisableVariable)) return;
   const std::string_view log = environment.find(kLogVariable);
