@@ -127,7 +127,7 @@ TEST_F(ShimStart, KeepsTheUsersOwnVariables) {
   stage_.environment["LD_PRELOAD"] = "";
   const Ended without = stage_.run({"/usr/bin/env"});
   EXPECT_NE(with.out.find("MINE=1\n"), std::string::npos);
-  EXPECT_EQ(count_lines(with.out), count_lines(without.out) + 3);  // LD_PRELOAD, the two of ours
+  EXPECT_EQ(count_lines(with.out), count_lines(without.out) + 5);  // LD_PRELOAD, our two, CUDA's two
 }
 
 TEST_F(ShimStart, PathsUnderABoundViewStayAsTheyAre) {

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/loaded_symbol.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+namespace cacheshim {
+namespace {
+
+template <class T>
+const T* at_address(std::uintptr_t address) {
+  return reinterpret_cast<const T*>(address);
+}
+
+// Where an object in memory keeps its symbols.
+struct SymbolTables {
+  const ElfW(Sym) * symbols = nullptr;
+  const char* strings = nullptr;
+  const std::uint32_t* gnu_hash = nullptr;
+  std::uintptr_t name_offset = 0;  // of DT_SONAME in strings; 0: none
+};
+
+SymbolTables read_tables(const dl_phdr_info& object) {
+  SymbolTables tables;
+  const ElfW(Dyn)* entry = nullptr;
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    if (object.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+    entry = at_address<ElfW(Dyn)>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+  }
+  if (entry == nullptr) return tables;
+  for (; entry->d_tag != DT_NULL; ++entry) {
+    // glibc writes absolute addresses into the section where it can; the vDSO's are relative.
+    std::uintptr_t address = entry->d_un.d_ptr;
+    if (address < object.dlpi_addr) address += object.dlpi_addr;
+    if (entry->d_tag == DT_SYMTAB) tables.symbols = at_address<ElfW(Sym)>(address);
+    if (entry->d_tag == DT_STRTAB) tables.strings = at_address<char>(address);
+    if (entry->d_tag == DT_GNU_HASH) tables.gnu_hash = at_address<std::uint32_t>(address);
+    if (entry->d_tag == DT_SONAME) tables.name_offset = entry->d_un.d_val;
+  }
+  return tables;
+}
+
+std::uint32_t gnu_hash(const char* name) {
+  std::uint32_t hash = 5381;
+  for (; *name != '\0'; ++name) hash = hash * 33 + static_cast<unsigned char>(*name);
+  return hash;
+}
+
+const ElfW(Sym) * find_symbol(const SymbolTables& tables, const char* name) {
+  if (tables.gnu_hash == nullptr || tables.symbols == nullptr || tables.strings == nullptr) {
+    return nullptr;
+  }
+  const std::uint32_t bucket_count = tables.gnu_hash[0];
+  const std::uint32_t first_symbol = tables.gnu_hash[1];
+  const std::uint32_t bloom_words = tables.gnu_hash[2] * (sizeof(ElfW(Addr)) / 4);
+  const std::uint32_t* const buckets = tables.gnu_hash + 4 + bloom_words;
+  const std::uint32_t* const chain = buckets + bucket_count;
+  if (bucket_count == 0) return nullptr;
+  const std::uint32_t wanted = gnu_hash(name);
+  std::uint32_t index = buckets[wanted % bucket_count];
+  if (index < first_symbol) return nullptr;
+  for (;; ++index) {
+    const std::uint32_t hash = chain[index - first_symbol];  // its lowest bit ends the chain
+    const ElfW(Sym)& symbol = tables.symbols[index];
+    if ((hash | 1) == (wanted | 1) && symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 &&
+        std::strcmp(tables.strings + symbol.st_name, name) == 0) {
+      return &symbol;
+    }
+    if ((hash & 1) != 0) return nullptr;
+  }
+}
+
+void* address_of(const dl_phdr_info& object, const SymbolTables& tables, const char* name) {
+  const ElfW(Sym)* const symbol = find_symbol(tables, name);
+  if (symbol == nullptr || (symbol->st_info & 0xf) != STT_FUNC) return nullptr;
+  return reinterpret_cast<void*>(object.dlpi_addr + symbol->st_value);
+}
+
+// Before glibc 2.34 these functions were libdl.so.2's.
+int take_loader(dl_phdr_info* object, std::size_t, void* out) {
+  const SymbolTables tables = read_tables(*object);
+  if (tables.strings == nullptr || tables.name_offset == 0) return 0;
+  const char* const name = tables.strings + tables.name_offset;
+  if (std::strcmp(name, "libc.so.6") != 0 && std::strcmp(name, "libdl.so.2") != 0) return 0;
+  void* const find = address_of(*object, tables, "dlsym");
+  if (find == nullptr) return 0;
+  auto& loader = *static_cast<LibcLoader*>(out);
+  loader.find = reinterpret_cast<decltype(loader.find)>(find);
+  loader.find_version =
+      reinterpret_cast<decltype(loader.find_version)>(address_of(*object, tables, "dlvsym"));
+  loader.open = reinterpret_cast<decltype(loader.open)>(address_of(*object, tables, "dlopen"));
+  loader.locate = reinterpret_cast<decltype(loader.locate)>(address_of(*object, tables, "dladdr"));
+  return 1;
+}
+
+// Written again by every thread that comes before the last of them is there, with equal values.
+constinit std::atomic<decltype(LibcLoader::find)> known_find{nullptr};
+constinit std::atomic<decltype(LibcLoader::find_version)> known_find_version{nullptr};
+constinit std::atomic<decltype(LibcLoader::open)> known_open{nullptr};
+constinit std::atomic<decltype(LibcLoader::locate)> known_locate{nullptr};
+
+}  // namespace
+
+void* find_symbol_in(const dl_phdr_info& object, const char* name) {
+  return address_of(object, read_tables(object), name);
+}
+
+LibcLoader libc_loader() {
+  LibcLoader loader{};
+  loader.find = known_find.load(std::memory_order_acquire);
+  if (loader.find != nullptr) {
+    loader.find_version = known_find_version.load(std::memory_order_relaxed);
+    loader.open = known_open.load(std::memory_order_relaxed);
+    loader.locate = known_locate.load(std::memory_order_relaxed);
+    return loader;
+  }
+  (void)::dl_iterate_phdr(take_loader, &loader);
+  known_find_version.store(loader.find_version, std::memory_order_relaxed);
+  known_open.store(loader.open, std::memory_order_relaxed);
+  known_locate.store(loader.locate, std::memory_order_relaxed);
+  known_find.store(loader.find, std::memory_order_release);
+  return loader;
+}
+
+}  // namespace cacheshim
