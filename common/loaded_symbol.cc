@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/loaded_symbol.h"
 
+#include <sys/auxv.h>
+
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 
 namespace cacheshim {
 namespace {
@@ -21,18 +22,21 @@ struct SymbolTables {
   std::uintptr_t name_offset = 0;  // of DT_SONAME in strings; 0: none
 };
 
-SymbolTables read_tables(const dl_phdr_info& object) {
-  SymbolTables tables;
-  const ElfW(Dyn)* entry = nullptr;
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    if (object.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-    entry = at_address<ElfW(Dyn)>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+// Not strcmp, which sanitizers interpose.
+bool same(const char* a, const char* b) {
+  for (; *a == *b; ++a, ++b) {
+    if (*a == '\0') return true;
   }
-  if (entry == nullptr) return tables;
-  for (; entry->d_tag != DT_NULL; ++entry) {
+  return false;
+}
+
+SymbolTables read_tables(const link_map& object) {
+  SymbolTables tables;
+  if (object.l_ld == nullptr) return tables;
+  for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
     // glibc writes absolute addresses into the section where it can; the vDSO's are relative.
     std::uintptr_t address = entry->d_un.d_ptr;
-    if (address < object.dlpi_addr) address += object.dlpi_addr;
+    if (address < object.l_addr) address += object.l_addr;
     if (entry->d_tag == DT_SYMTAB) tables.symbols = at_address<ElfW(Sym)>(address);
     if (entry->d_tag == DT_STRTAB) tables.strings = at_address<char>(address);
     if (entry->d_tag == DT_GNU_HASH) tables.gnu_hash = at_address<std::uint32_t>(address);
@@ -64,34 +68,33 @@ const ElfW(Sym) * find_symbol(const SymbolTables& tables, const char* name) {
     const std::uint32_t hash = chain[index - first_symbol];  // its lowest bit ends the chain
     const ElfW(Sym)& symbol = tables.symbols[index];
     if ((hash | 1) == (wanted | 1) && symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 &&
-        std::strcmp(tables.strings + symbol.st_name, name) == 0) {
+        same(tables.strings + symbol.st_name, name)) {
       return &symbol;
     }
     if ((hash & 1) != 0) return nullptr;
   }
 }
 
-void* address_of(const dl_phdr_info& object, const SymbolTables& tables, const char* name) {
+void* address_of(const link_map& object, const SymbolTables& tables, const char* name) {
   const ElfW(Sym)* const symbol = find_symbol(tables, name);
   if (symbol == nullptr || (symbol->st_info & 0xf) != STT_FUNC) return nullptr;
-  return reinterpret_cast<void*>(object.dlpi_addr + symbol->st_value);
+  return reinterpret_cast<void*>(object.l_addr + symbol->st_value);
 }
 
 // Before glibc 2.34 these functions were libdl.so.2's.
-int take_loader(dl_phdr_info* object, std::size_t, void* out) {
-  const SymbolTables tables = read_tables(*object);
-  if (tables.strings == nullptr || tables.name_offset == 0) return 0;
+bool take_loader(const link_map& object, LibcLoader& loader) {
+  const SymbolTables tables = read_tables(object);
+  if (tables.strings == nullptr || tables.name_offset == 0) return false;
   const char* const name = tables.strings + tables.name_offset;
-  if (std::strcmp(name, "libc.so.6") != 0 && std::strcmp(name, "libdl.so.2") != 0) return 0;
-  void* const find = address_of(*object, tables, "dlsym");
-  if (find == nullptr) return 0;
-  auto& loader = *static_cast<LibcLoader*>(out);
+  if (!same(name, "libc.so.6") && !same(name, "libdl.so.2")) return false;
+  void* const find = address_of(object, tables, "dlsym");
+  if (find == nullptr) return false;
   loader.find = reinterpret_cast<decltype(loader.find)>(find);
   loader.find_version =
-      reinterpret_cast<decltype(loader.find_version)>(address_of(*object, tables, "dlvsym"));
-  loader.open = reinterpret_cast<decltype(loader.open)>(address_of(*object, tables, "dlopen"));
-  loader.locate = reinterpret_cast<decltype(loader.locate)>(address_of(*object, tables, "dladdr"));
-  return 1;
+      reinterpret_cast<decltype(loader.find_version)>(address_of(object, tables, "dlvsym"));
+  loader.open = reinterpret_cast<decltype(loader.open)>(address_of(object, tables, "dlopen"));
+  loader.locate = reinterpret_cast<decltype(loader.locate)>(address_of(object, tables, "dladdr"));
+  return true;
 }
 
 // Written again by every thread that comes before the last of them is there, with equal values.
@@ -102,7 +105,27 @@ constinit std::atomic<decltype(LibcLoader::locate)> known_locate{nullptr};
 
 }  // namespace
 
-void* find_symbol_in(const dl_phdr_info& object, const char* name) {
+// By the program's DT_DEBUG, where the loader leaves its list for debuggers.
+const link_map* first_loaded() {
+  const auto* const headers = at_address<ElfW(Phdr)>(::getauxval(AT_PHDR));
+  const unsigned long count = ::getauxval(AT_PHNUM);
+  if (headers == nullptr) return nullptr;
+  std::uintptr_t base = 0;
+  const ElfW(Phdr)* dynamic = nullptr;
+  for (unsigned long i = 0; i < count; ++i) {
+    if (headers[i].p_type == PT_PHDR) base = ::getauxval(AT_PHDR) - headers[i].p_vaddr;
+    if (headers[i].p_type == PT_DYNAMIC) dynamic = &headers[i];
+  }
+  if (dynamic == nullptr) return nullptr;
+  const auto* entry = at_address<ElfW(Dyn)>(base + dynamic->p_vaddr);
+  for (; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag != DT_DEBUG || entry->d_un.d_ptr == 0) continue;
+    return at_address<r_debug>(entry->d_un.d_ptr)->r_map;
+  }
+  return nullptr;
+}
+
+void* find_symbol_in(const link_map& object, const char* name) {
   return address_of(object, read_tables(object), name);
 }
 
@@ -115,7 +138,9 @@ LibcLoader libc_loader() {
     loader.locate = known_locate.load(std::memory_order_relaxed);
     return loader;
   }
-  (void)::dl_iterate_phdr(take_loader, &loader);
+  for (const link_map* object = first_loaded(); object != nullptr; object = object->l_next) {
+    if (take_loader(*object, loader)) break;
+  }
   known_find_version.store(loader.find_version, std::memory_order_relaxed);
   known_open.store(loader.open, std::memory_order_relaxed);
   known_locate.store(loader.locate, std::memory_order_relaxed);

@@ -66,6 +66,11 @@ void add_entry(char* entry) {
   block[count + 1] = nullptr;
 }
 
+bool is_set_to(const char* value) {
+  char** const entry = find_entry(kLoadingVariable);
+  return entry != nullptr && std::strcmp(*entry + kLoadingVariable.size() + 1, value) == 0;
+}
+
 void put_entry(std::string_view name, char* entry) {
   char** const there = find_entry(name);
   if (there != nullptr) {
@@ -93,6 +98,7 @@ void set_loading_at_start(Loading loading) {
     case Loading::kEager:
     case Loading::kLazy:
       const bool eager = loading == Loading::kEager;
+      if (is_set_to(value_of(loading))) return;  // by the user too, whose value it then stays
       put_entry(kLoadingVariable, eager ? eager_entry : lazy_entry);
       put_entry(kSetVariable, eager ? eager_mark : lazy_mark);
   }
@@ -101,8 +107,7 @@ void set_loading_at_start(Loading loading) {
 void ensure_loading(Loading loading) {
   if (loading != Loading::kEager && loading != Loading::kLazy) return;
   const char* const wanted = value_of(loading);
-  const std::string_view now = ProcessEnvironment().find(kLoadingVariable);
-  if (now.size() == std::strlen(wanted) && std::memcmp(now.data(), wanted, now.size()) == 0) return;
+  if (is_set_to(wanted)) return;
   const auto set = behind_us<decltype(&::setenv)>("setenv");
   if (set == nullptr) return;  // the driver is then asked, and a warning says what it is
   (void)set(kLoadingVariable.data(), wanted, 1);
