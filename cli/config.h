@@ -18,6 +18,7 @@ struct Config {
   std::optional<std::chrono::seconds> job_idle;
   std::optional<std::chrono::seconds> layer_keep;
   std::optional<PublishPolicy> publish;
+  std::string cuda_defaults;  // [cuda], as the run folder's file has it
   std::optional<WatchMode> watch;  // the best; less where it does not work
 };
 

@@ -17,6 +17,7 @@
 #include <memory>
 #include <thread>
 
+#include "common/cuda_defaults.h"
 #include "common/exit_codes.h"
 #include "common/names.h"
 #include "fuse/filesystem.h"
@@ -37,7 +38,8 @@ constexpr const char* kLockFile = "lock";
 // log and all, when it ends well; a daemon that dies leaves its log.
 class RunFolder {
  public:
-  static Result<RunFolder> make(const std::string& path, const std::string& routes) {
+  static Result<RunFolder> make(const std::string& path, const std::string& routes,
+                                const std::string& cuda_defaults) {
     RunFolder folder;
     if (path.empty()) return folder;
     std::error_code failed;
@@ -51,6 +53,9 @@ class RunFolder {
     CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
     if (!routes.empty()) {
       CACHESHIM_CHECK(sys::replace_file(fd.get(), std::string(kRoutesFile), routes, 0644));
+      // Empty too, where the daemon before this one said something.
+      CACHESHIM_CHECK(
+          sys::replace_file(fd.get(), std::string(kCudaDefaultsFile), cuda_defaults, 0644));
     }
     folder.path_ = path;
     folder.lock_ = std::move(lock);
@@ -162,7 +167,8 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                                    options.store_dir, std::strerror(prepared.error().code()))};
   }
   sweep_ended_layers(store.layers(), options.layer_keep.count());
-  const auto run_folder = RunFolder::make(options.run_dir, compile_routes(options.profiles));
+  const auto run_folder =
+      RunFolder::make(options.run_dir, compile_routes(options.profiles), options.cuda_defaults);
   if (!run_folder) {  // a mount of this path in another namespace has it, or we may not write there
     spdlog::warn(
         "cannot use run folder '{}': {}; jobs take the routes that libcacheshim.so has built in",
@@ -184,7 +190,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   if (auto* error = std::get_if<DaemonError>(&opened)) return std::move(*error);
   auto& folders = std::get<PlainOverlay>(opened);
   // Without it there is no log, and `unmount` does not wait for the daemon's end.
-  const auto run_folder = RunFolder::make(options.run_dir, "");
+  const auto run_folder = RunFolder::make(options.run_dir, "", "");
   std::vector<int> lowers;
   for (const UniqueFd& lower : folders.lowers) lowers.push_back(lower.get());
   const Store store = Store::bare(std::move(folders.lowers.front()));
