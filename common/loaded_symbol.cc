@@ -94,6 +94,8 @@ bool take_loader(const link_map& object, LibcLoader& loader) {
       reinterpret_cast<decltype(loader.find_version)>(address_of(object, tables, "dlvsym"));
   loader.open = reinterpret_cast<decltype(loader.open)>(address_of(object, tables, "dlopen"));
   loader.locate = reinterpret_cast<decltype(loader.locate)>(address_of(object, tables, "dladdr"));
+  loader.take_error =
+      reinterpret_cast<decltype(loader.take_error)>(address_of(object, tables, "dlerror"));
   return true;
 }
 
@@ -102,6 +104,7 @@ constinit std::atomic<decltype(LibcLoader::find)> known_find{nullptr};
 constinit std::atomic<decltype(LibcLoader::find_version)> known_find_version{nullptr};
 constinit std::atomic<decltype(LibcLoader::open)> known_open{nullptr};
 constinit std::atomic<decltype(LibcLoader::locate)> known_locate{nullptr};
+constinit std::atomic<decltype(LibcLoader::take_error)> known_take_error{nullptr};
 
 }  // namespace
 
@@ -136,6 +139,7 @@ LibcLoader libc_loader() {
     loader.find_version = known_find_version.load(std::memory_order_relaxed);
     loader.open = known_open.load(std::memory_order_relaxed);
     loader.locate = known_locate.load(std::memory_order_relaxed);
+    loader.take_error = known_take_error.load(std::memory_order_relaxed);
     return loader;
   }
   for (const link_map* object = first_loaded(); object != nullptr; object = object->l_next) {
@@ -144,6 +148,7 @@ LibcLoader libc_loader() {
   known_find_version.store(loader.find_version, std::memory_order_relaxed);
   known_open.store(loader.open, std::memory_order_relaxed);
   known_locate.store(loader.locate, std::memory_order_relaxed);
+  known_take_error.store(loader.take_error, std::memory_order_relaxed);
   known_find.store(loader.find, std::memory_order_release);
   return loader;
 }

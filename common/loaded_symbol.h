@@ -27,6 +27,7 @@ struct LibcLoader {
   void* (*find_version)(void* handle, const char* name, const char* version);  // dlvsym
   void* (*open)(const char* path, int flags);                                  // dlopen
   int (*locate)(const void* address, Dl_info* out);                            // dladdr
+  char* (*take_error)();                                                       // dlerror
 };
 LibcLoader libc_loader();
 

@@ -2,6 +2,7 @@
 #include "cuda_hooks/driver.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 
 #include <cstring>
 
@@ -12,6 +13,8 @@ namespace cacheshim::cuda {
 constinit Driver drivers[kSlots];
 
 namespace {
+
+constinit char being_taken = 0;  // its address stands for a slot that is not ready yet
 
 constexpr const char* kRowNames[] = {
 #define CACHESHIM_CUDA_SYMBOL(name, group, parameters, arguments) #name,
@@ -25,14 +28,21 @@ constexpr const char* kCallNames[] = {
 #undef CACHESHIM_CUDA_CALL
 };
 
+// A look-up that fails leaves an error for the next dlerror, which belongs to the application.
+void* find_quietly(void* handle, const char* name) {
+  const LibcLoader loader = libc_loader();
+  void* const found = loader.find(handle, name);
+  if (found == nullptr && loader.take_error != nullptr) (void)loader.take_error();
+  return found;
+}
+
 // What comes after us in the search order, else the driver that is loaded: Python opens its
 // extensions by RTLD_LOCAL, and so the driver that they are linked to.
 void* find_direct(const char* name) {
-  const LibcLoader loader = libc_loader();
-  if (void* const next = loader.find(RTLD_NEXT, name)) return next;
+  if (void* const next = find_quietly(RTLD_NEXT, name)) return next;
   // Never closed again: the caller is linked to it, so it does not go away before the caller does.
-  void* const driver = loader.open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  return driver == nullptr ? nullptr : loader.find(driver, name);
+  void* const driver = libc_loader().open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  return driver == nullptr ? nullptr : find_quietly(driver, name);
 }
 
 // libcuda.so.1, libcuda.so.580.65.06, …
@@ -70,10 +80,27 @@ void* Driver::find_call(Call call) {
   return found;
 }
 
-void Driver::look_up_calls(void* handle) {
+bool Driver::take(void* base, void* handle) {
+  void* calls[static_cast<unsigned>(Call::kCount)];
   for (unsigned index = 0; index < static_cast<unsigned>(Call::kCount); ++index) {
-    calls_[index].store(libc_loader().find(handle, kCallNames[index]), std::memory_order_release);
+    calls[index] = find_quietly(handle, kCallNames[index]);
   }
+  void* expected = nullptr;
+  if (!base_.compare_exchange_strong(expected, &being_taken)) return false;
+  for (unsigned index = 0; index < static_cast<unsigned>(Call::kCount); ++index) {
+    calls_[index].store(calls[index], std::memory_order_relaxed);
+  }
+  base_.store(base, std::memory_order_release);
+  return true;
+}
+
+void* Driver::base() {
+  void* base = base_.load(std::memory_order_acquire);
+  while (base == &being_taken) {  // for the few stores above
+    (void)::sched_yield();
+    base = base_.load(std::memory_order_acquire);
+  }
+  return base;
 }
 
 int find_slot(void* function, void* handle) {
@@ -83,12 +110,8 @@ int find_slot(void* function, void* handle) {
   if (image.dli_fname == nullptr || !is_driver(image.dli_fname)) return 0;
   for (int slot = 1; slot < kSlots; ++slot) {
     Driver& driver = drivers[slot];
-    void* base = driver.base_.load(std::memory_order_acquire);
-    if (base == nullptr && driver.base_.compare_exchange_strong(base, image.dli_fbase)) {
-      driver.look_up_calls(handle);
-      return slot;
-    }
-    if (base == image.dli_fbase) return slot;
+    if (driver.base() == nullptr && driver.take(image.dli_fbase, handle)) return slot;
+    if (driver.base() == image.dli_fbase) return slot;
   }
   return 0;
 }

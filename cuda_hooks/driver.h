@@ -51,7 +51,9 @@ class Driver {
  private:
   friend int find_slot(void* function, void* handle);
   void* find_call(Call call);
-  void look_up_calls(void* handle);
+  void* base();
+  // Makes a free slot that of the image at `base`; false where another thread took it first.
+  bool take(void* base, void* handle);
 
   std::atomic<void*> base_{nullptr};  // of the image; the direct slot has none
   std::atomic<void*> real_[static_cast<unsigned>(Row::kCount)] = {};

@@ -13,7 +13,8 @@ run_packages=(
     mount python3 python3-venv ca-certificates
 )
 test_packages=(acl attr binutils git rsync ccache)  # the last three: programs that are run on the mount
-long_test_packages=(clang python3-gdbm)
+long_test_packages=(clang python3-gdbm
+    g++-aarch64-linux-gnu qemu-user)  # the library for another architecture
 bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 
 python_testsuite() { # prints the package with the tests of Debian's own Python

@@ -52,6 +52,44 @@ class Frameworks(unittest.TestCase):
         self.check("v1")
 
 
+class Runtime(unittest.TestCase):
+    """NVIDIA's own runtime, as far as it comes with a driver that is none."""
+
+    def test_it_looks_everything_up_through_the_hooks(self):
+        for runtime in ("static", "shared"):
+            program = f"{stage.build}/tail_deadlock/tail_deadlock_{runtime}"
+            if not os.path.exists(program):
+                self.skipTest("no toolkit to build tail_deadlock with")
+            ended = stage.run([program], preload=[stage.library])
+            # It finds out that this is no driver.
+            self.assertEqual(ended.status, 77, ended)
+            asked = [words[1] for words in ended.trace if words[0] == "cuGetProcAddress_v2"]
+            self.assertIn("cuInit", asked)
+            self.assertIn("cuLibraryLoadData", asked)
+            self.assertTrue(ended.is_hooked("cuGetProcAddress_v2"), ended)
+
+
+class OldDriver(unittest.TestCase):
+    """One that lacks what came after CUDA 11.6."""
+
+    ANSWERS = ("cuInit: found\ncuModuleLoadData: found\ncuCtxCreate_v2: found\n"
+               "cuModuleGetLoadingMode: error\n")
+
+    def run_on(self, **variables):
+        ended = stage.run(["client_old"], driver="old", preload=[stage.library], **variables)
+        self.assertEqual((ended.status, ended.out), (0, self.ANSWERS), ended)
+        self.assertTrue(ended.is_hooked("cuInit") and ended.is_hooked("cuModuleLoadData"), ended)
+        return ended
+
+    def test_what_it_lacks_is_not_missed(self):
+        self.assertEqual(self.run_on().err, "")
+        self.assertRegex(self.run_on(CACHESHIM_CUDA_REPORT="1").err, r"1 modules, 0 functions")
+
+    def test_select_says_that_it_cannot(self):
+        ended = self.run_on(CACHESHIM_CUDA_EAGER="select", CACHESHIM_CUDA_MATCH="tail")
+        self.assertRegex(ended.err, r"\Acacheshim: .*needs a driver of CUDA 12.4 or newer.*\n\Z")
+
+
 class Company(unittest.TestCase):
     """Other libraries and tools in the same process."""
 

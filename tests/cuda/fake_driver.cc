@@ -27,6 +27,7 @@
 // An image is the text "NAME;NAME…" of its kernels. Linked with -Bsymbolic, and its cuGetProcAddress
 // uses a table of its own: no call of the fake's own passes a hook.
 //
+// Built with FAKE_CUDA_OLD it lacks what came after CUDA 11.6.
 // FAKE_CUDA_TRACE=FILE: a line a call, with the name of the library that called.
 // FAKE_CUDA_SPIN_MS: the timeout. FAKE_CUDA_STUBBORN=1: lazy whatever the environment says.
 
@@ -141,7 +142,7 @@ CUresult make_module(CUmodule* out, const std::string& image) {
   return CUDA_SUCCESS;
 }
 
-CUresult make_library(CUlibrary* out, const std::string& image) {
+[[maybe_unused]] CUresult make_library(CUlibrary* out, const std::string& image) {
   if (!is_initialised) return kErrorNotInitialized;
   auto library = std::make_unique<CUlib_st>();
   const Lock lock(context_lock);
@@ -175,11 +176,13 @@ CUresult cuInit(unsigned int) {
   return CUDA_SUCCESS;
 }
 
+#ifndef FAKE_CUDA_OLD
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   TRACE("cuModuleGetLoadingMode");
   *mode = is_eager ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
   return is_initialised ? CUDA_SUCCESS : kErrorNotInitialized;
 }
+#endif
 
 CUresult cuModuleLoad(CUmodule* module, const char* path) {
   TRACE("cuModuleLoad");
@@ -198,6 +201,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) {
   TRACE("cuModuleLoadFatBinary");
   return make_module(module, static_cast<const char*>(image));
 }
+#ifndef FAKE_CUDA_OLD
 CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**,
                            unsigned int, CUlibraryOption*, void**, unsigned int) {
   TRACE("cuLibraryLoadData");
@@ -208,6 +212,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_optio
   TRACE("cuLibraryLoadFromFile");
   return make_library(library, text_of(path));
 }
+#endif
 
 // An eager driver loads the libraries that are there into a context when it is made.
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned int, CUdevice) {
@@ -239,6 +244,7 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   }
   return kErrorNotFound;
 }
+#ifndef FAKE_CUDA_OLD
 CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule module) {
   *count = static_cast<unsigned>(module->functions.size());
   return CUDA_SUCCESS;
@@ -257,7 +263,6 @@ CUresult cuFuncLoad(CUfunction function) {
   load(*function, false);
   return CUDA_SUCCESS;
 }
-
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
   for (const auto& known : library->kernels) {
     if (known->function.name != name) continue;
@@ -283,6 +288,7 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   *function = &kernel->function;
   return CUDA_SUCCESS;
 }
+#endif
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int, unsigned int, unsigned int, unsigned int,
                         unsigned int, unsigned int, unsigned int, CUstream, void**, void**) {
@@ -374,20 +380,22 @@ void* find_entry(const char* symbol) {
   Entry { name, reinterpret_cast<void*>(&function) }
   static const Entry entries[] = {
       ENTRY("cuInit", cuInit),
+#ifndef FAKE_CUDA_OLD
       ENTRY("cuModuleGetLoadingMode", cuModuleGetLoadingMode),
+      ENTRY("cuFuncLoad", cuFuncLoad),
+      ENTRY("cuLibraryLoadData", cuLibraryLoadData),
+      ENTRY("cuLibraryLoadFromFile", cuLibraryLoadFromFile),
+      ENTRY("cuLibraryGetKernel", cuLibraryGetKernel),
+      ENTRY("cuKernelGetFunction", cuKernelGetFunction),
+#endif
       ENTRY("cuModuleLoad", cuModuleLoad),
       ENTRY("cuModuleLoadData", cuModuleLoadData),
       ENTRY("cuModuleLoadDataEx", cuModuleLoadDataEx),
       ENTRY("cuModuleLoadFatBinary", cuModuleLoadFatBinary),
-      ENTRY("cuLibraryLoadData", cuLibraryLoadData),
-      ENTRY("cuLibraryLoadFromFile", cuLibraryLoadFromFile),
       ENTRY("cuCtxCreate", cuCtxCreate_v2),
       ENTRY("cuCtxGetCurrent", cuCtxGetCurrent),
       ENTRY("cuMemGetInfo", cuMemGetInfo_v2),
       ENTRY("cuModuleGetFunction", cuModuleGetFunction),
-      ENTRY("cuFuncLoad", cuFuncLoad),
-      ENTRY("cuLibraryGetKernel", cuLibraryGetKernel),
-      ENTRY("cuKernelGetFunction", cuKernelGetFunction),
       ENTRY("cuLaunchKernel", cuLaunchKernel),
       ENTRY("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync_v2),
   };

@@ -26,7 +26,7 @@ TEST(LoadedSymbol, FindsWhatDlsymFinds) {
   const link_map* const libc = find_object("libc.so.6");
   ASSERT_NE(libc, nullptr);
   void* const handle = ::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
-  for (const char* name : {"dlsym", "dlvsym", "dlopen", "dladdr", "getpid", "regcomp"}) {
+  for (const char* name : {"dlsym", "dlvsym", "dlopen", "dladdr", "dlerror", "getpid", "regcomp"}) {
     EXPECT_EQ(find_symbol_in(*libc, name), ::dlsym(handle, name)) << name;
   }
   (void)::dlclose(handle);
