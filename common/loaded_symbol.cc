@@ -99,6 +99,16 @@ bool take_loader(const link_map& object, LibcLoader& loader) {
   return true;
 }
 
+int take_listed_loader(dl_phdr_info* listed, std::size_t, void* loader) {
+  link_map object{};
+  object.l_addr = listed->dlpi_addr;
+  for (int i = 0; i < listed->dlpi_phnum; ++i) {
+    if (listed->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+    object.l_ld = reinterpret_cast<ElfW(Dyn)*>(listed->dlpi_addr + listed->dlpi_phdr[i].p_vaddr);
+  }
+  return take_loader(object, *static_cast<LibcLoader*>(loader)) ? 1 : 0;
+}
+
 // Written again by every thread that comes before the last of them is there, with equal values.
 constinit std::atomic<decltype(LibcLoader::find)> known_find{nullptr};
 constinit std::atomic<decltype(LibcLoader::find_version)> known_find_version{nullptr};
@@ -145,6 +155,7 @@ LibcLoader libc_loader() {
   for (const link_map* object = first_loaded(); object != nullptr; object = object->l_next) {
     if (take_loader(*object, loader)) break;
   }
+  if (loader.find == nullptr) (void)::dl_iterate_phdr(take_listed_loader, &loader);
   known_find_version.store(loader.find_version, std::memory_order_relaxed);
   known_open.store(loader.open, std::memory_order_relaxed);
   known_locate.store(loader.locate, std::memory_order_relaxed);

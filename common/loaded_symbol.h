@@ -8,11 +8,12 @@
 // memory. A library that exports dlsym and dlvsym itself has no other way to libc's own: by name it
 // would find itself.
 //
-// Nothing here calls a function that anybody interposes: a sanitizer asks dlsym for its own functions
-// before it can bear to be called.
+// Nothing here calls a function that a sanitizer interposes, as long as that list is there: it asks
+// dlsym for its own functions before it can bear to be called.
 namespace cacheshim {
 
-// The first object of this process's list; the others follow by l_next. Null for static programs.
+// The first object of this process's list; the others follow by l_next. Null where the program does
+// not say where the list is (static ones, and those linked by -z rodynamic).
 const link_map* first_loaded();
 
 // The address of the function `name` that `object` defines, of whatever version, or null. Needs

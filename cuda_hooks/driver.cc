@@ -31,6 +31,7 @@ constexpr const char* kCallNames[] = {
 // A look-up that fails leaves an error for the next dlerror, which belongs to the application.
 void* find_quietly(void* handle, const char* name) {
   const LibcLoader loader = libc_loader();
+  if (loader.find == nullptr) return nullptr;
   void* const found = loader.find(handle, name);
   if (found == nullptr && loader.take_error != nullptr) (void)loader.take_error();
   return found;
@@ -41,7 +42,9 @@ void* find_quietly(void* handle, const char* name) {
 void* find_direct(const char* name) {
   if (void* const next = find_quietly(RTLD_NEXT, name)) return next;
   // Never closed again: the caller is linked to it, so it does not go away before the caller does.
-  void* const driver = libc_loader().open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  const auto open = libc_loader().open;
+  if (open == nullptr) return nullptr;
+  void* const driver = open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   return driver == nullptr ? nullptr : find_quietly(driver, name);
 }
 

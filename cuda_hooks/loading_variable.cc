@@ -44,7 +44,8 @@ void remove_entry(std::string_view name) {
 // tables that it has not set up yet.
 template <class Function>
 Function behind_us(const char* name) {
-  return reinterpret_cast<Function>(libc_loader().find(RTLD_NEXT, name));
+  const auto find = libc_loader().find;
+  return find == nullptr ? nullptr : reinterpret_cast<Function>(find(RTLD_NEXT, name));
 }
 
 // Not putenv, which allocates: this is done in every process, and only a few of them use CUDA.

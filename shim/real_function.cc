@@ -14,9 +14,10 @@ thread_local bool looking_up = false;
 
 void* find_next_symbol(const char* name) {
   if (looking_up) return nullptr;
+  const auto find = libc_loader().find;  // dlsym itself is one of our own names
+  if (find == nullptr) return nullptr;
   looking_up = true;
-  // libc's own: cuda_hooks/ interposes dlsym.
-  void* const found = libc_loader().find(RTLD_NEXT, name);
+  void* const found = find(RTLD_NEXT, name);
   looking_up = false;
   return found;
 }

@@ -4,6 +4,7 @@
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -12,6 +13,22 @@ import stage
 from stage import DEADLOCK, PASSED
 
 PYTHON = "/usr/bin/python3"
+LOADER = "/lib64/ld-linux-x86-64.so.2"
+
+
+def without_debug_entry(path):
+    """The bytes of a program whose DT_DEBUG, where the loader leaves its list, is another entry."""
+    program = bytearray(pathlib.Path(path).read_bytes())
+    headers, count = struct.unpack_from("<Q", program, 32)[0], struct.unpack_from("<H", program, 56)[0]
+    for at in range(headers, headers + 56 * count, 56):
+        kind, _, offset, _, _, size = struct.unpack_from("<IIQQQQ", program, at)
+        if kind != 2:  # PT_DYNAMIC
+            continue
+        for entry in range(offset, offset + size, 16):
+            if struct.unpack_from("<Q", program, entry)[0] == 21:  # DT_DEBUG
+                struct.pack_into("<Q", program, entry, 0x6000000D)  # for the system's own use: ignored
+                return bytes(program)
+    raise AssertionError(f"{path} has no DT_DEBUG")
 
 
 def runtime_of(sanitizer):
@@ -183,6 +200,35 @@ class Loader(unittest.TestCase):
             ended = stage.run(command, preload=preload)
             self.assertEqual(ended.out, without.out)
             self.assertEqual((ended.status, ended.err), (0, ""))
+
+    def test_programs_that_hide_the_loaders_list(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            program = pathlib.Path(scratch, "callers")
+            program.write_bytes(without_debug_entry(f"{stage.build}/callers"))
+            program.chmod(0o755)
+            command = [str(program), f"{stage.build}/libcallers_plugin.so"]
+            without, ended = stage.run(command), stage.run(command, preload=[stage.library])
+        self.assertIn("chained: 11\n", without.out)
+        self.assertEqual((ended.status, ended.out, ended.err), (0, without.out, ""))
+
+    @unittest.skipUnless(os.path.exists(LOADER), f"no {LOADER}")
+    def test_programs_that_are_given_to_the_loader(self):
+        command = [LOADER, "--preload", stage.library, f"{stage.build}/client_direct",
+                   "cuModuleLoadData", "IMAGE"]
+        ended = stage.run(command)
+        self.assertEqual(ended.status, PASSED, ended)
+        self.assertTrue(ended.is_hooked("cuInit"), ended)
+
+    def test_forms_for_a_stream_a_thread_are_the_drivers_own(self):
+        code = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); p = ctypes.c_void_p()\n"
+                "own = lambda f: ctypes.cast(f, ctypes.c_void_p).value\n"
+                "d.cuGetProcAddress_v2.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int,"
+                " ctypes.c_uint64, ctypes.c_void_p]\n"
+                "d.cuGetProcAddress_v2(b'cuLaunchKernel', ctypes.byref(p), 12000, 2, None)\n"
+                "print(p.value == own(d.cuLaunchKernel_ptsz) != own(d.cuLaunchKernel))")
+        ended = stage.run([PYTHON, "-c", code], preload=[stage.library])
+        self.assertEqual((ended.out, ended.err), ("True\n", ""), ended)
+        self.assertTrue(ended.is_hooked("cuGetProcAddress_v2"), ended)
 
     def test_no_driver_looks_like_no_device(self):
         code = ("import ctypes; d = ctypes.CDLL(None); p = ctypes.c_void_p()\n"

@@ -307,6 +307,13 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int, unsigned int, unsigne
   return CUDA_SUCCESS;
 }
 
+// The form for programs built with a default stream a thread.
+CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int, unsigned int, unsigned int,
+                             unsigned int, unsigned int, unsigned int, unsigned int, CUstream,
+                             void**, void**) {
+  return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+}
+
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream) {
   const Lock lock(context_lock);
   std::memcpy(reinterpret_cast<void*>(to), from, bytes);
@@ -351,9 +358,13 @@ CUresult look_up(const char* symbol, void** function, CUdriverProcAddressQueryRe
 
 extern "C" {
 
-CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t,
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
   TRACE(std::string("cuGetProcAddress_v2 ") + symbol);
+  if (flags == kPerThreadStream && std::strcmp(symbol, "cuLaunchKernel") == 0) {
+    *function = reinterpret_cast<void*>(&cuLaunchKernel_ptsz);
+    return CUDA_SUCCESS;
+  }
   if (std::strcmp(symbol, "cuGetProcAddress") == 0) {
     *function = version >= 12000 ? reinterpret_cast<void*>(&cuGetProcAddress_v2)
                                  : reinterpret_cast<void*>(&cuGetProcAddress);

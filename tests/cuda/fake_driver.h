@@ -11,6 +11,9 @@ inline constexpr CUresult kErrorInvalidContext{201};
 inline constexpr CUresult kErrorNotFound{500};
 inline constexpr CUresult kErrorNotInitialized{3};
 
+// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+inline constexpr cuuint64_t kPerThreadStream = 2;
+
 extern "C" {
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device);
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name);
@@ -19,6 +22,10 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
                         unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                         unsigned int block_z, unsigned int shared_bytes, CUstream stream,
                         void** parameters, void** extra);
+CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                             unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                             unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                             void** parameters, void** extra);
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream);
 
 // No part of a driver: what the tests ask the fake.
