@@ -337,6 +337,26 @@ class Inheritance(unittest.TestCase):
                                     CUDA_MODULE_LOADING="EAGER").first_init(), "EAGER")
 
 
+    def test_nothing_else_of_the_environment_changes(self):
+        for count in (0, 900, 1022, 1023, 1024, 1500):
+            variables = {f"MINE_{n}": "x" for n in range(count)}
+            plain = stage.run(["/usr/bin/env"], **variables).out.splitlines()
+            ended = stage.run(["/usr/bin/env"], preload=[stage.library], **variables)
+            added = {"CUDA_MODULE_LOADING=EAGER", "CACHESHIM_CUDA_SET=EAGER",
+                     f"LD_PRELOAD={stage.library}"}
+            scratch = re.compile("FAKE_CUDA_TRACE=|CACHESHIM_MOUNT=")  # of one run
+            self.assertEqual({line for line in ended.out.splitlines() if not scratch.match(line)},
+                             {line for line in plain if not scratch.match(line)} | added)
+            self.assertEqual(len(ended.out.splitlines()), len(plain) + 3)
+
+    def test_an_environment_that_is_changed_later(self):
+        script = ("export A=1; unset CUDA_MODULE_LOADING; export B=2; "
+                  "exec env -u C sh -c 'echo $A$B ${CUDA_MODULE_LOADING-unset}'")
+        for shell in ("/bin/sh", "/bin/bash"):
+            ended = stage.run([shell, "-c", script], preload=[stage.library])
+            self.assertEqual((ended.out, ended.err), ("12 EAGER\n", ""), ended)
+
+
 class Defaults(unittest.TestCase):
     """[cuda] of the configuration, as the daemon leaves it in the run folder."""
 
