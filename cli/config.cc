@@ -9,6 +9,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "cli/cuda_config.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
 #include "cli/units.h"
@@ -90,6 +91,7 @@ Config parse_config(std::string_view text, std::string_view origin) {
     TomlReader root(*table, "", problem);
     read_root(root, config);
     read_publish(root, config, problem);
+    config.cuda_defaults = read_cuda_defaults(root, problem);
     root.finish();
   }
   if (problem) throw Failure(kExitUsage, problem.message());

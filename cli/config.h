@@ -19,6 +19,7 @@ struct Config {
   std::optional<std::chrono::seconds> layer_keep;
   std::optional<std::chrono::seconds> flight_timeout;
   std::optional<PublishPolicy> publish;
+  std::string cuda_defaults;  // [cuda], as the run folder's file has it
   std::optional<WatchMode> watch;  // the best; less where it does not work
 };
 

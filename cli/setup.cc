@@ -75,6 +75,7 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
   options.job_idle = config.job_idle.value_or(options.job_idle);
   options.layer_keep = config.layer_keep.value_or(options.layer_keep);
   options.flight_timeout = config.flight_timeout.value_or(options.flight_timeout);
+  options.cuda_defaults = config.cuda_defaults;
   options.watch = config.watch.value_or(options.watch);
   options.threads = config.threads.value_or(options.threads);
   return options;

@@ -17,6 +17,7 @@
 #include <memory>
 #include <thread>
 
+#include "common/cuda_defaults.h"
 #include "common/exit_codes.h"
 #include "common/names.h"
 #include "fuse/filesystem.h"
@@ -59,6 +60,9 @@ class RunFolder {
     forget_closing(path);  // that was of the mount before
     if (!routes.empty()) {
       CACHESHIM_CHECK(sys::replace_file(fd.get(), std::string(kRoutesFile), routes, 0644));
+      // Empty too, where the daemon before this one said something.
+      CACHESHIM_CHECK(
+          sys::replace_file(fd.get(), std::string(kCudaDefaultsFile), options.cuda_defaults, 0644));
     }
     folder.path_ = path;
     return folder;

@@ -39,6 +39,7 @@ struct DaemonOptions {
   std::string shown_path;
   std::string run_dir;  // absolute; made if missing; empty: none is made
   std::vector<Profile> profiles;
+  std::string cuda_defaults;  // common/cuda_defaults.h, for the processes of jobs
   PublishPolicy publish = PublishPolicy::kComplete;
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};

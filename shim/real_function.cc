@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/real_function.h"
 
-#include <dlfcn.h>
-
-// dlsym by its first version. A program built on glibc 2.34 or newer would ask for
-// dlsym@GLIBC_2.34, which no older system has; before that version the symbol was libdl.so.2's
-// alone, so the library names both, and each has it or is an empty shell.
-extern "C" void* cacheshim_dlsym(void* handle, const char* name);
-#if defined(__x86_64__)
-__asm__(".symver cacheshim_dlsym, dlsym@GLIBC_2.2.5");
-#elif defined(__aarch64__)
-__asm__(".symver cacheshim_dlsym, dlsym@GLIBC_2.17");
-#else
-#error "which version of dlsym is this architecture's first?"
-#endif
+#include "common/loaded_symbol.h"
 
 namespace cacheshim {
 namespace {
@@ -26,8 +14,10 @@ thread_local bool looking_up = false;
 
 void* find_next_symbol(const char* name) {
   if (looking_up) return nullptr;
+  const auto find = libc_loader().find;  // dlsym itself is one of our own names
+  if (find == nullptr) return nullptr;
   looking_up = true;
-  void* const found = cacheshim_dlsym(RTLD_NEXT, name);
+  void* const found = find(RTLD_NEXT, name);
   looking_up = false;
   return found;
 }

@@ -18,7 +18,8 @@ test_packages=(
     libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded beside our library
     valgrind
 )
-long_test_packages=(clang python3-gdbm)
+long_test_packages=(clang python3-gdbm
+    g++-aarch64-linux-gnu qemu-user)  # the library for another architecture
 bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 
 python_testsuite() { # prints the package with the tests of Debian's own Python

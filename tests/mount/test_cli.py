@@ -136,6 +136,18 @@ def test_the_configuration_is_followed(mount_store, store, scratch):
     assert (status["publish"], status["layers"]) == ("never", f"{scratch}/layers")
 
 
+@pytest.mark.usefixtures("library")
+def test_what_the_configuration_says_of_cuda_reaches_the_programs(mount_store, store, scratch):
+    config = scratch / "cacheshim.toml"
+    config.write_text("[cuda.programs]\n'sh' = 'off'\n'python3*' = 'select'\n")
+    mount = mount_store(store, "--config", str(config))
+    say = "echo ${CUDA_MODULE_LOADING-unset}"
+    python = "import os; print(os.environ['CUDA_MODULE_LOADING'])"
+    for command, expected in [(["sh", "-c", say], "unset"), (["bash", "-c", say], "EAGER"),
+                              (["/usr/bin/python3", "-c", python], "LAZY")]:
+        assert run_on(mount, *command).stdout.strip() == expected, command
+
+
 def test_a_dead_mount_is_freed_with_a_line_that_says_so(mount):
     mount.kill_daemon()
     result = mount.try_mount()

@@ -143,7 +143,7 @@ TEST_F(ShimStart, KeepsTheUsersOwnVariables) {
   std::erase_if(added, [&](const std::string& line) {  // the families' variables
     return line.find("=" + stage_.mount() + "/") != std::string::npos;
   });
-  EXPECT_EQ(added.size(), 2U);  // LD_PRELOAD, and one of ours
+  EXPECT_EQ(added.size(), 4U);  // LD_PRELOAD, one of ours, CUDA's two
 }
 
 TEST_F(ShimStart, PathsUnderABoundViewStayAsTheyAre) {

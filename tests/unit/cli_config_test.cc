@@ -31,6 +31,32 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(config.publish, PublishPolicy::kEnd);
 }
 
+TEST(Config, LinesUpWhatItSaysOfCudaForPrograms) {
+  EXPECT_EQ(parse_config("", "c.toml").cuda_defaults, "");
+  EXPECT_EQ(parse_config("[cuda]\n", "c.toml").cuda_defaults, "*\tauto\t\n");
+  const Config config = parse_config(
+      "[cuda]\neager = 'off'\n[cuda.programs]\n'py*' = 'force'\n'python3.1?' = 'auto'\n"
+      "zsh = 'off'\ntrain = { eager = 'select', match = '^nccl' }\n",
+      "c.toml");
+  EXPECT_EQ(config.cuda_defaults,
+            "train\tselect\t^nccl\nzsh\toff\t\npython3.1?\tauto\t\npy*\tforce\t\n*\toff\t\n");
+}
+
+TEST(Config, RefusesWhatMakesNoSenseForCuda) {
+  const std::string policy = "must be one of off, auto, force, select";
+  EXPECT_EQ(refusal("[cuda]\neager = 'yes'"), "2 c.toml:2: cuda.eager: " + policy);
+  EXPECT_EQ(refusal("[cuda]\nprogram = 1"), "2 c.toml:2: unknown key 'cuda.program'");
+  EXPECT_EQ(refusal("[cuda.programs]\nnvcc = 'no'"), "2 c.toml:2: cuda.programs.nvcc: " + policy);
+  EXPECT_EQ(refusal("[cuda.programs]\nnvcc = 1"),
+            "2 c.toml:2: cuda.programs.nvcc: must be a string");
+  EXPECT_EQ(refusal("[cuda.programs]\nnvcc = { policy = 'off' }"),
+            "2 c.toml:2: unknown key 'cuda.programs.nvcc.policy'");
+  EXPECT_EQ(refusal("[cuda]\nmatch = '('").substr(0, 52),
+            "2 c.toml:2: cuda.match: must be a POSIX extended reg");
+  EXPECT_EQ(refusal("[cuda.programs]\n'/usr/bin/nvcc' = 'off'").substr(0, 42),
+            "2 c.toml:2: cuda.programs./usr/bin/nvcc: m");
+}
+
 TEST(Config, UnknownKeysAreUsageErrorsWithFileAndLine) {
   EXPECT_EQ(refusal("threads = 1\nthread = 2\n"), "2 c.toml:2: unknown key 'thread'");
   EXPECT_EQ(refusal("[publish]\nallow = ['x']\n"), "2 c.toml:2: unknown key 'publish.allow'");

@@ -9,6 +9,7 @@ import sys
 MAY_INCLUDE = {
     "common": {"common"},
     "shim": {"shim", "common"},
+    "cuda_hooks": {"cuda_hooks", "common"},
     "store": {"store", "common"},
     "fuse": {"fuse", "store", "common"},
     "cli": {"cli", "locks", "store", "common"},

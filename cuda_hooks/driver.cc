@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_hooks/driver.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <cstring>
+
+#include "common/loaded_symbol.h"
+
+namespace cacheshim::cuda {
+
+constinit Driver drivers[kSlots];
+
+namespace {
+
+constinit char being_taken = 0;  // its address stands for a slot that is not ready yet
+
+constexpr const char* kRowNames[] = {
+#define CACHESHIM_CUDA_SYMBOL(name, group, parameters, arguments) #name,
+#include "cuda_hooks/symbols.def"
+#undef CACHESHIM_CUDA_SYMBOL
+};
+
+constexpr const char* kCallNames[] = {
+#define CACHESHIM_CUDA_CALL(name) #name,
+#include "cuda_hooks/calls.def"
+#undef CACHESHIM_CUDA_CALL
+};
+
+// A look-up that fails leaves an error for the next dlerror, which belongs to the application.
+void* find_quietly(void* handle, const char* name) {
+  const LibcLoader loader = libc_loader();
+  if (loader.find == nullptr) return nullptr;
+  void* const found = loader.find(handle, name);
+  if (found == nullptr && loader.take_error != nullptr) (void)loader.take_error();
+  return found;
+}
+
+// What comes after us in the search order, else the driver that is loaded: Python opens its
+// extensions by RTLD_LOCAL, and so the driver that they are linked to.
+void* find_direct(const char* name) {
+  if (void* const next = find_quietly(RTLD_NEXT, name)) return next;
+  // Never closed again: the caller is linked to it, so it does not go away before the caller does.
+  const auto open = libc_loader().open;
+  if (open == nullptr) return nullptr;
+  void* const driver = open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  return driver == nullptr ? nullptr : find_quietly(driver, name);
+}
+
+// libcuda.so.1, libcuda.so.580.65.06, …
+bool is_driver(const char* path) {
+  constexpr char kPrefix[] = "libcuda.so";
+  const char* const slash = std::strrchr(path, '/');
+  const char* const name = slash == nullptr ? path : slash + 1;
+  return std::strncmp(name, kPrefix, sizeof kPrefix - 1) == 0;
+}
+
+}  // namespace
+
+Row find_row(const char* name) {
+  for (unsigned row = 0; row < static_cast<unsigned>(Row::kCount); ++row) {
+    if (std::strcmp(name, kRowNames[row]) == 0) return static_cast<Row>(row);
+  }
+  return Row::kCount;
+}
+
+void* Driver::find_real(Row row) {
+  const unsigned index = static_cast<unsigned>(row);
+  void* const known = real_[index].load(std::memory_order_acquire);
+  if (known != nullptr || this != &drivers[kDirectSlot]) return known;
+  void* const found = find_direct(kRowNames[index]);
+  if (found != nullptr) set_real(row, found);
+  return found;
+}
+
+void* Driver::find_call(Call call) {
+  const unsigned index = static_cast<unsigned>(call);
+  void* const known = calls_[index].load(std::memory_order_acquire);
+  if (known != nullptr || this != &drivers[kDirectSlot]) return known;
+  void* const found = find_direct(kCallNames[index]);
+  calls_[index].store(found, std::memory_order_release);
+  return found;
+}
+
+bool Driver::take(void* base, void* handle) {
+  void* calls[static_cast<unsigned>(Call::kCount)];
+  for (unsigned index = 0; index < static_cast<unsigned>(Call::kCount); ++index) {
+    calls[index] = find_quietly(handle, kCallNames[index]);
+  }
+  void* expected = nullptr;
+  if (!base_.compare_exchange_strong(expected, &being_taken)) return false;
+  for (unsigned index = 0; index < static_cast<unsigned>(Call::kCount); ++index) {
+    calls_[index].store(calls[index], std::memory_order_relaxed);
+  }
+  base_.store(base, std::memory_order_release);
+  return true;
+}
+
+void* Driver::base() {
+  void* base = base_.load(std::memory_order_acquire);
+  while (base == &being_taken) {  // for the few stores above
+    (void)::sched_yield();
+    base = base_.load(std::memory_order_acquire);
+  }
+  return base;
+}
+
+int find_slot(void* function, void* handle) {
+  Dl_info image{};
+  const LibcLoader loader = libc_loader();
+  if (loader.locate == nullptr || loader.locate(function, &image) == 0) return 0;
+  if (image.dli_fname == nullptr || !is_driver(image.dli_fname)) return 0;
+  for (int slot = 1; slot < kSlots; ++slot) {
+    Driver& driver = drivers[slot];
+    if (driver.base() == nullptr && driver.take(image.dli_fbase, handle)) return slot;
+    if (driver.base() == image.dli_fbase) return slot;
+  }
+  return 0;
+}
+
+}  // namespace cacheshim::cuda

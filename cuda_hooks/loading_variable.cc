@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_hooks/loading_variable.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "common/loaded_symbol.h"
+
+namespace cacheshim::cuda {
+namespace {
+
+// Parts of the environment from the start on, so they are not const.
+constinit char eager_entry[] = "CUDA_MODULE_LOADING=EAGER";
+constinit char lazy_entry[] = "CUDA_MODULE_LOADING=LAZY";
+constinit char eager_mark[] = "CACHESHIM_CUDA_SET=EAGER";
+constinit char lazy_mark[] = "CACHESHIM_CUDA_SET=LAZY";
+
+constexpr std::size_t kMaxEntries = 1024;
+constinit char* block[kMaxEntries] = {};
+
+const char* value_of(Loading loading) { return loading == Loading::kEager ? "EAGER" : "LAZY"; }
+
+// The place of the variable in environ, or null.
+char** find_entry(std::string_view name) {
+  if (::environ == nullptr) return nullptr;
+  for (char** entry = ::environ; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, name.data(), name.size()) == 0 && (*entry)[name.size()] == '=') {
+      return entry;
+    }
+  }
+  return nullptr;
+}
+
+void remove_entry(std::string_view name) {
+  char** entry = find_entry(name);
+  if (entry == nullptr) return;
+  for (; *entry != nullptr; ++entry) *entry = entry[1];
+}
+
+// setenv and putenv are looked up behind us: bash exports functions of these names, which work on
+// tables that it has not set up yet.
+template <class Function>
+Function behind_us(const char* name) {
+  const auto find = libc_loader().find;
+  return find == nullptr ? nullptr : reinterpret_cast<Function>(find(RTLD_NEXT, name));
+}
+
+// Not putenv, which allocates: this is done in every process, and only a few of them use CUDA.
+void add_entry(char* entry) {
+  std::size_t count = 0;
+  if (::environ != nullptr) {
+    while (::environ[count] != nullptr) ++count;
+  }
+  if (count + 2 > kMaxEntries) {
+    const auto put = behind_us<decltype(&::putenv)>("putenv");
+    if (put != nullptr) (void)put(entry);  // fails without memory: the hooked cuInit tries again
+    return;
+  }
+  if (::environ != block) {
+    if (count > 0) std::memcpy(block, ::environ, count * sizeof *block);
+    ::environ = block;
+  }
+  block[count] = entry;
+  block[count + 1] = nullptr;
+}
+
+bool is_set_to(const char* value) {
+  char** const entry = find_entry(kLoadingVariable);
+  return entry != nullptr && std::strcmp(*entry + kLoadingVariable.size() + 1, value) == 0;
+}
+
+void put_entry(std::string_view name, char* entry) {
+  char** const there = find_entry(name);
+  if (there != nullptr) {
+    *there = entry;
+  } else {
+    add_entry(entry);
+  }
+}
+
+}  // namespace
+
+std::string_view ProcessEnvironment::find(std::string_view name) const {
+  char** const entry = find_entry(name);
+  return entry == nullptr ? std::string_view() : std::string_view(*entry + name.size() + 1);
+}
+
+void set_loading_at_start(Loading loading) {
+  switch (loading) {
+    case Loading::kLeave:
+      return;
+    case Loading::kUnset:
+      remove_entry(kLoadingVariable);
+      remove_entry(kSetVariable);
+      return;
+    case Loading::kEager:
+    case Loading::kLazy:
+      const bool eager = loading == Loading::kEager;
+      if (is_set_to(value_of(loading))) return;  // by the user too, whose value it then stays
+      put_entry(kLoadingVariable, eager ? eager_entry : lazy_entry);
+      put_entry(kSetVariable, eager ? eager_mark : lazy_mark);
+  }
+}
+
+void ensure_loading(Loading loading) {
+  if (loading != Loading::kEager && loading != Loading::kLazy) return;
+  const char* const wanted = value_of(loading);
+  if (is_set_to(wanted)) return;
+  const auto set = behind_us<decltype(&::setenv)>("setenv");
+  if (set == nullptr) return;  // the driver is then asked, and a warning says what it is
+  (void)set(kLoadingVariable.data(), wanted, 1);
+  (void)set(kSetVariable.data(), wanted, 1);
+}
+
+}  // namespace cacheshim::cuda

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_hooks/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
+
+#include "common/names.h"
+#include "common/unique_fd.h"
+#include "cuda_hooks/loading_variable.h"
+
+namespace cacheshim::cuda {
+namespace {
+
+enum State { kNotStarted, kStarting, kStarted };
+constinit std::atomic<int> state{kNotStarted};
+constinit Plan the_plan;
+constinit char defaults_text[kMaxCudaDefaults] = {};
+constinit char match_text[kMaxCudaMatch] = {};
+constinit char refused_text[64] = {};
+
+// Text of a size known beforehand, put together without allocating.
+template <std::size_t kCapacity>
+class FixedText {
+ public:
+  FixedText& operator+=(std::string_view part) {
+    fits_ = fits_ && part.size() < kCapacity - size_;
+    if (!fits_ || part.empty()) return *this;
+    std::memcpy(text_ + size_, part.data(), part.size());
+    size_ += part.size();
+    text_[size_] = '\0';
+    return *this;
+  }
+  const char* c_str() const { return text_; }
+  std::string_view view() const { return {text_, size_}; }
+  bool fits() const { return fits_; }
+
+ private:
+  char text_[kCapacity] = {};
+  std::size_t size_ = 0;
+  bool fits_ = true;
+};
+
+// `text` from now on lies in `buffer`, cut if need be: the environment may change under it.
+template <std::size_t kCapacity>
+void keep(std::string_view& text, char (&buffer)[kCapacity]) {
+  const std::size_t size = text.size() < kCapacity ? text.size() : kCapacity - 1;
+  if (size > 0) std::memcpy(buffer, text.data(), size);
+  buffer[size] = '\0';
+  text = {buffer, size};
+}
+
+// The mount's path as the daemon names its run folder by it: no slashes twice or at the end.
+template <std::size_t kCapacity>
+void append_normalised(FixedText<kCapacity>& out, std::string_view path) {
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const bool slash = path.data()[i] == '/';
+    const bool last_of_row = slash && (i + 1 == path.size() || path.data()[i + 1] == '/');
+    if (!last_of_row) out += {path.data() + i, 1};
+  }
+}
+
+// The length of the file's text in `defaults_text`; 0 where there is none.
+std::size_t read_defaults(std::string_view base, std::string_view folder) {
+  FixedText<PATH_MAX> path;
+  ((path += base) += "/") += kRunDirName;
+  (((path += "/") += folder) += "/") += kCudaDefaultsFile;
+  if (base.empty() || !path.fits()) return 0;
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file) return 0;
+  const ssize_t got = ::read(file.get(), defaults_text, sizeof defaults_text);
+  return got > 0 ? static_cast<std::size_t>(got) : 0;
+}
+
+// A process that says itself what it wants does not look.
+CudaDefault find_defaults(const Environment& environment) {
+  if (!environment.find(kCudaEagerVariable).empty()) return {};
+  FixedText<PATH_MAX> mount;
+  const std::string_view given = environment.find(kMountVariable);
+  append_normalised(mount, given.empty() ? kDefaultMountPoint : given);
+  char escaped[NAME_MAX];
+  const std::size_t length =
+      mount.fits() ? escape_mount_path(mount.view(), escaped, sizeof escaped) : 0;
+  if (length == 0) return {};
+  std::size_t size = read_defaults(kRunBase, {escaped, length});
+  if (size == 0) {
+    size = read_defaults(environment.find("XDG_RUNTIME_DIR"), {escaped, length});
+  }
+  return find_cuda_default({defaults_text, size}, ::program_invocation_short_name);
+}
+
+void start_once() {
+  const int entry_errno = errno;
+  const ProcessEnvironment environment;
+  const std::string_view disabled = environment.find(kDisableVariable);
+  const bool is_disabled = !disabled.empty() && std::strcmp(disabled.data(), "0") != 0;
+  if (::getauxval(AT_SECURE) != 0 || is_disabled) {
+    the_plan = make_disabled_plan(environment);
+  } else {
+    the_plan = make_plan(environment, find_defaults(environment));
+  }
+  keep(the_plan.match, match_text);
+  keep(the_plan.refused_policy, refused_text);
+  set_loading_at_start(the_plan.loading);
+  errno = entry_errno;
+}
+
+}  // namespace
+
+void start() {
+  int expected = kNotStarted;
+  if (state.compare_exchange_strong(expected, kStarting, std::memory_order_acquire)) {
+    start_once();
+    state.store(kStarted, std::memory_order_release);
+  }
+  while (state.load(std::memory_order_acquire) != kStarted) (void)::sched_yield();
+}
+
+const Plan& plan() {
+  if (state.load(std::memory_order_acquire) != kStarted) [[unlikely]]
+    start();
+  return the_plan;
+}
+
+}  // namespace cacheshim::cuda

@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# aarch64.sh REPOSITORY BUILD_FOLDER [JUNIT]: the library for aarch64, under qemu-user: what dlsym
+# answers to whom, and the cure by each way to the driver. BUILD_FOLDER has the generated files.
+set -u
+repository=$1 build=$2 junit=${3:-}
+compiler=aarch64-linux-gnu-g++
+emulator=qemu-aarch64
+root=/usr/aarch64-linux-gnu
+
+for program in "$compiler" "$emulator"; do
+    command -v "$program" > /dev/null || { echo "SKIP: no $program"; exit 77; }
+done
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+cd "$repository" || exit 1
+
+flags=(-std=c++20 -O2 -fPIC -I. -I"$build/shim" -w)
+library() { # NAME SOURCE… [-- LINK ARGUMENT…]
+    local name=$1 sources=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do sources+=("$1"); shift; done
+    if [ $# -gt 0 ]; then shift; fi
+    "$compiler" "${flags[@]}" -shared -o "$scratch/$name" "${sources[@]}" "$@" || exit 1
+}
+program() { # NAME SOURCE… [-- LINK ARGUMENT…]
+    local name=$1 sources=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do sources+=("$1"); shift; done
+    if [ $# -gt 0 ]; then shift; fi
+    "$compiler" "${flags[@]}" -pthread -o "$scratch/$name" "${sources[@]}" -L"$scratch" "$@" || exit 1
+}
+
+shim=()
+for file in shim/*.cc common/*.cc cuda_hooks/*.cc cuda_hooks/*.S; do
+    [ "$file" = shim/embed_routes.cc ] || shim+=("$file")
+done
+# As shim/meson.build, which says why.
+library libcacheshim.so "${shim[@]}" -- -fno-exceptions -fno-rtti -fno-threadsafe-statics \
+    -ftls-model=initial-exec -fvisibility=hidden -nodefaultlibs -lc -lgcc \
+    -Wl,--version-script,"$build/shim/exports.map" -Wl,-z,defs -Wl,-z,now
+library libcuda.so.1 tests/cuda/fake_driver.cc -- -fno-optimize-sibling-calls -pthread \
+    -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1
+program client_direct tests/cuda/client_direct.cc tests/cuda/scenario.cc -- \
+    -DCACHESHIM_TEST_PROGRAM -l:libcuda.so.1
+program client_lookup tests/cuda/client_lookup.cc tests/cuda/scenario.cc common/loaded_symbol.cc
+for part in base wrap dependency; do
+    library "libcallers_$part.so" "tests/cuda/callers_$part.cc"
+done
+library libcallers_plugin.so tests/cuda/callers_plugin.cc -- -L"$scratch" -lcallers_dependency
+program callers tests/cuda/callers.cc -- -lcallers_wrap -lcallers_base
+
+printf 'tail;other' > "$scratch/image"
+cases='' failed=0
+emulate() { # NAME=VALUE… -- COMMAND…
+    local settings=(-E "LD_LIBRARY_PATH=$scratch" -E CACHESHIM_WARNED=1)
+    while [ "$1" != -- ]; do settings+=(-E "$1"); shift; done
+    shift
+    "$emulator" -L "$root" "${settings[@]}" "$@"
+}
+expect() { # NAME STATUS EXPECTED
+    local result=
+    echo "aarch64, $1: $2, expected $3"
+    if [ "$2" != "$3" ]; then failed=1 result='<failure/>'; fi
+    cases+="<testcase name='$1'>$result</testcase>"
+}
+
+emulate -- "$scratch/callers" "$scratch/libcallers_plugin.so" > "$scratch/without" 2>&1
+grep -q '^chained: 11$' "$scratch/without"
+expect 'dlsym without the library' $? 0
+emulate "LD_PRELOAD=$scratch/libcacheshim.so" -- "$scratch/callers" \
+    "$scratch/libcallers_plugin.so" > "$scratch/with" 2>&1
+diff "$scratch/without" "$scratch/with"
+expect 'dlsym answers as without the library' $? 0
+for client in 'client_direct' 'client_lookup dlsym' 'client_lookup v1' 'client_lookup v2'; do
+    read -r -a words <<< "$client"
+    emulate "LD_PRELOAD=$scratch/libcacheshim.so" FAKE_CUDA_SPIN_MS=60000 -- \
+        "$scratch/${words[0]}" "${words[@]:1}" cuModuleLoadData "$scratch/image" --set LAZY
+    expect "$client goes through" $? 0
+    emulate "LD_PRELOAD=$scratch/libcacheshim.so" CACHESHIM_CUDA_EAGER=off FAKE_CUDA_SPIN_MS=700 -- \
+        "$scratch/${words[0]}" "${words[@]:1}" cuModuleLoadData "$scratch/image"
+    expect "$client, off, dead-locks" $? 3
+done
+if [ -n "$junit" ]; then
+    echo "<testsuites><testsuite name='aarch64'>$cases</testsuite></testsuites>" > "$junit"
+fi
+exit "$failed"

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
+// cuda_hooks/driver_api.h against a toolkit's cuda.h: that this links shows that the functions agree.
+extern const long api_values_of_cuda_h[];
+extern const long api_values_of_ours[];
+
+int main() {
+  int at = 0;
+  for (; api_values_of_ours[at] != -1; ++at) {
+    if (api_values_of_ours[at] == api_values_of_cuda_h[at]) continue;
+    std::printf("value %d: ours %ld, cuda.h %ld\n", at, api_values_of_ours[at],
+                api_values_of_cuda_h[at]);
+    return 1;
+  }
+  std::printf("%d values agree\n", at);
+  return at > 0 && api_values_of_cuda_h[at] == -1 ? 0 : 1;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "common/loaded_symbol.h"
+#include "tests/cuda/client.h"
+
+// client_lookup ROUTE LOAD FILE [OPTION…]: not linked to the driver, finds its functions by the route:
+//   dlsym, dlvsym, default (RTLD_DEFAULT), v1 and v2 (everything by cuGetProcAddress; the second as
+//   the CUDA runtime does), v2-v1 (the first, asked for by the second), torch (RTLD_NOLOAD),
+//   dlmopen (a second copy beside the first), raw (reads the ELF tables: no hook can see it).
+
+using cacheshim::test::Api;
+
+namespace {
+
+void* handle = nullptr;
+decltype(&::cuGetProcAddress) get_v1 = nullptr;
+decltype(&::cuGetProcAddress_v2) get_v2 = nullptr;
+
+// The names that cuGetProcAddress goes by have no version at the end.
+std::string plain(const char* name) {
+  std::string text = name;
+  if (text.size() > 3 && text.compare(text.size() - 3, 3, "_v2") == 0) text.resize(text.size() - 3);
+  return text;
+}
+
+void* find_raw(const char* name) {
+  const link_map* object = cacheshim::first_loaded();
+  while (object != nullptr && std::strstr(object->l_name, "libcuda.so") == nullptr) {
+    object = object->l_next;
+  }
+  return object == nullptr ? nullptr : cacheshim::find_symbol_in(*object, name);
+}
+
+void* find(const std::string& route, const char* name) {
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  const bool is_fake = std::strncmp(name, "fake_", 5) == 0;  // no part of a driver
+  if (is_fake || route == "dlsym" || route == "torch" || route == "dlmopen") {
+    return ::dlsym(handle, name);
+  }
+  if (route == "default") return ::dlsym(RTLD_DEFAULT, name);
+  if (route == "dlvsym") return ::dlvsym(handle, name, "FAKE_1");
+  if (route == "raw") return find_raw(name);
+  if (get_v1 != nullptr) {
+    (void)get_v1(plain(name).c_str(), &function, 11030, 0);
+  } else {
+    (void)get_v2(plain(name).c_str(), &function, 13000, 0, &status);
+  }
+  return function;
+}
+
+void open_driver(const std::string& route) {
+  const int scope = route == "default" ? RTLD_GLOBAL : RTLD_LOCAL;
+  handle = ::dlopen("libcuda.so.1", RTLD_NOW | scope);
+  if (route == "torch") handle = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (route == "dlmopen") {
+    // The first copy has its hooks already: the second one's must not lead there.
+    auto* const init = reinterpret_cast<decltype(&::cuInit)>(::dlsym(handle, "cuInit"));
+    if (init == nullptr || init(0) != CUDA_SUCCESS) std::exit(1);
+    handle = ::dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW);
+  }
+  if (handle == nullptr) {
+    std::fprintf(stderr, "%s\n", ::dlerror());
+    std::exit(1);
+  }
+  if (route == "v1") {
+    get_v1 = reinterpret_cast<decltype(get_v1)>(::dlsym(handle, "cuGetProcAddress"));
+  }
+  if (route == "v2" || route == "v2-v1") {
+    get_v2 = reinterpret_cast<decltype(get_v2)>(::dlsym(handle, "cuGetProcAddress_v2"));
+  }
+  if (route == "v2-v1") {
+    void* function = nullptr;
+    (void)get_v2("cuGetProcAddress", &function, 11030, 0, nullptr);
+    get_v1 = reinterpret_cast<decltype(get_v1)>(function);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) return 1;
+  const std::string route = argv[1];
+  open_driver(route);
+  Api api;
+#define CACHESHIM_TEST_FUNCTION(name) \
+  api.name = reinterpret_cast<decltype(api.name)>(find(route, #name));
+#include "tests/cuda/functions.def"
+#undef CACHESHIM_TEST_FUNCTION
+  return cacheshim::test::run_scenario(api, cacheshim::test::read_scenario(argc - 2, argv + 2));
+}

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the clients of this folder on the fake driver."""
+
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PASSED, DRIVER_ERROR, DEADLOCK, WATCHDOG = 0, 2, 3, 4
+# The spin kernel's own end. Where the scenario is to pass, it ends long before; where it is to
+# dead-lock, that takes this long.
+PATIENT_MS, SHORT_MS = 20000, 700
+
+build, library, hooks_only = "", "", ""  # set by main()
+
+
+class Run:
+    """One finished client: its exit status, what it printed, and what the driver saw."""
+
+    def __init__(self, status, out, err, trace):
+        self.status, self.out, self.err = status, out, err
+        self.trace = trace
+
+    def callers(self, function):
+        """Who called this function of the driver."""
+        return [words[-1] for words in self.trace if words[0] == function]
+
+    def first_init(self):
+        """What CUDA_MODULE_LOADING was when the driver was initialised."""
+        return next((words[1] for words in self.trace if words[0] == "cuInit"), None)
+
+    def loads(self, kernel):
+        """When the kernel was loaded: "before-spin" or "beside-spin"."""
+        return [words[2] for words in self.trace if words[:2] == ["load", kernel]]
+
+    def is_hooked(self, function):
+        callers = self.callers(function)
+        return bool(callers) and all(by.startswith("libcacheshim") for by in callers)
+
+    def __repr__(self):
+        trace = "\n".join(" ".join(words) for words in self.trace)
+        return f"status {self.status}\n{self.out}{self.err}{trace}"
+
+
+def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
+    """Runs a client of the build folder; `driver` is the folder of another libcuda.so.1 in it."""
+    with tempfile.TemporaryDirectory(prefix="cacheshim-cuda-") as scratch:
+        image = pathlib.Path(scratch, "image")
+        image.write_text("tail;other")
+        trace = pathlib.Path(scratch, "trace")
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "LD_LIBRARY_PATH": f"{build}/{driver}:{build}",
+            "FAKE_CUDA_TRACE": str(trace),
+            "FAKE_CUDA_SPIN_MS": str(spin_ms),
+            "CACHESHIM_WARNED": "1",  # no mount is there, and none is needed
+            "CACHESHIM_MOUNT": f"{scratch}/mount",
+        }
+        if preload:
+            environment["LD_PRELOAD"] = ":".join(preload)
+        environment.update(variables)
+        words = [str(image) if word == "IMAGE" else word for word in command]
+        words[0] = words[0] if words[0].startswith("/") else f"{build}/{words[0]}"
+        ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120,
+                               stdin=subprocess.DEVNULL, check=False)
+        lines = trace.read_text().splitlines() if trace.exists() else []
+        return Run(ended.returncode, ended.stdout, ended.stderr, [line.split() for line in lines])
+
+
+# How each route to the driver is run, and what of it the hooks can see.
+ROUTES = {
+    "direct": ["client_direct"],
+    "local": ["client_open", "local", "BUILD/libclient_direct.so"],
+    "dlsym": ["client_lookup", "dlsym"],
+    "dlvsym": ["client_lookup", "dlvsym"],
+    "default": ["client_lookup", "default"],
+    "v1": ["client_lookup", "v1"],
+    "v2": ["client_lookup", "v2"],
+    "v2_v1": ["client_lookup", "v2-v1"],
+    "torch": ["client_lookup", "torch"],
+    "second_copy": ["client_lookup", "dlmopen"],
+    "raw": ["client_lookup", "raw"],
+    "deepbind": ["client_open", "deepbind", "BUILD/libclient_direct.so"],
+    "namespace": ["client_open", "dlmopen", "BUILD/libclient_direct.so"],
+}
+UNHOOKED = {"raw", "deepbind", "namespace"}
+MODULE_LOADS = ["cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary"]
+LIBRARY_LOADS = ["cuLibraryLoadData", "cuLibraryLoadFromFile"]
+LOADS = MODULE_LOADS + LIBRARY_LOADS
+
+
+def run_route(route, load, *options, **arguments):
+    command = [word.replace("BUILD", build) for word in ROUTES[route]]
+    if route == "dlvsym":
+        arguments["driver"] = "versioned"
+    return run([*command, load, "IMAGE", *options], **arguments)
+
+
+def run_all(jobs):
+    """Runs functions side by side (they wait for each other's time-outs); returns their results."""
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        futures = {name: pool.submit(job) for name, job in jobs.items()}
+        return {name: future.result() for name, future in futures.items()}
+
+
+def main():
+    """SCRIPT BUILD_FOLDER LIBRARY HOOKS_ONLY [unittest's arguments]"""
+    global build, library, hooks_only  # pylint: disable=global-statement
+    build, library, hooks_only = (os.path.abspath(path) for path in sys.argv[1:4])
+    del sys.argv[1:4]
+    unittest.main(module="__main__", verbosity=2)

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+inline constexpr unsigned kTailResult = 42;
+
+// Launches the tail kernel, which writes kTailResult to `out` (device memory).
+cudaError_t launch_tail(unsigned* out, cudaStream_t stream);
+
+// The cure in application code: has the kernel loaded.
+cudaError_t touch_tail();
