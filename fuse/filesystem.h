@@ -221,8 +221,9 @@ class Filesystem {
       const std::function<Status(Overlay&, const std::string&)>& make);
   Result<fuse_entry_param> entry_of(Ref parent, const NodeInfo& info, const std::string& name,
                                     const Found& found, const Look& look);
-  Status remove_name(fuse_ino_t parent, const std::string& name,
-                     Status (Overlay::*remove)(const std::string&, Hold));
+  // Returns the path it had.
+  Result<std::string> remove_name(fuse_ino_t parent, const std::string& name,
+                                  Status (Overlay::*remove)(const std::string&, Hold));
   Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
@@ -257,10 +258,10 @@ class Filesystem {
   Status load(fuse_req_t req, Ref ref, DirHandle& dir);
 
   // ---- fs_publish.cc
-  // Publishes what `path`, a name that has just become whole, completes, and then calls `answer`;
-  // `held` are the folders that the request to be answered holds.
-  void publish_completed(Job& job, const std::string& path, std::vector<Notifier::FolderId> held,
-                         std::function<void()> answer);
+  // Publishes what `path` has just completed, and then calls `answer`; `held` are the folders that the
+  // request to be answered holds.
+  void publish_completed(Job& job, const std::string& path, Arrival arrival,
+                         std::vector<Notifier::FolderId> held, std::function<void()> answer);
   PublishReport publish_entry(Job& job, const std::string& entry);
   void retry_postponed(Job& job);
   void tell_of(const PublishReport& report, const Job& publisher,

@@ -330,7 +330,7 @@ void Filesystem::end_writing(FileHandle& handle) {
     const std::shared_lock lock(job.overlay.mutex());
     return nodes_.path(handle.node);
   }();
-  if (path) publish_completed(job, *path, {}, [] {});
+  if (path) publish_completed(job, *path, Arrival::kClosed, {}, [] {});
   job.end_publishing();
 }
 

@@ -175,7 +175,8 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     return entry_of(parent, folder, name, found, look);
   }();
   if (!entry) return reply_entry(req, entry);
-  publish_completed(*job, linked, {parent_ino}, [this, req, entry] { reply_entry(req, entry); });
+  publish_completed(*job, linked, Arrival::kNamed, {parent_ino},
+                    [this, req, entry] { reply_entry(req, entry); });
 }
 
 // With Overlay::mutex() held exclusively. A file of the layer that has no name may get its first.
@@ -199,27 +200,29 @@ NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex par
   return {std::move(opened->fd), opened->in_upper};
 }
 
-Status Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
-                               Status (Overlay::*remove)(const std::string&, Hold)) {
+Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
+                                            Status (Overlay::*remove)(const std::string&, Hold)) {
   const Ref parent = decode(parent_ino);
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
-  return change_names(*info.job, [&](Hold hold) -> Status {
+  return change_names(*info.job, [&](Hold hold) -> Result<std::string> {
     CACHESHIM_TRY(path, child_path(parent, name));
     NodeTable::Removed kept = keep_object(overlay, parent.node, name, path);
     CACHESHIM_CHECK((overlay.*remove)(path, hold));
     nodes_.remove(parent.node, name, std::move(kept));
-    return {};
+    return path;
   });
 }
 
 void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  const Status removed = remove_name(parent, name, &Overlay::remove_file);
-  (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
+  const Result<std::string> removed = remove_name(parent, name, &Overlay::remove_file);
+  if (!removed) return (void)fuse_reply_err(req, removed.error().code());
+  publish_completed(*nodes_.info(decode(parent).node).job, *removed, Arrival::kUnlocked, {parent},
+                    [req] { (void)fuse_reply_err(req, 0); });
 }
 
 void Filesystem::rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  const Status removed = remove_name(parent, name, &Overlay::remove_dir);
+  const Result<std::string> removed = remove_name(parent, name, &Overlay::remove_dir);
   (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
 }
 
@@ -253,7 +256,7 @@ void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fus
   const Ref to = decode(new_parent);
   const Result<std::string> renamed = rename_object(decode(parent), name, to, new_name, flags);
   if (!renamed) return (void)fuse_reply_err(req, renamed.error().code());
-  publish_completed(*nodes_.info(to.node).job, *renamed, {parent, new_parent},
+  publish_completed(*nodes_.info(to.node).job, *renamed, Arrival::kNamed, {parent, new_parent},
                     [req] { (void)fuse_reply_err(req, 0); });
 }
 

@@ -77,11 +77,11 @@ void Filesystem::tell_of(const PublishReport& report, const Job& publisher,
   notifier_->post(notices_of_uncovered(report, publisher), {}, [] {});
 }
 
-void Filesystem::publish_completed(Job& job, const std::string& path,
+void Filesystem::publish_completed(Job& job, const std::string& path, Arrival arrival,
                                    std::vector<Notifier::FolderId> held,
                                    std::function<void()> answer) {
   const std::string entry = job.policy() == PublishPolicy::kComplete
-                                ? publisher_.completed_entry(job.overlay, path)
+                                ? publisher_.completed_entry(job.overlay, path, arrival)
                                 : std::string();
   if (entry.empty()) return answer();
   job.begin_publishing();

@@ -1,7 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/entry_map.h"
 
+#include "store/paths.h"
+
 namespace cacheshim {
+namespace {
+
+// The length of the part of `path`, below its cache's folder, that names an entry by this rule.
+std::optional<std::size_t> match(const EntryRule& rule, std::string_view path) {
+  if (rule.is_folder()) return rule.path.match_front(path);
+  if (!rule.path.matches(path)) return std::nullopt;
+  for (const std::string& ending : rule.files) {
+    if (path.ends_with(ending)) return path.size() - ending.size();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string EntryRef::unit() const {
+  std::string path(entry);
+  if (!rule->is_folder()) path += rule->files.front();
+  return path;
+}
+
+std::vector<std::string> EntryRef::file_paths() const {
+  std::vector<std::string> paths;
+  for (const std::string& ending : rule->files) paths.push_back(std::string(entry) + ending);
+  return paths;
+}
 
 const Profile* EntryMap::find_profile(std::string_view name) const {
   for (const Profile& profile : profiles_) {
@@ -11,27 +38,29 @@ const Profile* EntryMap::find_profile(std::string_view name) const {
 }
 
 std::optional<EntryRef> EntryMap::find(std::string_view path) const {
-  auto end = path.find('/');
-  const Profile* profile = find_profile(path.substr(0, end));
-  if (profile == nullptr) return std::nullopt;
-  for (unsigned level = 0; level < profile->entry_depth; ++level) {
-    if (end == std::string_view::npos) return std::nullopt;
-    end = path.find('/', end + 1);
+  std::string_view below = path;
+  const Profile* profile = find_profile(take_component(below));
+  if (profile == nullptr || below.empty()) return std::nullopt;
+  for (const EntryRule& rule : profile->entries) {
+    const auto length = match(rule, below);
+    if (!length) continue;
+    const std::size_t end = path.size() - below.size() + *length;
+    EntryRef ref{profile, &rule, path.substr(0, end), path.substr(end)};
+    if (rule.is_folder() && !ref.rest.empty()) ref.rest.remove_prefix(1);  // the '/'
+    return ref;
   }
-  EntryRef ref{profile, path.substr(0, end), {}};
-  if (end != std::string_view::npos) ref.rest = path.substr(end + 1);
-  return ref;
+  return std::nullopt;
 }
 
-bool EntryMap::is_scratch(const EntryRef& ref) {
-  std::string_view rest = ref.rest;
-  while (!rest.empty()) {
-    const auto end = rest.find('/');
-    if (ref.profile->is_scratch(rest.substr(0, end))) return true;
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
-  }
-  return false;
+NameClass EntryMap::class_of(std::string_view path) const {
+  const Profile* profile = find_profile(take_component(path));
+  return profile == nullptr ? NameClass::kPrivate : profile->class_of(path);
+}
+
+bool EntryMap::is_beside_entry(std::string_view path) const {
+  const NameClass name_class = class_of(path);
+  return name_class == NameClass::kScratch || name_class == NameClass::kLock ||
+         name_class == NameClass::kBaton;
 }
 
 }  // namespace cacheshim

@@ -2,20 +2,30 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "store/profile.h"
 
-// Which entry, of which cache family, a path of the store belongs to.
+// Which entry, of which cache family, a path of the store belongs to, and what its name is to us.
 namespace cacheshim {
 
+// The views point into the path that was asked for.
 struct EntryRef {
   const Profile* profile;
-  std::string_view entry;  // path of the entry's folder: "triton/KEY"
-  std::string_view rest;   // what follows within it: "tmp.pid_7/x.cubin"; empty for the folder
+  const EntryRule* rule;
+  std::string_view entry;  // "triton/KEY"; of an entry of files the path that they share
+  std::string_view rest;  // what follows: "tmp.pid_7/x.cubin", "" for the folder; ".body" of a file
+
+  bool is_entry_folder() const { return rule->is_folder() && rest.empty(); }
+  // The entry as publishing spells it: its folder, or the first of its files.
+  std::string unit() const;
+  // Of an entry of files: their paths.
+  std::vector<std::string> file_paths() const;
 };
 
+// Thread-safe. Paths are relative to the store.
 class EntryMap {
  public:
   // `profiles` must outlive the map.
@@ -23,11 +33,13 @@ class EntryMap {
 
   const std::vector<Profile>& profiles() const { return profiles_; }
   const Profile* find_profile(std::string_view name) const;
-  // Nothing for a path of an unknown family or above the level of its entries. The views point into
-  // `path`, which is relative to the store.
+  // Nothing for a path of an unknown family, above its entries, or of a file that belongs to none.
   std::optional<EntryRef> find(std::string_view path) const;
-  // Whether any component of `rest` is a scratch name of the profile.
-  static bool is_scratch(const EntryRef& ref);
+  // Of an unknown family every name is private.
+  NameClass class_of(std::string_view path) const;
+  bool is_scratch(std::string_view path) const { return class_of(path) == NameClass::kScratch; }
+  // Names that are no part of what their entry holds: scratch names, locks and batons.
+  bool is_beside_entry(std::string_view path) const;
 
  private:
   const std::vector<Profile>& profiles_;

@@ -217,7 +217,8 @@ void Overlay::prune_empty_dirs(const std::string& path) {
 
 void Overlay::begin_entry(const std::string& path) {
   const auto ref = entries_.find(path);
-  if (!ref || ref->rest.empty() || EntryMap::is_scratch(*ref)) return;
+  if (!ref || !ref->rule->is_folder() || ref->rest.empty()) return;
+  if (entries_.is_beside_entry(path)) return;
   const std::string entry(ref->entry);
   if (index_.is_opaque(entry) || find_in_base(entry)) return;
   // Without the marker the entry is merged like any other folder: worse, but no reason to fail.

@@ -3,28 +3,77 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
-// What is known of one cache family, read from one TOML file. Nothing of a family is known to C++.
+#include "store/path_pattern.h"
+
+// What is known of one cache family, read from one TOML file (docs/profiles.md). Nothing of a family is
+// known to C++.
 namespace cacheshim {
 
-struct Profile {
-  std::string name;                          // folder name in the store and under the mount
-  std::string variable;                      // environment variable that moves the cache, or empty
-  std::vector<std::string> unless;           // variables that, when set, mean: leave it alone
-  std::vector<std::string> default_paths;    // "~/.triton/cache"
-  unsigned entry_depth = 1;                  // an entry is a folder this many levels below the name
-  std::vector<std::string> scratch;          // fnmatch(3) patterns of names never published
-  std::vector<std::string> complete;         // a file of this name completes its entry
-  std::vector<std::string> complete_single;  // so does this one, as the entry's only file
-  std::vector<std::string> paths_in;         // JSON files of these names hold absolute paths
-  std::string evidence;                      // "run", "read", "doc" or "guess"
+// What a name is to the overlay, whatever the file holds.
+enum class NameClass {
+  kPrivate,  // of its job, until its entry is published
+  kScratch,  // a temporary name, and all below it: never published
+  kLock,     // flock or fcntl: one inode of the base for all
+  kBaton,  // made by O_EXCL, removed to let go: stays in the layer; an entry that has one is not complete
+  kShared,  // read, merged and written anew under a lock: goes through to the base
+  kFlight,  // private, and a miss on it is worth waiting for
+};
+std::string_view to_string(NameClass name_class);
 
-  bool is_scratch(std::string_view file_name) const;
+// How sure we are of a profile.
+enum class Evidence {
+  kGuess,  // neither early publishing nor flight
+  kDoc,    // the program's documentation says so
+  kRead,   // its source does
+  kRun,    // and it has been run on a mount
+};
+std::string_view to_string(Evidence evidence);
+
+// Which files belong together: what is published, and evicted, whole.
+struct EntryRule {
+  PathPattern path;  // of the entry's folder, below the cache's; or of each of its files
+  // Empty: an entry is a folder. Else it is the files whose names differ in these endings alone.
+  std::vector<std::string> files;
+  // It is complete when it has a file of such a name, or has one as its only file, and no baton; that is
+  // looked at when such a file gets its name or is closed, when a folder gets its name by a rename, and
+  // when a baton is removed. Patterns of names.
+  std::vector<std::string> complete;
+  std::vector<std::string> complete_single;
+  // A file of such a name does the same once the job has come to its end.
+  std::vector<std::string> complete_at_end;
+  // What is closed without a rename tells nothing. Without patterns it is complete when the folder, or all
+  // of its files, have their names.
+  bool renamed = false;
+  // JSON files of these names hold absolute paths.
+  std::vector<std::string> paths_in;
+
+  bool is_folder() const { return files.empty(); }
+  // Whether completeness can be seen at all; else only the job's success tells.
+  bool says_when_complete() const { return renamed || !needs_no_name(); }
+  bool needs_no_name() const { return complete.empty() && complete_single.empty(); }
   bool completes(std::string_view file_name) const;
   bool completes_alone(std::string_view file_name) const;
+  bool completes_at_end(std::string_view file_name) const;
   bool holds_paths(std::string_view file_name) const;
+};
+
+struct Profile {
+  std::string name;                        // folder name in the store and under the mount
+  std::string variable;                    // environment variable that moves the cache, or empty
+  std::vector<std::string> unless;         // variables that, when set, mean: leave it alone
+  std::vector<std::string> default_paths;  // "~/.triton/cache"
+  std::vector<EntryRule> entries;          // the first that matches counts
+  std::vector<std::pair<NameClass, PathPattern>> classes;  // likewise, scratch names first
+  Evidence evidence = Evidence::kGuess;
+  std::string origin;  // the file it was read from, or empty
+
+  // `path`: below the cache's folder. A pattern without '/' is for names anywhere below.
+  NameClass class_of(std::string_view path) const;
+  bool may_publish_early() const { return evidence != Evidence::kGuess; }
 };
 
 // Where and why a profile was refused: "FILE:LINE: reason".
@@ -40,6 +89,9 @@ struct ProfileSet {
   std::vector<Profile> profiles;      // sorted by name; a later folder's profile replaces
   std::vector<ProfileError> refused;  // the others go on without these
 };
+
+// Reads one file. The error is also that of a file that cannot be read.
+std::variant<Profile, ProfileError> load_profile(const std::string& path);
 
 // Reads *.toml of every folder in turn; a folder that does not exist counts as empty.
 // A profile from a later folder replaces one of the same name.

@@ -2,6 +2,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 
+#include <algorithm>
+#include <set>
+
 #include "store/publish_stage.h"
 #include "store/sys.h"
 #include "store/whiteout.h"
@@ -10,65 +13,126 @@
 namespace cacheshim {
 namespace {
 
-// The layer's own names in a folder, scratch names and our markers left out.
-std::vector<sys::DirEntry> own_names(const Overlay& overlay, const std::string& path,
-                                     const Profile* profile) {
-  std::vector<sys::DirEntry> names;
+// The layer's own names in a folder, our markers left out.
+std::vector<sys::DirEntry> own_names(const Overlay& overlay, const std::string& path) {
   const auto folder = sys::open_beneath(overlay.upper(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!folder) return names;
+  if (!folder) return {};
   auto entries = sys::list_dir(folder->get());
-  if (!entries) return names;
-  for (sys::DirEntry& entry : *entries) {
-    if (is_reserved_name(entry.name)) continue;
-    if (profile != nullptr && profile->is_scratch(entry.name)) continue;
-    names.push_back(std::move(entry));
-  }
-  return names;
+  if (!entries) return {};
+  std::erase_if(*entries, [](const auto& entry) { return is_reserved_name(entry.name); });
+  return *std::move(entries);
+}
+
+bool layer_has(const Overlay& overlay, const std::string& path) {
+  return static_cast<bool>(sys::open_beneath(overlay.upper(), path, O_PATH | O_NOFOLLOW));
 }
 
 }  // namespace
 
-bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref) const {
-  const auto names = own_names(overlay, std::string(ref.entry), ref.profile);
-  for (const sys::DirEntry& entry : names) {
-    if (ref.profile->completes(entry.name)) return true;
-  }
-  if (names.size() != 1 || !ref.profile->completes_alone(names.front().name)) return false;
-  const auto merged = overlay.list(std::string(ref.entry));
-  if (!merged) return false;
-  std::size_t others = 0;
-  for (const ListedEntry& entry : *merged) others += !ref.profile->is_scratch(entry.name);
-  return others == 1;
+// Whether a folder of the layer holds anything that would be published.
+bool Publisher::holds_something(const Overlay& overlay, const std::string& folder) const {
+  const auto names = own_names(overlay, folder);
+  return std::any_of(names.begin(), names.end(), [&](const sys::DirEntry& entry) {
+    return !entries_.is_beside_entry(join_path(folder, entry.name));
+  });
 }
 
-std::string Publisher::completed_entry(const Overlay& overlay, const std::string& path) const {
-  const auto ref = entries_.find(path);
-  if (!ref || ref->rest.empty() || EntryMap::is_scratch(*ref)) return "";
+bool Publisher::is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const {
+  const std::string folder(ref.entry);
+  std::vector<std::string> names;
+  for (sys::DirEntry& entry : own_names(overlay, folder)) {
+    const NameClass name_class = entries_.class_of(join_path(folder, entry.name));
+    if (name_class == NameClass::kBaton) return false;  // somebody is at work in it
+    if (name_class != NameClass::kScratch && name_class != NameClass::kLock) {
+      names.push_back(std::move(entry.name));
+    }
+  }
+  if (names.empty()) return false;
+  if (ref.rule->needs_no_name()) return true;
+  const auto completes = [&](const std::string& name) {
+    return ref.rule->completes(name) || (at_end && ref.rule->completes_at_end(name));
+  };
+  if (std::any_of(names.begin(), names.end(), completes)) return true;
+  if (names.size() != 1 || !ref.rule->completes_alone(names.front())) return false;
+  const auto merged = overlay.list(folder);
+  if (!merged) return false;
+  return 1 == std::count_if(merged->begin(), merged->end(), [&](const ListedEntry& entry) {
+           return !entries_.is_beside_entry(join_path(folder, entry.name));
+         });
+}
+
+bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const {
+  if (ref.rule->is_folder()) return is_complete_folder(overlay, ref, at_end);
+  const auto paths = ref.file_paths();
+  const auto is_there = [&](const std::string& path) { return layer_has(overlay, path); };
+  if (ref.rule->needs_no_name()) return std::all_of(paths.begin(), paths.end(), is_there);
+  return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    const std::string_view name = base_name(path);
+    return (ref.rule->completes(name) || (at_end && ref.rule->completes_at_end(name))) &&
+           is_there(path);
+  });
+}
+
+// Whether what has just happened to `path` can have completed its entry.
+bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const {
+  if (!ref.profile->may_publish_early() || !ref.rule->says_when_complete()) return false;
+  const NameClass name_class = entries_.class_of(path);
+  const bool is_unlocked = arrival == Arrival::kUnlocked;
+  if (is_unlocked || name_class == NameClass::kBaton) {
+    return is_unlocked && name_class == NameClass::kBaton;
+  }
+  if (arrival == Arrival::kClosed && ref.rule->renamed) return false;
+  if (ref.is_entry_folder()) return arrival == Arrival::kNamed;
   const std::string_view name = base_name(path);
-  if (!ref->profile->completes(name) && !ref->profile->completes_alone(name)) return "";
+  if (ref.rule->completes(name)) return true;  // a scratch name may be what tells
+  if (entries_.is_beside_entry(path)) return false;
+  if (!ref.rule->is_folder()) return ref.rule->needs_no_name();
+  return ref.rule->completes_alone(name);
+}
+
+std::string Publisher::completed_entry(const Overlay& overlay, const std::string& path,
+                                       Arrival arrival) const {
+  const auto ref = entries_.find(path);
+  if (!ref || !may_complete(*ref, path, arrival)) return "";
   const std::shared_lock lock(overlay.mutex());
-  return is_complete(overlay, *ref) ? std::string(ref->entry) : "";
+  return overlay.has_layer() && is_complete(overlay, *ref, false) ? ref->unit() : "";
+}
+
+// What is to be published of an entry that cannot say when it is complete, or of which we are not sure:
+// all, when the job has succeeded.
+bool Publisher::is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const {
+  if (ref.profile->may_publish_early() && ref.rule->says_when_complete()) {
+    return is_complete(overlay, ref, true);
+  }
+  return job_succeeded;
 }
 
 std::vector<std::string> Publisher::units_of(const Overlay& overlay, bool job_succeeded,
                                              std::uint64_t& incomplete) const {
   const std::shared_lock lock(overlay.mutex());
   std::vector<std::string> units;
+  std::set<std::string> seen;  // entries of several files
+  const auto add = [&](const std::string& unit, bool is_due) {
+    if (is_due) units.push_back(unit);
+    if (!is_due) ++incomplete;
+  };
   const std::function<void(const std::string&)> visit = [&](const std::string& folder) {
-    for (const sys::DirEntry& entry : own_names(overlay, folder, nullptr)) {
+    for (const sys::DirEntry& entry : own_names(overlay, folder)) {
       const std::string path = join_path(folder, entry.name);
+      const bool is_dir = entry.type == DT_DIR;
       const auto ref = entries_.find(path);
-      if (ref && ref->rest.empty() && entry.type == DT_DIR) {
-        const bool complete = is_complete(overlay, *ref);
-        if (complete) units.push_back(path);
-        if (!complete && !own_names(overlay, path, ref->profile).empty()) ++incomplete;
-      } else if (entry.type == DT_DIR &&
+      if (entries_.is_beside_entry(path)) continue;
+      if (ref && is_dir && ref->is_entry_folder()) {
+        if (holds_something(overlay, path)) add(path, is_due(overlay, *ref, job_succeeded));
+      } else if (ref && !is_dir && !ref->rule->is_folder()) {
+        if (seen.insert(ref->unit()).second) {
+          add(ref->unit(), is_due(overlay, *ref, job_succeeded));
+        }
+      } else if (is_dir &&
                  (folder.empty() || entries_.find_profile(path.substr(0, path.find('/'))))) {
         visit(path);  // above the level of the entries
-      } else if (job_succeeded) {
-        units.push_back(path);
       } else {
-        ++incomplete;
+        add(path, job_succeeded);
       }
     }
   };

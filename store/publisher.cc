@@ -93,14 +93,14 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
 // holds what is not to be published, else of the calls made.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
                                              PublishHooks& hooks) {
-  CACHESHIM_TRY(stage, Stage::make(store_.staging(), stage_count_.fetch_add(1), unit));
+  CACHESHIM_TRY(stage, begin_stage(unit));
   {
     const std::shared_lock lock(overlay.mutex());
     if (!overlay.has_layer()) return PublishReport{};
     CACHESHIM_TRY(upper, sys::open_beneath(overlay.upper(), "", O_PATH | O_DIRECTORY));
     stage.upper = std::move(upper);
   }
-  CACHESHIM_CHECK(collect(stage, ""));
+  CACHESHIM_CHECK(collect_unit(stage, unit));
   if (stage.files.empty()) return PublishReport{};
   CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
   if (!agrees_with_base) {
@@ -130,47 +130,77 @@ PublishReport Publisher::account(const Stage& stage) const {
   return report;
 }
 
-// Lists the unit's files in the layer: not the scratch names, our markers, FIFOs and sockets.
+Result<Publisher::Stage> Publisher::begin_stage(const std::string& unit) {
+  const auto ref = entries_.find(unit);
+  const bool is_group = ref && ref->rule->files.size() > 1;
+  CACHESHIM_TRY(stage, Stage::make(store_.staging(), stage_count_.fetch_add(1),
+                                   is_group ? std::string(parent_path(unit)) : unit));
+  stage.is_group = is_group;
+  return stage;
+}
+
+Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
+  if (!stage.is_group) return collect(stage, "");
+  stage.folders.emplace_back();
+  for (const std::string& path : entries_.find(unit)->file_paths()) {
+    const Status collected = collect(stage, std::string(base_name(path)));
+    if (!collected && !collected.failed_with(ENOENT)) return collected;
+    if (collected && path == unit)
+      stage.files.back().completes = true;  // the first named is put there last
+  }
+  return {};
+}
+
+// Lists the unit's files in the layer: not scratch names, locks and batons, our markers, FIFOs and
+// sockets.
 Status Publisher::collect(Stage& stage, const std::string& rest) const {
   const std::string path = join_path(stage.unit, rest);
   CACHESHIM_TRY(object, sys::open_beneath(stage.upper.get(), path, O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
-    const auto ref = entries_.find(path);
-    StagedFile file;
-    file.rest = rest;
-    file.source = st;
-    file.completes = ref && ref->profile->completes(base_name(path));
-    if (S_ISLNK(st.st_mode)) {
-      auto target = sys::read_link_at(object.get(), "");
-      if (!target) return target.error();
-      if (!stays_inside(*target)) return Errno(EPERM);
-      file.link_target = *std::move(target);
-    }
-    stage.files.push_back(std::move(file));
-    return {};
+    return collect_file(stage, rest, object.get(), st);
   }
   if (!S_ISDIR(st.st_mode)) return {};
   stage.folders.push_back(rest);
   CACHESHIM_TRY(entries, sys::list_dir(object.get()));
   for (const sys::DirEntry& entry : entries) {
     const std::string child = join_path(rest, entry.name);
-    const std::string child_path = join_path(stage.unit, child);
-    const auto ref = entries_.find(child_path);
-    if (is_reserved_name(entry.name) || (ref && EntryMap::is_scratch(*ref))) continue;
+    if (is_reserved_name(entry.name) || entries_.is_beside_entry(join_path(stage.unit, child))) {
+      continue;
+    }
     const Status collected = collect(stage, child);
     if (!collected && !collected.failed_with(ENOENT)) return collected;
   }
   return {};
 }
 
+Status Publisher::collect_file(Stage& stage, const std::string& rest, int object,
+                               const struct stat& st) const {
+  const std::string path = join_path(stage.unit, rest);
+  const auto ref = entries_.find(path);
+  StagedFile file;
+  file.rest = rest;
+  file.source = st;
+  file.completes = ref && ref->rule->completes(base_name(path));
+  if (S_ISLNK(st.st_mode)) {
+    auto target = sys::read_link_at(object, "");
+    if (!target) return target.error();
+    if (!stays_inside(*target)) return Errno(EPERM);
+    file.link_target = *std::move(target);
+  }
+  stage.files.push_back(std::move(file));
+  return {};
+}
+
 // Compares with what the base has and stages what it has not. False if a file that both have differs:
 // a base file does not change any more, so that needs no lock.
 Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
-  const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
-  stage.is_new = existing.failed_with(ENOENT);
-  if (!existing && !stage.is_new) return existing.error();
-  if (existing && is_of_no_use(stage.unit)) stage.is_new = stage.replaces = true;
+  if (!stage.is_group) {
+    const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
+    stage.is_new = existing.failed_with(ENOENT);
+    if (!existing && !stage.is_new) return existing.error();
+    if (existing && is_of_no_use(stage.unit)) stage.is_new = stage.replaces = true;
+  }
   for (const std::string& folder : stage.folders) CACHESHIM_CHECK(stage.make_folder(folder));
   for (StagedFile& file : stage.files) {
     CACHESHIM_TRY(agrees, stage_file(stage, file, hooks));
@@ -215,7 +245,7 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
 // A file that the profile says holds absolute paths is of use only at the mount path on record.
 Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
   const auto ref = entries_.find(path);
-  if (!ref || !ref->profile->holds_paths(base_name(path))) return false;
+  if (!ref || !ref->rule->holds_paths(base_name(path))) return false;
   CACHESHIM_TRY(fd, sys::open_beneath(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
   return names_path_outside(fd.get(), join_path(store_.mount_path(), ref->profile->name));
 }
@@ -308,7 +338,7 @@ void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHoo
     hooks.published(path, *st);
   }
   for (const std::string& folder : stage.folders) {
-    (void)overlay.clear_opaque(join_path(stage.unit, folder));
+    if (!stage.is_group) (void)overlay.clear_opaque(join_path(stage.unit, folder));
   }
   overlay.prune_empty_dirs(stage.unit);
 }

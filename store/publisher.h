@@ -39,6 +39,13 @@ struct PublishReport {
   PublishReport& operator+=(const PublishReport& other);
 };
 
+// How a path has come to be what it is.
+enum class Arrival {
+  kNamed,     // by a rename or a further link
+  kClosed,    // by the last close of a descriptor that could write to it
+  kUnlocked,  // it was a baton, and its maker has removed it
+};
+
 // What the daemon knows of files that are in use. Must not call back into the overlay or the
 // publisher.
 class PublishHooks {
@@ -60,16 +67,18 @@ class Publisher {
   Publisher(const Store& store, const EntryMap& entries, Counters& counters)
       : store_(store), entries_(entries), counters_(counters) {}
 
-  // The entry that `path`, a file that has just got its name, completes; "" for none.
+  // The unit that what has just happened to `path` completes; "" for none.
   // Takes the overlay's lock shared.
-  std::string completed_entry(const Overlay& overlay, const std::string& path) const;
+  std::string completed_entry(const Overlay& overlay, const std::string& path,
+                              Arrival arrival) const;
 
-  // Publishes one unit of the layer: an entry's folder, or one file or folder of an unknown cache.
+  // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or folder of no entry.
   // Failures are reported as `incomplete` and logged by reason; the layer keeps what it has.
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
 
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
-  // All that is complete; with `job_succeeded` what belongs to no known cache as well.
+  // All that is complete; with `job_succeeded` also what cannot say whether it is: entries of such
+  // rules, guesses, and what belongs to no entry or no known cache.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                             const Progress& progress);
 
@@ -78,7 +87,11 @@ class Publisher {
   struct Stage;
 
   Result<PublishReport> try_publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  Result<Stage> begin_stage(const std::string& unit);
+  Status collect_unit(Stage& stage, const std::string& unit) const;
   Status collect(Stage& stage, const std::string& rest) const;
+  Status collect_file(Stage& stage, const std::string& rest, int object,
+                      const struct stat& st) const;
   Result<bool> stage_files(Stage& stage, PublishHooks& hooks) const;
   Result<bool> stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const;
   Status sync(const Stage& stage) const;
@@ -90,7 +103,13 @@ class Publisher {
   Status ensure_base_parents(const std::string& path) const;
   bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
   void drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
-  bool is_complete(const Overlay& overlay, const EntryRef& ref) const;
+
+  // ---- publish_select.cc
+  bool holds_something(const Overlay& overlay, const std::string& folder) const;
+  bool is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
+  bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
+  bool may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const;
+  bool is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;
   std::vector<std::string> units_of(const Overlay& overlay, bool job_succeeded,
                                     std::uint64_t& incomplete) const;
   std::mutex& lock_of(const std::string& unit);

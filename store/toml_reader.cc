@@ -83,6 +83,27 @@ std::optional<std::int64_t> TomlReader::find_integer(std::string_view key) {
   return number;
 }
 
+std::optional<bool> TomlReader::find_bool(std::string_view key) {
+  const toml::node* node = find_node(key);
+  if (node == nullptr) return std::nullopt;
+  const auto value = node->value_exact<bool>();
+  if (!value) report(key, "must be true or false");
+  return value;
+}
+
+std::vector<const toml::table*> TomlReader::find_tables(std::string_view key) {
+  const toml::node* node = find_node(key);
+  std::vector<const toml::table*> tables;
+  if (node == nullptr) return tables;
+  if (const toml::array* array = node->as_array();
+      array != nullptr && array->is_array_of_tables()) {
+    for (const toml::node& table : *array) tables.push_back(table.as_table());
+    return tables;
+  }
+  report(key, "must be an array of tables, [[" + std::string(key) + "]]");
+  return tables;
+}
+
 const toml::table* TomlReader::find_table(std::string_view key) {
   const toml::node* node = find_node(key);
   if (node == nullptr) return nullptr;

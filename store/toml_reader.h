@@ -42,7 +42,10 @@ class TomlReader {
   std::optional<std::string> find_string(std::string_view key);
   std::optional<std::vector<std::string>> find_strings(std::string_view key);
   std::optional<std::int64_t> find_integer(std::string_view key);
+  std::optional<bool> find_bool(std::string_view key);
   const toml::table* find_table(std::string_view key);
+  // The tables of an array, "[[key]]"; none where it is missing.
+  std::vector<const toml::table*> find_tables(std::string_view key);
   // The value of any type, or null; for keys with several types.
   const toml::node* find_node(std::string_view key);
 

@@ -21,12 +21,10 @@ namespace cacheshim {
 inline std::vector<Profile> test_profiles() {
   Profile profile;
   profile.name = "fam";
-  profile.entry_depth = 1;
-  profile.scratch = {"tmp.*"};
-  profile.complete = {"done-*"};
-  profile.complete_single = {"*.so"};
-  profile.paths_in = {"done-*"};
-  profile.evidence = "run";
+  EntryRule rule{PathPattern("*"), {}, {"done-*"}, {"*.so"}, {}, false, {"done-*"}};
+  profile.entries.push_back(std::move(rule));
+  profile.classes.emplace_back(NameClass::kScratch, PathPattern("tmp.*"));
+  profile.evidence = Evidence::kRun;
   return {profile};
 }
 

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
+#include <utility>
 
 namespace cacheshim {
 namespace {
@@ -19,11 +21,23 @@ unless = ["TRITON_HOME"]
 default_paths = ["~/.triton/cache"]
 evidence = "run"
 
-[entry]
-depth = 1
+[[entry]]
+path = "*"
 complete = ["__grp__*.json"]
 complete_single = ["*.so", "*.json"]
-scratch = ["tmp.pid_*"]
+paths_in = ["__grp__*.json"]
+
+[[entry]]
+path = "a/**/b"
+files = [".body", ""]
+renamed = true
+
+[class]
+scratch = ["tmp.pid_*", "old/tmp"]
+lock = ["lock"]
+baton = ["**/baton"]
+shared = ["index"]
+flight = ["*.json"]
 )";
 
 std::string refusal(const std::string& text) {
@@ -66,20 +80,72 @@ TEST(Profile, ReadsEveryField) {
   EXPECT_EQ(profile->variable, "TRITON_CACHE_DIR");
   EXPECT_EQ(profile->unless, std::vector<std::string>{"TRITON_HOME"});
   EXPECT_EQ(profile->default_paths, std::vector<std::string>{"~/.triton/cache"});
-  EXPECT_EQ(profile->entry_depth, 1U);
-  EXPECT_EQ(profile->evidence, "run");
-  EXPECT_TRUE(profile->is_scratch("tmp.pid_1_a"));
-  EXPECT_FALSE(profile->is_scratch("xtmp.pid_1"));
-  EXPECT_TRUE(profile->completes("__grp__k.json"));
-  EXPECT_FALSE(profile->completes("k.json"));
-  EXPECT_TRUE(profile->completes_alone("k.json"));
+  EXPECT_EQ(profile->evidence, Evidence::kRun);
+  EXPECT_EQ(profile->origin, "triton.toml");
+  ASSERT_EQ(profile->entries.size(), 2U);
+  const EntryRule& folder = profile->entries[0];
+  EXPECT_EQ(folder.path.text(), "*");
+  EXPECT_TRUE(folder.is_folder() && folder.says_when_complete() && !folder.renamed);
+  EXPECT_TRUE(folder.completes("__grp__k.json") && folder.holds_paths("__grp__k.json"));
+  EXPECT_FALSE(folder.completes("k.json") || folder.holds_paths("k.json"));
+  EXPECT_TRUE(folder.completes_alone("k.json"));
+  const EntryRule& files = profile->entries[1];
+  EXPECT_EQ(files.files, (std::vector<std::string>{".body", ""}));
+  EXPECT_TRUE(!files.is_folder() && files.says_when_complete() && files.renamed);
+}
+
+TEST(Profile, KnowsTheClassOfAName) {
+  const auto parsed = parse_profile(kTriton, "triton.toml");
+  const auto& profile = std::get<Profile>(parsed);
+  const std::pair<const char*, NameClass> cases[] = {
+      {"K/k.cubin", NameClass::kPrivate},
+      {"K/tmp.pid_1_a", NameClass::kScratch},
+      {"K/tmp.pid_1_a/lock", NameClass::kScratch},
+      {"tmp.pid_1", NameClass::kScratch},
+      {"K/xtmp.pid_1", NameClass::kPrivate},
+      {"old/tmp/x", NameClass::kScratch},
+      {"K/old/tmp", NameClass::kPrivate},
+      {"K/lock", NameClass::kLock},
+      {"lock", NameClass::kLock},
+      {"lock/x", NameClass::kPrivate},
+      {"baton", NameClass::kBaton},
+      {"a/b/baton", NameClass::kBaton},
+      {"a/index", NameClass::kShared},
+      {"K/k.json", NameClass::kFlight},
+      {"", NameClass::kPrivate},
+      {std::string(300, 'k').c_str(), NameClass::kPrivate}};
+  for (const auto& [path, name_class] : cases) {
+    EXPECT_EQ(to_string(profile.class_of(path)), to_string(name_class)) << path;
+  }
+}
+
+TEST(Profile, AGuessIsNeverWaitedFor) {
+  const auto parsed =
+      parse_profile("name = \"x\"\nevidence = \"guess\"\n[class]\nflight = [\"*\"]\n", "x.toml");
+  EXPECT_EQ(std::get<Profile>(parsed).class_of("a"), NameClass::kPrivate);
+}
+
+TEST(PathPattern, MatchesByComponents) {
+  const std::tuple<const char*, const char*, bool> cases[] = {
+      {"*", "a", true},           {"*", "a/b", false},        {"*/b", "a/b", true},
+      {"a*/?", "abc/d", true},    {"a*/?", "abc/de", false},  {"**", "", true},
+      {"**", "a/b/c", true},      {"**/c", "a/b/c", true},    {"**/c", "c", true},
+      {"**/c", "a/b", false},     {"a/**/c", "a/c", true},    {"a/**/c", "a/x/y/c", true},
+      {"a/**/c", "b/x/c", false}, {"[0-9]*/x", "7a/x", true}, {"[0-9]*/x", "a7/x", false}};
+  for (const auto& [pattern, path, matches] : cases) {
+    EXPECT_EQ(PathPattern(pattern).matches(path), matches) << pattern << ' ' << path;
+  }
+  EXPECT_EQ(PathPattern("*/*").match_front("a/bc/d"), 4U);
+  EXPECT_EQ(PathPattern("**/k").match_front("a/k/k"), 3U);
+  EXPECT_EQ(PathPattern("*/*").match_front("a"), std::nullopt);
 }
 
 TEST(Profile, MessagesNameFileAndLine) {
   EXPECT_EQ(refusal("name = \"x\"\ncolour = 1\nevidence = \"doc\"\n"),
             "x.toml:2: unknown key 'colour'");
-  EXPECT_EQ(refusal("name = \"x\"\nevidence = \"doc\"\n[entry]\ndeep = 1\n"),
-            "x.toml:4: unknown key 'entry.deep'");
+  EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\ndeep = 1"),
+            "x.toml:5: unknown key 'entry.deep'");
+  EXPECT_EQ(refusal_with("[class]\nsecret = []"), "x.toml:4: unknown key 'class.secret'");
   EXPECT_EQ(refusal("name = 3\n"), "x.toml:1: name: must be a string");
   EXPECT_EQ(refusal("name = \n").rfind("x.toml:1: ", 0), 0U);
 }
@@ -108,11 +174,29 @@ TEST(Profile, RefusesValuesOfAWrongKind) {
             "x.toml:3: default_paths: must be an array of strings");
   EXPECT_EQ(refusal_with("default_paths = [\"x\"]"),
             "x.toml:3: default_paths: 'x' must begin with / or ~/");
-  EXPECT_EQ(refusal_with("entry = 1"), "x.toml:3: entry: must be a table");
-  EXPECT_EQ(refusal_with("[entry]\ndepth = 0"), "x.toml:4: entry.depth: must be from 1 to 16");
-  EXPECT_EQ(refusal_with("[entry]\ndepth = \"1\""), "x.toml:4: entry.depth: must be an integer");
-  EXPECT_EQ(refusal_with("[entry]\nscratch = [\"a/b\"]"),
-            "x.toml:4: entry.scratch: 'a/b' is no pattern of a file name");
+  EXPECT_EQ(refusal_with("[entry]\npath = \"*\""),
+            "x.toml:3: entry: must be an array of tables, [[entry]]");
+  EXPECT_EQ(refusal_with("entry = [1]"), "x.toml:3: entry: must be an array of tables, [[entry]]");
+  EXPECT_EQ(refusal_with("[[entry]]\nrenamed = true"),
+            "x.toml:3: entry.path: '' is no pattern of a path below the cache's folder");
+  for (const char* path : {"/a", "a/", "a//b"}) {
+    EXPECT_EQ(refusal_with("[[entry]]\npath = \"" + std::string(path) + "\""),
+              "x.toml:4: entry.path: '" + std::string(path) +
+                  "' is no pattern of a path below the cache's folder");
+  }
+  EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nrenamed = 1"),
+            "x.toml:5: entry.renamed: must be true or false");
+  EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\ncomplete = [\"a/b\"]"),
+            "x.toml:5: entry.complete: 'a/b' is no pattern of a file name");
+  EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = []"),
+            "x.toml:5: entry.files: must name at least one ending");
+  EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = [\"/a\"]"),
+            "x.toml:5: entry.files: '/a' is no ending of a file name");
+  EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = [\"\"]\ncomplete_single = [\"a\"]"),
+            "x.toml:6: entry.complete_single: is for folders; of files, 'complete' does it");
+  EXPECT_EQ(refusal_with("class = 1"), "x.toml:3: class: must be a table");
+  EXPECT_EQ(refusal_with("[class]\nlock = [\"/x\"]"),
+            "x.toml:4: class.lock: '/x' is no pattern of a path below the cache's folder");
   EXPECT_EQ(refusal_with("variable = \"A\\u0000B\""), "x.toml:3: variable: must be a string");
 }
 

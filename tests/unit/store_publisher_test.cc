@@ -52,9 +52,9 @@ class PublisherTest : public OverlayTest {
 TEST_F(PublisherTest, AnEntryIsCompleteWithItsCompletingFileOnly) {
   begin("K");
   put("fam/K/a", "1");
-  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/a"), "");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/a", Arrival::kClosed), "");
   put("fam/K/done-a", "2");
-  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/done-a"), "fam/K");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/done-a", Arrival::kClosed), "fam/K");
 }
 
 // The record of hard links is a name of the file by which the job goes on writing.
@@ -74,9 +74,9 @@ TEST_F(PublisherTest, CopyOfAHardLinkIsPublishedAsAFileOfItsOwn) {
 TEST_F(PublisherTest, ASingleFileCompletesOnlyAnEntryOfItsOwn) {
   begin("K");
   put("fam/K/l.so", "1");
-  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so"), "fam/K");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so", Arrival::kClosed), "fam/K");
   put("fam/K/other", "2");
-  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so"), "");
+  EXPECT_EQ(publisher_->completed_entry(overlay_, "fam/K/l.so", Arrival::kClosed), "");
 }
 
 TEST_F(PublisherTest, TakesNeitherDevicesNorFifosNorSockets) {
