@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "store/entry_map.h"
+
+// The shipped profiles, each held against paths that its program's own code makes: which entry they are
+// of, what class of name they are, and whether their arrival may complete the entry.
+namespace cacheshim {
+namespace {
+
+struct Row {
+  const char* path;
+  const char* unit;  // "" for none
+  NameClass name_class;
+  const char*
+      completing;  // "name": by its name; "rename": by a rename alone; "end": at the job's success
+};
+
+constexpr auto kPrivate = NameClass::kPrivate;
+constexpr auto kScratch = NameClass::kScratch;
+constexpr auto kLock = NameClass::kLock;
+constexpr auto kFlight = NameClass::kFlight;
+
+#define KEY64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define TL "tilelang/0.1.9/linux-x86_64"
+#define PIP "pip/http-v2/6/8/7/a/0/687a0abc"
+#define VLLM "vllm/torch_compile_cache/a1b2c3d4e5/rank_0_0/backbone"
+
+constexpr Row kRows[] = {
+    // Triton: FileCacheManager.put of 3.x, 2.1 and 2.0
+    {"triton/KEY/kernel.cubin", "triton/KEY", kPrivate, ""},
+    {"triton/KEY/__grp__kernel.json", "triton/KEY", kFlight, "name"},
+    {"triton/KEY/kernel.json", "triton/KEY", kPrivate, "name"},
+    {"triton/KEY/cuda_utils.so", "triton/KEY", kFlight, "name"},
+    {"triton/KEY/tmp.pid_7_5f3c/kernel.cubin", "triton/KEY", kScratch, ""},
+    {"triton/KEY/kernel.cubin.tmp.pid_7_1234", "triton/KEY", kScratch, ""},
+    {"triton/KEY/kernel.cubin.tmp", "triton/KEY", kScratch, ""},
+    {"triton/KEY/lock", "triton/KEY", kLock, ""},
+    {"triton/KEY", "triton/KEY", kPrivate, "rename"},
+
+    // Inductor: write_atomic, FxGraphCache, AOTAutogradCache, CppCodeCache, Triton below it
+    {"inductor/ab/cabdef.py", "inductor/ab/cabdef.py", kPrivate, "rename"},
+    {"inductor/ab/.4711.140022.tmp", "inductor/ab/.4711.140022.tmp", kScratch, ""},
+    {"inductor/ab/cabdef.best_config", "inductor/ab/cabdef.best_config", kPrivate, "rename"},
+    {"inductor/xy/cxyz.so", "inductor/xy/cxyz.so", kPrivate, "end"},
+    {"inductor/fxgraph/jn/fjnkey/4f2a", "inductor/fxgraph/jn/fjnkey/4f2a", kPrivate, "rename"},
+    {"inductor/fxgraph/jn/fjnkey/.7.8.tmp", "inductor/fxgraph/jn/fjnkey/.7.8.tmp", kScratch, ""},
+    {"inductor/aotautograd/akey/entry", "inductor/aotautograd/akey/entry", kPrivate, "rename"},
+    {"inductor/locks/cabdef.lock", "", kLock, ""},
+    {"inductor/triton/0/KEY/__grp__k.json", "inductor/triton/0/KEY", kFlight, "name"},
+    {"inductor/triton/0/KEY/tmp.pid_1_2/k.ptx", "inductor/triton/0/KEY", kScratch, ""},
+
+    // TileLang: _save_kernel_to_disk, and the layout before the namespaces
+    {TL "/kernels/" KEY64, TL "/kernels/" KEY64, kPrivate, "rename"},
+    {TL "/kernels/" KEY64 "/kernel_lib.so", TL "/kernels/" KEY64, kPrivate, ""},
+    {TL "/kernels/" KEY64 "/params.json", TL "/kernels/" KEY64, kFlight, "rename"},
+    {TL "/kernels/" KEY64 "/.params.json.7_ab.tmp", TL "/kernels/" KEY64, kScratch, ""},
+    {TL "/.staging/" KEY64 "_7_ab12cd34/kernel_lib.so", "", kScratch, ""},
+    {"tilelang/" KEY64 "/params.pkl", "tilelang/" KEY64, kFlight, "rename"},
+    {TL, "", kPrivate, ""},
+
+    // Torch extensions: _get_build_directory with and without the variable, FileBaton
+    {"torch-extensions/py311_cu121/fused/fused.so", "torch-extensions/py311_cu121/fused", kPrivate,
+     "rename"},
+    {"torch-extensions/py311_cu121/fused/lock", "torch-extensions/py311_cu121/fused",
+     NameClass::kBaton, ""},
+    {"torch-extensions/py311_cu121/fused/.ninja_log", "torch-extensions/py311_cu121/fused",
+     kPrivate, ""},
+    {"torch-extensions/fused/fused.so", "torch-extensions/fused", kPrivate, "rename"},
+    {"torch-extensions/fused/lock", "torch-extensions/fused", NameClass::kBaton, ""},
+
+    // FlashInfer: JitSpec with the variable and without
+    {"flashinfer/.cache/flashinfer/0.3.1/90a/cached_ops/op/op.so",
+     "flashinfer/.cache/flashinfer/0.3.1/90a/cached_ops/op", kPrivate, "end"},
+    {"flashinfer/75_80_89/cached_ops/op/build.ninja", "flashinfer/75_80_89/cached_ops/op", kPrivate,
+     "end"},
+    {"flashinfer/75_80_89/cached_ops/tmp/op.lock", "flashinfer/75_80_89/cached_ops/tmp", kLock, ""},
+    {"flashinfer/75_80_89/cached_ops/tmp/flashinfer_jit.ninja",
+     "flashinfer/75_80_89/cached_ops/tmp", kScratch, ""},
+    {"flashinfer/75_80_89/generated/op/op.cu", "flashinfer/75_80_89/generated/op", kPrivate, "end"},
+    {"flashinfer/75_80_89/flashinfer_jit.log", "", kScratch, ""},
+
+    // DeepGEMM: Compiler::build, and put() of the Python versions
+    {"deepgemm/cache/kernel.gemm.0123", "deepgemm/cache/kernel.gemm.0123", kPrivate, "rename"},
+    {"deepgemm/cache/kernel.gemm.0123/kernel.cubin", "deepgemm/cache/kernel.gemm.0123", kFlight,
+     "rename"},
+    {"deepgemm/cache/kernel.gemm.0123/kernel.cu", "deepgemm/cache/kernel.gemm.0123", kPrivate, ""},
+    {"deepgemm/tmp/5e1f/kernel.cubin", "", kScratch, ""},
+
+    // vLLM: InductorAdaptor.initialize_cache
+    {VLLM "/vllm_compile_cache.py", "vllm/torch_compile_cache/a1b2c3d4e5", kPrivate, "end"},
+    {VLLM "/triton_cache/KEY/k.cubin", "vllm/torch_compile_cache/a1b2c3d4e5", kPrivate, "end"},
+    {VLLM "/triton_cache/KEY/tmp.pid_1_2/k", "vllm/torch_compile_cache/a1b2c3d4e5", kScratch, ""},
+    {VLLM "/inductor_cache/ab/.1.2.tmp", "vllm/torch_compile_cache/a1b2c3d4e5", kScratch, ""},
+    {VLLM "/inductor_cache/locks/x", "vllm/torch_compile_cache/a1b2c3d4e5", kLock, ""},
+    {"vllm/torch_compile_cache/torch_aot_compile/f00/rank_0_0/model",
+     "vllm/torch_compile_cache/torch_aot_compile/f00", kPrivate, "end"},
+
+    {"tensorrt-rtx/runtime.rtxcache", "", NameClass::kShared, ""},
+    {"tensorrt-rtx/runtime.rtxcache.lock", "", kLock, ""},
+
+    {"cuda-compute-cache/index", "", NameClass::kShared, ""},
+    {"cuda-compute-cache/0/a/0a1b2c", "cuda-compute-cache/0/a/0a1b2c", kPrivate, "end"},
+
+    // pip: SafeFileCache of 25.3 and 23.2, adjacent_tmp_file, record_download_origin
+    {PIP, PIP ".body", kPrivate, "rename"},
+    {PIP ".body", PIP ".body", kPrivate, "rename"},
+    {PIP "x1y2z3.tmp", PIP "x1y2z3.tmp.body", kScratch, ""},
+    {"pip/http/6/8/7/a/0/687a0abc", "pip/http/6/8/7/a/0/687a0abc", kPrivate, "rename"},
+    {"pip/wheels/2a/4b/6c/8d9e/six-1.0-py3-none-any.whl", "pip/wheels/2a/4b/6c/8d9e", kPrivate, ""},
+    {"pip/wheels/2a/4b/6c/8d9e/origin.json", "pip/wheels/2a/4b/6c/8d9e", kPrivate, "name"},
+    {"pip/selfcheck/0a1b", "", kScratch, ""},
+
+    // uv: Cache::persist, write_atomic, LockedFile
+    {"uv/archive-v0/Ab3dEf", "uv/archive-v0/Ab3dEf", kPrivate, "rename"},
+    {"uv/archive-v0/Ab3dEf/six.py", "uv/archive-v0/Ab3dEf", kPrivate, ""},
+    {"uv/.tmpAb12/six.py", "", kScratch, ""},
+    {"uv/wheels-v5/pypi/six/1.0-py3-none-any", "uv/wheels-v5/pypi/six/1.0-py3-none-any", kPrivate,
+     "rename"},
+    {"uv/wheels-v5/pypi/six/1.0-py3-none-any.http", "uv/wheels-v5/pypi/six/1.0-py3-none-any.http",
+     kPrivate, "rename"},
+    {"uv/wheels-v5/pypi/six/.tmpXy12", "uv/wheels-v5/pypi/six/.tmpXy12", kScratch, ""},
+    {"uv/simple-v16/pypi/six.rkyv", "uv/simple-v16/pypi/six.rkyv", kPrivate, "rename"},
+    {"uv/sdists-v9/pypi/six/1.0/rev/src/setup.py", "uv/sdists-v9/pypi/six/1.0", kPrivate, "end"},
+    {"uv/sdists-v9/pypi/six/1.0/.lock", "uv/sdists-v9/pypi/six/1.0", kLock, ""},
+    {"uv/.lock", "", kLock, ""},
+
+    // ccache: LocalStorage, AtomicFile, LockFile
+    {"ccache/0/a/bcdefR", "ccache/0/a/bcdefR", kPrivate, "rename"},
+    {"ccache/0/abcdefM", "ccache/0/abcdefM", kPrivate, "rename"},
+    {"ccache/0/a/bcdefR.tmp.Ab12Cd", "", kScratch, ""},
+    {"ccache/0/a/stats", "", kScratch, ""},
+    {"ccache/0/stats.lock", "", kScratch, ""},
+    {"ccache/tmp/cpp_stdout.tmp.1", "", kScratch, ""},
+
+    // JAX: LRUCache.put of 0.4.38, and before the two endings
+    {"jax/jit_f-0123-cache", "jax/jit_f-0123-cache", kPrivate, ""},
+    {"jax/jit_f-0123-atime", "jax/jit_f-0123-cache", kScratch, "name"},
+    {"jax/jit_f-0123", "jax/jit_f-0123", kPrivate, "end"},
+    {"jax/.lockfile", "jax/.lockfile", kLock, ""},
+
+    // Numba: IndexDataCacheFile
+    {"numba/src_0a1b/mod.f-3.py311.nbi", "numba/src_0a1b", kPrivate, "end"},
+    {"numba/src_0a1b/mod.f-3.py311.1.nbc", "numba/src_0a1b", kPrivate, "end"},
+    {"numba/src_0a1b/mod.f-3.py311.1.nbc.tmp.0123456789abcdef", "numba/src_0a1b", kScratch, ""},
+
+    // CuPy: _compile_with_cache_cuda
+    {"cupy/0123456789abcdef_2.cubin", "cupy/0123456789abcdef_2.cubin", kPrivate, "rename"},
+    {"cupy/0123456789abcdef_2.cubin.cu", "cupy/0123456789abcdef_2.cubin.cu", kPrivate, "end"},
+    {"cupy/tmpa1b2c3d4", "cupy/tmpa1b2c3d4", kScratch, ""},
+};
+
+std::string completing(const EntryRef& ref, const std::string& path, NameClass name_class) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  const bool completes = ref.rule->completes(name) || ref.rule->completes_alone(name);
+  const bool beside =
+      name_class == kScratch || name_class == kLock || name_class == NameClass::kBaton;
+  if (beside) return completes && name_class == kScratch ? "name" : "";
+  if (!ref.rule->says_when_complete() || !ref.profile->may_publish_early()) return "end";
+  if (ref.is_entry_folder()) return "rename";
+  if (!ref.rule->is_folder() && ref.rule->needs_no_name()) return "rename";
+  if (!completes) return "";
+  return ref.rule->renamed ? "rename" : "name";
+}
+
+class Shipped : public testing::Test {
+ protected:
+  const ProfileSet set_ = load_profiles({SHIPPED_PROFILES});
+  const EntryMap entries_{set_.profiles};
+};
+
+TEST_F(Shipped, AllOfThemAreRead) {
+  for (const ProfileError& refused : set_.refused) ADD_FAILURE() << refused.message;
+  std::vector<std::string> names;
+  for (const Profile& profile : set_.profiles) names.push_back(profile.name);
+  const std::vector<std::string> expected = {"ccache",     "cuda-compute-cache",
+                                             "cupy",       "deepgemm",
+                                             "flashinfer", "inductor",
+                                             "jax",        "numba",
+                                             "pip",        "tensorrt-rtx",
+                                             "tilelang",   "torch-extensions",
+                                             "triton",     "uv",
+                                             "vllm"};
+  EXPECT_EQ(names, expected);
+}
+
+TEST_F(Shipped, PathsOfEachProgramAreWhatItMeansByThem) {
+  for (const Row& row : kRows) {
+    const std::string path = row.path;
+    const auto ref = entries_.find(path);
+    EXPECT_EQ(ref ? ref->unit() : "", row.unit) << path;
+    const NameClass name_class = entries_.class_of(path);
+    EXPECT_EQ(to_string(name_class), to_string(row.name_class)) << path;
+    EXPECT_EQ(ref ? completing(*ref, path, name_class) : "", row.completing) << path;
+  }
+}
+
+TEST_F(Shipped, EachHasRowsAbove) {
+  for (const Profile& profile : set_.profiles) {
+    EXPECT_TRUE(std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) {
+      return std::string(row.path).starts_with(profile.name + "/");
+    })) << profile.name;
+  }
+}
+
+}  // namespace
+}  // namespace cacheshim
