@@ -63,14 +63,19 @@ bool Publisher::is_complete_folder(const Overlay& overlay, const EntryRef& ref, 
 
 bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const {
   if (ref.rule->is_folder()) return is_complete_folder(overlay, ref, at_end);
-  const auto paths = ref.file_paths();
-  const auto is_there = [&](const std::string& path) { return layer_has(overlay, path); };
-  if (ref.rule->needs_no_name()) return std::all_of(paths.begin(), paths.end(), is_there);
-  return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+  bool has_all = true;
+  bool has_some = false;  // of what would be published
+  bool is_told = false;
+  for (const std::string& path : ref.file_paths()) {
+    if (!layer_has(overlay, path)) {
+      has_all = false;
+      continue;
+    }
     const std::string_view name = base_name(path);
-    return (ref.rule->completes(name) || (at_end && ref.rule->completes_at_end(name))) &&
-           is_there(path);
-  });
+    has_some = has_some || !entries_.is_beside_entry(path);
+    is_told = is_told || ref.rule->completes(name) || (at_end && ref.rule->completes_at_end(name));
+  }
+  return has_some && (ref.rule->needs_no_name() ? has_all : is_told);
 }
 
 // Whether what has just happened to `path` can have completed its entry.

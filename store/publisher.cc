@@ -25,14 +25,10 @@ constexpr int kMostAttempts = 3;
 // From here on one syncfs(2) is cheaper than an fsync(2) a file.
 constexpr std::size_t kSyncWholeFrom = 256;
 
-// A symlink may point within its entry only: ".." and absolute targets are refused.
-bool stays_inside(std::string_view target) {
-  if (target.starts_with('/')) return false;
+// Whether a symlink's target, taken from anywhere, leads no further up.
+bool leads_down(std::string_view target) {
   while (!target.empty()) {
-    const auto end = target.find('/');
-    if (target.substr(0, end) == "..") return false;
-    if (end == std::string_view::npos) return true;
-    target.remove_prefix(end + 1);
+    if (take_component(target) == "..") return false;
   }
   return true;
 }
@@ -143,6 +139,7 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
   if (!stage.is_group) return collect(stage, "");
   stage.folders.emplace_back();
   for (const std::string& path : entries_.find(unit)->file_paths()) {
+    if (entries_.is_beside_entry(path)) continue;
     const Status collected = collect(stage, std::string(base_name(path)));
     if (!collected && !collected.failed_with(ENOENT)) return collected;
     if (collected && path == unit)
@@ -185,11 +182,19 @@ Status Publisher::collect_file(Stage& stage, const std::string& rest, int object
   if (S_ISLNK(st.st_mode)) {
     auto target = sys::read_link_at(object, "");
     if (!target) return target.error();
-    if (!stays_inside(*target)) return Errno(EPERM);
+    if (!may_point_to(path, *target)) return Errno(EPERM);
     file.link_target = *std::move(target);
   }
   stage.files.push_back(std::move(file));
   return {};
+}
+
+// A symlink may point down from where it is, or into its own cache by the mount path on record.
+bool Publisher::may_point_to(std::string_view path, std::string_view target) const {
+  if (!target.starts_with('/')) return leads_down(target);
+  if (store_.mount_path().empty()) return false;
+  const std::string cache = join_path(store_.mount_path(), take_component(path)) + "/";
+  return target.starts_with(cache) && leads_down(target);
 }
 
 // Compares with what the base has and stages what it has not. False if a file that both have differs:

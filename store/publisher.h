@@ -92,6 +92,7 @@ class Publisher {
   Status collect(Stage& stage, const std::string& rest) const;
   Status collect_file(Stage& stage, const std::string& rest, int object,
                       const struct stat& st) const;
+  bool may_point_to(std::string_view path, std::string_view target) const;
   Result<bool> stage_files(Stage& stage, PublishHooks& hooks) const;
   Result<bool> stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const;
   Status sync(const Stage& stage) const;

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
+#include <memory>
+#include <set>
+
+#include "store/publisher.h"
+#include "tests/unit/overlay_fixture.h"
+
+// When an entry counts as complete, by each kind of rule, and what is published of it.
+namespace cacheshim {
+namespace {
+
+constexpr const char* kProfile = R"(name = "rules"
+evidence = "read"
+
+[[entry]]
+path = "moved/*"
+complete = ["params"]
+renamed = true
+
+[[entry]]
+path = "whole/*"
+renamed = true
+
+[[entry]]
+path = "built/*"
+complete = ["*.so"]
+renamed = true
+
+[[entry]]
+path = "web/*"
+files = [".body", ""]
+renamed = true
+
+[[entry]]
+path = "told/*"
+files = ["-data", "-told"]
+complete = ["*-told"]
+
+[[entry]]
+path = "old/*"
+complete = ["group"]
+complete_at_end = ["*.json"]
+
+[[entry]]
+path = "mute/*"
+
+[class]
+scratch = ["tmp*", "*-told"]
+lock = ["*.lock"]
+baton = ["baton"]
+)";
+
+constexpr const char* kGuess = R"(name = "guess"
+evidence = "guess"
+[[entry]]
+path = "*"
+files = [""]
+renamed = true
+)";
+
+class NoHooks : public PublishHooks {
+ public:
+  bool is_being_written(dev_t, ino_t) override { return false; }
+  bool wait_until_closed(dev_t, ino_t) override { return true; }
+  bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
+  void published(const std::string& path, const struct stat&) override { order.push_back(path); }
+  std::set<std::string> conflicts;
+  std::vector<std::string> order;
+};
+
+class PublishRules : public OverlayTest {
+ protected:
+  PublishRules() {
+    for (const char* text : {kProfile, kGuess}) {
+      auto parsed = parse_profile(text, "test.toml");
+      if (auto* error = std::get_if<ProfileError>(&parsed)) ADD_FAILURE() << error->message;
+      profiles_.push_back(std::get<Profile>(std::move(parsed)));
+    }
+    auto opened = Store::open(scratch_ / "base", "");
+    store_ = std::make_unique<Store>(std::get<Store>(std::move(opened)));
+    EXPECT_TRUE(store_->record_mount_path("/ci-cache"));
+    publisher_ = std::make_unique<Publisher>(*store_, entries_, counters_);
+    make_dir("rules");
+  }
+  void make_dir(const std::string& path) {
+    if (overlay_.find(path)) return;
+    if (!parent_path(path).empty()) make_dir(std::string(parent_path(path)));
+    ASSERT_TRUE(overlay_.make_dir(path, 0755)) << path;
+  }
+  void write(const std::string& path, const std::string& text = "x") {
+    make_dir(std::string(parent_path(path)));
+    put(path, text);
+  }
+  std::string after(const std::string& path, Arrival arrival) {
+    return publisher_->completed_entry(overlay_, path, arrival);
+  }
+  PublishReport publish(const std::string& unit) {
+    return publisher_->publish(overlay_, unit, hooks_);
+  }
+  PublishReport end(bool success) {
+    return publisher_->publish_all(overlay_, hooks_, success, [](auto, auto) {});
+  }
+  bool base_has(const std::string& path) { return scratch_.exists("base/rules/" + path); }
+
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Publisher> publisher_;
+  NoHooks hooks_;
+};
+
+TEST_F(PublishRules, FolderThatIsRenamedIntoPlaceIsCompleteByItsNames) {
+  write("rules/tmp1/lib");
+  write("rules/tmp1/.params.tmp7");
+  make_dir("rules/moved");
+  EXPECT_EQ(after("rules/tmp1/lib", Arrival::kClosed), "");
+  ASSERT_TRUE(overlay_.rename("rules/tmp1", "rules/moved/K", 0));
+  EXPECT_EQ(after("rules/moved/K", Arrival::kNamed), "");
+  write("rules/tmp2/lib");
+  write("rules/tmp2/params");
+  ASSERT_TRUE(overlay_.rename("rules/tmp2", "rules/moved/L", 0));
+  EXPECT_EQ(after("rules/moved/L", Arrival::kClosed), "");
+  EXPECT_EQ(after("rules/moved/L", Arrival::kNamed), "rules/moved/L");
+  EXPECT_EQ(publish("rules/moved/L").files, 2U);
+  EXPECT_TRUE(base_has("moved/L/params"));
+}
+
+TEST_F(PublishRules, WithoutNamesTheRenameAloneTells) {
+  write("rules/tmp1/a/b");
+  make_dir("rules/whole");
+  ASSERT_TRUE(overlay_.rename("rules/tmp1", "rules/whole/K", 0));
+  EXPECT_EQ(after("rules/whole/K/a/b", Arrival::kNamed), "");
+  EXPECT_EQ(after("rules/whole/K", Arrival::kNamed), "rules/whole/K");
+}
+
+TEST_F(PublishRules, EntryWithABatonIsCompleteOnceThatIsGone) {
+  write("rules/built/K/baton", "");
+  write("rules/built/K/x.so");
+  EXPECT_EQ(after("rules/built/K/x.so", Arrival::kClosed), "");
+  EXPECT_EQ(after("rules/built/K/x.so", Arrival::kNamed), "");
+  EXPECT_EQ(end(true).incomplete, 1U);
+  write("rules/built/K/log");
+  ASSERT_TRUE(overlay_.remove_file("rules/built/K/baton"));
+  EXPECT_EQ(after("rules/built/K/baton", Arrival::kUnlocked), "rules/built/K");
+  EXPECT_EQ(after("rules/built/K/log", Arrival::kUnlocked), "");
+  write("rules/built/K/baton", "");  // the next one, who finds nothing to do
+  EXPECT_EQ(publish("rules/built/K").files, 2U);
+  EXPECT_FALSE(base_has("built/K/baton"));
+  ASSERT_TRUE(overlay_.remove_file("rules/built/K/baton"));
+  EXPECT_EQ(after("rules/built/K/baton", Arrival::kUnlocked), "");
+}
+
+TEST_F(PublishRules, BatonAloneBeginsNoEntry) {
+  write("rules/built/K/baton", "");
+  write("rules/built/K/x.lock", "");
+  scratch_.write("base/rules/built/K/x.so", "theirs");
+  EXPECT_EQ(get("rules/built/K/x.so"), "theirs");
+}
+
+TEST_F(PublishRules, FilesThatBelongTogetherGoTogetherTheFirstNamedLast) {
+  write("rules/tmp1");
+  write("rules/tmp2", "body");
+  make_dir("rules/web");
+  ASSERT_TRUE(overlay_.rename("rules/tmp1", "rules/web/k", 0));
+  EXPECT_EQ(after("rules/web/k", Arrival::kNamed), "");
+  EXPECT_EQ(end(true).incomplete, 1U);
+  ASSERT_TRUE(overlay_.rename("rules/tmp2", "rules/web/k.body", 0));
+  EXPECT_EQ(after("rules/web/k.body", Arrival::kClosed), "");
+  ASSERT_EQ(after("rules/web/k.body", Arrival::kNamed), "rules/web/k.body");
+  write("rules/web/other");
+  EXPECT_EQ(publish("rules/web/k.body").files, 2U);
+  EXPECT_EQ(hooks_.order, (Names{"rules/web/k", "rules/web/k.body"}));
+  EXPECT_TRUE(base_has("web/k") && base_has("web/k.body"));
+  EXPECT_FALSE(base_has("web/other"));
+  EXPECT_TRUE(scratch_.exists("upper/rules/web/other"));
+  EXPECT_FALSE(scratch_.exists("upper/rules/web/k"));
+}
+
+TEST_F(PublishRules, FilesThatBelongTogetherStayWhereOneOfThemDiffers) {
+  scratch_.write("base/rules/web/k", "theirs");
+  ASSERT_TRUE(overlay_.remove_file("rules/web/k"));
+  write("rules/web/k", "mine");
+  write("rules/web/k.body", "body");
+  EXPECT_EQ(publish("rules/web/k.body").conflicts, 1U);
+  EXPECT_FALSE(base_has("web/k.body"));
+  EXPECT_EQ(get("rules/web/k"), "mine");
+  EXPECT_EQ(hooks_.conflicts.count("rules/web/k.body"), 1U);
+}
+
+TEST_F(PublishRules, ScratchFileMayTellThatAnotherIsWhole) {
+  write("rules/told/k-data");
+  EXPECT_EQ(after("rules/told/k-data", Arrival::kClosed), "");
+  write("rules/told/k-told");
+  ASSERT_EQ(after("rules/told/k-told", Arrival::kClosed), "rules/told/k-data");
+  EXPECT_EQ(publish("rules/told/k-data").files, 1U);
+  EXPECT_TRUE(base_has("told/k-data"));
+  EXPECT_FALSE(base_has("told/k-told"));
+  EXPECT_EQ(after("rules/told/k-told", Arrival::kClosed), "");  // a hit, told of as well
+  EXPECT_EQ(end(true).incomplete, 0U);
+  EXPECT_TRUE(scratch_.exists("upper/rules/told/k-told"));
+}
+
+TEST_F(PublishRules, SomeNamesCompleteAtTheEndOnly) {
+  write("rules/old/K/k.bin");
+  write("rules/old/K/k.json");
+  write("rules/old/L/k.bin");
+  EXPECT_EQ(after("rules/old/K/k.json", Arrival::kNamed), "");
+  const PublishReport report = end(false);
+  EXPECT_EQ(report.entries, 1U);
+  EXPECT_EQ(report.incomplete, 1U);
+  EXPECT_TRUE(base_has("old/K/k.bin"));
+}
+
+TEST_F(PublishRules, WhatCannotSayWhenItIsCompleteWaitsForTheJobsSuccess) {
+  write("rules/mute/K/a/b");
+  write("rules/mute/K/x.lock");
+  write("rules/loose");
+  write("guess/g");
+  write("unknown/u");
+  EXPECT_EQ(after("rules/mute/K/a/b", Arrival::kNamed), "");
+  EXPECT_EQ(after("guess/g", Arrival::kNamed), "");
+  EXPECT_EQ(end(false).entries, 0U);
+  const PublishReport report = end(true);
+  EXPECT_EQ(report.entries, 4U);
+  for (const char* path : {"rules/mute/K/a/b", "rules/loose", "guess/g", "unknown/u"}) {
+    EXPECT_TRUE(scratch_.exists("base/" + std::string(path))) << path;
+  }
+  EXPECT_FALSE(base_has("mute/K/x.lock"));
+}
+
+TEST_F(PublishRules, SymlinksLeadDownOrIntoTheirOwnCacheByTheRecordedPath) {
+  make_dir("rules/whole/K");
+  const std::pair<const char*, bool> targets[] = {
+      {"down/there", true},         {"/ci-cache/rules/whole/x", true},
+      {"/ci-cache/other/x", false}, {"/ci-cache/rules/../other", false},
+      {"/ci-cacherules/x", false},  {"../L", false},
+      {"/etc/passwd", false}};
+  int number = 0;
+  for (const auto& [target, allowed] : targets) {
+    const std::string path = "rules/whole/L" + std::to_string(number++);
+    make_dir(path);
+    ASSERT_TRUE(overlay_.make_symlink(path + "/link", target));
+    EXPECT_EQ(publish(path).files, allowed ? 1U : 0U) << target;
+  }
+}
+
+}  // namespace
+}  // namespace cacheshim
