@@ -127,6 +127,7 @@ void Job::finish(Outcome outcome) {
     runs = 0;
     postponed_.clear();
     conflicts_.clear();
+    kept_.clear();
     processes_.clear();
     waiting.swap(waiting_);
   }
@@ -269,6 +270,26 @@ bool Job::has_living_process() {
 bool Job::note_conflict(const std::string& unit) {
   const std::lock_guard lock(mutex_);
   return conflicts_.insert(unit).second;
+}
+
+void Job::note_kept(const std::string& unit, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (reason.empty()) {
+    kept_.erase(unit);
+  } else {
+    kept_[unit] = reason;
+  }
+}
+
+std::string Job::why_kept(const std::string& unit) const {
+  const std::lock_guard lock(mutex_);
+  const auto kept = kept_.find(unit);
+  return kept == kept_.end() ? "" : kept->second;
+}
+
+PublishingJob Job::identity() const {
+  const std::lock_guard lock(mutex_);
+  return {id, cycle_, views_.front().uid};
 }
 
 void Job::published(const std::string& path, const struct stat& base) {

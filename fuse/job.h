@@ -132,6 +132,10 @@ class Job final : public PublishHooks, private OverlayObserver {
   bool is_being_written(dev_t device, ino_t inode) override;
   bool wait_until_closed(dev_t device, ino_t inode) override;
   bool note_conflict(const std::string& unit) override;
+  void note_kept(const std::string& unit, const std::string& reason) override;
+  PublishingJob identity() const override;
+  // Why the unit was not published when that was last tried; "" where it was not, or has been.
+  std::string why_kept(const std::string& unit) const;
   void published(const std::string& path, const struct stat& base) override;
 
  private:
@@ -156,7 +160,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   int publishing_ = 0;
   std::condition_variable settled_;  // a writer is gone, or publishing has ended
   std::set<std::string> postponed_;
-  std::set<std::string> conflicts_;  // counted once an entry, however often it is tried
+  std::set<std::string> conflicts_;          // counted once an entry, however often it is tried
+  std::map<std::string, std::string> kept_;  // units and reasons
   std::set<pid_t> processes_;
   std::vector<std::function<void(Outcome)>> waiting_;
 };

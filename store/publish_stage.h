@@ -17,6 +17,7 @@ namespace cacheshim {
 struct Publisher::StagedFile {
   std::string rest;         // within the unit; "" where the unit is a file itself
   struct stat source {};    // of the layer's file, as it was staged
+  std::string digest;       // of a regular file that is new to the base
   std::string link_target;  // of a symlink; "" for a regular file
   bool completes = false;
   bool is_linked = false;  // staged as a further name of the layer's file, not as a copy

@@ -12,6 +12,7 @@
 #include <functional>
 #include <utility>
 
+#include "store/digest.h"
 #include "store/publish_stage.h"
 #include "store/recorded_paths.h"
 #include "store/sys.h"
@@ -37,6 +38,14 @@ bool is_same_file(const struct stat& left, const struct stat& right) {
   return left.st_dev == right.st_dev && left.st_ino == right.st_ino &&
          left.st_size == right.st_size && left.st_mtim.tv_sec == right.st_mtim.tv_sec &&
          left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
+}
+
+std::string why_kept(Errno error) {
+  if (error.code() == EBUSY) return "a file of it is open for writing";
+  if (error.code() == EPERM) {
+    return "it holds a path or a symlink that leads elsewhere than below the mount path on record";
+  }
+  return std::strerror(error.code());
 }
 
 // Without a handle that is still open, a mapping may be, and for a moment after a close the kernel's own
@@ -69,8 +78,12 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   bool busy = false;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Result<PublishReport> report = try_publish(overlay, unit, hooks);
-    if (report) return *std::move(report);
+    if (report) {
+      if (report->conflicts == 0) hooks.note_kept(unit, "");
+      return *std::move(report);
+    }
     if (report.failed_with(ESTALE)) continue;  // changed while it was staged
+    hooks.note_kept(unit, why_kept(report.error()));
     if (report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
     busy = report.failed_with(EBUSY);  // open for writing: its last close tries again
     if (!busy) {
@@ -100,6 +113,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
   if (stage.files.empty()) return PublishReport{};
   CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
   if (!agrees_with_base) {
+    hooks.note_kept(unit, "the base has another version of it: first writer wins");
     if (hooks.note_conflict(unit)) counters_.publish_conflicts.fetch_add(1);
     PublishReport report;
     report.conflicts = 1;
@@ -108,7 +122,28 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
   CACHESHIM_CHECK(stage.set_modes());
   CACHESHIM_CHECK(sync(stage));
   CACHESHIM_CHECK(commit(overlay, stage, hooks));
+  record(stage, unit, hooks);
   return account(stage);
+}
+
+void Publisher::record(const Stage& stage, const std::string& unit,
+                       const PublishHooks& hooks) const {
+  PublishingJob by = hooks.identity();
+  AuditRecord record;
+  record.unit = unit;
+  record.job = std::move(by.job);
+  record.cycle = std::move(by.cycle);
+  record.uid = by.uid;
+  for (const StagedFile& file : stage.files) {
+    if (file.in_base) continue;
+    record.files.push_back(
+        {stage.path_of(file), static_cast<std::uint64_t>(file.source.st_size), file.digest});
+  }
+  if (record.files.empty()) return;
+  if (const Status kept = store_.audit().append(std::move(record)); !kept) {
+    spdlog::error("cannot record that '{}' was published: {}; 'verify' will not know it", unit,
+                  std::strerror(kept.error().code()));
+  }
 }
 
 PublishReport Publisher::account(const Stage& stage) const {
@@ -242,8 +277,13 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
   }
   // ENOTDIR, ELOOP: the base has a file where we have a folder.
   if (!theirs.failed_with(ENOENT)) return false;
-  CACHESHIM_CHECK(file.link_target.empty() ? stage.add_file(file, source.get())
-                                           : stage.add_symlink(file));
+  if (!file.link_target.empty()) {
+    CACHESHIM_CHECK(stage.add_symlink(file));
+    return true;
+  }
+  CACHESHIM_CHECK(stage.add_file(file, source.get()));
+  CACHESHIM_TRY(digest, digest_of(source.get()));
+  file.digest = std::move(digest);
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,13 @@ enum class Arrival {
   kUnlocked,  // it was a baton, and its maker has removed it
 };
 
+// Who publishes, for the record.
+struct PublishingJob {
+  std::string job;
+  std::string cycle;
+  std::optional<unsigned> uid;
+};
+
 // What the daemon knows of files that are in use. Must not call back into the overlay or the
 // publisher.
 class PublishHooks {
@@ -57,6 +65,10 @@ class PublishHooks {
   virtual bool wait_until_closed(dev_t device, ino_t inode) = 0;
   // The base has other content for this unit. False if that is known already. No lock is held.
   virtual bool note_conflict(const std::string& unit) = 0;
+  // The unit stays in the layer for this reason, or, where that is "", has been published. No lock is
+  // held.
+  virtual void note_kept(const std::string& unit, const std::string& reason) = 0;
+  virtual PublishingJob identity() const = 0;
   // Overlay::mutex() is held exclusively: `path` is now the base's file; the layer's name goes away.
   virtual void published(const std::string& path, const struct stat& base) = 0;
 };
@@ -99,6 +111,7 @@ class Publisher {
   Status commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
   Status add_to_base(const Stage& stage) const;
   PublishReport account(const Stage& stage) const;
+  void record(const Stage& stage, const std::string& unit, const PublishHooks& hooks) const;
   Result<bool> has_foreign_paths(int root, const std::string& path) const;
   bool is_of_no_use(const std::string& unit) const;
   Status ensure_base_parents(const std::string& path) const;

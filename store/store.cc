@@ -74,6 +74,9 @@ Status Store::make_records(const std::string& layers_path) {
     layers_ = std::move(layers);
   }
   CACHESHIM_TRY(trash, ensure_dir(control_.get(), "trash", kPrivateMode));
+  trash_ = std::move(trash);
+  CACHESHIM_TRY(audit, ensure_dir(control_.get(), "audit", kPrivateMode));
+  audit_ = AuditLog(std::move(audit), node_name());
   CACHESHIM_TRY(leases, ensure_dir(control_.get(), "leases", kPrivateMode));
   sweep();
   return open_staging();

@@ -6,6 +6,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "store/audit_log.h"
 
 // A store: a folder of plain cache files (the base) with our records beside it.
 //
@@ -14,6 +15,7 @@
 //   STORE/.cacheshim/layers/  the jobs' layers (or elsewhere, by --layers)
 //   STORE/.cacheshim/staging/<daemon>/   files on their way in; locked by their daemon while it lives
 //   STORE/.cacheshim/trash/   files on their way out
+//   STORE/.cacheshim/audit/   what was published, evicted and repaired (audit_log.h)
 namespace cacheshim {
 
 struct StoreError {
@@ -37,6 +39,9 @@ class Store {
   // This daemon's own folder in staging, on the base's file system.
   int staging() const { return staging_.get(); }
 
+  int trash() const { return trash_.get(); }
+  const AuditLog& audit() const { return audit_; }
+
   // The mount path on record, "" for none yet.
   const std::string& mount_path() const { return mount_path_; }
   Status record_mount_path(const std::string& path);
@@ -56,6 +61,8 @@ class Store {
   UniqueFd base_;
   UniqueFd control_;
   UniqueFd layers_;
+  UniqueFd trash_;
+  AuditLog audit_;
   UniqueFd staging_;
   UniqueFd staging_lock_;
   std::string mount_path_;

@@ -5,6 +5,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <map>
 #include <memory>
 #include <set>
 
@@ -19,11 +20,16 @@ class Hooks : public PublishHooks {
   bool is_being_written(dev_t, ino_t inode) override { return writing.contains(inode); }
   bool wait_until_closed(dev_t, ino_t inode) override { return !writing.contains(inode); }
   bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
+  void note_kept(const std::string& unit, const std::string& reason) override {
+    kept[unit] = reason;
+  }
+  PublishingJob identity() const override { return {"j1", "2", 20001}; }
   void published(const std::string& path, const struct stat&) override { paths.insert(path); }
 
   std::set<ino_t> writing;
   std::set<std::string> paths;
   std::set<std::string> conflicts;
+  std::map<std::string, std::string> kept;
 };
 
 class PublisherTest : public OverlayTest {
