@@ -15,6 +15,9 @@ void add_unmount(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 void add_job(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);  // status and stats
+void add_profile(CLI::App& app, int& exit_code);
+void add_explain(CLI::App& app, int& exit_code);
+void add_gc(CLI::App& app, int& exit_code);  // gc and verify
 
 // Takes the COMMAND of `run` off `words`, the program's arguments: everything after "--", or from the
 // first word on that is no option. Nothing for other commands.

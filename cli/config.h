@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "store/eviction_limits.h"
 #include "store/publish_policy.h"
 #include "store/watch_mode.h"
 
@@ -18,6 +19,8 @@ struct Config {
   std::optional<std::chrono::seconds> job_idle;
   std::optional<std::chrono::seconds> layer_keep;
   std::optional<PublishPolicy> publish;
+  EvictionLimits gc;
+  std::optional<std::chrono::seconds> gc_interval;
   std::optional<WatchMode> watch;  // the best; less where it does not work
 };
 

@@ -171,9 +171,10 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   const std::string layers =
       options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
   const std::string shown = shown_path(options);
-  Filesystem filesystem(store, options.profiles,
-                        {shown, layers, options.store_dir, options.run_dir, options.publish,
-                         options.watch, options.job_idle, options.layer_keep, options.owners});
+  Filesystem filesystem(
+      store, options.profiles,
+      {shown, layers, options.store_dir, options.run_dir, options.publish, options.watch,
+       options.job_idle, options.layer_keep, options.owners, options.gc, options.gc_interval});
   return serve_mount(
       filesystem, options, [&] { record_mount_path(store, shown); }, on_ready);
 }
@@ -191,7 +192,8 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   const std::vector<Profile> no_profiles;
   Filesystem filesystem(store, no_profiles,
                         {shown_path(options), "", "", options.run_dir, PublishPolicy::kNever,
-                         options.watch, options.job_idle, options.layer_keep, options.owners});
+                         options.watch, options.job_idle, options.layer_keep, options.owners,
+                         EvictionLimits(), options.gc_interval});
   if (const Status shown =
           filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
       !shown) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fuse/owner_rule.h"
+#include "store/eviction_limits.h"
 #include "store/profile.h"
 #include "store/publish_policy.h"
 #include "store/watch_mode.h"
@@ -40,6 +41,9 @@ struct DaemonOptions {
   PublishPolicy publish = PublishPolicy::kComplete;
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};
+  EvictionLimits gc;
+  std::chrono::seconds gc_interval{
+      600};  // between looks at the limits, and for what was left behind
   // The best way to see raw changes of the base; less if need be.
   WatchMode watch = WatchMode::kFanotify;
   unsigned threads = 0;  // workers of the receive loop; 0: chosen by the number of cores

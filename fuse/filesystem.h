@@ -24,8 +24,10 @@
 #include "fuse/notifier.h"
 #include "fuse/task_queue.h"
 #include "store/base_watch.h"
+#include "store/evictor.h"
 #include "store/publisher.h"
 #include "store/store.h"
+#include "store/verifier.h"
 
 namespace cacheshim {
 
@@ -39,6 +41,8 @@ struct FilesystemOptions {
   std::chrono::seconds job_idle;
   std::chrono::seconds layer_keep;
   OwnerRule owners;
+  EvictionLimits gc;
+  std::chrono::seconds gc_interval;
 };
 
 // The mount: what each FUSE request means. One method a request; each computes its answer under the
@@ -116,6 +120,12 @@ class Filesystem {
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
   std::uint64_t discard_job(Job& job);
+  // Errors: EWOULDBLOCK while another daemon or request is at it.
+  Result<EvictionReport> collect_garbage(bool dry_run);
+  Result<VerifyReport> verify(bool repair, const VerifyProgress& progress);
+  const Store& store() const { return store_; }
+  const EntryMap& entries() const { return entries_; }
+  const Publisher& publisher() const { return publisher_; }
 
  private:
   // A nodeid: the node and the view it is seen in.
@@ -270,6 +280,11 @@ class Filesystem {
   void notify_and_wait(std::vector<Notifier::Notice> notices);
   void end_idle_jobs();
 
+  // ---- fs_gc.cc
+  void tend_store();
+  void tend_store_if_due();
+  void tell_of_gone(const std::vector<std::string>& paths);
+
   static constexpr unsigned kPublishingThreads = 4;
   static constexpr unsigned kControlThreads = 2;
   static constexpr unsigned kClaimThreads = 1;  // so that who comes next waits for the first
@@ -299,6 +314,8 @@ class Filesystem {
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<BaseWatch> watch_;
   std::unique_ptr<Ticker> ticker_;
+  std::chrono::steady_clock::time_point store_tended_{};  // the ticker's
+  std::atomic<bool> tending_{false};
 };
 
 template <class Change>

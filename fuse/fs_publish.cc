@@ -52,7 +52,10 @@ void Filesystem::start(fuse_session* session) {
                             [this](const auto& changes) { base_changed(changes); });
   const auto interval =
       std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
-  ticker_ = std::make_unique<Ticker>(interval, [this] { end_idle_jobs(); });
+  ticker_ = std::make_unique<Ticker>(interval, [this] {
+    end_idle_jobs();
+    tend_store_if_due();
+  });
 }
 
 void Filesystem::connected(unsigned minor, bool can_pass_through) {
