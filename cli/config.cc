@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <fstream>
 #include <sstream>
 #include <system_error>
@@ -45,6 +46,53 @@ void read_publish(TomlReader& root, Config& config, TomlProblem& problem) {
     if (!config.publish) publish.report("policy", "must be one of never, end, complete");
   }
   publish.finish();
+}
+
+// An integer in bytes, or a string with a unit.
+std::optional<std::uint64_t> find_size(TomlReader& reader, std::string_view key) {
+  const toml::node* node = reader.find_node(key);
+  if (node == nullptr) return std::nullopt;
+  std::optional<std::uint64_t> size;
+  if (const auto number = node->value_exact<std::int64_t>()) {
+    if (*number >= 0) size = static_cast<std::uint64_t>(*number);
+  } else if (const auto text = node->value_exact<std::string>()) {
+    size = parse_size(*text);
+  }
+  if (!size) reader.report(key, "must be a size: bytes, or \"500M\", \"20G\", \"2T\"");
+  return size;
+}
+
+// A size, or a share of the file system, "5%".
+void read_min_free(TomlReader& gc, EvictionLimits& limits) {
+  const toml::node* node = gc.find_node("min_free");
+  const auto text = node != nullptr ? node->value_exact<std::string>() : std::nullopt;
+  if (!text || text->empty() || text->back() != '%') {
+    limits.min_free = find_size(gc, "min_free");
+    return;
+  }
+  int percent = -1;
+  const char* const end = text->data() + text->size() - 1;
+  const auto [rest, error] = std::from_chars(text->data(), end, percent);
+  if (error != std::errc() || rest != end || percent < 0 || percent > 100) {
+    gc.report("min_free", "must be a size, or a percentage from 0% to 100%");
+  }
+  limits.min_free_percent = percent;
+}
+
+void read_gc(TomlReader& root, Config& config, TomlProblem& problem) {
+  const toml::table* table = root.find_table("gc");
+  if (table == nullptr) return;
+  TomlReader gc(*table, "gc", problem);
+  config.gc.max_size = find_size(gc, "max_size");
+  if (const auto files = gc.find_integer("max_files")) {
+    if (*files < 0) gc.report("max_files", "must not be negative");
+    config.gc.max_files = static_cast<std::uint64_t>(*files);
+  }
+  config.gc.max_age = find_duration(gc, "max_age");
+  read_min_free(gc, config.gc);
+  config.gc.min_age = find_duration(gc, "min_age").value_or(config.gc.min_age);
+  config.gc_interval = find_duration(gc, "interval");
+  gc.finish();
 }
 
 void read_root(TomlReader& root, Config& config) {
@@ -92,6 +140,7 @@ Config parse_config(std::string_view text, std::string_view origin) {
     read_root(root, config);
     read_publish(root, config, problem);
     config.cuda_defaults = read_cuda_defaults(root, problem);
+    read_gc(root, config, problem);
     root.finish();
   }
   if (problem) throw Failure(kExitUsage, problem.message());

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "store/eviction_limits.h"
 #include "store/publish_policy.h"
 #include "store/watch_mode.h"
 
@@ -20,6 +21,8 @@ struct Config {
   std::optional<std::chrono::seconds> flight_timeout;
   std::optional<PublishPolicy> publish;
   std::string cuda_defaults;  // [cuda], as the run folder's file has it
+  EvictionLimits gc;
+  std::optional<std::chrono::seconds> gc_interval;
   std::optional<WatchMode> watch;  // the best; less where it does not work
 };
 

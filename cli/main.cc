@@ -34,6 +34,8 @@ constexpr const char* kFooter = R"(Examples:
   cacheshim status                                     what is mounted, who may publish
   cacheshim job end 4711 --success                     publish the rest of a job
   cacheshim lock build.lock make                       run a command under a lock
+  cacheshim explain ~/.triton/cache/KEY/k.cubin        where a file comes from, who published it
+  cacheshim gc --dry-run                               what the limits would evict
   cacheshim unmount /ci-cache
   cacheshim overlay -o lowerdir=/a:/b,upperdir=/u,workdir=/w /mnt   an overlay without a store
 
@@ -106,6 +108,9 @@ int run_program(std::vector<std::string> words) {
   add_lock(app, command, exit_code);
   add_job(app, exit_code);
   add_status(app, exit_code);
+  add_explain(app, exit_code);
+  add_profile(app, exit_code);
+  add_gc(app, exit_code);
   app.footer(kFooter);  // last: the commands do not inherit it then
   try {
     app.parse(words);

@@ -18,13 +18,11 @@
 #include "common/exit_codes.h"
 
 namespace cacheshim::cli {
-namespace {
-
 std::vector<Profile> load_all_profiles(const std::string& shipped) {
   if (::access(shipped.c_str(), R_OK | X_OK) != 0) {
     throw Failure(kExitUnavailable,
                   fmt::format("cannot read the shipped profiles at '{}': {}; the installation is "
-                              "not complete, nothing was mounted",
+                              "not complete",
                               shipped, std::generic_category().message(errno)));
   }
   std::vector<std::string> folders = {shipped};
@@ -35,8 +33,6 @@ std::vector<Profile> load_all_profiles(const std::string& shipped) {
   }
   return std::move(set.profiles);
 }
-
-}  // namespace
 
 std::string check_folder(std::string_view what, const std::string& path, int access) {
   const std::string resolved = resolve_path(path);
@@ -76,6 +72,8 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
   options.layer_keep = config.layer_keep.value_or(options.layer_keep);
   options.flight_timeout = config.flight_timeout.value_or(options.flight_timeout);
   options.cuda_defaults = config.cuda_defaults;
+  options.gc = config.gc;
+  options.gc_interval = config.gc_interval.value_or(options.gc_interval);
   options.watch = config.watch.value_or(options.watch);
   options.threads = config.threads.value_or(options.threads);
   return options;

@@ -38,6 +38,20 @@ std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  std::uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc()) return std::nullopt;
+  if (rest == end) return number;
+  constexpr std::string_view kLetters = "KMGTP";
+  const auto power = kLetters.find(*rest);
+  if (end - rest != 1 || power == kLetters.npos) return std::nullopt;
+  const unsigned shift = 10 * (static_cast<unsigned>(power) + 1);
+  if (number > (std::numeric_limits<std::uint64_t>::max() >> shift)) return std::nullopt;
+  return number << shift;
+}
+
 std::string format_duration(std::chrono::seconds duration) {
   std::int64_t rest = duration.count();
   std::string text;

@@ -12,6 +12,10 @@ namespace cacheshim::cli {
 // "90", "90s", "10m", "2h", "7d" or "1w"; nothing for any other text and for what does not fit.
 std::optional<std::chrono::seconds> parse_duration(std::string_view text);
 
+// "4096", "10K", "500M", "20G", "2T" in powers of 1024, as bytes; nothing for any other text and for what
+// does not fit.
+std::optional<std::uint64_t> parse_size(std::string_view text);
+
 // With two units at most: "12 s", "3 min 5 s", "2 h", "7 d 1 h".
 std::string format_duration(std::chrono::seconds duration);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,7 +13,10 @@
 
 #include "common/exit_codes.h"
 #include "fuse/control.h"
+#include "fuse/explain.h"
 #include "fuse/filesystem.h"
+#include "store/paths.h"
+#include "store/sys.h"
 
 namespace cacheshim {
 namespace {
@@ -191,6 +195,90 @@ void reopen_mount(const Request& request) {
   request.session->answer({{"ok", true}});
 }
 
+// Paths as the store spells them; no ".." and the like, which no view has either.
+bool is_store_path(std::string_view path) {
+  if (!PathPattern::is_valid(path)) return false;
+  while (!path.empty()) {
+    const std::string_view part = take_component(path);
+    if (part == "." || part == "..") return false;
+  }
+  return true;
+}
+
+void explain(const Request& request) {
+  const std::string path = request.text("path");
+  const std::string id = request.text("job");
+  if (!is_store_path(path)) {
+    return request.session->refuse(fmt::format("'{}' is no path of this mount", path), kExitUsage);
+  }
+  if (!is_job_id(id))
+    return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+  Job* job = request.filesystem.jobs().find(id);
+  if (job != nullptr && !job->is_active()) job = nullptr;
+  if (job != nullptr && !job->may_change(request.caller.uid)) {
+    return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
+                                   kExitFailed);
+  }
+  request.session->answer(explain_path(request.filesystem, job, path));
+}
+
+// Whether the caller may change the base itself; else the request is refused.
+bool require_keeper(const Request& request) {
+  if (request.caller.uid == 0 || request.caller.uid == sys::own_uid()) return true;
+  request.session->refuse("only root, or the user who mounted it, may do that", kExitFailed);
+  return false;
+}
+
+void refuse_error(const Request& request, Errno error) {
+  if (error.code() == EWOULDBLOCK) {
+    return request.session->refuse("another gc or verify is at work on this store", kExitFailed);
+  }
+  request.session->refuse(std::strerror(error.code()), kExitFailed);
+}
+
+void collect_garbage(const Request& request) {
+  if (!require_keeper(request)) return;
+  const bool dry_run = request.flag("dry_run");
+  request.session->progress("looking at the base", 0, 0);
+  const auto report = request.filesystem.collect_garbage(dry_run);
+  if (!report) return refuse_error(request, report.error());
+  Json evicted = Json::array();
+  for (const EvictedUnit& one : report->evicted) {
+    evicted.push_back({{"entry", one.unit.unit},
+                       {"bytes", one.unit.bytes},
+                       {"files", one.unit.files},
+                       {"last_use", one.unit.last_use},
+                       {"reason", one.reason},
+                       {"young", one.is_young}});
+  }
+  request.session->answer({{"ok", true},
+                           {"limits", request.filesystem.options().gc.are_set()},
+                           {"dry_run", dry_run},
+                           {"bytes_before", report->bytes_before},
+                           {"files_before", report->files_before},
+                           {"bytes", report->bytes},
+                           {"files", report->files},
+                           {"over", report->is_over},
+                           {"evicted", std::move(evicted)}});
+}
+
+void verify(const Request& request) {
+  if (!require_keeper(request)) return;
+  const bool repair = request.flag("repair");
+  const auto report = request.filesystem.verify(repair, request.progress("verifying entries"));
+  if (!report) return refuse_error(request, report.error());
+  Json damaged = Json::array();
+  for (const DamagedFile& file : report->damaged) {
+    damaged.push_back({{"path", file.path}, {"entry", file.unit}, {"why", file.why}});
+  }
+  request.session->answer({{"ok", true},
+                           {"files", report->files},
+                           {"bytes", report->bytes},
+                           {"unrecorded", report->unrecorded},
+                           {"damaged", std::move(damaged)},
+                           {"repaired", report->repaired}});
+}
+
 struct Operation {
   void (*run)(const Request&);
   bool takes_long;
@@ -203,6 +291,8 @@ const std::map<std::string, Operation>& operations() {
       {"job-publish", {publish_job, true}}, {"job-discard", {discard_job, true}},
       {"job-wait", {wait_for_job, false}},  {"close", {close_mount, true}},
       {"reopen", {reopen_mount, false}},
+      {"job-wait", {wait_for_job, false}},  {"explain", {explain, true}},
+      {"gc", {collect_garbage, true}},      {"verify", {verify, true}},
   };
   return kOperations;
 }

@@ -183,10 +183,20 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   const std::string layers =
       options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
   const std::string shown = shown_path(options);
-  Filesystem filesystem(
-      store, options.profiles,
-      {shown, layers, options.store_dir, options.run_dir, options.publish, options.watch,
-       options.job_idle, options.layer_keep, options.flight_timeout, options.owners, options.cycle});
+  Filesystem filesystem(store, options.profiles,
+                        {.shown_path = shown,
+                         .layers_dir = layers,
+                         .store_dir = options.store_dir,
+                         .run_dir = options.run_dir,
+                         .publish = options.publish,
+                         .watch = options.watch,
+                         .job_idle = options.job_idle,
+                         .layer_keep = options.layer_keep,
+                         .flight_timeout = options.flight_timeout,
+                         .owners = options.owners,
+                         .cycle = options.cycle,
+                         .gc = options.gc,
+                         .gc_interval = options.gc_interval});
   return serve_mount(
       filesystem, options, [&] { record_mount_path(store, shown); }, on_ready);
 }
@@ -202,10 +212,20 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   for (const UniqueFd& lower : folders.lowers) lowers.push_back(lower.get());
   const Store store = Store::bare(std::move(folders.lowers.front()));
   const std::vector<Profile> no_profiles;
-  Filesystem filesystem(
-      store, no_profiles,
-      {shown_path(options), "", "", options.run_dir, PublishPolicy::kNever, options.watch,
-       options.job_idle, options.layer_keep, std::chrono::seconds(0), options.owners, options.cycle});
+  Filesystem filesystem(store, no_profiles,
+                        {.shown_path = shown_path(options),
+                         .layers_dir = "",
+                         .store_dir = "",
+                         .run_dir = options.run_dir,
+                         .publish = PublishPolicy::kNever,
+                         .watch = options.watch,
+                         .job_idle = options.job_idle,
+                         .layer_keep = options.layer_keep,
+                         .flight_timeout = std::chrono::seconds(0),
+                         .owners = options.owners,
+                         .cycle = options.cycle,
+                         .gc = {},
+                         .gc_interval = options.gc_interval});
   if (const Status shown =
           filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
       !shown) {

@@ -12,6 +12,7 @@
 
 #include "common/unique_fd.h"
 #include "fuse/owner_rule.h"
+#include "store/eviction_limits.h"
 #include "store/profile.h"
 #include "store/publish_policy.h"
 #include "store/watch_mode.h"
@@ -45,6 +46,9 @@ struct DaemonOptions {
   std::chrono::seconds layer_keep{7 * 24 * 3600};
   // How long a process waits for what another builds, at most; 0: not at all.
   std::chrono::seconds flight_timeout{120};
+  EvictionLimits gc;
+  std::chrono::seconds gc_interval{
+      600};  // between looks at the limits, and for what was left behind
   // The best way to see raw changes of the base; less if need be.
   WatchMode watch = WatchMode::kFanotify;
   unsigned threads = 0;  // workers of the receive loop; 0: chosen by the number of cores

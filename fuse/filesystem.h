@@ -31,8 +31,10 @@
 #include "fuse/notifier.h"
 #include "fuse/task_queue.h"
 #include "store/base_watch.h"
+#include "store/evictor.h"
 #include "store/publisher.h"
 #include "store/store.h"
+#include "store/verifier.h"
 
 namespace cacheshim {
 
@@ -48,6 +50,8 @@ struct FilesystemOptions {
   std::chrono::seconds flight_timeout;  // 0: no single flight
   OwnerRule owners;
   std::string cycle;  // the mount's, for the record of its closing
+  EvictionLimits gc;
+  std::chrono::seconds gc_interval;
 };
 
 // The mount: what each FUSE request means. One method a request; each computes its answer under the
@@ -141,6 +145,12 @@ class Filesystem {
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
   std::uint64_t discard_job(Job& job);
+  // Errors: EWOULDBLOCK while another daemon or request is at it.
+  Result<EvictionReport> collect_garbage(bool dry_run);
+  Result<VerifyReport> verify(bool repair, const VerifyProgress& progress);
+  const Store& store() const { return store_; }
+  const EntryMap& entries() const { return entries_; }
+  const Publisher& publisher() const { return publisher_; }
 
  private:
   // A nodeid: the node and the view it is seen in.
@@ -322,6 +332,11 @@ class Filesystem {
   void notify_and_wait(std::vector<Notifier::Notice> notices);
   void end_idle_jobs();
 
+  // ---- fs_gc.cc
+  void tend_store();
+  void tend_store_if_due();
+  void tell_of_gone(const std::vector<std::string>& paths);
+
   static constexpr unsigned kPublishingThreads = 4;
   static constexpr unsigned kControlThreads = 2;
   static constexpr unsigned kClaimThreads = 1;  // so that who comes next waits for the first
@@ -364,6 +379,8 @@ class Filesystem {
   std::unique_ptr<Ticker> ticker_;
   std::unique_ptr<Flights> flights_;  // null without single flight
   std::unique_ptr<Batons> batons_;
+  std::chrono::steady_clock::time_point store_tended_{};  // the ticker's
+  std::atomic<bool> tending_{false};
 };
 
 template <class Change>

@@ -64,7 +64,10 @@ void Filesystem::start(fuse_session* session) {
   }
   const auto interval =
       std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
-  ticker_ = std::make_unique<Ticker>(interval, [this] { end_idle_jobs(); });
+  ticker_ = std::make_unique<Ticker>(interval, [this] {
+    end_idle_jobs();
+    tend_store_if_due();
+  });
   batons_ = std::make_unique<Batons>([this](const Baton& baton) { reap(baton); });
 }
 

@@ -177,6 +177,24 @@ std::vector<Layer> take_orphans(int layers, const std::string& node) {
   return orphans;
 }
 
+unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
+                              std::time_t keep_seconds) {
+  unsigned count = 0;
+  const std::time_t oldest = std::time(nullptr) - keep_seconds;
+  for_each_layer(layers, [&](const std::string& job, const std::string& name) {
+    if (name.find(kEndedMark) != std::string::npos) return;
+    const auto text = sys::read_file(layers, join_path(join_path(job, name), kRecordFile));
+    const auto record = text ? parse_layer_record(*text) : Result<LayerRecord>(text.error());
+    if (!record || !record->active) return;
+    const bool is_own = record->node == node;
+    if (!is_own && job.starts_with("uid-")) return;
+    if (record->started >= (is_own ? started_before : std::min(started_before, oldest))) return;
+    auto layer = Layer::take_existing(layers, job, name);
+    if (layer && layer->end(layers, Outcome::kNone, /*keep=*/true)) ++count;
+  });
+  return count;
+}
+
 void sweep_ended_layers(int layers, std::time_t keep_seconds) {
   const std::time_t oldest = std::time(nullptr) - keep_seconds;
   for_each_layer(layers, [&](const std::string& job, const std::string& name) {

@@ -69,6 +69,12 @@ class Layer {
 // The layers of this node that are on record as active and that nobody holds.
 std::vector<Layer> take_orphans(int layers, const std::string& node);
 
+// Puts away layers on record as active that nobody holds and that no daemon will take up: older ones of
+// this node than `started_before`, seconds since 1970, and those of other nodes that have been left for
+// longer than `keep_seconds`. `uid-<uid>` layers of other nodes are left to them. Returns how many.
+unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
+                              std::time_t keep_seconds);
+
 // Removes ended layers that are older than `keep_seconds`.
 void sweep_ended_layers(int layers, std::time_t keep_seconds);
 

@@ -255,4 +255,18 @@ Status Overlay::check_name(const std::string& path) const {
   return {};
 }
 
+std::string Overlay::why_hidden(const std::string& path) const {
+  if (!upper_) return "";
+  for (std::string_view part = path; !part.empty(); part = parent_path(part)) {
+    const std::string name(part);
+    if (index_.has_whiteout(part)) return "the job has removed '" + name + "'";
+    if (part != path && index_.is_opaque(part)) {
+      return "the job has begun '" + name + "' itself, or made it anew: it sees its own alone";
+    }
+  }
+  const auto own = sys::open_beneath(upper_.get(), path, O_PATH | O_NOFOLLOW);
+  const auto st = own ? sys::stat_fd(own->get()) : own.error();
+  return st && !S_ISDIR(st->st_mode) ? "the job has a file of its own there" : "";
+}
+
 }  // namespace cacheshim

@@ -71,6 +71,9 @@ class Overlay {
   Result<std::vector<ListedEntry>> list(const std::string& path) const;
   Result<std::string> read_link(const std::string& path) const;
   Result<std::string> get_xattr(const std::string& path, const char* name) const;
+  // Why the base's object at `path`, if there is one, is not what is seen, in words for people; "" where it
+  // is.
+  std::string why_hidden(const std::string& path) const;
   // Whether the base has something at `path` that the layer does not hide.
   Result<struct stat> find_in_base(const std::string& path) const;
 

@@ -68,6 +68,9 @@ struct Profile {
   std::vector<std::string> default_paths;  // "~/.triton/cache"
   std::vector<EntryRule> entries;          // the first that matches counts
   std::vector<std::pair<NameClass, PathPattern>> classes;  // likewise, scratch names first
+  // Its files are made by mkstemp(3), whose mode 0600 is nobody's wish: they are published as open to
+  // others as the folder is that the entry is in.
+  bool mkstemp = false;
   Evidence evidence = Evidence::kGuess;
   std::string origin;  // the file it was read from, or empty
 

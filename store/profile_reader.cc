@@ -200,6 +200,7 @@ std::variant<Profile, ProfileError> parse_profile(std::string_view text, std::st
   read_default_paths(reader, profile);
   read_entries(reader, profile, problem);
   read_classes(reader, profile, problem);
+  profile.mkstemp = reader.find_bool("mkstemp").value_or(false);
   read_evidence(reader, profile);
   reader.finish();
   if (problem) return ProfileError{problem.message()};

@@ -15,8 +15,8 @@ namespace cacheshim {
 namespace {
 
 // "Nobody can write it, everybody whom its maker let read it can."
-mode_t published_mode(mode_t mode) {
-  const bool open_to_others = (mode & S_IROTH) != 0;
+mode_t published_mode(mode_t mode, bool opens_all) {
+  const bool open_to_others = opens_all || (mode & S_IROTH) != 0;
   const bool executable = (mode & S_IXUSR) != 0;
   if (open_to_others) return executable ? 0755 : 0644;
   return executable ? 0700 : 0600;
@@ -74,7 +74,7 @@ Status Publisher::Stage::set_modes() const {
       CACHESHIM_TRY(is_ours, give_away(fd.get(), ::geteuid(), ::getegid()));
       if (!is_ours) return Errno(EPERM);
     }
-    CACHESHIM_CHECK(sys::set_mode(fd.get(), published_mode(file.source.st_mode)));
+    CACHESHIM_CHECK(sys::set_mode(fd.get(), published_mode(file.source.st_mode, opens_all)));
   }
   return {};
 }

@@ -46,9 +46,10 @@ struct Publisher::Stage {
   // Whether `theirs`, an O_PATH descriptor, is what this file would be; `source` is its content.
   static Result<bool> are_equal(const StagedFile& file, int source, int theirs);
 
-  std::string unit;       // of an entry of several files: the folder that holds them
-  bool is_group = false;  // it is such an entry
-  UniqueFd upper;         // the layer, as it was when the stage was made
+  std::string unit;        // of an entry of several files: the folder that holds them
+  bool is_group = false;   // it is such an entry
+  bool opens_all = false;  // files that are closed to others are published open
+  UniqueFd upper;          // the layer, as it was when the stage was made
   std::vector<StagedFile> files;
   std::vector<std::string> folders;  // parents first; the unit's own is ""
   bool is_new = false;               // the base has nothing of this name

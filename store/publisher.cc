@@ -128,6 +128,13 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
 
 void Publisher::record(const Stage& stage, const std::string& unit,
                        const PublishHooks& hooks) const {
+  if (stage.replaces) {
+    AuditRecord replaced;
+    replaced.event = AuditRecord::Event::kEvict;
+    replaced.unit = unit;
+    replaced.reason = "holds paths of another mount";
+    (void)store_.audit().append(std::move(replaced));  // what follows tells where that fails
+  }
   PublishingJob by = hooks.identity();
   AuditRecord record;
   record.unit = unit;
@@ -170,7 +177,18 @@ Result<Publisher::Stage> Publisher::begin_stage(const std::string& unit) {
   return stage;
 }
 
+// Whether the family's files are closed to others by the way they are made alone.
+bool Publisher::opens_all(int upper, const std::string& unit) const {
+  const auto ref = entries_.find(unit);
+  if (!ref || !ref->profile->mkstemp) return false;
+  const auto folder = sys::open_beneath(upper, parent_path(unit), O_PATH | O_DIRECTORY);
+  const auto st = folder ? sys::stat_fd(folder->get()) : folder.error();
+  constexpr mode_t kOpen = S_IROTH | S_IXOTH;
+  return st && (st->st_mode & kOpen) == kOpen;
+}
+
 Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
+  stage.opens_all = opens_all(stage.upper.get(), unit);
   if (!stage.is_group) return collect(stage, "");
   stage.folders.emplace_back();
   for (const std::string& path : entries_.find(unit)->file_paths()) {

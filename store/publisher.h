@@ -84,6 +84,9 @@ class Publisher {
   std::string completed_entry(const Overlay& overlay, const std::string& path,
                               Arrival arrival) const;
 
+  // Whether the layer's part of an entry is complete as far as names tell. Overlay::mutex() is held.
+  bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
+
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or folder of no entry.
   // Failures are reported as `incomplete` and logged by reason; the layer keeps what it has.
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
@@ -100,6 +103,7 @@ class Publisher {
 
   Result<PublishReport> try_publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
   Result<Stage> begin_stage(const std::string& unit);
+  bool opens_all(int upper, const std::string& unit) const;
   Status collect_unit(Stage& stage, const std::string& unit) const;
   Status collect(Stage& stage, const std::string& rest) const;
   Status collect_file(Stage& stage, const std::string& rest, int object,
@@ -122,7 +126,6 @@ class Publisher {
   // ---- publish_select.cc
   bool holds_something(const Overlay& overlay, const std::string& folder) const;
   bool is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
-  bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
   bool may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const;
   bool is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;
   std::vector<std::string> units_of(const Overlay& overlay, bool job_succeeded,

@@ -115,6 +115,12 @@ Status Store::record_mount_path(const std::string& path) {
   return {};
 }
 
+Result<UniqueFd> Store::try_lock_base() const {
+  CACHESHIM_TRY(lock, sys::open_beneath(control_.get(), "gc.lock", O_RDWR | O_CREAT, 0600));
+  CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
+  return lock;
+}
+
 // The name need only be new: containers give equal host names and pids to several daemons.
 Status Store::open_staging() {
   CACHESHIM_TRY(all, ensure_dir(control_.get(), "staging", kPrivateMode));

@@ -45,6 +45,9 @@ class Store {
   int trash() const { return trash_.get(); }
   const AuditLog& audit() const { return audit_; }
 
+  // Held by whoever evicts or repairs; its lock goes with the descriptor. Errors: EWOULDBLOCK.
+  Result<UniqueFd> try_lock_base() const;
+
   // The mount path on record, "" for none yet.
   const std::string& mount_path() const { return mount_path_; }
   Status record_mount_path(const std::string& path);

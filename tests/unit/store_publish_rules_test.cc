@@ -53,6 +53,15 @@ lock = ["*.lock"]
 baton = ["baton"]
 )";
 
+constexpr const char* kTemporary = R"(name = "temporary"
+evidence = "read"
+mkstemp = true
+[[entry]]
+path = "*/*"
+files = [""]
+renamed = true
+)";
+
 constexpr const char* kGuess = R"(name = "guess"
 evidence = "guess"
 [[entry]]
@@ -79,7 +88,7 @@ class NoHooks : public PublishHooks {
 class PublishRules : public OverlayTest {
  protected:
   PublishRules() {
-    for (const char* text : {kProfile, kGuess}) {
+    for (const char* text : {kProfile, kTemporary, kGuess}) {
       auto parsed = parse_profile(text, "test.toml");
       if (auto* error = std::get_if<ProfileError>(&parsed)) ADD_FAILURE() << error->message;
       profiles_.push_back(std::get<Profile>(std::move(parsed)));
@@ -107,6 +116,10 @@ class PublishRules : public OverlayTest {
   }
   PublishReport end(bool success) {
     return publisher_->publish_all(overlay_, hooks_, success, [](auto, auto) {});
+  }
+  mode_t mode_of(const std::string& path) {
+    const auto st = sys::stat_at(store_->base(), path);
+    return st ? st->st_mode & 07777 : 0;
   }
   bool base_has(const std::string& path) { return scratch_.exists("base/rules/" + path); }
 
@@ -232,6 +245,23 @@ TEST_F(PublishRules, WhatCannotSayWhenItIsCompleteWaitsForTheJobsSuccess) {
     EXPECT_TRUE(scratch_.exists("base/" + std::string(path))) << path;
   }
   EXPECT_FALSE(base_has("mute/K/x.lock"));
+}
+
+TEST_F(PublishRules, FilesOfMkstempAreAsOpenAsTheirFolder) {
+  make_dir("temporary");
+  ASSERT_TRUE(overlay_.make_dir("temporary/open", 0755));
+  ASSERT_TRUE(overlay_.make_dir("temporary/closed", 0700));
+  ASSERT_TRUE(overlay_.make_dir("rules/web", 0755));
+  for (const char* path : {"temporary/open/f", "temporary/closed/f", "rules/web/f"}) {
+    ASSERT_TRUE(overlay_.create_file(path, O_WRONLY, 0600));
+  }
+  put("rules/web/f.body", "x");
+  EXPECT_EQ(publish("temporary/open/f").files, 1U);
+  EXPECT_EQ(publish("temporary/closed/f").files, 1U);
+  EXPECT_EQ(publish("rules/web/f.body").files, 2U);
+  EXPECT_EQ(mode_of("temporary/open/f"), 0644U);
+  EXPECT_EQ(mode_of("temporary/closed/f"), 0600U);
+  EXPECT_EQ(mode_of("rules/web/f"), 0600U);
 }
 
 TEST_F(PublishRules, SymlinksLeadDownOrIntoTheirOwnCacheByTheRecordedPath) {

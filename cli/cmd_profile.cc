@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/failure.h"
+#include "cli/paths.h"
+#include "cli/setup.h"
+#include "cli/text.h"
+#include "common/exit_codes.h"
+
+namespace cacheshim::cli {
+namespace {
+
+std::string joined(const std::vector<std::string>& texts, const char* none) {
+  return texts.empty() ? none : fmt::format("{}", fmt::join(texts, " "));
+}
+
+std::string or_none(const std::string& text) { return text.empty() ? "-" : text; }
+
+// All profiles as a mount would load them now; what is refused is printed.
+std::vector<Profile> load_for_reading() { return load_all_profiles(find_installation().profiles); }
+
+void list_profiles() {
+  std::vector<std::vector<std::string>> rows = {
+      {"NAME", "EVIDENCE", "VARIABLE", "DEFAULT PATHS", "FILE"}};
+  for (const Profile& profile : load_for_reading()) {
+    rows.push_back({profile.name, std::string(to_string(profile.evidence)),
+                    or_none(profile.variable), joined(profile.default_paths, "-"), profile.origin});
+  }
+  print_table(rows);
+}
+
+std::string completeness_text(const EntryRule& rule) {
+  std::vector<std::string> ways;
+  const auto add = [&](const char* what, const std::vector<std::string>& patterns) {
+    if (!patterns.empty()) ways.push_back(fmt::format("{} {}", what, joined(patterns, "")));
+  };
+  add("with", rule.complete);
+  add("with alone", rule.complete_single);
+  add("at the job's end with", rule.complete_at_end);
+  if (rule.renamed && rule.needs_no_name()) {
+    ways.push_back(rule.is_folder() || rule.files.size() == 1 ? "when renamed there"
+                                                              : "when all are renamed there");
+  } else if (rule.renamed) {
+    ways.push_back("not before a rename or the end of its baton");
+  }
+  if (!rule.says_when_complete()) ways.push_back("at the job's success");
+  return fmt::format("{}", fmt::join(ways, "; "));
+}
+
+std::string entry_text(const EntryRule& rule) {
+  if (rule.is_folder()) return fmt::format("folder {}", rule.path.text());
+  if (rule.files == std::vector<std::string>{""}) return fmt::format("file {}", rule.path.text());
+  std::vector<std::string> endings;
+  for (const std::string& ending : rule.files) endings.push_back("'" + ending + "'");
+  return fmt::format("files {}, ending in {}", rule.path.text(), joined(endings, ""));
+}
+
+void show_profile(const std::string& name) {
+  const std::vector<Profile> profiles = load_for_reading();
+  const auto found = std::find_if(profiles.begin(), profiles.end(),
+                                  [&](const Profile& profile) { return profile.name == name; });
+  if (found == profiles.end()) {
+    throw Failure(kExitFailed,
+                  fmt::format("no profile '{}'; 'cacheshim profile list' names them", name));
+  }
+  const Profile& profile = *found;
+  const char* early = profile.may_publish_early() ? "" : ": published at the job's success only";
+  std::vector<std::pair<std::string, std::string>> pairs = {
+      {"name", profile.name},
+      {"file", profile.origin},
+      {"evidence", fmt::format("{}{}", to_string(profile.evidence), early)},
+      {"variable", or_none(profile.variable)},
+      {"unless", joined(profile.unless, "-")},
+      {"default paths", joined(profile.default_paths, "-")}};
+  for (const EntryRule& rule : profile.entries) {
+    pairs.emplace_back("entry", entry_text(rule));
+    pairs.emplace_back("  complete", completeness_text(rule));
+    if (!rule.paths_in.empty()) pairs.emplace_back("  paths in", joined(rule.paths_in, ""));
+  }
+  if (profile.mkstemp) pairs.emplace_back("modes", "as open to others as the entry's folder");
+  for (const auto& [name_class, pattern] : profile.classes) {
+    pairs.emplace_back(to_string(name_class), pattern.text());
+  }
+  print_pairs(pairs);
+}
+
+int check_profiles(const std::vector<std::string>& files) {
+  int exit_code = kExitSuccess;
+  for (const std::string& file : files) {
+    const auto parsed = load_profile(file);
+    if (const auto* error = std::get_if<ProfileError>(&parsed)) {
+      print_line(error->message);
+      exit_code = kExitFailed;
+    } else {
+      fmt::print("{}: '{}' is good\n", file, std::get<Profile>(parsed).name);
+    }
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, int& exit_code) {
+  CLI::App* profile = app.add_subcommand("profile", "What is known of each cache family");
+  profile->require_subcommand(1);
+  profile->footer(
+      "Profiles are TOML files: those shipped, and one's own in /etc/cacheshim/profiles.d (not root:\n"
+      "~/.config/cacheshim/profiles.d), which go before shipped ones of the same name. A bad one is\n"
+      "refused with file, line and reason, and the others go on. docs/profiles.md says how to write\n"
+      "one. A mount uses those that it found when it was mounted.");
+  CLI::App* list = profile->add_subcommand("list", "All profiles");
+  list->callback([&exit_code] {
+    list_profiles();
+    exit_code = kExitSuccess;
+  });
+  auto name = std::make_shared<std::string>();
+  CLI::App* show = profile->add_subcommand("show", "One profile, in words");
+  show->add_option("NAME", *name, "As in 'profile list'")->required();
+  show->callback([name, &exit_code] {
+    show_profile(*name);
+    exit_code = kExitSuccess;
+  });
+  auto files = std::make_shared<std::vector<std::string>>();
+  CLI::App* check = profile->add_subcommand("check", "Check profiles before a mount reads them");
+  check->add_option("FILE", *files, "Profiles")->required();
+  check->footer("Exit codes: 0 all are good, 1 one is not.");
+  check->callback([files, &exit_code] { exit_code = check_profiles(*files); });
+}
+
+}  // namespace cacheshim::cli

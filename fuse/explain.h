@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace cacheshim {
+
+class Filesystem;
+class Job;
+
+// Where a path of the store comes from for a job, who published it and when, and why it was not or is not
+// seen (docs/control.md, "explain"). `job` may be null: then the base alone is looked at. Takes long where
+// the records are many; call from a task.
+nlohmann::ordered_json explain_path(Filesystem& filesystem, Job* job, const std::string& path);
+
+}  // namespace cacheshim

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/spdlog.h>
+
+#include <cstring>
+
+#include "fuse/filesystem.h"
+#include "store/layer.h"
+
+// Keeping the store in bounds: eviction, repair, and what daemons that are gone have left.
+namespace cacheshim {
+namespace {
+
+// On a network file system another machine may have a file open that is in trash: removed, it would be
+// stale there.
+constexpr std::time_t kTrashKeepSeconds = 3600;
+
+}  // namespace
+
+// Every view is told. What was below a folder goes with it, known or not.
+void Filesystem::tell_of_gone(const std::vector<std::string>& paths) {
+  std::vector<BaseChange> changes;
+  for (const std::string& path : paths) {
+    changes.push_back({BaseChange::Kind::kFolderName, std::string(parent_path(path)),
+                       std::string(base_name(path))});
+  }
+  if (!changes.empty()) base_changed(changes);
+}
+
+Result<EvictionReport> Filesystem::collect_garbage(bool dry_run) {
+  CACHESHIM_TRY(lock, store_.try_lock_base());
+  EvictionReport report = plan_eviction(store_, entries_, options_.gc);
+  if (dry_run) return report;
+  tell_of_gone(carry_out(store_, report));
+  bool is_urgent = false;
+  for (const EvictedUnit& one : report.evicted) is_urgent = is_urgent || one.reason == "min_free";
+  sweep_trash(store_, is_base_local_ || is_urgent ? 0 : kTrashKeepSeconds);
+  if (!report.evicted.empty()) {
+    spdlog::info("gc: {} entries with {} files and {} bytes evicted", report.evicted.size(),
+                 report.files, report.bytes);
+  }
+  if (report.is_over) {
+    spdlog::warn("gc: the base is above its limits, but all that is left was used within {} s",
+                 options_.gc.min_age.count());
+  }
+  return report;
+}
+
+Result<VerifyReport> Filesystem::verify(bool repair, const VerifyProgress& progress) {
+  UniqueFd lock;
+  if (repair) {
+    CACHESHIM_TRY(taken, store_.try_lock_base());
+    lock = std::move(taken);
+  }
+  CACHESHIM_TRY(report, verify_base(store_, entries_, repair, progress));
+  tell_of_gone(report.gone);
+  for (const DamagedFile& file : report.damaged) {
+    spdlog::warn("verify: '{}' is damaged: {}{}", file.path, file.why,
+                 repair ? "; its entry goes to trash" : "");
+  }
+  return report;
+}
+
+void Filesystem::tend_store() {
+  const unsigned ended =
+      end_abandoned_layers(store_.layers(), node_name(), started_, options_.layer_keep.count());
+  if (ended > 0) spdlog::info("{} layers that no daemon holds any more were put away", ended);
+  sweep_ended_layers(store_.layers(), options_.layer_keep.count());
+  if (options_.gc.are_set()) {
+    const auto collected = collect_garbage(/*dry_run=*/false);
+    if (!collected && !collected.failed_with(EWOULDBLOCK)) {
+      spdlog::error("gc: {}; tried again later", std::strerror(collected.error().code()));
+    }
+  } else {
+    sweep_trash(store_, is_base_local_ ? 0 : kTrashKeepSeconds);
+  }
+}
+
+void Filesystem::tend_store_if_due() {
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_first = store_tended_ == std::chrono::steady_clock::time_point();
+  if (options_.store_dir.empty() || (!is_first && now - store_tended_ < options_.gc_interval))
+    return;
+  if (tending_.exchange(true)) return;  // still at it
+  store_tended_ = now;
+  control_.post([this] {
+    tend_store();
+    tending_ = false;
+  });
+}
+
+}  // namespace cacheshim

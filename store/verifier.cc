@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/verifier.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "store/digest.h"
+#include "store/sys.h"
+
+namespace cacheshim {
+namespace {
+
+using Files = std::map<std::string, AuditFile>;
+
+// What should be in each unit of the base, by the records in the order of their times.
+Result<std::map<std::string, Files>> recorded_units(const AuditLog& audit) {
+  std::vector<AuditRecord> records;
+  CACHESHIM_CHECK(audit.read([&](AuditRecord record) { records.push_back(std::move(record)); }));
+  std::stable_sort(records.begin(), records.end(),
+                   [](const auto& left, const auto& right) { return left.time < right.time; });
+  std::map<std::string, Files> units;
+  for (AuditRecord& record : records) {
+    if (record.event != AuditRecord::Event::kPublish) {
+      units.erase(record.unit);
+      continue;
+    }
+    Files& files = units[record.unit];
+    for (AuditFile& file : record.files) files[file.path] = std::move(file);
+  }
+  return units;
+}
+
+// Reading leaves no trace of use where that can be had.
+Result<UniqueFd> open_quietly(int base, const std::string& path) {
+  constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
+  auto opened = sys::open_beneath(base, path, kFlags | O_NOATIME);
+  return opened.failed_with(EPERM) ? sys::open_beneath(base, path, kFlags) : std::move(opened);
+}
+
+// What is wrong with a file, "" for nothing.
+std::string fault_of(int base, const AuditFile& file) {
+  if (file.digest.empty()) {  // a symlink
+    return sys::open_beneath(base, file.path, O_PATH | O_NOFOLLOW) ? "" : "missing";
+  }
+  const auto opened = open_quietly(base, file.path);
+  if (opened.failed_with(ENOENT)) return "missing";
+  if (!opened) return std::strerror(opened.error().code());
+  const auto st = sys::stat_fd(opened->get());
+  if (!st || !S_ISREG(st->st_mode)) return "no regular file";
+  if (static_cast<std::uint64_t>(st->st_size) != file.size) {
+    return fmt::format("{} bytes, {} on record", st->st_size, file.size);
+  }
+  const auto digest = digest_of(opened->get());
+  if (!digest) return std::strerror(digest.error().code());
+  return *digest == file.digest ? "" : "other content than on record";
+}
+
+bool is_wholly_gone(int base, const Files& files) {
+  return std::none_of(files.begin(), files.end(), [&](const auto& file) {
+    return static_cast<bool>(sys::open_beneath(base, file.first, O_PATH | O_NOFOLLOW));
+  });
+}
+
+void repair_units(const Store& store, const std::vector<BaseUnit>& units, VerifyReport& report) {
+  std::set<std::string> damaged;
+  for (const DamagedFile& file : report.damaged) damaged.insert(file.unit);
+  for (const BaseUnit& unit : units) {
+    if (!damaged.contains(unit.unit)) continue;
+    const Status moved = discard_unit(store, unit, AuditRecord::Event::kRepair, "damaged");
+    if (!moved) {
+      spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit.unit,
+                    std::strerror(moved.error().code()));
+      continue;
+    }
+    report.repaired.push_back(unit.unit);
+    report.gone.insert(report.gone.end(), unit.paths.begin(), unit.paths.end());
+  }
+}
+
+}  // namespace
+
+Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bool repair,
+                                 const VerifyProgress& progress) {
+  CACHESHIM_TRY(recorded, recorded_units(store.audit()));
+  VerifyReport report;
+  std::uint64_t done = 0;
+  for (const auto& [unit, files] : recorded) {
+    progress(done++, recorded.size());
+    if (is_wholly_gone(store.base(), files)) continue;
+    for (const auto& [path, file] : files) {
+      if (entries.class_of(path) == NameClass::kShared) continue;
+      std::string fault = fault_of(store.base(), file);
+      if (fault.empty()) {
+        ++report.files;
+        report.bytes += file.size;
+      } else if (fault != "missing" || !is_wholly_gone(store.base(), files)) {  // evicted meanwhile
+        report.damaged.push_back({path, unit, std::move(fault)});
+      }
+    }
+  }
+  const auto units = list_base_units(store, entries);
+  report.unrecorded = static_cast<std::uint64_t>(
+      std::count_if(units.begin(), units.end(),
+                    [&](const BaseUnit& unit) { return !recorded.contains(unit.unit); }));
+  if (repair) repair_units(store, units, report);
+  progress(done, recorded.size());
+  return report;
+}
+
+}  // namespace cacheshim

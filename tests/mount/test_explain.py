@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cacheshim explain: where a path comes from, who published it, why it was not, what hides it."""
+
+import json
+import os
+
+import jobs
+import mounts
+import pytest
+
+KERNEL = {"k.cubin": b"cubin" * 100, "k.json": b"{}"}
+CUBIN = "triton/KEY/k.cubin"
+
+
+def explain(mount, path, job=None):
+    options = ["--job", job] if job else []
+    return json.loads(mount.cli("explain", str(path), "--json", *options).stdout)
+
+
+def test_what_another_job_has_published(mount, job_of):
+    one = job_of(mount, "one", 20001, env={"CACHESHIM_CYCLE": "3"})
+    two = job_of(mount, "two", 20002)
+    one.put_group("KEY", KERNEL)
+    assert two.read(CUBIN) == KERNEL["k.cubin"]
+    answer = explain(mount, CUBIN, "two")
+    published = answer["published"]
+    assert answer["from"] == "base" and answer["size"] == 500
+    assert (answer["profile"], answer["class"], answer["entry"]) == ("triton", "private", "triton/KEY")
+    assert (published["job"], published["cycle"], published["uid"]) == ("one", "3", 20001)
+    assert published["xxh3"] == answer["xxh3"]
+    assert "not_published" not in answer and "hidden" not in answer
+    text = mount.cli("explain", CUBIN, "--job", "two").stdout
+    assert "by job one (cycle 3), uid 20001" in text and "(as on record)" in text
+    folder = explain(mount, "triton/KEY", "two")
+    assert folder["kind"] == "folder" and folder["published"]["job"] == "one"
+
+
+def test_every_way_to_say_a_path(mount, two_jobs):
+    two_jobs[0].put_group("KEY", KERNEL)
+    two_jobs[1].exists(CUBIN)
+    for path, job in ((mount.path / CUBIN, "uid-0"), (mount.store / CUBIN, "uid-0"),
+                      (mount.path / ".jobs/two" / CUBIN, "two"), (CUBIN, "uid-0")):
+        answer = explain(mount, path)
+        assert answer["path"] == CUBIN and answer["from"] == "base"
+        assert answer["job"] in (job, None)
+    home = mounts.run(mounts.PROGRAM, "explain", "/home/someone/.triton/cache/KEY/k.cubin",
+                      "--mount", mount.path, "--json", env={"HOME": "/home/someone"})
+    assert json.loads(home.stdout)["path"] == CUBIN
+    outside = mount.cli("explain", "/etc/passwd", check=False)
+    assert outside.returncode == 2 and "neither below the mount" in outside.stderr
+
+
+@pytest.mark.parametrize("path, reason", [
+    ("triton/KEY/k.cubin", "not complete: what completes it is a file named __grp__*.json"),
+    ("triton/KEY/tmp.pid_1/x", "a temporary name is never published"),
+    ("numba/src/f.nbi", "published at the job's success"),
+    ("cuda-compute-cache/0/a/b", "the profile is a guess"),
+    ("mine/x", "no entry of a known cache"),
+])
+def test_why_it_is_not_published(mount, two_jobs, path, reason):
+    one, _ = two_jobs
+    one("os.makedirs", os.path.dirname(one.path(path)), exist_ok=True)
+    one.write(path, b"x")
+    answer = explain(mount, path, "one")
+    assert answer["from"] == "layer"
+    assert reason in answer["not_published"]
+    assert "published" not in answer
+
+
+def test_an_entry_that_is_still_open(mount, two_jobs):
+    one, _ = two_jobs
+    one.put("KEY", "k.cubin", b"x")
+    held = one("hold", one.path(CUBIN), os.O_WRONLY)
+    one.put("KEY", "__grp__k.json", b"{}")
+    assert "open for writing" in explain(mount, CUBIN, "one")["not_published"]
+    one("release", held)
+    jobs.wait_until(lambda: explain(mount, CUBIN, "one")["from"] == "base")
+    assert "not_published" not in explain(mount, CUBIN, "one")
+
+
+def test_a_conflict(mount, two_jobs):
+    one, two = two_jobs
+    two.put("KEY", "k.cubin", b"two's")
+    one.put_group("KEY", KERNEL)
+    two.put("KEY", "__grp__k.json", b"{}")
+    answer = explain(mount, CUBIN, "two")
+    assert answer["from"] == "layer"
+    assert "another version" in answer["not_published"]
+    assert "begun 'triton/KEY' itself" in answer["hidden"]
+    assert answer["published"]["job"] == "one"
+    assert explain(mount, CUBIN, "one")["from"] == "base"
+
+
+def test_what_the_job_has_removed_or_written_itself(mount, two_jobs):
+    one, two = two_jobs
+    one.put_group("KEY", KERNEL)
+    two("os.remove", two.path(CUBIN))
+    answer = explain(mount, CUBIN, "two")
+    assert answer["from"] == "nowhere"
+    assert answer["hidden"] == f"the job has removed '{CUBIN}'"
+    two.write("triton/KEY/k.json", b"two's")
+    assert "a file of its own" in explain(mount, "triton/KEY/k.json", "two")["hidden"]
+
+
+def test_what_nobody_has(mount, two_jobs):
+    two_jobs[0].exists("triton/KEY")
+    answer = explain(mount, CUBIN, "one")
+    assert answer["from"] == "nowhere" and "published" not in answer and "hidden" not in answer
+    assert "nowhere" in mount.cli("explain", CUBIN, "--job", "one").stdout
+
+
+def test_what_was_evicted(mount_store, store, scratch, job_of):
+    config = scratch / "c.toml"
+    config.write_text('[gc]\nmax_size = 0\nmin_age = 0\n')
+    mount = mount_store(store, "--config", config)
+    job = job_of(mount, "one", 20001)
+    job.put_group("KEY", KERNEL)
+    mount.cli("gc")
+    answer = explain(mount, CUBIN, "one")
+    assert answer["from"] == "nowhere"
+    assert answer["gone"]["event"] == "evict" and answer["gone"]["reason"] == "max_size"
+    assert answer["published"]["job"] == "one"
+
+
+def test_a_jobs_own_affairs_are_its_own(mount, two_jobs):
+    one, two = two_jobs
+    one.write("triton/x", b"x")
+    two.exists("triton")
+    argv = [mounts.PROGRAM, "explain", "triton/x", "--mount", mount.path, "--job", "one", "--json"]
+    refused = jobs.as_user(20002, argv)
+    assert refused.returncode == 1 and "another user" in refused.stderr
+    own = json.loads(jobs.as_user(20001, argv).stdout)
+    assert own["from"] == "layer"
