@@ -155,7 +155,7 @@ class ShimChildren : public ShimClauses {
     return ended.out;
   }
   std::string all_of_ours(const std::string& job = "j1") {
-    return "CACHESHIM_JOB=" + job + "\nCACHESHIM_MOUNT=" + stage_.mount() +
+    return "CACHESHIM_CUDA_SET=EAGER\nCACHESHIM_JOB=" + job + "\nCACHESHIM_MOUNT=" + stage_.mount() +
            "\nCACHESHIM_WARNED=0\nLD_PRELOAD=" + std::getenv("CACHESHIM_TEST_LIBRARY") + "\n";
   }
   // What a child needs in order to find the mount that the tests pretend.
