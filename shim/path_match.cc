@@ -10,26 +10,24 @@ std::string_view rest_of(std::string_view text, std::size_t from) {
   return {text.data() + from, text.size() - from};
 }
 
-// Whether `rest`, followed from a folder, may climb above that folder.
-bool may_leave(std::string_view rest) {
-  std::size_t depth = 0;
-  for (;;) {
-    const std::string_view component = take_component(rest);
-    if (component.empty()) return false;
-    if (component != "..") {
-      ++depth;
-    } else if (depth-- == 0) {
-      return true;
-    }
-  }
-}
-
 // Decides for a path that follows the whole prefix up to match.rest.
 PathMatch end_match(std::string_view path, PathMatch match) {
   std::string_view rest = rest_of(path, match.rest);
-  match.matched = !may_leave(rest);
-  if (take_component(rest) == "..") match.left = path.size() - rest.size();
-  return match;
+  std::size_t depth = 0;
+  std::size_t end = match.rest;
+  for (;;) {
+    const std::string_view component = take_component(rest);
+    match.matched = component.empty();
+    if (match.matched) return match;
+    match.inside = end;
+    end = path.size() - rest.size();
+    if (component != "..") {
+      ++depth;
+    } else if (depth-- == 0) {
+      match.left = end;
+      return match;
+    }
+  }
 }
 
 // The length of `prefix` without its last component; `length` ends one.
@@ -122,6 +120,10 @@ PathMatch match_prefix(std::string_view path, std::string_view prefix) {
     match.rest = end;
     return end_match(path, match);
   }
+}
+
+PathMatch match_rest(std::string_view path, std::size_t rest) {
+  return end_match(path, {.rest = rest});
 }
 
 std::size_t normalise_path(std::string_view path, char* out, std::size_t capacity) {

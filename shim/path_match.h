@@ -17,14 +17,17 @@ struct PathMatch {
   // symlink. Otherwise head is 0.
   std::size_t head = 0;
   std::size_t same_as = 0;
-  // For a path that leaves the prefix again by a ".." right behind it: where that ".." ends. Such a
-  // path does not match; what it names is the prefix's parent.
+  // A path that climbs out of the prefix by ".." does not match: path[0, inside) is the prefix's folder
+  // itself, unless a component on the way is a symlink, and the ".." that leaves it ends at `left`.
   std::size_t left = 0;
+  std::size_t inside = 0;
 };
 
-// `prefix` is absolute and plain, and not "/". A path whose ".." may lead out of the prefix again
-// does not match.
+// `prefix` is absolute and plain, and not "/".
 PathMatch match_prefix(std::string_view path, std::string_view prefix);
+
+// The same for a path that is known to follow its prefix up to `rest`.
+PathMatch match_rest(std::string_view path, std::size_t rest);
 
 // Whether `path` has no "//", "." or "..": such a path matches a prefix as plain text or not at all.
 bool is_plain_path(std::string_view path);

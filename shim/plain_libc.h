@@ -13,18 +13,26 @@
 #include <features.h>
 #undef __nonnull
 #define __nonnull(parameters)
+// What programs should not call any more, some still do.
+#undef __attribute_deprecated__
+#define __attribute_deprecated__
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/time.h>
+#include <sys/xattr.h>
 #include <unistd.h>
+#include <utime.h>
 
 // What libc exports for programs built against older versions, or by its own macros, and its
 // headers no longer (or never) declare.
@@ -44,4 +52,9 @@ int __fxstatat64(int version, int dirfd, const char* path, struct stat64* out, i
 int __statfs(const char* path, struct statfs* out) noexcept;
 int __xmknod(int version, const char* path, mode_t mode, dev_t* device) noexcept;
 int __xmknodat(int version, int dirfd, const char* path, mode_t mode, dev_t* device) noexcept;
+ssize_t __readlink_chk(const char* path, char* out, size_t size, size_t room) noexcept;
+ssize_t __readlinkat_chk(int dirfd, const char* path, char* out, size_t size, size_t room) noexcept;
+char* __realpath_chk(const char* path, char* out, size_t room) noexcept;
+char* __getcwd_chk(char* out, size_t size, size_t room) noexcept;
+char* __getwd_chk(char* out, size_t room) noexcept;
 }

@@ -54,8 +54,9 @@ bool Router::set_mount(std::string_view mount, std::string_view job) {
     return false;
   }
   first_bytes_.add(mount_.data()[1]);
-  first_bytes_.add('/');  // "//ci-cache"
-  first_bytes_.add('.');  // "/./ci-cache"
+  first_bytes_.add('/');     // "//ci-cache"
+  first_bytes_.add('.');     // "/./ci-cache"
+  relative_bytes_.add('.');  // "../x" and "./x"
   return true;
 }
 
@@ -70,7 +71,6 @@ bool Router::add_route(std::string_view name, std::string_view default_path, boo
   routes_[route_count_++] = route;
   if (!routed) return true;
   first_bytes_.add(path.data()[1]);
-  relative_bytes_.add('.');  // "./x" as well as ".x"
   std::string_view rest = route.from;
   for (;;) {
     const std::string_view component = take_component(rest);
@@ -96,16 +96,35 @@ bool Router::confirm(std::string_view path, std::string_view prefix, const PathM
          same_folder(head.text, folder.text);
 }
 
+// MOUNT/NAME/.. is MOUNT, whatever MOUNT/NAME is a symlink to.
+Router::Found Router::find_in_mount(std::string_view path, SameFolder same_folder) const {
+  Found found;
+  PathMatch match = match_prefix(path, mount_);
+  const bool ours = match.matched || match.left != 0;
+  if (!ours || !confirm(path, mount_, match, same_folder)) return found;
+  std::string_view rest = rest_from(path, match.rest);
+  const bool own = is_own_name(rest);
+  const bool climbs = take_component(rest) == "..";
+  if (!own && !climbs) {
+    found.name = path.size() - rest.size();
+    const PathMatch below = match_rest(path, found.name);
+    match.matched = below.matched;
+    match.left = below.left;
+    match.inside = below.inside;
+  } else {
+    match.left = 0;  // the kernel knows the way
+  }
+  found.match = match;
+  return found;
+}
+
 // The longest prefix that the path lies under, of equal ones the last; the mount before all others.
 Router::Found Router::find(std::string_view path, SameFolder same_folder) const {
   const bool plain = is_plain_path(path);
   Found found;
   if (!plain || starts_with_folder(path, mount_)) {
-    found.match = match_prefix(path, mount_);
-    if (found.match.matched) {
-      found.match.matched = confirm(path, mount_, found.match, same_folder);
-      return found;
-    }
+    found = find_in_mount(path, same_folder);
+    if (found.match.matched || found.match.left != 0) return found;
   }
   for (std::size_t i = 0; i < route_count_; ++i) {
     const Route& route = routes_[i];
@@ -126,18 +145,37 @@ bool Router::is_own_name(std::string_view rest) {
   return name.empty() || name == kJobsName || name == kControlName;
 }
 
+// Whether a path that seems to leave view/NAME does so: a component in front of its ".." may be a
+// symlink, and then the kernel knows the way.
+bool Router::leaves(std::string_view path, const Found& found, std::string_view name,
+                    SameFolder same_folder) const {
+  const std::size_t begin = found.route == kNoRoute ? found.name : found.match.rest;
+  if (begin == found.match.inside) return true;
+  PathBuffer folder;
+  PathBuffer climbed;
+  const std::string_view way(path.data() + begin, found.match.inside - begin);
+  return join_path(folder, {view_, "/", name}) != 0 &&
+         join_path(climbed, {view_, "/", name, way}) != 0 && same_folder(climbed.text, folder.text);
+}
+
 // DEFAULT/..: its parent, even where DEFAULT itself is nowhere but in the view. The rest of the path
 // may lead into a route again.
 RoutedPath Router::route_parent(std::string_view path, const Found& found, PathBuffer& out,
                                 SameFolder same_folder, int turns) const {
-  const std::string_view from = routes_[found.route].from;
-  std::size_t parent = from.size();
-  while (from.data()[parent - 1] != '/') --parent;
+  std::string_view parent = mount_;
+  if (found.route != kNoRoute) {
+    const std::string_view from = routes_[found.route].from;
+    std::size_t length = from.size();
+    while (from.data()[length - 1] != '/') --length;
+    parent = {from.data(), length};
+  }
   PathBuffer shorter;
   RoutedPath result;
+  result.path = path.data();
   const std::string_view rest = rest_from(path, found.match.left);
-  if (turns == 0 || join_path(shorter, {{from.data(), parent}, rest}) == 0) return result;
+  if (turns == 0 || join_path(shorter, {parent, rest}) == 0) return result;
   result = route(shorter.text, out, same_folder, turns - 1);
+  result.from_length = 0;  // no prefix of the path was replaced by another
   if (result.path != shorter.text) return result;
   result.path = out.text;
   std::memcpy(out.text, shorter.text, std::strlen(shorter.text) + 1);
@@ -148,20 +186,35 @@ RoutedPath Router::route(const char* path, PathBuffer& out, SameFolder same_fold
                          int turns) const {
   const std::string_view text(path);
   const Found found = find(text, same_folder);
-  RoutedPath result;
-  result.path = path;
-  if (found.match.left != 0 && found.route != kNoRoute) {
-    result = route_parent(text, found, out, same_folder, turns);
-    result.from_length = 0;  // no prefix of the path was replaced by another
-    if (result.path == nullptr) result.path = path;
-    return result;
+  if (found.match.left != 0) {
+    std::string_view name;
+    if (found.route == kNoRoute) {
+      std::string_view rest = rest_from(text, found.match.rest);
+      name = take_component(rest);
+    } else {
+      name = routes_[found.route].name;
+    }
+    if (leaves(text, found, name, same_folder)) {
+      return route_parent(text, found, out, same_folder, turns);
+    }
+  } else if (!found.match.matched) {
+    RoutedPath foreign;
+    foreign.path = path;
+    return foreign;
   }
-  if (!found.match.matched) return result;
-  const std::string_view rest = rest_from(text, found.match.rest);
+  return rewrite(text, found, out);
+}
+
+RoutedPath Router::rewrite(std::string_view path, const Found& found, PathBuffer& out) const {
+  RoutedPath result;
+  result.path = path.data();
+  const std::string_view rest = rest_from(path, found.match.rest);
   std::string_view slash;
   std::string_view name;
   if (found.route == kNoRoute) {
     result.kind = RoutedPath::Kind::kUnchanged;
+    std::string_view below = rest;
+    result.names_view = take_component(below) == kJobsName;
     if (!moves_mount_paths_ || is_own_name(rest)) return result;
   } else {
     slash = "/";
@@ -174,6 +227,37 @@ RoutedPath Router::route(const char* path, PathBuffer& out, SameFolder same_fold
   result.from_length = found.match.rest;
   result.to_length = view_.size() + slash.size() + name.size();
   return result;
+}
+
+Router::Place Router::find_place(const char* path, SameFolder same_folder) const {
+  const std::string_view text(path);
+  if (mount_.empty() || !starts_with_folder(text, mount_)) return {};
+  std::string_view rest = rest_from(text, mount_.size());
+  std::string_view name = take_component(rest);
+  if (name == kControlName) return {};
+  if (name == kJobsName) {
+    (void)take_component(rest);
+    const std::string_view view(text.data(), text.size() - rest.size());
+    name = take_component(rest);
+    if (!moves_mount_paths_ || view != view_) {  // perhaps ours by another name, perhaps not ours
+      PathBuffer given;
+      PathBuffer own;
+      if (name.empty() || join_path(given, {view, "/", name}) == 0 ||
+          join_path(own, {view_, "/", name}) == 0 || !same_folder(given.text, own.text)) {
+        return {};
+      }
+    }
+  }
+  return {name, text.size() - rest.size()};
+}
+
+const char* Router::restore(const char* path, const Place& place, std::size_t route,
+                            PathBuffer& out) const {
+  const std::string_view rest = rest_from(path, place.rest);
+  const bool of_default = route != kNoRoute && routes_[route].name == place.name;
+  const std::size_t length = of_default ? join_path(out, {routes_[route].from, rest})
+                                        : join_path(out, {mount_, "/", place.name, rest});
+  return length == 0 ? path : out.text;
 }
 
 Router::Relative Router::match_relative(const char* path, std::size_t candidate) const {

@@ -45,6 +45,7 @@ struct RoutedPath {
   std::size_t from_length = 0;
   std::size_t to_length = 0;
   std::size_t route = kNoRoute;  // whose default path is used, for fall_back
+  bool names_view = false;       // MOUNT/.jobs/…, as the application wrote it
 };
 
 class Router {
@@ -66,8 +67,8 @@ class Router {
 
   // False only for a path that route() would not touch; costs a few instructions.
   bool may_match(const char* path) const {
-    if (path[0] == '/') return first_bytes_.has(path[1]) || has_dot_dot(path);
-    return relative_bytes_.has(path[0]);
+    const bool first = path[0] == '/' ? first_bytes_.has(path[1]) : relative_bytes_.has(path[0]);
+    return first || has_dot_dot(path);
   }
 
   // An absolute path.
@@ -85,6 +86,18 @@ class Router {
   Relative match_relative(const char* path, std::size_t candidate) const;
   std::string_view default_path(std::size_t route) const { return routes_[route].from; }
   RoutedPath complete_relative(const char* path, const Relative& match, PathBuffer& out) const;
+
+  // What a name that the kernel gave for something in the caller's view stands for.
+  struct Place {
+    std::string_view name;  // NAME, in the given path; empty where that is not in the view
+    std::size_t rest = 0;   // where what follows NAME begins
+  };
+  Place find_place(const char* path, SameFolder same_folder) const;
+  // Writes DEFAULT/x of `route` into `out`, or MOUNT/NAME/x for a route of other names; returns
+  // `path` where that does not fit.
+  const char* restore(const char* path, const Place& place, std::size_t route,
+                      PathBuffer& out) const;
+  std::string_view route_name(std::size_t route) const { return routes_[route].name; }
 
   // Where a path goes once the mount is gone: kForeign means "where it says".
   RoutedPath fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const;
@@ -113,17 +126,22 @@ class Router {
   struct Found {
     PathMatch match;
     std::size_t route = kNoRoute;  // kNoRoute: the mount itself
+    std::size_t name = 0;          // where NAME ends in a path that leaves MOUNT/NAME by ".."
   };
 
   static bool has_dot_dot(const char* path);
   std::string_view keep(std::string_view a, std::string_view b = {}, std::string_view c = {});
   bool confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
                SameFolder same_folder) const;
+  Found find_in_mount(std::string_view path, SameFolder same_folder) const;
   Found find(std::string_view path, SameFolder same_folder) const;
+  bool leaves(std::string_view path, const Found& found, std::string_view name,
+              SameFolder same_folder) const;
   // `turns`: how often the path may leave a route by "..": each takes a buffer of the stack.
   RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder, int turns) const;
   RoutedPath route_parent(std::string_view path, const Found& found, PathBuffer& out,
                           SameFolder same_folder, int turns) const;
+  RoutedPath rewrite(std::string_view path, const Found& found, PathBuffer& out) const;
   static bool is_own_name(std::string_view rest);
   std::size_t route_of_name(std::string_view name) const;
 

@@ -5,7 +5,9 @@
 
 #include <sys/sysmacros.h>
 
-#include "shim/errno_guard.h"
+#include <cstring>
+
+#include "shim/given_back.h"
 #include "shim/mount_file.h"
 #include "shim/report.h"
 
@@ -32,14 +34,6 @@ int look(const char* path, struct stat& out) {
   return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;
 }
 
-bool same_folder(const char* a, const char* b) {
-  struct stat stat_a;
-  struct stat stat_b;
-  return real::__xstat(kStatVersion, a, &stat_a) == 0 &&
-         real::__xstat(kStatVersion, b, &stat_b) == 0 && stat_a.st_dev == stat_b.st_dev &&
-         stat_a.st_ino == stat_b.st_ino;
-}
-
 // mkdir -p. What goes wrong here shows in the call that wanted the folder.
 void make_folders(std::string_view path) {
   PathBuffer folder;
@@ -60,29 +54,9 @@ RoutedPath route_broken(const char* path, PathBuffer& out) {
   return routed;
 }
 
-// The folder that relative paths of `dirfd` start at; empty where that cannot be told.
-std::string_view folder_of(int dirfd, PathBuffer& out) {
-  if (dirfd == AT_FDCWD) {
-    return ::getcwd(out.text, sizeof out.text) == nullptr ? std::string_view() : out.text;
-  }
-  if (dirfd < 0) return {};
-  char link[32] = "/proc/self/fd/";
-  char digits[12];
-  std::size_t count = 0;
-  for (unsigned n = static_cast<unsigned>(dirfd); n != 0 || count == 0; n /= 10) {
-    digits[count++] = static_cast<char>('0' + n % 10);
-  }
-  std::size_t length = sizeof "/proc/self/fd/" - 1;
-  while (count > 0) link[length++] = digits[--count];
-  link[length] = '\0';
-  const ssize_t got = ::readlink(link, out.text, sizeof out.text);
-  if (got <= 0 || static_cast<std::size_t>(got) == sizeof out.text) return {};
-  return {out.text, static_cast<std::size_t>(got)};
-}
-
 // ".triton/cache/x" in the home folder. Few relative paths begin like one of ours, so few pay for the
 // system call that tells which folder it is relative to.
-RoutedPath route_relative(PathAt at, PathBuffer& out) {
+RoutedPath route_from_above(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;
   PathBuffer buffer;
@@ -94,6 +68,36 @@ RoutedPath route_relative(PathAt at, PathBuffer& out) {
     const std::string_view wanted(router.default_path(match.route).data(), match.folder_length);
     if (folder == wanted) return router.complete_relative(at.path, match, out);
   }
+}
+
+// A path with ".." may lead into a route from beside it, or out of one in which it starts: there the
+// kernel's parent folder is not the application's.
+RoutedPath route_climbing(PathAt at, PathBuffer& out) {
+  RoutedPath result;
+  result.path = at.path;
+  PathBuffer folder;
+  PathBuffer restored;
+  PathBuffer whole;
+  if (folder_of(at.dirfd, folder).empty()) return result;
+  const char* const from = at.dirfd == AT_FDCWD ? given_back::working_folder(folder.text, restored)
+                                                : given_back::name(folder.text, restored);
+  const bool from_view = from != folder.text;
+  if (join_path(whole, {from, "/", at.path}) == 0) return result;
+  RoutedPath routed = router.route(whole.text, out, same_folder);
+  if (routed.kind == RoutedPath::Kind::kForeign && !from_view) return result;
+  if (routed.path == whole.text) {
+    std::memcpy(out.text, whole.text, std::strlen(whole.text) + 1);
+    routed.path = out.text;
+  }
+  routed.from_length = 0;
+  return routed;
+}
+
+bool has_dot_dot(const char* path) {
+  for (const char* at = path; (at = std::strstr(at, "..")) != nullptr; at += 2) {
+    if ((at == path || at[-1] == '/') && (at[2] == '\0' || at[2] == '/')) return true;
+  }
+  return false;
 }
 
 bool is_disconnected(int error) { return error == ENOTCONN || error == ECONNABORTED; }
@@ -150,8 +154,42 @@ void say_so(PathAt at, int error) {
 RoutedPath route(PathAt at, PathBuffer& out) {
   if (at.path == nullptr) return {};
   if (state.load(std::memory_order_relaxed) == State::kBroken) return route_broken(at.path, out);
-  if (at.path[0] != '/') return route_relative(at, out);
-  return router.route(at.path, out, same_folder);
+  RoutedPath routed;
+  if (at.path[0] == '/') {
+    routed = router.route(at.path, out, same_folder);
+  } else {
+    routed = has_dot_dot(at.path) ? route_climbing(at, out) : route_from_above(at, out);
+  }
+  given_back::note_use(routed);
+  return routed;
+}
+
+bool same_folder(const char* a, const char* b) {
+  struct stat stat_a;
+  struct stat stat_b;
+  return real::__xstat(kStatVersion, a, &stat_a) == 0 &&
+         real::__xstat(kStatVersion, b, &stat_b) == 0 && stat_a.st_dev == stat_b.st_dev &&
+         stat_a.st_ino == stat_b.st_ino;
+}
+
+std::string_view folder_of(int dirfd, PathBuffer& out) {
+  if (dirfd == AT_FDCWD) {
+    return real::getcwd(out.text, sizeof out.text) == nullptr ? std::string_view() : out.text;
+  }
+  if (dirfd < 0) return {};
+  char link[32] = "/proc/self/fd/";
+  char digits[12];
+  std::size_t count = 0;
+  for (unsigned n = static_cast<unsigned>(dirfd); n != 0 || count == 0; n /= 10) {
+    digits[count++] = static_cast<char>('0' + n % 10);
+  }
+  std::size_t length = sizeof "/proc/self/fd/" - 1;
+  while (count > 0) link[length++] = digits[--count];
+  link[length] = '\0';
+  const ssize_t got = real::readlink(link, out.text, sizeof out.text);
+  if (got <= 0 || static_cast<std::size_t>(got) >= sizeof out.text) return {};
+  out.text[got] = '\0';
+  return {out.text, static_cast<std::size_t>(got)};
 }
 
 bool fell_back(PathAt at, CallKind kind, int error) {

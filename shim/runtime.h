@@ -10,7 +10,7 @@
 // Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main, on
 // behalf of programs that know nothing of it. Idea: everything is decided in the constructor, in
 // static memory; from then on the state only ever changes from "active" to "broken" (the mount is
-// gone), by one atomic store. Invariant: a hook allocates nothing, locks nothing, and leaves errno as
+// gone), by one atomic store, and what is remembered (given_back.h) is a hint in one word. Invariant: a hook allocates nothing, locks nothing, and leaves errno as
 // libc would have. Cost: a path that is not ours costs a load and two compares; one that is costs
 // one copy into 4 KiB of stack.
 namespace cacheshim {
@@ -41,6 +41,13 @@ inline bool may_match(const char* path) {
 
 // Where the path goes now; a null path is foreign. May change errno.
 RoutedPath route(PathAt at, PathBuffer& out);
+
+// Whether two names are one folder. May change errno.
+bool same_folder(const char* a, const char* b);
+
+// The kernel's name of the folder that relative paths of `dirfd` start at; empty where that cannot be
+// told. May change errno.
+std::string_view folder_of(int dirfd, PathBuffer& out);
 
 // To be asked when a call on a path that is not kForeign has failed with `error`: whether the mount
 // is gone, so that route() now answers with the default path, whose folder has been made. Says so by

@@ -38,7 +38,8 @@ auto call(const char* name, Function function, Arguments... arguments) {
 
 // By name, as the dynamic linker finds it in any program.
 #define CALL(name, ...) \
-  ::calls::call(#name, reinterpret_cast<decltype(&::name)>(::calls::find(#name)), __VA_ARGS__)
+  ::calls::call(        \
+      #name, reinterpret_cast<decltype(&::name)>(::calls::find(#name)) __VA_OPT__(, ) __VA_ARGS__)
 
 // The whole content of a file, by a call under test as well.
 std::string content(const std::string& path);
@@ -51,5 +52,7 @@ void run_temp_calls();
 void run_stat_calls();
 void run_namespace_calls();
 void run_directory_calls();
+void run_resolve_calls();
+void run_attribute_calls();
 
 }  // namespace calls

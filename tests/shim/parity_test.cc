@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
+#include <sstream>
 
 #include "tests/shim/stage.h"
 
@@ -35,11 +38,33 @@ class ShimParity : public testing::TestWithParam<std::tuple<const char*, Spellin
   }
 };
 
+// The first line that differs, with a few before it: the whole would be thousands.
+std::string first_difference(const std::string& got, const std::string& wanted) {
+  std::istringstream got_lines(got);
+  std::istringstream wanted_lines(wanted);
+  std::deque<std::string> before;
+  std::string got_line;
+  std::string wanted_line;
+  for (;;) {
+    const bool more = !!std::getline(got_lines, got_line);
+    const bool wants_more = !!std::getline(wanted_lines, wanted_line);
+    if (!more && !wants_more) return "";
+    if (more != wants_more || got_line != wanted_line) break;
+    before.push_back(got_line + "\n");
+    if (before.size() > 12) before.pop_front();
+  }
+  std::string text;
+  for (const std::string& line : before) text += line;
+  return text + "got:    " + got_line + "\nwanted: " + wanted_line + "\n";
+}
+
 TEST_P(ShimParity, EveryCallComesBackAsItDoesNatively) {
   const auto& [mode, spelling] = GetParam();
   const std::string calls = std::getenv("CACHESHIM_TEST_CALLS");
   const std::string routed = prepare(spelling);
-  const std::string native = stage_.path("native");
+  // Of one length, since some calls return it.
+  std::string native = stage_.path("n");
+  native.resize(std::max(native.size(), routed.size()), 'n');
   std::filesystem::create_directory(native);
 
   const Ended shimmed = stage_.run({calls, mode, routed});
@@ -51,7 +76,7 @@ TEST_P(ShimParity, EveryCallComesBackAsItDoesNatively) {
   EXPECT_EQ(plain.out.find("no call of"), std::string::npos) << plain.out;
   EXPECT_EQ(shimmed.status, 0);
   EXPECT_EQ(shimmed.err, "");
-  EXPECT_EQ(shimmed.out, plain.out);
+  EXPECT_EQ(first_difference(shimmed.out, plain.out), "");
   EXPECT_EQ(describe_tree(stage_.view()), describe_tree(native));
   EXPECT_FALSE(exists(stage_.path("home/.triton")));
 }

@@ -99,6 +99,47 @@ TEST_F(RouterTest, FollowsDotDotOutOfADefaultPath) {
   EXPECT_EQ(routed("/home/u/.triton/cache/../cache/y"), "/ci-cache/.jobs/j7/triton/y");
 }
 
+TEST_F(RouterTest, FollowsDotDotOutOfAFolderInARoute) {
+  start("j7");
+  EXPECT_EQ(routed("/home/u/.triton/cache/a/b/../../../y"), "/home/u/.triton//y");
+  EXPECT_EQ(routed("/home/u/.triton/cache/a/../.."), "/home/u/.triton/");
+  EXPECT_EQ(routed("/ci-cache/triton/a/../../pip/y"), "/ci-cache/.jobs/j7/pip/y");
+  EXPECT_EQ(routed("/ci-cache/triton/a/../../../etc/y"), "/ci-cache/../etc/y");
+  EXPECT_EQ(routed("/ci-cache/triton/../../home/u/.triton/cache/y"), "/ci-cache/.jobs/j7/triton/y");
+  start("");
+  EXPECT_EQ(routed("/ci-cache/triton/../pip/y"), "/ci-cache/pip/y");
+  EXPECT_EQ(routed("/home/u/.triton/cache/a/../../y"), "/home/u/.triton//y");
+}
+
+// There a symlink led elsewhere, and the kernel follows it.
+TEST_F(RouterTest, LeavesDotDotBehindASymlinkToTheKernel) {
+  start("j7");
+  EXPECT_EQ(routed("/home/u/.triton/cache/link/../../y", never_same),
+            "/ci-cache/.jobs/j7/triton/link/../../y");
+  EXPECT_EQ(routed("/ci-cache/triton/link/../../y", never_same),
+            "/ci-cache/.jobs/j7/triton/link/../../y");
+}
+
+TEST_F(RouterTest, GivesBackTheNamesOfTheOwnView) {
+  start("j7");
+  const auto given_back = [&](const std::string& path, std::size_t route,
+                              Router::SameFolder same = never_same) {
+    const Router::Place place = router_->find_place(path.c_str(), same);
+    return place.name.empty() ? path
+                              : std::string(router_->restore(path.c_str(), place, route, buffer_));
+  };
+  EXPECT_EQ(given_back("/ci-cache/.jobs/j7/triton/K/x", 0), "/home/u/.triton/cache/K/x");
+  EXPECT_EQ(given_back("/ci-cache/.jobs/j7/triton", 0), "/home/u/.triton/cache");
+  EXPECT_EQ(given_back("/ci-cache/.jobs/j7/triton/K/x", kNoRoute), "/ci-cache/triton/K/x");
+  EXPECT_EQ(given_back("/ci-cache/.jobs/j7/pip/x", 0), "/ci-cache/pip/x");
+  EXPECT_EQ(given_back("/ci-cache/.jobs/j7@1000/pip/x", 0, always_same), "/ci-cache/pip/x");
+  for (const char* path :
+       {"/ci-cache/.jobs/j7@1000/pip/x", "/ci-cache/.jobs/j8/triton", "/ci-cache/.jobs/j7",
+        "/ci-cache", "/ci-cache/.cacheshim/stats", "/home/u/x", "(unreachable)/x"}) {
+    EXPECT_EQ(given_back(path, 0), path);
+  }
+}
+
 TEST_F(RouterTest, EndlessDotDotsTakeNoEndlessStack) {
   start("j7");
   std::string path = "/home/u/.triton/cache";

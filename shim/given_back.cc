@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/real_function.h"
+
+#include "shim/given_back.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "shim/runtime.h"
+
+namespace cacheshim::given_back {
+namespace {
+
+// How a path was written: by this route, kNoRoute for MOUNT/NAME/x, or one of these.
+constexpr unsigned kAsView = kMaxRoutes + 1;
+constexpr unsigned kUnknown = kMaxRoutes + 2;
+
+constinit std::atomic<unsigned> last_used{kNoRoute};
+constinit std::atomic<bool> used[kMaxRoutes] = {};
+
+// Who noted it and what. A child of vfork writes to its parent's memory: by its own number, so that
+// the parent then knows nothing instead of something wrong.
+struct Noted {
+  pid_t process;
+  unsigned manner;
+};
+constinit std::atomic<Noted> folder{{0, kUnknown}};
+static_assert(std::atomic<Noted>::is_always_lock_free);
+
+unsigned manner_of(const RoutedPath& routed) {
+  if (routed.kind == RoutedPath::Kind::kForeign) return kUnknown;
+  return routed.names_view ? kAsView : static_cast<unsigned>(routed.route);
+}
+
+unsigned favourite(std::string_view name) {
+  const unsigned last = last_used.load(std::memory_order_relaxed);
+  if (last >= kMaxRoutes || runtime::router.route_name(last) == name) return last;
+  for (unsigned i = 0; i < kMaxRoutes; ++i) {
+    if (used[i].load(std::memory_order_relaxed) && runtime::router.route_name(i) == name) return i;
+  }
+  return kNoRoute;
+}
+
+const char* write_name(const char* kernel_name, const Router::Place& place, unsigned manner,
+                       PathBuffer& out) {
+  if (manner == kAsView) return kernel_name;
+  return runtime::router.restore(kernel_name, place, manner, out);
+}
+
+const char* find_pwd() {
+  if (::environ == nullptr) return nullptr;
+  for (char** entry = ::environ; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, "PWD=", 4) == 0) return *entry + 4;
+  }
+  return nullptr;
+}
+
+// PWD, if it is the default path of a folder that is known as `under_mount` or `kernel_name`.
+const char* restore_pwd(const char* kernel_name, const char* under_mount, PathBuffer& out) {
+  const char* const pwd = find_pwd();
+  if (pwd == nullptr || *pwd != '/' || std::strlen(pwd) >= sizeof out.text) return nullptr;
+  PathBuffer buffer;
+  const RoutedPath routed = runtime::router.route(pwd, buffer, runtime::same_folder);
+  if (std::strcmp(routed.path, kernel_name) != 0 && std::strcmp(routed.path, under_mount) != 0) {
+    return nullptr;
+  }
+  std::memcpy(out.text, pwd, std::strlen(pwd) + 1);
+  return out.text;
+}
+
+}  // namespace
+
+void note_use(const RoutedPath& routed) {
+  const unsigned manner = manner_of(routed);
+  if (manner == kUnknown) return;
+  if (last_used.load(std::memory_order_relaxed) != manner) {
+    last_used.store(manner, std::memory_order_relaxed);
+  }
+  if (manner < kMaxRoutes && !used[manner].load(std::memory_order_relaxed)) {
+    used[manner].store(true, std::memory_order_relaxed);
+  }
+}
+
+void note_folder(const RoutedPath& routed) {
+  folder.store({::getpid(), manner_of(routed)}, std::memory_order_relaxed);
+}
+
+const char* name(const char* kernel_name, PathBuffer& out) {
+  const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_folder);
+  if (place.name.empty()) return kernel_name;
+  return write_name(kernel_name, place, favourite(place.name), out);
+}
+
+const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffer& out) {
+  if (routed.kind == RoutedPath::Kind::kForeign) return name(kernel_name, out);
+  const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_folder);
+  if (place.name.empty()) return kernel_name;
+  return write_name(kernel_name, place, manner_of(routed), out);
+}
+
+const char* working_folder(const char* kernel_name, PathBuffer& out) {
+  const Router& router = runtime::router;
+  const Router::Place place = router.find_place(kernel_name, runtime::same_folder);
+  if (place.name.empty()) return kernel_name;
+  const Noted last = folder.load(std::memory_order_relaxed);
+  if (last.process == ::getpid() && last.manner != kUnknown) {
+    return write_name(kernel_name, place, last.manner, out);
+  }
+  PathBuffer under_mount;
+  const char* const by_mount = router.restore(kernel_name, place, kNoRoute, under_mount);
+  const char* const pwd = restore_pwd(kernel_name, by_mount, out);
+  return pwd != nullptr ? pwd : write_name(kernel_name, place, favourite(place.name), out);
+}
+
+}  // namespace cacheshim::given_back
