@@ -49,20 +49,14 @@ FILE* open_stream(Real& real_fopen, const char* path, const char* mode) {
                      [&](const char* p) { return real_fopen(p, mode); });
 }
 
-// A freopen that fails has closed the stream and cannot be repeated, so a look at the path finds out
-// beforehand whether the mount is still there.
+// A freopen that fails has closed the stream and cannot be repeated.
 template <class Real>
 FILE* reopen_stream(Real& real_freopen, const char* path, const char* mode, FILE* stream) {
   if (!cacheshim::runtime::may_match(path)) return real_freopen(path, mode, stream);
   const int entry_errno = errno;
-  const cacheshim::PathAt at{AT_FDCWD, path};
   cacheshim::PathBuffer buffer;
-  cacheshim::RoutedPath routed = cacheshim::runtime::route(at, buffer);
-  if (routed.kind != cacheshim::RoutedPath::Kind::kForeign &&
-      real::access(routed.path, F_OK) != 0 &&
-      cacheshim::runtime::fell_back(at, kind_of(mode), errno)) {
-    routed = cacheshim::runtime::route(at, buffer);
-  }
+  const cacheshim::RoutedPath routed =
+      cacheshim::route_checked({AT_FDCWD, path}, kind_of(mode), buffer);
   int own_errno = 0;
   auto once = [&] { return real_freopen(routed.path, mode, stream); };
   return cacheshim::call_with_own_errno(entry_errno, own_errno, once);

@@ -25,6 +25,17 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
   return result;
 }
 
+// Where a path goes, for a call that cannot be repeated: a look at it finds out beforehand whether the
+// mount is still there. May change errno.
+inline RoutedPath route_checked(PathAt at, CallKind kind, PathBuffer& buffer) {
+  RoutedPath routed = runtime::route(at, buffer);
+  if (routed.kind != RoutedPath::Kind::kForeign && real::access(routed.path, F_OK) != 0 &&
+      runtime::fell_back(at, kind, errno)) {
+    routed = runtime::route(at, buffer);
+  }
+  return routed;
+}
+
 template <class Call>
 [[gnu::noinline]] auto call_routed_slowly(PathAt at, CallKind kind, Call& call) {
   const int entry_errno = errno;

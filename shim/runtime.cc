@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "shim/fd_link.h"
 #include "shim/given_back.h"
 #include "shim/mount_file.h"
 #include "shim/report.h"
@@ -177,16 +178,8 @@ std::string_view folder_of(int dirfd, PathBuffer& out) {
     return real::getcwd(out.text, sizeof out.text) == nullptr ? std::string_view() : out.text;
   }
   if (dirfd < 0) return {};
-  char link[32] = "/proc/self/fd/";
-  char digits[12];
-  std::size_t count = 0;
-  for (unsigned n = static_cast<unsigned>(dirfd); n != 0 || count == 0; n /= 10) {
-    digits[count++] = static_cast<char>('0' + n % 10);
-  }
-  std::size_t length = sizeof "/proc/self/fd/" - 1;
-  while (count > 0) link[length++] = digits[--count];
-  link[length] = '\0';
-  const ssize_t got = real::readlink(link, out.text, sizeof out.text);
+  FdLink link;
+  const ssize_t got = real::readlink(link.name("/proc/self/fd/", dirfd), out.text, sizeof out.text);
   if (got <= 0 || static_cast<std::size_t>(got) >= sizeof out.text) return {};
   out.text[got] = '\0';
   return {out.text, static_cast<std::size_t>(got)};

@@ -54,5 +54,8 @@ void run_namespace_calls();
 void run_directory_calls();
 void run_resolve_calls();
 void run_attribute_calls();
+void run_process_calls();
+void run_loader_calls();
+void run_syscall_calls();
 
 }  // namespace calls

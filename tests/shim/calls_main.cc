@@ -46,6 +46,9 @@ void* run_all(void*) {
   run_directory_calls();
   run_resolve_calls();
   run_attribute_calls();
+  run_process_calls();
+  run_loader_calls();
+  run_syscall_calls();
   say_missing();
   return nullptr;
 }

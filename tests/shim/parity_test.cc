@@ -67,13 +67,15 @@ TEST_P(ShimParity, EveryCallComesBackAsItDoesNatively) {
   native.resize(std::max(native.size(), routed.size()), 'n');
   std::filesystem::create_directory(native);
 
+  stage_.environment["TEST_LIBRARIES"] = std::getenv("CACHESHIM_TEST_LIBRARIES");
   const Ended shimmed = stage_.run({calls, mode, routed});
   stage_.environment["LD_PRELOAD"] = "";
   const Ended plain = stage_.run({calls, mode, native});
 
   EXPECT_EQ(plain.status, 0);
   EXPECT_EQ(plain.err, "");
-  EXPECT_EQ(plain.out.find("no call of"), std::string::npos) << plain.out;
+  const std::size_t missing = std::min(plain.out.find("no call of"), plain.out.size());
+  EXPECT_EQ(plain.out.substr(missing), "");
   EXPECT_EQ(shimmed.status, 0);
   EXPECT_EQ(shimmed.err, "");
   EXPECT_EQ(first_difference(shimmed.out, plain.out), "");

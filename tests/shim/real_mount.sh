@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# real_mount.sh CACHESHIM PROFILES LIBRARY CALLS: every interposed call on the view of a real mount,
+# real_mount.sh CACHESHIM PROFILES LIBRARY CALLS LIBRARIES: every interposed call on the view of a real mount,
 # in a mount namespace of its own, compared with a plain folder.
 set -u
 
@@ -11,6 +11,7 @@ if [ "${1:-}" != --inside ]; then
 fi
 shift
 profiles=$2 library=$3 calls=$4
+export TEST_LIBRARIES=$5
 
 scratch=$(mktemp -d) || exit 1
 clean_up() {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+namespace cacheshim {
+
+// The name of a descriptor below a folder such as /proc/self/fd/. printf might allocate.
+class FdLink {
+ public:
+  // `folder` ends with '/' and is at most 16 bytes long. The result lives as long as this.
+  const char* name(const char* folder, int fd) {
+    std::size_t length = std::strlen(folder);
+    std::memcpy(text_, folder, length);
+    char digits[12];
+    std::size_t count = 0;
+    for (unsigned n = static_cast<unsigned>(fd); n != 0 || count == 0; n /= 10) {
+      digits[count++] = static_cast<char>('0' + n % 10);
+    }
+    while (count > 0) text_[length++] = digits[--count];
+    text_[length] = '\0';
+    return text_;
+  }
+
+ private:
+  char text_[32];
+};
+
+}  // namespace cacheshim
