@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <regex>
+#include <sstream>
 #include <utility>
 
 #include "tests/shim/elf_file.h"
@@ -30,13 +31,40 @@ ElfFile libc() {
   return ElfFile(info.dli_fname);
 }
 
-// Siblings of interposed names that libc exports and that are left to it.
+// Names that are left to libc, each with its reason.
 const std::map<std::string, std::string>& left_to_libc() {
   static const std::map<std::string, std::string> reasons{
-      {"_IO_fopen", "no header has named it since glibc 2.1"},
+#define CACHESHIM_LEFT(name, what, reason) {#name, reason},
+#include "shim/left_to_libc.def"
+#undef CACHESHIM_LEFT
   };
   return reasons;
 }
+
+// Every name by which a program may reach a file, as collected from the symbols that CPython, libtorch,
+// libtriton, ptxas, uv, git and GNU's compilers import and from others who interpose libc.
+constexpr const char* kDoors =
+    "open open64 __open __open64 __open_2 __open64_2 openat openat64 __openat_2 __openat64_2 openat2 "
+    "creat creat64 fopen fopen64 freopen freopen64 "
+    "mkstemp mkostemp mkstemps mkostemps mkstemp64 mkostemp64 mkstemps64 mkostemps64 mkdtemp mktemp "
+    "tmpfile tmpfile64 tmpnam tempnam "
+    "stat lstat fstatat stat64 lstat64 fstatat64 __xstat __lxstat __fxstatat __xstat64 __lxstat64 "
+    "__fxstatat64 statx access faccessat eaccess euidaccess statfs statfs64 __statfs statvfs "
+    "statvfs64 pathconf "
+    "rename renameat renameat2 link linkat symlink symlinkat unlink unlinkat remove rmdir mkdir "
+    "mkdirat mknod mknodat mkfifo mkfifoat __xmknod __xmknodat truncate truncate64 "
+    "readlink readlinkat __readlink_chk __readlinkat_chk realpath __realpath_chk "
+    "canonicalize_file_name chdir fchdir getcwd __getcwd_chk getwd __getwd_chk get_current_dir_name "
+    "chmod fchmod fchmodat lchmod chown fchown fchownat lchown utime utimes lutimes futimes futimesat "
+    "utimensat futimens "
+    "getxattr lgetxattr fgetxattr setxattr lsetxattr fsetxattr listxattr llistxattr flistxattr "
+    "removexattr lremovexattr fremovexattr "
+    "opendir __opendir2 scandir scandirat glob ftw nftw fts_open scandir64 scandirat64 glob64 ftw64 "
+    "nftw64 fts64_open inotify_add_watch "
+    "flock lockf lockf64 fcntl fcntl64 __fcntl "
+    "execl execle execlp execv execve execvp execvpe execveat fexecve posix_spawn posix_spawnp "
+    "posix_spawn_file_actions_addopen posix_spawn_file_actions_addchdir_np system popen fork vfork "
+    "dlopen dlmopen syscall";
 
 bool has(const std::string& text, const std::string& prefix) { return text.rfind(prefix, 0) == 0; }
 
@@ -104,6 +132,28 @@ TEST(ShimLibrary, LoadsOnOldSystems) {
     if (symbol.defined || symbol.version.empty()) continue;
     EXPECT_LE(version_number(symbol.version), std::make_pair(2, 17))
         << symbol.name << "@" << symbol.version;
+  }
+}
+
+TEST(ShimLibrary, CoversEveryDoor) {
+  const std::set<std::string> libc_exports = libc().exports();
+  std::istringstream names(kDoors);
+  std::string name;
+  std::size_t count = 0;
+  while (names >> name) {
+    ++count;
+    const bool covered = table().count(name) || left_to_libc().count(name);
+    EXPECT_TRUE(covered || !libc_exports.count(name)) << name;
+  }
+  EXPECT_GT(count, 150u);
+}
+
+TEST(ShimLibrary, LeavesOnlyToLibcWhatIsItsAndNotOurs) {
+  const std::set<std::string> libc_exports = libc().exports();
+  for (const auto& [name, reason] : left_to_libc()) {
+    EXPECT_TRUE(libc_exports.count(name)) << name;
+    EXPECT_FALSE(table().count(name)) << name;
+    EXPECT_FALSE(reason.empty()) << name;
   }
 }
 

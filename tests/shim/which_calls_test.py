@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/which-calls finds. Usage: which_calls_test.py SCRIPT PROGRAM LIBRARY STATIC_PROGRAM"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT, PROGRAM, LIBRARY, STATIC = (str(pathlib.Path(name).resolve()) for name in sys.argv[1:5])
+
+
+def found(*arguments):
+    """The script's lines as {(file, function)}."""
+    done = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=True)
+    lines = [line.split(": ") for line in done.stdout.splitlines()]
+    return {(line[0], line[1]) for line in lines}
+
+
+class WhichCalls(unittest.TestCase):
+    def test_names_what_is_not_interposed_in_program_and_library(self):
+        self.assertEqual(found(PROGRAM), {(PROGRAM, "ftok"), (LIBRARY, "wordexp")})
+
+    def test_names_calls_without_a_path_when_asked(self):
+        self.assertEqual(found("--all", PROGRAM),
+                         {(PROGRAM, "ftok"), (PROGRAM, "flock"), (LIBRARY, "wordexp")})
+
+    def test_says_so_when_there_is_nothing(self):
+        self.assertEqual(found("/bin/sleep") & {("/bin/sleep", "ftok")}, set())
+        self.assertIn((STATIC, "static; nothing of it is interposed"), found(STATIC))
+
+    def test_reads_a_script_as_its_interpreter(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, "script")
+            script.write_text(f"#!{PROGRAM} -x\n")
+            self.assertEqual(found(str(script)), found(PROGRAM))
+
+    def test_fails_on_what_is_not_there(self):
+        done = subprocess.run([SCRIPT, "/nowhere/at/all"], capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("which-calls: ", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
