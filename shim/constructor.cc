@@ -156,6 +156,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
 [[gnu::constructor]] void start_process() {
   const ErrnoGuard errno_guard;
   real::resolve_all();
+  note_stderr();
   const ProcessEnvironment environment;
   if (::getauxval(AT_SECURE) != 0 || environment.is_on(kDisableVariable)) return;
   const std::string_view log = environment.find(kLogVariable);

@@ -15,6 +15,15 @@ namespace cacheshim {
 namespace {
 
 constinit std::string_view report_file;
+constinit bool had_stderr = true;
+
+// A program that has no stderr may have its data at that number: in a file that it reads as well.
+bool is_stderr(int fd) {
+  if (!had_stderr) return false;
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags == -1) return false;
+  return (flags & O_ACCMODE) != O_RDWR || ::lseek(fd, 0, SEEK_CUR) == -1;
+}
 
 // Holds SIGPIPE back from this thread while a line is written, and takes away one that this raised.
 class SigpipeGuard {
@@ -47,6 +56,8 @@ class SigpipeGuard {
 
 void set_report_file(std::string_view path) { report_file = path; }
 
+void note_stderr() { had_stderr = ::fcntl(STDERR_FILENO, F_GETFL) != -1; }
+
 void report_line(std::initializer_list<std::string_view> parts) {
   const ErrnoGuard errno_guard;
   const SigpipeGuard sigpipe_guard;
@@ -62,6 +73,7 @@ void report_line(std::initializer_list<std::string_view> parts) {
   if (!report_file.empty()) {
     file.reset(real::open(report_file.data(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   }
+  if (!file && !is_stderr(STDERR_FILENO)) return;
   // A line that nobody can be told is lost.
   [[maybe_unused]] const ssize_t written = ::write(file ? file.get() : STDERR_FILENO, line, length);
 }

@@ -111,7 +111,9 @@ bool mount_is_there() {
   if (is_disconnected(error)) return false;
   if (error == 0 && root.st_dev == mount_device.load(std::memory_order_relaxed)) return true;
   const Result<MountState> found = read_mount_state(router.mount());
-  if (!found) return true;  // nothing is known: the call's own error stands
+  // Nothing is known, but in a chroot the mount's path may be gone with /proc. Else the call's own
+  // error stands.
+  if (!found) return error != ENOENT && error != ENOTDIR;
   if (found->kind == MountKind::kNone) return false;
   mount_device.store(::gnu_dev_makedev(found->major, found->minor), std::memory_order_relaxed);
   return true;

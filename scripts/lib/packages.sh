@@ -12,7 +12,12 @@ run_packages=(
     util-linux  # unshare, setpriv
     mount python3 python3-venv ca-certificates
 )
-test_packages=(acl attr binutils git rsync ccache)  # the last three: programs that are run on the mount
+test_packages=(
+    acl attr binutils
+    git rsync ccache                                               # run on the mount
+    libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded beside our library
+    valgrind
+)
 long_test_packages=(clang python3-gdbm)
 bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/shim/stage.h"
+
+// Situations in which a preloaded library may be in the way.
+namespace cacheshim {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ShimClauses : public testing::Test {
+ protected:
+  const std::string program_ = std::getenv("CACHESHIM_TEST_CLAUSES");
+
+  // As it ends natively: that it is a fair thing to ask.
+  Ended run_natively(const std::string& what, const std::string& argument = "") {
+    const std::string preload = stage_.environment["LD_PRELOAD"];
+    stage_.environment["LD_PRELOAD"] = "";
+    fs::create_directories(stage_.path("plain"));
+    const Ended ended = stage_.run({program_, what, stage_.path("plain"), argument});
+    stage_.environment["LD_PRELOAD"] = preload;
+    return ended;
+  }
+  Ended run(const std::string& what, const std::string& argument = "") {
+    return stage_.run({program_, what, stage_.default_folder(), argument});
+  }
+  void expect_good(const Ended& ended) {
+    EXPECT_EQ(ended.status, 0);
+    EXPECT_EQ(ended.out + ended.err, "");
+    EXPECT_FALSE(exists(stage_.path("home/.triton")));
+  }
+  void preload_before(const std::string& library) {
+    stage_.environment["LD_PRELOAD"] = library + ":" + stage_.environment["LD_PRELOAD"];
+  }
+  void preload_behind(const std::string& library) {
+    stage_.environment["LD_PRELOAD"] += ":" + library;
+  }
+  Stage stage_;
+};
+
+class ShimSituation : public ShimClauses, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ShimSituation, IsLeftAlone) {
+  EXPECT_EQ(run_natively(GetParam()).status, 0);
+  expect_good(run(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShimSituation,
+                         testing::Values("plain", "signals", "fork", "vfork", "spawn", "closed",
+                                         "close-range", "filter", "no-descriptors"));
+
+TEST_F(ShimClauses, WorksInACallOfAnEarlierConstructor) {
+  const std::string early = std::getenv("CACHESHIM_TEST_EARLY");
+  const std::string alone = stage_.environment["LD_PRELOAD"];
+  preload_behind(early);
+  expect_good(run("early"));
+  stage_.environment["LD_PRELOAD"] = alone;
+  preload_before(early);
+  expect_good(run("early"));
+}
+
+TEST_F(ShimClauses, StartsWithoutStandardDescriptors) {
+  EXPECT_EQ(
+      stage_
+          .run_shell("exec 0<&- 1>&- 2>&-; exec " + program_ + " closed " + stage_.default_folder())
+          .status,
+      0);
+  EXPECT_TRUE(exists(stage_.view() + "/low"));
+}
+
+TEST_F(ShimClauses, WritesNoLineIntoAFileOfTheProgram) {
+  EXPECT_EQ(run("data-at-stderr", stage_.path("data")).status, 0);
+  EXPECT_EQ(read_text(stage_.path("data")), "");
+}
+
+TEST_F(ShimClauses, LoadsASecondTimeIntoANamespace) {
+  expect_good(run("namespace", stage_.environment["LD_PRELOAD"]));
+  EXPECT_TRUE(exists(stage_.view() + "/there"));
+}
+
+TEST_F(ShimClauses, FallsBackInAChroot) {
+  if (::getuid() != 0) GTEST_SKIP() << "chroot needs root";
+  const std::string top = stage_.path("top");
+  fs::create_directories(top + stage_.path("home"));
+  const Ended ended = run("chroot", top);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
+  EXPECT_TRUE(exists(top + stage_.default_folder() + "/x"));
+}
+
+TEST_F(ShimClauses, IsAbsentFromSetUidPrograms) {
+  if (::getuid() != 0) GTEST_SKIP() << "giving a program away needs root";
+  const std::string copy = stage_.path("set-uid");
+  fs::copy_file(program_, copy);
+  ASSERT_EQ(::chown(copy.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(::chmod(copy.c_str(), 04755), 0);
+  fs::permissions(stage_.path(""), fs::perms::all);
+  fs::create_directories(stage_.default_folder());
+  fs::permissions(stage_.default_folder(), fs::perms::all);
+  const Ended ended = stage_.run({copy, "plain", stage_.default_folder()});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.err, "");
+  EXPECT_FALSE(fs::is_empty(stage_.default_folder()));
+  EXPECT_TRUE(fs::is_empty(stage_.view()));
+}
+
+// Debian's own, where they are installed: scripts/test sees to that.
+class ShimNeighbour : public ShimClauses, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ShimNeighbour, StandsBeforeAndBehind) {
+  const std::string library = GetParam();
+  if (!exists(library)) GTEST_SKIP() << library << " is not installed";
+  const std::string alone = stage_.environment["LD_PRELOAD"];
+  for (const char* what : {"plain", "fork", "spawn"}) {
+    stage_.environment["LD_PRELOAD"] = alone;
+    preload_before(library);
+    expect_good(run(what));
+    stage_.environment["LD_PRELOAD"] = alone;
+    preload_behind(library);
+    expect_good(run(what));
+  }
+}
+
+#if defined(__x86_64__)
+#define CACHESHIM_LIBRARIES "/usr/lib/x86_64-linux-gnu/"
+#else
+#define CACHESHIM_LIBRARIES "/usr/lib/aarch64-linux-gnu/"
+#endif
+INSTANTIATE_TEST_SUITE_P(Debians, ShimNeighbour,
+                         testing::Values(CACHESHIM_LIBRARIES "libjemalloc.so.2",
+                                         CACHESHIM_LIBRARIES "libtcmalloc_minimal.so.4",
+                                         CACHESHIM_LIBRARIES "libeatmydata.so",
+                                         CACHESHIM_LIBRARIES "libfakeroot/libfakeroot-sysv.so"));
+
+TEST_F(ShimClauses, StandsBehindASanitizersRuntime) {
+  preload_before(std::getenv("CACHESHIM_TEST_ASAN"));
+  stage_.environment["ASAN_OPTIONS"] = "detect_leaks=0";
+  for (const char* what : {"plain", "fork"}) expect_good(run(what));
+}
+
+// A child with an environment that somebody else has made.
+class ShimChildren : public ShimClauses {
+ protected:
+  // The lines about us that env(1) prints at the end of `command`.
+  std::string ours(const std::string& command) {
+    const Ended ended =
+        stage_.run_shell(command + " | LC_ALL=C sort | grep '^LD_PRELOAD=\\|^CACHESHIM_'");
+    EXPECT_EQ(ended.err, "");
+    return ended.out;
+  }
+  std::string all_of_ours(const std::string& job = "j1") {
+    return "CACHESHIM_JOB=" + job + "\nCACHESHIM_MOUNT=" + stage_.mount() +
+           "\nCACHESHIM_WARNED=0\nLD_PRELOAD=" + std::getenv("CACHESHIM_TEST_LIBRARY") + "\n";
+  }
+  // What a child needs in order to find the mount that the tests pretend.
+  const std::string clean_ = "env -i TEST_MOUNTINFO=" + stage_.path("mountinfo") +
+                             " TEST_CGROUP=" + stage_.path("cgroup") + " TEST_RUN=/nowhere ";
+};
+
+TEST_F(ShimChildren, AreGivenOurVariablesWithACleanEnvironment) {
+  EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
+  EXPECT_EQ(ours("env -u LD_PRELOAD /usr/bin/env"), all_of_ours());
+}
+
+TEST_F(ShimChildren, KeepWhatTheyWereGiven) {
+  EXPECT_EQ(ours(clean_ + "CACHESHIM_JOB=j2 /usr/bin/env"), all_of_ours("j2"));
+  EXPECT_EQ(ours(clean_ + "LD_PRELOAD= /usr/bin/env"), "LD_PRELOAD=\n");
+}
+
+TEST_F(ShimChildren, AreLeftAloneWhereToldSo) {
+  EXPECT_EQ(ours(clean_ + "CACHESHIM_EXEC=leave /usr/bin/env"), "CACHESHIM_EXEC=leave\n");
+  stage_.environment["CACHESHIM_EXEC"] = "leave";
+  EXPECT_EQ(ours(clean_ + "/usr/bin/env"), "");
+}
+
+TEST_F(ShimChildren, AreLeftAloneByALibraryThatIsAbsent) {
+  stage_.environment["CACHESHIM_DISABLE"] = "1";
+  EXPECT_EQ(ours(clean_ + "/usr/bin/env"), "");
+  stage_.environment["CACHESHIM_DISABLE"] = "";
+  stage_.environment["CACHESHIM_WARNED"] = "1";
+  stage_.unmount();
+  EXPECT_EQ(ours(clean_ + "/usr/bin/env"), "");
+}
+
+TEST_F(ShimChildren, AreGivenThisLibraryAndNoOtherOfThePreloadedOnes) {
+  preload_before(std::getenv("CACHESHIM_TEST_EARLY"));
+  EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
+  stage_.environment["LD_PRELOAD"] = std::string(std::getenv("CACHESHIM_TEST_EARLY")) + " " +
+                                     std::getenv("CACHESHIM_TEST_LIBRARY");
+  EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
+}
+
+TEST_F(ShimChildren, UseTheCacheThen) {
+  const Ended ended =
+      stage_.run_shell(clean_ + "HOME=\"$HOME\" sh -c 'echo x > ~/.triton/cache/f'");
+  EXPECT_EQ(ended.err, "");
+  EXPECT_TRUE(exists(stage_.view() + "/f"));
+}
+
+class ShimWay : public ShimChildren, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ShimWay, AddsOurVariables) {
+  EXPECT_EQ(ours(program_ + " child x " + GetParam()), all_of_ours());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShimWay,
+                         testing::Values("execve", "execv", "execvpe", "execvp", "execle", "execl",
+                                         "execlp", "execveat", "fexecve", "syscall", "posix_spawn",
+                                         "posix_spawnp", "system", "popen"));
+
+}  // namespace
+}  // namespace cacheshim
