@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# real_mount.sh CACHESHIM PROFILES LIBRARY CALLS LIBRARIES: every interposed call on the view of a real mount,
-# in a mount namespace of its own, compared with a plain folder.
+# real_mount.sh CACHESHIM PROFILES LIBRARY CALLS LIBRARIES: every interposed call on the view of a
+# real mount, preloaded and by the mount alone, in a mount namespace of its own, compared with a plain
+# folder.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -27,19 +28,25 @@ mount -t tmpfs run /run || exit 1
 
 export HOME=$scratch/home CACHESHIM_MOUNT=$scratch/mount
 failed=0
+compare() { # MODE PATH LIBRARY, which may be empty: the mount alone
+  local mode=$1 path=$2 preload=$3 plain
+  plain=$scratch/$mode  # of the same length as $path, since some calls return it
+  while [ "${#plain}" -lt "${#path}" ]; do plain+=p; done
+  mkdir -m 755 "$plain"
+  env -u CACHESHIM_MOUNT "$calls" "$mode" "$plain" >"$scratch/expected" 2>&1 </dev/null
+  LD_PRELOAD=$preload "$calls" "$mode" "$path" >"$scratch/got" 2>&1 </dev/null
+  diff -u "$scratch/expected" "$scratch/got" || failed=1
+  diff -r --no-dereference "$plain" "$scratch/mount/.jobs/$CACHESHIM_JOB/triton" || failed=1
+  rm -rf "$plain"
+}
 for mode in here thread fork exec spawn; do
   for path in "$HOME/.triton/cache" "$scratch/mount/triton"; do
     export CACHESHIM_JOB=$mode-$(basename "$path")
-    plain=$scratch/$mode  # of the same length as $path, since some calls return it
-    while [ "${#plain}" -lt "${#path}" ]; do plain+=p; done
-    mkdir -m 755 "$plain"
-    env -u CACHESHIM_MOUNT "$calls" "$mode" "$plain" >"$scratch/expected" 2>&1 </dev/null
-    LD_PRELOAD=$library "$calls" "$mode" "$path" >"$scratch/got" 2>&1 </dev/null
-    diff -u "$scratch/expected" "$scratch/got" || failed=1
-    diff -r --no-dereference "$plain" "$scratch/mount/.jobs/$CACHESHIM_JOB/triton" || failed=1
-    rm -rf "$plain"
+    compare "$mode" "$path" "$library"
   done
 done
+export CACHESHIM_JOB=alone
+compare here "$scratch/mount/.jobs/alone/triton" ""
 [ ! -e "$HOME/.triton" ] || { echo "the default folder was made"; failed=1; }
 "$scratch/bin/cacheshim" unmount "$scratch/mount" || failed=1
 exit $failed
