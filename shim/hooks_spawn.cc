@@ -74,9 +74,9 @@ int spawn_again(Real& real_spawn, const RoutedPath& routed, PathAt at, const Spa
 // Returns an errno, as posix_spawn does.
 template <class Real>
 int spawn_path(Real& real_spawn, const char* path, const Spawn& spawn, char* const* environment) {
-  return child_environment::call_with(environment, [&](char* const* with_ours) {
+  const PathAt at{AT_FDCWD, path};
+  return command::call_with_environment(at, environment, [&](char* const* with_ours) {
     const int entry_errno = errno;
-    const PathAt at{AT_FDCWD, path};
     PathBuffer buffer;
     RoutedPath routed;
     routed.path = path;
@@ -148,20 +148,16 @@ CACHESHIM_EXPORT int posix_spawnp(pid_t* child, const char* file,
                                   const posix_spawnattr_t* attributes, char* const arguments[],
                                   char* const environment[]) {
   const Spawn spawn{child, actions, attributes, arguments};
-  const char* const path_list = child_environment::find_variable(::environ, "PATH");
-  bool routed = false;
-  {
-    const ErrnoGuard errno_guard;
-    routed = command::search_is_routed(file, path_list);
-  }
-  if (!routed && file != nullptr && std::strchr(file, '/') != nullptr) {
+  if (file == nullptr || std::strchr(file, '/') != nullptr) {
     return spawn_path(real::posix_spawnp, file, spawn, environment);
   }
-  if (!routed) {
-    return child_environment::call_with(environment, [&](char* const* with_ours) {
-      return real::posix_spawnp(child, file, actions, attributes, arguments, with_ours);
-    });
+  const char* const path_list = command::path_list();
+  bool by_us = false;
+  {
+    const ErrnoGuard errno_guard;
+    by_us = command::search_is_ours(file, path_list, environment);
   }
+  if (!by_us) return real::posix_spawnp(child, file, actions, attributes, arguments, environment);
   const int error = command::search(file, path_list, [&](const char* candidate) {
     return spawn_path(real::posix_spawnp, candidate, spawn, environment);
   });

@@ -203,6 +203,33 @@ TEST_F(ShimChildren, UseTheCacheThen) {
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
+// An ELF file's loader is named in it. This one is called as musl's is.
+TEST_F(ShimChildren, AreLeftAloneThatCouldNotLoadIt) {
+#if defined(__x86_64__)
+  const Ended other =
+      stage_.run_shell("env -i " + std::string(std::getenv("CACHESHIM_TEST_OTHER")));
+  if (other.status == 126) GTEST_SKIP() << "this kernel runs no i386 programs";
+  EXPECT_EQ(other.status, 0);
+  EXPECT_EQ(other.err, "");
+  const std::string loader = "/lib64/ld-linux-x86-64.so.2";
+  std::string program = read_text("/usr/bin/env");
+  const std::size_t at = program.find(loader);
+  ASSERT_NE(at, std::string::npos);
+  std::string folder = "/tmp/XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  std::string musl = folder + "/ld-musl.so";
+  fs::create_symlink(loader, musl);
+  musl.resize(loader.size());
+  write_text(stage_.path("env"), program.replace(at, loader.size(), musl));
+  fs::permissions(stage_.path("env"), fs::perms::owner_all);
+  EXPECT_EQ(ours(clean_ + stage_.path("env")), "");
+  EXPECT_EQ(ours(clean_ + "PATH=" + stage_.path("") + ":/usr/bin env"), "");
+  fs::remove_all(folder);
+#else
+  GTEST_SKIP() << "for x86-64";
+#endif
+}
+
 class ShimWay : public ShimChildren, public testing::WithParamInterface<const char*> {};
 
 TEST_P(ShimWay, AddsOurVariables) {
