@@ -43,7 +43,7 @@ const char* path_list() {
 bool search_is_ours(const char* file, const char* folders, char* const* environment) {
   if (runtime::state.load(std::memory_order_relaxed) == runtime::State::kInactive) return false;
   if (*file == '\0') return false;
-  if (child_environment::size_with_ours(environment) != 0) return true;
+  if (child_environment::lacks_ours(environment)) return true;
   while (folders != nullptr) {
     PathBuffer candidate;
     if (!next_candidate(folders, file, candidate)) continue;

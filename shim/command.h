@@ -42,14 +42,12 @@ bool can_preload(PathAt at);
 // Calls call(environment) for the program at a path, with ours added where that is missing and of use.
 template <class Call>
 auto call_with_environment(PathAt at, char* const* environment, Call call) {
-  if (child_environment::size_with_ours(environment) == 0) [[likely]]
-    return call(environment);
-  bool use = false;
-  {
+  bool add_ours = false;
+  if (child_environment::lacks_ours(environment)) {
     const ErrnoGuard errno_guard;
-    use = can_preload(at);
+    add_ours = can_preload(at);
   }
-  return use ? child_environment::call_with(environment, call) : call(environment);
+  return child_environment::call_with(environment, add_ours, call);
 }
 
 // Writes one candidate of a search and moves `path_list` behind it; false where that does not fit.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "shim/child_environment.h"
 #include "shim/runtime.h"
 
 namespace cacheshim::given_back {
@@ -47,17 +48,26 @@ const char* write_name(const char* kernel_name, const Router::Place& place, unsi
   return runtime::router.restore(kernel_name, place, manner, out);
 }
 
-const char* find_pwd() {
-  if (::environ == nullptr) return nullptr;
-  for (char** entry = ::environ; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, "PWD=", 4) == 0) return *entry + 4;
+// The record, if it is about this process's folder: a child of fork has its parent's.
+bool is_known(Noted last) {
+  if (last.manner == kUnknown || last.process == 0) return false;
+  return last.process == ::getpid() || last.process == ::getppid();
+}
+
+// The route whose default path CACHESHIM_FOLDER says.
+unsigned route_from_parent(std::string_view name) {
+  const char* const path = child_environment::find_variable(::environ, "CACHESHIM_FOLDER");
+  if (path == nullptr) return kNoRoute;
+  const Router& router = runtime::router;
+  for (unsigned i = 0; i < router.size(); ++i) {
+    if (router.route_name(i) == name && router.default_path(i) == path) return i;
   }
-  return nullptr;
+  return kNoRoute;
 }
 
 // PWD, if it is the default path of a folder that is known as `under_mount` or `kernel_name`.
 const char* restore_pwd(const char* kernel_name, const char* under_mount, PathBuffer& out) {
-  const char* const pwd = find_pwd();
+  const char* const pwd = child_environment::find_variable(::environ, "PWD");
   if (pwd == nullptr || *pwd != '/' || std::strlen(pwd) >= sizeof out.text) return nullptr;
   PathBuffer buffer;
   const RoutedPath routed = runtime::router.route(pwd, buffer, runtime::same_folder);
@@ -85,6 +95,12 @@ void note_folder(const RoutedPath& routed) {
   folder.store({::getpid(), manner_of(routed)}, std::memory_order_relaxed);
 }
 
+const char* folder_for_children() {
+  const Noted last = folder.load(std::memory_order_relaxed);
+  if (!is_known(last)) return nullptr;
+  return last.manner < kMaxRoutes ? runtime::router.default_path(last.manner).data() : "";
+}
+
 const char* name(const char* kernel_name, PathBuffer& out) {
   const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_folder);
   if (place.name.empty()) return kernel_name;
@@ -103,13 +119,16 @@ const char* working_folder(const char* kernel_name, PathBuffer& out) {
   const Router::Place place = router.find_place(kernel_name, runtime::same_folder);
   if (place.name.empty()) return kernel_name;
   const Noted last = folder.load(std::memory_order_relaxed);
-  if (last.process == ::getpid() && last.manner != kUnknown) {
+  if (is_known(last)) {
     return write_name(kernel_name, place, last.manner, out);
   }
   PathBuffer under_mount;
   const char* const by_mount = router.restore(kernel_name, place, kNoRoute, under_mount);
   const char* const pwd = restore_pwd(kernel_name, by_mount, out);
-  return pwd != nullptr ? pwd : write_name(kernel_name, place, favourite(place.name), out);
+  if (pwd != nullptr) return pwd;
+  const unsigned inherited = route_from_parent(place.name);
+  const unsigned manner = inherited != kNoRoute ? inherited : favourite(place.name);
+  return write_name(kernel_name, place, manner, out);
 }
 
 }  // namespace cacheshim::given_back

@@ -74,7 +74,11 @@ int exec_search(const char* file, char* const* arguments, char* const* environme
   const int entry_errno = errno;
   const bool by_us = command::search_is_ours(file, path_list, environment);
   errno = entry_errno;
-  if (!by_us) return real::execvpe(file, arguments, environment);
+  if (!by_us) {
+    return child_environment::call_with(environment, false, [&](char* const* changed) {
+      return real::execvpe(file, arguments, changed);
+    });
+  }
   errno = command::search(file, path_list, [&](const char* candidate) {
     (void)exec_path(real::execvpe, candidate, arguments, environment);
     return errno;

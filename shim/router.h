@@ -98,6 +98,7 @@ class Router {
   const char* restore(const char* path, const Place& place, std::size_t route,
                       PathBuffer& out) const;
   std::string_view route_name(std::size_t route) const { return routes_[route].name; }
+  std::size_t size() const { return route_count_; }
 
   // Where a path goes once the mount is gone: kForeign means "where it says".
   RoutedPath fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const;

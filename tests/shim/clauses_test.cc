@@ -196,6 +196,23 @@ TEST_F(ShimChildren, AreGivenThisLibraryAndNoOtherOfThePreloadedOnes) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
 }
 
+// By its default path, through programs that know nothing of PWD.
+TEST_F(ShimChildren, HaveTheirParentsNameOfTheFolder) {
+  fs::create_directories(stage_.view() + "/K");
+  const std::string in_default = "env -C ~/.triton/cache/K ";
+  const std::string default_name = stage_.default_folder() + "/K\n";
+  const std::string mount_name = stage_.mount() + "/triton/K\n";
+  const auto said = [&](const std::string& command) { return stage_.run_shell(command).out; };
+  EXPECT_EQ(said(in_default + "env nice /bin/pwd"), default_name);
+  EXPECT_EQ(said(in_default + clean_ + "HOME=$HOME /bin/pwd"), default_name);
+  EXPECT_EQ(said(in_default + "env -C $CACHESHIM_MOUNT/triton/K /bin/pwd"), mount_name);
+  EXPECT_EQ(said(in_default + "env -C / env -C $CACHESHIM_MOUNT/triton/K /bin/pwd"), mount_name);
+  EXPECT_EQ(said("cd ~/.triton/cache/K && sh -c 'cd $CACHESHIM_MOUNT/triton/K && /bin/pwd'"),
+            mount_name);
+  EXPECT_EQ(said(in_default + "sh -c '/bin/pwd & wait'"), default_name);
+  EXPECT_EQ(said(in_default + "env -C / env | grep CACHESHIM_FOLDER"), "");
+}
+
 TEST_F(ShimChildren, UseTheCacheThen) {
   const Ended ended =
       stage_.run_shell(clean_ + "HOME=\"$HOME\" sh -c 'echo x > ~/.triton/cache/f'");
