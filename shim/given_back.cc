@@ -19,14 +19,30 @@ constexpr unsigned kUnknown = kMaxRoutes + 2;
 constinit std::atomic<unsigned> last_used{kNoRoute};
 constinit std::atomic<bool> used[kMaxRoutes] = {};
 
-// Who noted it and what. A child of vfork writes to its parent's memory: by its own number, so that
-// the parent then knows nothing instead of something wrong.
+// Who has noted it and what, in one of two slots that go by the process's number: children of vfork
+// write to their parent's memory, and leave its slot alone.
 struct Noted {
   pid_t process;
   unsigned manner;
 };
-constinit std::atomic<Noted> folder{{0, kUnknown}};
+constexpr unsigned kSlots = 8;
+constinit std::atomic<Noted> folders[kSlots] = {};
 static_assert(std::atomic<Noted>::is_always_lock_free);
+
+std::atomic<Noted>& slot_of(pid_t process, unsigned choice) {
+  return folders[(static_cast<unsigned>(process) + choice) % kSlots];
+}
+
+// The record of this process's folder: a child of fork has its parent's.
+Noted find_noted() {
+  for (const pid_t process : {::getpid(), ::getppid()}) {
+    for (const unsigned choice : {0u, 1u}) {
+      const Noted noted = slot_of(process, choice).load(std::memory_order_relaxed);
+      if (noted.process == process) return noted;
+    }
+  }
+  return {0, kUnknown};
+}
 
 unsigned manner_of(const RoutedPath& routed) {
   if (routed.kind == RoutedPath::Kind::kForeign) return kUnknown;
@@ -46,12 +62,6 @@ const char* write_name(const char* kernel_name, const Router::Place& place, unsi
                        PathBuffer& out) {
   if (manner == kAsView) return kernel_name;
   return runtime::router.restore(kernel_name, place, manner, out);
-}
-
-// The record, if it is about this process's folder: a child of fork has its parent's.
-bool is_known(Noted last) {
-  if (last.manner == kUnknown || last.process == 0) return false;
-  return last.process == ::getpid() || last.process == ::getppid();
 }
 
 // The route whose default path CACHESHIM_FOLDER says.
@@ -92,12 +102,15 @@ void note_use(const RoutedPath& routed) {
 }
 
 void note_folder(const RoutedPath& routed) {
-  folder.store({::getpid(), manner_of(routed)}, std::memory_order_relaxed);
+  const pid_t self = ::getpid();
+  const pid_t first = slot_of(self, 0).load(std::memory_order_relaxed).process;
+  const unsigned choice = first != self && first == ::getppid() ? 1 : 0;
+  slot_of(self, choice).store({self, manner_of(routed)}, std::memory_order_relaxed);
 }
 
 const char* folder_for_children() {
-  const Noted last = folder.load(std::memory_order_relaxed);
-  if (!is_known(last)) return nullptr;
+  const Noted last = find_noted();
+  if (last.manner == kUnknown) return nullptr;
   return last.manner < kMaxRoutes ? runtime::router.default_path(last.manner).data() : "";
 }
 
@@ -118,10 +131,8 @@ const char* working_folder(const char* kernel_name, PathBuffer& out) {
   const Router& router = runtime::router;
   const Router::Place place = router.find_place(kernel_name, runtime::same_folder);
   if (place.name.empty()) return kernel_name;
-  const Noted last = folder.load(std::memory_order_relaxed);
-  if (is_known(last)) {
-    return write_name(kernel_name, place, last.manner, out);
-  }
+  const Noted last = find_noted();
+  if (last.manner != kUnknown) return write_name(kernel_name, place, last.manner, out);
   PathBuffer under_mount;
   const char* const by_mount = router.restore(kernel_name, place, kNoRoute, under_mount);
   const char* const pwd = restore_pwd(kernel_name, by_mount, out);

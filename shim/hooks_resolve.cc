@@ -99,7 +99,7 @@ char* resolve(const char* path, char* out, Call call) {
   if (resolved != nullptr) return restore_resolved(resolved, routed, out == nullptr);
   // What it leaves in `out` is then the path that is missing or closed.
   const bool partial = errno == ENOENT || errno == EACCES;
-  if (out != nullptr && partial && routed.route != cacheshim::kNoRoute) {
+  if (out != nullptr && partial && routed.kind == RoutedPath::Kind::kRewritten) {
     (void)restore_resolved(out, routed, false);
   }
   return nullptr;
