@@ -102,7 +102,7 @@ Change find_change(char* const* environment, bool add_ours) {
   return change;
 }
 
-void apply_change(char* const* environment, const Change& change, char** out, char* text) {
+void apply_change(char* const* environment, const Change& change, char** out, char* room) {
   static char* const none[] = {nullptr};
   if (environment == nullptr) environment = none;
   const auto is_replaced = [&](const char* entry) {
@@ -117,10 +117,10 @@ void apply_change(char* const* environment, const Change& change, char** out, ch
     out[at++] = const_cast<char*>(ours[i]);  // exec only reads it
   }
   if (change.folder != nullptr && *change.folder != '\0') {
-    std::memcpy(text, kFolder, sizeof kFolder - 1);
-    text[sizeof kFolder - 1] = '=';
-    std::memcpy(text + sizeof kFolder, change.folder, std::strlen(change.folder) + 1);
-    out[at++] = text;
+    std::memcpy(room, kFolder, sizeof kFolder - 1);
+    room[sizeof kFolder - 1] = '=';
+    std::memcpy(room + sizeof kFolder, change.folder, std::strlen(change.folder) + 1);
+    out[at++] = room;
   }
   out[at] = nullptr;
 }

@@ -25,9 +25,9 @@ struct Change {
   std::size_t pointers = 0;      // 0: nothing changes
   std::size_t bytes = 0;
 };
-// Both are async-signal-safe. `out` and `text` have the room that `change` says.
+// Both are async-signal-safe. `out` and `room` are as large as `change` says.
 Change find_change(char* const* environment, bool add_ours);
-void apply_change(char* const* environment, const Change& change, char** out, char* text);
+void apply_change(char* const* environment, const Change& change, char** out, char* room);
 
 // Calls call(environment), changed on the stack where that is necessary.
 template <class Call>
