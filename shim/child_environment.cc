@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "shim/given_back.h"
 #include "shim/own_library.h"
 
 namespace cacheshim::child_environment {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr const char kPreload[] = "LD_PRELOAD=";
 constexpr const char kOwnPrefix[] = "CACHESHIM_";
+constexpr const char kFolder[] = "CACHESHIM_FOLDER";
 constexpr std::size_t kMaxOurs = 32;
 constexpr std::size_t kMaxEntries = 65536;  // 512 KiB of stack; execve has room for few more
 
@@ -25,6 +27,8 @@ bool starts_with(const char* entry, const char* prefix) {
 }
 
 std::size_t name_length(const char* entry) { return std::strcspn(entry, "="); }
+
+bool has_value(const char* folder_entry) { return folder_entry[sizeof kFolder - 1] == '='; }
 
 void keep(const char* entry) {
   const std::size_t size = std::strlen(entry) + 1;
@@ -74,26 +78,49 @@ void prepare(char* const* environment, const char* warned) {
   if (warned != nullptr && our_count < kMaxOurs) ours[our_count++] = warned;
 }
 
-std::size_t size_with_ours(char* const* environment) {
-  if (our_count == 0) return 0;
-  std::size_t count = 0;
-  if (environment != nullptr) {  // Linux takes none for an empty one
-    for (; environment[count] != nullptr; ++count) {
-      if (starts_with(environment[count], kPreload)) return 0;
-    }
-    if (is_left(environment)) return 0;
-  }
-  return count > kMaxEntries ? 0 : count + our_count + 1;
+bool lacks_ours(char* const* environment) {
+  if (our_count == 0) return false;
+  // Linux takes none for an empty one.
+  return environment == nullptr ||
+         (find_variable(environment, "LD_PRELOAD") == nullptr && !is_left(environment));
 }
 
-void fill(char* const* environment, char** out) {
+Change find_change(char* const* environment, bool add_ours) {
+  Change change;
+  change.add_ours = add_ours;
+  if (our_count != 0) change.folder = given_back::folder_for_children();
+  if (environment != nullptr && change.folder != nullptr) {
+    const char* const given = find_variable(environment, kFolder);
+    if (std::strcmp(change.folder, given == nullptr ? "" : given) == 0) change.folder = nullptr;
+  }
+  if (!add_ours && change.folder == nullptr) return change;
+  std::size_t count = 0;
+  while (environment != nullptr && environment[count] != nullptr) ++count;
+  if (count > kMaxEntries) return change;
+  change.pointers = count + our_count + 2;
+  if (change.folder != nullptr) change.bytes = sizeof kFolder + std::strlen(change.folder) + 1;
+  return change;
+}
+
+void apply_change(char* const* environment, const Change& change, char** out, char* room) {
   static char* const none[] = {nullptr};
   if (environment == nullptr) environment = none;
-  std::size_t count = 0;
-  for (; environment[count] != nullptr; ++count) out[count] = environment[count];
-  std::size_t at = count;
-  for (std::size_t i = 0; i < our_count; ++i) {
-    if (!has(environment, ours[i])) out[at++] = const_cast<char*>(ours[i]);  // exec only reads it
+  const auto is_replaced = [&](const char* entry) {
+    return change.folder != nullptr && starts_with(entry, kFolder) && has_value(entry);
+  };
+  std::size_t at = 0;
+  for (std::size_t i = 0; environment[i] != nullptr; ++i) {
+    if (!is_replaced(environment[i])) out[at++] = environment[i];
+  }
+  for (std::size_t i = 0; change.add_ours && i < our_count; ++i) {
+    if (is_replaced(ours[i]) || has(environment, ours[i])) continue;
+    out[at++] = const_cast<char*>(ours[i]);  // exec only reads it
+  }
+  if (change.folder != nullptr && *change.folder != '\0') {
+    std::memcpy(room, kFolder, sizeof kFolder - 1);
+    room[sizeof kFolder - 1] = '=';
+    std::memcpy(room + sizeof kFolder, change.folder, std::strlen(change.folder) + 1);
+    out[at++] = room;
   }
   out[at] = nullptr;
 }

@@ -7,26 +7,37 @@
 
 // What a program that is given an environment without LD_PRELOAD gets besides: this library and the
 // CACHESHIM_* variables that this process was started with, so that `env -i` loses nothing. An empty
-// LD_PRELOAD is one, and so is CACHESHIM_EXEC=leave: nothing is added then.
+// LD_PRELOAD is one, and so is CACHESHIM_EXEC=leave: nothing is added then. CACHESHIM_FOLDER says in
+// any child how the working folder was named (given_back.h).
 namespace cacheshim::child_environment {
 
 // Keeps what will be added; to be called once, before other threads are there. `warned` is an entry
 // of the environment that stays.
 void prepare(char* const* environment, const char* warned);
 
-// How many pointers fill() needs, or 0 where `environment` is to be passed as it is. Both are
-// async-signal-safe and change nothing but `out`.
-std::size_t size_with_ours(char* const* environment);
-void fill(char* const* environment, char** out);
+// Whether variables of ours are missing.
+bool lacks_ours(char* const* environment);
 
-// Calls call(environment), with our entries added on the stack where they are missing.
+// What is to be put into an environment, and how much room that takes.
+struct Change {
+  bool add_ours = false;
+  const char* folder = nullptr;  // CACHESHIM_FOLDER; empty: to be taken away; null: as it is
+  std::size_t pointers = 0;      // 0: nothing changes
+  std::size_t bytes = 0;
+};
+// Both are async-signal-safe. `out` and `room` are as large as `change` says.
+Change find_change(char* const* environment, bool add_ours);
+void apply_change(char* const* environment, const Change& change, char** out, char* room);
+
+// Calls call(environment), changed on the stack where that is necessary.
 template <class Call>
-[[gnu::noinline]] auto call_with(char* const* environment, Call call) {
-  const std::size_t size = size_with_ours(environment);
-  if (size == 0) return call(environment);
-  char** const added = static_cast<char**>(__builtin_alloca(size * sizeof(char*)));
-  fill(environment, added);
-  return call(static_cast<char* const*>(added));
+[[gnu::noinline]] auto call_with(char* const* environment, bool add_ours, Call call) {
+  const Change change = find_change(environment, add_ours);
+  if (change.pointers == 0) return call(environment);
+  char** const changed = static_cast<char**>(__builtin_alloca(change.pointers * sizeof(char*)));
+  char* const text = static_cast<char*>(__builtin_alloca(change.bytes));
+  apply_change(environment, change, changed, text);
+  return call(static_cast<char* const*>(changed));
 }
 
 // The value of `name` in an environment, or null. Unlike getenv it is no function that programs

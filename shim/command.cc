@@ -3,12 +3,29 @@
 
 #include "shim/command.h"
 
+#include <elf.h>
+#include <link.h>
+
 #include <cstring>
 
 #include "common/unique_fd.h"
 #include "shim/runtime.h"
 
 namespace cacheshim::command {
+namespace {
+
+#if defined(__x86_64__)
+constexpr unsigned kOwnMachine = EM_X86_64;
+#else
+constexpr unsigned kOwnMachine = EM_AARCH64;
+#endif
+constexpr unsigned char kOwnClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+
+bool read_at(int fd, std::size_t offset, void* out, std::size_t size) {
+  return ::pread(fd, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
+}
+
+}  // namespace
 
 bool next_candidate(const char*& path_list, const char* file, PathBuffer& out) {
   const char* const end = path_list + std::strcspn(path_list, ":");
@@ -18,12 +35,18 @@ bool next_candidate(const char*& path_list, const char* file, PathBuffer& out) {
   return join_path(out, {folder.empty() ? "." : folder, "/", file}) != 0;
 }
 
-bool search_is_routed(const char* file, const char* path_list) {
+const char* path_list() {
+  const char* const own = child_environment::find_variable(::environ, "PATH");
+  return own != nullptr ? own : "/bin:/usr/bin";
+}
+
+bool search_is_ours(const char* file, const char* folders, char* const* environment) {
   if (runtime::state.load(std::memory_order_relaxed) == runtime::State::kInactive) return false;
-  if (file == nullptr || *file == '\0' || std::strchr(file, '/') != nullptr) return false;
-  while (path_list != nullptr) {
+  if (*file == '\0') return false;
+  if (child_environment::lacks_ours(environment)) return true;
+  while (folders != nullptr) {
     PathBuffer candidate;
-    if (!next_candidate(path_list, file, candidate)) continue;
+    if (!next_candidate(folders, file, candidate)) continue;
     PathBuffer buffer;
     if (!runtime::may_match(candidate.text)) continue;
     const RoutedPath routed = runtime::route({AT_FDCWD, candidate.text}, buffer);
@@ -51,6 +74,29 @@ bool read_script_line(const char* path, ScriptLine& out) {
   }
   out.interpreter = interpreter;
   return runtime::may_match(interpreter);
+}
+
+bool can_preload(PathAt at) {
+  PathBuffer buffer;
+  const char* const path = runtime::may_match(at.path) ? runtime::route(at, buffer).path : at.path;
+  if (path == nullptr) return true;
+  // An empty path is the descriptor itself.
+  UniqueFd opened;
+  if (*path != '\0') opened.reset(real::openat(at.dirfd, path, O_RDONLY | O_CLOEXEC));
+  const int fd = *path == '\0' ? at.dirfd : opened.get();
+  ElfW(Ehdr) header;
+  if (!read_at(fd, 0, &header, sizeof header)) return true;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return true;
+  if (header.e_ident[EI_CLASS] != kOwnClass || header.e_machine != kOwnMachine) return false;
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) part;
+    if (!read_at(fd, header.e_phoff + i * sizeof part, &part, sizeof part)) return true;
+    if (part.p_type != PT_INTERP) continue;
+    char loader[64] = {};
+    const std::size_t size = part.p_filesz < sizeof loader ? part.p_filesz : sizeof loader - 1;
+    return read_at(fd, part.p_offset, loader, size) && std::strstr(loader, "/ld-linux") != nullptr;
+  }
+  return true;
 }
 
 }  // namespace cacheshim::command

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "shim/child_environment.h"
 #include "shim/runtime.h"
 
 namespace cacheshim::given_back {
@@ -18,14 +19,30 @@ constexpr unsigned kUnknown = kMaxRoutes + 2;
 constinit std::atomic<unsigned> last_used{kNoRoute};
 constinit std::atomic<bool> used[kMaxRoutes] = {};
 
-// Who noted it and what. A child of vfork writes to its parent's memory: by its own number, so that
-// the parent then knows nothing instead of something wrong.
+// Who has noted it and what, in one of two slots that go by the process's number: children of vfork
+// write to their parent's memory, and leave its slot alone.
 struct Noted {
   pid_t process;
   unsigned manner;
 };
-constinit std::atomic<Noted> folder{{0, kUnknown}};
+constexpr unsigned kSlots = 8;
+constinit std::atomic<Noted> folders[kSlots] = {};
 static_assert(std::atomic<Noted>::is_always_lock_free);
+
+std::atomic<Noted>& slot_of(pid_t process, unsigned choice) {
+  return folders[(static_cast<unsigned>(process) + choice) % kSlots];
+}
+
+// The record of this process's folder: a child of fork has its parent's.
+Noted find_noted() {
+  for (const pid_t process : {::getpid(), ::getppid()}) {
+    for (const unsigned choice : {0u, 1u}) {
+      const Noted noted = slot_of(process, choice).load(std::memory_order_relaxed);
+      if (noted.process == process) return noted;
+    }
+  }
+  return {0, kUnknown};
+}
 
 unsigned manner_of(const RoutedPath& routed) {
   if (routed.kind == RoutedPath::Kind::kForeign) return kUnknown;
@@ -47,17 +64,20 @@ const char* write_name(const char* kernel_name, const Router::Place& place, unsi
   return runtime::router.restore(kernel_name, place, manner, out);
 }
 
-const char* find_pwd() {
-  if (::environ == nullptr) return nullptr;
-  for (char** entry = ::environ; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, "PWD=", 4) == 0) return *entry + 4;
+// The route whose default path CACHESHIM_FOLDER says.
+unsigned route_from_parent(std::string_view name) {
+  const char* const path = child_environment::find_variable(::environ, "CACHESHIM_FOLDER");
+  if (path == nullptr) return kNoRoute;
+  const Router& router = runtime::router;
+  for (unsigned i = 0; i < router.size(); ++i) {
+    if (router.route_name(i) == name && router.default_path(i) == path) return i;
   }
-  return nullptr;
+  return kNoRoute;
 }
 
 // PWD, if it is the default path of a folder that is known as `under_mount` or `kernel_name`.
 const char* restore_pwd(const char* kernel_name, const char* under_mount, PathBuffer& out) {
-  const char* const pwd = find_pwd();
+  const char* const pwd = child_environment::find_variable(::environ, "PWD");
   if (pwd == nullptr || *pwd != '/' || std::strlen(pwd) >= sizeof out.text) return nullptr;
   PathBuffer buffer;
   const RoutedPath routed = runtime::router.route(pwd, buffer, runtime::same_folder);
@@ -82,7 +102,16 @@ void note_use(const RoutedPath& routed) {
 }
 
 void note_folder(const RoutedPath& routed) {
-  folder.store({::getpid(), manner_of(routed)}, std::memory_order_relaxed);
+  const pid_t self = ::getpid();
+  const pid_t first = slot_of(self, 0).load(std::memory_order_relaxed).process;
+  const unsigned choice = first != self && first == ::getppid() ? 1 : 0;
+  slot_of(self, choice).store({self, manner_of(routed)}, std::memory_order_relaxed);
+}
+
+const char* folder_for_children() {
+  const Noted last = find_noted();
+  if (last.manner == kUnknown) return nullptr;
+  return last.manner < kMaxRoutes ? runtime::router.default_path(last.manner).data() : "";
 }
 
 const char* name(const char* kernel_name, PathBuffer& out) {
@@ -102,14 +131,15 @@ const char* working_folder(const char* kernel_name, PathBuffer& out) {
   const Router& router = runtime::router;
   const Router::Place place = router.find_place(kernel_name, runtime::same_folder);
   if (place.name.empty()) return kernel_name;
-  const Noted last = folder.load(std::memory_order_relaxed);
-  if (last.process == ::getpid() && last.manner != kUnknown) {
-    return write_name(kernel_name, place, last.manner, out);
-  }
+  const Noted last = find_noted();
+  if (last.manner != kUnknown) return write_name(kernel_name, place, last.manner, out);
   PathBuffer under_mount;
   const char* const by_mount = router.restore(kernel_name, place, kNoRoute, under_mount);
   const char* const pwd = restore_pwd(kernel_name, by_mount, out);
-  return pwd != nullptr ? pwd : write_name(kernel_name, place, favourite(place.name), out);
+  if (pwd != nullptr) return pwd;
+  const unsigned inherited = route_from_parent(place.name);
+  const unsigned manner = inherited != kNoRoute ? inherited : favourite(place.name);
+  return write_name(kernel_name, place, manner, out);
 }
 
 }  // namespace cacheshim::given_back

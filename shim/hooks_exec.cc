@@ -57,7 +57,7 @@ bool is_active() {
 // `exec` is execve, or execvpe for its way with files that are no programs.
 template <class Exec>
 int exec_path(Exec& exec, const char* path, char* const* arguments, char* const* environment) {
-  return child_environment::call_with(environment, [&](char* const* with_ours) {
+  return command::call_with_environment({AT_FDCWD, path}, environment, [&](char* const* with_ours) {
     return call_routed({AT_FDCWD, path}, CallKind::kLook, [&](const char* p) {
       const int result = exec(p, arguments, with_ours);
       if (errno == ENOENT && p != nullptr && is_active()) exec_interpreter(p, arguments, with_ours);
@@ -67,16 +67,16 @@ int exec_path(Exec& exec, const char* path, char* const* arguments, char* const*
 }
 
 int exec_search(const char* file, char* const* arguments, char* const* environment) {
-  const char* const path_list = child_environment::find_variable(::environ, "PATH");
-  const int entry_errno = errno;
-  const bool routed = command::search_is_routed(file, path_list);
-  errno = entry_errno;
-  if (!routed && file != nullptr && std::strchr(file, '/') != nullptr) {
+  if (file == nullptr || std::strchr(file, '/') != nullptr) {
     return exec_path(real::execvpe, file, arguments, environment);
   }
-  if (!routed) {
-    return child_environment::call_with(environment, [&](char* const* with_ours) {
-      return real::execvpe(file, arguments, with_ours);
+  const char* const path_list = command::path_list();
+  const int entry_errno = errno;
+  const bool by_us = command::search_is_ours(file, path_list, environment);
+  errno = entry_errno;
+  if (!by_us) {
+    return child_environment::call_with(environment, false, [&](char* const* changed) {
+      return real::execvpe(file, arguments, changed);
     });
   }
   errno = command::search(file, path_list, [&](const char* candidate) {
@@ -146,7 +146,7 @@ CACHESHIM_EXPORT int execle(const char* path, const char* first, ...) noexcept {
 
 CACHESHIM_EXPORT int execveat(int dirfd, const char* path, char* const arguments[],
                               char* const environment[], int flags) noexcept {
-  return child_environment::call_with(environment, [&](char* const* with_ours) {
+  return command::call_with_environment({dirfd, path}, environment, [&](char* const* with_ours) {
     return call_routed({dirfd, path}, CallKind::kLook, [&](const char* p) {
       const int result = real::execveat(dirfd, p, arguments, with_ours, flags);
       PathBuffer script;
@@ -160,7 +160,7 @@ CACHESHIM_EXPORT int execveat(int dirfd, const char* path, char* const arguments
 }
 
 CACHESHIM_EXPORT int fexecve(int fd, char* const arguments[], char* const environment[]) noexcept {
-  return child_environment::call_with(environment, [&](char* const* with_ours) {
+  return command::call_with_environment({fd, ""}, environment, [&](char* const* with_ours) {
     const int result = real::fexecve(fd, arguments, with_ours);
     PathBuffer script;
     if (errno == ENOENT && is_active() && name_script(fd, "", script)) {

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/plain_libc.h"
 
-#include <sys/syscall.h>
-
-#include <atomic>
 #include <cstring>
 
 #include "shim/routed_call.h"
 
 // dlopen and dlmopen, for libraries that lie in a route.
 //
-// Problem: libc looks at the address that it will return to, to know who calls. The caller's RPATH,
-// RUNPATH, $ORIGIN and namespace count for what is found, also for what the library in a route needs
-// in turn; called by a wrapper, libc would take ours. Idea: a few instructions that have the path
-// looked at and then jump, with the caller's return address in its place. Invariant: all other
-// arguments are libc's untouched. Cost: a routed path has to outlive the jump, so it stands in static
-// memory, in a slot that belongs to the calling thread until that calls again.
+// Problem: libc looks at the address that it will return to, to know who calls. For a plain name the
+// caller's RPATH or RUNPATH counts, for $ORIGIN its folder, and its namespace for both; called by a
+// wrapper, libc would take ours. Idea: a few instructions that have the path looked at and then jump,
+// with all arguments and the caller's return address in their places. A routed path is absolute and
+// holds no $ORIGIN, so there the caller does not matter (glibc looks for what the library needs by
+// the library's own RUNPATH), and a function of ours calls libc.
 
 namespace {
 
@@ -23,70 +20,48 @@ using cacheshim::PathBuffer;
 namespace real = cacheshim::real;
 namespace runtime = cacheshim::runtime;
 
-struct Slot {
-  std::atomic<pid_t> owner{0};
-  PathBuffer path;
-};
-constinit Slot slots[16];
-
-// glibc has functions for these calls since 2.30 only.
-pid_t own_thread() { return static_cast<pid_t>(real::syscall(long{SYS_gettid})); }
-
-bool is_alive(pid_t thread) {
-  return real::syscall(long{SYS_tgkill}, ::getpid(), thread, 0) == 0 || errno != ESRCH;
-}
-
-// The slot that this thread had before, or one that nobody has; null where all are taken.
-Slot* find_slot() {
-  const pid_t self = own_thread();
-  for (Slot& slot : slots) {
-    if (slot.owner.load(std::memory_order_relaxed) == self) return &slot;
-  }
-  for (Slot& slot : slots) {
-    pid_t owner = slot.owner.load(std::memory_order_relaxed);
-    if (owner != 0 && is_alive(owner)) continue;
-    if (slot.owner.compare_exchange_strong(owner, self)) return &slot;
-  }
-  return nullptr;
-}
-
-const char* route_library(const char* path) {
-  if (!runtime::may_match(path) || std::strchr(path, '/') == nullptr) return path;
+bool is_routed(const char* path) {
+  if (!runtime::may_match(path) || std::strchr(path, '/') == nullptr) return false;
   const cacheshim::ErrnoGuard errno_guard;
   PathBuffer buffer;
-  const cacheshim::RoutedPath routed =
-      cacheshim::route_checked({AT_FDCWD, path}, cacheshim::CallKind::kLook, buffer);
-  if (routed.path == path) return path;
-  Slot* const slot = find_slot();
-  if (slot == nullptr) return path;  // under the mount all is found all the same
-  std::memcpy(slot->path.text, routed.path, std::strlen(routed.path) + 1);
-  return slot->path.text;
+  return runtime::route({AT_FDCWD, path}, buffer).path != path;
 }
 
-void* no_dlopen(const char*, int) { return nullptr; }
-void* no_dlmopen(Lmid_t, const char*, int) { return nullptr; }
+const char* route_library(const char* path, PathBuffer& buffer) {
+  const cacheshim::ErrnoGuard errno_guard;
+  return cacheshim::route_checked({AT_FDCWD, path}, cacheshim::CallKind::kLook, buffer).path;
+}
+
+void* open_routed(const char* path, int mode) noexcept {
+  PathBuffer buffer;
+  return real::dlopen(route_library(path, buffer), mode);
+}
+
+void* open_routed_in(Lmid_t space, const char* path, int mode) noexcept {
+  PathBuffer buffer;
+  return real::dlmopen(space, route_library(path, buffer), mode);
+}
+
+void* open_nowhere(const char*, int) noexcept { return nullptr; }
+void* open_nowhere_in(Lmid_t, const char*, int) noexcept { return nullptr; }
 
 }  // namespace
 
-// What the instructions below go on with: two registers in both calling conventions.
-struct cacheshim_library_call {
-  const char* path;
-  void* function;
-};
-
 extern "C" {
 
-[[gnu::visibility("hidden"), gnu::used]] cacheshim_library_call cacheshim_prepare_dlopen(
+// Where the instructions below go on.
+[[gnu::visibility("hidden"), gnu::used]] decltype(&::dlopen) cacheshim_choose_dlopen(
     const char* path) {
+  if (is_routed(path)) return open_routed;
   const auto function = real::dlopen.get();
-  return {route_library(path), reinterpret_cast<void*>(function != nullptr ? function : no_dlopen)};
+  return function != nullptr ? function : open_nowhere;
 }
 
-[[gnu::visibility("hidden"), gnu::used]] cacheshim_library_call cacheshim_prepare_dlmopen(
+[[gnu::visibility("hidden"), gnu::used]] decltype(&::dlmopen) cacheshim_choose_dlmopen(
     const char* path) {
+  if (is_routed(path)) return open_routed_in;
   const auto function = real::dlmopen.get();
-  return {route_library(path),
-          reinterpret_cast<void*>(function != nullptr ? function : no_dlmopen)};
+  return function != nullptr ? function : open_nowhere_in;
 }
 
 }  // extern "C"
@@ -106,15 +81,14 @@ dlopen:
   .cfi_adjust_cfa_offset 8
   subq $8, %rsp
   .cfi_adjust_cfa_offset 8
-  call cacheshim_prepare_dlopen
+  call cacheshim_choose_dlopen
   addq $8, %rsp
   .cfi_adjust_cfa_offset -8
   popq %rsi
   .cfi_adjust_cfa_offset -8
   popq %rdi
   .cfi_adjust_cfa_offset -8
-  movq %rax, %rdi
-  jmpq *%rdx
+  jmpq *%rax
   .cfi_endproc
   .size dlopen, . - dlopen
 )");
@@ -128,21 +102,19 @@ dlmopen:
   endbr64
   pushq %rdi
   .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
   pushq %rdx
   .cfi_adjust_cfa_offset 8
-  subq $8, %rsp
-  .cfi_adjust_cfa_offset 8
   movq %rsi, %rdi
-  call cacheshim_prepare_dlmopen
-  addq $8, %rsp
-  .cfi_adjust_cfa_offset -8
-  movq %rdx, %rcx
+  call cacheshim_choose_dlmopen
   popq %rdx
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
   .cfi_adjust_cfa_offset -8
   popq %rdi
   .cfi_adjust_cfa_offset -8
-  movq %rax, %rsi
-  jmpq *%rcx
+  jmpq *%rax
   .cfi_endproc
   .size dlmopen, . - dlmopen
 )");
@@ -160,10 +132,10 @@ dlopen:
   .cfi_offset 29, -32
   .cfi_offset 30, -24
   mov x29, sp
-  str x1, [sp, #16]
-  bl cacheshim_prepare_dlopen
-  mov x16, x1
-  ldr x1, [sp, #16]
+  stp x0, x1, [sp, #16]
+  bl cacheshim_choose_dlopen
+  mov x16, x0
+  ldp x0, x1, [sp, #16]
   ldp x29, x30, [sp], #32
   .cfi_def_cfa_offset 0
   .cfi_restore 29
@@ -180,18 +152,19 @@ __asm__(R"(
 dlmopen:
   .cfi_startproc
   hint #34
-  stp x29, x30, [sp, #-32]!
-  .cfi_def_cfa_offset 32
-  .cfi_offset 29, -32
-  .cfi_offset 30, -24
+  stp x29, x30, [sp, #-48]!
+  .cfi_def_cfa_offset 48
+  .cfi_offset 29, -48
+  .cfi_offset 30, -40
   mov x29, sp
-  stp x0, x2, [sp, #16]
+  stp x0, x1, [sp, #16]
+  str x2, [sp, #32]
   mov x0, x1
-  bl cacheshim_prepare_dlmopen
-  mov x16, x1
-  mov x1, x0
-  ldp x0, x2, [sp, #16]
-  ldp x29, x30, [sp], #32
+  bl cacheshim_choose_dlmopen
+  mov x16, x0
+  ldp x0, x1, [sp, #16]
+  ldr x2, [sp, #32]
+  ldp x29, x30, [sp], #48
   .cfi_def_cfa_offset 0
   .cfi_restore 29
   .cfi_restore 30

@@ -99,7 +99,7 @@ char* resolve(const char* path, char* out, Call call) {
   if (resolved != nullptr) return restore_resolved(resolved, routed, out == nullptr);
   // What it leaves in `out` is then the path that is missing or closed.
   const bool partial = errno == ENOENT || errno == EACCES;
-  if (out != nullptr && partial && routed.route != cacheshim::kNoRoute) {
+  if (out != nullptr && partial && routed.kind == RoutedPath::Kind::kRewritten) {
     (void)restore_resolved(out, routed, false);
   }
   return nullptr;
@@ -110,10 +110,13 @@ char* fail(int error) {
   return nullptr;
 }
 
-// call() is libc's own getcwd. `out` and `size` as getcwd has them.
+bool may_be_in_view(const char* folder) {
+  const std::string_view mount = runtime::router.mount();
+  return std::strncmp(folder, mount.data(), mount.size()) == 0;
+}
+
 template <class Call>
-char* get_folder(char* out, std::size_t size, Call call) {
-  if (!is_active()) return call();
+[[gnu::noinline]] char* get_folder_slowly(char* out, std::size_t size, Call& call) {
   const int entry_errno = errno;
   PathBuffer kernel;
   PathBuffer restored;
@@ -134,9 +137,25 @@ char* get_folder(char* out, std::size_t size, Call call) {
   return out;
 }
 
-// What chdir was given is what getcwd says. A relative path goes on as before.
-void note_folder(const char* path, const RoutedPath& routed) {
-  if (*path == '/' || routed.kind != RoutedPath::Kind::kForeign) given_back::note_folder(routed);
+// call() is libc's own getcwd. `out` and `size` as getcwd has them. The kernel's name may not fit where
+// the application's does.
+template <class Call>
+char* get_folder(char* out, std::size_t size, Call call) {
+  if (!is_active()) return call();
+  if (out == nullptr || size == 0) return get_folder_slowly(out, size, call);
+  const int entry_errno = errno;
+  char* const folder = call();
+  if (folder != nullptr ? !may_be_in_view(folder) : errno != ERANGE) return folder;
+  errno = entry_errno;
+  return get_folder_slowly(out, size, call);
+}
+
+// What chdir was given is what getcwd says. A relative path goes on as before; one that is none of ours
+// may have led to the mount by a symlink.
+void note_folder(const char* path, RoutedPath routed) {
+  if (*path != '/' && routed.kind == RoutedPath::Kind::kForeign) return;
+  if (routed.kind == RoutedPath::Kind::kForeign) routed.kind = RoutedPath::Kind::kUnchanged;
+  given_back::note_folder(routed);
 }
 
 }  // namespace

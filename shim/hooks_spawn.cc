@@ -74,9 +74,9 @@ int spawn_again(Real& real_spawn, const RoutedPath& routed, PathAt at, const Spa
 // Returns an errno, as posix_spawn does.
 template <class Real>
 int spawn_path(Real& real_spawn, const char* path, const Spawn& spawn, char* const* environment) {
-  return child_environment::call_with(environment, [&](char* const* with_ours) {
+  const PathAt at{AT_FDCWD, path};
+  return command::call_with_environment(at, environment, [&](char* const* with_ours) {
     const int entry_errno = errno;
-    const PathAt at{AT_FDCWD, path};
     PathBuffer buffer;
     RoutedPath routed;
     routed.path = path;
@@ -110,11 +110,13 @@ int add_action(const char* path, CallKind kind, Add add) {
 class ShellEnvironment {
  public:
   ShellEnvironment() {
-    const std::size_t size = child_environment::size_with_ours(::environ);
-    if (size == 0 || size > kRoom || in_use.exchange(true)) return;
+    const bool add_ours = child_environment::lacks_ours(::environ);
+    const auto change = child_environment::find_change(::environ, add_ours);
+    if (change.pointers == 0 || change.pointers > kRoom || change.bytes > sizeof text) return;
+    if (in_use.exchange(true)) return;
     owns_ = true;
     before_ = ::environ;
-    child_environment::fill(before_, added);
+    child_environment::apply_change(before_, change, added, text);
     ::environ = added;
   }
   ~ShellEnvironment() {
@@ -129,7 +131,9 @@ class ShellEnvironment {
  private:
   static constexpr std::size_t kRoom = 4096;
   static constinit inline std::atomic<bool> in_use{false};
-  static constinit inline char* added[kRoom] = {};  // stays readable for who looks at it too long
+  // They stay readable for who looks at them too long.
+  static constinit inline char* added[kRoom] = {};
+  static constinit inline char text[PATH_MAX] = {};
   bool owns_ = false;
   char** before_ = nullptr;
 };
@@ -148,18 +152,18 @@ CACHESHIM_EXPORT int posix_spawnp(pid_t* child, const char* file,
                                   const posix_spawnattr_t* attributes, char* const arguments[],
                                   char* const environment[]) {
   const Spawn spawn{child, actions, attributes, arguments};
-  const char* const path_list = child_environment::find_variable(::environ, "PATH");
-  bool routed = false;
-  {
-    const ErrnoGuard errno_guard;
-    routed = command::search_is_routed(file, path_list);
-  }
-  if (!routed && file != nullptr && std::strchr(file, '/') != nullptr) {
+  if (file == nullptr || std::strchr(file, '/') != nullptr) {
     return spawn_path(real::posix_spawnp, file, spawn, environment);
   }
-  if (!routed) {
-    return child_environment::call_with(environment, [&](char* const* with_ours) {
-      return real::posix_spawnp(child, file, actions, attributes, arguments, with_ours);
+  const char* const path_list = command::path_list();
+  bool by_us = false;
+  {
+    const ErrnoGuard errno_guard;
+    by_us = command::search_is_ours(file, path_list, environment);
+  }
+  if (!by_us) {
+    return child_environment::call_with(environment, false, [&](char* const* changed) {
+      return real::posix_spawnp(child, file, actions, attributes, arguments, changed);
     });
   }
   const int error = command::search(file, path_list, [&](const char* candidate) {

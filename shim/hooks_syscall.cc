@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "shim/child_environment.h"
+#include "shim/command.h"
 #include "shim/routed_call.h"
 
 // syscall(2), by which CPython, libtorch and uv make calls that their libc has no function for. A
@@ -13,7 +13,7 @@
 
 using cacheshim::CallKind;
 using cacheshim::PathAt;
-namespace child_environment = cacheshim::child_environment;
+namespace command = cacheshim::command;
 namespace real = cacheshim::real;
 namespace runtime = cacheshim::runtime;
 
@@ -150,10 +150,11 @@ long make_routed(const PathCall& call, Arguments arguments) {
 long make_exec(const PathCall& call, Arguments arguments) {
   const std::size_t position = static_cast<std::size_t>(call.path) + 2;
   char* const* const environment = reinterpret_cast<char* const*>(arguments.values[position]);
-  return child_environment::call_with(environment, [&](char* const* with_ours) {
-    arguments.values[position] = reinterpret_cast<long>(with_ours);
-    return make_routed(call, arguments);
-  });
+  return command::call_with_environment(
+      path_at(arguments, call.dirfd, call.path), environment, [&](char* const* with_ours) {
+        arguments.values[position] = reinterpret_cast<long>(with_ours);
+        return make_routed(call, arguments);
+      });
 }
 
 // Calls whose answer is a path, or that change what such an answer is: as libc's functions.

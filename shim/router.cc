@@ -12,6 +12,14 @@ std::string_view rest_from(std::string_view text, std::size_t at) {
   return {text.data() + at, text.size() - at};
 }
 
+// How long the path of a folder's parent is, without a '/' behind it: 0 for that of "/x".
+std::size_t parent_length(std::string_view path) {
+  std::size_t length = path.size();
+  while (length > 0 && path.data()[--length] != '/') {
+  }
+  return length;
+}
+
 }  // namespace
 
 std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> parts) {
@@ -165,15 +173,25 @@ RoutedPath Router::route_parent(std::string_view path, const Found& found, PathB
   std::string_view parent = mount_;
   if (found.route != kNoRoute) {
     const std::string_view from = routes_[found.route].from;
-    std::size_t length = from.size();
-    while (from.data()[length - 1] != '/') --length;
-    parent = {from.data(), length};
+    parent = {from.data(), parent_length(from)};
   }
   PathBuffer shorter;
   RoutedPath result;
   result.path = path.data();
-  const std::string_view rest = rest_from(path, found.match.left);
-  if (turns == 0 || join_path(shorter, {parent, rest}) == 0) return result;
+  std::string_view rest = rest_from(path, found.match.left);
+  for (;;) {
+    const std::string_view root = parent.empty() && rest.empty() ? "/" : "";
+    if (turns == 0 || join_path(shorter, {parent, root, rest}) == 0) return result;
+    std::string_view further = rest;
+    PathBuffer folder;
+    // A folder above DEFAULT that is not there either has its parent by its name alone.
+    if (take_component(further) != ".." || join_path(folder, {parent, "/"}) == 0 ||
+        same_folder(folder.text, folder.text)) {
+      break;
+    }
+    parent = {parent.data(), parent_length(parent)};
+    rest = further;
+  }
   result = route(shorter.text, out, same_folder, turns - 1);
   result.from_length = 0;  // no prefix of the path was replaced by another
   if (result.path != shorter.text) return result;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <climits>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <string_view>
 
 #include "shim/path_match.h"
+#include "shim/routed_path.h"
 
 // Which paths go where. Pure logic over text: knows neither the mount nor libc's symbols, allocates
 // nothing, and is never changed once the process runs, so that any thread and any signal handler
@@ -21,32 +20,6 @@
 // Without a JOB of our own (the daemon then knows the caller's) and in a bound view, MOUNT/x stays
 // as it is and DEFAULT/x goes to MOUNT/NAME/x.
 namespace cacheshim {
-
-inline constexpr std::size_t kMaxRoutes = 128;
-inline constexpr std::size_t kNoRoute = kMaxRoutes;
-
-// Room for one path; on the stack, and not cleared.
-struct PathBuffer {
-  char text[PATH_MAX];
-};
-
-// Joins the parts into `out`; returns the length, or 0 where they do not fit with a final NUL.
-std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> parts);
-
-struct RoutedPath {
-  enum class Kind {
-    kForeign,    // none of ours
-    kUnchanged,  // under the mount, as it is
-    kRewritten,
-  };
-  Kind kind = Kind::kForeign;
-  const char* path = nullptr;  // the application's own path or a PathBuffer's
-  // Where rewritten: how long the prefix is that was replaced, and what it was replaced by.
-  std::size_t from_length = 0;
-  std::size_t to_length = 0;
-  std::size_t route = kNoRoute;  // whose default path is used, for fall_back
-  bool names_view = false;       // MOUNT/.jobs/…, as the application wrote it
-};
 
 class Router {
  public:
@@ -98,6 +71,7 @@ class Router {
   const char* restore(const char* path, const Place& place, std::size_t route,
                       PathBuffer& out) const;
   std::string_view route_name(std::size_t route) const { return routes_[route].name; }
+  std::size_t size() const { return route_count_; }
 
   // Where a path goes once the mount is gone: kForeign means "where it says".
   RoutedPath fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const;

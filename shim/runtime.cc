@@ -85,8 +85,9 @@ RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   const bool from_view = from != folder.text;
   if (join_path(whole, {from, "/", at.path}) == 0) return result;
   RoutedPath routed = router.route(whole.text, out, same_folder);
-  if (routed.kind == RoutedPath::Kind::kForeign && !from_view) return result;
-  if (routed.path == whole.text) {
+  const bool as_it_was = routed.path == whole.text;
+  if (as_it_was && routed.kind == RoutedPath::Kind::kForeign && !from_view) return result;
+  if (as_it_was) {
     std::memcpy(out.text, whole.text, std::strlen(whole.text) + 1);
     routed.path = out.text;
   }

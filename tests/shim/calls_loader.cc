@@ -26,13 +26,14 @@ void copy(const std::string& from, const std::string& to) {
   ::close(out);
 }
 
-// What a library finds by its own RPATH, for itself and for a library that it loads by its path.
+// What a library finds by its own RPATH.
 void open_from_a_library() {
   void* const caller = CALL(dlopen, at("lib/libshim_caller.so").c_str(), RTLD_NOW);
   if (caller == nullptr) return;
   using Open = void* (*)(const char*);
   const Open open_from_here = reinterpret_cast<Open>(::dlsym(caller, "open_from_here"));
   use(open_from_here(at("lib/libshim_branch.so").c_str()), "branch");
+  say("  by its RPATH");
   use(open_from_here("libshim_leaf.so"), "leaf");
   say(open_from_here("libshim_branch.so") == nullptr ? "  not in its RPATH" : "  found elsewhere");
   ::dlclose(caller);

@@ -44,15 +44,16 @@ void read_own_links() {
 }
 
 void resolve(const char* path) {
-  for (char* const out : {room, static_cast<char*>(nullptr)}) {
-    room[0] = '\0';
-    for (char* resolved : {CALL(realpath, path, out), CALL(__realpath_chk, path, out, kRoom)}) {
-      say_path(resolved);
-      if (out == nullptr) std::free(resolved);
-    }
-  }
-  if (errno == ENOENT) say_path(room);
+  say_and_free(CALL(realpath, path, nullptr));
+  say_and_free(CALL(__realpath_chk, path, nullptr, kRoom));
   say_and_free(CALL(canonicalize_file_name, path));
+  for (int i = 0; i < 2; ++i) {
+    room[0] = '\0';
+    const char* const resolved =
+        i == 0 ? CALL(realpath, path, room) : CALL(__realpath_chk, path, room, kRoom);
+    say_path(resolved);
+    if (resolved == nullptr) say_path(room);  // what is missing
+  }
 }
 
 void say_folder() {

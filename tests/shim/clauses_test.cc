@@ -196,11 +196,55 @@ TEST_F(ShimChildren, AreGivenThisLibraryAndNoOtherOfThePreloadedOnes) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
 }
 
+// By its default path, through programs that know nothing of PWD.
+TEST_F(ShimChildren, HaveTheirParentsNameOfTheFolder) {
+  fs::create_directories(stage_.view() + "/K");
+  const std::string in_default = "env -C ~/.triton/cache/K ";
+  const std::string default_name = stage_.default_folder() + "/K\n";
+  const std::string mount_name = stage_.mount() + "/triton/K\n";
+  const auto said = [&](const std::string& command) { return stage_.run_shell(command).out; };
+  EXPECT_EQ(said(in_default + "env nice /bin/pwd"), default_name);
+  EXPECT_EQ(said(in_default + clean_ + "HOME=$HOME /bin/pwd"), default_name);
+  EXPECT_EQ(said(in_default + "env -C $CACHESHIM_MOUNT/triton/K /bin/pwd"), mount_name);
+  EXPECT_EQ(said(in_default + "env -C / env -C $CACHESHIM_MOUNT/triton/K /bin/pwd"), mount_name);
+  EXPECT_EQ(said("cd ~/.triton/cache/K && sh -c 'cd $CACHESHIM_MOUNT/triton/K && /bin/pwd'"),
+            mount_name);
+  EXPECT_EQ(said(in_default + "sh -c '/bin/pwd & wait'"), default_name);
+  EXPECT_EQ(said(in_default + "env -C / env | grep CACHESHIM_FOLDER"), "");
+}
+
 TEST_F(ShimChildren, UseTheCacheThen) {
   const Ended ended =
       stage_.run_shell(clean_ + "HOME=\"$HOME\" sh -c 'echo x > ~/.triton/cache/f'");
   EXPECT_EQ(ended.err, "");
   EXPECT_TRUE(exists(stage_.view() + "/f"));
+}
+
+// An ELF file's loader is named in it. This one is called as musl's is.
+TEST_F(ShimChildren, AreLeftAloneThatCouldNotLoadIt) {
+#if defined(__x86_64__)
+  const Ended other =
+      stage_.run_shell("env -i " + std::string(std::getenv("CACHESHIM_TEST_OTHER")));
+  if (other.status == 126) GTEST_SKIP() << "this kernel runs no i386 programs";
+  EXPECT_EQ(other.status, 0);
+  EXPECT_EQ(other.err, "");
+  const std::string loader = "/lib64/ld-linux-x86-64.so.2";
+  std::string program = read_text("/usr/bin/env");
+  const std::size_t at = program.find(loader);
+  ASSERT_NE(at, std::string::npos);
+  std::string folder = "/tmp/XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  std::string musl = folder + "/ld-musl.so";
+  fs::create_symlink(loader, musl);
+  musl.resize(loader.size());
+  write_text(stage_.path("env"), program.replace(at, loader.size(), musl));
+  fs::permissions(stage_.path("env"), fs::perms::owner_all);
+  EXPECT_EQ(ours(clean_ + stage_.path("env")), "");
+  EXPECT_EQ(ours(clean_ + "PATH=" + stage_.path("") + ":/usr/bin env"), "");
+  fs::remove_all(folder);
+#else
+  GTEST_SKIP() << "for x86-64";
+#endif
 }
 
 class ShimWay : public ShimChildren, public testing::WithParamInterface<const char*> {};

@@ -10,7 +10,7 @@ if [ "${1:-}" != --inside ]; then
   exec unshare --mount --propagation private "$0" --inside "$@"
 fi
 shift
-profiles=$2 library=$3
+profiles=$2 library=$(realpath "$3")
 
 scratch=$(mktemp -d) || exit 1
 daemon=

@@ -76,6 +76,7 @@ TEST_P(ShimParity, EveryCallComesBackAsItDoesNatively) {
   EXPECT_EQ(plain.err, "");
   const std::size_t missing = std::min(plain.out.find("no call of"), plain.out.size());
   EXPECT_EQ(plain.out.substr(missing), "");
+  EXPECT_NE(plain.out.find("by its RPATH\n  leaf = 42\n"), std::string::npos);
   EXPECT_EQ(shimmed.status, 0);
   EXPECT_EQ(shimmed.err, "");
   EXPECT_EQ(first_difference(shimmed.out, plain.out), "");

@@ -11,7 +11,7 @@ if [ "${1:-}" != --inside ]; then
   exec unshare --mount --propagation private "$0" --inside "$@"
 fi
 shift
-profiles=$2 library=$3 calls=$4
+profiles=$2 library=$(realpath "$3") calls=$(realpath "$4")
 export TEST_LIBRARIES=$5
 
 scratch=$(mktemp -d) || exit 1

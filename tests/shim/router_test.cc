@@ -94,21 +94,29 @@ TEST_F(RouterTest, ConfirmsPathsWithDotDotInFront) {
 
 TEST_F(RouterTest, FollowsDotDotOutOfADefaultPath) {
   start("j7");
-  EXPECT_EQ(routed("/home/u/.triton/cache/../y"), "/home/u/.triton//y");
-  EXPECT_EQ(routed("/home/u/.triton/cache/.."), "/home/u/.triton/");
+  EXPECT_EQ(routed("/home/u/.triton/cache/../y"), "/home/u/.triton/y");
+  EXPECT_EQ(routed("/home/u/.triton/cache/.."), "/home/u/.triton");
   EXPECT_EQ(routed("/home/u/.triton/cache/../cache/y"), "/ci-cache/.jobs/j7/triton/y");
 }
 
 TEST_F(RouterTest, FollowsDotDotOutOfAFolderInARoute) {
   start("j7");
-  EXPECT_EQ(routed("/home/u/.triton/cache/a/b/../../../y"), "/home/u/.triton//y");
-  EXPECT_EQ(routed("/home/u/.triton/cache/a/../.."), "/home/u/.triton/");
+  EXPECT_EQ(routed("/home/u/.triton/cache/a/b/../../../y"), "/home/u/.triton/y");
+  EXPECT_EQ(routed("/home/u/.triton/cache/a/../.."), "/home/u/.triton");
   EXPECT_EQ(routed("/ci-cache/triton/a/../../pip/y"), "/ci-cache/.jobs/j7/pip/y");
   EXPECT_EQ(routed("/ci-cache/triton/a/../../../etc/y"), "/ci-cache/../etc/y");
   EXPECT_EQ(routed("/ci-cache/triton/../../home/u/.triton/cache/y"), "/ci-cache/.jobs/j7/triton/y");
   start("");
   EXPECT_EQ(routed("/ci-cache/triton/../pip/y"), "/ci-cache/pip/y");
-  EXPECT_EQ(routed("/home/u/.triton/cache/a/../../y"), "/home/u/.triton//y");
+  EXPECT_EQ(routed("/home/u/.triton/cache/a/../../y"), "/home/u/.triton/y");
+}
+
+// The folders above a default path need not be there.
+TEST_F(RouterTest, FollowsDotDotBeyondFoldersThatAreNowhere) {
+  start("j7");
+  EXPECT_EQ(routed("/home/u/.triton/cache/../../y", never_same), "/home/u/y");
+  EXPECT_EQ(routed("/home/u/.triton/cache/../../../../../y", never_same), "/y");
+  EXPECT_EQ(routed("/home/u/.triton/cache/../../y"), "/home/u/.triton/../y");
 }
 
 // There a symlink led elsewhere, and the kernel follows it.

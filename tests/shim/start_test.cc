@@ -163,6 +163,20 @@ TEST_F(ShimStart, PathsUnderTheMountGoToTheJobsView) {
   EXPECT_TRUE(exists(stage_.mount() + "/plain"));
 }
 
+TEST_F(ShimStart, DotDotLeadsOutOfARouteAsOutOfAPlainFolder) {
+  write_text(stage_.path("home/outside"), "found in home\n");
+  write_text(stage_.path("outside"), "found beside the mount\n");
+  const Ended ended = stage_.run_shell(
+      "mkdir ~/.triton/cache/K ~/.triton/cache/K/L && cat ~/.triton/cache/K/../../../outside &&"
+      "env -C ~/.triton/cache/K cat ../../../outside && env -C ~/.triton/cache cat ../../outside &&"
+      "env -C $CACHESHIM_MOUNT/triton/K/L cat ../../../../outside &&"
+      "env -C ~/.triton/cache/K /bin/pwd && env -C ~ cat .triton/cache/K/../../../outside");
+  EXPECT_EQ(ended.err, "");
+  EXPECT_EQ(ended.out, "found in home\nfound in home\nfound in home\nfound beside the mount\n" +
+                           stage_.default_folder() + "/K\nfound in home\n");
+  EXPECT_FALSE(exists(stage_.path("home/.triton")));
+}
+
 TEST_F(ShimStart, ASlurmJobThatTheCgroupDeniesNamesNoView) {
   stage_.environment["CACHESHIM_JOB"] = "";
   stage_.environment["SLURM_JOB_ID"] = "77";

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program of another architecture, i386: ends by 1 if its environment holds LD_PRELOAD.
+    .code32
+    .text
+    .globl _start
+_start:
+    movl (%esp), %ecx
+    leal 8(%esp,%ecx,4), %esi
+next:
+    movl (%esi), %eax
+    xorl %ebx, %ebx
+    testl %eax, %eax
+    jz done
+    addl $4, %esi
+    cmpl $0x505f444c, (%eax)        // "LD_P"
+    jne next
+    incl %ebx
+done:
+    movl $1, %eax
+    int $0x80
+    .section .note.GNU-stack, "", @progbits
