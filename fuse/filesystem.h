@@ -20,6 +20,7 @@
 #include "fuse/handle.h"
 #include "fuse/io_modes.h"
 #include "fuse/job_table.h"
+#include "fuse/lock_table.h"
 #include "fuse/node_table.h"
 #include "fuse/notifier.h"
 #include "fuse/task_queue.h"
@@ -84,7 +85,10 @@ class Filesystem {
   void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
   void read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi);
   void write(fuse_req_t req, const char* data, std::size_t size, off_t offset, fuse_file_info* fi);
-  void flush(fuse_req_t req);
+  void flush(fuse_req_t req, fuse_file_info* fi);
+  void getlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock);
+  void setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock, bool waits);
+  void flock(fuse_req_t req, fuse_file_info* fi, int operation);
   void release(fuse_req_t req, fuse_file_info* fi);
   void fsync(fuse_req_t req, int datasync, fuse_file_info* fi);
   void fallocate(fuse_req_t req, int mode, off_t offset, off_t length, fuse_file_info* fi);
@@ -101,6 +105,9 @@ class Filesystem {
   void getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size);
   void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size);
   void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name);
+
+  // From within a request's interrupt: takes no lock but one of its own.
+  void interrupt_lock(std::uint64_t ticket);
 
   // For control.cc.
   JobTable& jobs() { return jobs_; }
@@ -253,6 +260,12 @@ class Filesystem {
   void end_writing(FileHandle& handle);
   void open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi);
 
+  // ---- fs_locks.cc
+  static LockFileId lock_file_id(const FileHandle& handle);
+  LockWish lock_wish(const FileHandle& handle, const fuse_file_info& fi) const;
+  void set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish);
+  void release_locks(const FileHandle& handle, std::uint64_t fh);
+
   // ---- fs_dirs.cc
   bool may_keep_listing(NodeIndex node, const NodeInfo& info);
   Status load(fuse_req_t req, Ref ref, DirHandle& dir);
@@ -283,6 +296,7 @@ class Filesystem {
   NodeTable nodes_;
   HandleTable handles_;
   IoModes io_modes_;
+  LockTable locks_{counters_};
   CallerJobs callers_;
   const NodeIndex jobs_dir_;
   JobTable jobs_;

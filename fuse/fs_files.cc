@@ -50,6 +50,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const
   handle->epoch = nodes_.epoch(ref.node);
   handle->device = st.st_dev;
   handle->inode = st.st_ino;
+  handle->tells_close = nodes_.takes_locks(ref.node);
   CACHESHIM_CHECK(choose_io(*handle, st));
   handle->counts_as_writer = handle->writable || handle->backing_id != 0;
   if (handle->counts_as_writer) job->add_writer(st.st_dev, st.st_ino);
@@ -131,7 +132,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   fi->keep_cache = (*handle)->keeps_pages && (*handle)->backing_id == 0;
   wire::pass_through((*handle)->backing_id);
   const int fd = (*handle)->fd.get();
-  fi->noflush = 1;
+  fi->noflush = !(*handle)->tells_close;
   fi->fh = handles_.add(*std::move(handle));
   const bool truncates = (fi->flags & O_TRUNC) != 0;
   if (const auto dropped = truncates ? drop_privileges(req, ref, fd) : Status(); !dropped) {
@@ -201,7 +202,7 @@ void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_fil
   auto& [entry, handle] = *created;
   fi->keep_cache = handle->backing_id == 0;
   wire::pass_through(handle->backing_id);
-  fi->noflush = 1;
+  fi->noflush = !handle->tells_close;
   fi->fh = handles_.add(std::move(handle));
   if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
     release(nullptr, fi);
@@ -316,10 +317,6 @@ void Filesystem::write(fuse_req_t req, const char* data, std::size_t size, off_t
              }));
 }
 
-// Nothing of ours is buffered: what was written is in the backing file. Asked by kernels before 5.18
-// alone, which do not know noflush.
-void Filesystem::flush(fuse_req_t req) { (void)fuse_reply_err(req, 0); }
-
 // The last descriptor is closed: what was written in place is as it will be.
 void Filesystem::end_writing(FileHandle& handle) {
   Job& job = *handle.job;
@@ -336,7 +333,8 @@ void Filesystem::end_writing(FileHandle& handle) {
 
 void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
   if (FileHandle* handle = handles_.file(fi->fh)) {
-    // First, so that nothing of ours holds the file open for writing when it is to be published.
+    release_locks(*handle, fi->fh);
+    // Before all else, so that nothing of ours holds the file open for writing when it is to be published.
     handle->fd.reset();
     io_modes_.close(encode({handle->node, handle->slot}));
     if (handle->counts_as_writer) end_writing(*handle);

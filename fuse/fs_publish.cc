@@ -61,6 +61,7 @@ void Filesystem::connected(unsigned minor, bool can_pass_through) {
 }
 
 void Filesystem::stop() {
+  locks_.close();
   watch_.reset();
   ticker_.reset();
   control_.stop();

@@ -119,6 +119,9 @@ class NodeTable {
   // was seen or made so, until its attributes are changed or its data move.
   bool lacks_capabilities(NodeIndex node) const;
   void set_lacks_capabilities(NodeIndex node, bool lacks) const;
+  // Whether somebody has locked the file since the kernel knows it.
+  bool takes_locks(NodeIndex node) const;
+  void set_takes_locks(NodeIndex node) const;
   // The object's data are elsewhere now: open handles see another epoch and open again.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
   // The same for a name that has gone over to the base. A file with further names, which stay the
@@ -189,6 +192,7 @@ class NodeTable {
     InodeNumbers::Place device = 0;
     NodeKind kind = NodeKind::kObject;
     std::uint8_t lacks_capabilities = 0;  // without the lock, by std::atomic_ref
+    std::uint8_t takes_locks = 0;         // likewise
     bool is_dir : 1 = false;
     bool in_upper : 1 = false;
     bool named : 1 = false;

@@ -51,7 +51,8 @@ void init(void* filesystem, fuse_conn_info* connection) {
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_MOVE);
   connection->want |= connection->capable & FUSE_CAP_SPLICE_WRITE;
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
-  connection->want |= connection->capable & (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ATOMIC_O_TRUNC);
+  connection->want |= connection->capable & (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ATOMIC_O_TRUNC |
+                                             FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
 }
 
 void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
@@ -130,8 +131,20 @@ void write(fuse_req_t req, fuse_ino_t, const char* data, std::size_t size, off_t
   handle(req, [=](Filesystem& fs) { fs.write(req, data, size, offset, fi); });
 }
 
-void flush(fuse_req_t req, fuse_ino_t, fuse_file_info*) {
-  handle(req, [=](Filesystem& fs) { fs.flush(req); });
+void flush(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
+  handle(req, [=](Filesystem& fs) { fs.flush(req, fi); });
+}
+
+void getlk(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, struct flock* lock) {
+  handle(req, [=](Filesystem& fs) { fs.getlk(req, fi, *lock); });
+}
+
+void setlk(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, struct flock* lock, int sleep) {
+  handle(req, [=](Filesystem& fs) { fs.setlk(req, fi, *lock, sleep != 0); });
+}
+
+void flock(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, int operation) {
+  handle(req, [=](Filesystem& fs) { fs.flock(req, fi, operation); });
 }
 
 void release(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
@@ -238,6 +251,9 @@ const fuse_lowlevel_ops& fuse_operations() {
     ops.listxattr = listxattr;
     ops.removexattr = removexattr;
     ops.ioctl = ioctl;
+    ops.getlk = getlk;
+    ops.setlk = setlk;
+    ops.flock = flock;
     return ops;
   }();
   return kOperations;

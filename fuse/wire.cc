@@ -129,6 +129,11 @@ bool kills_set_ids() {
   return false;
 }
 
+pid_t lock_process() {
+  if (!is_of(FUSE_SETLK) && !is_of(FUSE_SETLKW) && !is_of(FUSE_GETLK)) return 0;
+  return static_cast<pid_t>(body<fuse_lk_in>().lk.pid);
+}
+
 void pass_through(std::uint32_t backing_id) { request.backing_id = backing_id; }
 
 std::uint32_t register_backing(int device, int fd) {

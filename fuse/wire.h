@@ -31,6 +31,10 @@ Connection connect(bool pass_through);
 // ---- FUSE_WRITE, FUSE_SETATTR of a size: the caller may not leave set-id bits and capabilities.
 bool kills_set_ids();
 
+// ---- FUSE_SETLK and its kind: the process that asks, its own id and not that of a thread, as the
+// daemon sees it; 0 for an unlock, and for a process outside of its pid namespace.
+pid_t lock_process();
+
 // ---- FUSE_OPEN, FUSE_CREATE: the kernel reads and writes this backing file itself.
 void pass_through(std::uint32_t backing_id);
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/file.h>
+
+#include <memory>
+
+#include "fuse/filesystem.h"
+#include "fuse/wire.h"
+#include "store/sys.h"
+
+// flock(2) and fcntl(2) locks. The kernel hands all of them over (FUSE_CAP_FLOCK_LOCKS is for the whole
+// mount), LockTable does the rest.
+//
+// It tells of a descriptor's closing, which takes a process's record locks away, by FLUSH, a round trip
+// that most files can do without: only those that somebody has locked before ask for it.
+namespace cacheshim {
+namespace {
+
+void interrupted(fuse_req_t req, void* ticket) {
+  auto* filesystem = static_cast<Filesystem*>(fuse_req_userdata(req));
+  filesystem->interrupt_lock(reinterpret_cast<std::uintptr_t>(ticket));
+}
+
+// libfuse 3.14 calls an interrupt's function with the request's lock held, after a look at whether there
+// is one with another lock: a request whose function is not taken back before it is answered lets it
+// call nothing. So it is taken back first, which waits for a call that is under way; and that call
+// takes no lock that is held here meanwhile.
+class FuseLockCall final : public LockCall {
+ public:
+  explicit FuseLockCall(fuse_req_t req) : req_(req) {}
+
+  void wait(std::uint64_t ticket) override {
+    waits_ = true;
+    fuse_req_interrupt_func(req_, interrupted, reinterpret_cast<void*>(ticket));
+  }
+
+  void answer(int error) override {
+    if (waits_) fuse_req_interrupt_func(req_, nullptr, nullptr);
+    (void)fuse_reply_err(req_, error);
+  }
+
+ private:
+  const fuse_req_t req_;
+  bool waits_ = false;
+};
+
+short lock_type(int operation) {
+  if ((operation & LOCK_UN) != 0) return F_UNLCK;
+  return (operation & LOCK_EX) != 0 ? F_WRLCK : F_RDLCK;
+}
+
+}  // namespace
+
+void Filesystem::interrupt_lock(std::uint64_t ticket) { locks_.interrupt(ticket); }
+
+LockFileId Filesystem::lock_file_id(const FileHandle& handle) { return {0, handle.node}; }
+
+LockWish Filesystem::lock_wish(const FileHandle& handle, const fuse_file_info& fi) const {
+  LockWish wish;
+  wish.owner = wish.handle = fi.fh;
+  wish.process = wire::lock_process();
+  wish.tells_close = handle.tells_close;
+  wish.shown_inode = nodes_.info(handle.node).ino;
+  return wish;
+}
+
+void Filesystem::set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish) {
+  if (wish.type != F_UNLCK) nodes_.set_takes_locks(handle.node);
+  const auto open = [&handle] { return sys::reopen(handle.fd.get(), O_PATH); };
+  locks_.lock(lock_file_id(handle), open, wish, std::make_unique<FuseLockCall>(req));
+}
+
+void Filesystem::flock(fuse_req_t req, fuse_file_info* fi, int operation) {
+  FileHandle* const handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
+  LockWish wish = lock_wish(*handle, *fi);
+  wish.type = lock_type(operation);
+  wish.waits = (operation & LOCK_NB) == 0;
+  set_lock(req, *handle, wish);
+}
+
+void Filesystem::setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock, bool waits) {
+  FileHandle* const handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
+  LockWish wish = lock_wish(*handle, *fi);
+  wish.is_record = true;
+  wish.owner = fi->lock_owner;
+  wish.type = lock.l_type;
+  wish.start = lock.l_start;
+  wish.length = lock.l_len;
+  wish.waits = waits;
+  set_lock(req, *handle, wish);
+}
+
+void Filesystem::getlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock) {
+  FileHandle* const handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
+  LockWish wish = lock_wish(*handle, *fi);
+  wish.is_record = true;
+  wish.owner = fi->lock_owner;
+  wish.type = lock.l_type;
+  wish.start = lock.l_start;
+  wish.length = lock.l_len;
+  struct flock found {};
+  const int error = locks_.find(
+      lock_file_id(*handle), [handle] { return sys::reopen(handle->fd.get(), O_PATH); }, wish,
+      found);
+  (void)(error == 0 ? fuse_reply_lock(req, &found) : fuse_reply_err(req, error));
+}
+
+// A descriptor is closed, perhaps not the last one of its handle. Nothing of ours is buffered: what was
+// written is in the backing file.
+void Filesystem::flush(fuse_req_t req, fuse_file_info* fi) {
+  const FileHandle* const handle = handles_.file(fi->fh);
+  if (handle != nullptr) locks_.closed(lock_file_id(*handle), fi->fh, fi->lock_owner);
+  (void)fuse_reply_err(req, 0);
+}
+
+void Filesystem::release_locks(const FileHandle& handle, std::uint64_t fh) {
+  locks_.released(lock_file_id(handle), fh);
+}
+
+}  // namespace cacheshim

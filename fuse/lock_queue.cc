@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/lock_queue.h"
+
+#include <dirent.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "store/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// What was closed longer ago is open elsewhere: its RELEASE would be here.
+constexpr std::chrono::milliseconds kLeavingFor{100};
+
+bool is_busy(int error) { return error == EWOULDBLOCK || error == EACCES; }
+
+int flock_operation(short type) {
+  if (type == F_UNLCK) return LOCK_UN;
+  return (type == F_WRLCK ? LOCK_EX : LOCK_SH) | LOCK_NB;
+}
+
+struct flock range_of(const LockWish& wish) {
+  struct flock range {};
+  range.l_type = wish.type;
+  range.l_whence = SEEK_SET;
+  range.l_start = wish.start;
+  range.l_len = wish.length;
+  return range;
+}
+
+off_t end_of(off_t start, off_t length) {
+  return length == 0 ? std::numeric_limits<off_t>::max() : start + length;
+}
+
+int set_lock(int fd, const LockWish& wish) {
+  if (wish.is_record) {
+    struct flock range = range_of(wish);
+    return ::fcntl(fd, F_OFD_SETLK, &range) == 0 ? 0 : errno;
+  }
+  return ::flock(fd, flock_operation(wish.type)) == 0 ? 0 : errno;
+}
+
+int find_lock(int fd, struct flock& lock) {
+  return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 ? 0 : errno;
+}
+
+// By fdinfo, which takes no look at the file itself: that would be a request to us.
+bool process_has_open(pid_t process, std::uint64_t shown_inode) {
+  if (process <= 0) return true;
+  if (::kill(process, 0) == -1) return errno != ESRCH;
+  const std::string folder = fmt::format("/proc/{}/fdinfo", process);
+  DIR* const dir = ::opendir(folder.c_str());
+  if (dir == nullptr) return errno != ENOENT;
+  const std::string wanted = fmt::format("ino:\t{}", shown_inode);
+  bool says_inodes = false;
+  bool found = false;
+  while (const dirent* entry = ::readdir(dir)) {
+    std::ifstream file(folder + "/" + entry->d_name);
+    for (std::string line; !found && std::getline(file, line);) {
+      says_inodes |= line.starts_with("ino:");
+      found = line == wanted;
+    }
+  }
+  (void)::closedir(dir);
+  return found || !says_inodes;  // Linux before 5.14 does not say
+}
+
+}  // namespace
+
+LockSystem LockSystem::real() { return {set_lock, find_lock, process_has_open}; }
+
+bool LockQueue::conflict(const LockWish& wish, bool is_record, const Range& range) {
+  if (wish.is_record != is_record) return false;
+  if (wish.type != F_WRLCK && range.type != F_WRLCK) return false;
+  if (!is_record) return true;
+  return wish.start < end_of(range.start, range.length) &&
+         range.start < end_of(wish.start, wish.length);
+}
+
+// A descriptor of its own for each owner: what the kernel knows one by. Read-only where that does, so
+// that closing it is no event for those who watch for changes.
+Result<LockQueue::Owner*> LockQueue::ensure_owner(const LockWish& wish) {
+  Owner& owner = owners_[{wish.is_record, wish.owner}];
+  if (!owner.fd) {
+    auto fd = sys::reopen(file_.get(), wish.is_record ? O_RDWR : O_RDONLY);
+    if (!fd && wish.is_record) fd = sys::reopen(file_.get(), O_RDONLY);
+    if (!fd) {
+      owners_.erase({wish.is_record, wish.owner});
+      return fd.error();
+    }
+    owner.fd = *std::move(fd);
+  }
+  if (std::find(owner.handles.begin(), owner.handles.end(), wish.handle) == owner.handles.end()) {
+    owner.handles.push_back(wish.handle);
+  }
+  if (wish.type != F_UNLCK) owner.process = wish.process;
+  owner.shown_inode = wish.shown_inode;
+  owner.tells_close = wish.tells_close;
+  owner.closed_at = {};
+  return &owner;
+}
+
+// For our own bookkeeping: an unlock in the middle of a range leaves it, which does no harm.
+void LockQueue::remember(Owner& owner, const LockWish& wish, int error) {
+  const Range range{wish.type, wish.start, wish.length};
+  if (!wish.is_record) {
+    owner.held.clear();  // a conversion that fails has lost what it had, as flock(2) says
+    if (error == 0 && wish.type != F_UNLCK) owner.held.push_back(range);
+    return;
+  }
+  if (error != 0) return;
+  std::erase_if(owner.held, [&](const Range& known) {
+    return wish.start <= known.start &&
+           end_of(known.start, known.length) <= end_of(wish.start, wish.length);
+  });
+  if (wish.type != F_UNLCK) owner.held.push_back(range);
+}
+
+int LockQueue::try_set(const LockWish& wish) {
+  if (wish.type == F_UNLCK && !owners_.contains({wish.is_record, wish.owner})) return 0;
+  const auto found = ensure_owner(wish);
+  if (!found) return found.error().code();
+  Owner& owner = **found;
+  int error = system_.set(owner.fd.get(), wish);
+  if (error == EBADF) {  // NFS makes an exclusive flock a lock of bytes, which takes a writer
+    auto writer = sys::reopen(file_.get(), O_RDWR);
+    if (!writer) return writer.error().code();
+    owner.fd = *std::move(writer);
+    error = system_.set(owner.fd.get(), wish);
+  }
+  remember(owner, wish, error);
+  return error;
+}
+
+// As above; what is in the way but has gone without our being told is cleared away.
+int LockQueue::try_set_again(const LockWish& wish) {
+  const int error = try_set(wish);
+  return is_busy(error) && drop_stale(wish) ? try_set(wish) : error;
+}
+
+// The record locks of a process that is gone, or has closed the file while a child keeps it open.
+bool LockQueue::drop_stale(const LockWish& wish) {
+  if (!wish.is_record) return false;
+  return std::erase_if(owners_, [&](const auto& known) {
+           const auto& [key, owner] = known;
+           const bool is_other = key != OwnerKey{true, wish.owner};
+           return key.first && is_other && !owner.tells_close && !owner.held.empty() &&
+                  !system_.has_open(owner.process, owner.shown_inode);
+         }) > 0;
+}
+
+bool LockQueue::must_queue(const LockWish& wish) const {
+  if (!wish.waits || wish.type == F_UNLCK) return false;
+  for (const auto& [key, owner] : owners_) {
+    const bool is_own = key.second == wish.owner || owner.process == wish.process;
+    if (key.first == wish.is_record && is_own && !owner.held.empty()) return false;
+  }
+  return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) {
+    const LockWish& other = waiter.wish;
+    return conflict(wish, other.is_record, {other.type, other.start, other.length});
+  });
+}
+
+bool LockQueue::may_be_leaving(const LockWish& wish) const {
+  const auto now = Clock::now();
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+    const auto& [key, owner] = known;
+    if (key.first != wish.is_record || key.second == wish.owner || owner.held.empty()) return false;
+    return !owner.tells_close || now - owner.closed_at < kLeavingFor;
+  });
+}
+
+bool LockQueue::is_held_against(const LockWish& wish) const {
+  for (const auto& [key, owner] : owners_) {
+    if (key == OwnerKey{wish.is_record, wish.owner}) continue;
+    for (const Range& range : owner.held) {
+      if (conflict(wish, key.first, range)) return true;
+    }
+  }
+  return false;
+}
+
+int LockQueue::ask(const LockWish& wish, Answers& answers) {
+  if (must_queue(wish)) return EINPROGRESS;
+  const bool had_lock = owners_.contains({wish.is_record, wish.owner});
+  const int error = try_set_again(wish);
+  // Unlocked, downgraded, or lost by a conversion that failed.
+  if (had_lock) pump(answers);
+  if (!is_busy(error)) return error;
+  if (wish.waits || (waiters_.empty() && may_be_leaving(wish))) return EINPROGRESS;
+  return EAGAIN;
+}
+
+void LockQueue::add_waiter(const LockWish& wish, std::unique_ptr<LockCall> call,
+                           std::uint64_t ticket) {
+  std::optional<Clock::time_point> until;
+  if (!wish.waits) until = Clock::now() + kGrace;
+  waiters_.push_back({wish, std::move(call), ticket, until});
+}
+
+// Gives to those who wait what they can have: the first, and of records those that nobody before them
+// stands in the way of.
+void LockQueue::pump(Answers& answers) {
+  std::vector<LockWish> refused;
+  for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
+    const LockWish& wish = waiter->wish;
+    const bool is_behind = std::any_of(refused.begin(), refused.end(), [&](const LockWish& first) {
+      return first.is_record == wish.is_record &&
+             (!wish.is_record || conflict(wish, true, {first.type, first.start, first.length}));
+    });
+    const int error = is_behind ? EAGAIN : try_set_again(wish);
+    if (is_busy(error)) {
+      if (!is_behind) refused.push_back(wish);
+      ++waiter;
+      continue;
+    }
+    answers.emplace_back(std::move(waiter->call), error);
+    waiter = waiters_.erase(waiter);
+  }
+}
+
+int LockQueue::find(const LockWish& wish, struct flock& lock) {
+  const auto owner = ensure_owner(wish);
+  if (!owner) return owner.error().code();
+  (void)drop_stale(wish);
+  lock = range_of(wish);
+  const int error = system_.find((*owner)->fd.get(), lock);
+  if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
+  // One of ours, which the kernel knows by a descriptor and not by a process.
+  LockWish there = wish;
+  there.start = lock.l_start;
+  there.length = lock.l_len;
+  there.type = F_WRLCK;
+  for (const auto& [key, other] : owners_) {
+    for (const Range& range : other.held) {
+      if (key.second != wish.owner && conflict(there, key.first, range)) lock.l_pid = other.process;
+    }
+  }
+  return 0;
+}
+
+void LockQueue::closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) {
+  const auto held = owners_.find({false, handle});
+  if (held != owners_.end()) held->second.closed_at = Clock::now();
+  if (owners_.erase({true, owner}) > 0) pump(answers);
+}
+
+void LockQueue::released(std::uint64_t handle, Answers& answers) {
+  const auto gone = std::erase_if(owners_, [&](const auto& known) {
+    const auto& handles = known.second.handles;
+    return std::find(handles.begin(), handles.end(), handle) != handles.end();
+  });
+  if (gone > 0) pump(answers);
+}
+
+void LockQueue::interrupted(std::uint64_t ticket, Answers& answers) {
+  const auto found = std::find_if(waiters_.begin(), waiters_.end(),
+                                  [&](const Waiter& waiter) { return waiter.ticket == ticket; });
+  if (found == waiters_.end()) return;  // answered meanwhile
+  answers.emplace_back(std::move(found->call), EINTR);
+  waiters_.erase(found);
+  pump(answers);
+}
+
+void LockQueue::poll(Answers& answers) {
+  pump(answers);
+  const auto now = Clock::now();
+  for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
+    if (waiter->until && *waiter->until <= now) {
+      answers.emplace_back(std::move(waiter->call), EAGAIN);
+      waiter = waiters_.erase(waiter);
+    } else {
+      ++waiter;
+    }
+  }
+}
+
+void LockQueue::refuse_all(int error, Answers& answers) {
+  for (Waiter& waiter : waiters_) answers.emplace_back(std::move(waiter.call), error);
+  waiters_.clear();
+}
+
+bool LockQueue::is_wanted_by_others(pid_t process) const {
+  return std::any_of(owners_.begin(), owners_.end(),
+                     [&](const auto& known) {
+                       return !known.second.held.empty() && known.second.process != process;
+                     }) ||
+         std::any_of(waiters_.begin(), waiters_.end(),
+                     [&](const Waiter& waiter) { return waiter.wish.process != process; });
+}
+
+// Of those who want the whole file the first alone: the others wait for it.
+bool LockQueue::needs_poll() const {
+  bool first_seen = false;
+  return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) {
+    if (waiter.until) return true;
+    const bool is_behind = !waiter.wish.is_record && first_seen;
+    first_seen |= !waiter.wish.is_record;
+    if (is_behind) return false;
+    if (waiter.wish.is_record && may_be_leaving(waiter.wish)) return true;
+    return is_shared_ && !is_held_against(waiter.wish);
+  });
+}
+
+}  // namespace cacheshim

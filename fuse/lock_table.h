@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "fuse/lock_queue.h"
+#include "store/counters.h"
+
+namespace cacheshim {
+
+// Which file a lock is on: a file of the base that all jobs share, by its numbers; or one of a job's
+// own, by its node, with device 0: its locks stay with it wherever its data move.
+struct LockFileId {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  friend bool operator==(const LockFileId&, const LockFileId&) = default;
+  bool is_shared() const { return device != 0; }
+};
+
+// All locks of a mount: a LockQueue a file, made with its first lock and dropped with its last handle,
+// and one thread, the keeper, that sleeps unless somebody waits for what nobody tells of.
+//
+// Thread-safe. Lock order: the table's mutex or a queue's, then the keeper's; no two queues' at once.
+// Calls are answered with none of them held.
+class LockTable {
+ public:
+  // Gives a descriptor of a shared file (O_PATH will do). Called with no lock held.
+  using Opener = std::function<Result<UniqueFd>()>;
+
+  explicit LockTable(Counters& counters, LockSystem system = LockSystem::real());
+  ~LockTable();
+  LockTable(const LockTable&) = delete;
+  LockTable& operator=(const LockTable&) = delete;
+
+  // Answers `call` now or later: 0, EAGAIN for a wish that does not wait, EINTR, ENOLCK once the table
+  // is closed, or what the file system says. Where the file system of a shared file knows no locks
+  // (ENOLCK, ENOSYS, EOPNOTSUPP at the first), it is locked among this mount's processes alone.
+  void lock(const LockFileId& id, const Opener& open, const LockWish& wish,
+            std::unique_ptr<LockCall> call);
+  // F_GETLK. Returns an errno value, or 0 with `lock` filled in.
+  int find(const LockFileId& id, const Opener& open, const LockWish& wish, struct flock& lock);
+  // FLUSH and RELEASE of a handle.
+  void closed(const LockFileId& id, std::uint64_t handle, std::uint64_t owner);
+  void released(const LockFileId& id, std::uint64_t handle);
+  // May be called from LockCall::wait(), and under locks of the caller's.
+  void interrupt(std::uint64_t ticket);
+
+  // Refuses all that wait, and whoever is about to, with ENOLCK.
+  void close();
+  bool is_wanted_by_others(const LockFileId& id, pid_t process);
+  // Whether some file system knew no locks, so that exclusion ends at this daemon.
+  bool is_local_only() const { return !local_only_.empty(); }
+
+ private:
+  struct IdHash {
+    std::size_t operator()(const LockFileId& id) const {
+      return id.inode * 0x9e3779b97f4a7c15ULL ^ id.device;
+    }
+  };
+  using Queue = std::shared_ptr<LockQueue>;
+
+  Queue find_queue(const LockFileId& id);
+  Result<Queue> ensure_queue(const LockFileId& id, const Opener& open);
+  Result<UniqueFd> file_of(const LockFileId& id, const Opener& open, bool& is_shared);
+  bool can_lock(int file, std::uint64_t device);
+  void leave(const LockFileId& id, const Queue& queue, std::unique_lock<std::mutex>& lock,
+             LockQueue::Answers& answers);
+  void wake_if_needed(const LockQueue& queue);
+  void keep();
+  bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);
+
+  Counters& counters_;
+  const LockSystem system_;
+  std::atomic<std::size_t> count_{0};  // of queues
+  std::atomic<std::uint64_t> next_ticket_{1};
+  std::atomic<bool> closed_{false};
+
+  std::mutex mutex_;  // of what follows
+  std::unordered_map<LockFileId, Queue, IdHash> queues_;
+  std::set<std::uint64_t> local_only_;  // devices without locks
+  std::set<std::uint64_t> lockable_;    // devices with
+
+  std::mutex keeper_mutex_;  // of what follows; innermost
+  std::condition_variable wake_;
+  std::set<Queue> waiting_;  // with waiters
+  std::vector<std::uint64_t> interrupts_;
+  bool called_ = false;
+  bool stopping_ = false;
+  std::thread keeper_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "fuse/lock_table.h"
+#include "store/sys.h"
+#include "tests/unit/scratch.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::chrono::seconds kDeadline{10};
+
+// What became of one call.
+class Outcome {
+ public:
+  void set(int error) {
+    const std::lock_guard lock(mutex_);
+    error_ = error;
+    changed_.notify_all();
+  }
+  // The answer; -1 where there is none.
+  int now() {
+    const std::lock_guard lock(mutex_);
+    return error_.value_or(-1);
+  }
+  int wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kDeadline, [this] { return error_.has_value(); });
+    return error_.value_or(-1);
+  }
+  std::atomic<std::uint64_t> ticket{0};
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<int> error_;
+};
+
+class Call final : public LockCall {
+ public:
+  explicit Call(std::shared_ptr<Outcome> outcome) : outcome_(std::move(outcome)) {}
+  void wait(std::uint64_t ticket) override { outcome_->ticket = ticket; }
+  void answer(int error) override { outcome_->set(error); }
+
+ private:
+  const std::shared_ptr<Outcome> outcome_;
+};
+
+struct Locks : testing::Test {
+  static LockWish flock_wish(std::uint64_t handle, short type, bool waits) {
+    LockWish wish;
+    wish.owner = wish.handle = handle;
+    wish.process = static_cast<pid_t>(1000 + handle);
+    wish.type = type;
+    wish.waits = waits;
+    wish.tells_close = true;
+    return wish;
+  }
+  static LockWish record_wish(std::uint64_t owner, short type, off_t start, off_t length) {
+    LockWish wish = flock_wish(owner, type, true);
+    wish.is_record = true;
+    wish.start = start;
+    wish.length = length;
+    return wish;
+  }
+  std::shared_ptr<Outcome> ask(LockTable& table, const LockFileId& id, const LockWish& wish) {
+    auto outcome = std::make_shared<Outcome>();
+    table.lock(
+        id, [this] { return sys::open_path(path, O_PATH); }, wish, std::make_unique<Call>(outcome));
+    return outcome;
+  }
+  // The lock file as another process of this machine has it.
+  UniqueFd raw() { return *sys::open_path(path, O_RDWR); }
+
+  Scratch scratch;
+  const std::string path = scratch / "x.lock";
+  const UniqueFd made = *sys::open_path(path, O_RDWR | O_CREAT, 0666);
+  const struct stat st = *sys::stat_fd(made.get());
+  const LockFileId shared{st.st_dev, st.st_ino};
+  const LockFileId own{0, 7};
+  Counters counters;
+};
+
+TEST_F(Locks, RawHoldersAndOursExcludeEachOther) {
+  LockTable table(counters);
+  const UniqueFd other = raw();
+  EXPECT_EQ(ask(table, shared, flock_wish(1, F_WRLCK, false))->now(), 0);
+  EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK));
+  table.released(shared, 1);
+  EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB));
+  EXPECT_EQ(ask(table, shared, flock_wish(2, F_WRLCK, false))->wait(), EAGAIN);
+}
+
+TEST_F(Locks, AWaiterGetsWhatARawHolderGivesBackThoughNobodyTellsOfIt) {
+  LockTable table(counters);
+  UniqueFd other = raw();
+  ASSERT_TRUE(sys::lock_file(other.get(), LOCK_EX));
+  const auto waiter = ask(table, shared, flock_wish(1, F_WRLCK, true));
+  EXPECT_EQ(waiter->now(), -1);
+  other.reset();
+  EXPECT_EQ(waiter->wait(), 0);
+}
+
+TEST_F(Locks, AWaiterBehindOneOfOursIsLeftAloneWhenRawOnesComeBetween) {
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, shared, flock_wish(1, F_RDLCK, true))->now(), 0);
+  UniqueFd other = raw();
+  ASSERT_TRUE(sys::lock_file(other.get(), LOCK_SH));
+  const auto waiter = ask(table, shared, flock_wish(2, F_WRLCK, true));
+  table.released(shared, 1);
+  EXPECT_EQ(waiter->now(), -1);
+  other.reset();
+  EXPECT_EQ(waiter->wait(), 0);
+}
+
+TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, own, flock_wish(1, F_RDLCK, true))->now(), 0);
+  const auto writer = ask(table, own, flock_wish(2, F_WRLCK, true));
+  const auto reader = ask(table, own, flock_wish(3, F_RDLCK, true));
+  EXPECT_EQ(reader->now(), -1);
+  table.interrupt(writer->ticket);
+  EXPECT_EQ(writer->wait(), EINTR);
+  EXPECT_EQ(reader->wait(), 0);
+  table.interrupt(writer->ticket);  // late: it concerns nobody
+  EXPECT_EQ(ask(table, own, flock_wish(4, F_RDLCK, true))->now(), 0);
+}
+
+// An interrupt that had come before the request waits: libfuse tells of it from within.
+TEST_F(Locks, AnInterruptFromWithinWaitIsHeeded) {
+  class Interrupted final : public LockCall {
+   public:
+    Interrupted(LockTable& table, std::shared_ptr<Outcome> outcome)
+        : table_(table), outcome_(std::move(outcome)) {}
+    void wait(std::uint64_t ticket) override { table_.interrupt(ticket); }
+    void answer(int error) override { outcome_->set(error); }
+
+   private:
+    LockTable& table_;
+    const std::shared_ptr<Outcome> outcome_;
+  };
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
+  auto outcome = std::make_shared<Outcome>();
+  table.lock(own, {}, flock_wish(2, F_WRLCK, true), std::make_unique<Interrupted>(table, outcome));
+  EXPECT_EQ(outcome->wait(), EINTR);
+}
+
+TEST_F(Locks, AHandleThatIsBeingClosedIsWaitedForByWhoDoesNotWait) {
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
+  EXPECT_EQ(ask(table, own, flock_wish(2, F_WRLCK, false))->now(), EAGAIN);
+  table.closed(own, 1, 99);
+  const auto next = ask(table, own, flock_wish(2, F_WRLCK, false));
+  table.released(own, 1);
+  EXPECT_EQ(next->wait(), 0);
+  table.closed(own, 2, 99);
+  EXPECT_EQ(ask(table, own, flock_wish(3, F_WRLCK, false))->wait(),
+            EAGAIN);  // a duplicate lives on
+}
+
+TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
+  LockSystem system = LockSystem::real();
+  bool alive = true;
+  system.has_open = [&](pid_t process, std::uint64_t) { return process != 1001 || alive; };
+  LockTable table(counters, system);
+  LockWish quiet = record_wish(1, F_WRLCK, 0, 0);
+  quiet.tells_close = false;
+  ASSERT_EQ(ask(table, own, quiet)->now(), 0);
+  LockWish other = record_wish(2, F_WRLCK, 0, 1);
+  const auto waiter = ask(table, own, other);
+  EXPECT_EQ(waiter->now(), -1);
+  alive = false;
+  EXPECT_EQ(waiter->wait(), 0);
+}
+
+TEST_F(Locks, RecordLocksWaitForTheirOwnBytesAlone) {
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, own, record_wish(1, F_WRLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_wish(2, F_WRLCK, 20, 10))->now(), 0);
+  const auto low = ask(table, own, record_wish(3, F_WRLCK, 5, 1));
+  const auto high = ask(table, own, record_wish(4, F_WRLCK, 25, 1));
+  EXPECT_EQ(low->now(), -1);
+  EXPECT_EQ(high->now(), -1);
+  ASSERT_EQ(ask(table, own, record_wish(2, F_UNLCK, 20, 10))->now(), 0);
+  EXPECT_EQ(high->wait(), 0);
+  EXPECT_EQ(low->now(), -1);
+  table.closed(own, 1, 1);  // the process closed one of its descriptors
+  EXPECT_EQ(low->wait(), 0);
+}
+
+TEST_F(Locks, FindNamesTheProcessInTheWay) {
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, own, record_wish(1, F_RDLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_wish(2, F_WRLCK, 20, 10))->now(), 0);
+  struct flock found {};
+  ASSERT_EQ(table.find(own, {}, record_wish(3, F_WRLCK, 15, 0), found), 0);
+  EXPECT_EQ(found.l_type, F_WRLCK);
+  EXPECT_EQ(found.l_start, 20);
+  EXPECT_EQ(found.l_len, 10);
+  EXPECT_EQ(found.l_pid, 1002);
+  ASSERT_EQ(table.find(own, {}, record_wish(3, F_RDLCK, 0, 15), found), 0);
+  EXPECT_EQ(found.l_type, F_UNLCK);
+}
+
+TEST_F(Locks, AFileSystemWithoutLocksIsLockedAmongOurselves) {
+  for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
+    LockSystem system = LockSystem::real();
+    const LockSystem real = LockSystem::real();
+    system.set = [&](int fd, const LockWish& wish) {
+      struct stat asked {};
+      (void)::fstat(fd, &asked);
+      return asked.st_ino == st.st_ino && asked.st_dev == st.st_dev ? error : real.set(fd, wish);
+    };
+    LockTable table(counters, system);
+    EXPECT_FALSE(table.is_local_only());
+    EXPECT_EQ(ask(table, shared, flock_wish(1, F_WRLCK, true))->now(), 0) << error;
+    EXPECT_TRUE(table.is_local_only());
+    EXPECT_EQ(ask(table, shared, flock_wish(2, F_WRLCK, false))->now(), EAGAIN);
+    const auto waiter = ask(table, shared, flock_wish(3, F_WRLCK, true));
+    table.released(shared, 1);
+    EXPECT_EQ(waiter->wait(), 0);
+  }
+}
+
+// What a system that is short of locks says later on must not let two in.
+TEST_F(Locks, AShortageOfLocksIsAnErrorAndNoReasonToChangeOver) {
+  LockSystem system = LockSystem::real();
+  const LockSystem real = LockSystem::real();
+  std::atomic<bool> is_short{false};
+  system.set = [&](int fd, const LockWish& wish) { return is_short ? ENOLCK : real.set(fd, wish); };
+  LockTable table(counters, system);
+  ASSERT_EQ(ask(table, shared, flock_wish(1, F_RDLCK, true))->now(), 0);
+  table.released(shared, 1);
+  is_short = true;
+  EXPECT_EQ(ask(table, shared, flock_wish(2, F_WRLCK, true))->now(), ENOLCK);
+  EXPECT_FALSE(table.is_local_only());
+}
+
+TEST_F(Locks, ClosingRefusesThoseWhoWaitAndThoseToCome) {
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = ask(table, own, flock_wish(2, F_WRLCK, true));
+  table.close();
+  EXPECT_EQ(waiter->wait(), ENOLCK);
+  EXPECT_EQ(ask(table, own, flock_wish(3, F_WRLCK, true))->now(), ENOLCK);
+  EXPECT_EQ(ask(table, own, flock_wish(1, F_UNLCK, true))->now(), 0);
+}
+
+TEST_F(Locks, ManyThreadsExcludeEachOther) {
+  LockTable table(counters);
+  int inside = 0;  // guarded by the lock under test: ThreadSanitizer sees where it fails
+  std::vector<std::thread> threads;
+  for (std::uint64_t handle = 1; handle <= 8; ++handle) {
+    threads.emplace_back([&, handle] {
+      for (int round = 0; round < 200; ++round) {
+        if (ask(table, own, flock_wish(handle, F_WRLCK, true))->wait() != 0) ADD_FAILURE();
+        if (++inside != 1) ADD_FAILURE();
+        --inside;
+        if (round % 2 == 0) {
+          (void)ask(table, own, flock_wish(handle, F_UNLCK, true));
+        } else {
+          table.released(own, handle);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace cacheshim
