@@ -92,6 +92,12 @@ std::string freshness_text(const json& status) {
   return here + "; those of other machines within 1 s";
 }
 
+// How far lock files exclude.
+std::string locks_text(const json& status) {
+  if (text_of(status, "locks") != "this mount") return "as far as the store's file system does";
+  return "among the processes of this mount alone: the store's file system knows no locks";
+}
+
 std::string joined(const json& names) {
   std::string text;
   for (const json& name : names) {
@@ -114,6 +120,7 @@ void show_status(const StatusArguments& arguments) {
                {"publishing", policy_text(text_of(status, "publish"))},
                {"who may publish", text_of(status, "publishers")},
                {"raw changes", freshness_text(status)},
+               {"locks", locks_text(status)},
                {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
                {"profiles", joined(status.value("profiles", json::array()))},
                {"run folder", text_of(status, "run_dir")}});

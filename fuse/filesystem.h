@@ -7,10 +7,14 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/names.h"
@@ -119,6 +123,8 @@ class Filesystem {
   NodeTable& nodes() { return nodes_; }
   WatchMode watch_mode() const { return watch_->mode(); }
   bool is_base_local() const { return is_base_local_; }
+  // Whether lock files exclude this mount's processes alone, for want of locks below.
+  bool has_local_locks_only() { return locks_.is_local_only(); }
   // These take long; call from a task.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
@@ -175,6 +181,7 @@ class Filesystem {
   enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
   Result<SetIds> set_ids_after(fuse_req_t req, Ref ref, const NodeInfo& info, int to_set);
   Status drop_privileges(fuse_req_t req, Ref ref, int fd);
+  static Status change_lock(int object, const struct stat& attr, int to_set);
   Status change_attr(fuse_req_t req, Ref ref, const NodeInfo& info, const struct stat& attr,
                      int to_set, FileHandle* handle);
   bool keeps_xattr(const char* name) const;
@@ -229,8 +236,9 @@ class Filesystem {
   Result<fuse_entry_param> entry_of(Ref parent, const NodeInfo& info, const std::string& name,
                                     const Found& found, const Look& look);
   // Returns the path it had.
+  using RemoveName = std::function<Status(Job& job, const std::string& path, Hold hold)>;
   Result<std::string> remove_name(fuse_ino_t parent, const std::string& name,
-                                  Status (Overlay::*remove)(const std::string&, Hold));
+                                  const RemoveName& remove);
   Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
@@ -239,6 +247,7 @@ class Filesystem {
 
   // ---- fs_files.cc
   Result<std::unique_ptr<FileHandle>> open_file(Ref ref, Job& job, int flags);
+  std::optional<Result<std::unique_ptr<FileHandle>>> try_open_lock(Ref ref, Job& job, int flags);
   Result<std::unique_ptr<FileHandle>> open_writable(Ref ref, Job& job, int flags);
   // With Overlay::mutex() held, as open_removed().
   Result<std::unique_ptr<FileHandle>> open_readable(Ref ref, Job& job, int flags);
@@ -265,6 +274,12 @@ class Filesystem {
   LockWish lock_wish(const FileHandle& handle, const fuse_file_info& fi) const;
   void set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish);
   void release_locks(const FileHandle& handle, std::uint64_t fh);
+  // An O_PATH descriptor of a node that is a shared lock file; nothing for others.
+  std::optional<UniqueFd> try_open_lock_object(NodeIndex node);
+  // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
+  Status remove_lock(Job& job, const std::string& path, pid_t process);
+  void forget_removal(Job& job, const struct stat& st);
+  bool finish_removal(const LockFileId& id);
 
   // ---- fs_dirs.cc
   bool may_keep_listing(NodeIndex node, const NodeInfo& info);
@@ -297,6 +312,14 @@ class Filesystem {
   HandleTable handles_;
   IoModes io_modes_;
   LockTable locks_{counters_};
+  // Lock files that jobs have unlinked while others wanted them: to be removed once nobody does.
+  struct Removal {
+    std::string path;
+    std::set<Job*> jobs;
+  };
+  std::mutex removals_mutex_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_;
+  LockFiles base_locks_{entries_};
   CallerJobs callers_;
   const NodeIndex jobs_dir_;
   JobTable jobs_;

@@ -106,6 +106,7 @@ Result<Filesystem::Attr> Filesystem::attr_by_path(Ref ref) {
   // Its user is seen here, where the kernel does not refuse anybody: root's rights over files are not
   // root's alone.
   const bool is_private_root = info.is_view_root && info.job->has_private_views();
+  if (info.job->overlay.is_shared_lock_name(path)) return Attr{shown, 0, found->st.st_ino};
   return Attr{shown, is_private_root ? kShortTimeout : keep_attr(look, *found), found->st.st_ino};
 }
 
@@ -230,10 +231,20 @@ Result<Filesystem::SetIds> Filesystem::set_ids_after(fuse_req_t req, Ref ref, co
   return SetIds::kDroppedByChown;
 }
 
+// Of a lock file, which is everybody's: its size and times. It stays open to all whatever its mode is
+// to be, so that a lock that one user made does not shut the next one out.
+Status Filesystem::change_lock(int object, const struct stat& attr, int to_set) {
+  to_set &= ~(FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
+  if ((to_set & FUSE_SET_ATTR_SIZE) != 0 && attr.st_size > kMostLockBytes) return Errno(EFBIG);
+  return apply_attr(object, attr, to_set);
+}
+
 Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
                                const struct stat& attr, int to_set, FileHandle* handle) {
   // A job's view has a root that is the view's, 0700, whatever is asked.
   if (info.is_view_root && info.job->has_private_views()) return {};
+  if (const auto lock = try_open_lock_object(ref.node))
+    return change_lock(lock->get(), attr, to_set);
   CACHESHIM_TRY(set_ids, set_ids_after(req, ref, info, to_set));
   const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;
   to_set &= ~ignored_attrs(options_.owners);
@@ -327,6 +338,7 @@ Status Filesystem::change_xattr(fuse_ino_t ino, const char* name,
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
+  if (try_open_lock_object(ref.node)) return Errno(EOPNOTSUPP);
   CACHESHIM_TRY(prepared, prepare_change(ref.node));
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, open_for_change(ref.node, kWholeFile));

@@ -50,9 +50,10 @@ Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const
   handle->epoch = nodes_.epoch(ref.node);
   handle->device = st.st_dev;
   handle->inode = st.st_ino;
-  handle->tells_close = nodes_.takes_locks(ref.node);
+  handle->is_lock_file = opened.is_lock;
+  handle->tells_close = opened.is_lock || nodes_.takes_locks(ref.node);
   CACHESHIM_CHECK(choose_io(*handle, st));
-  handle->counts_as_writer = handle->writable || handle->backing_id != 0;
+  handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
   if (handle->counts_as_writer) job->add_writer(st.st_dev, st.st_ino);
   ++job->open_files;
   (handle->in_upper ? counters_.opens_layer : counters_.opens_base)
@@ -87,7 +88,24 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const Node
   return make_handle({std::move(fd), info.in_upper}, st, ref, info.job, flags);
 }
 
+// A shared lock file is opened where it is, without a layer. Nothing where the node is none.
+std::optional<Result<std::unique_ptr<FileHandle>>> Filesystem::try_open_lock(Ref ref, Job& job,
+                                                                             int flags) {
+  const std::shared_lock lock(job.overlay.mutex());
+  const auto path = nodes_.path(ref.node);
+  if (!path || !job.overlay.is_shared_lock(*path)) return std::nullopt;
+  return [&]() -> Result<std::unique_ptr<FileHandle>> {
+    auto fd = job.overlay.open_writable(*path, backing_flags(flags));
+    if (fd.failed_with(ENOENT)) return Errno(ESTALE);  // removed meanwhile: the kernel looks again
+    if (!fd) return fd.error();
+    CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
+    if (!nodes_.is_current(ref.node, st, false)) return Errno(ESTALE);
+    return make_handle({*std::move(fd), false, true}, st, ref, &job, flags);
+  }();
+}
+
 Result<std::unique_ptr<FileHandle>> Filesystem::open_writable(Ref ref, Job& job, int flags) {
+  if (auto lock = try_open_lock(ref, job, flags)) return *std::move(lock);
   CACHESHIM_TRY(prepared, prepare_change(ref.node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
   const std::unique_lock lock(job.overlay.mutex());
   if (nodes_.info(ref.node).removed) {
@@ -133,6 +151,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   wire::pass_through((*handle)->backing_id);
   const int fd = (*handle)->fd.get();
   fi->noflush = !(*handle)->tells_close;
+  fi->direct_io = (*handle)->is_lock_file;  // others write to it
   fi->fh = handles_.add(*std::move(handle));
   const bool truncates = (fi->flags & O_TRUNC) != 0;
   if (const auto dropped = truncates ? drop_privileges(req, ref, fd) : Status(); !dropped) {
@@ -168,11 +187,14 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
+    const bool is_lock = overlay.is_shared_lock_name(path);
+    if (is_lock) forget_removal(*info.job, st);
     const Look look = begin_look(*info.job, std::string(parent_path(path)));
-    CACHESHIM_TRY(entry, entry_of(parent, info, name, {st, true}, look));
+    CACHESHIM_TRY(entry, entry_of(parent, info, name, {st, !is_lock}, look));
     const Ref ref = decode(entry.ino);
     nodes_.set_lacks_capabilities(ref.node, true);
-    CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, info.job, flags));
+    CACHESHIM_TRY(handle,
+                  make_handle({*std::move(fd), !is_lock, is_lock}, st, ref, info.job, flags));
     return Created(entry, std::move(handle));
   });
 }
@@ -203,6 +225,7 @@ void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_fil
   fi->keep_cache = handle->backing_id == 0;
   wire::pass_through(handle->backing_id);
   fi->noflush = !handle->tells_close;
+  fi->direct_io = handle->is_lock_file;
   fi->fh = handles_.add(std::move(handle));
   if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
     release(nullptr, fi);
@@ -308,6 +331,9 @@ void Filesystem::write(fuse_req_t req, const char* data, std::size_t size, off_t
   FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EBADF);
   const bool kills_set_ids = wire::kills_set_ids();
+  if (handle->is_lock_file && offset + static_cast<off_t>(size) > kMostLockBytes) {
+    return (void)fuse_reply_err(req, EFBIG);
+  }
   reply_size(req, change_data(*handle, [&](int fd) -> Result<std::size_t> {
                if (kills_set_ids)
                  CACHESHIM_CHECK(drop_privileges(req, {handle->node, handle->slot}, fd));
@@ -362,6 +388,9 @@ void Filesystem::fallocate(fuse_req_t req, int mode, off_t offset, off_t length,
                            fuse_file_info* fi) {
   FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EBADF);
+  if (handle->is_lock_file && offset + length > kMostLockBytes) {
+    return (void)fuse_reply_err(req, EFBIG);
+  }
   const auto done = change_data(*handle, [&](int fd) -> Result<std::size_t> {
     if (::fallocate(fd, mode, offset, length) == -1) return Errno::last();
     return std::size_t{0};

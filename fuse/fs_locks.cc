@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <sys/file.h>
 
 #include <memory>
+#include <utility>
 
 #include "fuse/filesystem.h"
+#include "fuse/raw_locks.h"
 #include "fuse/wire.h"
 #include "store/sys.h"
 
@@ -52,7 +55,10 @@ short lock_type(int operation) {
 
 void Filesystem::interrupt_lock(std::uint64_t ticket) { locks_.interrupt(ticket); }
 
-LockFileId Filesystem::lock_file_id(const FileHandle& handle) { return {0, handle.node}; }
+LockFileId Filesystem::lock_file_id(const FileHandle& handle) {
+  if (handle.is_lock_file) return {handle.device, handle.inode};
+  return {0, handle.node};
+}
 
 LockWish Filesystem::lock_wish(const FileHandle& handle, const fuse_file_info& fi) const {
   LockWish wish;
@@ -117,6 +123,75 @@ void Filesystem::flush(fuse_req_t req, fuse_file_info* fi) {
 
 void Filesystem::release_locks(const FileHandle& handle, std::uint64_t fh) {
   locks_.released(lock_file_id(handle), fh);
+}
+
+std::optional<UniqueFd> Filesystem::try_open_lock_object(NodeIndex node) {
+  const NodeInfo info = nodes_.info(node);
+  if (info.kind != NodeKind::kObject || info.is_dir || info.removed) return std::nullopt;
+  const std::shared_lock lock(info.job->overlay.mutex());
+  const auto path = nodes_.path(node);
+  if (!path || !info.job->overlay.is_shared_lock_name(*path)) return std::nullopt;
+  auto opened = info.job->overlay.open(*path, O_PATH);
+  if (!opened || !opened->is_lock) return std::nullopt;
+  return std::move(opened->fd);
+}
+
+// Held or awaited by others it stays, since these would otherwise have a lock that nobody else meets any
+// more; the job that wanted it away no longer sees it. With Overlay::mutex() held.
+Status Filesystem::remove_lock(Job& job, const std::string& path, pid_t process) {
+  CACHESHIM_TRY(opened, job.overlay.open(path, O_PATH));
+  CACHESHIM_TRY(st, sys::stat_fd(opened.fd.get()));
+  const LockFileId id{st.st_dev, st.st_ino};
+  const auto open = [&opened] { return sys::reopen(opened.fd.get(), O_PATH); };
+  const Status removed = locks_.unless_wanted(id, open, process, [&]() -> Status {
+    if (is_locked_elsewhere(st.st_dev, st.st_ino)) return Errno(EBUSY);
+    return job.overlay.remove_file(path);
+  });
+  if (!removed.failed_with(EBUSY)) return removed;
+  {
+    const std::lock_guard lock(removals_mutex_);
+    Removal& removal = removals_[{id.device, id.inode}];
+    removal.path = path;
+    removal.jobs.insert(&job);
+    job.overlay.hide_lock(path);
+  }
+  locks_.watch_idle(id);
+  return {};
+}
+
+// The job has made it again: it is not to go any more, as far as this job is concerned.
+void Filesystem::forget_removal(Job& job, const struct stat& st) {
+  const std::lock_guard lock(removals_mutex_);
+  const auto found = removals_.find({st.st_dev, st.st_ino});
+  if (found == removals_.end()) return;
+  found->second.jobs.erase(&job);
+  if (found->second.jobs.empty()) removals_.erase(found);
+}
+
+// Whether no more is to be done about it.
+bool Filesystem::finish_removal(const LockFileId& id) {
+  std::string path;
+  {
+    const std::lock_guard lock(removals_mutex_);
+    const auto found = removals_.find({id.device, id.inode});
+    if (found == removals_.end()) return true;
+    path = found->second.path;
+  }
+  const auto open = [&] { return base_locks_.open(path, O_PATH); };
+  const Status removed = locks_.unless_wanted(id, open, -1, [&]() -> Status {
+    const auto st = base_locks_.find(path);
+    if (!st || st->st_dev != id.device || st->st_ino != id.inode)
+      return {};  // it is another by now
+    if (is_locked_elsewhere(id.device, id.inode)) return Errno(EBUSY);
+    return base_locks_.remove(path);
+  });
+  if (removed.failed_with(EBUSY)) return false;
+  const std::lock_guard lock(removals_mutex_);
+  const auto found = removals_.find({id.device, id.inode});
+  if (found == removals_.end()) return true;
+  for (Job* job : found->second.jobs) job->overlay.show_lock(path);
+  removals_.erase(found);
+  return true;
 }
 
 }  // namespace cacheshim

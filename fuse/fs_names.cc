@@ -63,6 +63,9 @@ Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
   fuse_entry_param entry{};
   entry.ino = encode(ref);
   entry.attr = st;
+  // What a lock file is, and how many names it has, others may change at any moment, and programs rely
+  // on what they see of it while they hold it.
+  if (info.job->overlay.is_shared_lock_name(join_path(look.folder, name))) return entry;
   entry.entry_timeout = keep_name(look, &found);
   entry.attr_timeout = keep_attr(look, found);
   return entry;
@@ -73,11 +76,13 @@ Result<fuse_entry_param> Filesystem::find_entry(Ref parent, const NodeInfo& info
                                                 const std::string& name) {
   CACHESHIM_TRY(folder, nodes_.path(parent.node));
   const Look look = begin_look(*info.job, folder);
-  const Result<Found> found = info.job->overlay.find(join_path(folder, name));
+  const std::string path = join_path(folder, name);
+  const Result<Found> found = info.job->overlay.find(path);
   if (found) return entry_of(parent, info, name, *found, look);
   if (!found.failed_with(ENOENT)) return found.error();
   fuse_entry_param nothing{};
-  nothing.entry_timeout = keep_name(look, nullptr);
+  if (!info.job->overlay.is_shared_lock_name(path))
+    nothing.entry_timeout = keep_name(look, nullptr);
   return nothing;
 }
 
@@ -197,32 +202,41 @@ NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex par
   if (nodes_.find(parent, name) == 0) return {};
   auto opened = overlay.open(path, O_PATH);
   if (!opened) return {};
-  return {std::move(opened->fd), opened->in_upper};
+  // A lock file without its name is still everybody's, to be changed as it is.
+  return {std::move(opened->fd), opened->in_upper || opened->is_lock};
 }
 
 Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
-                                            Status (Overlay::*remove)(const std::string&, Hold)) {
+                                            const RemoveName& remove) {
   const Ref parent = decode(parent_ino);
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
   return change_names(*info.job, [&](Hold hold) -> Result<std::string> {
     CACHESHIM_TRY(path, child_path(parent, name));
     NodeTable::Removed kept = keep_object(overlay, parent.node, name, path);
-    CACHESHIM_CHECK((overlay.*remove)(path, hold));
+    CACHESHIM_CHECK(remove(*info.job, path, hold));
     nodes_.remove(parent.node, name, std::move(kept));
     return path;
   });
 }
 
 void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  const Result<std::string> removed = remove_name(parent, name, &Overlay::remove_file);
+  const pid_t caller = fuse_req_ctx(req)->pid;
+  const auto remove = [this, caller](Job& job, const std::string& path, Hold hold) {
+    if (job.overlay.is_shared_lock(path)) return remove_lock(job, path, process_of(caller));
+    return job.overlay.remove_file(path, hold);
+  };
+  const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return (void)fuse_reply_err(req, removed.error().code());
   publish_completed(*nodes_.info(decode(parent).node).job, *removed, Arrival::kUnlocked, {parent},
                     [req] { (void)fuse_reply_err(req, 0); });
 }
 
 void Filesystem::rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  const Result<std::string> removed = remove_name(parent, name, &Overlay::remove_dir);
+  const auto remove = [](Job& job, const std::string& path, Hold hold) {
+    return job.overlay.remove_dir(path, hold);
+  };
+  const Result<std::string> removed = remove_name(parent, name, remove);
   (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
 }
 

@@ -29,6 +29,8 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       lowers_{store_.base()},
       is_base_local_(is_local_file_system(store_.base())) {
   if (const auto base = sys::stat_fd(store_.base())) nodes_.add_device(base->st_dev);
+  base_locks_.share(store_.base());
+  locks_.set_idle_hook([this](const LockFileId& id) { return finish_removal(id); });
   jobs_.adopt_orphans();
 }
 

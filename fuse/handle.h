@@ -37,7 +37,8 @@ struct FileHandle {
   bool counts_as_writer = false;
   dev_t device = 0;
   ino_t inode = 0;
-  bool tells_close = false;  // the kernel sends FLUSH for each descriptor that is closed
+  bool is_lock_file = false;  // of the base, the same for all jobs
+  bool tells_close = false;   // the kernel sends FLUSH for each descriptor that is closed
 };
 
 // An open folder: a listing, taken when it is first read and after each rewind, so that it is stable

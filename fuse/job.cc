@@ -98,6 +98,8 @@ void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   started_ = std::time(nullptr);
   outcome_ = Outcome::kNone;
   a_run_failed = false;
+  // One that may not publish can then neither hold the others up nor is it held up by them.
+  overlay.share_locks(may_publish() ? rules_.lock_base : -1);
   touch();
   active_ = true;
 }
@@ -114,6 +116,7 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
     claim_ = Claim::kTold;
   }
   layer = std::move(taken);
+  overlay.share_locks(may_publish() ? rules_.lock_base : -1);
   touch();
   active_ = true;
 }

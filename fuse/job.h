@@ -49,6 +49,8 @@ struct JobRules {
   OwnerRule owners;
   // The one job of a plain overlay: its view is nobody's own, its root a folder like any other.
   bool is_plain = false;
+  // The base, to be written to, of whose lock files a job that publishes makes use; or -1.
+  int lock_base = -1;
 };
 
 // A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount

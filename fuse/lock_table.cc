@@ -16,6 +16,8 @@ namespace {
 
 // How soon a lock that was freed beside the mount is given on.
 constexpr std::chrono::milliseconds kPoll{5};
+// How often a file that somebody beside the mount has locked is looked at, which nobody waits for.
+constexpr std::chrono::milliseconds kIdlePoll{200};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
 
@@ -103,7 +105,7 @@ void LockTable::leave(const LockFileId& id, const Queue& queue, std::unique_lock
                       LockQueue::Answers& answers) {
   queue->dropped |= queue->is_unused();
   const bool dropped = queue->dropped;
-  if (!dropped) wake_if_needed(*queue);
+  if (!dropped || watches_) wake_if_needed(*queue);
   lock.unlock();
   if (dropped) {
     const std::lock_guard table(mutex_);
@@ -115,7 +117,9 @@ void LockTable::leave(const LockFileId& id, const Queue& queue, std::unique_lock
 }
 
 void LockTable::wake_if_needed(const LockQueue& queue) {
-  if (!queue.has_waiters() || !queue.needs_poll()) return;
+  if (std::this_thread::get_id() == keeper_.get_id()) return;  // it looks again by itself
+  const bool may_be_idle = watches_ && !queue.has_waiters();
+  if (!may_be_idle && (!queue.has_waiters() || !queue.needs_poll())) return;
   {
     const std::lock_guard lock(keeper_mutex_);
     if (called_) return;
@@ -206,11 +210,40 @@ void LockTable::close() {
   }
 }
 
-bool LockTable::is_wanted_by_others(const LockFileId& id, pid_t process) {
-  const Queue queue = find_queue(id);
-  if (queue == nullptr) return false;
-  const std::lock_guard lock(queue->mutex);
-  return queue->is_wanted_by_others(process);
+Status LockTable::unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
+                                const std::function<Status()>& action) {
+  for (;;) {
+    CACHESHIM_TRY(queue, ensure_queue(id, open));
+    std::unique_lock lock(queue->mutex);
+    if (queue->dropped) continue;
+    const Status done = queue->is_wanted_by_others(process) ? Status(Errno(EBUSY)) : action();
+    LockQueue::Answers none;
+    leave(id, queue, lock, none);
+    return done;
+  }
+}
+
+void LockTable::watch_idle(const LockFileId& id) {
+  {
+    const std::lock_guard lock(keeper_mutex_);
+    watched_.push_back(id);
+    watches_ = called_ = true;
+  }
+  wake_.notify_one();
+}
+
+void LockTable::visit_idle() {
+  std::vector<LockFileId> ids;
+  {
+    const std::lock_guard lock(keeper_mutex_);
+    ids = watched_;
+  }
+  for (const LockFileId& id : ids) {
+    if (!hook_(id)) continue;
+    const std::lock_guard lock(keeper_mutex_);
+    std::erase(watched_, id);
+    watches_ = !watched_.empty();
+  }
 }
 
 // Whether the queue is to be looked at again soon.
@@ -236,8 +269,8 @@ void LockTable::keep() {
   bool polls = false;
   while (!stopping_) {
     const auto is_called = [this] { return stopping_ || called_ || !interrupts_.empty(); };
-    if (polls) {
-      (void)wake_.wait_for(lock, kPoll, is_called);
+    if (polls || watches_) {
+      (void)wake_.wait_for(lock, polls ? kPoll : kIdlePoll, is_called);
     } else {
       wake_.wait(lock, is_called);
     }
@@ -247,6 +280,7 @@ void LockTable::keep() {
     lock.unlock();
     polls = false;
     for (const Queue& queue : waiting) polls |= visit(queue, interrupts);
+    if (watches_) visit_idle();
     lock.lock();
   }
 }

@@ -56,7 +56,16 @@ class LockTable {
 
   // Refuses all that wait, and whoever is about to, with ENOLCK.
   void close();
-  bool is_wanted_by_others(const LockFileId& id, pid_t process);
+  // Runs `action` while nobody but `process` has a lock on the file or waits for one, and nobody comes
+  // to. Errors: EBUSY where somebody does, else the action's.
+  Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
+                       const std::function<Status()>& action);
+  // Calls `when_idle` for such a file, by the keeper and not under a lock, now and then while nobody wants
+  // it, until that returns true. One hook for all, set once before the first call.
+  void set_idle_hook(std::function<bool(const LockFileId&)> when_idle) {
+    hook_ = std::move(when_idle);
+  }
+  void watch_idle(const LockFileId& id);
   // Whether some file system knew no locks, so that exclusion ends at this daemon.
   bool is_local_only() const { return !local_only_.empty(); }
 
@@ -77,9 +86,12 @@ class LockTable {
   void wake_if_needed(const LockQueue& queue);
   void keep();
   bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);
+  void visit_idle();
 
   Counters& counters_;
   const LockSystem system_;
+  std::function<bool(const LockFileId&)> hook_;
+  std::atomic<bool> watches_{false};   // some files
   std::atomic<std::size_t> count_{0};  // of queues
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<bool> closed_{false};
@@ -93,6 +105,7 @@ class LockTable {
   std::condition_variable wake_;
   std::set<Queue> waiting_;  // with waiters
   std::vector<std::uint64_t> interrupts_;
+  std::vector<LockFileId> watched_;
   bool called_ = false;
   bool stopping_ = false;
   std::thread keeper_;

@@ -57,6 +57,16 @@ NameClass EntryMap::class_of(std::string_view path) const {
   return profile == nullptr ? NameClass::kPrivate : profile->class_of(path);
 }
 
+bool EntryMap::is_lock(std::string_view path) const {
+  const Profile* profile = find_profile(take_component(path));
+  return profile != nullptr && profile->is_lock(path);
+}
+
+bool EntryMap::has_locks(std::string_view path) const {
+  const Profile* profile = find_profile(take_component(path));
+  return profile != nullptr && profile->has_locks();
+}
+
 bool EntryMap::is_beside_entry(std::string_view path) const {
   const NameClass name_class = class_of(path);
   return name_class == NameClass::kScratch || name_class == NameClass::kLock ||

@@ -29,6 +29,7 @@ Overlay::Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entri
       counters_(counters),
       observer_(observer),
       options_(options),
+      locks_(entries),
       staged_(observer, options.keep_owner) {}
 
 Overlay::Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
@@ -45,6 +46,24 @@ void Overlay::set_layer(UniqueFd upper, UniqueFd work) {
 }
 
 Result<Overlay::Located> Overlay::locate(const std::string& path) const {
+  return locks_.is_shared_name(path) ? locate_lock(path) : locate_merged(path);
+}
+
+// A shared lock file; or what has its name and is no regular file. One that the layer has itself, from
+// a time when its job did not publish, is not seen.
+Result<Overlay::Located> Overlay::locate_lock(const std::string& path) const {
+  const Result<struct stat> lock = locks_.find(path);
+  if (lock) return Located{*lock, Where::kLock, {}};
+  Result<Located> other = locate_merged(path);
+  if (other && S_ISREG(other->st.st_mode)) return Errno(ENOENT);
+  return other;
+}
+
+bool Overlay::is_shared_lock(const std::string& path) const {
+  return locks_.is_shared_name(path) && locks_.find(path);
+}
+
+Result<Overlay::Located> Overlay::locate_merged(const std::string& path) const {
   if (is_reserved_name(base_name(path))) return Errno(ENOENT);
   const LayerIndex::Place place = index_.place_of(path);
   if (upper_ && place.in_layer) {
@@ -80,7 +99,7 @@ Result<Overlay::Located> Overlay::locate_linked(const std::string& path,
 
 Result<Found> Overlay::find(const std::string& path) const {
   CACHESHIM_TRY(located, locate(path));
-  return Found{located.st, located.where != Where::kLowers};
+  return Found{located.st, located.where == Where::kUpper || located.where == Where::kIndex};
 }
 
 // The store's own records are no part of any view.
@@ -95,6 +114,14 @@ Result<struct stat> Overlay::find_in_base(const std::string& path) const {
 }
 
 Result<Opened> Overlay::open(const std::string& path, int flags) const {
+  if (!locks_.is_shared_name(path)) return open_merged(path, flags);
+  CACHESHIM_TRY(located, locate_lock(path));
+  if (located.where != Where::kLock) return open_merged(path, flags);
+  CACHESHIM_TRY(fd, locks_.open(path, flags));
+  return Opened{std::move(fd), false, true};
+}
+
+Result<Opened> Overlay::open_merged(const std::string& path, int flags) const {
   if (is_reserved_name(base_name(path))) return Errno(ENOENT);
   // O_NONBLOCK: a FIFO that has taken the name must not stop the daemon.
   const int safe_flags = ((flags & O_PATH) != 0 ? flags : flags | O_NONBLOCK) | O_NOFOLLOW;
@@ -149,6 +176,12 @@ Result<std::vector<ListedEntry>> Overlay::list_upper(const std::string& path) co
 }
 
 Result<std::vector<ListedEntry>> Overlay::list(const std::string& path) const {
+  auto listed = list_merged(path);
+  if (listed) locks_.adjust(path, index_.hides_lowers(path) || index_.is_opaque(path), *listed);
+  return listed;
+}
+
+Result<std::vector<ListedEntry>> Overlay::list_merged(const std::string& path) const {
   std::vector<ListedEntry> listed;
   const bool in_upper = upper_ && index_.has_folder(path);
   if (in_upper) {

@@ -16,6 +16,7 @@
 #include "store/entry_map.h"
 #include "store/layer_index.h"
 #include "store/link_index.h"
+#include "store/lock_files.h"
 #include "store/lower_stack.h"
 #include "store/new_object.h"
 #include "store/overlay_types.h"
@@ -78,6 +79,16 @@ class Overlay {
   // the change is done. Errors: ENOSPC and others of copying (nothing kept).
   Result<PreparedCopies> prepare_copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
 
+  // Lock files, which are the base's own for all (LockFiles): `base` as in LockFiles::share(). They are
+  // found, opened, made and removed like others, the latter whoever has them locked; not renamed
+  // (EXDEV), not linked (EPERM).
+  void share_locks(int base) { locks_.share(base); }
+  // Whether there is one at `path`; whether a regular file made there would be one.
+  bool is_shared_lock(const std::string& path) const;
+  bool is_shared_lock_name(const std::string& path) const { return locks_.is_shared_name(path); }
+  void hide_lock(const std::string& path) { locks_.hide(path); }
+  void show_lock(const std::string& path) { locks_.show(path); }
+
   // Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`, or more.
   // Atomic: staged in the work folder, then renamed. Errors: ENOSPC (nothing kept).
   Status copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
@@ -116,7 +127,7 @@ class Overlay {
   void correct_links(struct stat& st) const { links_.correct_links(st); }
 
  private:
-  enum class Where { kUpper, kIndex, kLowers };
+  enum class Where { kUpper, kIndex, kLowers, kLock };
   struct Located {
     struct stat st;
     Where where;      // kIndex: a name of the base whose data LinkIndex has
@@ -124,6 +135,12 @@ class Overlay {
   };
 
   Result<Located> locate(const std::string& path) const;
+  Result<Located> locate_lock(const std::string& path) const;
+  Result<Located> locate_merged(const std::string& path) const;
+  Result<Opened> open_merged(const std::string& path, int flags) const;
+  Result<std::vector<ListedEntry>> list_merged(const std::string& path) const;
+  Result<UniqueFd> create_lock(const std::string& path, int flags);
+  bool base_has_part_of(const std::string& entry) const;
   bool is_own_file(const std::string& path, const Located& found) const;
   Result<Located> locate_linked(const std::string& path, const struct stat& st) const;
   Result<Opened> open_lower(const std::string& path, int flags) const;
@@ -177,6 +194,7 @@ class Overlay {
   const OverlayOptions options_;
   LayerIndex index_;
   LinkIndex links_;
+  LockFiles locks_;
   StagedCopies staged_;
   mutable std::shared_mutex mutex_;
 };

@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "store/keep_times.h"
 #include "store/overlay.h"
 #include "store/sys.h"
@@ -55,7 +57,18 @@ Status Overlay::prepare_new_name(const std::string& path) {
   return ensure_folder(std::string(parent_path(path)));
 }
 
+// Its folder is one of the view, which need not be in the base yet.
+Result<UniqueFd> Overlay::create_lock(const std::string& path, int flags) {
+  CACHESHIM_CHECK(check_name(path));
+  const Result<Located> there = locate_lock(path);
+  if (there) return Errno(EEXIST);
+  CACHESHIM_TRY(folder, find(std::string(parent_path(path))));
+  if (!S_ISDIR(folder.st.st_mode)) return Errno(ENOTDIR);
+  return locks_.create(path, flags);
+}
+
 Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const NewObject& wanted) {
+  if (locks_.is_shared_name(path)) return create_lock(path, flags);
   CACHESHIM_CHECK(prepare_new_name(path));
   begin_entry(path);
   CACHESHIM_TRY(fd, upper_paths_->at(path, [&](int dir, const std::string& name) {
@@ -83,6 +96,10 @@ Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
 }
 
 Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
+  if (S_ISREG(wanted.mode) && locks_.is_shared_name(path)) {
+    CACHESHIM_TRY(made, create_lock(path, O_RDONLY));
+    return {};
+  }
   CACHESHIM_CHECK(prepare_new_name(path));
   if (S_ISREG(wanted.mode)) begin_entry(path);
   CACHESHIM_CHECK(upper_paths_->at(
@@ -103,6 +120,7 @@ Status Overlay::make_symlink(const std::string& path, const std::string& target,
 }
 
 Status Overlay::link(const std::string& path, const std::string& new_path) {
+  if (is_shared_lock(path) || locks_.is_shared_name(new_path)) return Errno(EPERM);
   CACHESHIM_CHECK(prepare_new_name(new_path));
   CACHESHIM_CHECK(copy_up(path));
   begin_entry(new_path);
@@ -119,6 +137,7 @@ Result<UniqueFd> Overlay::make_tmpfile(const std::string& dir, int flags, const 
 
 // By a descriptor of the layer's own mount, on which the object was opened.
 Status Overlay::link_object(int fd, const std::string& new_path) {
+  if (locks_.is_shared_name(new_path)) return Errno(EPERM);
   CACHESHIM_CHECK(prepare_new_name(new_path));
   CACHESHIM_TRY(parent, open_upper_parent(new_path));
   begin_entry(new_path);
@@ -130,6 +149,7 @@ Status Overlay::link_object(int fd, const std::string& new_path) {
 Status Overlay::remove_file(const std::string& path, Hold hold) {
   CACHESHIM_TRY(found, locate(path));
   if (S_ISDIR(found.st.st_mode)) return Errno(EISDIR);
+  if (found.where == Where::kLock) return locks_.remove(path);
   if (hold == Hold::kShared && !is_own_file(path, found)) return Errno(kNeedsExclusive);
   if (find_in_base(path)) {
     CACHESHIM_CHECK(hide_in_base(path, found));
@@ -220,9 +240,19 @@ void Overlay::begin_entry(const std::string& path) {
   if (!ref || !ref->rule->is_folder() || ref->rest.empty()) return;
   if (entries_.is_beside_entry(path)) return;
   const std::string entry(ref->entry);
-  if (index_.is_opaque(entry) || find_in_base(entry)) return;
+  if (index_.is_opaque(entry) || base_has_part_of(entry)) return;
   // Without the marker the entry is merged like any other folder: worse, but no reason to fail.
   (void)mark_opaque(entry);
+}
+
+// Its locks alone do not make an entry: they may have been needed before it was begun.
+bool Overlay::base_has_part_of(const std::string& entry) const {
+  if (!find_in_base(entry)) return false;
+  if (!entries_.has_locks(entry)) return true;
+  const auto names = lowers_->list(entry);
+  return !names || std::any_of(names->begin(), names->end(), [&](const ListedEntry& name) {
+    return !entries_.is_lock(join_path(entry, name.name));
+  });
 }
 
 Status Overlay::mark_opaque(const std::string& path) {

@@ -67,7 +67,7 @@ Status Overlay::copy_up(const std::string& path, off_t keep_bytes) {
 }
 
 Status Overlay::copy_up_found(const std::string& path, const Located& found, off_t keep_bytes) {
-  if (found.where == Where::kUpper) return {};
+  if (found.where == Where::kUpper || found.where == Where::kLock) return {};
   if (found.where == Where::kIndex) return link_up(path, found);
   if (S_ISREG(found.st.st_mode)) return copy_up_file(path, found.st, keep_bytes);
   if (!S_ISDIR(found.st.st_mode)) return copy_up_special(path, found.st);
@@ -229,6 +229,7 @@ void Overlay::announce_copy(const std::string& path, int parent) {
 }
 
 Result<UniqueFd> Overlay::open_writable(const std::string& path, int flags) {
+  if (is_shared_lock(path)) return locks_.open(path, flags);
   CACHESHIM_CHECK(copy_up(path, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
   return sys::open_beneath(upper_.get(), path, flags | O_NOFOLLOW | O_NONBLOCK);
 }

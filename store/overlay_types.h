@@ -20,6 +20,7 @@ struct Found {
 struct Opened {
   UniqueFd fd;
   bool in_upper;
+  bool is_lock = false;  // the base's own, to be changed in place (LockFiles)
 };
 
 using ListedEntry = sys::DirEntry;

@@ -70,6 +70,20 @@ bool EntryRule::holds_paths(std::string_view file_name) const {
   return matches_any(paths_in, file_name);
 }
 
+bool Profile::has_locks() const {
+  return std::any_of(classes.begin(), classes.end(),
+                     [](const auto& known) { return known.first == NameClass::kLock; });
+}
+
+bool Profile::is_lock(std::string_view path) const {
+  const std::string_view file_name = path.substr(path.rfind('/') + 1);
+  return std::any_of(classes.begin(), classes.end(),
+                     [&](const auto& known) {
+                       return known.first == NameClass::kLock && means(known.second, path, file_name);
+                     }) &&
+         class_of(path) == NameClass::kLock;
+}
+
 NameClass Profile::class_of(std::string_view path) const {
   for (const auto& [name_class, pattern] : classes) {
     // A scratch folder's names are scratch as well.

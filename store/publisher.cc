@@ -298,6 +298,7 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
 
 Status Publisher::add_to_base(const Stage& stage) const {
   if (stage.is_new) {
+    if (stage.replaces) CACHESHIM_CHECK(carry_locks(stage));
     CACHESHIM_TRY(parent,
                   sys::open_beneath(store_.base(), parent_path(stage.unit), O_PATH | O_DIRECTORY));
     return sys::rename_at(stage.folder(), std::string(Stage::kTree), parent.get(),
@@ -312,6 +313,18 @@ Status Publisher::add_to_base(const Stage& stage) const {
                   sys::open_beneath(store_.base(), parent_path(path), O_PATH | O_DIRECTORY));
     CACHESHIM_CHECK(sys::rename_at(stage.folder(), Stage::tree_path(file.rest), parent.get(),
                                    std::string(base_name(path)), RENAME_NOREPLACE));
+  }
+  return {};
+}
+
+// The lock files of an entry that is about to be replaced stay what they are: somebody may hold them.
+Status Publisher::carry_locks(const Stage& stage) const {
+  CACHESHIM_TRY(before, sys::open_beneath(store_.base(), stage.unit, O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(after, sys::open_beneath(stage.folder(), Stage::kTree, O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(entries, sys::list_dir(before.get()));
+  for (const sys::DirEntry& entry : entries) {
+    if (entry.type != DT_REG || !entries_.is_lock(join_path(stage.unit, entry.name))) continue;
+    CACHESHIM_CHECK(sys::link_at(before.get(), entry.name, after.get(), entry.name));
   }
   return {};
 }

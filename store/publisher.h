@@ -100,6 +100,7 @@ class Publisher {
   PublishReport account(const Stage& stage) const;
   Result<bool> has_foreign_paths(int root, const std::string& path) const;
   bool is_of_no_use(const std::string& unit) const;
+  Status carry_locks(const Stage& stage) const;
   Status ensure_base_parents(const std::string& path) const;
   bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
   void drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;

@@ -149,6 +149,8 @@ void Store::sweep() {
   }
 }
 
+bool Store::is_writable() const { return ::faccessat(base_.get(), ".", W_OK, AT_EACCESS) == 0; }
+
 Status Store::ensure_base_dir(const std::string& name) const {
   const Status made = sys::make_dir_at(base_.get(), name, 0755);
   if (!made && !made.failed_with(EEXIST)) return made;

@@ -33,6 +33,8 @@ class Store {
   static Store bare(UniqueFd base);
 
   int base() const { return base_.get(); }
+  // Whether we can make files in the base.
+  bool is_writable() const;
   int layers() const { return layers_.get(); }
   // This daemon's own folder in staging, on the base's file system.
   int staging() const { return staging_.get(); }

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/lock_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include <utility>
+
+#include "store/paths.h"
+#include "store/whiteout.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr mode_t kLockMode = 0666;
+
+}  // namespace
+
+bool LockFiles::is_hidden(const std::string& path) const {
+  if (!hides_some_) return false;
+  const std::lock_guard lock(mutex_);
+  return hidden_.contains(path);
+}
+
+void LockFiles::hide(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  hidden_.insert(path);
+  hides_some_ = true;
+}
+
+void LockFiles::show(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  hidden_.erase(path);
+  hides_some_ = !hidden_.empty();
+}
+
+Result<struct stat> LockFiles::find(const std::string& path) const {
+  if (is_hidden(path)) return Errno(ENOENT);
+  CACHESHIM_TRY(object, sys::open_beneath(base_, path, O_PATH | O_NOFOLLOW));
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  if (!S_ISREG(st.st_mode)) return Errno(EISDIR);
+  return st;
+}
+
+Result<UniqueFd> LockFiles::open(const std::string& path, int flags) const {
+  if (is_hidden(path)) return Errno(ENOENT);
+  const int safe_flags = (flags & O_PATH) != 0 ? flags : flags | O_NONBLOCK;
+  return sys::open_beneath(base_, path, safe_flags | O_NOFOLLOW);
+}
+
+Status LockFiles::ensure_folder(const std::string& path) const {
+  if (path.empty() || sys::open_beneath(base_, path, O_PATH | O_DIRECTORY)) return {};
+  const std::string above(parent_path(path));
+  CACHESHIM_CHECK(ensure_folder(above));
+  CACHESHIM_TRY(parent, sys::open_beneath(base_, above, O_RDONLY | O_DIRECTORY));
+  const Status made = sys::make_dir_at(parent.get(), std::string(base_name(path)), 0755);
+  return made.failed_with(EEXIST) ? Status() : made;
+}
+
+Result<UniqueFd> LockFiles::create(const std::string& path, int flags) {
+  if (is_hidden(path)) {
+    show(path);
+    auto again = open(path, flags & ~(O_CREAT | O_EXCL));
+    if (!again.failed_with(ENOENT)) return again;
+  }
+  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+  CACHESHIM_TRY(made,
+                sys::open_beneath(base_, path, flags | O_CREAT | O_EXCL | O_NOFOLLOW, kLockMode));
+  CACHESHIM_CHECK(sys::set_mode(made.get(), kLockMode));  // whatever the umask
+  return made;
+}
+
+Status LockFiles::remove(const std::string& path) const {
+  CACHESHIM_TRY(parent, sys::open_beneath(base_, parent_path(path), O_PATH | O_DIRECTORY));
+  return sys::unlink_at(parent.get(), std::string(base_name(path)));
+}
+
+void LockFiles::adjust(const std::string& folder, bool base_is_hidden,
+                       std::vector<sys::DirEntry>& listed) const {
+  if (base_ < 0 || !entries_.has_locks(folder)) return;
+  if (hides_some_) {
+    std::erase_if(listed, [&](const sys::DirEntry& entry) {
+      const std::string path = join_path(folder, entry.name);
+      return is_hidden(path) && entries_.is_lock(path);
+    });
+  }
+  if (!base_is_hidden) return;
+  const auto base = sys::open_beneath(base_, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!base) return;
+  auto below = sys::read_dir(base->get());
+  if (!below) return;
+  for (sys::DirEntry& entry : *below) {
+    const std::string path = join_path(folder, entry.name);
+    if (entry.type != DT_REG || is_reserved_name(entry.name)) continue;
+    if (entries_.is_lock(path) && !is_hidden(path)) listed.push_back(std::move(entry));
+  }
+}
+
+}  // namespace cacheshim

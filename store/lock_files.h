@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/entry_map.h"
+#include "store/sys.h"
+
+namespace cacheshim {
+
+// The largest that a lock file may grow: it is everybody's.
+inline constexpr off_t kMostLockBytes = 4096;
+
+// The lock files of a store as one job sees them: regular files whose names a profile says are locks are
+// the base's own, one inode for all jobs and for processes beside the mount, open to every uid. They
+// are never copied, never published, and may be there before their folder's entry is.
+//
+// Thread-safe. Paths are as in paths.h; what is not a regular file is not a lock, whatever its name.
+class LockFiles {
+ public:
+  // `entries` must outlive the object.
+  explicit LockFiles(const EntryMap& entries) : entries_(entries) {}
+
+  // From now on they are those of `base`, a folder that stays open and can be written to; -1: they
+  // are files of the layer like any others.
+  void share(int base) { base_ = base; }
+  // Whether a regular file of this name is, or would be, a shared one.
+  bool is_shared_name(std::string_view path) const { return base_ >= 0 && entries_.is_lock(path); }
+
+  // Errors: ENOENT, also for a hidden one; EISDIR for anything that is no regular file.
+  Result<struct stat> find(const std::string& path) const;
+  Result<UniqueFd> open(const std::string& path, int flags) const;
+  // Makes it and the folders above it. A hidden one is shown again. Errors: EEXIST.
+  Result<UniqueFd> create(const std::string& path, int flags);
+  Status remove(const std::string& path) const;
+  // From this job's view alone, until it is created again or shown.
+  void hide(const std::string& path);
+  void show(const std::string& path);
+
+  // What a listing of `folder` is to have of them: none that is hidden, and, where the layer hides the
+  // base (`base_is_hidden`), those of the base all the same.
+  void adjust(const std::string& folder, bool base_is_hidden,
+              std::vector<sys::DirEntry>& listed) const;
+
+ private:
+  bool is_hidden(const std::string& path) const;
+  Status ensure_folder(const std::string& path) const;
+
+  const EntryMap& entries_;
+  std::atomic<int> base_{-1};
+  std::atomic<bool> hides_some_{false};
+  mutable std::mutex mutex_;  // of what follows
+  std::set<std::string> hidden_;
+};
+
+}  // namespace cacheshim

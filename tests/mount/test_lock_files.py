@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lock files, by a profile's names: one inode of the base for all jobs and for who is beside the mount."""
+
+import errno
+import fcntl
+import os
+
+import pytest
+from jobs import wait_until
+
+NAME = "triton/KEY/lock"
+
+
+@pytest.fixture
+def both(two_jobs):
+    """Two jobs, and the path of a lock file as each sees it; its folder is in both views."""
+    for job in two_jobs:
+        job("os.makedirs", job.path("triton/KEY"), exist_ok=True)
+    return two_jobs
+
+
+def create(job, name=NAME, flags=os.O_RDWR | os.O_CREAT, mode=0o644):
+    return job("os.open", job.path(name), flags, mode)
+
+
+def try_raw(path, operation=fcntl.LOCK_EX):
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, operation | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+
+
+def test_one_inode_for_all(mount, both):
+    one, two = both
+    fds = [create(one), create(two)]
+    base = mount.base(NAME)
+    assert base.stat().st_mode & 0o777 == 0o666
+    assert mount.layer_files("one") == mount.layer_files("two") == {}
+    one("fcntl.flock", fds[0], fcntl.LOCK_EX)
+    assert not two("try_flock_path", two.path(NAME))
+    assert not try_raw(base)
+    one("os.close", fds[0])
+    with open(base, "rb") as raw:
+        fcntl.flock(raw, fcntl.LOCK_EX)
+        assert not one("try_flock_path", one.path(NAME))
+        before = mount.stats()["lock_waits"]
+        two.start("fcntl.flock", fds[1], fcntl.LOCK_EX)
+        wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
+    two.result(timeout=10)
+    assert not try_raw(base)
+
+
+def test_records_exclude_beside_the_mount_too(mount, both):
+    one, two = both
+    fd = create(one)
+    one("set_record", fd, 0, 10)
+    assert not two("try_record", two.path(NAME), 5, 1)
+    with open(mount.base(NAME), "r+b") as raw:
+        with pytest.raises(BlockingIOError):
+            fcntl.lockf(raw, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 5)
+        fcntl.lockf(raw, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 50)
+        assert two("find_record", two.path(NAME), 40, 20)[1:] == (50, 1, os.getpid())
+
+
+def test_what_a_holder_writes_is_seen_at_once_by_all_and_is_little(mount, both):
+    one, two = both
+    fd, other = create(one), create(two)
+    one("os.write", fd, b"4711")
+    assert mount.base(NAME).read_bytes() == two.read(NAME) == b"4711"
+    mount.base(NAME).write_bytes(b"raw")
+    assert two("os.pread", other, 10, 0) == one.read(NAME) == b"raw"
+    assert two("os.fstat", other).st_size == 3
+    for call, *arguments in (("os.pwrite", fd, bytes(4097), 0), ("os.ftruncate", fd, 4097),
+                             ("os.posix_fallocate", fd, 0, 4097)):
+        with pytest.raises(OSError) as refused:
+            one(call, *arguments)
+        assert refused.value.errno == errno.EFBIG
+    one("os.pwrite", fd, bytes(4096), 0)
+    one("os.truncate", one.path(NAME), 0)
+    assert mount.base(NAME).stat().st_size == 0
+    assert mount.layer_files("one") == {}
+
+
+def test_a_lock_stays_open_to_the_next_user_whatever_its_maker_does(mount, both):
+    one, two = both
+    fd = create(one, mode=0o600)
+    one("os.fchmod", fd, 0o600)
+    one("os.chmod", one.path(NAME), 0)
+    two("os.close", create(two))
+    assert mount.base(NAME).stat().st_mode & 0o777 == 0o666
+
+
+def test_stat_stays_the_same_for_who_holds_it(mount, both):
+    one, two = both
+    fd = create(one)
+    one("fcntl.flock", fd, fcntl.LOCK_EX)
+    before = one("os.fstat", fd)
+    assert before.st_nlink == 1
+    two("os.close", create(two))
+    two("write_file", two.path(NAME), b"x")
+    for now in (one("os.fstat", fd), one("os.stat", one.path(NAME))):
+        assert (now.st_dev, now.st_ino, now.st_nlink) == (before.st_dev, before.st_ino, 1)
+
+
+def test_unlink_by_the_only_one_takes_it_away_for_all(mount, both):
+    one, two = both
+    fd = create(one)
+    one("fcntl.flock", fd, fcntl.LOCK_EX)
+    one("os.unlink", one.path(NAME))
+    assert not mount.base(NAME).exists() and not two.exists(NAME)
+    assert one("os.fstat", fd).st_nlink == 0  # as filelock looks whether its lock is still one
+    two("fcntl.flock", create(two), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("who", ["holder", "waiter", "raw"])
+def test_unlink_waits_for_others_and_hides_it_meanwhile(mount, both, who):
+    one, two = both
+    fd, own = create(two), create(one)
+    inode = mount.base(NAME).stat().st_ino
+    raw = open(mount.base(NAME), "rb")
+    if who == "raw":
+        fcntl.flock(raw, fcntl.LOCK_SH)
+    elif who == "holder":
+        two("fcntl.flock", fd, fcntl.LOCK_EX)
+    else:
+        one("fcntl.flock", own, fcntl.LOCK_EX)
+        before = mount.stats()["lock_waits"]
+        two.start("fcntl.flock", fd, fcntl.LOCK_EX)
+        wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
+    one("os.unlink", one.path(NAME))
+    assert not one.exists(NAME) and one.listdir("triton/KEY") == []
+    assert who == "waiter" or two.exists(NAME)  # a waiter does not answer
+    assert mount.base(NAME).stat().st_ino == inode
+    if who == "waiter":
+        one("os.close", own)
+        two.result(timeout=10)
+        assert two("os.fstat", fd).st_nlink == 1
+    if who == "raw":
+        raw.close()
+    else:
+        two("os.close", fd)
+    wait_until(lambda: not mount.base(NAME).exists(), what="the removal")
+    raw.close()
+    one("os.close", create(one))
+    assert mount.base(NAME).exists() and one.exists(NAME)
+
+
+def test_who_makes_a_hidden_lock_again_gets_the_one_that_others_hold(mount, both):
+    one, two = both
+    fd = create(two)
+    two("fcntl.flock", fd, fcntl.LOCK_EX)
+    inode = mount.base(NAME).stat().st_ino
+    create(one)
+    one("os.unlink", one.path(NAME))
+    again = create(one, flags=os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    with pytest.raises(BlockingIOError):
+        one("fcntl.flock", again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    two("os.close", fd)
+    one("fcntl.flock", again, fcntl.LOCK_EX)
+    assert mount.base(NAME).stat().st_ino == inode
+
+
+def test_one_creator_of_two_wins(both):
+    one, two = both
+    exclusive = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    create(one, flags=exclusive)
+    with pytest.raises(FileExistsError):
+        create(two, flags=exclusive)
+
+
+def test_names_that_no_profile_calls_locks_are_a_jobs_own(mount, both):
+    one, two = both
+    for name in ("triton/KEY/index.lock", "other/lock"):
+        one("os.makedirs", os.path.dirname(one.path(name)), exist_ok=True)
+        fd = create(one, name)
+        one("fcntl.flock", fd, fcntl.LOCK_EX)
+        assert not two.exists(name) and not mount.base(name).exists()
+
+
+def test_a_lock_is_not_renamed_and_not_linked(both):
+    one, _ = both
+    create(one)
+    one.write("triton/KEY/file", b"x")
+    lock, file = one.path(NAME), one.path("triton/KEY/file")
+    for call, arguments, error in (("os.rename", (lock, file), errno.EXDEV),
+                                   ("os.rename", (file, lock), errno.EXDEV),
+                                   ("os.link", (lock, file + "2"), errno.EPERM)):
+        with pytest.raises(OSError) as refused:
+            one(call, *arguments)
+        assert refused.value.errno == error
+    one("shutil.move", lock, one.path("triton/KEY/moved"))
+    assert one.listdir("triton/KEY") == ["file", "moved"]
+
+
+def test_a_folder_with_a_lock_is_removed_and_renamed_as_any(mount, both):
+    one, two = both
+    create(one)
+    one.write("triton/KEY/file", b"x")
+    one("os.rename", one.path("triton/KEY"), one.path("triton/OTHER"))
+    assert one.listdir("triton/OTHER") == ["file"]
+    create(one, "triton/OTHER/lock")
+    one("shutil.rmtree", one.path("triton/OTHER"))
+    assert one.listdir("triton") == []
+
+
+def test_the_entry_is_begun_anew_though_its_lock_is_there(mount, both):
+    one, two = both
+    create(one)
+    one("fcntl.flock", create(one), fcntl.LOCK_EX)
+    two.put("KEY", "k.cubin", b"of two")
+    one.put("KEY", "k.cubin", b"of one")
+    assert one.listdir("triton/KEY") == two.listdir("triton/KEY") == ["k.cubin", "lock"]
+    one.put_group("KEY", {"k.cubin": b"of one"}, kernel="k")
+    wait_until(lambda: mount.base("triton/KEY/__grp__k.json").exists(), what="publishing")
+    assert mount.base("triton/KEY/k.cubin").read_bytes() == b"of one"
+    assert not one("try_flock_path", one.path(NAME))  # the very same one
+
+
+def test_a_job_that_may_not_publish_has_locks_of_its_own(mount, job_of):
+    quiet = job_of(mount, "quiet", 20003, env={"CACHESHIM_PUBLISH": "never"})
+    loud = job_of(mount, "loud", 20004)
+    for job in (quiet, loud):
+        job("os.makedirs", job.path("triton/KEY"), exist_ok=True)
+    fd = create(loud)
+    loud("fcntl.flock", fd, fcntl.LOCK_EX)
+    own = create(quiet)
+    quiet("fcntl.flock", own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert mount.layer_names("quiet") == [NAME]
+    assert not quiet("try_flock_path", quiet.path(NAME))
+
+
+def test_status_says_how_far_locks_reach(mount):
+    assert mount.status()["locks"] == "file system"
+    assert "locks" in mount.cli("status").stdout
