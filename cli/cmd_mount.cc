@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/daemon_process.h"
+#include "cli/failure.h"
 #include "cli/mount_point.h"
 #include "cli/paths.h"
+#include "cli/run_environment.h"
 #include "cli/setup.h"
+#include "cli/standby.h"
 #include "common/exit_codes.h"
 
 namespace cacheshim::cli {
@@ -16,13 +22,29 @@ struct MountArguments {
   DaemonArguments daemon;
   std::string mount_point;
   bool foreground = false;
+  bool standby = false;
 };
+
+// Whether there is still something to mount.
+bool stand_by(const std::string& mount_point, DaemonOptions& options) {
+  UniqueFd lock;
+  if (wait_as_standby(run_dir(resolve_path(mount_point)), options.cycle, lock) ==
+      StandbyEnd::kClosed) {
+    print_line(
+        fmt::format("the mount at '{}' is closed for good; nothing to stand by for", mount_point));
+    return false;
+  }
+  if (lock) options.run_lock = std::make_shared<UniqueFd>(std::move(lock));
+  return true;
+}
 
 void do_mount(const MountArguments& arguments) {
   DaemonOptions options = make_daemon_options(arguments.daemon, find_installation().profiles);
+  options.cycle = choose_cycle("").view();
+  if (arguments.standby && !stand_by(arguments.mount_point, options)) return;
   options.mount_point = check_mount_point(arguments.mount_point);
   options.run_dir = run_dir(options.mount_point);
-  mount_and_serve(options, arguments.foreground);
+  mount_and_serve(options, arguments.foreground || arguments.standby);
 }
 
 }  // namespace
@@ -50,11 +72,15 @@ void add_mount(CLI::App& app, int& exit_code) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   mount->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
+  mount->add_flag("--standby", arguments->standby,
+                  "Stay here, and serve when the daemon that serves has died");
   mount->add_option("MOUNTPOINT", arguments->mount_point, "Existing folder, usually /ci-cache")
       ->required();
   mount->footer(
       "A mount point whose daemon has died is freed and used again. Once mounted, the daemon logs to\n"
       "/run/cacheshim/MOUNT/log (not root: XDG_RUNTIME_DIR/cacheshim/MOUNT/log).\n"
+      "A standby leaves with 0 when the mount is closed for good, by unmount or SIGTERM, in its own\n"
+      "cycle (CACHESHIM_CYCLE), also when that is on record as it starts.\n"
       "Exit codes: 0 mounted, 2 unknown option or configuration key, 69 store, mount point or\n"
       "/dev/fuse not available (nothing was mounted then).");
   mount->callback([arguments, &exit_code] {

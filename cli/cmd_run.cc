@@ -150,8 +150,8 @@ int do_run(const RunArguments& arguments) {
   return run_on_store(run, installation.profiles);
 }
 
-// The options of run whose value may be a word of its own.
-constexpr std::string_view kWithValue[] = {"--mount", "--store", "--job", "--cycle"};
+// The options of run and lock whose value may be a word of its own.
+constexpr std::string_view kWithValue[] = {"--mount", "--store", "--job", "--cycle", "--timeout"};
 
 bool takes_next_word(const std::string& option) {
   return std::find(std::begin(kWithValue), std::end(kWithValue), option) != std::end(kWithValue);
@@ -159,12 +159,20 @@ bool takes_next_word(const std::string& option) {
 
 }  // namespace
 
-std::vector<std::string> take_run_command(std::vector<std::string>& words) {
-  if (words.empty() || words.front() != "run") return {};
+std::vector<std::string> take_command(std::vector<std::string>& words) {
+  const bool is_lock = !words.empty() && words.front() == "lock";
+  if (words.empty() || (words.front() != "run" && !is_lock)) return {};
   std::size_t end = 1;
-  while (end < words.size() && words[end].size() > 1 && words[end].front() == '-') {
-    if (words[end] == "--") break;
-    end += takes_next_word(words[end]) ? 2U : 1U;
+  const auto skip_options = [&] {
+    while (end < words.size() && words[end].size() > 1 && words[end].front() == '-') {
+      if (words[end] == "--") break;
+      end += takes_next_word(words[end]) ? 2U : 1U;
+    }
+  };
+  skip_options();
+  if (is_lock) {
+    ++end;  // FILE
+    skip_options();
   }
   end = std::min(end, words.size());
   const bool separated = end < words.size() && words[end] == "--";

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "cli/commands.h"
+#include "cli/control_client.h"
 #include "cli/failure.h"
 #include "cli/mount_info.h"
 #include "cli/mount_users.h"
@@ -25,6 +26,7 @@ namespace cacheshim::cli {
 namespace {
 
 constexpr std::chrono::seconds kDaemonDeadline{30};
+constexpr std::chrono::seconds kLeaveDeadline{2};  // for those who were told to leave
 constexpr long kPollNs = 20'000'000;
 
 MountEntry find_our_mount(const std::string& path) {
@@ -41,11 +43,35 @@ MountEntry find_our_mount(const std::string& path) {
   throw Failure(kExitFailed, fmt::format("'{}' is in use {}; nothing was unmounted", path, who));
 }
 
-void detach(const std::string& path, const MountEntry& mount, int flags) {
-  if (::umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0) return;
-  if (errno == EBUSY) fail_busy(path, mount);
+// False where it is in use.
+bool try_detach(const std::string& path, int flags) {
+  if (::umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0) return true;
+  if (errno == EBUSY) return false;
   throw Failure(kExitFailed, fmt::format("cannot unmount '{}': {}; nothing was unmounted", path,
                                          std::generic_category().message(errno)));
+}
+
+bool ask_daemon(const std::string& path, const char* op) {
+  try {
+    (void)ControlClient(path).request({{"op", op}});
+    return true;
+  } catch (const Failure&) {
+    return false;  // a plain overlay has nobody to ask; or it is in use indeed
+  }
+}
+
+// Those who have it in use may only be waiting for a job's end: the daemon sends them home.
+void detach_from_waiting(const std::string& path, const MountEntry& mount) {
+  if (!ask_daemon(path, "close")) fail_busy(path, mount);
+  const auto deadline = Progress::Clock::now() + kLeaveDeadline;
+  while (!try_detach(path, 0)) {
+    if (Progress::Clock::now() > deadline) {
+      (void)ask_daemon(path, "reopen");
+      fail_busy(path, mount);
+    }
+    const struct timespec pause = {0, kPollNs};
+    (void)::nanosleep(&pause, nullptr);  // a signal only shortens it
+  }
 }
 
 // The daemon holds its lock file for as long as it lives.
@@ -83,11 +109,11 @@ void unmount(const std::string& given) {
   const std::string path = resolve_path(given);
   const MountEntry mount = find_our_mount(path);
   if (is_dead_mount(path)) {
-    detach(path, mount, MNT_DETACH);
+    (void)try_detach(path, MNT_DETACH);
     print_line(fmt::format("freed the mount at '{}', whose daemon was dead", path));
     return;
   }
-  detach(path, mount, 0);
+  if (!try_detach(path, 0)) detach_from_waiting(path, mount);
   wait_for_daemon(path, mount);
 }
 

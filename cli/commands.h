@@ -13,11 +13,13 @@ void add_overlay(CLI::App& app, int& exit_code);
 void add_unmount(CLI::App& app, int& exit_code);
 // `command`, which must outlive `app`, is what take_run_command() took off the command line.
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
+// The same of `lock`.
+void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 void add_job(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);  // status and stats
 
-// Takes the COMMAND of `run` off `words`, the program's arguments: everything after "--", or from the
-// first word on that is no option. Nothing for other commands.
-std::vector<std::string> take_run_command(std::vector<std::string>& words);
+// Takes the COMMAND of `run` or `lock` off `words`, the program's arguments: everything after "--", or
+// from the first word on that is no option, nor the FILE of `lock`. Nothing for other commands.
+std::vector<std::string> take_command(std::vector<std::string>& words);
 
 }  // namespace cacheshim::cli

@@ -33,6 +33,7 @@ constexpr const char* kFooter = R"(Examples:
   cacheshim run --store ~/cache python train.py        the same with no mount and no root
   cacheshim status                                     what is mounted, who may publish
   cacheshim job end 4711 --success                     publish the rest of a job
+  cacheshim lock build.lock make                       run a command under a lock
   cacheshim unmount /ci-cache
   cacheshim overlay -o lowerdir=/a:/b,upperdir=/u,workdir=/w /mnt   an overlay without a store
 
@@ -42,7 +43,7 @@ Exit codes:
   2   wrong usage: unknown option or configuration key, bad job id
   69  mount or store not available
   75  timed out
-  run returns its command's own code
+  run and lock return their command's own code
 
 Environment:
   CACHESHIM_MOUNT     the mount that is meant, where it is not /ci-cache
@@ -93,7 +94,7 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
 
 int run_program(std::vector<std::string> words) {
   int exit_code = kExitUsage;
-  const std::vector<std::string> command = take_run_command(words);
+  const std::vector<std::string> command = take_command(words);
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   CLI::App app(kDescription, "cacheshim");
   app.set_version_flag("--version", "cacheshim " CACHESHIM_VERSION);
@@ -102,6 +103,7 @@ int run_program(std::vector<std::string> words) {
   add_overlay(app, exit_code);
   add_unmount(app, exit_code);
   add_run(app, command, exit_code);
+  add_lock(app, command, exit_code);
   add_job(app, exit_code);
   add_status(app, exit_code);
   app.footer(kFooter);  // last: the commands do not inherit it then

@@ -17,6 +17,7 @@ inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 inline constexpr std::string_view kRunBase = "/run";
 inline constexpr std::string_view kRunDirName = "cacheshim";
 inline constexpr std::string_view kRoutesFile = "routes";
+inline constexpr std::string_view kRunLockFile = "lock";  // flocked by the daemon while it lives
 
 inline constexpr std::string_view kMountVariable = "CACHESHIM_MOUNT";
 inline constexpr std::string_view kJobVariable = "CACHESHIM_JOB";

@@ -101,7 +101,12 @@ void ControlSession::close() {
 
 bool ControlSession::is_waiting() {
   const std::lock_guard lock(mutex_);
-  return !closed_ && !answered_;
+  return !closed_ && (!answered_ || !pending_.empty());
+}
+
+bool ControlSession::has_unread_answer() {
+  const std::lock_guard lock(mutex_);
+  return !closed_ && answered_ && !pending_.empty();
 }
 
 void ControlSession::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
@@ -198,6 +203,21 @@ void Ticker::watch(std::shared_ptr<ControlSession> session) {
     watched_.push_back(std::move(session));
   }
   wake_.notify_one();
+}
+
+void Ticker::wait_until_answered(std::chrono::milliseconds at_most) {
+  constexpr std::chrono::milliseconds kLook{5};
+  const auto deadline = std::chrono::steady_clock::now() + at_most;
+  std::unique_lock lock(mutex_);
+  const auto has_unread = [this] {
+    return std::any_of(watched_.begin(), watched_.end(), [](const auto& watched) {
+      const auto session = watched.lock();
+      return session && session->has_unread_answer();
+    });
+  };
+  while (has_unread() && std::chrono::steady_clock::now() < deadline) {
+    wake_.wait_for(lock, kLook);
+  }
 }
 
 void Ticker::run() {

@@ -41,8 +41,9 @@ class ControlSession {
   void progress(std::string_view what, std::uint64_t done, std::uint64_t total);
   void answer(const nlohmann::ordered_json& line);
   void refuse(const std::string& why, int exit_code);
-  // Whether the file is still open and the answer not given.
+  // Whether the file is still open and the answer not given, or not fetched.
   bool is_waiting();
+  bool has_unread_answer();
 
  private:
   void reply(std::unique_lock<std::mutex>& lock);
@@ -72,6 +73,8 @@ class Ticker {
   Ticker(std::chrono::milliseconds idle_interval, std::function<void()> on_idle_interval);
   ~Ticker();
   void watch(std::shared_ptr<ControlSession> session);
+  // Waits until those who were answered have fetched it. Who asks for that is not waited for.
+  void wait_until_answered(std::chrono::milliseconds at_most);
 
  private:
   void run();

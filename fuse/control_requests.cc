@@ -2,7 +2,9 @@
 #include "fuse/control_requests.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -157,9 +159,36 @@ void wait_for_job(const Request& request) {
   if (job == nullptr) {
     return request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
   }
-  job->on_end([session = request.session](Outcome outcome) {
-    session->answer({{"ok", true}, {"outcome", to_string(outcome)}});
+  job->on_end([id, session = request.session](std::optional<Outcome> outcome) {
+    if (outcome) return session->answer({{"ok", true}, {"outcome", to_string(*outcome)}});
+    session->refuse(fmt::format("the mount is being closed; job '{}' has not ended", id),
+                    kExitUnavailable);
   });
+  // Looked at after the wait is on record: closing refuses what it finds there.
+  if (request.filesystem.is_closing()) job->refuse_waits();
+}
+
+bool may_close(const Request& request) {
+  if (request.caller.uid == 0 || request.caller.uid == ::geteuid()) return true;
+  request.session->refuse("only root and who mounted it may close a mount", kExitFailed);
+  return false;
+}
+
+// What `cacheshim unmount` asks for where somebody has the mount in use, who may only be waiting.
+void close_mount(const Request& request) {
+  if (!may_close(request)) return;
+  const auto jobs = request.filesystem.jobs().all();
+  const bool is_used =
+      std::any_of(jobs.begin(), jobs.end(), [](const Job* job) { return job->open_files > 0; });
+  if (is_used) return request.session->refuse("files of it are open", kExitFailed);
+  request.filesystem.close_waits();
+  request.session->answer({{"ok", true}});
+}
+
+void reopen_mount(const Request& request) {
+  if (!may_close(request)) return;
+  request.filesystem.reopen_waits();
+  request.session->answer({{"ok", true}});
 }
 
 struct Operation {
@@ -172,7 +201,8 @@ const std::map<std::string, Operation>& operations() {
       {"job-list", {list_jobs, false}},     {"job-show", {show_job, false}},
       {"job-start", {start_job, false}},    {"job-end", {end_job, true}},
       {"job-publish", {publish_job, true}}, {"job-discard", {discard_job, true}},
-      {"job-wait", {wait_for_job, false}},
+      {"job-wait", {wait_for_job, false}},  {"close", {close_mount, true}},
+      {"reopen", {reopen_mount, false}},
   };
   return kOperations;
 }

@@ -22,6 +22,7 @@
 #include "fuse/filesystem.h"
 #include "fuse/plain_overlay.h"
 #include "fuse/session.h"
+#include "store/closing_record.h"
 #include "store/layer.h"
 #include "store/store.h"
 #include "store/sys.h"
@@ -30,14 +31,15 @@ namespace cacheshim {
 namespace {
 
 constexpr int kUnmountedSignal = SIGUSR2;  // from the last worker to the thread that waits
-constexpr const char* kLockFile = "lock";
+constexpr std::string_view kLockFile = kRunLockFile;
 
 // What the preloaded library (routes, which a plain overlay has none of) and `cacheshim unmount` look
 // for while the daemon lives. Gone with it,
 // log and all, when it ends well; a daemon that dies leaves its log.
 class RunFolder {
  public:
-  static Result<RunFolder> make(const std::string& path, const std::string& routes) {
+  static Result<RunFolder> make(const DaemonOptions& options, const std::string& routes) {
+    const std::string& path = options.run_dir;
     RunFolder folder;
     if (path.empty()) return folder;
     std::error_code failed;
@@ -47,13 +49,18 @@ class RunFolder {
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     // Processes take their routes from here: nobody else may be able to lay them.
     if (st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) return Errno(EPERM);
-    CACHESHIM_TRY(lock, sys::open_beneath(fd.get(), kLockFile, O_RDWR | O_CREAT, 0644));
-    CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
+    if (options.run_lock) {
+      folder.lock_ = std::move(*options.run_lock);
+    } else {
+      CACHESHIM_TRY(lock, sys::open_beneath(fd.get(), kLockFile, O_RDWR | O_CREAT, 0644));
+      CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
+      folder.lock_ = std::move(lock);
+    }
+    forget_closing(path);  // that was of the mount before
     if (!routes.empty()) {
       CACHESHIM_CHECK(sys::replace_file(fd.get(), std::string(kRoutesFile), routes, 0644));
     }
     folder.path_ = path;
-    folder.lock_ = std::move(lock);
     return folder;
   }
   RunFolder(RunFolder&&) = default;
@@ -149,6 +156,7 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
   int signal = 0;
   (void)::sigwait(&signals, &signal);  // cannot fail for a valid set
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
+  filesystem.close_waits();  // before anything that takes time
   session.stop();
   filesystem.stop();
   return std::nullopt;
@@ -162,7 +170,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                                    options.store_dir, std::strerror(prepared.error().code()))};
   }
   sweep_ended_layers(store.layers(), options.layer_keep.count());
-  const auto run_folder = RunFolder::make(options.run_dir, compile_routes(options.profiles));
+  const auto run_folder = RunFolder::make(options, compile_routes(options.profiles));
   if (!run_folder) {  // a mount of this path in another namespace has it, or we may not write there
     spdlog::warn(
         "cannot use run folder '{}': {}; jobs take the routes that libcacheshim.so has built in",
@@ -171,9 +179,10 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   const std::string layers =
       options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
   const std::string shown = shown_path(options);
-  Filesystem filesystem(store, options.profiles,
-                        {shown, layers, options.store_dir, options.run_dir, options.publish,
-                         options.watch, options.job_idle, options.layer_keep, options.owners});
+  Filesystem filesystem(
+      store, options.profiles,
+      {shown, layers, options.store_dir, options.run_dir, options.publish, options.watch,
+       options.job_idle, options.layer_keep, options.owners, options.cycle});
   return serve_mount(
       filesystem, options, [&] { record_mount_path(store, shown); }, on_ready);
 }
@@ -184,14 +193,15 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   if (auto* error = std::get_if<DaemonError>(&opened)) return std::move(*error);
   auto& folders = std::get<PlainOverlay>(opened);
   // Without it there is no log, and `unmount` does not wait for the daemon's end.
-  const auto run_folder = RunFolder::make(options.run_dir, "");
+  const auto run_folder = RunFolder::make(options, "");
   std::vector<int> lowers;
   for (const UniqueFd& lower : folders.lowers) lowers.push_back(lower.get());
   const Store store = Store::bare(std::move(folders.lowers.front()));
   const std::vector<Profile> no_profiles;
-  Filesystem filesystem(store, no_profiles,
-                        {shown_path(options), "", "", options.run_dir, PublishPolicy::kNever,
-                         options.watch, options.job_idle, options.layer_keep, options.owners});
+  Filesystem filesystem(
+      store, no_profiles,
+      {shown_path(options), "", "", options.run_dir, PublishPolicy::kNever, options.watch,
+       options.job_idle, options.layer_keep, options.owners, options.cycle});
   if (const Status shown =
           filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
       !shown) {

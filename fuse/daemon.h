@@ -5,10 +5,12 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/unique_fd.h"
 #include "fuse/owner_rule.h"
 #include "store/profile.h"
 #include "store/publish_policy.h"
@@ -45,6 +47,10 @@ struct DaemonOptions {
   unsigned threads = 0;  // workers of the receive loop; 0: chosen by the number of cores
   unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
   OwnerRule owners;
+  // The attempt of a job that this mount belongs to, by which its closing is recorded; empty: it is not.
+  std::string cycle;
+  // The run folder's lock, where this process has it already: of a standby that takes over.
+  std::shared_ptr<UniqueFd> run_lock;
 };
 
 struct DaemonError {

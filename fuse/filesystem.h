@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/names.h"
+#include "fuse/batons.h"
 #include "fuse/caller.h"
 #include "fuse/control.h"
 #include "fuse/generations.h"
@@ -44,6 +45,7 @@ struct FilesystemOptions {
   std::chrono::seconds job_idle;
   std::chrono::seconds layer_keep;
   OwnerRule owners;
+  std::string cycle;  // the mount's, for the record of its closing
 };
 
 // The mount: what each FUSE request means. One method a request; each computes its answer under the
@@ -68,6 +70,13 @@ class Filesystem {
   // The kernel has said which minor version of the protocol it speaks, and whether it can read and
   // write files by itself.
   void connected(unsigned minor, bool can_pass_through);
+  // The mount is about to be taken away for good: that is recorded, then those who wait for a lock get
+  // ENOLCK, those who wait for a job's end are told what is known, and from then on nobody can wait.
+  // Returns when they have their answers, or do not fetch them.
+  void close_waits();
+  // It stays after all.
+  void reopen_waits();
+  bool is_closing() const { return is_closing_; }
   // Finishes what is under way. Active jobs stay on record for the next daemon.
   void stop();
 
@@ -278,6 +287,9 @@ class Filesystem {
   std::optional<UniqueFd> try_open_lock_object(NodeIndex node);
   // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
   Status remove_lock(Job& job, const std::string& path, pid_t process);
+  // If what has just been made exclusively is one of a profile's batons.
+  void note_baton(fuse_req_t req, const FileHandle& handle);
+  void reap(const Baton& baton);
   void forget_removal(Job& job, const struct stat& st);
   bool finish_removal(const LockFileId& id);
 
@@ -302,6 +314,7 @@ class Filesystem {
   static constexpr unsigned kControlThreads = 2;
   static constexpr unsigned kClaimThreads = 1;  // so that who comes next waits for the first
   static constexpr std::chrono::seconds kShortestIdleLook{1};
+  static constexpr std::chrono::seconds kAnswerDeadline{1};
 
   const Store& store_;
   const FilesystemOptions options_;
@@ -320,6 +333,7 @@ class Filesystem {
   std::mutex removals_mutex_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_;
   LockFiles base_locks_{entries_};
+  std::atomic<bool> is_closing_{false};
   CallerJobs callers_;
   const NodeIndex jobs_dir_;
   JobTable jobs_;
@@ -336,6 +350,7 @@ class Filesystem {
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<BaseWatch> watch_;
   std::unique_ptr<Ticker> ticker_;
+  std::unique_ptr<Batons> batons_;
 };
 
 template <class Change>

@@ -235,8 +235,9 @@ void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_fil
 
 void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
                         fuse_file_info* fi) {
-  reply_created(req, create_file(decode(parent), name, new_object(req, mode & 07777), fi->flags),
-                fi);
+  auto created = create_file(decode(parent), name, new_object(req, mode & 07777), fi->flags);
+  if (created && (fi->flags & O_EXCL) != 0) note_baton(req, *created->second);
+  reply_created(req, std::move(created), fi);
 }
 
 void Filesystem::tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, fuse_file_info* fi) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 
 #include <memory>
@@ -157,6 +158,40 @@ Status Filesystem::remove_lock(Job& job, const std::string& path, pid_t process)
   }
   locks_.watch_idle(id);
   return {};
+}
+
+void Filesystem::note_baton(fuse_req_t req, const FileHandle& handle) {
+  const auto path = [&] {
+    const std::shared_lock lock(handle.job->overlay.mutex());
+    return nodes_.path(handle.node);
+  }();
+  if (!path || handle.is_lock_file || entries_.class_of(*path) != NameClass::kBaton) return;
+  batons_->made({handle.job, *path, handle.device, handle.inode},
+                process_of(fuse_req_ctx(req)->pid));
+}
+
+// Its entry is not published by that: whoever was at work has not come to the end.
+void Filesystem::reap(const Baton& baton) {
+  Job& job = *baton.job;
+  const std::string folder(parent_path(baton.path));
+  const std::string name(base_name(baton.path));
+  {
+    const std::unique_lock lock(job.overlay.mutex());
+    const auto found = job.overlay.find(baton.path);
+    const bool is_same = found && found->in_upper && found->st.st_dev == baton.device &&
+                         found->st.st_ino == baton.inode;
+    if (!is_same) return;  // removed, or taken by another since
+    const NodeIndex parent = nodes_.find_path(job.view_root, folder);
+    NodeTable::Removed kept;
+    if (parent != 0) kept = keep_object(job.overlay, parent, name, baton.path);
+    if (!job.overlay.remove_file(baton.path)) return;
+    if (parent != 0) nodes_.remove(parent, name, std::move(kept));
+  }
+  counters_.batons_reaped.fetch_add(1, std::memory_order_relaxed);
+  spdlog::info("removed '{}' of job '{}': the process that made it is dead", baton.path, job.id);
+  std::vector<Notifier::Notice> notices;
+  add_notices({BaseChange::Kind::kName, folder, name}, job, notices);
+  notifier_->post(std::move(notices), {}, [] {});
 }
 
 // The job has made it again: it is not to go any more, as far as this job is concerned.

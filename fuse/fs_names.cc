@@ -222,9 +222,11 @@ Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::st
 
 void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
   const pid_t caller = fuse_req_ctx(req)->pid;
-  const auto remove = [this, caller](Job& job, const std::string& path, Hold hold) {
+  const auto remove = [this, caller](Job& job, const std::string& path, Hold hold) -> Status {
     if (job.overlay.is_shared_lock(path)) return remove_lock(job, path, process_of(caller));
-    return job.overlay.remove_file(path, hold);
+    CACHESHIM_CHECK(job.overlay.remove_file(path, hold));
+    if (entries_.class_of(path) == NameClass::kBaton) batons_->removed(&job, path);
+    return Status();
   };
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return (void)fuse_reply_err(req, removed.error().code());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "store/closing_record.h"
 #include "store/sys.h"
 
 // Publishing and the ends of jobs, as the mount sees them: what sets them off, who is told, and who
@@ -55,6 +56,7 @@ void Filesystem::start(fuse_session* session) {
   const auto interval =
       std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
   ticker_ = std::make_unique<Ticker>(interval, [this] { end_idle_jobs(); });
+  batons_ = std::make_unique<Batons>([this](const Baton& baton) { reap(baton); });
 }
 
 void Filesystem::connected(unsigned minor, bool can_pass_through) {
@@ -62,8 +64,29 @@ void Filesystem::connected(unsigned minor, bool can_pass_through) {
   if (can_pass_through) io_modes_.enable(device_);
 }
 
+void Filesystem::close_waits() {
+  const Status recorded =
+      options_.cycle.empty() ? Status() : record_closing(options_.run_dir, options_.cycle);
+  if (!recorded) {
+    spdlog::warn(
+        "cannot record in '{}' that this mount is closed: {}; a standby would mount it anew",
+        options_.run_dir, std::strerror(recorded.error().code()));
+  }
+  is_closing_ = true;
+  locks_.close();
+  for (Job* job : jobs_.all()) job->refuse_waits();
+  if (ticker_) ticker_->wait_until_answered(kAnswerDeadline);
+}
+
+void Filesystem::reopen_waits() {
+  forget_closing(options_.run_dir);
+  is_closing_ = false;
+  locks_.reopen();
+}
+
 void Filesystem::stop() {
   locks_.close();
+  batons_.reset();
   watch_.reset();
   ticker_.reset();
   control_.stop();

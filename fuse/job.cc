@@ -122,7 +122,7 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
 }
 
 void Job::finish(Outcome outcome) {
-  std::vector<std::function<void(Outcome)>> waiting;
+  std::vector<OnEnd> waiting;
   {
     const std::lock_guard lock(mutex_);
     outcome_ = outcome;
@@ -136,7 +136,16 @@ void Job::finish(Outcome outcome) {
   for (const auto& then : waiting) then(outcome);
 }
 
-void Job::on_end(std::function<void(Outcome)> then) {
+void Job::refuse_waits() {
+  std::vector<OnEnd> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    waiting.swap(waiting_);
+  }
+  for (const auto& then : waiting) then(std::nullopt);
+}
+
+void Job::on_end(OnEnd then) {
   {
     const std::lock_guard lock(mutex_);
     if (active_) {

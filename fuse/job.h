@@ -80,8 +80,11 @@ class Job final : public PublishHooks, private OverlayObserver {
   void adopt(Layer taken, PublishPolicy policy);
   // What begin() has set is over. The layer must have been given up before. Calls those who wait.
   void finish(Outcome outcome);
-  // Calls `then` once, when the job ends; at once where it is not active.
-  void on_end(std::function<void(Outcome)> then);
+  // Calls `then` once, when the job ends; at once where it is not active. With nothing where it goes on
+  // but nobody can wait for it any more.
+  using OnEnd = std::function<void(std::optional<Outcome>)>;
+  void on_end(OnEnd then);
+  void refuse_waits();
 
   bool shares_uids() const { return shared_uids_.load(); }
   PublishPolicy policy() const { return policy_.load(); }
@@ -160,7 +163,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::set<std::string> postponed_;
   std::set<std::string> conflicts_;  // counted once an entry, however often it is tried
   std::set<pid_t> processes_;
-  std::vector<std::function<void(Outcome)>> waiting_;
+  std::vector<OnEnd> waiting_;
 };
 
 }  // namespace cacheshim

@@ -56,6 +56,7 @@ class LockTable {
 
   // Refuses all that wait, and whoever is about to, with ENOLCK.
   void close();
+  void reopen() { closed_ = false; }
   // Runs `action` while nobody but `process` has a lock on the file or waits for one, and nobody comes
   // to. Errors: EBUSY where somebody does, else the action's.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,

@@ -70,7 +70,10 @@ def remove_run_folders(scratch):
     top = pathlib.Path("/run/cacheshim")
     for folder in top.iterdir() if top.is_dir() else ():
         if folder.name.startswith(f"{escaped}-"):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.is_dir():
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                folder.unlink(missing_ok=True)  # that it was closed
 
 
 def remove(scratch):

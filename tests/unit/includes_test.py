@@ -11,7 +11,8 @@ MAY_INCLUDE = {
     "shim": {"shim", "common"},
     "store": {"store", "common"},
     "fuse": {"fuse", "store", "common"},
-    "cli": {"cli", "store", "common"},
+    "cli": {"cli", "locks", "store", "common"},
+    "locks": {"locks"},
 }
 # The edges of a folder: what of another one may be named all the same.
 EXCEPTIONS = {

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batons, lock files that exclude by being there: removed when who made them is dead, and not before."""
+
+import os
+import signal
+
+import pytest
+from jobs import wait_until
+
+FOLDER = "torch-extensions/py311_cu128/op"
+BATON = f"{FOLDER}/lock"
+EXCLUSIVE = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+
+
+@pytest.fixture
+def build(mount, job_of):
+    """A builder that holds the baton, and a process that waits for it."""
+    builder, waiter = (job_of(mount, "one", 20001) for _ in range(2))
+    builder("os.makedirs", builder.path(FOLDER))
+    builder("os.close", builder("os.open", builder.path(BATON), EXCLUSIVE))
+    with pytest.raises(FileExistsError):
+        waiter("os.open", waiter.path(BATON), EXCLUSIVE)
+    return builder, waiter
+
+
+def reaped(mount):
+    return mount.stats()["batons_reaped"]
+
+
+def test_a_dead_makers_baton_goes_and_waiters_go_on(mount, build):
+    builder, waiter = build
+    assert waiter.exists(BATON)
+    builder.kill()
+    wait_until(lambda: not waiter.exists(BATON), what="the removal")
+    assert reaped(mount) == 1
+    waiter("os.close", waiter("os.open", waiter.path(BATON), EXCLUSIVE))
+    assert waiter.listdir(FOLDER) == ["lock"]
+    waiter.kill()
+    wait_until(lambda: reaped(mount) == 2, what="the next one's")
+
+
+def test_one_that_lives_keeps_it_however_long_and_may_let_go_itself(mount, build, job_of):
+    builder, waiter = build
+    other = job_of(mount, "one", 20001)
+    other.kill()  # another's death is nothing to it
+    assert waiter.exists(BATON)
+    builder("os.unlink", builder.path(BATON))
+    waiter("os.close", waiter("os.open", waiter.path(BATON), EXCLUSIVE))
+    builder.kill()
+    waiter("os.getpid")
+    assert waiter.exists(BATON) and reaped(mount) == 0
+
+
+@pytest.mark.parametrize("how", ["cwd", "file", "grandchild"])
+def test_a_descendant_at_work_in_the_folder_keeps_it(mount, build, how):
+    builder, waiter = build
+    child = builder("work_in_a_child", builder.path(FOLDER), how)
+    builder.kill()
+    with pytest.raises(AssertionError):
+        wait_until(lambda: not waiter.exists(BATON), seconds=1, what="the removal")
+    os.kill(child, signal.SIGKILL)
+    wait_until(lambda: not waiter.exists(BATON), what="the removal")
+    assert reaped(mount) == 1
+
+
+def test_a_descendant_elsewhere_does_not(mount, build):
+    builder, waiter = build
+    child = builder("work_in_a_child", "/", "cwd")
+    builder.kill()
+    wait_until(lambda: not waiter.exists(BATON), what="the removal")
+    os.kill(child, signal.SIGKILL)
+
+
+def test_what_a_dead_builder_leaves_is_not_published(mount, build):
+    builder, waiter = build
+    builder.write(f"{FOLDER}/op.so", b"half a library")
+    builder.kill()
+    wait_until(lambda: not waiter.exists(BATON), what="the removal")
+    waiter("os.getpid")
+    assert not mount.base(FOLDER, "op.so").exists()
+    assert mount.stats()["entries_published"] == 0
+
+
+def test_other_names_are_left_alone(mount, job_of):
+    builder, waiter = (job_of(mount, "one", 20001) for _ in range(2))
+    builder("os.makedirs", builder.path(FOLDER))
+    for name in ("other", "lock"):
+        flags = EXCLUSIVE if name == "other" else os.O_CREAT | os.O_WRONLY
+        builder("os.close", builder("os.open", builder.path(FOLDER, name), flags))
+    builder.kill()
+    second = job_of(mount, "one", 20001)
+    second("os.close", second("os.open", second.path(FOLDER, "op.o"), EXCLUSIVE))
+    assert waiter.listdir(FOLDER) == ["lock", "op.o", "other"]
+    assert reaped(mount) == 0
