@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -143,22 +144,62 @@ int show(const JobArguments& arguments) {
   return kExitSuccess;
 }
 
-int list(const JobArguments& arguments) {
-  const json answer = connect(arguments).request({{"op", "job-list"}});
-  const json jobs = answer.value("jobs", json::array());
-  if (arguments.as_json) {
-    fmt::print("{}\n", jobs.dump());
-    return kExitSuccess;
+// A row of the table, by columns; a daemon of another version may have fewer of them or more.
+std::vector<std::string> row_of(const json& row,
+                                const std::map<std::string, std::size_t>& columns) {
+  const auto cell = [&](const char* name) -> const json& {
+    static const json kNone;
+    const auto column = columns.find(name);
+    return column != columns.end() && column->second < row.size() ? row[column->second] : kNone;
+  };
+  const auto text = [&](const char* name) {
+    const json& value = cell(name);
+    return value.is_string() ? value.get<std::string>() : std::string("-");
+  };
+  const auto number = [&](const char* name) {
+    const json& value = cell(name);
+    return value.is_number() ? value.get<std::int64_t>() : 0;
+  };
+  const json& uid = cell("uid");
+  return {text("job"),
+          text("cycle"),
+          text("state"),
+          text("outcome"),
+          uid.is_number() ? uid.dump() : "-",
+          format_time(number("started")),
+          fmt::to_string(number("open_files")),
+          fmt::to_string(number("runs"))};
+}
+
+void add_rows(const json& answer, std::vector<std::vector<std::string>>& table) {
+  std::map<std::string, std::size_t> columns;
+  for (const json& name : answer.value("columns", json::array())) {
+    if (name.is_string()) columns.emplace(name.get<std::string>(), columns.size());
   }
-  std::vector<std::vector<std::string>> rows = {
-      {"JOB", "CYCLE", "STATE", "OUTCOME", "UID", "STARTED", "FILES", "RUNS"}};
-  for (const json& job : jobs) {
-    rows.push_back(
+  const auto rows = answer.find("rows");
+  if (rows != answer.end()) {
+    for (const json& row : *rows) table.push_back(row_of(row, columns));
+    return;
+  }
+  for (const json& job : answer.value("jobs", json::array())) {  // of a daemon without rows
+    table.push_back(
         {text_of(job, "job"), text_of(job, "cycle"), text_of(job, "state"), text_of(job, "outcome"),
          uid_text(job), format_time(static_cast<std::int64_t>(count_of(job, "started"))),
          fmt::to_string(count_of(job, "open_files")), fmt::to_string(count_of(job, "runs"))});
   }
-  print_table(rows);
+}
+
+int list(const JobArguments& arguments) {
+  const ControlClient client = connect(arguments);
+  if (arguments.as_json) {
+    const json answer = client.request({{"op", "job-list"}});
+    fmt::print("{}\n", answer.value("jobs", json::array()).dump());
+    return kExitSuccess;
+  }
+  std::vector<std::vector<std::string>> table = {
+      {"JOB", "CYCLE", "STATE", "OUTCOME", "UID", "STARTED", "FILES", "RUNS"}};
+  add_rows(client.request({{"op", "job-list"}, {"rows", true}}), table);
+  print_table(table);
   return kExitSuccess;
 }
 
