@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -144,44 +147,46 @@ int show(const JobArguments& arguments) {
   return kExitSuccess;
 }
 
-// A row of the table, by columns; a daemon of another version may have fewer of them or more.
-std::vector<std::string> row_of(const json& row,
-                                const std::map<std::string, std::size_t>& columns) {
-  const auto cell = [&](const char* name) -> const json& {
-    static const json kNone;
-    const auto column = columns.find(name);
-    return column != columns.end() && column->second < row.size() ? row[column->second] : kNone;
-  };
-  const auto text = [&](const char* name) {
-    const json& value = cell(name);
-    return value.is_string() ? value.get<std::string>() : std::string("-");
-  };
-  const auto number = [&](const char* name) {
-    const json& value = cell(name);
-    return value.is_number() ? value.get<std::int64_t>() : 0;
-  };
-  const json& uid = cell("uid");
-  return {text("job"),
-          text("cycle"),
-          text("state"),
-          text("outcome"),
-          uid.is_number() ? uid.dump() : "-",
-          format_time(number("started")),
-          fmt::to_string(number("open_files")),
-          fmt::to_string(number("runs"))};
+using Row = std::vector<std::string>;
+
+Row split_row(std::string_view line) {
+  Row cells;
+  for (std::size_t at = 0; at <= line.size();) {
+    const std::size_t end = std::min(line.find('\t', at), line.size());
+    cells.emplace_back(line.substr(at, end - at));
+    at = end + 1;
+  }
+  return cells;
 }
 
-void add_rows(const json& answer, std::vector<std::vector<std::string>>& table) {
-  std::map<std::string, std::size_t> columns;
-  for (const json& name : answer.value("columns", json::array())) {
-    if (name.is_string()) columns.emplace(name.get<std::string>(), columns.size());
+// The table's rows of the daemon's; one of another version may have fewer columns or more.
+void add_rows(const json& answer, std::vector<Row>& table) {
+  constexpr const char* kColumns[] = {"job", "cycle",   "state",      "outcome",
+                                      "uid", "started", "open_files", "runs"};
+  constexpr std::size_t kStarted = 5;
+  const json columns = answer.value("columns", json::array());
+  std::vector<std::size_t> places;
+  for (const char* name : kColumns) {
+    places.push_back(static_cast<std::size_t>(std::find(columns.begin(), columns.end(), name) -
+                                              columns.begin()));
   }
-  const auto rows = answer.find("rows");
-  if (rows != answer.end()) {
-    for (const json& row : *rows) table.push_back(row_of(row, columns));
-    return;
+  const auto& text = answer["rows"].get_ref<const std::string&>();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    Row cells = split_row(std::string_view(text).substr(at, end - at));
+    Row row;
+    for (const std::size_t place : places) {
+      row.push_back(place < cells.size() ? std::move(cells[place]) : "-");
+    }
+    row[kStarted] = format_time(std::strtoll(row[kStarted].c_str(), nullptr, 10));
+    table.push_back(std::move(row));
+    at = end + 1;
   }
-  for (const json& job : answer.value("jobs", json::array())) {  // of a daemon without rows
+}
+
+// Of a daemon that does not list in short.
+void add_objects(const json& answer, std::vector<Row>& table) {
+  for (const json& job : answer.value("jobs", json::array())) {
     table.push_back(
         {text_of(job, "job"), text_of(job, "cycle"), text_of(job, "state"), text_of(job, "outcome"),
          uid_text(job), format_time(static_cast<std::int64_t>(count_of(job, "started"))),
@@ -196,9 +201,11 @@ int list(const JobArguments& arguments) {
     fmt::print("{}\n", answer.value("jobs", json::array()).dump());
     return kExitSuccess;
   }
-  std::vector<std::vector<std::string>> table = {
+  std::vector<Row> table = {
       {"JOB", "CYCLE", "STATE", "OUTCOME", "UID", "STARTED", "FILES", "RUNS"}};
-  add_rows(client.request({{"op", "job-list"}, {"rows", true}}), table);
+  const json answer = client.request({{"op", "job-list"}, {"rows", true}});
+  const auto rows = answer.find("rows");
+  rows != answer.end() && rows->is_string() ? add_rows(answer, table) : add_objects(answer, table);
   print_table(table);
   return kExitSuccess;
 }

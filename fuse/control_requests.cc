@@ -67,14 +67,15 @@ Job* require_job(const Request& request) {
   return job;
 }
 
-// What a table of all jobs shows, in short: of ten thousand, a tree of objects would take far longer
-// to make and to read than all else. Ids and cycles have no letters that JSON spells otherwise.
+// What a table of all jobs shows, as one text of lines and cells with a tab between: of ten thousand, a
+// tree of objects would take far longer to make and to read than all else. Ids and cycles have no
+// letters that JSON spells otherwise.
 void append_row(const Job& job, std::string& text) {
   const View view = job.view(0);
-  fmt::format_to(std::back_inserter(text), R"({}["{}","{}","{}","{}",{},{},{},{}])",
-                 text.empty() ? "" : ",", job.id, job.cycle(), job.is_active() ? "active" : "ended",
-                 to_string(job.outcome()), view.uid ? fmt::to_string(*view.uid) : "null",
-                 job.started(), job.open_files.load(), job.runs.load());
+  fmt::format_to(std::back_inserter(text), R"({}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n)", job.id,
+                 job.cycle(), job.is_active() ? "active" : "ended", to_string(job.outcome()),
+                 view.uid ? fmt::to_string(*view.uid) : "-", job.started(), job.open_files.load(),
+                 job.runs.load());
 }
 
 std::string list_rows(const std::vector<Job*>& jobs) {
@@ -83,8 +84,8 @@ std::string list_rows(const std::vector<Job*>& jobs) {
   rows.reserve(jobs.size() * kRowBytes);
   for (const Job* job : jobs) append_row(*job, rows);
   return R"({"ok":true,"columns":["job","cycle","state","outcome","uid","started","open_files",)"
-         R"("runs"],"rows":[)" +
-         rows + "]}";
+         R"("runs"],"rows":")" +
+         rows + "\"}";
 }
 
 std::string list_objects(const std::vector<Job*>& jobs, const std::string& layers_dir) {
