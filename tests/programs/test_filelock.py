@@ -14,14 +14,16 @@ VENV = pathlib.Path(os.environ.get("CACHESHIM_FILELOCK",
 # What they create there is, by inductor's profile, a lock of all jobs where it ends in .lock, and by
 # triton's a job's own.
 FAMILIES = ["inductor", "triton"]
+# A lock file of all jobs stays open to every user, whatever mode its maker wants for it.
+KNOWN = {"inductor": {"tests.test_filelock.test_lock_mode_soft"}}
 SECONDS = 280
 
 
 def outcomes(folder, results, shimmed=False):
     """How each of the tests ended."""
-    folder.mkdir()
     env = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
     env.update({"CACHESHIM_JOB": "filelock", "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""})
+    subprocess.run(["mkdir", "-p", folder], env=env, check=True)  # in the job's view
     if shimmed:
         env["LD_PRELOAD"] = mounts.LIBRARY
     result = subprocess.run(
@@ -55,4 +57,4 @@ def test_its_own_tests_end_as_natively(mount, scratch, natively, family, shimmed
     different = {name: (natively.get(name), found.get(name))
                  for name in natively.keys() | found.keys()
                  if natively.get(name) != found.get(name)}
-    assert not different, f"native and view: {different}\n{output}"
+    assert different.keys() == KNOWN.get(family, set()), f"native and view: {different}\n{output}"
