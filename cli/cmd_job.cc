@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -143,22 +147,66 @@ int show(const JobArguments& arguments) {
   return kExitSuccess;
 }
 
-int list(const JobArguments& arguments) {
-  const json answer = connect(arguments).request({{"op", "job-list"}});
-  const json jobs = answer.value("jobs", json::array());
-  if (arguments.as_json) {
-    fmt::print("{}\n", jobs.dump());
-    return kExitSuccess;
+using Row = std::vector<std::string>;
+
+Row split_row(std::string_view line) {
+  Row cells;
+  for (std::size_t at = 0; at <= line.size();) {
+    const std::size_t end = std::min(line.find('\t', at), line.size());
+    cells.emplace_back(line.substr(at, end - at));
+    at = end + 1;
   }
-  std::vector<std::vector<std::string>> rows = {
-      {"JOB", "CYCLE", "STATE", "OUTCOME", "UID", "STARTED", "FILES", "RUNS"}};
-  for (const json& job : jobs) {
-    rows.push_back(
+  return cells;
+}
+
+// The table's rows of the daemon's; one of another version may have fewer columns or more.
+void add_rows(const json& answer, std::vector<Row>& table) {
+  constexpr const char* kColumns[] = {"job", "cycle",   "state",      "outcome",
+                                      "uid", "started", "open_files", "runs"};
+  constexpr std::size_t kStarted = 5;
+  const json columns = answer.value("columns", json::array());
+  std::vector<std::size_t> places;
+  for (const char* name : kColumns) {
+    places.push_back(static_cast<std::size_t>(std::find(columns.begin(), columns.end(), name) -
+                                              columns.begin()));
+  }
+  const auto& text = answer["rows"].get_ref<const std::string&>();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    Row cells = split_row(std::string_view(text).substr(at, end - at));
+    Row row;
+    for (const std::size_t place : places) {
+      row.push_back(place < cells.size() ? std::move(cells[place]) : "-");
+    }
+    row[kStarted] = format_time(std::strtoll(row[kStarted].c_str(), nullptr, 10));
+    table.push_back(std::move(row));
+    at = end + 1;
+  }
+}
+
+// Of a daemon that does not list in short.
+void add_objects(const json& answer, std::vector<Row>& table) {
+  for (const json& job : answer.value("jobs", json::array())) {
+    table.push_back(
         {text_of(job, "job"), text_of(job, "cycle"), text_of(job, "state"), text_of(job, "outcome"),
          uid_text(job), format_time(static_cast<std::int64_t>(count_of(job, "started"))),
          fmt::to_string(count_of(job, "open_files")), fmt::to_string(count_of(job, "runs"))});
   }
-  print_table(rows);
+}
+
+int list(const JobArguments& arguments) {
+  const ControlClient client = connect(arguments);
+  if (arguments.as_json) {
+    const json answer = client.request({{"op", "job-list"}});
+    fmt::print("{}\n", answer.value("jobs", json::array()).dump());
+    return kExitSuccess;
+  }
+  std::vector<Row> table = {
+      {"JOB", "CYCLE", "STATE", "OUTCOME", "UID", "STARTED", "FILES", "RUNS"}};
+  const json answer = client.request({{"op", "job-list"}, {"rows", true}});
+  const auto rows = answer.find("rows");
+  rows != answer.end() && rows->is_string() ? add_rows(answer, table) : add_objects(answer, table);
+  print_table(table);
   return kExitSuccess;
 }
 

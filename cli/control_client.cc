@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <system_error>
 
@@ -21,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kReadSize = 64 * 1024;
+constexpr std::size_t kReadSize = std::size_t{1} << 20;
 
 std::string reason(Errno error) { return std::generic_category().message(error.code()); }
 
@@ -50,13 +51,15 @@ Result<UniqueFd> open_at(int folder, const char* name, int flags) {
 
 // One read(2), appended to `text`; false at the end of the file.
 Result<bool> read_more(int fd, std::string& text) {
-  std::array<char, kReadSize> buffer;
+  const std::size_t before = text.size();
+  text.resize(before + kReadSize);
   ssize_t count;
   do {
-    count = ::read(fd, buffer.data(), buffer.size());
+    count = ::read(fd, text.data() + before, kReadSize);
   } while (count < 0 && errno == EINTR);
-  if (count < 0) return Errno::last();
-  text.append(buffer.data(), static_cast<std::size_t>(count));
+  const Errno error = count < 0 ? Errno::last() : Errno(EIO);
+  text.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  if (count < 0) return error;
   return count > 0;
 }
 
@@ -95,9 +98,10 @@ json ControlClient::request(const json& request, const OnProgress& on_progress) 
   }
   std::string text;
   while (true) {
+    const std::size_t seen = text.size();  // without an end of a line
     const auto more = read_more(fd->get(), text);
     if (!more) fail_unavailable(mount_, more.error());
-    for (auto end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+    for (auto end = text.find('\n', seen); end != text.npos; end = text.find('\n')) {
       const json line = json::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false);
       text.erase(0, end + 1);
       if (!line.is_object()) continue;

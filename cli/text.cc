@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace cacheshim::cli {
 
@@ -48,11 +49,16 @@ std::uint64_t count_of(const nlohmann::json& object, const char* key) {
 
 std::string format_time(std::int64_t seconds) {
   if (seconds == 0) return "-";
+  // Of a long table most times are those of the row before.
+  thread_local std::pair<std::int64_t, std::string> last{0, ""};
+  if (last.first == seconds) return last.second;
   const time_t time = seconds;
   struct tm parts {};
   std::array<char, 32> text{};
   if (::localtime_r(&time, &parts) == nullptr) return "-";
-  return {text.data(), ::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts)};
+  last = {seconds,
+          {text.data(), ::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts)}};
+  return last.second;
 }
 
 }  // namespace cacheshim::cli

@@ -116,9 +116,11 @@ void ControlSession::progress(std::string_view what, std::uint64_t done, std::ui
   total_ = total;
 }
 
-void ControlSession::answer(const Json& line) {
+void ControlSession::answer(const Json& line) { answer_line(line.dump()); }
+
+void ControlSession::answer_line(std::string line) {
   std::unique_lock lock(mutex_);
-  pending_ += line.dump() + "\n";
+  pending_ += std::move(line) + "\n";
   answered_ = true;
   if (reader_ != nullptr) reply(lock);
 }

@@ -40,6 +40,7 @@ class ControlSession {
 
   void progress(std::string_view what, std::uint64_t done, std::uint64_t total);
   void answer(const nlohmann::ordered_json& line);
+  void answer_line(std::string line);  // JSON, without the end of the line
   void refuse(const std::string& why, int exit_code);
   // Whether the file is still open and the answer not given, or not fetched.
   bool is_waiting();

@@ -203,7 +203,7 @@ class Filesystem {
   enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
   Result<SetIds> set_ids_after(fuse_req_t req, Ref ref, const NodeInfo& info, int to_set);
   Status drop_privileges(fuse_req_t req, Ref ref, int fd);
-  static Status change_lock(int object, const struct stat& attr, int to_set);
+  static Status change_lock(const Opened& lock, const struct stat& attr, int to_set);
   Status change_attr(fuse_req_t req, Ref ref, const NodeInfo& info, const struct stat& attr,
                      int to_set, FileHandle* handle);
   bool keeps_xattr(const char* name) const;
@@ -297,7 +297,7 @@ class Filesystem {
   void set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish);
   void release_locks(const FileHandle& handle, std::uint64_t fh);
   // An O_PATH descriptor of a node that is a shared lock file; nothing for others.
-  std::optional<UniqueFd> try_open_lock_object(NodeIndex node);
+  std::optional<Opened> try_open_lock_object(NodeIndex node);
   // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
   Status remove_lock(Job& job, const std::string& path, pid_t process);
   // If what has just been made exclusively is one of a profile's batons.

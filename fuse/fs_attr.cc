@@ -234,18 +234,17 @@ Result<Filesystem::SetIds> Filesystem::set_ids_after(fuse_req_t req, Ref ref, co
 
 // Of a lock file, which is everybody's: its size and times. It stays open to all whatever its mode is
 // to be, so that a lock that one user made does not shut the next one out.
-Status Filesystem::change_lock(int object, const struct stat& attr, int to_set) {
+Status Filesystem::change_lock(const Opened& lock, const struct stat& attr, int to_set) {
   to_set &= ~(FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
-  if ((to_set & FUSE_SET_ATTR_SIZE) != 0 && attr.st_size > kMostLockBytes) return Errno(EFBIG);
-  return apply_attr(object, attr, to_set);
+  if ((to_set & FUSE_SET_ATTR_SIZE) != 0 && attr.st_size > lock.most_bytes) return Errno(EFBIG);
+  return apply_attr(lock.fd.get(), attr, to_set);
 }
 
 Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
                                const struct stat& attr, int to_set, FileHandle* handle) {
   // A job's view has a root that is the view's, 0700, whatever is asked.
   if (info.is_view_root && info.job->has_private_views()) return {};
-  if (const auto lock = try_open_lock_object(ref.node))
-    return change_lock(lock->get(), attr, to_set);
+  if (const auto lock = try_open_lock_object(ref.node)) return change_lock(*lock, attr, to_set);
   CACHESHIM_TRY(set_ids, set_ids_after(req, ref, info, to_set));
   const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;
   to_set &= ~ignored_attrs(options_.owners);

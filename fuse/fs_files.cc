@@ -51,6 +51,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const
   handle->device = st.st_dev;
   handle->inode = st.st_ino;
   handle->is_lock_file = opened.is_lock;
+  handle->most_bytes = opened.most_bytes;
   handle->tells_close = opened.is_lock || nodes_.takes_locks(ref.node);
   CACHESHIM_CHECK(choose_io(*handle, st));
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
@@ -100,7 +101,8 @@ std::optional<Result<std::unique_ptr<FileHandle>>> Filesystem::try_open_lock(Ref
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
     if (!nodes_.is_current(ref.node, st, false)) return Errno(ESTALE);
-    return make_handle({*std::move(fd), false, true}, st, ref, &job, flags);
+    const off_t most_bytes = job.overlay.most_lock_bytes(*path);
+    return make_handle({*std::move(fd), false, true, most_bytes}, st, ref, &job, flags);
   }();
 }
 
@@ -194,8 +196,8 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
     CACHESHIM_TRY(entry, entry_of(parent, info, name, {st, !is_lock}, look));
     const Ref ref = decode(entry.ino);
     nodes_.set_lacks_capabilities(ref.node, true);
-    CACHESHIM_TRY(handle,
-                  make_handle({*std::move(fd), !is_lock, is_lock}, st, ref, info.job, flags));
+    Opened opened{*std::move(fd), !is_lock, is_lock, overlay.most_lock_bytes(path)};
+    CACHESHIM_TRY(handle, make_handle(std::move(opened), st, ref, info.job, flags));
     return Created(entry, std::move(handle));
   });
 }
@@ -333,7 +335,7 @@ void Filesystem::write(fuse_req_t req, const char* data, std::size_t size, off_t
   FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EBADF);
   const bool kills_set_ids = wire::kills_set_ids();
-  if (handle->is_lock_file && offset + static_cast<off_t>(size) > kMostLockBytes) {
+  if (handle->is_lock_file && offset > handle->most_bytes - static_cast<off_t>(size)) {
     return (void)fuse_reply_err(req, EFBIG);
   }
   reply_size(req, change_data(*handle, [&](int fd) -> Result<std::size_t> {
@@ -390,7 +392,7 @@ void Filesystem::fallocate(fuse_req_t req, int mode, off_t offset, off_t length,
                            fuse_file_info* fi) {
   FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EBADF);
-  if (handle->is_lock_file && offset + length > kMostLockBytes) {
+  if (handle->is_lock_file && offset > handle->most_bytes - length) {
     return (void)fuse_reply_err(req, EFBIG);
   }
   const auto done = change_data(*handle, [&](int fd) -> Result<std::size_t> {

@@ -126,7 +126,7 @@ void Filesystem::release_locks(const FileHandle& handle, std::uint64_t fh) {
   locks_.released(lock_file_id(handle), fh);
 }
 
-std::optional<UniqueFd> Filesystem::try_open_lock_object(NodeIndex node) {
+std::optional<Opened> Filesystem::try_open_lock_object(NodeIndex node) {
   const NodeInfo info = nodes_.info(node);
   if (info.kind != NodeKind::kObject || info.is_dir || info.removed) return std::nullopt;
   const std::shared_lock lock(info.job->overlay.mutex());
@@ -134,7 +134,7 @@ std::optional<UniqueFd> Filesystem::try_open_lock_object(NodeIndex node) {
   if (!path || !info.job->overlay.is_shared_lock_name(*path)) return std::nullopt;
   auto opened = info.job->overlay.open(*path, O_PATH);
   if (!opened || !opened->is_lock) return std::nullopt;
-  return std::move(opened->fd);
+  return *std::move(opened);
 }
 
 // Held or awaited by others it stays, since these would otherwise have a lock that nobody else meets any

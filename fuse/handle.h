@@ -38,6 +38,7 @@ struct FileHandle {
   dev_t device = 0;
   ino_t inode = 0;
   bool is_lock_file = false;  // of the base, the same for all jobs
+  off_t most_bytes = 0;       // then: how far it may grow
   bool tells_close = false;   // the kernel sends FLUSH for each descriptor that is closed
 };
 

@@ -59,12 +59,18 @@ NameClass EntryMap::class_of(std::string_view path) const {
 
 bool EntryMap::is_lock(std::string_view path) const {
   const Profile* profile = find_profile(take_component(path));
-  return profile != nullptr && profile->is_lock(path);
+  return profile != nullptr && profile->is_of(path, NameClass::kLock);
 }
 
-bool EntryMap::has_locks(std::string_view path) const {
+bool EntryMap::is_common(std::string_view path) const {
   const Profile* profile = find_profile(take_component(path));
-  return profile != nullptr && profile->has_locks();
+  return profile != nullptr &&
+         (profile->is_of(path, NameClass::kLock) || profile->is_of(path, NameClass::kShared));
+}
+
+bool EntryMap::has_common(std::string_view path) const {
+  const Profile* profile = find_profile(take_component(path));
+  return profile != nullptr && (profile->has(NameClass::kLock) || profile->has(NameClass::kShared));
 }
 
 bool EntryMap::is_beside_entry(std::string_view path) const {

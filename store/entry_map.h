@@ -39,8 +39,10 @@ class EntryMap {
   NameClass class_of(std::string_view path) const;
   bool is_scratch(std::string_view path) const { return class_of(path) == NameClass::kScratch; }
   bool is_lock(std::string_view path) const;
-  // Whether the family that `path` belongs to has names of locks.
-  bool has_locks(std::string_view path) const;
+  // Locks and what is shared: files that are the base's own for all.
+  bool is_common(std::string_view path) const;
+  // Whether the family that `path` belongs to has names of either.
+  bool has_common(std::string_view path) const;
   // Names that are no part of what their entry holds: scratch names, locks and batons.
   bool is_beside_entry(std::string_view path) const;
 

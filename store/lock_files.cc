@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 
+#include <limits>
 #include <utility>
 
 #include "store/paths.h"
@@ -13,6 +14,7 @@ namespace cacheshim {
 namespace {
 
 constexpr mode_t kLockMode = 0666;
+constexpr mode_t kSharedMode = 0644;  // who is beside the mount and no service account may read
 
 }  // namespace
 
@@ -64,10 +66,23 @@ Result<UniqueFd> LockFiles::create(const std::string& path, int flags) {
     if (!again.failed_with(ENOENT)) return again;
   }
   CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
-  CACHESHIM_TRY(made,
-                sys::open_beneath(base_, path, flags | O_CREAT | O_EXCL | O_NOFOLLOW, kLockMode));
-  CACHESHIM_CHECK(sys::set_mode(made.get(), kLockMode));  // whatever the umask
+  const mode_t mode = entries_.is_lock(path) ? kLockMode : kSharedMode;
+  CACHESHIM_TRY(made, sys::open_beneath(base_, path, flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
+  CACHESHIM_CHECK(sys::set_mode(made.get(), mode));  // whatever the umask
   return made;
+}
+
+off_t LockFiles::most_bytes(std::string_view path) const {
+  return entries_.is_lock(path) ? kMostLockBytes : std::numeric_limits<off_t>::max();
+}
+
+Status LockFiles::rename(const std::string& from, const std::string& to, unsigned flags) const {
+  if (entries_.is_lock(from) || entries_.is_lock(to)) return Errno(EXDEV);
+  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(to))));
+  CACHESHIM_TRY(source, sys::open_beneath(base_, parent_path(from), O_PATH | O_DIRECTORY));
+  CACHESHIM_TRY(target, sys::open_beneath(base_, parent_path(to), O_PATH | O_DIRECTORY));
+  return sys::rename_at(source.get(), std::string(base_name(from)), target.get(),
+                        std::string(base_name(to)), flags);
 }
 
 Status LockFiles::remove(const std::string& path) const {
@@ -77,11 +92,11 @@ Status LockFiles::remove(const std::string& path) const {
 
 void LockFiles::adjust(const std::string& folder, bool base_is_hidden,
                        std::vector<sys::DirEntry>& listed) const {
-  if (base_ < 0 || !entries_.has_locks(folder)) return;
+  if (base_ < 0 || !entries_.has_common(folder)) return;
   if (hides_some_) {
     std::erase_if(listed, [&](const sys::DirEntry& entry) {
       const std::string path = join_path(folder, entry.name);
-      return is_hidden(path) && entries_.is_lock(path);
+      return is_hidden(path) && entries_.is_common(path);
     });
   }
   if (!base_is_hidden) return;
@@ -92,7 +107,7 @@ void LockFiles::adjust(const std::string& folder, bool base_is_hidden,
   for (sys::DirEntry& entry : *below) {
     const std::string path = join_path(folder, entry.name);
     if (entry.type != DT_REG || is_reserved_name(entry.name)) continue;
-    if (entries_.is_lock(path) && !is_hidden(path)) listed.push_back(std::move(entry));
+    if (entries_.is_common(path) && !is_hidden(path)) listed.push_back(std::move(entry));
   }
 }
 

@@ -21,7 +21,9 @@ inline constexpr off_t kMostLockBytes = 4096;
 
 // The lock files of a store as one job sees them: regular files whose names a profile says are locks are
 // the base's own, one inode for all jobs and for processes beside the mount, open to every uid. They
-// are never copied, never published, and may be there before their folder's entry is.
+// are never copied, never published, and may be there before their folder's entry is. What a profile
+// calls shared is written through to the base in the same way, as large as it gets, and may be
+// replaced by a rename of its own kind.
 //
 // Thread-safe. Paths are as in paths.h; what is not a regular file is not a lock, whatever its name.
 class LockFiles {
@@ -33,7 +35,11 @@ class LockFiles {
   // are files of the layer like any others.
   void share(int base) { base_ = base; }
   // Whether a regular file of this name is, or would be, a shared one.
-  bool is_shared_name(std::string_view path) const { return base_ >= 0 && entries_.is_lock(path); }
+  bool is_shared_name(std::string_view path) const {
+    return base_ >= 0 && entries_.is_common(path);
+  }
+  // How far it may grow.
+  off_t most_bytes(std::string_view path) const;
 
   // Errors: ENOENT, also for a hidden one; EISDIR for anything that is no regular file.
   Result<struct stat> find(const std::string& path) const;
@@ -41,6 +47,8 @@ class LockFiles {
   // Makes it and the folders above it. A hidden one is shown again. Errors: EEXIST.
   Result<UniqueFd> create(const std::string& path, int flags);
   Status remove(const std::string& path) const;
+  // Of shared files alone; EXDEV for locks.
+  Status rename(const std::string& from, const std::string& to, unsigned flags) const;
   // From this job's view alone, until it is created again or shown.
   void hide(const std::string& path);
   void show(const std::string& path);

@@ -118,7 +118,7 @@ Result<Opened> Overlay::open(const std::string& path, int flags) const {
   CACHESHIM_TRY(located, locate_lock(path));
   if (located.where != Where::kLock) return open_merged(path, flags);
   CACHESHIM_TRY(fd, locks_.open(path, flags));
-  return Opened{std::move(fd), false, true};
+  return Opened{std::move(fd), false, true, locks_.most_bytes(path)};
 }
 
 Result<Opened> Overlay::open_merged(const std::string& path, int flags) const {

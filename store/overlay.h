@@ -91,6 +91,7 @@ class Overlay {
   // Whether there is one at `path`; whether a regular file made there would be one.
   bool is_shared_lock(const std::string& path) const;
   bool is_shared_lock_name(const std::string& path) const { return locks_.is_shared_name(path); }
+  off_t most_lock_bytes(const std::string& path) const { return locks_.most_bytes(path); }
   void hide_lock(const std::string& path) { locks_.hide(path); }
   void show_lock(const std::string& path) { locks_.show(path); }
 
@@ -145,6 +146,7 @@ class Overlay {
   Result<Opened> open_merged(const std::string& path, int flags) const;
   Result<std::vector<ListedEntry>> list_merged(const std::string& path) const;
   Result<UniqueFd> create_lock(const std::string& path, int flags);
+  bool becomes_common(const Located& source, const std::string& to) const;
   bool base_has_part_of(const std::string& entry) const;
   bool is_own_file(const std::string& path, const Located& found) const;
   Result<Located> locate_linked(const std::string& path, const struct stat& st) const;

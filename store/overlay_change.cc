@@ -248,7 +248,7 @@ void Overlay::begin_entry(const std::string& path) {
 // Its locks alone do not make an entry: they may have been needed before it was begun.
 bool Overlay::base_has_part_of(const std::string& entry) const {
   if (!find_in_base(entry)) return false;
-  if (!entries_.has_locks(entry)) return true;
+  if (!entries_.has_common(entry)) return true;
   const auto names = lowers_->list(entry);
   return !names || std::any_of(names->begin(), names->end(), [&](const ListedEntry& name) {
     return !entries_.is_lock(join_path(entry, name.name));

@@ -37,13 +37,20 @@ Status Overlay::check_rename_target(const Located& source, const std::string& to
   return {};
 }
 
+bool Overlay::becomes_common(const Located& source, const std::string& to) const {
+  return S_ISREG(source.st.st_mode) && locks_.is_shared_name(to);
+}
+
 Status Overlay::rename(const std::string& from, const std::string& to, unsigned flags, Hold hold) {
   if (flags != 0 && flags != RENAME_NOREPLACE && flags != RENAME_EXCHANGE) return Errno(EINVAL);
   CACHESHIM_TRY(source, locate(from));
   const Result<Located> target = locate(to);
+  if (source.where == Where::kLock && becomes_common(source, to)) {
+    if (target && target->where != Where::kLock) return Errno(EISDIR);
+    return locks_.rename(from, to, flags);
+  }
   // As from another file system: mv(1) and its kind then copy.
-  const bool becomes_lock = S_ISREG(source.st.st_mode) && locks_.is_shared_name(to);
-  if (source.where == Where::kLock || becomes_lock) return Errno(EXDEV);
+  if (source.where == Where::kLock || becomes_common(source, to)) return Errno(EXDEV);
   if (target && target->where == Where::kLock) return Errno(EXDEV);
   const bool can_share = flags != RENAME_EXCHANGE && is_own_file(from, source) &&
                          (target ? is_own_file(to, *target) : makes_shared(to));

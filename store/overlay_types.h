@@ -21,6 +21,7 @@ struct Opened {
   UniqueFd fd;
   bool in_upper;
   bool is_lock = false;  // the base's own, to be changed in place (LockFiles)
+  off_t most_bytes = 0;  // then: how far it may grow
 };
 
 using ListedEntry = sys::DirEntry;

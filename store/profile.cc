@@ -70,18 +70,18 @@ bool EntryRule::holds_paths(std::string_view file_name) const {
   return matches_any(paths_in, file_name);
 }
 
-bool Profile::has_locks() const {
+bool Profile::has(NameClass wanted) const {
   return std::any_of(classes.begin(), classes.end(),
-                     [](const auto& known) { return known.first == NameClass::kLock; });
+                     [&](const auto& known) { return known.first == wanted; });
 }
 
-bool Profile::is_lock(std::string_view path) const {
+bool Profile::is_of(std::string_view path, NameClass wanted) const {
   const std::string_view file_name = path.substr(path.rfind('/') + 1);
   return std::any_of(classes.begin(), classes.end(),
                      [&](const auto& known) {
-                       return known.first == NameClass::kLock && means(known.second, path, file_name);
+                       return known.first == wanted && means(known.second, path, file_name);
                      }) &&
-         class_of(path) == NameClass::kLock;
+         class_of(path) == wanted;
 }
 
 NameClass Profile::class_of(std::string_view path) const {

@@ -76,9 +76,9 @@ struct Profile {
 
   // `path`: below the cache's folder. A pattern without '/' is for names anywhere below.
   NameClass class_of(std::string_view path) const;
-  // class_of(path) == kLock, without a look at the other classes for most paths.
-  bool is_lock(std::string_view path) const;
-  bool has_locks() const;
+  // class_of(path) == wanted, without a look at the other classes for most paths.
+  bool is_of(std::string_view path, NameClass wanted) const;
+  bool has(NameClass wanted) const;
   bool may_publish_early() const { return evidence != Evidence::kGuess; }
 };
 

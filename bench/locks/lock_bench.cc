@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Figures of locks. lock_bench MEASURE FILE [OTHER] [--rounds N] [--waiters N] [--pid P]; prints one JSON
+// object. Microseconds, but for `cpu`, percent of a core.
+//   pair FILE                 an uncontended LOCK_EX and LOCK_UN
+//   handover FILE OTHER       from LOCK_UN of OTHER to the return of a LOCK_EX of FILE that waits
+//   crowd FILE OTHER          N processes wait for FILE, which this one holds; reading and writing OTHER
+//                             meanwhile; what process P then uses of a core; then all get it in turn
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "common/unique_fd.h"
+
+namespace {
+
+using cacheshim::UniqueFd;
+using Json = nlohmann::ordered_json;
+
+double now_us() {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
+}
+
+[[noreturn]] void fail(const std::string& what) {
+  std::perror(what.c_str());
+  std::exit(1);
+}
+
+UniqueFd open_file(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!fd) fail(path);
+  return fd;
+}
+
+void lock(const UniqueFd& fd, int operation) {
+  if (::flock(fd.get(), operation) != 0) fail("flock");
+}
+
+void pause_us(long span) {
+  const timespec pause{span / 1'000'000, span % 1'000'000 * 1000};
+  (void)::nanosleep(&pause, nullptr);
+}
+
+Json summary(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double part) {
+    return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1))];
+  };
+  return {{"min", at(0)}, {"median", at(0.5)}, {"p99", at(0.99)}, {"max", at(1)}};
+}
+
+Json measure_pair(const std::string& path, int rounds) {
+  const UniqueFd fd = open_file(path);
+  std::vector<double> spans;
+  for (int round = 0; round < rounds; ++round) {
+    const double begin = now_us();
+    lock(fd, LOCK_EX);
+    lock(fd, LOCK_UN);
+    spans.push_back(now_us() - begin);
+  }
+  return summary(std::move(spans));
+}
+
+// What the processes of one measurement tell each other.
+struct Board {
+  std::atomic<int> waiting{0};  // rounds in which the waiter is about to wait, or waiters
+  std::atomic<int> done{0};
+  std::atomic<double> freed{0};
+  std::atomic<double> got{0};
+};
+
+Board& make_board() {
+  void* memory =
+      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) fail("mmap");
+  return *new (memory) Board;
+}
+
+void wait_until(const std::atomic<int>& value, int least) {
+  while (value < least) pause_us(50);
+}
+
+Json measure_handover(const std::string& path, const std::string& other, int rounds) {
+  Board& board = make_board();
+  const UniqueFd held = open_file(other);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const UniqueFd fd = open_file(path);
+    for (int round = 1; round <= rounds; ++round) {
+      wait_until(board.done, 2 * round - 1);  // it is held
+      board.waiting = round;
+      lock(fd, LOCK_EX);
+      board.got = now_us();
+      lock(fd, LOCK_UN);
+      board.done = 2 * round;
+    }
+    ::_exit(0);
+  }
+  std::vector<double> spans;
+  for (int round = 1; round <= rounds; ++round) {
+    lock(held, LOCK_EX);
+    board.done = 2 * round - 1;
+    wait_until(board.waiting, round);
+    pause_us(2000 + 700 * (round % 8));  // it waits by then, and at all phases of a poll
+    board.freed = now_us();
+    lock(held, LOCK_UN);
+    wait_until(board.done, 2 * round);
+    spans.push_back(board.got - board.freed);
+  }
+  (void)::waitpid(child, nullptr, 0);
+  return summary(std::move(spans));
+}
+
+// User and system time of a process, in clock ticks.
+long ticks_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  std::string field;
+  long user = 0, system = 0;
+  for (int number = 3; number < 14; ++number) fields >> field;
+  fields >> user >> system;
+  return user + system;
+}
+
+double cpu_percent(pid_t pid) {
+  constexpr long kSpanUs = 5'000'000;
+  const long before = ticks_of(pid);
+  pause_us(kSpanUs);
+  const auto used = static_cast<double>(ticks_of(pid) - before);
+  return 100 * used / static_cast<double>(::sysconf(_SC_CLK_TCK)) / (kSpanUs / 1e6);
+}
+
+void read_and_write(const std::string& path, int rounds, Json& result) {
+  std::vector<double> reads, writes;
+  char bytes[4096] = {};
+  for (int round = 0; round < rounds; ++round) {
+    double begin = now_us();
+    {
+      const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+      if (::pwrite(fd.get(), bytes, sizeof bytes, 0) != sizeof bytes) fail(path);
+    }
+    writes.push_back(now_us() - begin);
+    begin = now_us();
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (::pread(fd.get(), bytes, sizeof bytes, 0) != sizeof bytes) fail(path);
+    reads.push_back(now_us() - begin);
+  }
+  result["read"] = summary(std::move(reads));
+  result["write"] = summary(std::move(writes));
+}
+
+Json measure_crowd(const std::string& path, const std::string& other, int waiters, pid_t pid) {
+  Board& board = make_board();
+  Json result;
+  constexpr int kRounds = 500;
+  read_and_write(other, kRounds, result["alone"]);
+  const UniqueFd held = open_file(path);
+  lock(held, LOCK_EX);
+  for (int waiter = 0; waiter < waiters; ++waiter) {
+    const pid_t child = ::fork();
+    if (child == -1) fail("fork");
+    if (child != 0) continue;
+    const UniqueFd fd = open_file(path);
+    ++board.waiting;
+    lock(fd, LOCK_EX);
+    ++board.done;
+    ::_exit(0);
+  }
+  wait_until(board.waiting, waiters);
+  pause_us(1'000'000);
+  read_and_write(other, kRounds, result["beside_waiters"]);
+  pause_us(1'000'000);
+  if (pid > 0) result["cpu"] = cpu_percent(pid);
+  const double begin = now_us();
+  lock(held, LOCK_UN);
+  wait_until(board.done, waiters);
+  result["each_in_turn"] = (now_us() - begin) / waiters;
+  while (::wait(nullptr) > 0) {
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Figures of locks");
+  std::string measure, file, other;
+  int rounds = 2000, waiters = 500;
+  pid_t pid = 0;
+  app.add_option("MEASURE", measure)->required();
+  app.add_option("FILE", file)->required();
+  app.add_option("OTHER", other);
+  app.add_option("--rounds", rounds);
+  app.add_option("--waiters", waiters);
+  app.add_option("--pid", pid);
+  CLI11_PARSE(app, argc, argv);
+  Json result;
+  if (measure == "pair") {
+    result = measure_pair(file, rounds);
+  } else if (measure == "handover") {
+    result = measure_handover(file, other, rounds);
+  } else if (measure == "crowd") {
+    result = measure_crowd(file, other, waiters, pid);
+  } else {
+    return 2;
+  }
+  std::printf("%s\n", result.dump().c_str());
+  return 0;
+}

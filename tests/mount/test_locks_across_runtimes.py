@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyPI's filelock, FileLock of C++ and `cacheshim lock` exclude each other, through views and beside them."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import mounts
+import pytest
+from jobs import wait_until
+
+filelock = pytest.importorskip("filelock")
+
+CACHE = os.environ.get("CACHESHIM_RUNTIME_CACHE",
+                       str(mounts.REPOSITORY / "build/tests/locks/runtime_cache"))
+FAMILY = "tensorrt-rtx/app"
+ADD = """
+import filelock, os, sys
+path, rounds, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+for number in range(rounds):
+    with filelock.FileLock(path + ".lock"):
+        lines = set(open(path).read().split()) if os.path.exists(path) else set()
+        staged = f"{path}.new.{os.getpid()}"
+        with open(staged, "w") as file:
+            file.write("".join(line + "\\n" for line in sorted(lines | {f"{name}-{number}"})))
+        os.rename(staged, path)
+"""
+
+
+def environment(job, shimmed=False):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
+    env["CACHESHIM_JOB"] = job
+    if shimmed:
+        env["LD_PRELOAD"] = mounts.LIBRARY
+    return env
+
+
+def start(job, *argv, **options):
+    return subprocess.Popen([str(word) for word in argv], env=environment(job, **options),
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
+
+
+def run(job, *argv, **options):
+    process = start(job, *argv, **options)
+    output = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(argv, process.returncode, *output)
+
+
+@pytest.fixture
+def cache(mount):
+    """The path of one runtime cache, as every job spells it."""
+    path = mount.path / FAMILY / "kernels.cache"
+    for job in ("one", "two"):
+        assert run(job, "mkdir", "-p", path.parent).returncode == 0
+    return path
+
+
+@pytest.mark.parametrize("where", ["view", "base"])
+def test_python_holds_and_the_save_of_cpp_times_out(mount, cache, where):
+    assert run("one", CACHE, "save", cache, 0, "first").returncode == 0
+    before = mount.base(FAMILY, "kernels.cache").read_bytes()
+    lock = cache if where == "view" else mount.base(FAMILY, "kernels.cache")
+    with filelock.FileLock(f"{lock}.lock"):
+        refused = run("two", CACHE, "save", cache, 100, "second")
+        assert refused.returncode == 75 and "others have it locked" in refused.stderr
+        assert mount.base(FAMILY, "kernels.cache").read_bytes() == before
+    assert run("two", CACHE, "save", cache, 0, "second").returncode == 0
+    assert run("one", CACHE, "load", cache).stdout == "first\nsecond\n"
+
+
+@pytest.mark.parametrize("where", ["view", "base"])
+def test_cpp_holds_and_python_times_out(mount, cache, where):
+    ready = mount.path.with_name("ready")
+    held = f"{cache}.lock" if where == "view" else mount.base(FAMILY, "kernels.cache.lock")
+    if where == "base":
+        run("one", "touch", f"{cache}.lock")
+    holder = start("one", mounts.PROGRAM, "lock", held, "--", "sh", "-c",
+                   f"touch {ready}; exec sleep 600")
+    wait_until(ready.exists, what="the lock")
+    with pytest.raises(filelock.Timeout):
+        filelock.FileLock(f"{cache}.lock").acquire(timeout=0.2)
+    holder.send_signal(signal.SIGTERM)
+    assert holder.wait(20) == 143
+    filelock.FileLock(f"{cache}.lock").acquire(timeout=10)
+
+
+@pytest.mark.timeout_s(300)
+@pytest.mark.parametrize("shimmed", [False, True], ids=["plain", "shimmed"])
+def test_no_update_is_lost_between_two_views_and_the_bare_store(mount, cache, shimmed):
+    rounds = 200
+    raw = mount.base(FAMILY, "kernels.cache")
+    raw.parent.mkdir(parents=True, exist_ok=True)  # else it is there with the first lock
+    writers = [start("one", sys.executable, "-c", ADD, cache, rounds, "python", shimmed=shimmed),
+               start("two", CACHE, "add", cache, rounds, "cpp", shimmed=shimmed),
+               start("raw", CACHE, "add", raw, rounds, "raw")]
+    for writer in writers:
+        _, errors = writer.communicate(timeout=250)
+        assert writer.returncode == 0, errors
+    expected = {f"{name}-{number}" for name in ("python", "cpp", "raw") for number in range(rounds)}
+    assert set(raw.read_text().split()) == expected
+    assert set(run("three", CACHE, "load", cache).stdout.split()) == expected
+
+
+def test_cacheshim_lock_runs_the_command_as_flock_does(mount, cache):
+    lock = f"{cache}.lock"
+    def locked(*argv):
+        return run("one", mounts.PROGRAM, "lock", *argv)
+    assert locked(lock, "--", "sh", "-c", "exit 7").returncode == 7
+    assert locked(lock, "sh", "-c", "kill -9 $$").returncode == 137
+    assert locked(lock, "--", "no-such-command").returncode == 127
+    assert locked(lock).returncode == 2
+    assert locked("--timeout", "0", lock, "--", "flock", "-n", lock, "true").returncode == 1
+    inner = (mounts.PROGRAM, "lock", "--timeout", "0.1")
+    refused = locked(lock, "--", *inner, lock, "true")
+    assert refused.returncode == 75 and "others have it locked" in refused.stderr
+    assert locked("--shared", lock, "--", *inner, "--shared", lock, "true").returncode == 0
+    assert locked(cache.parent, "--", "true").returncode == 0  # a folder
+    missing = locked(cache.parent / "none/lock", "--", "true")
+    assert missing.returncode == 1 and "cannot open lock file" in missing.stderr
+    assert os.path.exists(lock)
+
+
+def test_what_the_command_leaves_running_keeps_the_lock(mount, cache):
+    ready = mount.path.with_name("ready")
+    result = run("one", mounts.PROGRAM, "lock", f"{cache}.lock", "--", "sh", "-c",
+                 f"sleep 600 >/dev/null 2>&1 & echo $! > {ready}")
+    assert result.returncode == 0
+    assert run("one", "flock", "-n", f"{cache}.lock", "true").returncode == 1
+    os.kill(int(ready.read_text()), signal.SIGKILL)
+    wait_until(lambda: run("one", "flock", "-n", f"{cache}.lock", "true").returncode == 0,
+               what="the lock")
+
+
+KILLED = """
+import fcntl, os, sys, time
+path, note = sys.argv[1:]
+while True:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    inside = os.open(note, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+    held = os.open(note + ".held", os.O_CREAT | os.O_RDWR, 0o644)
+    try:  # a lock of another file system, which goes with its process as well: nobody else is inside
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.write(inside, b"broken\\n")
+    os.write(inside, b"once\\n")
+    os.close(inside)
+    fcntl.flock(held, fcntl.LOCK_UN)
+    os.close(held)
+    os.close(fd)
+"""
+
+
+def kill_at_random(mount, rounds, workers=6):
+    cache = mount.path / FAMILY / "kernels.cache"
+    assert run("one", "mkdir", "-p", cache.parent).returncode == 0
+    assert run("two", "mkdir", "-p", cache.parent).returncode == 0
+    note = mount.path.with_name("note")
+    raw = mount.base(FAMILY, "kernels.cache.lock")
+    run("one", "touch", f"{cache}.lock")
+    places = [("one", f"{cache}.lock"), ("two", f"{cache}.lock"), ("raw", raw)]
+
+    def begin(number):
+        job, path = places[number % len(places)]
+        return start(job, sys.executable, "-S", "-c", KILLED, path, note)
+
+    processes = [begin(number) for number in range(workers)]
+    try:
+        for _ in range(rounds):
+            number = random.randrange(workers)
+            time.sleep(random.random() * 0.03)  # anywhere in its work: nothing is waited for
+            processes[number].kill()
+            processes[number].communicate()
+            processes[number] = begin(number)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    wait_until(lambda: run("one", "flock", "-n", f"{cache}.lock", "true").returncode == 0,
+               what="the lock")
+    assert run("two", "flock", "-n", f"{cache}.lock", "true").returncode == 0
+    lines = note.read_text().split()
+    assert "broken" not in lines
+    return lines.count("once")
+
+
+@pytest.mark.timeout_s(300)
+def test_kill_9_at_random_breaks_no_lock_and_leaves_none(mount):
+    assert kill_at_random(mount, 60) > 60
+
+
+@pytest.mark.long
+@pytest.mark.timeout_s(900)
+def test_kill_9_at_random_a_thousand_times(mount):
+    assert kill_at_random(mount, 1000) > 1000
