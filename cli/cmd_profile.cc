@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/control_client.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
 #include "cli/setup.h"
@@ -26,10 +27,23 @@ std::string or_none(const std::string& text) { return text.empty() ? "-" : text;
 // All profiles as a mount would load them now; what is refused is printed.
 std::vector<Profile> load_for_reading() { return load_all_profiles(find_installation().profiles); }
 
-void list_profiles() {
+// Those of a mount, by its own word, are the ones that it found when it was mounted.
+std::vector<std::string> names_in_use(const std::string& mount) {
+  const auto status = nlohmann::json::parse(ControlClient(mount).read("status"), nullptr, false);
+  std::vector<std::string> names;
+  for (const auto& name : status.value("profiles", nlohmann::json::array())) {
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+void list_profiles(const std::string& mount) {
+  const auto in_use = mount.empty() ? std::vector<std::string>() : names_in_use(mount);
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "EVIDENCE", "VARIABLE", "DEFAULT PATHS", "FILE"}};
   for (const Profile& profile : load_for_reading()) {
+    const bool is_in_use = std::find(in_use.begin(), in_use.end(), profile.name) != in_use.end();
+    if (!mount.empty() && !is_in_use) continue;
     rows.push_back({profile.name, std::string(to_string(profile.evidence)),
                     or_none(profile.variable), joined(profile.default_paths, "-"), profile.origin});
   }
@@ -116,8 +130,10 @@ void add_profile(CLI::App& app, int& exit_code) {
       "refused with file, line and reason, and the others go on. docs/profiles.md says how to write\n"
       "one. A mount uses those that it found when it was mounted.");
   CLI::App* list = profile->add_subcommand("list", "All profiles");
-  list->callback([&exit_code] {
-    list_profiles();
+  auto mount = std::make_shared<std::string>();
+  list->add_option("--mount", *mount, "Only those that this mount uses")->type_name("M");
+  list->callback([mount, &exit_code] {
+    list_profiles(*mount);
     exit_code = kExitSuccess;
   });
   auto name = std::make_shared<std::string>();

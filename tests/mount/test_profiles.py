@@ -215,6 +215,14 @@ def test_profile_list_and_show(own_profiles):
     assert profile_command("show", "nobody").returncode == 1
 
 
+def test_profile_list_of_a_mount(own_profiles, mount_store, store):
+    (own_profiles / "mine.toml").write_text(OWN)
+    mount = mount_store(store)
+    (own_profiles / "later.toml").write_text(OWN.replace("mine", "later"))
+    names = [line.split()[0] for line in mount.cli("profile", "list").stdout.splitlines()[1:]]
+    assert names == mount.status()["profiles"] and "mine" in names and "later" not in names
+
+
 def test_profile_check(scratch):
     good, bad = scratch / "good.toml", scratch / "bad.toml"
     good.write_text(OWN)
