@@ -44,6 +44,15 @@ Result<std::string> read_proc(pid_t pid, const char* file) {
   return sys::read_all(fd.get());
 }
 
+std::optional<ProcessStat> stat_of(pid_t pid) {
+  const auto text = read_proc(pid, "stat");
+  const auto parent = text ? stat_field(*text, kParentField) : std::nullopt;
+  const auto start_time = text ? stat_field(*text, kStartTimeField) : std::nullopt;
+  if (!parent || !start_time) return std::nullopt;
+  return ProcessStat{text_field(*text, kStateField).front(), static_cast<pid_t>(*parent),
+                     *start_time};
+}
+
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number) {
   const std::string field = text_field(stat, number);
   std::uint64_t value = 0;
@@ -56,11 +65,10 @@ Lineage lineage_of(pid_t tid) {
   Lineage lineage;
   pid_t pid = tid > 0 ? process_of(tid) : 0;
   while (pid > 0 && lineage.size() < kMostGenerations) {
-    const auto stat = read_proc(pid, "stat");
-    const auto start_time = stat ? stat_field(*stat, kStartTimeField) : std::nullopt;
-    if (!start_time) break;
-    lineage.push_back({pid, *start_time});
-    pid = static_cast<pid_t>(stat_field(*stat, kParentField).value_or(0));
+    const auto stat = stat_of(pid);
+    if (!stat) break;
+    lineage.push_back({pid, stat->start_time});
+    pid = stat->parent;
   }
   return lineage;
 }
@@ -72,16 +80,15 @@ bool contains(const Lineage& lineage, const Process& process) {
 UniqueFd watch_process(const Process& process) {
   UniqueFd watched(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0U)));
   if (!watched) return {};
-  const auto stat = read_proc(process.pid, "stat");
-  const bool is_same = stat && stat_field(*stat, kStartTimeField) == process.start_time;
+  const auto stat = stat_of(process.pid);
+  const bool is_same = stat && stat->start_time == process.start_time;
   return is_same ? std::move(watched) : UniqueFd();
 }
 
 bool is_stopped(const Process& process) {
-  const auto stat = read_proc(process.pid, "stat");
-  if (!stat || stat_field(*stat, kStartTimeField) != process.start_time) return false;
-  const std::string state = text_field(*stat, kStateField);
-  return state == "T" || state == "t";
+  const auto stat = stat_of(process.pid);
+  const bool is_same = stat && stat->start_time == process.start_time;
+  return is_same && (stat->state == 'T' || stat->state == 't');
 }
 
 }  // namespace cacheshim

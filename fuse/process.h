@@ -20,6 +20,14 @@ Result<std::string> read_proc(pid_t pid, const char* file);
 // may hold blanks and parentheses. Nothing where it is no number.
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number);
 
+struct ProcessStat {
+  char state = '?';  // 'R', 'S', 'Z', … as proc(5) has it
+  pid_t parent = 0;
+  std::uint64_t start_time = 0;  // clock ticks since boot
+};
+// Nothing of a process that is gone.
+std::optional<ProcessStat> stat_of(pid_t pid);
+
 // One process, whatever happens to its number later.
 struct Process {
   pid_t pid = 0;                 // in the daemon's pid namespace

@@ -16,36 +16,12 @@
 #include <string_view>
 #include <unistd.h>
 
-#include "store/sys.h"
+#include "fuse/process.h"
 
 namespace cacheshim {
 namespace {
 
-constexpr std::size_t kMostAncestors = 128;
-
-struct Stat {
-  pid_t parent = 0;
-  std::uint64_t start_time = 0;
-  bool is_dead = false;  // a zombie, or about to be gone
-};
-
-// Fields 3, 4 and 22 of /proc/PID/stat, counted behind the command's name, which may hold anything.
-std::optional<Stat> stat_of(pid_t process) {
-  const auto fd = sys::open_path(fmt::format("/proc/{}/stat", process), O_RDONLY);
-  const auto text = fd ? sys::read_all(fd->get()) : Result<std::string>(fd.error());
-  const auto behind = text ? text->rfind(')') : std::string::npos;
-  if (behind == std::string::npos) return std::nullopt;
-  std::istringstream fields(text->substr(behind + 1));
-  Stat stat;
-  std::string state, skipped;
-  fields >> state >> stat.parent;
-  constexpr int kSkipped = 17;  // 5 to 21
-  for (int i = 0; i < kSkipped; ++i) fields >> skipped;
-  fields >> stat.start_time;
-  if (!fields) return std::nullopt;
-  stat.is_dead = state == "Z" || state == "X";
-  return stat;
-}
+bool is_dead(const ProcessStat& stat) { return stat.state == 'Z' || stat.state == 'X'; }
 
 std::string link_at(const std::string& path) {
   std::array<char, PATH_MAX> target;
@@ -69,31 +45,27 @@ void for_each_number(const std::string& folder, const std::function<void(pid_t)>
 
 ProcessOrigin origin_of(pid_t process) {
   ProcessOrigin origin;
-  const auto self = process > 0 ? stat_of(process) : std::nullopt;
-  if (!self) return origin;
+  const Lineage lineage = process > 0 ? lineage_of(process) : Lineage();
+  if (lineage.empty() || lineage.front().pid != process) return origin;
   origin.process = process;
-  origin.start_time = self->start_time;
-  for (pid_t above = self->parent; above > 0 && origin.ancestors.size() < kMostAncestors;) {
-    origin.ancestors.push_back(above);
-    const auto stat = stat_of(above);
-    above = stat ? stat->parent : 0;
-  }
+  origin.start_time = lineage.front().start_time;
+  for (std::size_t i = 1; i < lineage.size(); ++i) origin.ancestors.push_back(lineage[i].pid);
   return origin;
 }
 
 bool is_alive(const ProcessOrigin& origin) {
   const auto stat = stat_of(origin.process);
-  return stat && stat->start_time == origin.start_time && !stat->is_dead;
+  return stat && stat->start_time == origin.start_time && !is_dead(*stat);
 }
 
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin) {
-  std::map<pid_t, Stat> all;
+  std::map<pid_t, ProcessStat> all;
   for_each_number("/proc", [&](pid_t process) {
     if (const auto stat = stat_of(process)) all.emplace(process, *stat);
   });
   std::vector<pid_t> found;
   for (const auto& [process, stat] : all) {
-    if (stat.is_dead || stat.start_time < origin.start_time) continue;
+    if (is_dead(stat) || stat.start_time < origin.start_time) continue;
     auto top = all.find(process);
     for (auto above = all.find(stat.parent);
          above != all.end() && above->second.start_time >= origin.start_time &&
