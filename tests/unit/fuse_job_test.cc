@@ -109,10 +109,10 @@ TEST_F(JobTest, AnEnvironmentCanOnlyLowerThePolicy) {
 TEST_F(JobTest, ThoseWhoWaitAreCalledOnce) {
   job_.begin({}, PublishPolicy::kComplete, false);
   int calls = 0;
-  job_.on_end([&](Outcome outcome) { calls += outcome == Outcome::kSuccess; });
+  job_.on_end([&](std::optional<Outcome> outcome) { calls += outcome == Outcome::kSuccess; });
   EXPECT_EQ(calls, 0);
   job_.finish(Outcome::kSuccess);
-  job_.on_end([&](Outcome) { calls += 10; });
+  job_.on_end([&](std::optional<Outcome>) { calls += 10; });
   EXPECT_EQ(calls, 11);
 }
 
