@@ -92,7 +92,9 @@ NameClass Profile::class_of(std::string_view path) const {
     while (begin < path.size()) {
       end = std::min(path.find('/', begin), path.size());
       if (means(pattern, path.substr(0, end), path.substr(begin, end - begin))) {
-        const bool is_off = name_class == NameClass::kFlight && !may_publish_early();
+        const bool needs_trust =
+            name_class == NameClass::kFlight || name_class == NameClass::kShared;
+        const bool is_off = needs_trust && !may_publish_early();
         return is_off ? NameClass::kPrivate : name_class;
       }
       begin = end + 1;

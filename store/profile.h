@@ -26,7 +26,7 @@ std::string_view to_string(NameClass name_class);
 
 // How sure we are of a profile.
 enum class Evidence {
-  kGuess,  // neither early publishing nor flight
+  kGuess,  // neither early publishing nor flight, and no shared names
   kDoc,    // the program's documentation says so
   kRead,   // its source does
   kRun,    // and it has been run on a mount

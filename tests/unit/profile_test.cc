@@ -119,10 +119,13 @@ TEST(Profile, KnowsTheClassOfAName) {
   }
 }
 
-TEST(Profile, AGuessIsNeverWaitedFor) {
-  const auto parsed =
-      parse_profile("name = \"x\"\nevidence = \"guess\"\n[class]\nflight = [\"*\"]\n", "x.toml");
-  EXPECT_EQ(std::get<Profile>(parsed).class_of("a"), NameClass::kPrivate);
+TEST(Profile, AGuessIsNeitherWaitedForNorWrittenThrough) {
+  for (const char* name_class : {"flight", "shared"}) {
+    const auto parsed = parse_profile(
+        "name = \"x\"\nevidence = \"guess\"\n[class]\n" + std::string(name_class) + " = [\"*\"]\n",
+        "x.toml");
+    EXPECT_EQ(std::get<Profile>(parsed).class_of("a"), NameClass::kPrivate) << name_class;
+  }
 }
 
 TEST(PathPattern, MatchesByComponents) {

@@ -103,7 +103,7 @@ constexpr Row kRows[] = {
     {"tensorrt-rtx/runtime.rtxcache", "", NameClass::kShared, ""},
     {"tensorrt-rtx/runtime.rtxcache.lock", "", kLock, ""},
 
-    {"cuda-compute-cache/index", "", NameClass::kShared, ""},
+    {"cuda-compute-cache/index", "", kPrivate, ""},  // a guess
     {"cuda-compute-cache/0/a/0a1b2c", "cuda-compute-cache/0/a/0a1b2c", kPrivate, "end"},
 
     // pip: SafeFileCache of 25.3 and 23.2, adjacent_tmp_file, record_download_origin
