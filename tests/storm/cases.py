@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,6 +94,11 @@ class PtxasLog:
     def digests(self) -> list[str]:
         return self.path.read_text().splitlines()
 
+    def compiled_once(self) -> str:
+        """How many of the kernels that were compiled at all were so by one run: "23 of 24"."""
+        runs = Counter(self.digests())
+        return f"{sum(1 for count in runs.values() if count == 1)} of {len(runs)}"
+
 
 def preload(lab: Lab, job: str) -> dict[str, str]:
     """All that a job script sets for cacheshim."""
@@ -136,6 +142,14 @@ def key_of(kernel_hash: str) -> str:
 def expect_clean(verdict: Verdict, storm: Storm, what: str) -> None:
     for line in storm.complaints():
         verdict.complaints.append(f"{what}: {line}")
+
+
+def expect_single_flight(verdict: Verdict, log: PtxasLog, kernels: int, what: str) -> None:
+    """One job compiles what the others wait for; one kernel in twenty may be compiled again."""
+    runs = len(log.digests())
+    verdict.expect(
+        kernels <= runs <= kernels * 1.05, f"{what}: {runs} ptxas runs for {kernels} kernels"
+    )
 
 
 def expect_warm(verdict: Verdict, storm: Storm, log: PtxasLog, what: str) -> None:

@@ -6,7 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 from cachemount import CacheMount, CommandFailed
-from cases import PtxasLog, Verdict, expect_clean, expect_cubins, expect_warm, triton_jobs
+from cases import (
+    PtxasLog,
+    Verdict,
+    expect_clean,
+    expect_cubins,
+    expect_single_flight,
+    expect_warm,
+    triton_jobs,
+)
 from jobs import FIRST_UID, storm
 from lab import Lab
 from passes import figures_of, measured_pass, shared_folder
@@ -19,6 +27,7 @@ COLUMNS = (
     ("errors", "errors", ">"),
     ("what errors", "kinds", "<"),
     ("ptxas runs", "ptxas_runs", ">"),
+    ("compiled once", "compiled_once", ">"),
     ("CPU s", "cpu_s", ">"),
     ("wall s", "wall_s", ">"),
 )
@@ -43,6 +52,7 @@ def through_cacheshim(lab: Lab, verdict: Verdict) -> tuple[dict[str, Any], dict[
         expect_clean(verdict, cold, "8 jobs, cold")
         expect_clean(verdict, warm, "ninth job, warm")
         expect_warm(verdict, warm, warm_log, "ninth job, warm")
+        expect_single_flight(verdict, cold_log, KERNELS, "8 jobs, cold")
         compiled = set(cold_log.digests())
         expect_cubins(verdict, mount.base, [cold, warm], compiled, KERNELS, "the cache folder")
     return cold_figures, warm_figures
@@ -73,7 +83,8 @@ Plain shared folder: {JOBS} jobs of {JOBS} users compile the same {KERNELS} kern
 cacheshim, 8 jobs, cold: the same jobs, with LD_PRELOAD and a job name as the only change:
   {b["errors"]} errors; ptxas ran {b["ptxas_runs"]} times for {KERNELS} kernels (each job on its own: {alone}).
 cacheshim, ninth job, warm: a later job of a ninth user finds everything there: {c["ptxas_runs"]} compiles.
-ptxas is the compiler that each kernel not found in the cache needs. CPU s counts the jobs and, in the
+ptxas is the compiler that each kernel not found in the cache needs; compiled once are those that it was run
+for by one job alone, since the others waited for that one. CPU s counts the jobs and, in the
 cacheshim rows, its daemon ({b["daemon_cpu_s"]:.1f} s cold, {c["daemon_cpu_s"]:.1f} s warm)."""
     )
 

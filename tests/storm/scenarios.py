@@ -11,6 +11,7 @@ from cases import (
     Verdict,
     expect_clean,
     expect_cubins,
+    expect_single_flight,
     expect_warm,
     triton_jobs,
 )
@@ -57,6 +58,7 @@ def cold_then_warm(
         expect_clean(verdict, cold, "cold")
         expect_clean(verdict, warm, "warm")
         expect_warm(verdict, warm, warm_log, "warm")
+        expect_single_flight(verdict, cold_log, kernels, "cold")
         compiled = set(cold_log.digests())
         expect_cubins(verdict, mount.base, [cold, warm], compiled, kernels, "base")
 
