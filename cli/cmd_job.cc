@@ -2,15 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -149,39 +150,61 @@ int show(const JobArguments& arguments) {
 
 using Row = std::vector<std::string>;
 
-Row split_row(std::string_view line) {
-  Row cells;
-  for (std::size_t at = 0; at <= line.size();) {
+constexpr std::array<const char*, 8> kHeads = {"JOB", "CYCLE",   "STATE", "OUTCOME",
+                                               "UID", "STARTED", "FILES", "RUNS"};
+constexpr std::array<const char*, kHeads.size()> kColumns = {
+    "job", "cycle", "state", "outcome", "uid", "started", "open_files", "runs"};
+constexpr std::size_t kStarted = 5;
+using Cells = std::array<std::string_view, kHeads.size()>;
+
+// The cells of one line, by the places that our columns have in it.
+Cells cells_of(std::string_view line, const std::array<std::size_t, kHeads.size()>& places) {
+  Cells cells;
+  cells.fill("-");
+  for (std::size_t place = 0, at = 0; at <= line.size(); ++place) {
     const std::size_t end = std::min(line.find('\t', at), line.size());
-    cells.emplace_back(line.substr(at, end - at));
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (places[i] == place) cells[i] = line.substr(at, end - at);
+    }
     at = end + 1;
   }
   return cells;
 }
 
-// The table's rows of the daemon's; one of another version may have fewer columns or more.
-void add_rows(const json& answer, std::vector<Row>& table) {
-  constexpr const char* kColumns[] = {"job", "cycle",   "state",      "outcome",
-                                      "uid", "started", "open_files", "runs"};
-  constexpr std::size_t kStarted = 5;
+// The table of the daemon's rows, which one of another version may give fewer columns or more. Of ten
+// thousand jobs: so without a string for each cell.
+std::string table_of(const json& answer) {
   const json columns = answer.value("columns", json::array());
-  std::vector<std::size_t> places;
-  for (const char* name : kColumns) {
-    places.push_back(static_cast<std::size_t>(std::find(columns.begin(), columns.end(), name) -
-                                              columns.begin()));
+  std::array<std::size_t, kHeads.size()> places;
+  std::array<std::size_t, kHeads.size()> widths{};
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const auto found = std::find(columns.begin(), columns.end(), kColumns[i]);
+    places[i] = static_cast<std::size_t>(found - columns.begin());
   }
-  const auto& text = answer["rows"].get_ref<const std::string&>();
+  const std::string_view text = answer["rows"].get_ref<const std::string&>();
+  std::map<std::string_view, std::string> times;
+  std::vector<Cells> rows(1);
+  std::copy(kHeads.begin(), kHeads.end(), rows.front().begin());
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    Row cells = split_row(std::string_view(text).substr(at, end - at));
-    Row row;
-    for (const std::size_t place : places) {
-      row.push_back(place < cells.size() ? std::move(cells[place]) : "-");
-    }
-    row[kStarted] = format_time(std::strtoll(row[kStarted].c_str(), nullptr, 10));
-    table.push_back(std::move(row));
+    Cells& row = rows.emplace_back(cells_of(text.substr(at, end - at), places));
+    const auto [time, is_new] = times.try_emplace(row[kStarted]);
+    if (is_new) time->second = format_time(std::strtoll(row[kStarted].data(), nullptr, 10));
+    row[kStarted] = time->second;
     at = end + 1;
   }
+  for (const Cells& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string table;
+  for (const Cells& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      table += row[i];
+      if (i + 1 < row.size()) table.append(widths[i] - row[i].size() + 2, ' ');
+    }
+    table += '\n';
+  }
+  return table;
 }
 
 // Of a daemon that does not list in short.
@@ -201,12 +224,14 @@ int list(const JobArguments& arguments) {
     fmt::print("{}\n", answer.value("jobs", json::array()).dump());
     return kExitSuccess;
   }
-  std::vector<Row> table = {
-      {"JOB", "CYCLE", "STATE", "OUTCOME", "UID", "STARTED", "FILES", "RUNS"}};
   const json answer = client.request({{"op", "job-list"}, {"rows", true}});
-  const auto rows = answer.find("rows");
-  rows != answer.end() && rows->is_string() ? add_rows(answer, table) : add_objects(answer, table);
-  print_table(table);
+  if (answer.contains("rows") && answer["rows"].is_string()) {
+    fmt::print("{}", table_of(answer));
+  } else {
+    std::vector<Row> table = {Row(kHeads.begin(), kHeads.end())};
+    add_objects(answer, table);
+    print_table(table);
+  }
   return kExitSuccess;
 }
 

@@ -49,7 +49,7 @@ def run_dir_of(mount):
 def is_waiting(process, path):
     """Whether a standby sleeps in flock(2) on this file."""
     inode = os.stat(path).st_ino
-    return any(f"-> FLOCK" in line and f" {process.pid} " in line and f":{inode} " in line
+    return any("-> FLOCK" in line and f" {process.pid} " in line and f":{inode} " in line
                for line in pathlib.Path("/proc/locks").read_text().splitlines())
 
 
@@ -147,8 +147,7 @@ def test_a_standby_takes_over_from_a_daemon_that_died(mount, stand_by, two_jobs)
     second = stand_by(mount)
     mount.kill_daemon()
     first, other = (standby, second)
-    wait_until(lambda: mount.path.joinpath(".cacheshim").is_dir() if not mounts_dead(mount) else False,
-               what="the new mount")
+    wait_until(lambda: not mounts_dead(mount), what="the new mount")
     pid = mount.daemon_pid()
     assert pid in (first.pid, other.pid)
     serving, waiting = (first, other) if pid == first.pid else (other, first)
@@ -217,3 +216,8 @@ def test_ten_thousand_jobs_are_listed_at_one_moment(mount):
     assert [job["job"] for job in listed if job["job"].startswith("job-")] == [
         f"job-{number:05}" for number in range(10_000)]
     assert {job["state"] for job in listed} == {"active"}
+    head, *lines = mount.cli("job", "list").stdout.splitlines()
+    assert head.split() == ["JOB", "CYCLE", "STATE", "OUTCOME", "UID", "STARTED", "FILES", "RUNS"]
+    assert len(lines) == len(listed)
+    first = next(line for line in lines if line.startswith("job-00007 "))
+    assert first.split()[1:5] == ["0", "active", "none", "-"] and first.split()[-2:] == ["0", "0"]

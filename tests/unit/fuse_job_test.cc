@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "fuse/caller.h"
@@ -114,6 +115,16 @@ TEST_F(JobTest, ThoseWhoWaitAreCalledOnce) {
   job_.finish(Outcome::kSuccess);
   job_.on_end([&](std::optional<Outcome>) { calls += 10; });
   EXPECT_EQ(calls, 11);
+}
+
+TEST_F(JobTest, ThoseWhoWaitAreSentHomeWithoutAnOutcomeWhileItGoesOn) {
+  job_.begin({}, PublishPolicy::kComplete, false);
+  int refused = 0;
+  job_.on_end([&](std::optional<Outcome> outcome) { refused += !outcome; });
+  job_.refuse_waits();
+  EXPECT_EQ(refused, 1);
+  job_.finish(Outcome::kSuccess);
+  EXPECT_EQ(refused, 1);
 }
 
 TEST_F(JobTest, SettlesWhenItsLastPublishingHasEnded) {

@@ -2,8 +2,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -12,6 +17,8 @@
 #include <vector>
 
 #include "fuse/lock_table.h"
+#include "fuse/process_origin.h"
+#include "fuse/raw_locks.h"
 #include "store/sys.h"
 #include "tests/unit/scratch.h"
 
@@ -276,6 +283,53 @@ TEST_F(Locks, ManyThreadsExcludeEachOther) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(RawLocks, AreReadFromTheTableOfTheKernel) {
+  constexpr const char* kTable =
+      "1: FLOCK  ADVISORY  WRITE 100 08:01:11 0 EOF\n"
+      "1: -> FLOCK  ADVISORY  WRITE 200 08:01:11 0 EOF\n"
+      "2: POSIX  ADVISORY  READ  300 08:01:22 10 19\n"
+      "3: OFDLCK ADVISORY  WRITE -1 08:01:33 0 EOF\n"
+      "4: LEASE  ACTIVE    READ  400 08:01:44 0 EOF\n";
+  const dev_t device = makedev(8, 1);
+  EXPECT_TRUE(is_locked_elsewhere(kTable, device, 11, 100));  // another one waits
+  EXPECT_TRUE(is_locked_elsewhere(kTable, device, 22, 100));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, device, 22, 300));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, device, 33, 100));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, device, 44, 100));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, device, 1, 100));
+  EXPECT_FALSE(is_locked_elsewhere(kTable, makedev(8, 2), 11, 1));
+}
+
+TEST(ProcessOrigin, FindsWhatDescendsFromTheDead) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t maker = ::fork();
+  if (maker == 0) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) ::pause();
+    }
+    (void)!::write(ends[1], &child, sizeof child);
+    for (;;) ::pause();
+  }
+  pid_t child = 0;
+  ASSERT_EQ(::read(ends[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  const ProcessOrigin origin = origin_of(maker);
+  EXPECT_EQ(origin.process, maker);
+  ASSERT_FALSE(origin.ancestors.empty());
+  EXPECT_EQ(origin.ancestors.front(), ::getpid());
+  EXPECT_TRUE(is_alive(origin));
+  (void)::kill(maker, SIGKILL);
+  ASSERT_EQ(::waitpid(maker, nullptr, 0), maker);
+  EXPECT_FALSE(is_alive(origin));
+  const auto found = possible_descendants(origin);
+  EXPECT_NE(std::find(found.begin(), found.end(), child), found.end());
+  EXPECT_EQ(std::find(found.begin(), found.end(), ::getpid()), found.end());  // older than it
+  (void)::kill(child, SIGKILL);
+  (void)::close(ends[0]);
+  (void)::close(ends[1]);
 }
 
 }  // namespace
