@@ -25,7 +25,9 @@ std::string text_field(const std::string& stat, int number) {
   if (command_end == std::string::npos) return {};
   std::istringstream fields(stat.substr(command_end + 1));
   std::string field;
-  for (int at = kStateField; at <= number; ++at) fields >> field;
+  for (int at = kStateField; at <= number; ++at) {
+    if (!(fields >> field)) return {};
+  }
   return field;
 }
 
