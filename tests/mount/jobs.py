@@ -63,6 +63,11 @@ class Process:
     def pid(self):
         return self._child.pid
 
+    @property
+    def stdout_fd(self):
+        """Readable when a call that was started has come to its end."""
+        return self._child.stdout.fileno()
+
     def start(self, name, *args, **kwargs):
         """Sends a call without waiting for its end."""
         data = pickle.dumps((name, args, kwargs))
@@ -83,7 +88,7 @@ class Process:
         return self.result()
 
     def _read(self, count, deadline):
-        data, fd = b"", self._child.stdout.fileno()
+        data, fd = b"", self.stdout_fd
         while len(data) < count:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([fd], [], [], left)[0]:

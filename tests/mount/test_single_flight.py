@@ -4,7 +4,10 @@
 import json
 import os
 import pathlib
+import random
+import select
 import signal
+import time
 
 import pytest
 from jobs import wait_until
@@ -316,4 +319,50 @@ def test_leaders_that_die_at_any_moment_leave_nobody_waiting(mount, job_of, flig
     for process in crowd[3:]:
         process.result()
     assert {path.name for path in (mount.base("triton")).iterdir()} == set(keys)
+    assert flights()["timeouts"] == 0
+
+
+def results_as_they_come(processes):
+    """(process, result) of each call that was started, in the order of their ends."""
+    waiting = {process.stdout_fd: process for process in processes}
+    while waiting:
+        ready = select.select(list(waiting), [], [], 60)[0]
+        assert ready, f"{len(waiting)} wait on"
+        for fd in ready:
+            process = waiting.pop(fd)
+            yield process, process.result()
+
+
+@pytest.mark.timeout_s(300)
+def test_two_hundred_leaders_are_killed_at_random_and_all_others_finish(mount, job_of, flights):
+    pick = random.Random(5)
+    others = [job_of(mount, f"other{number}", 20100 + number) for number in range(3)]
+    for number in range(200):
+        key = f"triton/KEY{number}"
+        leader = job_of(mount, f"leader{number % 4}", 20050 + number % 4)
+        assert not look(leader, key)
+        for other in others:
+            start_look(other, key)
+        wait_for_waits(mount, 3 * (number + 1))
+        if pick.random() < 0.5:
+            leader.start("triton_put", leader.path(key), "other.bin", b"x" * pick.randrange(200000))
+        time.sleep(pick.random() / 100)  # at any moment of its work
+        leader.kill()
+        found = []
+        for other, there in results_as_they_come(others):
+            found.append(there)
+            if not there:
+                build(other, key)
+        assert sorted(found) == [False, True, True]
+    assert flights() == {"leases": 400, "waits": 600, "hits": 400, "timeouts": 0}
+
+
+@pytest.mark.timeout_s(300)
+def test_sixty_four_who_want_two_hundred_names_in_random_orders_finish(mount, job_of, flights):
+    keys = [f"KEY{number}" for number in range(200)]
+    crowd = [job_of(mount, f"job{number}", 20001 + number) for number in range(64)]
+    for number, process in enumerate(crowd):
+        process.start("build_missing", process.path("triton"), keys, number)
+    built = [key for process in crowd for key in process.result(timeout=240)]
+    assert sorted(built) == sorted(keys)
     assert flights()["timeouts"] == 0
