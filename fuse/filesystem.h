@@ -294,6 +294,8 @@ class Filesystem {
   // ---- fs_locks.cc
   static LockFileId lock_file_id(const FileHandle& handle);
   LockWish lock_wish(const FileHandle& handle, const fuse_file_info& fi) const;
+  LockWish record_wish(const FileHandle& handle, const fuse_file_info& fi,
+                       const struct flock& lock) const;
   void set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish);
   void release_locks(const FileHandle& handle, std::uint64_t fh);
   // An O_PATH descriptor of a node that is a shared lock file; nothing for others.

@@ -70,6 +70,17 @@ LockWish Filesystem::lock_wish(const FileHandle& handle, const fuse_file_info& f
   return wish;
 }
 
+LockWish Filesystem::record_wish(const FileHandle& handle, const fuse_file_info& fi,
+                                 const struct flock& lock) const {
+  LockWish wish = lock_wish(handle, fi);
+  wish.is_record = true;
+  wish.owner = fi.lock_owner;
+  wish.type = lock.l_type;
+  wish.start = lock.l_start;
+  wish.length = lock.l_len;
+  return wish;
+}
+
 void Filesystem::set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish) {
   if (wish.type != F_UNLCK) nodes_.set_takes_locks(handle.node);
   const auto open = [&handle] { return sys::reopen(handle.fd.get(), O_PATH); };
@@ -88,12 +99,7 @@ void Filesystem::flock(fuse_req_t req, fuse_file_info* fi, int operation) {
 void Filesystem::setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock, bool waits) {
   FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
-  LockWish wish = lock_wish(*handle, *fi);
-  wish.is_record = true;
-  wish.owner = fi->lock_owner;
-  wish.type = lock.l_type;
-  wish.start = lock.l_start;
-  wish.length = lock.l_len;
+  LockWish wish = record_wish(*handle, *fi, lock);
   wish.waits = waits;
   set_lock(req, *handle, wish);
 }
@@ -101,12 +107,7 @@ void Filesystem::setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& l
 void Filesystem::getlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock) {
   FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
-  LockWish wish = lock_wish(*handle, *fi);
-  wish.is_record = true;
-  wish.owner = fi->lock_owner;
-  wish.type = lock.l_type;
-  wish.start = lock.l_start;
-  wish.length = lock.l_len;
+  const LockWish wish = record_wish(*handle, *fi, lock);
   struct flock found {};
   const int error = locks_.find(
       lock_file_id(*handle), [handle] { return sys::reopen(handle->fd.get(), O_PATH); }, wish,
