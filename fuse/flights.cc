@@ -51,15 +51,28 @@ Flights::Flights(Options options, NodeTable& nodes, Counters& counters)
 }
 
 Flights::~Flights() {
-  Answers answers;
+  close();
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    while (!leases_.empty()) erase(leases_.begin(), answers);
   }
   wake();
   thread_.join();
+}
+
+void Flights::close() {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    while (!leases_.empty()) erase(leases_.begin(), answers);
+  }
   give(answers);
+}
+
+void Flights::reopen() {
+  const std::lock_guard lock(mutex_);
+  closed_ = false;
 }
 
 void Flights::wake() const {
@@ -96,7 +109,7 @@ Flights::Answer Flights::look(const Seeker& seeker) {
       return {Advice::kBuild, 0};
     }
     if (builds(lease, seeker.lineage)) return {Advice::kBuild, 0};
-    if (has_waited || stopping_ || closes_cycle(seeker.lineage, lease)) {
+    if (has_waited || closes_cycle(seeker.lineage, lease)) {
       lease.builders.push_back(self(seeker));
       return {Advice::kBuild, 0};
     }
@@ -125,8 +138,9 @@ bool Flights::has_just_waited(const Seeker& seeker) {
 }
 
 Flights::Answer Flights::open_lease(const Seeker& seeker) {
+  if (closed_) return {Advice::kBuild, 0};
   auto watched = watch_process(self(seeker));
-  if (!watched || stopping_) return {Advice::kBuild, 0};
+  if (!watched) return {Advice::kBuild, 0};
   const Key key{seeker.path, seeker.publishes ? nullptr : seeker.job};
   auto file = seeker.publishes ? options_.leases.try_take(seeker.path) : UniqueFd();
   Lease& lease = leases_[key];

@@ -99,6 +99,9 @@ class Flights {
   // What the job has just made, or published: a name, or a folder with all that is in it.
   void made(const Job& job, const std::string& path);
   std::vector<Description> describe() const;
+  // The mount is to go away: those who wait build for themselves, as all do until reopen().
+  void close();
+  void reopen();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -164,6 +167,7 @@ class Flights {
   std::uint64_t next_serial_ = 1;
   // Threads that have waited for a name and not looked for it since.
   std::unordered_map<pid_t, std::string> waited_;
+  bool closed_ = false;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -86,6 +86,7 @@ void Filesystem::close_waits() {
   }
   is_closing_ = true;
   locks_.close();
+  if (flights_) flights_->close();
   for (Job* job : jobs_.all()) job->refuse_waits();
   if (ticker_) ticker_->wait_until_answered(kAnswerDeadline);
 }
@@ -94,10 +95,10 @@ void Filesystem::reopen_waits() {
   forget_closing(options_.run_dir);
   is_closing_ = false;
   locks_.reopen();
+  if (flights_) flights_->reopen();
 }
 
 void Filesystem::stop() {
-  flights_.reset();
   locks_.close();
   batons_.reset();
   watch_.reset();
@@ -105,6 +106,7 @@ void Filesystem::stop() {
   control_.stop();
   publishing_.stop();
   claims_.stop();
+  flights_.reset();  // told of what was published until then
   notifier_.reset();
 }
 

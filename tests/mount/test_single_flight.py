@@ -154,6 +154,29 @@ def test_one_who_waits_can_be_killed(mount, crowd, flights):
     assert flights()["hits"] == 1
 
 
+def ask_daemon(mount, op):
+    with open(mount.path / ".cacheshim/control", "r+b", buffering=0) as control:
+        control.write(json.dumps({"op": op}).encode())
+        answer = json.loads(control.readall().splitlines()[-1])
+    assert answer == {"ok": True}
+
+
+def test_a_mount_that_is_closed_lets_go_of_those_who_wait(mount, crowd):
+    leader, other, third = crowd(3)
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 1)
+    ask_daemon(mount, "close")
+    assert not other.result(timeout=10), "as long as it serves, everybody builds for himself"
+    assert not look(third)
+    ask_daemon(mount, "reopen")
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 2)
+    build(leader)
+    assert other.result()
+
+
 def test_nobody_waits_longer_than_the_timeout(mount_store, store, scratch, job_of):
     (scratch / "config.toml").write_text('flight_timeout = "1s"\n')
     mount = mount_store(store, "--config", str(scratch / "config.toml"))
