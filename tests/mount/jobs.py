@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes under other users, and jobs that are such processes."""
 
+import contextlib
 import os
 import pathlib
 import pickle
@@ -43,6 +44,13 @@ def wait_until(condition, seconds=10, what="the condition"):
             raise AssertionError(f"{what} did not come true within {seconds} s")
         time.sleep(0.002)
     return value
+
+
+def open_files(pid):
+    """What the descriptors of a process name now. It opens and closes files meanwhile."""
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            yield os.readlink(fd)
 
 
 class Process:

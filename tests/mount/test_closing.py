@@ -13,7 +13,7 @@ import time
 
 import mounts
 import pytest
-from jobs import wait_until
+from jobs import open_files, wait_until
 
 
 def clean_environment(extra=None):
@@ -67,8 +67,7 @@ def stand_by(start, store):
 def wait_for_job(start, mount, job):
     process = start("job", "wait", job, "--mount", mount.path)
     wait_until(lambda: process.poll() is not None or any(
-        os.readlink(fd).endswith("/.cacheshim/control")
-        for fd in pathlib.Path(f"/proc/{process.pid}/fd").iterdir()), what="the wait")
+        file.endswith("/.cacheshim/control") for file in open_files(process.pid)), what="the wait")
     return process
 
 

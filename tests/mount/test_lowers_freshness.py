@@ -6,12 +6,11 @@ Names are kept by the kernel for a minute, so what is seen here within seconds w
 
 import contextlib
 import os
-import pathlib
 import subprocess
 
 import mounts
 import pytest
-from jobs import wait_until
+from jobs import open_files, wait_until
 from test_freshness import SECONDS, setting
 
 LOWERS = 3
@@ -22,9 +21,8 @@ def is_watched_by(mode, overlay):
     """Whether the overlay's daemon has that means of the kernel open, and not the other."""
     kinds = set()
     for daemon in mounts.processes_naming(str(overlay.path)):
-        for fd in pathlib.Path(f"/proc/{daemon}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-                kinds.add(os.readlink(fd).removeprefix("anon_inode:").strip("[]"))
+        for file in open_files(daemon):
+            kinds.add(file.removeprefix("anon_inode:").strip("[]"))
     return kinds & {"fanotify", "inotify"} == {mode}
 
 
