@@ -21,6 +21,7 @@
 #include "fuse/caller.h"
 #include "fuse/node_table.h"
 #include "fuse/owner_rule.h"
+#include "fuse/view_filter.h"
 #include "store/entry_map.h"
 #include "store/layer.h"
 #include "store/overlay.h"
@@ -49,6 +50,8 @@ struct JobRules {
   OwnerRule owners;
   // The one job of a plain overlay: its view is nobody's own, its root a folder like any other.
   bool is_plain = false;
+  // Where jobs tell their processes what they may take from the base by themselves; null: nothing.
+  const DirectFolders* direct = nullptr;
 };
 
 // A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
@@ -116,6 +119,10 @@ class Job final : public PublishHooks, private OverlayObserver {
   void postpone(const std::string& entry);
   std::vector<std::string> take_postponed();
 
+  // What the processes of the view are told of the layer. Only of one user's: another's would be shown
+  // other owners.
+  ViewFilter filter;
+
   std::mutex end_mutex;  // held by the one who ends the job; outermost
   std::atomic<int> open_files{0};
   std::atomic<int> runs{0};  // `cacheshim run`s that go on
@@ -136,6 +143,8 @@ class Job final : public PublishHooks, private OverlayObserver {
 
  private:
   void copied_up(const std::string& path, const struct stat& upper) override;
+  void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
+  void open_filter();
   LayerRecord wanted_record() const;
 
   enum class Claim : std::uint8_t { kFree, kUntold, kBeingTold, kTold };

@@ -12,6 +12,7 @@
 #include "common/names.h"
 #include "common/route_table.h"
 #include "shim/builtin_routes.h"
+#include "shim/direct_view.h"
 #include "shim/errno_guard.h"
 #include "shim/mount_file.h"
 #include "shim/process_files.h"
@@ -148,6 +149,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
   if (environment.is_on(kWarnedVariable)) *value = '1';
   if (real_putenv(warned_entry) == 0) start.warned = value;
   actions.apply();
+  direct::set_user_run_base(environment.find("XDG_RUNTIME_DIR"));
   runtime::activate(start);
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/plain_libc.h"
 
+#include "shim/direct.h"
 #include "shim/routed_call.h"
 
 using cacheshim::call_routed_pair;
 using cacheshim::CallKind;
+namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 
 namespace {
@@ -77,11 +79,17 @@ CACHESHIM_EXPORT int rmdir(const char* path) noexcept {
 }
 
 CACHESHIM_EXPORT int mkdir(const char* path, mode_t mode) noexcept {
-  return create(AT_FDCWD, path, [&](const char* p) { return real::mkdir(p, mode); });
+  return create(AT_FDCWD, path, [&](const char* p) {
+    int result = -1;
+    return direct::mkdir(p, result) ? result : real::mkdir(p, mode);
+  });
 }
 
 CACHESHIM_EXPORT int mkdirat(int dirfd, const char* path, mode_t mode) noexcept {
-  return create(dirfd, path, [&](const char* p) { return real::mkdirat(dirfd, p, mode); });
+  return create(dirfd, path, [&](const char* p) {
+    int result = -1;
+    return direct::mkdir(p, result) ? result : real::mkdirat(dirfd, p, mode);
+  });
 }
 
 CACHESHIM_EXPORT int mknod(const char* path, mode_t mode, dev_t device) noexcept {

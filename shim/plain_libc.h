@@ -18,8 +18,10 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/fsuid.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -35,6 +37,8 @@ int __open_2(const char* path, int flags);
 int __open64_2(const char* path, int flags);
 int __openat_2(int dirfd, const char* path, int flags);
 int __openat64_2(int dirfd, const char* path, int flags);
+int __fxstat(int version, int fd, struct stat* out) noexcept;
+int __fxstat64(int version, int fd, struct stat64* out) noexcept;
 int __xstat(int version, const char* path, struct stat* out) noexcept;
 int __xstat64(int version, const char* path, struct stat64* out) noexcept;
 int __lxstat(int version, const char* path, struct stat* out) noexcept;

@@ -87,20 +87,39 @@ Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode) {
   return UniqueFd(fd);
 }
 
-Result<UniqueFd> clone_without_symlinks(int dir) {
+namespace {
+
+Result<UniqueFd> clone_mount(int dir, std::uint64_t attributes) {
   const int tree =
       ::open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
   if (tree == -1) return Errno::last();
   UniqueFd clone(tree);
-  struct mount_attr attributes {};
-  attributes.attr_set = MOUNT_ATTR_NOSYMFOLLOW;
+  struct mount_attr change {};
+  change.attr_set = attributes;
   // What is mounted or unmounted in the original shows here, and never the other way round.
-  attributes.propagation = MS_SLAVE;
-  if (::mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes, sizeof attributes) ==
-      -1) {
+  change.propagation = MS_SLAVE;
+  if (::mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &change, sizeof change) == -1) {
     return Errno::last();
   }
   return clone;
+}
+
+}  // namespace
+
+Result<UniqueFd> clone_without_symlinks(int dir) {
+  return clone_mount(dir, MOUNT_ATTR_NOSYMFOLLOW);
+}
+
+Result<UniqueFd> clone_read_only(int dir) {
+  return clone_mount(dir, MOUNT_ATTR_NOSYMFOLLOW | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                              MOUNT_ATTR_NODEV);
+}
+
+Status mount_clone(int clone, const std::string& path) {
+  if (::move_mount(clone, "", AT_FDCWD, path.c_str(), MOVE_MOUNT_F_EMPTY_PATH) == -1) {
+    return Errno::last();
+  }
+  return {};
 }
 
 Result<struct stat> stat_at(int dir, const std::string& name) {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/name_rule_table.h"
+
+#include <utility>
+
+#include "store/paths.h"
+
+namespace cacheshim {
+namespace {
+
+using Rules = std::vector<std::pair<NameRule, std::string>>;
+
+Rules rules_of(const Profile& profile) {
+  Rules rules;
+  for (const std::string& pattern : profile.scratch) {
+    rules.emplace_back(NameRule::kMountOnly, pattern);
+  }
+  return rules;
+}
+
+template <class Record>
+void append(std::string& bytes, const Record& record) {
+  bytes.append(static_cast<const char*>(static_cast<const void*>(&record)), sizeof record);
+}
+
+}  // namespace
+
+NameRuleTable::NameRuleTable(const std::vector<Profile>& profiles)
+    : family_count_(static_cast<std::uint32_t>(profiles.size())) {
+  std::vector<Rules> all;
+  std::size_t strings_at = profiles.size() * sizeof(FamilyRecord);
+  std::size_t rules_at = strings_at;
+  for (const Profile& profile : profiles) {
+    all.push_back(rules_of(profile));
+    strings_at += all.back().size() * sizeof(NameRuleRecord);
+  }
+  std::string records;
+  std::string strings;
+  const auto add = [&](const std::string& text) {
+    const std::size_t offset = strings_at + strings.size();
+    strings.append(text).push_back('\0');
+    return static_cast<std::uint32_t>(offset);
+  };
+  const auto length = [](const std::string& text) {
+    return static_cast<std::uint32_t>(text.size());
+  };
+  for (std::size_t i = 0; i < profiles.size(); ++i) {
+    const std::string& name = profiles[i].name;
+    append(bytes_, FamilyRecord{add(name), length(name), static_cast<std::uint32_t>(rules_at),
+                                static_cast<std::uint32_t>(all[i].size())});
+    rules_at += all[i].size() * sizeof(NameRuleRecord);
+    for (const auto& [rule, pattern] : all[i]) {
+      append(records, NameRuleRecord{add(pattern), length(pattern), rule});
+    }
+  }
+  bytes_ += records + strings;
+  rules_ = NameRules::over(bytes_, family_count_);
+}
+
+bool NameRuleTable::is_mount_only(std::string_view path) const {
+  const FamilyRecord* const family = rules_.find(take_component(path));
+  while (family != nullptr && !path.empty()) {
+    if (rules_.any_applies(*family, NameRule::kMountOnly, take_component(path))) return true;
+  }
+  return false;
+}
+
+}  // namespace cacheshim
