@@ -22,11 +22,9 @@ constexpr std::string_view kReservedPrefix = ".wh.";
 // One answer: which name of the base it is, and whether it counts.
 class Attempt {
  public:
-  // `path`: one that concerns() is true for.
-  explicit Attempt(const char* path) : entry_errno_(errno), view_(current_view()) {
+  explicit Attempt(const char* rest) : entry_errno_(errno), view_(current_view()) {
     if (view_ == nullptr) return;
     probes_.begin(view_->filter);
-    const char* const rest = path + runtime::router.view().size() + 1;
     const std::size_t length = std::strlen(rest);
     is_begun_ = take_path({rest, length}) && !probes_.may_be_shadowed() &&
                 join_path(path_, {{view_->base, view_->base_length}, "/", {rest, length}}) != 0;
@@ -117,8 +115,8 @@ constexpr unsigned kShownByMount = STATX_BASIC_STATS;
 
 }  // namespace
 
-bool try_open(const char* path, int flags, int& result) {
-  const Attempt attempt(path);
+bool try_open(const char* rest, int flags, int& result) {
+  const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   const int fd = real::open(attempt.path(), flags);
   if (fd < 0) {
@@ -135,9 +133,9 @@ bool try_open(const char* path, int flags, int& result) {
   return attempt.answer_open();
 }
 
-bool try_fopen(const char* path, const char* mode, FILE*& result) {
+bool try_fopen(const char* rest, const char* mode, FILE*& result) {
   if (std::strchr(mode, '+') != nullptr || std::strchr(mode, ',') != nullptr) return false;
-  const Attempt attempt(path);
+  const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   FILE* const file = real::fopen(attempt.path(), mode);
   if (file == nullptr) {
@@ -154,9 +152,9 @@ bool try_fopen(const char* path, const char* mode, FILE*& result) {
   return attempt.answer_open();
 }
 
-bool try_stat(const char* path, int flags, struct stat& out, int& result) {
+bool try_stat(const char* rest, int flags, struct stat& out, int& result) {
   if ((flags & ~AT_SYMLINK_NOFOLLOW) != 0) return false;
-  const Attempt attempt(path);
+  const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   result = flags == 0 ? real::__xstat(kStatVersion, attempt.path(), &out)
                       : real::__lxstat(kStatVersion, attempt.path(), &out);
@@ -169,9 +167,9 @@ bool try_stat(const char* path, int flags, struct stat& out, int& result) {
   return attempt.answer_look();
 }
 
-bool try_statx(const char* path, int flags, unsigned mask, struct statx& out, int& result) {
+bool try_statx(const char* rest, int flags, unsigned mask, struct statx& out, int& result) {
   if ((flags & ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT)) != 0) return false;
-  const Attempt attempt(path);
+  const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct statx found;
   result = real::statx(AT_FDCWD, attempt.path(), flags, mask & kShownByMount, &found);
@@ -187,9 +185,9 @@ bool try_statx(const char* path, int flags, unsigned mask, struct statx& out, in
 }
 
 // Who may read it may do so here as there; for other rights the view's owner counts.
-bool try_access(const char* path, int mode, int flags, int& result) {
+bool try_access(const char* rest, int mode, int flags, int& result) {
   if ((mode & ~R_OK) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0) return false;
-  const Attempt attempt(path);
+  const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct stat found;
   result = (flags & AT_SYMLINK_NOFOLLOW) == 0
@@ -200,8 +198,8 @@ bool try_access(const char* path, int mode, int flags, int& result) {
   return attempt.answer_look();
 }
 
-bool try_readlink(const char* path, char* out, std::size_t capacity, ssize_t& result) {
-  const Attempt attempt(path);
+bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result) {
+  const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   result = ::readlink(attempt.path(), out, capacity);
   if (result >= 0) return attempt.stands() ? attempt.answer_look() : attempt.leave();
@@ -209,8 +207,8 @@ bool try_readlink(const char* path, char* out, std::size_t capacity, ssize_t& re
   return is_no_link || attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
 }
 
-bool try_mkdir(const char* path, int& result) {
-  const Attempt attempt(path);
+bool try_mkdir(const char* rest, int& result) {
+  const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct stat found;
   if (real::__lxstat(kStatVersion, attempt.path(), &found) != 0 || !attempt.stands()) {

@@ -34,9 +34,11 @@ int flags_of(int version, int flags) {
 // The same for what the base may answer: asks `direct_call(p, result)` first.
 template <class Direct, class Call>
 int look_directly(int dirfd, const char* path, Direct direct_call, Call call) {
+  int result = -1;
+  const auto ask = [&](const char* p) { return direct_call(p, result); };
+  if (ask(path)) return result;
   return look_at(dirfd, path, [&](const char* p) {
-    int result = -1;
-    return direct_call(p, result) ? result : call(p);
+    return direct::ask_routed(path, p, ask) ? result : call(p);
   });
 }
 
