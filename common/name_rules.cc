@@ -9,27 +9,31 @@ namespace {
 
 bool is_special(char c) { return c == '*' || c == '?' || c == '[' || c == '\\'; }
 
-// Takes the next item off a pattern: a byte, or a bracket expression. Returns whether it stands for any
-// byte, and if not, in `byte`, for which.
-bool take_item(const char*& at, const char* end, char& byte) {
+// What a pattern goes on with.
+enum class Item { kByte, kAnyByte, kAnything };
+
+// The bracket expression at `at`, which is taken off: one without classes or escapes stands for any byte.
+Item take_bracket(const char*& at, const char* end) {
+  const char* close = at + 1;
+  if (close != end && (*close == '!' || *close == '^')) ++close;
+  if (close != end && *close == ']') ++close;  // the first one is one of the bytes
+  for (; close != end && *close != ']'; ++close) {
+    if (*close == '[' || *close == '\\') return Item::kAnything;
+  }
+  if (close == end) return Item::kAnything;
+  at = close + 1;
+  return Item::kAnyByte;
+}
+
+Item take_item(const char*& at, const char* end, char& byte) {
+  if (*at == '[') return take_bracket(at, end);
   if (*at == '?') {
     ++at;
-    return true;
-  }
-  if (*at == '[') {
-    // "]" comes first where it is one of the bytes; so does the "!" or "^" that negates.
-    const char* close = at + 1;
-    if (close != end && (*close == '!' || *close == '^')) ++close;
-    if (close != end) ++close;
-    while (close != end && *close != ']') ++close;
-    if (close != end) {
-      at = close + 1;
-      return true;
-    }
+    return Item::kAnyByte;
   }
   if (*at == '\\' && at + 1 != end) ++at;
   byte = *at++;
-  return false;
+  return Item::kByte;
 }
 
 // Where what follows a star can begin at the earliest; null: nowhere.
@@ -59,7 +63,9 @@ bool may_match_pattern(std::string_view pattern, std::string_view name) {
     }
     if (at != end && text != text_end) {
       char byte = 0;
-      if (take_item(at, end, byte) || byte == *text) {
+      const Item item = take_item(at, end, byte);
+      if (item == Item::kAnything) return true;
+      if (item == Item::kAnyByte || byte == *text) {
         ++text;
         continue;
       }

@@ -48,8 +48,8 @@ class NameRules {
   std::uint32_t count_ = 0;
 };
 
-// fnmatch(3) without flags, in which a bracket expression stands for any one byte. Neither allocates
-// nor knows of locales.
+// fnmatch(3) without flags, and more: a bracket expression stands for any byte, or, where it is an
+// intricate one, for whatever follows. Neither allocates nor knows of locales.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
 
 }  // namespace cacheshim

@@ -51,5 +51,7 @@ void run_temp_calls();
 void run_stat_calls();
 void run_namespace_calls();
 void run_directory_calls();
+void run_descriptor_calls();
+void run_identity_calls();
 
 }  // namespace calls

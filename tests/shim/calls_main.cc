@@ -44,6 +44,8 @@ void* run_all(void*) {
   run_stat_calls();
   run_namespace_calls();
   run_directory_calls();
+  run_descriptor_calls();
+  run_identity_calls();
   say_missing();
   return nullptr;
 }
