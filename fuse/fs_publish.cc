@@ -141,6 +141,8 @@ std::size_t Filesystem::drop_layer(Job& job, Outcome outcome) {
       job.overlay.set_layer({}, {});
       job.filter.clear();
     }
+    // What is kept of names that the layer hid is not known here.
+    notices.push_back({0, {}, Notifier::Notice::Kind::kEpoch});
     add_notices_of_all(job, notices);
     known = nodes_.drop_all(&job, job.view_root);
   }

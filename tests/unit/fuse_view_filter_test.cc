@@ -339,6 +339,16 @@ TEST_F(ShadowTest, ALayerThatIsTakenUpIsToldOf) {
   EXPECT_FALSE(reader_.may_be_shadowed("plain/A/x"));
 }
 
+TEST_F(ShadowTest, AnEntryThatTheLayerBeganIsItsAlone) {
+  scratch_.write("base/fam/A/x", "base");
+  ASSERT_TRUE(told_overlay_.make_dir("fam/C", 0755));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/C/y"));  // a mere folder is merged
+  ASSERT_TRUE(told_overlay_.create_file("fam/C/x", O_WRONLY, 0644));
+  scratch_.write("base/fam/C/y", "of another job");
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/C/y"));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
+}
+
 TEST_F(ShadowTest, NamesOfACopiedFileAreAllTheMounts) {
   scratch_.write("base/plain/A/x", "base");
   std::filesystem::create_hard_link(scratch_ / "base/plain/A/x", scratch_ / "base/plain/A/other");
