@@ -3,6 +3,7 @@
 
 #include "shim/direct.h"
 #include "shim/direct_descriptor.h"
+#include "shim/direct_folder.h"
 
 #include <sys/sysmacros.h>
 
@@ -22,20 +23,29 @@ constexpr std::string_view kReservedPrefix = ".wh.";
 // One answer: which name of the base it is, and whether it counts.
 class Attempt {
  public:
-  explicit Attempt(const char* rest) : entry_errno_(errno), view_(current_view()) {
+  explicit Attempt(const char* rest, bool needs_path = false)
+      : entry_errno_(errno), view_(current_view()) {
     if (view_ == nullptr) return;
     probes_.begin(view_->filter);
     const std::size_t length = std::strlen(rest);
-    is_begun_ = take_path({rest, length}) && !probes_.may_be_shadowed() &&
-                join_path(path_, {{view_->base, view_->base_length}, "/", {rest, length}}) != 0;
+    if (!take_path({rest, length}) || probes_.may_be_shadowed()) return;
+    is_begun_ = true;
     errno = 0;
+    folder_ = needs_path ? -1 : base_folder(*view_);
+    path_ = rest;
+    if (folder_ >= 0) return;
+    folder_ = AT_FDCWD;
+    path_ = buffer_.text;
+    is_begun_ = join_path(buffer_, {{view_->base, view_->base_length}, "/", {rest, length}}) != 0;
   }
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
   explicit operator bool() const { return is_begun_; }
   const View& view() const { return *view_; }
-  const char* path() const { return path_.text; }
+  // Where the base has it, for the ...at calls.
+  int folder() const { return folder_; }
+  const char* path() const { return path_; }
 
   // To be asked when the base has been asked: whether its answer counts.
   bool stands() const { return view_->is_alive() && !probes_.may_be_shadowed(); }
@@ -65,7 +75,9 @@ class Attempt {
   ShadowProbes probes_;
   bool is_begun_ = false;
   bool is_awaited_ = false;
-  PathBuffer path_;
+  int folder_ = AT_FDCWD;
+  const char* path_ = nullptr;
+  PathBuffer buffer_;
 };
 
 bool is_plain_component(std::string_view name) {
@@ -111,6 +123,10 @@ bool is_open_to_all(mode_t mode) {
 // and it is the cheapest call that knows.
 bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
+int stat_at(const Attempt& attempt, int flags, struct stat& out) {
+  return real::__fxstatat(kStatVersion, attempt.folder(), attempt.path(), &out, flags);
+}
+
 constexpr unsigned kShownByMount = STATX_BASIC_STATS;
 
 }  // namespace
@@ -118,14 +134,14 @@ constexpr unsigned kShownByMount = STATX_BASIC_STATS;
 bool try_open(const char* rest, int flags, int& result) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
-  const int fd = real::open(attempt.path(), flags);
+  const int fd = real::openat(attempt.folder(), attempt.path(), flags);
   if (fd < 0) {
     if (!attempt.failure_stands()) return attempt.leave();
     result = fd;
     return attempt.answer_look();
   }
   if (is_folder(fd) || !attempt.stands()) {
-    (void)::close(fd);
+    (void)real::close(fd);
     return attempt.leave();
   }
   note_descriptor(fd);
@@ -135,7 +151,7 @@ bool try_open(const char* rest, int flags, int& result) {
 
 bool try_fopen(const char* rest, const char* mode, FILE*& result) {
   if (std::strchr(mode, '+') != nullptr || std::strchr(mode, ',') != nullptr) return false;
-  const Attempt attempt(rest);
+  const Attempt attempt(rest, /*needs_path=*/true);
   if (!attempt) return attempt.leave();
   FILE* const file = real::fopen(attempt.path(), mode);
   if (file == nullptr) {
@@ -156,8 +172,7 @@ bool try_stat(const char* rest, int flags, struct stat& out, int& result) {
   if ((flags & ~AT_SYMLINK_NOFOLLOW) != 0) return false;
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
-  result = flags == 0 ? real::__xstat(kStatVersion, attempt.path(), &out)
-                      : real::__lxstat(kStatVersion, attempt.path(), &out);
+  result = stat_at(attempt, flags, out);
   if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
   if (out.st_dev != attempt.view().base_device || !is_open_to_all(out.st_mode) ||
       !attempt.stands()) {
@@ -172,7 +187,7 @@ bool try_statx(const char* rest, int flags, unsigned mask, struct statx& out, in
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct statx found;
-  result = real::statx(AT_FDCWD, attempt.path(), flags, mask & kShownByMount, &found);
+  result = real::statx(attempt.folder(), attempt.path(), flags, mask & kShownByMount, &found);
   if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
   const auto device = ::gnu_dev_makedev(found.stx_dev_major, found.stx_dev_minor);
   if (device != attempt.view().base_device || (found.stx_mask & STATX_MODE) == 0 ||
@@ -190,9 +205,7 @@ bool try_access(const char* rest, int mode, int flags, int& result) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct stat found;
-  result = (flags & AT_SYMLINK_NOFOLLOW) == 0
-               ? real::__xstat(kStatVersion, attempt.path(), &found)
-               : real::__lxstat(kStatVersion, attempt.path(), &found);
+  result = stat_at(attempt, flags & AT_SYMLINK_NOFOLLOW, found);
   if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
   if (!is_open_to_all(found.st_mode) || !attempt.stands()) return attempt.leave();
   return attempt.answer_look();
@@ -201,7 +214,7 @@ bool try_access(const char* rest, int mode, int flags, int& result) {
 bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
-  result = ::readlink(attempt.path(), out, capacity);
+  result = ::readlinkat(attempt.folder(), attempt.path(), out, capacity);
   if (result >= 0) return attempt.stands() ? attempt.answer_look() : attempt.leave();
   const bool is_no_link = errno == EINVAL && capacity > 0 && attempt.stands();
   return is_no_link || attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
@@ -211,7 +224,7 @@ bool try_mkdir(const char* rest, int& result) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct stat found;
-  if (real::__lxstat(kStatVersion, attempt.path(), &found) != 0 || !attempt.stands()) {
+  if (stat_at(attempt, AT_SYMLINK_NOFOLLOW, found) != 0 || !attempt.stands()) {
     return attempt.leave();
   }
   errno = EEXIST;

@@ -2,6 +2,7 @@
 #include "shim/real_function.h"
 
 #include "shim/direct_view.h"
+#include "shim/direct_folder.h"
 
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
@@ -247,6 +248,7 @@ void forget_view() {
 void give_up() {
   is_given_up.store(true);
   forget_view();
+  drop_base_folder();  // a way out of a chroot
 }
 
 void set_user_run_base(std::string_view path) {

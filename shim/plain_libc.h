@@ -45,6 +45,8 @@ int __lxstat(int version, const char* path, struct stat* out) noexcept;
 int __lxstat64(int version, const char* path, struct stat64* out) noexcept;
 int __fxstatat(int version, int dirfd, const char* path, struct stat* out, int flags) noexcept;
 int __fxstatat64(int version, int dirfd, const char* path, struct stat64* out, int flags) noexcept;
+int __close(int fd);
+int __dup2(int fd, int wanted) noexcept;
 int __statfs(const char* path, struct statfs* out) noexcept;
 int __xmknod(int version, const char* path, mode_t mode, dev_t* device) noexcept;
 int __xmknodat(int version, int dirfd, const char* path, mode_t mode, dev_t* device) noexcept;

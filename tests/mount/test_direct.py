@@ -369,6 +369,52 @@ os._exit(0)
     assert count.opens == 2 and count.looks >= 2
 
 
+HOLDS = """
+import os, sys
+p = sys.argv[1]
+def check():
+    for i in range(100):
+        assert os.path.exists(p) and not os.path.exists(p + 'x')
+    assert open(p, 'rb').read() == b'of the base'
+def held():
+    links = {int(n): os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')
+             if os.path.lexists(f'/proc/self/fd/{n}')}
+    return [n for n, link in links.items() if n >= 500 and link.endswith('/base')]
+check()
+(number,) = held()
+"""
+
+
+@pytest.mark.parametrize("ways", [
+    "os.closerange(3, 4000)\nassert held() == [number]",
+    "for n in range(3, 1024):\n  try: os.close(n)\n  except OSError as e: assert e.errno == 9"
+    "\nassert held() == [number]",
+    "os.dup2(os.open('/', os.O_RDONLY), number)\nassert os.readlink(f'/proc/self/fd/{number}') == '/'",
+    "import subprocess\nfor close in (True, False):\n  subprocess.run(['/bin/true'], close_fds=close, "
+    "check=True)\nassert held() == [number]",
+    "import subprocess\nout = subprocess.run(['/bin/ls', '-l', '/proc/self/fd'], close_fds=False, "
+    "capture_output=True, text=True).stdout\nassert '/base' not in out, out",
+    "if os.fork() == 0:\n  os.closerange(3, 4000); check(); os._exit(0)\n"
+    "assert os.wait()[1] == 0",
+], ids=["closerange", "close", "dup2", "subprocess", "exec", "fork"])
+def test_the_held_folder_is_not_in_the_way_and_nothing_takes_its_place(mount, shimmed, ways):
+    with Count(mount) as count:
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", f"{HOLDS}{ways}\ncheck()",
+                                          shimmed.path(KEY, "file")], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert count.looks >= 300 and count.opens >= 2
+
+
+def test_a_process_that_leaves_for_a_chroot_holds_nothing_outside(mount, scratch, shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    code = f"{HOLDS}os.chroot(sys.argv[2])\nimport errno\ntry: os.fstat(number)\n" \
+           "except OSError as e: sys.exit(e.errno != errno.EBADF)\nsys.exit(2)"
+    (scratch / "empty").mkdir()
+    done = process("subprocess.run", [PYTHON, "-Ic", code, process.path(KEY, "file"),
+                                      str(scratch / "empty")], capture_output=True)
+    assert done.returncode == 0, done
+
+
 def test_a_job_of_many_names_gets_larger_filters(mount, shimmed, plain):
     plain("os.makedirs", plain.path("triton/MANY"))
     plain("fill_folder", plain.path("triton/MANY"), 6000)

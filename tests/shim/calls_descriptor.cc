@@ -33,6 +33,22 @@ void stat_descriptor(int fd) {
   }
 }
 
+void close_descriptors() {
+  (void)CALL(dup2, STDIN_FILENO, 77);
+  (void)CALL(dup3, STDIN_FILENO, 78, O_CLOEXEC);
+  (void)CALL(dup2, -1, 77);
+  (void)CALL(close, 77);
+  (void)CALL(close, 77);
+  (void)CALL(close, -1);
+  (void)CALL(__dup2, STDIN_FILENO, 77);
+  (void)CALL(__close, 77);
+  (void)CALL(close_range, 77U, 90U, 0);
+  (void)CALL(close_range, 90U, 77U, 0);
+  (void)CALL(dup2, STDIN_FILENO, 600);
+  reinterpret_cast<decltype(&::closefrom)>(find("closefrom"))(100);
+  (void)CALL(close, 600);
+}
+
 }  // namespace
 
 void run_descriptor_calls() {
@@ -42,6 +58,7 @@ void run_descriptor_calls() {
   ::close(fd);
   stat_descriptor(-1);
   (void)CALL(fstat, STDIN_FILENO, nullptr);
+  close_descriptors();
 }
 
 // To what the process is and has already: only what comes back counts.
