@@ -195,6 +195,16 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   return true;
 }
 
+// A new daemon's mount has another number.
+bool is_device_of_mount(unsigned long device) {
+  if (device == mount_device.load(std::memory_order_relaxed)) return true;
+  const Result<MountState> found = read_mount_state(router.mount());
+  if (!found || found->kind != MountKind::kWhole) return false;
+  const unsigned long now = ::gnu_dev_makedev(found->major, found->minor);
+  mount_device.store(now, std::memory_order_relaxed);
+  return device == now;
+}
+
 void activate(const Start& given) {
   start = given;
   mount_device.store(given.device, std::memory_order_relaxed);
