@@ -12,12 +12,6 @@
 namespace cacheshim::direct {
 namespace {
 
-#if defined(__x86_64__)
-constexpr int kStatVersion = 1;
-#else
-constexpr int kStatVersion = 0;
-#endif
-
 constexpr std::string_view kReservedPrefix = ".wh.";
 
 // One answer: which name of the base it is, and whether it counts.

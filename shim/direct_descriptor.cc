@@ -6,7 +6,10 @@
 #include <sys/sysmacros.h>
 
 #include "shim/direct.h"
+#include "common/unique_fd.h"
 #include "shim/errno_guard.h"
+#include "shim/fd_link.h"
+#include "shim/runtime.h"
 
 #ifndef STATX_MNT_ID
 #define STATX_MNT_ID 0x00001000U  // Linux 5.8
@@ -71,6 +74,42 @@ bool stat_descriptor(const View& view, int fd, struct stat& out) {
   fill(out, st);
   show_as_view(view, out);
   return true;
+}
+
+// Duplicates under other numbers, and those that others have been given, stay the base's.
+void leave_base(int fd) {
+  const View* const view = last_view();
+  struct stat base;
+  if (view == nullptr || !stat_descriptor(*view, fd, base)) return;
+  const ErrnoGuard errno_guard;
+  PathBuffer name;
+  PathBuffer path;
+  FdLink link;
+  const ssize_t got =
+      real::readlink(link.name("/proc/self/fd/", fd), name.text, sizeof name.text - 1);
+  if (got <= 0) return;
+  name.text[got] = '\0';
+  if (path_in_view(name.text, path) == nullptr) return;
+  const int flags = real::fcntl(fd, F_GETFL, nullptr);
+  const UniqueFd again(real::open(path.text, flags | O_CLOEXEC | O_NOFOLLOW));
+  struct stat seen;
+  if (!again || real::__fxstat(kStatVersion, again.get(), &seen) != 0 ||
+      seen.st_ino != base.st_ino || seen.st_dev != base.st_dev) {
+    return;
+  }
+  (void)::lseek(again.get(), ::lseek(fd, 0, SEEK_CUR), SEEK_SET);
+  const bool on_exec = (real::fcntl(fd, F_GETFD, nullptr) & FD_CLOEXEC) != 0;
+  (void)real::dup3(again.get(), fd, on_exec ? O_CLOEXEC : 0);
+}
+
+const char* path_in_view(const char* name, PathBuffer& out) {
+  const View* const view = last_view();
+  const std::string_view mounted = runtime::router.view();
+  if (view == nullptr || mounted.empty()) return nullptr;
+  if (std::strncmp(name, view->base, view->base_length) != 0 || name[view->base_length] != '/') {
+    return nullptr;
+  }
+  return join_path(out, {mounted, name + view->base_length}) == 0 ? nullptr : out.text;
 }
 
 }  // namespace cacheshim::direct

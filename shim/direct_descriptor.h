@@ -23,6 +23,13 @@ bool stat_descriptor(const View& view, int fd, struct stat& out);
 // The same of what statx(2) has told of a descriptor.
 void show_descriptor(int fd, struct statx& st);
 
+// The kernel's name of something in the bound base, as the view's; null for all other names.
+const char* path_in_view(const char* name, PathBuffer& out);
+
+// If the descriptor is of the base: opens the file again by way of the mount, under the same number and
+// with the same offset and flags, where it is the view's still. Else nothing happens. errno stays.
+void leave_base(int fd);
+
 // What fstat(2) is to return, where `call` is libc's.
 template <class Stat, class Call>
 int fstat_as_view(int fd, Stat* out, Call call) {

@@ -20,5 +20,13 @@ extern std::atomic<int> held_folder;  // -1: none
 int base_folder(const View& view);
 // Somebody needs the number, or the process is not to have it any more.
 void drop_base_folder();
+// The same if its number is one of these.
+inline void make_room(unsigned first, unsigned last) {
+  const int held = held_folder.load(std::memory_order_relaxed);
+  if (held >= 0 && first <= static_cast<unsigned>(held) && static_cast<unsigned>(held) <= last)
+      [[unlikely]] {
+    drop_base_folder();
+  }
+}
 
 }  // namespace cacheshim::direct

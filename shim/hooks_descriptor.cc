@@ -23,8 +23,7 @@ int refuse() {
 }
 
 void make_room(int fd) {
-  if (is_held(fd)) [[unlikely]]
-    direct::drop_base_folder();
+  if (fd >= 0) direct::make_room(static_cast<unsigned>(fd), static_cast<unsigned>(fd));
 }
 
 }  // namespace

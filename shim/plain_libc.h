@@ -26,6 +26,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/fsuid.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
@@ -64,3 +65,14 @@ char* __realpath_chk(const char* path, char* out, size_t room) noexcept;
 char* __getcwd_chk(char* out, size_t size, size_t room) noexcept;
 char* __getwd_chk(char* out, size_t room) noexcept;
 }
+
+namespace cacheshim {
+
+// The version argument that glibc's old stat functions take; all versions still export them.
+#if defined(__x86_64__)
+inline constexpr int kStatVersion = 1;
+#else
+inline constexpr int kStatVersion = 0;
+#endif
+
+}  // namespace cacheshim

@@ -23,13 +23,6 @@ constinit Start start;
 constinit std::atomic<unsigned long> mount_device{0};
 constinit std::atomic<bool> folder_made[kMaxRoutes] = {};
 
-// The version argument that glibc's old stat functions take; all versions still export them.
-#if defined(__x86_64__)
-constexpr int kStatVersion = 1;
-#else
-constexpr int kStatVersion = 0;
-#endif
-
 // 0 or an errno.
 int look(const char* path, struct stat& out) {
   return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;

@@ -99,7 +99,6 @@ def test_a_direct_answer_is_that_of_the_mount(mount, shimmed, plain, name):
 
 def test_an_inherited_and_a_duplicated_descriptor_is_shown_as_the_views(mount, shimmed):
     fd = shimmed("hold", shimmed.path(KEY, "file"))
-    assert shimmed("os.readlink", f"/proc/self/fd/{fd}").startswith(str(mount.run_folder()))
     shown = shimmed("os.stat", shimmed.path(KEY, "file"))
     copy = shimmed("os.dup", fd)
     for one in (fd, copy):

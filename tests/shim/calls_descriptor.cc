@@ -49,14 +49,46 @@ void close_descriptors() {
   (void)CALL(close, 600);
 }
 
+void lock_file(int fd) {
+  (void)CALL(flock, fd, LOCK_SH | LOCK_NB);
+  (void)CALL(flock, fd, LOCK_UN);
+  (void)CALL(flock, fd, 77);
+  struct flock range {};
+  range.l_type = F_RDLCK;
+  (void)CALL(fcntl, fd, F_SETLK, &range);
+  (void)CALL(fcntl64, fd, F_GETLK, &range);
+  say("  type " + std::to_string(range.l_type));
+  (void)CALL(fcntl, fd, F_GETFL);
+  (void)CALL(fcntl64, fd, F_SETFD, FD_CLOEXEC);
+  (void)CALL(fcntl, fd, F_GETFD);
+  (void)CALL(fcntl, fd, -1);
+}
+
+void change_file(int fd) {
+  constexpr timeval kMicros[2] = {{1, 2}, {3, 4}};
+  constexpr timespec kNanos[2] = {{5, 6}, {7, 8}};
+  constexpr const char* kName = "user.colour";
+  (void)CALL(fchmod, fd, 0640u);
+  (void)CALL(fchown, fd, ::getuid(), ::getgid());
+  (void)CALL(futimes, fd, kMicros);
+  (void)CALL(futimens, fd, kNanos);
+  (void)CALL(fsetxattr, fd, kName, "red", 3u, 0);
+  (void)CALL(fremovexattr, fd, kName);
+  (void)CALL(fremovexattr, fd, kName);
+}
+
 }  // namespace
 
 void run_descriptor_calls() {
   write_file(at("described"), "twelve bytes");
   const int fd = ::open(at("described").c_str(), O_RDONLY);
   stat_descriptor(fd);
+  lock_file(fd);
+  change_file(fd);
   ::close(fd);
   stat_descriptor(-1);
+  lock_file(-1);
+  change_file(-1);
   (void)CALL(fstat, STDIN_FILENO, nullptr);
   close_descriptors();
 }
