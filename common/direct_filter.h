@@ -118,6 +118,8 @@ class ShadowProbes {
     add(folder_);
     return true;
   }
+  // The path's own key.
+  FilterKey path() const { return folder_; }
   // Whether the base is not to be asked, or is not to be believed when it has been.
   bool may_be_shadowed() const {
     if (filter_->is_retired()) return true;

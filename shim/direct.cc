@@ -6,6 +6,9 @@
 #include "shim/direct_folder.h"
 
 #include <sys/sysmacros.h>
+#include <time.h>
+
+#include <algorithm>
 
 #include "common/names.h"
 
@@ -45,6 +48,8 @@ class Attempt {
   bool stands() const { return view_->is_alive() && !probes_.may_be_shadowed(); }
   // The same, after a failure.
   bool failure_stands() const { return errno == ENOENT && !is_awaited_ && stands(); }
+  // Whether the daemon has to be told that the file is used. Asked once for a path in a process.
+  bool is_use_to_be_told(int fd) const;
   // The mount is to answer.
   bool leave() const {
     errno = entry_errno_;
@@ -106,6 +111,22 @@ bool Attempt::take_path(std::string_view path) {
   }
 }
 
+// Which paths have been asked about, by their keys; now and then one is taken for another's.
+constexpr std::size_t kAskedBits = 16384;
+constinit std::atomic<std::uint64_t> asked[kAskedBits / 64] = {};
+
+bool Attempt::is_use_to_be_told(int fd) const {
+  const std::size_t number = probes_.path() % kAskedBits;
+  const std::uint64_t bit = std::uint64_t{1} << (number % 64);
+  std::atomic<std::uint64_t>& word = asked[number / 64];
+  if ((word.load(std::memory_order_relaxed) & bit) != 0) return false;
+  word.fetch_or(bit, std::memory_order_relaxed);
+  struct statx st;
+  if (real::statx(fd, "", AT_EMPTY_PATH, STATX_ATIME | STATX_MTIME, &st) != 0) return false;
+  const std::int64_t used = std::max(st.stx_atime.tv_sec, st.stx_mtime.tv_sec);
+  return used < ::time(nullptr) - kUseGrainSeconds;
+}
+
 // Whether the view shows it as its user's, whoever that is; and what others might not see alike.
 bool is_open_to_all(mode_t mode) {
   if (S_ISLNK(mode)) return true;
@@ -134,7 +155,7 @@ bool try_open(const char* rest, int flags, int& result) {
     result = fd;
     return attempt.answer_look();
   }
-  if (is_folder(fd) || !attempt.stands()) {
+  if (is_folder(fd) || attempt.is_use_to_be_told(fd) || !attempt.stands()) {
     (void)real::close(fd);
     return attempt.leave();
   }
@@ -153,11 +174,12 @@ bool try_fopen(const char* rest, const char* mode, FILE*& result) {
     result = nullptr;
     return attempt.answer_look();
   }
-  if (is_folder(::fileno(file)) || !attempt.stands()) {
+  const int fd = ::fileno(file);
+  if (is_folder(fd) || attempt.is_use_to_be_told(fd) || !attempt.stands()) {
     (void)::fclose(file);
     return attempt.leave();
   }
-  note_descriptor(::fileno(file));
+  note_descriptor(fd);
   result = file;
   return attempt.answer_open();
 }

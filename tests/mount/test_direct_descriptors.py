@@ -66,6 +66,15 @@ def test_it_reads_on_from_where_it_was(mount, shimmed):
     assert not shimmed("fcntl.fcntl", fd, fcntl.F_GETFL) & os.O_ACCMODE
 
 
+def test_a_file_that_was_not_used_for_a_day_is_opened_by_the_mount_once(mount, shimmed, store):
+    os.utime(store / KEY / "sub/deep", (1, 1))
+    for opens in (0, 1, 1):
+        with Count(mount) as count:
+            assert shimmed.read(f"{KEY}/sub/deep") == b"deep in the base"
+        assert count.opens == opens
+    assert os.stat(store / KEY / "sub/deep").st_atime > os.stat(store / KEY / "file").st_mtime - 60
+
+
 CHANGES = {
     "chmod": (("os.fchmod", 0o751), lambda status: status.st_mode & 0o777, 0o751),
     "utime": (("os.utime", (7, 8)), lambda status: status.st_mtime, 8),
