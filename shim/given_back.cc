@@ -4,6 +4,7 @@
 #include "shim/given_back.h"
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 
 #include "shim/child_environment.h"
@@ -22,7 +23,7 @@ constinit std::atomic<bool> used[kMaxRoutes] = {};
 
 // Who has noted it and what, in one of two slots that go by the process's number: children of vfork
 // write to their parent's memory, and leave its slot alone.
-struct Noted {
+struct alignas(std::uint64_t) Noted {
   pid_t process;
   unsigned manner;
 };
