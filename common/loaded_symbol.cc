@@ -81,12 +81,17 @@ void* address_of(const link_map& object, const SymbolTables& tables, const char*
   return reinterpret_cast<void*>(object.l_addr + symbol->st_value);
 }
 
-// Before glibc 2.34 these functions were libdl.so.2's.
+// Before glibc 2.34 these functions were libdl.so.2's. musl's libc goes by several names, or none.
+bool is_libc(const SymbolTables& tables) {
+  if (tables.strings == nullptr) return false;
+  const char* const name = tables.strings + tables.name_offset;  // empty at offset 0
+  return same(name, "libc.so.6") || same(name, "libdl.so.2") ||
+         find_symbol(tables, "__libc_start_main") != nullptr;
+}
+
 bool take_loader(const link_map& object, LibcLoader& loader) {
   const SymbolTables tables = read_tables(object);
-  if (tables.strings == nullptr || tables.name_offset == 0) return false;
-  const char* const name = tables.strings + tables.name_offset;
-  if (!same(name, "libc.so.6") && !same(name, "libdl.so.2")) return false;
+  if (!is_libc(tables)) return false;
   void* const find = address_of(object, tables, "dlsym");
   if (find == nullptr) return false;
   loader.find = reinterpret_cast<decltype(loader.find)>(find);

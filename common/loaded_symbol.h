@@ -22,7 +22,7 @@ const link_map* first_loaded();
 void* find_symbol_in(const link_map& object, const char* name);
 
 // libc's own functions of the dynamic loader; none of them is an interposer's. Null members where
-// libc has none (never, on glibc). Thread-safe; may be called before any constructor.
+// libc has none (never, on glibc; dlvsym, on musl). Thread-safe; may be called before any constructor.
 struct LibcLoader {
   void* (*find)(void* handle, const char* name);                               // dlsym
   void* (*find_version)(void* handle, const char* name, const char* version);  // dlvsym

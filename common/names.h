@@ -26,6 +26,8 @@ inline constexpr std::string_view kRoutesVariable = "CACHESHIM_ROUTES";
 inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
 inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
 inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
+// Where default paths of a program without HOME are; added to clean environments with the others.
+inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 
 // Writes the run folder's name for a mount path into `out` and returns its length, or 0 where it

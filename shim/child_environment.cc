@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "common/names.h"
 #include "shim/given_back.h"
 #include "shim/own_library.h"
 
@@ -72,6 +73,10 @@ void prepare(char* const* environment, const char* warned) {
   if (join_path(entry, {kPreload, {library.text, length}}) == 0) return;
   keep(entry.text);
   if (our_count == 0) return;
+  const char* const home = find_variable(environment, "HOME");
+  const bool has_home =
+      home != nullptr && find_variable(environment, kHomeVariable.data()) == nullptr;
+  if (has_home && join_path(entry, {kHomeVariable, "=", home}) != 0) keep(entry.text);
   for (; *environment != nullptr; ++environment) {
     if (starts_with(*environment, kOwnPrefix) && *environment != warned) keep(*environment);
   }
@@ -85,21 +90,53 @@ bool lacks_ours(char* const* environment) {
          (find_variable(environment, "LD_PRELOAD") == nullptr && !is_left(environment));
 }
 
-Change find_change(char* const* environment, bool add_ours) {
+// Our word in a value of LD_PRELOAD; empty where there is none.
+std::string_view own_word(const char* value) {
+  return our_count == 0 || value == nullptr ? std::string_view()
+                                            : find_word(value, ours[0] + sizeof kPreload - 1);
+}
+
+bool names_library(char* const* environment) {
+  const std::string_view word = own_word(find_variable(environment, "LD_PRELOAD"));
+  return !word.empty() && !is_left(environment) &&
+         std::memchr(word.data(), '$', word.size()) == nullptr;
+}
+
+Change find_change(char* const* environment, Library library) {
   Change change;
-  change.add_ours = add_ours;
+  change.library = library;
   if (our_count != 0) change.folder = given_back::folder_for_children();
   if (environment != nullptr && change.folder != nullptr) {
     const char* const given = find_variable(environment, kFolder);
     if (std::strcmp(change.folder, given == nullptr ? "" : given) == 0) change.folder = nullptr;
   }
-  if (!add_ours && change.folder == nullptr) return change;
+  if (library == Library::kAsItIs && change.folder == nullptr) return change;
   std::size_t count = 0;
   while (environment != nullptr && environment[count] != nullptr) ++count;
   if (count > kMaxEntries) return change;
   change.pointers = count + our_count + 2;
   if (change.folder != nullptr) change.bytes = sizeof kFolder + std::strlen(change.folder) + 1;
+  if (library == Library::kDropped) {
+    change.bytes += sizeof kPreload + std::strlen(find_variable(environment, "LD_PRELOAD"));
+  }
   return change;
+}
+
+// Writes an entry of LD_PRELOAD with our words left out, and returns the end. An empty value is left
+// where it was the only one: an LD_PRELOAD that is set says to whom it may concern that nothing is missing.
+char* write_without_library(const char* entry, char* out) {
+  const std::size_t front = sizeof kPreload - 1;
+  std::memcpy(out, entry, front);
+  out += front;
+  const char* at = entry + front;
+  for (std::string_view word = own_word(at); !word.empty(); word = own_word(at)) {
+    const auto before = static_cast<std::size_t>(word.data() - at);
+    std::memcpy(out, at, before);
+    out += before;
+    at = word.data() + word.size();
+  }
+  std::memcpy(out, at, std::strlen(at) + 1);
+  return out + std::strlen(at) + 1;
 }
 
 void apply_change(char* const* environment, const Change& change, char** out, char* room) {
@@ -110,9 +147,13 @@ void apply_change(char* const* environment, const Change& change, char** out, ch
   };
   std::size_t at = 0;
   for (std::size_t i = 0; environment[i] != nullptr; ++i) {
-    if (!is_replaced(environment[i])) out[at++] = environment[i];
+    if (is_replaced(environment[i])) continue;
+    out[at++] = environment[i];
+    if (change.library != Library::kDropped || !starts_with(environment[i], kPreload)) continue;
+    out[at - 1] = room;
+    room = write_without_library(environment[i], room);
   }
-  for (std::size_t i = 0; change.add_ours && i < our_count; ++i) {
+  for (std::size_t i = 0; change.library == Library::kAdded && i < our_count; ++i) {
     if (is_replaced(ours[i]) || has(environment, ours[i])) continue;
     out[at++] = const_cast<char*>(ours[i]);  // exec only reads it
   }

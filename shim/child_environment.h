@@ -18,21 +18,30 @@ void prepare(char* const* environment, const char* warned);
 // Whether variables of ours are missing.
 bool lacks_ours(char* const* environment);
 
+// Whether LD_PRELOAD names this library, and not by a path that the loader completes.
+bool names_library(char* const* environment);
+
+enum class Library {
+  kAsItIs,
+  kAdded,    // and what else is ours
+  kDropped,  // from LD_PRELOAD: the loader of the program could only complain of it
+};
+
 // What is to be put into an environment, and how much room that takes.
 struct Change {
-  bool add_ours = false;
+  Library library = Library::kAsItIs;
   const char* folder = nullptr;  // CACHESHIM_FOLDER; empty: to be taken away; null: as it is
   std::size_t pointers = 0;      // 0: nothing changes
   std::size_t bytes = 0;
 };
 // Both are async-signal-safe. `out` and `room` are as large as `change` says.
-Change find_change(char* const* environment, bool add_ours);
+Change find_change(char* const* environment, Library library);
 void apply_change(char* const* environment, const Change& change, char** out, char* room);
 
 // Calls call(environment), changed on the stack where that is necessary.
 template <class Call>
-[[gnu::noinline]] auto call_with(char* const* environment, bool add_ours, Call call) {
-  const Change change = find_change(environment, add_ours);
+[[gnu::noinline]] auto call_with(char* const* environment, Library library, Call call) {
+  const Change change = find_change(environment, library);
   if (change.pointers == 0) return call(environment);
   char** const changed = static_cast<char**>(__builtin_alloca(change.pointers * sizeof(char*)));
   char* const text = static_cast<char*>(__builtin_alloca(change.bytes));

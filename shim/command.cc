@@ -76,27 +76,30 @@ bool read_script_line(const char* path, ScriptLine& out) {
   return runtime::may_match(interpreter);
 }
 
-bool can_preload(PathAt at) {
+Fit fit_of(PathAt at) {
   PathBuffer buffer;
   const char* const path = runtime::may_match(at.path) ? runtime::route(at, buffer).path : at.path;
-  if (path == nullptr) return true;
+  if (path == nullptr) return Fit::kLoads;
   // An empty path is the descriptor itself.
   UniqueFd opened;
   if (*path != '\0') opened.reset(real::openat(at.dirfd, path, O_RDONLY | O_CLOEXEC));
   const int fd = *path == '\0' ? at.dirfd : opened.get();
   ElfW(Ehdr) header;
-  if (!read_at(fd, 0, &header, sizeof header)) return true;
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return true;
-  if (header.e_ident[EI_CLASS] != kOwnClass || header.e_machine != kOwnMachine) return false;
+  if (!read_at(fd, 0, &header, sizeof header)) return Fit::kLoads;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return Fit::kLoads;
+  if (header.e_ident[EI_CLASS] != kOwnClass || header.e_machine != kOwnMachine) {
+    return Fit::kOtherMachine;
+  }
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     ElfW(Phdr) part;
-    if (!read_at(fd, header.e_phoff + i * sizeof part, &part, sizeof part)) return true;
+    if (!read_at(fd, header.e_phoff + i * sizeof part, &part, sizeof part)) return Fit::kLoads;
     if (part.p_type != PT_INTERP) continue;
     char loader[64] = {};
     const std::size_t size = part.p_filesz < sizeof loader ? part.p_filesz : sizeof loader - 1;
-    return read_at(fd, part.p_offset, loader, size) && std::strstr(loader, "/ld-linux") != nullptr;
+    const bool known = read_at(fd, part.p_offset, loader, size);
+    return known && std::strstr(loader, "/ld-linux") == nullptr ? Fit::kOtherLibc : Fit::kLoads;
   }
-  return true;
+  return Fit::kLoads;
 }
 
 }  // namespace cacheshim::command

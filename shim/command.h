@@ -34,20 +34,31 @@ struct ScriptLine {
 // change errno.
 bool read_script_line(const char* path, ScriptLine& out);
 
-// Whether the program at a path can load this library: not one of another architecture or of another
-// libc, whose loader would complain. What is no ELF file, cannot be read or is static counts as one
-// that can: it may start others. May change errno.
-bool can_preload(PathAt at);
+// What the program at a path can do with this library. What is no ELF file, cannot be read or is static
+// counts as one that can load it: it may start others. May change errno.
+enum class Fit {
+  kLoads,
+  kOtherLibc,     // loads it, and it does nothing there
+  kOtherMachine,  // its loader would complain
+};
+Fit fit_of(PathAt at);
 
-// Calls call(environment) for the program at a path, with ours added where that is missing and of use.
+// What is to become of the library in the environment of the program at a path: added where it is
+// missing and of use, taken away where it can only be complained of.
+inline child_environment::Library library_for(PathAt at, char* const* environment) {
+  using child_environment::Library;
+  const ErrnoGuard errno_guard;
+  if (child_environment::lacks_ours(environment)) {
+    return fit_of(at) == Fit::kLoads ? Library::kAdded : Library::kAsItIs;
+  }
+  if (!child_environment::names_library(environment)) return Library::kAsItIs;
+  return fit_of(at) == Fit::kOtherMachine ? Library::kDropped : Library::kAsItIs;
+}
+
+// Calls call(environment) for the program at a path, with the environment that it is to have.
 template <class Call>
 auto call_with_environment(PathAt at, char* const* environment, Call call) {
-  bool add_ours = false;
-  if (child_environment::lacks_ours(environment)) {
-    const ErrnoGuard errno_guard;
-    add_ours = can_preload(at);
-  }
-  return child_environment::call_with(environment, add_ours, call);
+  return child_environment::call_with(environment, library_for(at, environment), call);
 }
 
 // Writes one candidate of a search and moves `path_list` behind it; false where that does not fit.

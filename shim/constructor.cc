@@ -9,6 +9,7 @@
 
 #include "common/exit_codes.h"
 #include "common/job_id.h"
+#include "common/loaded_symbol.h"
 #include "common/names.h"
 #include "common/route_table.h"
 #include "shim/builtin_routes.h"
@@ -158,6 +159,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
 [[gnu::constructor]] void start_process() {
   const ErrnoGuard errno_guard;
   real::resolve_all();
+  if (libc_loader().find_version == nullptr) return;  // another libc than glibc: as if absent
   note_stderr();
   const ProcessEnvironment environment;
   if (::getauxval(AT_SECURE) != 0 || environment.is_on(kDisableVariable)) return;

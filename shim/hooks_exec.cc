@@ -75,9 +75,9 @@ int exec_search(const char* file, char* const* arguments, char* const* environme
   const bool by_us = command::search_is_ours(file, path_list, environment);
   errno = entry_errno;
   if (!by_us) {
-    return child_environment::call_with(environment, false, [&](char* const* changed) {
-      return real::execvpe(file, arguments, changed);
-    });
+    return child_environment::call_with(
+        environment, child_environment::Library::kAsItIs,
+        [&](char* const* changed) { return real::execvpe(file, arguments, changed); });
   }
   errno = command::search(file, path_list, [&](const char* candidate) {
     (void)exec_path(real::execvpe, candidate, arguments, environment);

@@ -110,8 +110,10 @@ int add_action(const char* path, CallKind kind, Add add) {
 class ShellEnvironment {
  public:
   ShellEnvironment() {
-    const bool add_ours = child_environment::lacks_ours(::environ);
-    const auto change = child_environment::find_change(::environ, add_ours);
+    using child_environment::Library;
+    const bool lacks = child_environment::lacks_ours(::environ);
+    const auto change =
+        child_environment::find_change(::environ, lacks ? Library::kAdded : Library::kAsItIs);
     if (change.pointers == 0 || change.pointers > kRoom || change.bytes > sizeof text) return;
     if (in_use.exchange(true)) return;
     owns_ = true;
@@ -162,9 +164,10 @@ CACHESHIM_EXPORT int posix_spawnp(pid_t* child, const char* file,
     by_us = command::search_is_ours(file, path_list, environment);
   }
   if (!by_us) {
-    return child_environment::call_with(environment, false, [&](char* const* changed) {
-      return real::posix_spawnp(child, file, actions, attributes, arguments, changed);
-    });
+    return child_environment::call_with(
+        environment, child_environment::Library::kAsItIs, [&](char* const* changed) {
+          return real::posix_spawnp(child, file, actions, attributes, arguments, changed);
+        });
   }
   const int error = command::search(file, path_list, [&](const char* candidate) {
     return spawn_path(real::posix_spawnp, candidate, spawn, environment);

@@ -22,7 +22,8 @@ std::string_view last_component(std::string_view path) {
   return {path.data() + begin, path.size() - begin};
 }
 
-// The word of a list, separated by colons or spaces, that ends as `path` does.
+}  // namespace
+
 std::string_view find_word(const char* list, std::string_view path) {
   for (;;) {
     list += std::strspn(list, ": ");
@@ -31,8 +32,6 @@ std::string_view find_word(const char* list, std::string_view path) {
     list += word.size();
   }
 }
-
-}  // namespace
 
 std::size_t name_own_library(const char* preload, PathBuffer& out) {
   Dl_info info{};

@@ -21,7 +21,8 @@ std::string_view take_until(std::string_view& text, char delimiter) {
 std::string_view expand_home(std::string_view path, const Environment& environment,
                              PathBuffer& out) {
   if (path.empty() || *path.data() != '~') return path;
-  const std::string_view home = environment.find("HOME");
+  std::string_view home = environment.find("HOME");
+  if (home.empty()) home = environment.find(kHomeVariable);
   const std::string_view rest(path.data() + 1, path.size() - 1);
   if (home.empty() || *home.data() != '/') return {};
   return {out.text, join_path(out, {home, rest})};

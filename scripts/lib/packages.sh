@@ -17,9 +17,11 @@ test_packages=(
     git rsync ccache                                               # run on the mount
     libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded beside our library
     valgrind
+    musl-tools                                                     # another libc
 )
 long_test_packages=(clang python3-gdbm
-    g++-aarch64-linux-gnu qemu-user)  # the library for another architecture
+    debootstrap                       # the library in other systems
+    g++-aarch64-linux-gnu qemu-user)  # and for another architecture
 bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 
 python_testsuite() { # prints the package with the tests of Debian's own Python

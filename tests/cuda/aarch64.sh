@@ -11,6 +11,8 @@ root=/usr/aarch64-linux-gnu
 for program in "$compiler" "$emulator"; do
     command -v "$program" > /dev/null || { echo "SKIP: no $program"; exit 77; }
 done
+# shellcheck source-path=SCRIPTDIR
+. "$repository/tests/lib/cases.sh"
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 cd "$repository" || exit 1
@@ -51,20 +53,12 @@ library libcallers_plugin.so tests/cuda/callers_plugin.cc -- -L"$scratch" -lcall
 program callers tests/cuda/callers.cc -- -lcallers_wrap -lcallers_base
 
 printf 'tail;other' > "$scratch/image"
-cases='' failed=0
 emulate() { # NAME=VALUE… -- COMMAND…
     local settings=(-E "LD_LIBRARY_PATH=$scratch" -E CACHESHIM_WARNED=1)
     while [ "$1" != -- ]; do settings+=(-E "$1"); shift; done
     shift
     "$emulator" -L "$root" "${settings[@]}" "$@"
 }
-expect() { # NAME STATUS EXPECTED
-    local result=
-    echo "aarch64, $1: $2, expected $3"
-    if [ "$2" != "$3" ]; then failed=1 result='<failure/>'; fi
-    cases+="<testcase name='$1'>$result</testcase>"
-}
-
 emulate -- "$scratch/callers" "$scratch/libcallers_plugin.so" > "$scratch/without" 2>&1
 grep -q '^chained: 11$' "$scratch/without"
 expect 'dlsym without the library' $? 0
@@ -81,7 +75,4 @@ for client in 'client_direct' 'client_lookup dlsym' 'client_lookup v1' 'client_l
         "$scratch/${words[0]}" "${words[@]:1}" cuModuleLoadData "$scratch/image"
     expect "$client, off, dead-locks" $? 3
 done
-if [ -n "$junit" ]; then
-    echo "<testsuites><testsuite name='aarch64'>$cases</testsuite></testsuites>" > "$junit"
-fi
-exit "$failed"
+finish aarch64 "$junit"

@@ -155,7 +155,8 @@ class ShimChildren : public ShimClauses {
     return ended.out;
   }
   std::string all_of_ours(const std::string& job = "j1") {
-    return "CACHESHIM_CUDA_SET=EAGER\nCACHESHIM_JOB=" + job + "\nCACHESHIM_MOUNT=" + stage_.mount() +
+    return "CACHESHIM_CUDA_SET=EAGER\nCACHESHIM_HOME=" + stage_.path("home") +
+           "\nCACHESHIM_JOB=" + job + "\nCACHESHIM_MOUNT=" + stage_.mount() +
            "\nCACHESHIM_WARNED=0\nLD_PRELOAD=" + std::getenv("CACHESHIM_TEST_LIBRARY") + "\n";
   }
   // What a child needs in order to find the mount that the tests pretend.
@@ -228,16 +229,21 @@ TEST_F(ShimChildren, AreLeftAloneThatCouldNotLoadIt) {
   if (other.status == 126) GTEST_SKIP() << "this kernel runs no i386 programs";
   EXPECT_EQ(other.status, 0);
   EXPECT_EQ(other.err, "");
+  // Preloaded the usual way, it is taken from those whose loader could only complain of it.
+  const std::string program = std::getenv("CACHESHIM_TEST_OTHER");
+  EXPECT_EQ(stage_.run_shell(program).status, 1);
+  EXPECT_EQ(stage_.run_shell("LD_PRELOAD=/other.so:$LD_PRELOAD " + program).status, 2);
+  EXPECT_EQ(stage_.run_shell("CACHESHIM_EXEC=leave " + program).status, 2);
   const std::string loader = "/lib64/ld-linux-x86-64.so.2";
-  std::string program = read_text("/usr/bin/env");
-  const std::size_t at = program.find(loader);
+  std::string env = read_text("/usr/bin/env");
+  const std::size_t at = env.find(loader);
   ASSERT_NE(at, std::string::npos);
   std::string folder = "/tmp/XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   std::string musl = folder + "/ld-musl.so";
   fs::create_symlink(loader, musl);
   musl.resize(loader.size());
-  write_text(stage_.path("env"), program.replace(at, loader.size(), musl));
+  write_text(stage_.path("env"), env.replace(at, loader.size(), musl));
   fs::permissions(stage_.path("env"), fs::perms::owner_all);
   EXPECT_EQ(ours(clean_ + stage_.path("env")), "");
   EXPECT_EQ(ours(clean_ + "PATH=" + stage_.path("") + ":/usr/bin env"), "");

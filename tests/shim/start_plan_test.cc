@@ -114,7 +114,15 @@ TEST_F(StartPlan, WithoutAHomeFolderOnlyTheVariableMoves) {
   }
 }
 
+TEST_F(StartPlan, TakesTheHomeFolderFromOursWhereTheEnvironmentHasNone) {
+  environment_["HOME"] = "";
+  environment_["CACHESHIM_HOME"] = "/home/u";
+  plan();
+  EXPECT_EQ(routed("/home/u/.family/cache/x"), "/ci-cache/.jobs/j/family/x");
+}
+
 TEST_F(StartPlan, CleansTheHomeFoldersName) {
+  environment_["CACHESHIM_HOME"] = "/elsewhere";  // for who has no HOME
   environment_["HOME"] = "//home/u/";
   plan();
   EXPECT_EQ(routed("/home/u/.family/cache/x"), "/ci-cache/.jobs/j/family/x");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of another architecture, i386: ends by 1 if its environment holds LD_PRELOAD.
+// A program of another architecture, i386: ends by 1 if its environment holds an empty LD_PRELOAD, by 2 if
+// it holds another one.
     .code32
     .text
     .globl _start
@@ -14,6 +15,9 @@ next:
     addl $4, %esi
     cmpl $0x505f444c, (%eax)        // "LD_P"
     jne next
+    incl %ebx
+    cmpb $0, 11(%eax)               // behind "LD_PRELOAD="
+    je done
     incl %ebx
 done:
     movl $1, %eax

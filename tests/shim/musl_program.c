@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program of musl, for musl.sh: what it prints is the same with the library preloaded.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void say(const char* what, long result) {
+  printf("%s: %ld, %s\n", what, result, result < 0 ? strerror(errno) : "");
+}
+
+int main(int argc, char** argv) {
+  char text[64] = "";
+  struct stat status;
+  if (argc < 2 || chdir(argv[1]) != 0) return 2;
+  setvbuf(stdout, NULL, _IONBF, 0);
+  const int fd = open("file", O_RDWR | O_CREAT, 0640);
+  say("write", write(fd, "twelve bytes", 12));
+  say("fstat", fstat(fd, &status) < 0 ? -1 : (long)status.st_size);
+  say("close", close(fd));
+  say("stat", stat("file", &status) < 0 ? -1 : (long)status.st_mode);
+  say("missing", stat("missing", &status));
+  say("mkdir", mkdir("folder", 0750));
+  say("rename", rename("file", "folder/file"));
+  FILE* stream = fopen("folder/file", "r");
+  say("fgets", stream == NULL || fgets(text, sizeof text, stream) == NULL ? -1 : (long)strlen(text));
+  say("fclose", stream == NULL ? -1 : fclose(stream));
+  DIR* folder = opendir("folder");
+  long entries = 0;
+  while (folder != NULL && readdir(folder) != NULL) ++entries;
+  say("readdir", entries);
+  if (folder != NULL) closedir(folder);
+  say("dlsym", dlsym(RTLD_DEFAULT, "getpid") != NULL);
+  say("dlopen", dlopen("libnobody.so.1", RTLD_NOW) != NULL);
+  say("system", system("cat folder/file > copy"));
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/cat", "cat", "copy", (char*)NULL);
+    _exit(127);
+  }
+  int ended = -1;
+  say("wait", waitpid(child, &ended, 0) == child);
+  say("\nended", ended);
+  say("unlink", unlink("folder/file") + unlink("copy") + rmdir("folder"));
+  return 0;
+}
