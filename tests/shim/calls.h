@@ -44,6 +44,7 @@ auto call(const char* name, Function function, Arguments... arguments) {
 // The whole content of a file, by a call under test as well.
 std::string content(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
+bool starts_programs();
 // Removes a file, if it is there, without a word.
 void forget(const std::string& path);
 

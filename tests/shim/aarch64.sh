@@ -1,8 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # aarch64.sh REPOSITORY BUILD_FOLDER [JUNIT]: the library for aarch64, under qemu-user: what dlsym
-# answers to whom, and the cure by each way to the driver. BUILD_FOLDER has the generated files.
+# answers to whom, the cure by each way to the CUDA driver, and every interposed call on a mount but for those that
+# start programs, which are this machine's. BUILD_FOLDER has the generated files and the program of this machine.
 set -u
+if [ "${1:-}" != --inside ]; then
+    exec unshare --mount --propagation private "$0" --inside "$@"  # what is mounted goes with it
+fi
+shift
 repository=$1 build=$2 junit=${3:-}
 compiler=aarch64-linux-gnu-g++
 emulator=qemu-aarch64
@@ -75,4 +80,38 @@ for client in 'client_direct' 'client_lookup dlsym' 'client_lookup v1' 'client_l
         "$scratch/${words[0]}" "${words[@]:1}" cuModuleLoadData "$scratch/image"
     expect "$client, off, dead-locks" $? 3
 done
+
+for part in leaf branch caller; do
+    library "libshim_$part.so" -x c "tests/shim/loaded_$part.c" -- -L"$scratch" \
+        "$([ "$part" != branch ] || echo -lshim_leaf)" '-Wl,--disable-new-dtags,-rpath,$ORIGIN/leaves'
+done
+program calls tests/shim/calls_*.cc -- -ldl
+# Without -L, which would have qemu look for every path below $root first.
+call_all() { # FOLDER [NAME=VALUE…]
+    local folder=$1 settings=()
+    shift
+    for setting in "$@"; do settings+=(-E "$setting"); done
+    TEST_LIBRARIES=$scratch TEST_WITHOUT_PROGRAMS=1 "$emulator" "${settings[@]}" \
+        "$root/lib/ld-linux-aarch64.so.1" --library-path "$root/lib" "$scratch/calls" "$mode" "$folder" 2>&1
+}
+cacheshim=$build/dist/bin/cacheshim mount=$scratch/mount
+export HOME=$scratch/home
+mount -t tmpfs run /run || exit 1
+mkdir -p "$scratch/store" "$mount" "$HOME"
+"$cacheshim" mount --store "$scratch/store" "$mount" || exit 1
+for mode in here thread fork; do
+    plain=$scratch/$mode
+    while [ "${#plain}" -lt "$((${#HOME} + 14))" ]; do plain+=p; done  # of one length: some calls return it
+    mkdir -m 755 "$plain"
+    call_all "$plain" > "$scratch/expected"
+    expect "calls without the library, $mode" $? 0
+    call_all "$HOME/.triton/cache" "LD_PRELOAD=$scratch/libcacheshim.so" "CACHESHIM_MOUNT=$mount" \
+        "CACHESHIM_JOB=$mode" > "$scratch/got"
+    diff -u "$scratch/expected" "$scratch/got"
+    expect "all calls come back as without it, $mode" $? 0
+    [ -s "$scratch/expected" ] && diff -r --no-dereference "$plain" "$mount/.jobs/$mode/triton"
+    expect "and leave the same, $mode" $? 0
+done
+"$cacheshim" unmount "$mount"
+expect 'unmounted' $? 0
 finish aarch64 "$junit"
