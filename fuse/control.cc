@@ -220,6 +220,15 @@ void Ticker::watch(std::shared_ptr<ControlSession> session) {
   wake_.notify_one();
 }
 
+void Ticker::call_at(std::chrono::steady_clock::time_point when, std::function<void()> then) {
+  {
+    const std::lock_guard lock(mutex_);
+    then_ = std::move(then);
+    call_at_ = when;
+  }
+  wake_.notify_all();
+}
+
 void Ticker::wait_until_answered(std::chrono::milliseconds at_most) {
   constexpr std::chrono::milliseconds kLook{5};
   const auto deadline = std::chrono::steady_clock::now() + at_most;
@@ -244,12 +253,15 @@ void Ticker::run() {
       return !session || !session->is_waiting();
     });
     if (watched_.empty()) {
-      wake_.wait_until(lock, idle_due);
+      wake_.wait_until(lock, then_ ? std::min(idle_due, call_at_) : idle_due);
     } else {
       wake_.wait_for(lock, kTick);
     }
     const auto sessions = watched_;
+    const bool is_due = then_ && std::chrono::steady_clock::now() >= call_at_;
+    const auto then = is_due ? std::exchange(then_, nullptr) : nullptr;
     lock.unlock();
+    if (then) then();
     for (const auto& watched : sessions) {
       if (const auto session = watched.lock()) session->tick();
     }

@@ -24,6 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
+
 struct Request {
   Filesystem& filesystem;
   Caller caller;
@@ -216,12 +218,26 @@ bool may_close(const Request& request) {
 // What `cacheshim unmount` asks for where somebody has the mount in use, who may only be waiting.
 void close_mount(const Request& request) {
   if (!may_close(request)) return;
-  const auto jobs = request.filesystem.jobs().all();
-  const bool is_used =
-      std::any_of(jobs.begin(), jobs.end(), [](const Job* job) { return job->open_files > 0; });
-  if (is_used) return request.session->refuse("files of it are open", kExitFailed);
-  request.filesystem.close_waits();
+  int open_files = 0;
+  for (const Job* job : request.filesystem.jobs().all()) open_files += job->open_files;
+  const auto waited_through = static_cast<int>(request.filesystem.lock_waiting().handles);
+  if (open_files > waited_through && !request.flag("in_use")) {
+    return request.session->refuse("files of it are open", kExitFailed);
+  }
+  const nlohmann::json seconds = request.fields.value("seconds", nlohmann::json());
+  const auto limit = seconds.is_number_unsigned() ? seconds.get<std::uint64_t>() : 0;
+  request.filesystem.close_waits_for(std::chrono::seconds(std::min(limit, kLongestClosing)));
   request.session->answer({{"ok", true}});
+}
+
+// For `cacheshim unmount` to tell those who only wait for a lock from those who use the mount.
+void list_waiting(const Request& request) {
+  if (!may_close(request)) return;
+  Json processes = Json::array();
+  for (const pid_t process : request.filesystem.lock_waiting().processes) {
+    processes.push_back(process);
+  }
+  request.session->answer({{"ok", true}, {"processes", std::move(processes)}});
 }
 
 void reopen_mount(const Request& request) {
@@ -325,9 +341,9 @@ const std::map<std::string, Operation>& operations() {
       {"job-start", {start_job, false}},    {"job-end", {end_job, true}},
       {"job-publish", {publish_job, true}}, {"job-discard", {discard_job, true}},
       {"job-wait", {wait_for_job, false}},  {"close", {close_mount, true}},
-      {"reopen", {reopen_mount, false}},
-      {"job-wait", {wait_for_job, false}},  {"explain", {explain, true}},
-      {"gc", {collect_garbage, true}},      {"verify", {verify, true}},
+      {"reopen", {reopen_mount, false}},    {"waiting", {list_waiting, false}},
+      {"explain", {explain, true}},         {"gc", {collect_garbage, true}},
+      {"verify", {verify, true}},
   };
   return kOperations;
 }

@@ -80,8 +80,11 @@ class Filesystem {
   // ENOLCK, those who wait for a job's end are told what is known, and from then on nobody can wait.
   // Returns when they have their answers, or do not fetch them.
   void close_waits();
-  // It stays after all.
+  // The same, but taken back after that time where the mount is still there then, as reopen_waits() does.
+  void close_waits_for(std::chrono::seconds time);
+  // It stays after all. Does nothing once close_waits() has been called.
   void reopen_waits();
+  LockTable::Waiting lock_waiting() { return locks_.waiting(); }
   bool is_closing() const { return is_closing_; }
   // Finishes what is under way. Active jobs stay on record for the next daemon.
   void stop();
@@ -362,6 +365,9 @@ class Filesystem {
   std::mutex removals_mutex_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_;
   LockFiles base_locks_{entries_};
+  void refuse_waits();
+  std::mutex closing_mutex_;
+  bool is_closed_for_good_ = false;
   std::atomic<bool> is_closing_{false};
   CallerJobs callers_;
   const NodeIndex jobs_dir_;
