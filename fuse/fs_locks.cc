@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
-#include "fuse/raw_locks.h"
+#include "store/raw_locks.h"
 #include "fuse/wire.h"
 #include "store/sys.h"
 
