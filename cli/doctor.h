@@ -38,11 +38,15 @@ class Findings {
 
 // What is looked at.
 struct Patient {
-  std::string mount;         // "" for none
-  std::string store;         // "" where it is not known
-  nlohmann::json status;     // what the mount's daemon says of itself; null where it does not
-  uid_t account = 0;         // that serves, or would serve, the store
-  std::string config;        // as given, "" for the default one
+  std::string mount;      // "" for none
+  std::string store;      // "" where it is not known
+  nlohmann::json status;  // what the mount's daemon says of itself; null where it does not
+  uid_t account = 0;      // that serves, or would serve, the store
+  std::string config;     // as given, "" for the default one
+  // What the daemon says, "" where it says nothing.
+  std::string said(const char* key) const {
+    return status.is_object() ? status.value(key, "") : "";
+  }
   bool is_available = true;  // mount and store; a check says where they are not
 };
 

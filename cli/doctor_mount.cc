@@ -67,7 +67,7 @@ bool check_daemon(Patient& patient, Findings& findings) {
 }
 
 void check_version(const Patient& patient, Findings& findings) {
-  const std::string version = text_of(patient.status, "version");
+  const std::string version = patient.said("version");
   const std::string what =
       fmt::format("served by pid {}, version {}", count_of(patient.status, "pid"), version);
   if (version == CACHESHIM_VERSION) return findings.ok("mount", patient.mount, what);
@@ -92,7 +92,7 @@ void check_options(const Patient& patient, const MountEntry& mount, Findings& fi
 
 void check_features(const Patient& patient, Findings& findings) {
   constexpr const char* kFresh = "raw changes";
-  const std::string watch = text_of(patient.status, "watch");
+  const std::string watch = patient.said("watch");
   if (watch == "none") {
     findings.warn(
         kFresh, patient.mount,
@@ -105,7 +105,7 @@ void check_features(const Patient& patient, Findings& findings) {
   findings.ok("passthrough", patient.mount,
               passes ? "on: the kernel reads and writes files of layers by itself"
                      : "off: files of layers go by way of the daemon");
-  if (text_of(patient.status, "locks") == "this mount") {
+  if (patient.said("locks") == "this mount") {
     findings.warn(
         "locks", patient.mount, "the store's file system knows none: exclusion ends at this mount",
         "on NFS local_lock=none with a lock service, on Lustre the option flock; else let no "
@@ -115,7 +115,7 @@ void check_features(const Patient& patient, Findings& findings) {
 
 void check_run_folder(const Patient& patient, Findings& findings) {
   constexpr const char* kCheck = "run folder";
-  const std::string path = text_of(patient.status, "run_dir");
+  const std::string path = patient.said("run_dir");
   if (path.empty()) {
     return findings.warn(
         kCheck, "",
@@ -137,7 +137,7 @@ void check_run_folder(const Patient& patient, Findings& findings) {
 void check_mount(Patient& patient, Findings& findings) {
   patient.is_available = check_daemon(patient, findings);
   if (!patient.is_available) return;
-  if (patient.store.empty()) patient.store = text_of(patient.status, "store");
+  if (patient.store.empty()) patient.store = patient.said("store");
   check_version(patient, findings);
   if (const auto entry = find_mount(read_mounts(), patient.mount)) {
     patient.account = server_of(*entry).value_or(patient.account);

@@ -12,7 +12,6 @@
 
 #include "cli/doctor.h"
 #include "cli/mount_info.h"
-#include "cli/text.h"
 #include "cli/units.h"
 #include "common/names.h"
 #include "common/unique_fd.h"
@@ -142,7 +141,7 @@ void check_format(const Patient& patient, const OpenStore& store, Findings& find
                     kControlName, kStoreFormatFile));
   }
   const StoreFormat& format = std::get<StoreFormat>(parsed);
-  const std::string shown = text_of(patient.status, "mount");
+  const std::string shown = patient.said("mount");
   if (!shown.empty() && format.mount_path != shown) {
     return findings.warn(
         kCheck, patient.store,
@@ -210,7 +209,7 @@ void check_permissions(const Patient& patient, const OpenStore& store, Findings&
 
 void check_layers(const Patient& patient, const OpenStore& store, Findings& findings) {
   constexpr const char* kCheck = "layers";
-  const std::string elsewhere = text_of(patient.status, "layers");
+  const std::string elsewhere = patient.said("layers");
   const std::string path =
       elsewhere.empty() ? patient.store + "/" + std::string(kControlName) + "/layers" : elsewhere;
   const auto layers = sys::open_path(path, O_RDONLY | O_DIRECTORY);
@@ -227,7 +226,8 @@ void check_layers(const Patient& patient, const OpenStore& store, Findings& find
   for (const SurveyedLayer& layer : *found) {
     ended += layer.is_ended ? 1U : 0U;
     foreign += layer.is_active && !layer.is_ended && layer.node != node ? 1U : 0U;
-    orphans += layer.is_active && !layer.is_ended && layer.node == node && !layer.is_served ? 1U : 0U;
+    orphans +=
+        layer.is_active && !layer.is_ended && layer.node == node && !layer.is_served ? 1U : 0U;
   }
   const std::string what =
       fmt::format("{}, {} of other nodes, {} ended and kept for a while",

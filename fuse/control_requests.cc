@@ -73,46 +73,67 @@ Job* require_job(const Request& request) {
   return job;
 }
 
+// A job as it was when all were looked at.
+struct JobState {
+  Job* job;
+  bool is_active;
+  Outcome outcome;
+};
+
+// All as they were at one moment: read again where jobs have begun or ended meanwhile. That takes a
+// fraction of a millisecond for ten thousand, and what is made of it afterwards changes no more.
+std::vector<JobState> look_at_jobs(const JobTable& table) {
+  constexpr int kMostReadings = 20;
+  std::vector<JobState> states;
+  for (int reading = 0; reading < kMostReadings; ++reading) {
+    const std::uint64_t before = table.changes();
+    states.clear();
+    for (Job* job : table.all()) states.push_back({job, job->is_active(), job->outcome()});
+    if (table.changes() == before) break;
+  }
+  return states;
+}
+
+const char* name_of(const JobState& state) { return state.is_active ? "active" : "ended"; }
+
 // What a table of all jobs shows, as one text of lines and cells with a tab between: of ten thousand, a
 // tree of objects would take far longer to make and to read than all else. Ids and cycles have no
 // letters that JSON spells otherwise.
-void append_row(const Job& job, std::string& text) {
+void append_row(const JobState& state, std::string& text) {
+  const Job& job = *state.job;
   const View view = job.view(0);
   fmt::format_to(std::back_inserter(text), R"({}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n)", job.id,
-                 job.cycle(), job.is_active() ? "active" : "ended", to_string(job.outcome()),
+                 job.cycle(), name_of(state), to_string(state.outcome),
                  view.uid ? fmt::to_string(*view.uid) : "-", job.started(), job.open_files.load(),
                  job.runs.load());
 }
 
-std::string list_rows(const std::vector<Job*>& jobs) {
+std::string list_rows(const std::vector<JobState>& states) {
   constexpr std::size_t kRowBytes = 80;
   std::string rows;
-  rows.reserve(jobs.size() * kRowBytes);
-  for (const Job* job : jobs) append_row(*job, rows);
+  rows.reserve(states.size() * kRowBytes);
+  for (const JobState& state : states) append_row(state, rows);
   return R"({"ok":true,"columns":["job","cycle","state","outcome","uid","started","open_files",)"
          R"("runs"],"rows":")" +
          rows + "\"}";
 }
 
-std::string list_objects(const std::vector<Job*>& jobs, const std::string& layers_dir) {
+std::string list_objects(const std::vector<JobState>& states, const std::string& layers_dir) {
   Json listed = Json::array();
-  for (Job* job : jobs) listed.push_back(describe_job(*job, layers_dir));
+  for (const JobState& state : states) {
+    Json job = describe_job(*state.job, layers_dir);
+    job["state"] = name_of(state);
+    job["outcome"] = to_string(state.outcome);
+    listed.push_back(std::move(job));
+  }
   return Json{{"ok", true}, {"jobs", std::move(listed)}}.dump();
 }
 
-// All as they were at one moment: read again where jobs have begun or ended meanwhile.
 void list_jobs(const Request& request) {
-  constexpr int kMostReadings = 5;
-  const JobTable& table = request.filesystem.jobs();
-  std::string text;
-  for (int reading = 0; reading < kMostReadings; ++reading) {
-    const auto jobs = table.all();
-    const std::size_t active = table.active_count();
-    text = request.flag("rows") ? list_rows(jobs)
-                                : list_objects(jobs, request.filesystem.options().layers_dir);
-    if (table.all().size() == jobs.size() && table.active_count() == active) break;
-  }
-  request.session->answer_line(std::move(text));
+  const auto states = look_at_jobs(request.filesystem.jobs());
+  request.session->answer_line(request.flag("rows")
+                                   ? list_rows(states)
+                                   : list_objects(states, request.filesystem.options().layers_dir));
 }
 
 void show_job(const Request& request) {

@@ -69,6 +69,7 @@ void Filesystem::start(fuse_session* session) {
     tend_store_if_due();
   });
   batons_ = std::make_unique<Batons>([this](const Baton& baton) { reap(baton); });
+  watch_left_batons();
 }
 
 void Filesystem::connected(unsigned minor, bool can_pass_through) {

@@ -89,6 +89,10 @@ Status Job::use_plain_layer(UniqueFd upper, UniqueFd work) {
   return overlay.load_layer();
 }
 
+void Job::count_change() {
+  if (rules_.changes != nullptr) ++*rules_.changes;
+}
+
 void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   const std::lock_guard lock(mutex_);
   cycle_ = claim.cycle.view();
@@ -102,6 +106,7 @@ void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   overlay.share_locks(may_publish() ? rules_.lock_base : -1);
   touch();
   active_ = true;
+  count_change();
 }
 
 void Job::adopt(Layer taken, PublishPolicy policy) {
@@ -119,6 +124,7 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
   overlay.share_locks(may_publish() ? rules_.lock_base : -1);
   touch();
   active_ = true;
+  count_change();
 }
 
 void Job::finish(Outcome outcome) {
@@ -133,6 +139,7 @@ void Job::finish(Outcome outcome) {
     kept_.clear();
     processes_.clear();
     waiting.swap(waiting_);
+    count_change();
   }
   for (const auto& then : waiting) then(outcome);
 }

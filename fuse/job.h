@@ -51,6 +51,8 @@ struct JobRules {
   bool is_plain = false;
   // The base, to be written to, of whose lock files a job that publishes makes use; or -1.
   int lock_base = -1;
+  // Counts beginnings and ends of all jobs.
+  std::atomic<std::uint64_t>* changes = nullptr;
 };
 
 // A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
@@ -146,6 +148,7 @@ class Job final : public PublishHooks, private OverlayObserver {
  private:
   void copied_up(const std::string& path, const struct stat& upper) override;
   LayerRecord wanted_record() const;
+  void count_change();
 
   enum class Claim : std::uint8_t { kFree, kUntold, kBeingTold, kTold };
 

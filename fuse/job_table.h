@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +26,8 @@ class JobTable {
   Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
   std::vector<Job*> all() const;
   std::size_t active_count() const;
+  // Goes up whenever a job has begun or ended.
+  std::uint64_t changes() const { return changes_; }
   PublishPolicy policy() const { return policy_; }
 
   // The one job of a plain overlay, whose view is the whole mount. Never active, so it has no end.
@@ -47,6 +51,7 @@ class JobTable {
   const PublishPolicy policy_;
   const OwnerRule owners_;
   const std::shared_ptr<const LowerStack> lowers_;
+  std::atomic<std::uint64_t> changes_{0};
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;
 };

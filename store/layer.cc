@@ -141,6 +141,15 @@ Status Layer::save(const LayerRecord& record) {
   return sys::replace_file(folder_.get(), kLayerRecordFile, to_json(record_), 0600);
 }
 
+Status Layer::append(const char* file, std::string_view line) const {
+  CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), file, O_WRONLY | O_APPEND | O_CREAT, 0600));
+  return sys::write_all(fd.get(), line);
+}
+
+Result<std::string> Layer::read(const char* file) const {
+  return sys::read_file(folder_.get(), file);
+}
+
 Result<UniqueFd> Layer::open_upper() const { return open_dir(folder_.get(), "upper"); }
 
 Result<UniqueFd> Layer::open_work() const { return open_dir(folder_.get(), "work"); }

@@ -52,6 +52,10 @@ class Layer {
   const std::string& path() const { return path_; }
   Status save(const LayerRecord& record);
 
+  // A file beside the record: a line more, all of it. Not synced.
+  Status append(const char* file, std::string_view line) const;
+  Result<std::string> read(const char* file) const;
+
   Result<UniqueFd> open_upper() const;
   Result<UniqueFd> open_work() const;
 

@@ -11,6 +11,7 @@
 #include <functional>
 #include <utility>
 
+#include "store/base_units.h"
 #include "store/layer.h"
 #include "store/paths.h"
 #include "store/raw_locks.h"
@@ -70,8 +71,7 @@ Result<std::size_t> count_old_trash(int control, long keep_seconds) {
   const std::time_t oldest = std::time(nullptr) - keep_seconds;
   std::size_t count = 0;
   for (const sys::DirEntry& name : names) {
-    const auto st = sys::stat_at(trash.get(), name.name);
-    if (st && st->st_ctime <= oldest) ++count;  // of the rename that brought it here
+    if (trashed_since(name.name) <= oldest) ++count;
   }
   return count;
 }

@@ -10,6 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 
 import mounts
 import pytest
@@ -347,3 +348,59 @@ def test_ten_thousand_jobs_are_listed_at_one_moment(mount):
     assert len(lines) == len(listed)
     first = next(line for line in lines if line.startswith("job-00007 "))
     assert first.split()[1:5] == ["0", "active", "none", "-"] and first.split()[-2:] == ["0", "0"]
+
+
+def begin_and_end_jobs(mount, stop):
+    """Of these jobs there is always one that is active, and never more than two."""
+    ask(mount, {"op": "job-start", "job": "zz-0", "cycle": "0", "run": False})
+    number = 0
+    while not stop.is_set():
+        ask(mount, {"op": "job-start", "job": f"zz-{number + 1}", "cycle": "0", "run": False})
+        ask(mount, {"op": "job-end", "job": f"zz-{number}", "outcome": "success", "run": False})
+        number += 1
+
+
+@pytest.mark.parametrize("words", [("--json",), ()], ids=["objects", "rows"])
+def test_a_list_is_of_one_moment_while_jobs_begin_and_end(mount, words):
+    for number in range(3000):
+        ask(mount, {"op": "job-start", "job": f"aa-{number:05}", "cycle": "0", "run": False})
+    stop = threading.Event()
+    changes = threading.Thread(target=begin_and_end_jobs, args=(mount, stop))
+    changes.start()
+    try:
+        seen = set()
+        for _ in range(30):
+            answer = ask(mount, {"op": "job-list", "rows": not words})
+            if words:
+                states = {job["job"]: job["state"] for job in answer["jobs"]}
+            else:
+                states = dict(line.split("\t")[0:3:2] for line in answer["rows"].splitlines())
+            ours = {job: state for job, state in states.items() if job.startswith("zz-")}
+            seen.add(len(ours))
+            assert not ours or 1 <= list(ours.values()).count("active") <= 2, ours
+        assert len(seen) > 1
+    finally:
+        stop.set()
+        changes.join()
+
+
+def test_records_of_older_and_newer_versions_are_listed(mount, two_jobs):
+    for job in two_jobs:
+        job.write("triton/file", b"x")
+        job.close()
+    mount.kill_daemon()
+    layers = mount.store / ".cacheshim/layers"
+    old, = layers.glob("one/*/meta.json")
+    new, = layers.glob("two/*/meta.json")
+    old.write_text(json.dumps({"job": "one", "node": json.loads(old.read_text())["node"]}))
+    record = json.loads(new.read_text())
+    new.write_text(json.dumps({**record, "version": 99, "teams": ["a", {"b": 1}], "cycle": "7"}))
+    mount.mount()
+    listed = {job["job"]: job for job in json.loads(mount.cli("job", "list", "--json").stdout)}
+    assert (listed["one"]["cycle"], listed["one"]["uid"], listed["one"]["started"],
+            listed["one"]["state"]) == ("0", None, 0, "active")
+    assert (listed["two"]["cycle"], listed["two"]["uid"], listed["two"]["started"]) == (
+        "7", 20002, record["started"])
+    lines = mount.cli("job", "list").stdout.splitlines()
+    assert len(lines) == 3
+    assert mount.layer_files("one") == {"triton/file": b"x"}  # what it had is there
