@@ -73,26 +73,7 @@ Job* require_job(const Request& request) {
   return job;
 }
 
-// A job as it was when all were looked at.
-struct JobState {
-  Job* job;
-  bool is_active;
-  Outcome outcome;
-};
-
-// All as they were at one moment: read again where jobs have begun or ended meanwhile. That takes a
-// fraction of a millisecond for ten thousand, and what is made of it afterwards changes no more.
-std::vector<JobState> look_at_jobs(const JobTable& table) {
-  constexpr int kMostReadings = 20;
-  std::vector<JobState> states;
-  for (int reading = 0; reading < kMostReadings; ++reading) {
-    const std::uint64_t before = table.changes();
-    states.clear();
-    for (Job* job : table.all()) states.push_back({job, job->is_active(), job->outcome()});
-    if (table.changes() == before) break;
-  }
-  return states;
-}
+using JobState = JobTable::State;
 
 const char* name_of(const JobState& state) { return state.is_active ? "active" : "ended"; }
 
@@ -130,7 +111,7 @@ std::string list_objects(const std::vector<JobState>& states, const std::string&
 }
 
 void list_jobs(const Request& request) {
-  const auto states = look_at_jobs(request.filesystem.jobs());
+  const auto states = request.filesystem.jobs().states();
   request.session->answer_line(request.flag("rows")
                                    ? list_rows(states)
                                    : list_objects(states, request.filesystem.options().layers_dir));

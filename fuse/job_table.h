@@ -27,8 +27,13 @@ class JobTable {
   Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
   std::vector<Job*> all() const;
   std::size_t active_count() const;
-  // Goes up whenever a job has begun or ended.
-  std::uint64_t changes() const { return changes_; }
+  // All as they were at one moment, by id.
+  struct State {
+    Job* job;
+    bool is_active;
+    Outcome outcome;
+  };
+  std::vector<State> states() const;
   PublishPolicy policy() const { return policy_; }
 
   // The one job of a plain overlay, whose view is the whole mount. Never active, so it has no end.
@@ -53,7 +58,7 @@ class JobTable {
   const OwnerRule owners_;
   const DirectFolders* const direct_;
   const std::shared_ptr<const LowerStack> lowers_;
-  std::atomic<std::uint64_t> changes_{0};
+  std::atomic<std::uint64_t> changes_{0};  // of jobs that have begun or ended
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;
 };

@@ -52,6 +52,16 @@ def test_one_that_lives_keeps_it_however_long_and_may_let_go_itself(mount, build
     assert waiter.exists(BATON) and reaped(mount) == 0
 
 
+def test_what_has_taken_a_batons_name_is_left_alone(mount, build):
+    builder, waiter = build
+    builder("os.rename", builder.path(BATON), builder.path(FOLDER, "done"))
+    waiter.write(BATON, b"no baton: not made exclusively")
+    builder.kill()
+    with pytest.raises(AssertionError):
+        wait_until(lambda: not waiter.exists(BATON), seconds=0.5, what="the removal")
+    assert waiter.listdir(FOLDER) == ["done", "lock"] and reaped(mount) == 0
+
+
 @pytest.mark.parametrize("how", ["cwd", "file", "grandchild"])
 def test_a_descendant_at_work_in_the_folder_keeps_it(mount, build, how):
     builder, waiter = build
