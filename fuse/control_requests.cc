@@ -227,7 +227,7 @@ void close_mount(const Request& request) {
     return request.session->refuse("files of it are open", kExitFailed);
   }
   const nlohmann::json seconds = request.fields.value("seconds", nlohmann::json());
-  const auto limit = seconds.is_number_unsigned() ? seconds.get<std::uint64_t>() : 0;
+  const auto limit = seconds.is_number_unsigned() ? seconds.get<std::uint64_t>() : kLongestClosing;
   request.filesystem.close_waits_for(std::chrono::seconds(std::min(limit, kLongestClosing)));
   request.session->answer({{"ok", true}});
 }
