@@ -23,12 +23,6 @@ std::string absolute(const std::string& text) {
   return path.has_filename() ? path.string() : path.parent_path().string();
 }
 
-std::string expand_home(const std::string& path) {
-  if (!path.starts_with("~/")) return path;
-  const auto home = find_variable("HOME");
-  return home ? *home + path.substr(1) : "";
-}
-
 CachePath in_mount(const std::string& rest) {
   std::string_view path = rest;
   if (take_component(path) != kJobsName) return {rest, ""};
@@ -37,6 +31,12 @@ CachePath in_mount(const std::string& rest) {
 }
 
 }  // namespace
+
+std::string expand_home(const std::string& path) {
+  if (!path.starts_with("~/")) return path;
+  const auto home = find_variable("HOME");
+  return home ? *home + path.substr(1) : "";
+}
 
 std::optional<CachePath> find_cache_path(const std::string& text, const std::string& mount,
                                          const std::string& store,

@@ -9,6 +9,9 @@
 
 namespace cacheshim::cli {
 
+// A profile's default path, "~/" replaced by HOME; empty where there is no HOME.
+std::string expand_home(const std::string& path);
+
 struct CachePath {
   std::string path;  // relative to the store, "triton/KEY/k.cubin"
   std::string job;   // where the path names a job's view; or empty

@@ -6,10 +6,15 @@
 #include <sys/mount.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/control_client.h"
@@ -27,6 +32,7 @@ namespace {
 
 constexpr std::chrono::seconds kDaemonDeadline{30};
 constexpr std::chrono::seconds kLeaveDeadline{2};  // for those who were told to leave
+constexpr std::chrono::seconds kMargin{5};  // so that a closing is not taken back under our hands
 constexpr long kPollNs = 20'000'000;
 
 MountEntry find_our_mount(const std::string& path) {
@@ -36,8 +42,7 @@ MountEntry find_our_mount(const std::string& path) {
                 fmt::format("no cacheshim mount at '{}'; nothing was unmounted", path));
 }
 
-[[noreturn]] void fail_busy(const std::string& path, const MountEntry& mount) {
-  const auto users = find_mount_users(mount);
+[[noreturn]] void fail_busy(const std::string& path, const std::vector<MountUser>& users) {
   const std::string who = users.empty() ? "by something that /proc does not show to this user"
                                         : "by " + describe_users(users);
   throw Failure(kExitFailed, fmt::format("'{}' is in use {}; nothing was unmounted", path, who));
@@ -51,24 +56,49 @@ bool try_detach(const std::string& path, int flags) {
                                          std::generic_category().message(errno)));
 }
 
-bool ask_daemon(const std::string& path, const char* op) {
+// Nothing where it refuses: a plain overlay has nobody to ask; or it is in use indeed.
+std::optional<nlohmann::json> ask_daemon(const std::string& path, const nlohmann::json& request) {
   try {
-    (void)ControlClient(path).request({{"op", op}});
-    return true;
+    return ControlClient(path).request(request);
   } catch (const Failure&) {
-    return false;  // a plain overlay has nobody to ask; or it is in use indeed
+    return std::nullopt;
   }
 }
 
-// Those who have it in use may only be waiting for a job's end: the daemon sends them home.
-void detach_from_waiting(const std::string& path, const MountEntry& mount) {
-  if (!ask_daemon(path, "close")) fail_busy(path, mount);
-  const auto deadline = Progress::Clock::now() + kLeaveDeadline;
+// Those who do more with it than to wait for a lock, or for an answer of the daemon's.
+std::vector<MountUser> find_working_users(const std::string& path, const MountEntry& mount) {
+  std::vector<MountUser> users = find_mount_users(mount);
+  const auto waiting = ask_daemon(path, {{"op", "waiting"}});
+  const nlohmann::json pids =
+      waiting ? waiting->value("processes", nlohmann::json::array()) : nlohmann::json::array();
+  std::erase_if(users, [&](const MountUser& user) {
+    return user.is_client || std::find(pids.begin(), pids.end(), user.pid) != pids.end();
+  });
+  return users;
+}
+
+// Those who have it in use may only be waiting: the daemon sends them home then. With a grace time it
+// does so whatever the others do, who are waited for.
+void detach_from_users(const std::string& path, const MountEntry& mount,
+                       std::chrono::seconds grace) {
+  const bool is_wanted_anyway = grace.count() > 0;
+  const auto working = find_working_users(path, mount);
+  if (!working.empty() && !is_wanted_anyway) fail_busy(path, working);
+  const auto time = std::max(grace, kLeaveDeadline);
+  if (!ask_daemon(
+          path,
+          {{"op", "close"}, {"in_use", is_wanted_anyway}, {"seconds", (time + kMargin).count()}})) {
+    fail_busy(path, find_mount_users(mount));
+  }
+  const auto deadline = Progress::Clock::now() + time;
+  Progress progress;
   while (!try_detach(path, 0)) {
     if (Progress::Clock::now() > deadline) {
-      (void)ask_daemon(path, "reopen");
-      fail_busy(path, mount);
+      progress.finish();
+      (void)ask_daemon(path, {{"op", "reopen"}});
+      fail_busy(path, find_mount_users(mount));
     }
+    progress.update("waiting for those who use the mount", 0, 0);
     const struct timespec pause = {0, kPollNs};
     (void)::nanosleep(&pause, nullptr);  // a signal only shortens it
   }
@@ -105,7 +135,7 @@ void wait_for_daemon(const std::string& path, const MountEntry& mount) {
   }
 }
 
-void unmount(const std::string& given) {
+void unmount(const std::string& given, std::chrono::seconds grace) {
   const std::string path = resolve_path(given);
   const MountEntry mount = find_our_mount(path);
   if (is_dead_mount(path)) {
@@ -113,22 +143,33 @@ void unmount(const std::string& given) {
     print_line(fmt::format("freed the mount at '{}', whose daemon was dead", path));
     return;
   }
-  if (!try_detach(path, 0)) detach_from_waiting(path, mount);
+  if (!try_detach(path, 0)) detach_from_users(path, mount, grace);
   wait_for_daemon(path, mount);
 }
 
 }  // namespace
 
 void add_unmount(CLI::App& app, int& exit_code) {
-  auto path = std::make_shared<std::string>();
+  struct Arguments {
+    std::string path;
+    std::int64_t grace = 0;
+  };
+  auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("unmount", "Take a mount away; waits until its daemon has finished");
-  command->add_option("MOUNTPOINT", *path, "Where it is mounted")->required();
+  command
+      ->add_option("--grace", arguments->grace,
+                   "Close it though it is in use, and give its users this many seconds to leave")
+      ->type_name("S")
+      ->check(CLI::Range(0, 86400));
+  command->add_option("MOUNTPOINT", arguments->path, "Where it is mounted")->required();
   command->footer(
+      "Who only waits, for a lock (ENOLCK) or for a job's end, is sent home. With --grace that is done\n"
+      "though others use it; where these stay, it is as it was when the time is over.\n"
       "Exit codes: 0 unmounted, 1 in use (nothing was unmounted), 69 no cacheshim mount there,\n"
       "75 unmounted, but the daemon has not ended within 30 s.");
-  command->callback([path, &exit_code] {
-    unmount(*path);
+  command->callback([arguments, &exit_code] {
+    unmount(arguments->path, std::chrono::seconds(arguments->grace));
     exit_code = kExitSuccess;
   });
 }

@@ -20,6 +20,7 @@ void add_status(CLI::App& app, int& exit_code);  // status and stats
 void add_profile(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_gc(CLI::App& app, int& exit_code);  // gc and verify
+void add_doctor(CLI::App& app, int& exit_code);
 
 // Takes the COMMAND of `run` or `lock` off `words`, the program's arguments: everything after "--", or
 // from the first word on that is no option, nor the FILE of `lock`. Nothing for other commands.

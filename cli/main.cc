@@ -35,6 +35,7 @@ constexpr const char* kFooter = R"(Examples:
   cacheshim job end 4711 --success                     publish the rest of a job
   cacheshim lock build.lock make                       run a command under a lock
   cacheshim explain ~/.triton/cache/KEY/k.cubin        where a file comes from, who published it
+  cacheshim doctor                                     what is wrong here, and what to do
   cacheshim gc --dry-run                               what the limits would evict
   cacheshim unmount /ci-cache
   cacheshim overlay -o lowerdir=/a:/b,upperdir=/u,workdir=/w /mnt   an overlay without a store
@@ -70,6 +71,7 @@ void leave_preload(char** argv) {
   } else {
     (void)::setenv("LD_PRELOAD", others.c_str(), 1);
   }
+  keep_preload(*list);
   (void)::execv("/proc/self/exe", argv);  // where that fails, going on as it is
 }
 
@@ -111,6 +113,7 @@ int run_program(std::vector<std::string> words) {
   add_explain(app, exit_code);
   add_profile(app, exit_code);
   add_gc(app, exit_code);
+  add_doctor(app, exit_code);
   app.footer(kFooter);  // last: the commands do not inherit it then
   try {
     app.parse(words);
@@ -137,6 +140,7 @@ int main(int argc, char** argv) {
   // Inherited as ignored, it would hide the ends of our children.
   (void)::signal(SIGCHLD, SIG_DFL);
   cacheshim::cli::leave_preload(argv);
+  cacheshim::cli::forget_kept_preload();
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (argc > 0 && cacheshim::cli::is_mount_helper(argv[0])) {
     words = cacheshim::cli::words_of_mount_helper(words);

@@ -50,6 +50,8 @@ std::optional<MountEntry> parse_line(const std::string& line) {
   entry.device = words[2];
   entry.path = undo_escapes(words[4]);
   entry.type = words[dash + 1];
+  entry.options = words[5];
+  if (dash + 3 < words.size()) entry.super_options = words[dash + 3];
   return entry;
 }
 

@@ -12,9 +12,11 @@ namespace cacheshim::cli {
 // One line of /proc/PID/mountinfo.
 struct MountEntry {
   std::uint64_t id = 0;
-  std::string device;  // "major:minor", decimal
-  std::string path;    // with its escapes undone
-  std::string type;    // "fuse.cacheshim"
+  std::string device;         // "major:minor", decimal
+  std::string path;           // with its escapes undone
+  std::string type;           // "fuse.cacheshim"
+  std::string options;        // of this mount: "rw,nosuid,nodev"
+  std::string super_options;  // of the file system: "rw,user_id=0,…"
 };
 
 std::vector<MountEntry> parse_mount_info(std::string_view text);

@@ -14,6 +14,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "common/names.h"
+
 namespace cacheshim::cli {
 namespace {
 
@@ -57,13 +59,25 @@ bool leads_into(const std::string& link, const MountEntry& mount) {
   return (status.stx_mask & STATX_MNT_ID) != 0 && status.stx_mnt_id == mount.id;
 }
 
-bool has_open_file(pid_t pid, const MountEntry& mount) {
+bool is_control_file(const fs::path& link, const MountEntry& mount) {
+  std::error_code error;
+  const std::string target = fs::read_symlink(link, error);
+  const std::string folder = mount.path + "/" + std::string(kControlName);
+  return target == folder || target.starts_with(folder + "/");
+}
+
+enum class Files { kNone, kControl, kOthers };
+
+Files open_files(pid_t pid, const MountEntry& mount) {
+  Files found = Files::kNone;
   std::error_code error;
   for (fs::directory_iterator at(proc_path(pid, "fd"), error), end; !error && at != end;
        at.increment(error)) {
-    if (leads_into(at->path(), mount)) return true;
+    if (!leads_into(at->path(), mount)) continue;
+    if (!is_control_file(at->path(), mount)) return Files::kOthers;
+    found = Files::kControl;
   }
-  return false;
+  return found;
 }
 
 // maps has the device as hexadecimal major:minor.
@@ -75,12 +89,16 @@ bool has_mapping(pid_t pid, const MountEntry& mount) {
   return read_text(proc_path(pid, "maps")).find(device) != std::string::npos;
 }
 
-const char* find_use(pid_t pid, const MountEntry& mount) {
+constexpr std::string_view kRequest = "request to its daemon";
+
+// Empty for none.
+std::string_view find_use(pid_t pid, const MountEntry& mount) {
   if (leads_into(proc_path(pid, "cwd"), mount)) return "current folder";
   if (leads_into(proc_path(pid, "root"), mount)) return "root folder";
-  if (has_open_file(pid, mount)) return "open file";
+  const Files files = open_files(pid, mount);
+  if (files == Files::kOthers) return "open file";
   if (has_mapping(pid, mount)) return "mapped file";
-  return nullptr;
+  return files == Files::kControl ? kRequest : "";
 }
 
 std::string mount_namespace(std::string_view pid) {
@@ -93,7 +111,9 @@ std::string mount_namespace(std::string_view pid) {
 std::vector<MountUser> find_mount_users(const MountEntry& mount) {
   std::vector<MountUser> users;
   for (const pid_t pid : all_processes()) {
-    if (const char* how = find_use(pid, mount)) users.push_back({pid, name_of(pid), how});
+    const std::string_view how = find_use(pid, mount);
+    if (how.empty()) continue;
+    users.push_back({pid, name_of(pid), std::string(how), /*is_client=*/how == kRequest});
   }
   return users;
 }
@@ -105,7 +125,7 @@ std::vector<MountUser> find_other_namespaces(const MountEntry& mount) {
     if (!seen.insert(mount_namespace(std::to_string(pid))).second) continue;
     for (const MountEntry& other : parse_mount_info(read_text(proc_path(pid, "mountinfo")))) {
       if (other.device != mount.device) continue;
-      users.push_back({pid, name_of(pid), "mount namespace"});
+      users.push_back({pid, name_of(pid), "mount namespace", /*is_client=*/false});
       break;
     }
   }

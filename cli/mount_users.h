@@ -12,8 +12,9 @@ namespace cacheshim::cli {
 
 struct MountUser {
   pid_t pid;
-  std::string name;  // as in /proc/PID/comm
-  std::string how;   // "current folder", "open file", …
+  std::string name;        // as in /proc/PID/comm
+  std::string how;         // "current folder", "open file", …
+  bool is_client = false;  // has nothing of it but a request to its daemon
 };
 
 // The processes that keep a mount busy, as far as /proc lets this user see. Never asks the file

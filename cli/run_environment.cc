@@ -17,6 +17,9 @@ namespace {
 constexpr std::string_view kLibraryName = "libcacheshim.so";
 constexpr const char* kPreload = "LD_PRELOAD";
 constexpr std::string_view kPreloadSeparators = " :";
+constexpr const char* kKeptPreload = "CACHESHIM_PRELOAD_AT_START";
+
+std::string kept_preload;  // set before there is a second thread
 
 [[noreturn]] void fail_id(std::string_view what, const std::string& text) {
   throw Failure(
@@ -27,10 +30,6 @@ constexpr std::string_view kPreloadSeparators = " :";
 
 void set_variable(std::string_view name, const std::string& value) {
   (void)::setenv(std::string(name).c_str(), value.c_str(), 1);  // fails only without memory
-}
-
-bool is_our_library(std::string_view path) {
-  return path.substr(path.find_last_of('/') + 1) == kLibraryName;
 }
 
 }  // namespace
@@ -60,17 +59,37 @@ JobId choose_cycle(const std::string& option) {
   return JobId::from_text(option);
 }
 
-std::string without_our_library(const std::string& list) {
-  std::string kept;
+bool is_our_library(std::string_view path) {
+  return path.substr(path.find_last_of('/') + 1) == kLibraryName;
+}
+
+std::vector<std::string> preload_entries(std::string_view list) {
+  std::vector<std::string> entries;
   std::size_t at = 0;
   while (at < list.size()) {
     const std::size_t end = std::min(list.find_first_of(kPreloadSeparators, at), list.size());
-    const std::string entry = list.substr(at, end - at);
-    if (!entry.empty() && !is_our_library(entry)) kept += (kept.empty() ? "" : ":") + entry;
+    if (end > at) entries.emplace_back(list.substr(at, end - at));
     at = end + 1;
+  }
+  return entries;
+}
+
+std::string without_our_library(const std::string& list) {
+  std::string kept;
+  for (const std::string& entry : preload_entries(list)) {
+    if (!is_our_library(entry)) kept += (kept.empty() ? "" : ":") + entry;
   }
   return kept;
 }
+
+void keep_preload(const std::string& list) { set_variable(kKeptPreload, list); }
+
+void forget_kept_preload() {
+  kept_preload = find_variable(kKeptPreload).value_or(find_variable(kPreload).value_or(""));
+  (void)::unsetenv(kKeptPreload);
+}
+
+std::string preload_at_start() { return kept_preload; }
 
 bool preload(const std::string& library) {
   if (library.find_first_of(kPreloadSeparators) != library.npos) return false;

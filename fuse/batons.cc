@@ -40,13 +40,15 @@ void Batons::wake() const {
   (void)!::write(wake_.get(), &one, sizeof one);  // full: it is awake already
 }
 
-void Batons::made(const Baton& baton, pid_t maker) {
+void Batons::watch(const Baton& baton, ProcessOrigin maker) {
   removed(baton.job, baton.path);
+  if (maker.process == 0) return;
   Watched watched;
   watched.baton = baton;
-  watched.maker = origin_of(maker);
-  if (watched.maker.process == 0) return;
-  watched.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, maker, 0)));
+  watched.maker = std::move(maker);
+  // Not of another process that has the number by now.
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, watched.maker.process, 0)));
+  if (is_alive(watched.maker)) watched.pidfd = std::move(pidfd);
   {
     const std::lock_guard lock(mutex_);
     watched_.push_back(std::move(watched));

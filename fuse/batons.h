@@ -37,7 +37,8 @@ class Batons {
   Batons(const Batons&) = delete;
   Batons& operator=(const Batons&) = delete;
 
-  void made(const Baton& baton, pid_t maker);
+  // From now on, in place of what was watched of that name. Does nothing without a maker.
+  void watch(const Baton& baton, ProcessOrigin maker);
   void removed(const Job* job, const std::string& path);
 
  private:

@@ -192,6 +192,7 @@ std::string status_json(Filesystem& filesystem) {
   json["publishers"] = "every local user";
   json["watch"] = to_string(filesystem.watch_mode());
   json["base_is_local"] = filesystem.is_base_local();
+  json["passthrough"] = filesystem.passes_through();
   json["locks"] = filesystem.has_local_locks_only() ? "this mount" : "file system";
   json["jobs_active"] = filesystem.jobs().active_count();
   Json names = Json::array();
@@ -222,6 +223,15 @@ void Ticker::watch(std::shared_ptr<ControlSession> session) {
   wake_.notify_one();
 }
 
+void Ticker::call_at(std::chrono::steady_clock::time_point when, std::function<void()> then) {
+  {
+    const std::lock_guard lock(mutex_);
+    then_ = std::move(then);
+    call_at_ = when;
+  }
+  wake_.notify_all();
+}
+
 void Ticker::wait_until_answered(std::chrono::milliseconds at_most) {
   constexpr std::chrono::milliseconds kLook{5};
   const auto deadline = std::chrono::steady_clock::now() + at_most;
@@ -246,12 +256,15 @@ void Ticker::run() {
       return !session || !session->is_waiting();
     });
     if (watched_.empty()) {
-      wake_.wait_until(lock, idle_due);
+      wake_.wait_until(lock, then_ ? std::min(idle_due, call_at_) : idle_due);
     } else {
       wake_.wait_for(lock, kTick);
     }
     const auto sessions = watched_;
+    const bool is_due = then_ && std::chrono::steady_clock::now() >= call_at_;
+    const auto then = is_due ? std::exchange(then_, nullptr) : nullptr;
     lock.unlock();
+    if (then) then();
     for (const auto& watched : sessions) {
       if (const auto session = watched.lock()) session->tick();
     }

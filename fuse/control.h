@@ -75,6 +75,8 @@ class Ticker {
   Ticker(std::chrono::milliseconds idle_interval, std::function<void()> on_idle_interval);
   ~Ticker();
   void watch(std::shared_ptr<ControlSession> session);
+  // Calls `then` at that time, in place of what it was to call before; never, with nothing.
+  void call_at(std::chrono::steady_clock::time_point when, std::function<void()> then);
   // Waits until those who were answered have fetched it. Who asks for that is not waited for.
   void wait_until_answered(std::chrono::milliseconds at_most);
 
@@ -87,6 +89,8 @@ class Ticker {
   std::condition_variable wake_;
   bool stopping_ = false;
   std::vector<std::weak_ptr<ControlSession>> watched_;
+  std::function<void()> then_;  // due at call_at_
+  std::chrono::steady_clock::time_point call_at_{};
   std::thread thread_;
 };
 

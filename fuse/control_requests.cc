@@ -24,6 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
+
 struct Request {
   Filesystem& filesystem;
   Caller caller;
@@ -71,46 +73,48 @@ Job* require_job(const Request& request) {
   return job;
 }
 
+using JobState = JobTable::State;
+
+const char* name_of(const JobState& state) { return state.is_active ? "active" : "ended"; }
+
 // What a table of all jobs shows, as one text of lines and cells with a tab between: of ten thousand, a
 // tree of objects would take far longer to make and to read than all else. Ids and cycles have no
 // letters that JSON spells otherwise.
-void append_row(const Job& job, std::string& text) {
+void append_row(const JobState& state, std::string& text) {
+  const Job& job = *state.job;
   const View view = job.view(0);
   fmt::format_to(std::back_inserter(text), R"({}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n)", job.id,
-                 job.cycle(), job.is_active() ? "active" : "ended", to_string(job.outcome()),
+                 job.cycle(), name_of(state), to_string(state.outcome),
                  view.uid ? fmt::to_string(*view.uid) : "-", job.started(), job.open_files.load(),
                  job.runs.load());
 }
 
-std::string list_rows(const std::vector<Job*>& jobs) {
+std::string list_rows(const std::vector<JobState>& states) {
   constexpr std::size_t kRowBytes = 80;
   std::string rows;
-  rows.reserve(jobs.size() * kRowBytes);
-  for (const Job* job : jobs) append_row(*job, rows);
+  rows.reserve(states.size() * kRowBytes);
+  for (const JobState& state : states) append_row(state, rows);
   return R"({"ok":true,"columns":["job","cycle","state","outcome","uid","started","open_files",)"
          R"("runs"],"rows":")" +
          rows + "\"}";
 }
 
-std::string list_objects(const std::vector<Job*>& jobs, const std::string& layers_dir) {
+std::string list_objects(const std::vector<JobState>& states, const std::string& layers_dir) {
   Json listed = Json::array();
-  for (Job* job : jobs) listed.push_back(describe_job(*job, layers_dir));
+  for (const JobState& state : states) {
+    Json job = describe_job(*state.job, layers_dir);
+    job["state"] = name_of(state);
+    job["outcome"] = to_string(state.outcome);
+    listed.push_back(std::move(job));
+  }
   return Json{{"ok", true}, {"jobs", std::move(listed)}}.dump();
 }
 
-// All as they were at one moment: read again where jobs have begun or ended meanwhile.
 void list_jobs(const Request& request) {
-  constexpr int kMostReadings = 5;
-  const JobTable& table = request.filesystem.jobs();
-  std::string text;
-  for (int reading = 0; reading < kMostReadings; ++reading) {
-    const auto jobs = table.all();
-    const std::size_t active = table.active_count();
-    text = request.flag("rows") ? list_rows(jobs)
-                                : list_objects(jobs, request.filesystem.options().layers_dir);
-    if (table.all().size() == jobs.size() && table.active_count() == active) break;
-  }
-  request.session->answer_line(std::move(text));
+  const auto states = request.filesystem.jobs().states();
+  request.session->answer_line(request.flag("rows")
+                                   ? list_rows(states)
+                                   : list_objects(states, request.filesystem.options().layers_dir));
 }
 
 void show_job(const Request& request) {
@@ -216,12 +220,26 @@ bool may_close(const Request& request) {
 // What `cacheshim unmount` asks for where somebody has the mount in use, who may only be waiting.
 void close_mount(const Request& request) {
   if (!may_close(request)) return;
-  const auto jobs = request.filesystem.jobs().all();
-  const bool is_used =
-      std::any_of(jobs.begin(), jobs.end(), [](const Job* job) { return job->open_files > 0; });
-  if (is_used) return request.session->refuse("files of it are open", kExitFailed);
-  request.filesystem.close_waits();
+  int open_files = 0;
+  for (const Job* job : request.filesystem.jobs().all()) open_files += job->open_files;
+  const auto waited_through = static_cast<int>(request.filesystem.lock_waiting().handles);
+  if (open_files > waited_through && !request.flag("in_use")) {
+    return request.session->refuse("files of it are open", kExitFailed);
+  }
+  const nlohmann::json seconds = request.fields.value("seconds", nlohmann::json());
+  const auto limit = seconds.is_number_unsigned() ? seconds.get<std::uint64_t>() : kLongestClosing;
+  request.filesystem.close_waits_for(std::chrono::seconds(std::min(limit, kLongestClosing)));
   request.session->answer({{"ok", true}});
+}
+
+// For `cacheshim unmount` to tell those who only wait for a lock from those who use the mount.
+void list_waiting(const Request& request) {
+  if (!may_close(request)) return;
+  Json processes = Json::array();
+  for (const pid_t process : request.filesystem.lock_waiting().processes) {
+    processes.push_back(process);
+  }
+  request.session->answer({{"ok", true}, {"processes", std::move(processes)}});
 }
 
 void reopen_mount(const Request& request) {
@@ -325,9 +343,9 @@ const std::map<std::string, Operation>& operations() {
       {"job-start", {start_job, false}},    {"job-end", {end_job, true}},
       {"job-publish", {publish_job, true}}, {"job-discard", {discard_job, true}},
       {"job-wait", {wait_for_job, false}},  {"close", {close_mount, true}},
-      {"reopen", {reopen_mount, false}},
-      {"job-wait", {wait_for_job, false}},  {"explain", {explain, true}},
-      {"gc", {collect_garbage, true}},      {"verify", {verify, true}},
+      {"reopen", {reopen_mount, false}},    {"waiting", {list_waiting, false}},
+      {"explain", {explain, true}},         {"gc", {collect_garbage, true}},
+      {"verify", {verify, true}},
   };
   return kOperations;
 }

@@ -81,8 +81,11 @@ class Filesystem {
   // ENOLCK, those who wait for a job's end are told what is known, and from then on nobody can wait.
   // Returns when they have their answers, or do not fetch them.
   void close_waits();
-  // It stays after all.
+  // The same, but taken back after that time where the mount is still there then, as reopen_waits() does.
+  void close_waits_for(std::chrono::seconds time);
+  // It stays after all. Does nothing once close_waits() has been called.
   void reopen_waits();
+  LockTable::Waiting lock_waiting() { return locks_.waiting(); }
   bool is_closing() const { return is_closing_; }
   // Finishes what is under way. Active jobs stay on record for the next daemon.
   void stop();
@@ -141,6 +144,8 @@ class Filesystem {
   WatchMode watch_mode() const { return watch_->mode(); }
   bool is_base_local() const { return is_base_local_; }
   const Flights* flights() const { return flights_.get(); }  // null without single flight
+  // Whether the kernel reads and writes files of layers by itself.
+  bool passes_through() const { return io_modes_.is_enabled(); }
   // Whether lock files exclude this mount's processes alone, for want of locks below.
   bool has_local_locks_only() { return locks_.is_local_only(); }
   // These take long; call from a task.
@@ -205,7 +210,7 @@ class Filesystem {
   enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
   Result<SetIds> set_ids_after(fuse_req_t req, Ref ref, const NodeInfo& info, int to_set);
   Status drop_privileges(fuse_req_t req, Ref ref, int fd);
-  static Status change_lock(const Opened& lock, const struct stat& attr, int to_set);
+  static Status change_lock(int fd, off_t most_bytes, const struct stat& attr, int to_set);
   Status change_attr(fuse_req_t req, Ref ref, const NodeInfo& info, const struct stat& attr,
                      int to_set, FileHandle* handle);
   bool keeps_xattr(const char* name) const;
@@ -294,6 +299,26 @@ class Filesystem {
   void end_writing(FileHandle& handle);
   void open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi);
 
+  // ---- fs_shared.cc
+  // Null for what is not staged: locks, and what is only read.
+  std::unique_ptr<SharedFile> shared_file_of(const std::string& path, int flags, bool is_new) const;
+  Result<std::size_t> change_shared(FileHandle& handle,
+                                    const std::function<Result<std::size_t>(int fd)>& change,
+                                    off_t keep_bytes = kWholeFile);
+  std::string shared_path(const FileHandle& handle);
+  // fstat(2) comes without the handle: whose it is tells the process.
+  void note_shared(const FileHandle& handle, pid_t opener);
+  void forget_shared(const FileHandle& handle);
+  std::optional<Result<Attr>> attr_of_writer(fuse_req_t req, Ref ref, const NodeInfo& info);
+  Result<Attr> attr_of_replaced(Ref ref, const NodeInfo& info);
+  // `closing`: the thread that closes it.
+  Status commit_shared(FileHandle& handle, pid_t closing);
+  void end_shared(FileHandle& handle);
+  Result<Attr> handle_attr(Ref ref, const NodeInfo& info, const FileHandle& handle) const;
+  std::optional<Result<Attr>> try_change_shared(Ref ref, const NodeInfo& info,
+                                                const struct stat& attr, int to_set,
+                                                FileHandle* handle);
+
   // ---- fs_locks.cc
   static LockFileId lock_file_id(const FileHandle& handle);
   LockWish lock_wish(const FileHandle& handle, const fuse_file_info& fi) const;
@@ -308,6 +333,7 @@ class Filesystem {
   // If what has just been made exclusively is one of a profile's batons.
   void note_baton(fuse_req_t req, const FileHandle& handle);
   void reap(const Baton& baton);
+  void watch_left_batons();
   void forget_removal(Job& job, const struct stat& st);
   bool finish_removal(const LockFileId& id);
 
@@ -365,7 +391,17 @@ class Filesystem {
   std::mutex removals_mutex_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_;
   LockFiles base_locks_{entries_};
+  void refuse_waits();
+  std::mutex closing_mutex_;
+  bool is_closed_for_good_ = false;
   std::atomic<bool> is_closing_{false};
+  struct SharedOpening {
+    const FileHandle* handle;
+    pid_t process;
+  };
+  std::mutex shared_mutex_;  // of the openings of files of class `shared`, by node
+  std::map<NodeIndex, std::vector<SharedOpening>> shared_openings_;
+  std::atomic<std::size_t> shared_count_{0};
   CallerJobs callers_;
   const NodeIndex jobs_dir_;
   JobTable jobs_;

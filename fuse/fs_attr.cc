@@ -126,8 +126,16 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   const bool is_way_in = info.is_view_root || (info.is_dir && !job.is_claim_told());
   const bool enters = is_way_in && job.has_private_views();
   if (enters) (void)job.enter(caller_of(req));
-  Result<Attr> attr = object_attr(ref, info);
   FileHandle* handle = fi != nullptr ? handles_.file(fi->fh) : nullptr;
+  const bool is_staged = handle != nullptr && handle->shared != nullptr;
+  std::optional<Result<Attr>> own;
+  if (is_staged) {
+    own = handle_attr(ref, info, *handle);
+  } else {
+    own = attr_of_writer(req, ref, info);
+  }
+  Result<Attr> attr = own ? *std::move(own) : object_attr(ref, info);
+  if (attr.failed_with(ESTALE) && shared_count_ > 0) attr = attr_of_replaced(ref, info);
   if (!attr && handle != nullptr) {  // its name is gone with the layer; the open file is not
     const auto st = sys::stat_fd(handle->fd.get());
     const auto shown = st ? show(ref, info, *st, true) : st;
@@ -234,17 +242,19 @@ Result<Filesystem::SetIds> Filesystem::set_ids_after(fuse_req_t req, Ref ref, co
 
 // Of a lock file, which is everybody's: its size and times. It stays open to all whatever its mode is
 // to be, so that a lock that one user made does not shut the next one out.
-Status Filesystem::change_lock(const Opened& lock, const struct stat& attr, int to_set) {
+Status Filesystem::change_lock(int fd, off_t most_bytes, const struct stat& attr, int to_set) {
   to_set &= ~(FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
-  if ((to_set & FUSE_SET_ATTR_SIZE) != 0 && attr.st_size > lock.most_bytes) return Errno(EFBIG);
-  return apply_attr(lock.fd.get(), attr, to_set);
+  if ((to_set & FUSE_SET_ATTR_SIZE) != 0 && attr.st_size > most_bytes) return Errno(EFBIG);
+  return apply_attr(fd, attr, to_set);
 }
 
 Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
                                const struct stat& attr, int to_set, FileHandle* handle) {
   // A job's view has a root that is the view's, 0700, whatever is asked.
   if (info.is_view_root && info.job->has_private_views()) return {};
-  if (const auto lock = try_open_lock_object(ref.node)) return change_lock(*lock, attr, to_set);
+  if (const auto lock = try_open_lock_object(ref.node)) {
+    return change_lock(lock->fd.get(), lock->most_bytes, attr, to_set);
+  }
   CACHESHIM_TRY(set_ids, set_ids_after(req, ref, info, to_set));
   const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;
   to_set &= ~ignored_attrs(options_.owners);
@@ -289,8 +299,12 @@ void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int 
     (void)(harmless ? fuse_reply_attr(req, &st, kShortTimeout) : fuse_reply_err(req, EPERM));
     return;
   }
-  const Status changed = change_attr(req, ref, info, *attr, to_set, handle);
-  const Result<Attr> now = changed ? object_attr(ref, info) : changed.error();
+  const Result<Attr> now = [&]() -> Result<Attr> {
+    if (auto shared = try_change_shared(ref, info, *attr, to_set, handle))
+      return *std::move(shared);
+    CACHESHIM_CHECK(change_attr(req, ref, info, *attr, to_set, handle));
+    return object_attr(ref, info);
+  }();
   if (now) {
     (void)fuse_reply_attr(req, &now->st, now->keep);
   } else {

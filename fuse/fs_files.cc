@@ -54,6 +54,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const
   handle->device = st.st_dev;
   handle->inode = st.st_ino;
   handle->is_lock_file = opened.is_lock;
+  handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
   handle->most_bytes = opened.most_bytes;
   handle->tells_close = opened.is_lock || nodes_.takes_locks(ref.node);
   CACHESHIM_CHECK(choose_io(*handle, st));
@@ -99,13 +100,18 @@ std::optional<Result<std::unique_ptr<FileHandle>>> Filesystem::try_open_lock(Ref
   const auto path = nodes_.path(ref.node);
   if (!path || !job.overlay.is_shared_lock(*path)) return std::nullopt;
   return [&]() -> Result<std::unique_ptr<FileHandle>> {
-    auto fd = job.overlay.open_writable(*path, backing_flags(flags));
+    auto shared = shared_file_of(*path, flags, /*is_new=*/false);
+    auto fd = job.overlay.open_writable(*path, shared ? O_RDWR : backing_flags(flags));
     if (fd.failed_with(ENOENT)) return Errno(ESTALE);  // removed meanwhile: the kernel looks again
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
     if (!nodes_.is_current(ref.node, st, false)) return Errno(ESTALE);
+    if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(shared->stage(fd->get(), 0));
     const off_t most_bytes = job.overlay.most_lock_bytes(*path);
-    return make_handle({*std::move(fd), false, true, most_bytes}, st, ref, &job, flags);
+    CACHESHIM_TRY(handle,
+                  make_handle({*std::move(fd), false, true, most_bytes}, st, ref, &job, flags));
+    handle->shared = std::move(shared);
+    return handle;
   }();
 }
 
@@ -168,6 +174,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   const int fd = (*handle)->fd.get();
   fi->noflush = !(*handle)->tells_close;
   fi->direct_io = (*handle)->is_lock_file;  // others write to it
+  note_shared(**handle, fuse_req_ctx(req)->pid);
   fi->fh = handles_.add(*std::move(handle));
   const bool truncates = (fi->flags & O_TRUNC) != 0;
   if (const auto dropped = truncates ? drop_privileges(req, ref, fd) : Status(); !dropped) {
@@ -197,13 +204,14 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
   return change_names(*info.job, [&](Hold hold) -> Result<Created> {
     CACHESHIM_TRY(path, child_path(parent, name));
     if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
-    Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), wanted);
+    const bool is_lock = overlay.is_shared_lock_name(path);
+    auto shared = is_lock ? shared_file_of(path, flags, /*is_new=*/true) : nullptr;
+    Result<UniqueFd> fd = overlay.create_file(path, shared ? O_RDWR : backing_flags(flags), wanted);
     // Published, or made in another view of this layer, since the kernel looked. It looks again then,
     // and checks whether this caller may open what is there.
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
-    const bool is_lock = overlay.is_shared_lock_name(path);
     if (is_lock) forget_removal(*info.job, st);
     const Look look = begin_look(*info.job, std::string(parent_path(path)));
     CACHESHIM_TRY(entry, entry_of(parent, info, name, {st, !is_lock}, look));
@@ -211,6 +219,7 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
     nodes_.set_lacks_capabilities(ref.node, true);
     Opened opened{*std::move(fd), !is_lock, is_lock, overlay.most_lock_bytes(path)};
     CACHESHIM_TRY(handle, make_handle(std::move(opened), st, ref, info.job, flags));
+    handle->shared = std::move(shared);
     return Created(entry, std::move(handle));
   });
 }
@@ -242,6 +251,7 @@ void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_fil
   wire::pass_through(handle->backing_id);
   fi->noflush = !handle->tells_close;
   fi->direct_io = handle->is_lock_file;
+  note_shared(*handle, fuse_req_ctx(req)->pid);
   fi->fh = handles_.add(std::move(handle));
   if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
     release(nullptr, fi);
@@ -321,6 +331,7 @@ void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_
 
 Result<std::size_t> Filesystem::change_data(
     FileHandle& handle, const std::function<Result<std::size_t>(int fd)>& change) {
+  if (handle.shared) return change_shared(handle, change);
   Overlay& overlay = handle.job->overlay;
   for (;;) {
     {
@@ -351,13 +362,18 @@ void Filesystem::write(fuse_req_t req, const char* data, std::size_t size, off_t
   if (handle->is_lock_file && offset > handle->most_bytes - static_cast<off_t>(size)) {
     return (void)fuse_reply_err(req, EFBIG);
   }
-  reply_size(req, change_data(*handle, [&](int fd) -> Result<std::size_t> {
-               if (kills_set_ids)
-                 CACHESHIM_CHECK(drop_privileges(req, {handle->node, handle->slot}, fd));
-               const ssize_t count = ::pwrite(fd, data, size, offset);
-               if (count == -1) return Errno::last();
-               return static_cast<std::size_t>(count);
-             }));
+  reply_size(
+      req, change_data(*handle, [&](int fd) -> Result<std::size_t> {
+        if (kills_set_ids) CACHESHIM_CHECK(drop_privileges(req, {handle->node, handle->slot}, fd));
+        off_t at = offset;
+        if (handle->shared && (fi->flags & O_APPEND) != 0) {  // the kernel knows the base's size
+          CACHESHIM_TRY(st, sys::stat_fd(fd));
+          at = st.st_size;
+        }
+        const ssize_t count = ::pwrite(fd, data, size, at);
+        if (count == -1) return Errno::last();
+        return static_cast<std::size_t>(count);
+      }));
 }
 
 // The last descriptor is closed: what was written in place is as it will be.
@@ -377,6 +393,8 @@ void Filesystem::end_writing(FileHandle& handle) {
 void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
   if (FileHandle* handle = handles_.file(fi->fh)) {
     release_locks(*handle, fi->fh);
+    forget_shared(*handle);
+    if (handle->shared) end_shared(*handle);
     // Before all else, so that nothing of ours holds the file open for writing when it is to be published.
     handle->fd.reset();
     io_modes_.close(encode({handle->node, handle->slot}));

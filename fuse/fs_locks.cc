@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
-#include "fuse/raw_locks.h"
+#include "store/baton_record.h"
+#include "store/raw_locks.h"
 #include "fuse/wire.h"
 #include "store/sys.h"
 
@@ -115,12 +116,16 @@ void Filesystem::getlk(fuse_req_t req, fuse_file_info* fi, const struct flock& l
   (void)(error == 0 ? fuse_reply_lock(req, &found) : fuse_reply_err(req, error));
 }
 
-// A descriptor is closed, perhaps not the last one of its handle. Nothing of ours is buffered: what was
-// written is in the backing file.
+// A descriptor is closed, perhaps not the last one of its handle. Nothing of ours is buffered but of
+// files of class `shared`.
 void Filesystem::flush(fuse_req_t req, fuse_file_info* fi) {
-  const FileHandle* const handle = handles_.file(fi->fh);
-  if (handle != nullptr) locks_.closed(lock_file_id(*handle), fi->fh, fi->lock_owner);
-  (void)fuse_reply_err(req, 0);
+  FileHandle* const handle = handles_.file(fi->fh);
+  if (handle == nullptr) return (void)fuse_reply_err(req, 0);
+  // Before its locks go, and somebody else looks.
+  const Status committed =
+      handle->shared ? commit_shared(*handle, fuse_req_ctx(req)->pid) : Status();
+  locks_.closed(lock_file_id(*handle), fi->fh, fi->lock_owner);
+  (void)fuse_reply_err(req, committed ? 0 : committed.error().code());
 }
 
 void Filesystem::release_locks(const FileHandle& handle, std::uint64_t fh) {
@@ -162,13 +167,36 @@ Status Filesystem::remove_lock(Job& job, const std::string& path, pid_t process)
 }
 
 void Filesystem::note_baton(fuse_req_t req, const FileHandle& handle) {
-  const auto path = [&] {
-    const std::shared_lock lock(handle.job->overlay.mutex());
-    return nodes_.path(handle.node);
-  }();
+  const std::shared_lock lock(handle.job->overlay.mutex());
+  const auto path = nodes_.path(handle.node);
   if (!path || handle.is_lock_file || entries_.class_of(*path) != NameClass::kBaton) return;
-  batons_->made({handle.job, *path, handle.device, handle.inode},
-                process_of(fuse_req_ctx(req)->pid));
+  const ProcessOrigin maker = origin_of(process_of(fuse_req_ctx(req)->pid));
+  if (maker.process != 0 && handle.job->layer) {
+    const BatonRecord record{*path,           handle.inode, maker.process,  maker.start_time,
+                             maker.ancestors, boot_id(),    pid_namespace()};
+    // Without it the baton stays where this daemon dies too.
+    (void)handle.job->layer->append(kBatonRecordsFile, to_line(record));
+  }
+  batons_->watch({handle.job, *path, handle.device, handle.inode}, maker);
+}
+
+// Those of a daemon that died, in the layers that were taken up from it.
+void Filesystem::watch_left_batons() {
+  for (Job* job : jobs_.all()) {
+    const std::shared_lock lock(job->overlay.mutex());
+    const auto text = job->layer ? job->layer->read(kBatonRecordsFile) : Errno(ENOENT);
+    if (!text) continue;
+    for (BatonRecord& record : parse_baton_records(*text)) {
+      const auto found = job->overlay.find(record.path);
+      if (!found || !found->in_upper || found->st.st_ino != record.inode) continue;
+      ProcessOrigin maker{record.process, record.start_time, std::move(record.ancestors)};
+      const bool is_of_this_boot = record.boot == boot_id();
+      if (is_of_this_boot && record.pid_namespace != pid_namespace())
+        continue;  // not seen from here
+      if (!is_of_this_boot) maker = ProcessOrigin::of_the_dead();
+      batons_->watch({job, record.path, found->st.st_dev, found->st.st_ino}, std::move(maker));
+    }
+  }
 }
 
 // Its entry is not published by that: whoever was at work has not come to the end.

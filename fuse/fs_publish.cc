@@ -70,6 +70,7 @@ void Filesystem::start(fuse_session* session) {
     tend_store_if_due();
   });
   batons_ = std::make_unique<Batons>([this](const Baton& baton) { reap(baton); });
+  watch_left_batons();
 }
 
 void Filesystem::connected(unsigned minor, bool can_pass_through) {
@@ -77,7 +78,7 @@ void Filesystem::connected(unsigned minor, bool can_pass_through) {
   if (can_pass_through) io_modes_.enable(device_);
 }
 
-void Filesystem::close_waits() {
+void Filesystem::refuse_waits() {
   const Status recorded =
       options_.cycle.empty() ? Status() : record_closing(options_.run_dir, options_.cycle);
   if (!recorded) {
@@ -89,10 +90,29 @@ void Filesystem::close_waits() {
   locks_.close();
   if (flights_) flights_->close();
   for (Job* job : jobs_.all()) job->refuse_waits();
+}
+
+void Filesystem::close_waits() {
+  {
+    const std::lock_guard lock(closing_mutex_);
+    is_closed_for_good_ = true;
+    refuse_waits();
+  }
   if (ticker_) ticker_->wait_until_answered(kAnswerDeadline);
 }
 
+void Filesystem::close_waits_for(std::chrono::seconds time) {
+  {
+    const std::lock_guard lock(closing_mutex_);
+    refuse_waits();
+  }
+  ticker_->call_at(std::chrono::steady_clock::now() + time, [this] { reopen_waits(); });
+  ticker_->wait_until_answered(kAnswerDeadline);
+}
+
 void Filesystem::reopen_waits() {
+  const std::lock_guard lock(closing_mutex_);
+  if (is_closed_for_good_ || !is_closing_) return;
   forget_closing(options_.run_dir);
   is_closing_ = false;
   locks_.reopen();

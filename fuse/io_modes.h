@@ -32,6 +32,7 @@ class IoModes {
  public:
   // Before it nothing passes through, and nothing is counted. `device`: that of the connection.
   void enable(int device) { device_ = device; }
+  bool is_enabled() const { return device_ >= 0 && !refused_; }
 
   struct Opening {
     int fd;                 // the backing file, open

@@ -90,6 +90,10 @@ Status Job::use_plain_layer(UniqueFd upper, UniqueFd work) {
   return overlay.load_layer();
 }
 
+void Job::count_change() {
+  if (rules_.changes != nullptr) ++*rules_.changes;
+}
+
 void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   const std::lock_guard lock(mutex_);
   cycle_ = claim.cycle.view();
@@ -104,6 +108,7 @@ void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   overlay.share_locks(may_publish() ? rules_.lock_base : -1);
   touch();
   active_ = true;
+  count_change();
 }
 
 void Job::adopt(Layer taken, PublishPolicy policy) {
@@ -122,6 +127,7 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
   open_filter();
   touch();
   active_ = true;
+  count_change();
 }
 
 void Job::open_filter() {
@@ -143,6 +149,7 @@ void Job::finish(Outcome outcome) {
     processes_.clear();
     waiting.swap(waiting_);
     filter.close();
+    count_change();
   }
   for (const auto& then : waiting) then(outcome);
 }

@@ -54,6 +54,8 @@ struct JobRules {
   int lock_base = -1;
   // Where jobs tell their processes what they may take from the base by themselves; null: nothing.
   const DirectFolders* direct = nullptr;
+  // Counts beginnings and ends of all jobs.
+  std::atomic<std::uint64_t>* changes = nullptr;
 };
 
 // A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
@@ -155,6 +157,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
   void open_filter();
   LayerRecord wanted_record() const;
+  void count_change();
 
   enum class Claim : std::uint8_t { kFree, kUntold, kBeingTold, kTold };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,6 +27,13 @@ class JobTable {
   Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
   std::vector<Job*> all() const;
   std::size_t active_count() const;
+  // All as they were at one moment, by id.
+  struct State {
+    Job* job;
+    bool is_active;
+    Outcome outcome;
+  };
+  std::vector<State> states() const;
   PublishPolicy policy() const { return policy_; }
 
   // The one job of a plain overlay, whose view is the whole mount. Never active, so it has no end.
@@ -49,6 +58,7 @@ class JobTable {
   const OwnerRule owners_;
   const DirectFolders* const direct_;
   const std::shared_ptr<const LowerStack> lowers_;
+  std::atomic<std::uint64_t> changes_{0};  // of jobs that have begun or ended
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;
 };

@@ -284,8 +284,17 @@ void LockQueue::poll(Answers& answers) {
 }
 
 void LockQueue::refuse_all(int error, Answers& answers) {
-  for (Waiter& waiter : waiters_) answers.emplace_back(std::move(waiter.call), error);
+  for (Waiter& waiter : waiters_) {
+    answers.emplace_back(std::move(waiter.call), waiter.until ? EAGAIN : error);
+  }
   waiters_.clear();
+}
+
+void LockQueue::add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const {
+  for (const Waiter& waiter : waiters_) {
+    handles.insert(waiter.wish.handle);
+    processes.insert(waiter.wish.process);
+  }
 }
 
 bool LockQueue::is_wanted_by_others(pid_t process) const {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -93,9 +94,12 @@ class LockQueue {
   void interrupted(std::uint64_t ticket, Answers& answers);
   // Tries those who wait, for what nobody tells of.
   void poll(Answers& answers);
+  // Gives `error` to those who wait, EAGAIN to those who only seem to.
   void refuse_all(int error, Answers& answers);
 
   bool has_waiters() const { return !waiters_.empty(); }
+  // Adds the handles that somebody waits through, and the processes that do.
+  void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const;
   bool is_unused() const { return owners_.empty() && waiters_.empty(); }
   // Whether another process than `process` has a lock here, or waits for one.
   bool is_wanted_by_others(pid_t process) const;

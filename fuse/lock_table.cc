@@ -193,14 +193,27 @@ void LockTable::interrupt(std::uint64_t ticket) {
   wake_.notify_one();
 }
 
+std::vector<LockTable::Queue> LockTable::all_queues() {
+  std::vector<Queue> queues;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, queue] : queues_) queues.push_back(queue);
+  return queues;
+}
+
+LockTable::Waiting LockTable::waiting() {
+  Waiting waiting;
+  std::set<std::uint64_t> handles;
+  for (const Queue& queue : all_queues()) {
+    const std::lock_guard lock(queue->mutex);
+    queue->add_waiting(handles, waiting.processes);
+  }
+  waiting.handles = handles.size();
+  return waiting;
+}
+
 void LockTable::close() {
   closed_ = true;
-  std::vector<Queue> queues;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [id, queue] : queues_) queues.push_back(queue);
-  }
-  for (const Queue& queue : queues) {
+  for (const Queue& queue : all_queues()) {
     LockQueue::Answers answers;
     {
       const std::lock_guard lock(queue->mutex);

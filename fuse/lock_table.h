@@ -54,6 +54,12 @@ class LockTable {
   // May be called from LockCall::wait(), and under locks of the caller's.
   void interrupt(std::uint64_t ticket);
 
+  // Who waits now: how many handles are waited through, and which processes do (0: not seen from here).
+  struct Waiting {
+    std::size_t handles = 0;
+    std::set<pid_t> processes;
+  };
+  Waiting waiting();
   // Refuses all that wait, and whoever is about to, with ENOLCK.
   void close();
   void reopen() { closed_ = false; }
@@ -79,6 +85,7 @@ class LockTable {
   using Queue = std::shared_ptr<LockQueue>;
 
   Queue find_queue(const LockFileId& id);
+  std::vector<Queue> all_queues();
   Result<Queue> ensure_queue(const LockFileId& id, const Opener& open);
   Result<UniqueFd> file_of(const LockFileId& id, const Opener& open, bool& is_shared);
   bool can_lock(int file, std::uint64_t device);

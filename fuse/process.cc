@@ -17,7 +17,10 @@ namespace {
 
 constexpr int kStateField = 3;
 constexpr int kParentField = 4;
+constexpr int kFlagsField = 9;
+constexpr int kThreadsField = 20;
 constexpr int kStartTimeField = 22;
+constexpr int kExitCodeField = 52;
 constexpr std::size_t kMostGenerations = 64;
 
 std::string text_field(const std::string& stat, int number) {
@@ -53,6 +56,30 @@ std::optional<ProcessStat> stat_of(pid_t pid) {
   if (!parent || !start_time) return std::nullopt;
   return ProcessStat{text_field(*text, kStateField).front(), static_cast<pid_t>(*parent),
                      *start_time};
+}
+
+// Source: include/linux/sched.h, fs/proc/array.c. The exit code is 0 to those who may not trace it; the
+// second flag is also that of the other threads of a process that ends by itself.
+bool is_being_killed(pid_t tid) {
+  constexpr std::uint64_t kExiting = 0x4;
+  constexpr std::uint64_t kSignaled = 0x400;
+  const auto text = tid > 0 ? read_proc(tid, "stat") : Result<std::string>(Errno(ESRCH));
+  if (!text) return false;
+  const std::uint64_t flags = stat_field(*text, kFlagsField).value_or(0);
+  if ((flags & kExiting) == 0) return false;
+  if ((stat_field(*text, kExitCodeField).value_or(0) & 0x7f) != 0) return true;
+  return (flags & kSignaled) != 0 && stat_field(*text, kThreadsField) == 1;
+}
+
+std::string boot_id() {
+  const auto fd = sys::open_path("/proc/sys/kernel/random/boot_id", O_RDONLY);
+  auto id = fd ? sys::read_all(fd->get()) : Result<std::string>(fd.error());
+  return id ? *std::move(id) : "";
+}
+
+std::string pid_namespace() {
+  auto name = sys::read_link_at(AT_FDCWD, "/proc/self/ns/pid");
+  return name ? *std::move(name) : "";
 }
 
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number) {

@@ -25,6 +25,11 @@ struct ProcessStat {
   pid_t parent = 0;
   std::uint64_t start_time = 0;  // clock ticks since boot
 };
+// Whether this thread is on its way out, and a signal is why.
+bool is_being_killed(pid_t tid);
+// What process numbers are of: this boot of the machine, and our pid namespace.
+std::string boot_id();
+std::string pid_namespace();
 // Nothing of a process that is gone.
 std::optional<ProcessStat> stat_of(pid_t pid);
 

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <climits>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -42,6 +43,10 @@ void for_each_number(const std::string& folder, const std::function<void(pid_t)>
 }
 
 }  // namespace
+
+ProcessOrigin ProcessOrigin::of_the_dead() {
+  return {-1, std::numeric_limits<std::uint64_t>::max(), {}};
+}
 
 ProcessOrigin origin_of(pid_t process) {
   ProcessOrigin origin;

@@ -15,6 +15,9 @@ struct ProcessOrigin {
   pid_t process = 0;             // 0: unknown, as one outside of our pid namespace
   std::uint64_t start_time = 0;  // clock ticks since boot
   std::vector<pid_t> ancestors;  // parent first
+
+  // Of one that was before the machine began anew: nothing that lives descends from it.
+  static ProcessOrigin of_the_dead();
 };
 
 // Nothing known of a process that is gone already.

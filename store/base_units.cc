@@ -114,14 +114,19 @@ Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event
   return store.audit().append(std::move(record));
 }
 
+std::time_t trashed_since(std::string_view name) {
+  std::time_t since = 0;
+  (void)std::from_chars(name.data(), name.data() + name.size(), since);
+  return since;
+}
+
 void sweep_trash(const Store& store, std::time_t keep_seconds) {
   const auto names = sys::list_dir(store.trash());
   if (!names) return;
   const std::time_t oldest = std::time(nullptr) - keep_seconds;
   for (const sys::DirEntry& name : *names) {
-    std::time_t since = 0;  // a name that is none of ours is as old as can be
-    (void)std::from_chars(name.name.data(), name.name.data() + name.name.size(), since);
-    if (since <= oldest) (void)sys::remove_tree(store.trash(), name.name);  // else the next time
+    if (trashed_since(name.name) > oldest) continue;
+    (void)sys::remove_tree(store.trash(), name.name);  // else the next time
   }
 }
 

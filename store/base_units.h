@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <ctime>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/result.h"
@@ -29,6 +30,9 @@ std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entrie
 // is in trash is removed by sweep_trash(). A path that is gone already is no error.
 Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event event,
                     const std::string& reason);
+
+// When that was brought to trash, by its name there, in seconds since 1970; 0 for a name that is none of ours.
+std::time_t trashed_since(std::string_view name);
 
 // Removes what has been in trash for longer than this.
 void sweep_trash(const Store& store, std::time_t keep_seconds);

@@ -14,9 +14,7 @@ namespace cacheshim {
 namespace {
 
 constexpr mode_t kPrivateMode = 0700;
-constexpr const char* kRecordFile = "meta.json";
 constexpr const char* kLockFile = "owner.lock";
-constexpr std::string_view kEndedMark = ".ended-";
 constexpr unsigned kMostDaemons = 64;  // of one node that hold layers of one job
 
 Status ensure_dir(int parent, const std::string& name, mode_t mode) {
@@ -103,7 +101,7 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   CACHESHIM_TRY(lock, sys::open_beneath(folder.get(), kLockFile, O_RDWR | O_CREAT, 0600));
   CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
   Layer layer(std::move(folder), std::move(lock), path);
-  CACHESHIM_TRY(text, sys::read_file(layer.folder_.get(), kRecordFile));
+  CACHESHIM_TRY(text, sys::read_file(layer.folder_.get(), kLayerRecordFile));
   CACHESHIM_TRY(record, parse_layer_record(text));
   layer.record_ = std::move(record);
   CACHESHIM_CHECK(layer.prepare(layer.record_));
@@ -132,7 +130,7 @@ Status Layer::prepare(const LayerRecord& wanted) {
   CACHESHIM_CHECK(ensure_dir(folder_.get(), "upper", 0755));
   CACHESHIM_CHECK(ensure_dir(folder_.get(), "work", kPrivateMode));
   record_ = wanted;
-  if (const auto text = sys::read_file(folder_.get(), kRecordFile)) {
+  if (const auto text = sys::read_file(folder_.get(), kLayerRecordFile)) {
     if (const auto old = parse_layer_record(*text); old && old->active) record_ = *old;
   }
   return save(record_);
@@ -140,7 +138,16 @@ Status Layer::prepare(const LayerRecord& wanted) {
 
 Status Layer::save(const LayerRecord& record) {
   record_ = record;
-  return sys::replace_file(folder_.get(), kRecordFile, to_json(record_), 0600);
+  return sys::replace_file(folder_.get(), kLayerRecordFile, to_json(record_), 0600);
+}
+
+Status Layer::append(const char* file, std::string_view line) const {
+  CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), file, O_WRONLY | O_APPEND | O_CREAT, 0600));
+  return sys::write_all(fd.get(), line);
+}
+
+Result<std::string> Layer::read(const char* file) const {
+  return sys::read_file(folder_.get(), file);
 }
 
 Result<UniqueFd> Layer::open_upper() const { return open_dir(folder_.get(), "upper"); }
@@ -162,14 +169,15 @@ Status Layer::end(int layers, Outcome outcome, bool keep) {
   CACHESHIM_CHECK(saved);
   timespec now{};
   (void)::clock_gettime(CLOCK_REALTIME, &now);  // cannot fail for this clock
-  const std::string kept = fmt::format("{}{}{}.{:09}", path_, kEndedMark, now.tv_sec, now.tv_nsec);
+  const std::string kept =
+      fmt::format("{}{}{}.{:09}", path_, kEndedLayerMark, now.tv_sec, now.tv_nsec);
   return sys::rename_at(layers, path_, layers, kept);
 }
 
 std::vector<Layer> take_orphans(int layers, const std::string& node) {
   std::vector<Layer> orphans;
   for_each_layer(layers, [&](const std::string& job, const std::string& name) {
-    if (name.find(kEndedMark) != std::string::npos) return;
+    if (name.find(kEndedLayerMark) != std::string::npos) return;
     auto layer = Layer::take_existing(layers, job, name);
     if (!layer || layer->record().node != node || !layer->record().active) return;
     orphans.push_back(*std::move(layer));
@@ -182,8 +190,8 @@ unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t s
   unsigned count = 0;
   const std::time_t oldest = std::time(nullptr) - keep_seconds;
   for_each_layer(layers, [&](const std::string& job, const std::string& name) {
-    if (name.find(kEndedMark) != std::string::npos) return;
-    const auto text = sys::read_file(layers, join_path(join_path(job, name), kRecordFile));
+    if (name.find(kEndedLayerMark) != std::string::npos) return;
+    const auto text = sys::read_file(layers, join_path(join_path(job, name), kLayerRecordFile));
     const auto record = text ? parse_layer_record(*text) : Result<LayerRecord>(text.error());
     if (!record || !record->active) return;
     const bool is_own = record->node == node;
@@ -198,9 +206,9 @@ unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t s
 void sweep_ended_layers(int layers, std::time_t keep_seconds) {
   const std::time_t oldest = std::time(nullptr) - keep_seconds;
   for_each_layer(layers, [&](const std::string& job, const std::string& name) {
-    if (name.find(kEndedMark) == std::string::npos) return;
+    if (name.find(kEndedLayerMark) == std::string::npos) return;
     const std::string path = join_path(job, name);
-    const auto text = sys::read_file(layers, join_path(path, kRecordFile));
+    const auto text = sys::read_file(layers, join_path(path, kLayerRecordFile));
     const auto record = text ? parse_layer_record(*text) : Result<LayerRecord>(text.error());
     if (record && record->ended > oldest) return;
     (void)sys::remove_tree(layers, path);  // tried again at the next mount

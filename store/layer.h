@@ -16,6 +16,10 @@ namespace cacheshim {
 enum class Outcome { kNone, kSuccess, kFailure };
 std::string_view to_string(Outcome outcome);
 
+inline constexpr const char* kLayerRecordFile = "meta.json";  // in a layer's folder
+// In the name of a layer's folder that has ended and is kept for a while; then the time.
+inline constexpr std::string_view kEndedLayerMark = ".ended-";
+
 // meta.json. Fields that a reader does not know are skipped, those that are missing keep these
 // defaults, so that older and newer versions read each other's records.
 struct LayerRecord {
@@ -47,6 +51,10 @@ class Layer {
   // Relative to the layers' folder.
   const std::string& path() const { return path_; }
   Status save(const LayerRecord& record);
+
+  // A file beside the record: a line more, all of it. Not synced.
+  Status append(const char* file, std::string_view line) const;
+  Result<std::string> read(const char* file) const;
 
   Result<UniqueFd> open_upper() const;
   Result<UniqueFd> open_work() const;

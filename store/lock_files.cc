@@ -90,6 +90,11 @@ Status LockFiles::remove(const std::string& path) const {
   return sys::unlink_at(parent.get(), std::string(base_name(path)));
 }
 
+Status LockFiles::replace(const std::string& path, int folder, const std::string& name) const {
+  CACHESHIM_TRY(parent, sys::open_beneath(base_, parent_path(path), O_PATH | O_DIRECTORY));
+  return sys::rename_at(folder, name, parent.get(), std::string(base_name(path)));
+}
+
 void LockFiles::adjust(const std::string& folder, bool base_is_hidden,
                        std::vector<sys::DirEntry>& listed) const {
   if (base_ < 0 || !entries_.has_common(folder)) return;

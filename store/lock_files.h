@@ -47,6 +47,8 @@ class LockFiles {
   // Makes it and the folders above it. A hidden one is shown again. Errors: EEXIST.
   Result<UniqueFd> create(const std::string& path, int flags);
   Status remove(const std::string& path) const;
+  // Puts the file `name` of `folder`, which is on the base's file system, in the place of one that is there.
+  Status replace(const std::string& path, int folder, const std::string& name) const;
   // Of shared files alone; EXDEV for locks.
   Status rename(const std::string& from, const std::string& to, unsigned flags) const;
   // From this job's view alone, until it is created again or shown.

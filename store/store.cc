@@ -6,20 +6,19 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <climits>
 #include <cstring>
 
 #include "common/job_id.h"
 #include "common/names.h"
 #include "store/paths.h"
+#include "store/store_format.h"
 #include "store/sys.h"
 
 namespace cacheshim {
 namespace {
 
 constexpr mode_t kPrivateMode = 0700;
-constexpr const char* kFormatFile = "format";
 constexpr const char* kLockFile = "owner.lock";
 constexpr unsigned kMostAttempts = 1024;
 
@@ -84,33 +83,22 @@ Status Store::make_records(const std::string& layers_path) {
 }
 
 Status Store::read_format() {
-  const auto text = sys::read_file(control_.get(), kFormatFile);
+  const auto text = sys::read_file(control_.get(), kStoreFormatFile);
   if (text.failed_with(ENOENT)) return record_mount_path("");
   if (!text) return text.error();
-  int format = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), format);
-  if (error != std::errc() || format < 1) {
-    refusal_ = fmt::format("{}/{} is damaged: it does not begin with a version", kControlName,
-                           kFormatFile);
+  const auto format = parse_store_format(*text);
+  if (const auto* refusal = std::get_if<std::string>(&format)) {
+    refusal_ = *refusal;
     return Errno(EINVAL);
   }
-  if (format > kFormat) {
-    refusal_ = fmt::format("its format {} is newer than this program's {}: use a newer cacheshim",
-                           format, kFormat);
-    return Errno(EINVAL);
-  }
-  const auto mount = text->find("\nmount ");
-  if (mount != std::string::npos) {
-    const auto begin = mount + std::strlen("\nmount ");
-    mount_path_ = text->substr(begin, text->find('\n', begin) - begin);
-  }
+  mount_path_ = std::get<StoreFormat>(format).mount_path;
   return {};
 }
 
 Status Store::record_mount_path(const std::string& path) {
-  std::string text = fmt::format("{}\n", kFormat);
+  std::string text = fmt::format("{}\n", kStoreFormat);
   if (!path.empty()) text += fmt::format("mount {}\n", path);
-  CACHESHIM_CHECK(sys::replace_file(control_.get(), kFormatFile, text, 0644));
+  CACHESHIM_CHECK(sys::replace_file(control_.get(), kStoreFormatFile, text, 0644));
   mount_path_ = path;
   return {};
 }

@@ -25,8 +25,6 @@ struct StoreError {
 
 class Store {
  public:
-  static constexpr int kFormat = 1;
-
   // Opens the store at `path`, an existing folder, and makes what is missing of its records.
   // Empties what daemons that are gone have left in staging and trash. `layers_path` may be empty.
   static std::variant<Store, StoreError> open(const std::string& path,

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Locks through a mount beside those of the folder below it. Needs root; mounts for itself alone.
+"""Locks through a mount beside those of the folder below it, and the list of many jobs. Needs root; mounts for
+itself alone.
 
-bench/locks/main.py [--rounds N] [--waiters N] [--json]; reads build/dist and build/bench/lock_bench."""
+bench/locks/main.py [--rounds N] [--waiters N] [--jobs N] [--json]; reads build/dist and build/bench/lock_bench."""
 
 import argparse
 import fcntl
@@ -20,7 +21,9 @@ sys.path.insert(0, str(REPOSITORY / "tests/mount"))
 import mounts  # noqa: E402
 
 BENCH = REPOSITORY / "build/bench/lock_bench"
-BARS = {"pair": 25, "handover": 150, "handover from a raw holder": 6000, "idle CPU": 3}
+BARS = {"pair": 25, "handover": 150, "handover from a raw holder": 6000, "idle CPU": 3,
+        "cacheshim job list": 30_000}
+LISTS = 30
 
 
 def measure(*words):
@@ -29,7 +32,7 @@ def measure(*words):
     return json.loads(result.stdout)
 
 
-def run(scratch, rounds, waiters):
+def run(scratch, rounds, waiters, jobs):
     store, point = scratch / "store", scratch / "mnt"
     native = scratch / "native"
     for folder in (store / "triton/KEY", point, native):
@@ -51,6 +54,7 @@ def run(scratch, rounds, waiters):
                               "--pid", mount.daemon_pid())),
             "crowd behind a raw holder": (None, crowd_behind_raw(mount, raw, lock, waiters)),
             "crowd of nobody": (None, {"cpu": idle_share(mount)}),
+            "cacheshim job list": (None, list_jobs(mount, jobs)),
         }
     finally:
         mount.close()
@@ -73,6 +77,23 @@ def crowd_behind_raw(mount, raw, lock, waiters):
     holder.close()
     child.wait()
     return {"cpu": used}
+
+
+def list_jobs(mount, jobs):
+    """The whole command, its start included, with that many jobs."""
+    for number in range(jobs):
+        fd = os.open(mount.path / ".cacheshim/control", os.O_RDWR)
+        os.write(fd, json.dumps({"op": "job-start", "job": f"job-{number}"}).encode())
+        os.read(fd, 1 << 16)
+        os.close(fd)
+    times = []
+    for _ in range(LISTS):
+        began = time.monotonic()
+        subprocess.run([mounts.PROGRAM, "job", "list", "--mount", mount.path], check=True,
+                       stdout=subprocess.DEVNULL)
+        times.append((time.monotonic() - began) * 1e6)
+    times.sort()
+    return {"median": times[LISTS // 2], "min": times[0], "p99": times[-1]}
 
 
 def idle_share(mount):
@@ -114,6 +135,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--waiters", type=int, default=500)
+    parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     mounts.enter_private_mount_namespace()
@@ -121,7 +143,8 @@ def main():
         # A file system of its own: what others change on theirs costs the daemon nothing then.
         subprocess.run(["mount", "-t", "tmpfs", "none", scratch], check=True)
         try:
-            results = run(pathlib.Path(scratch), arguments.rounds, arguments.waiters)
+            results = run(pathlib.Path(scratch), arguments.rounds, arguments.waiters,
+                          arguments.jobs)
         finally:
             subprocess.run(["umount", "-l", scratch], check=True)
     print(json.dumps(results)) if arguments.json else show(results)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batons, lock files that exclude by being there: removed when who made them is dead, and not before."""
 
+import json
 import os
 import signal
 
@@ -51,6 +52,16 @@ def test_one_that_lives_keeps_it_however_long_and_may_let_go_itself(mount, build
     assert waiter.exists(BATON) and reaped(mount) == 0
 
 
+def test_what_has_taken_a_batons_name_is_left_alone(mount, build):
+    builder, waiter = build
+    builder("os.rename", builder.path(BATON), builder.path(FOLDER, "done"))
+    waiter.write(BATON, b"no baton: not made exclusively")
+    builder.kill()
+    with pytest.raises(AssertionError):
+        wait_until(lambda: not waiter.exists(BATON), seconds=0.5, what="the removal")
+    assert waiter.listdir(FOLDER) == ["done", "lock"] and reaped(mount) == 0
+
+
 @pytest.mark.parametrize("how", ["cwd", "file", "grandchild"])
 def test_a_descendant_at_work_in_the_folder_keeps_it(mount, build, how):
     builder, waiter = build
@@ -92,3 +103,59 @@ def test_other_names_are_left_alone(mount, job_of):
     second("os.close", second("os.open", second.path(FOLDER, "op.o"), EXCLUSIVE))
     assert waiter.listdir(FOLDER) == ["lock", "op.o", "other"]
     assert reaped(mount) == 0
+
+
+def test_a_baton_of_a_daemon_that_died_goes_with_its_maker(mount, build, job_of):
+    builder, waiter = build
+    mount.kill_daemon()
+    mount.mount()
+    second = job_of(mount, "one", 20001)
+    assert second.exists(BATON) and reaped(mount) == 0  # its maker lives
+    builder.kill()
+    wait_until(lambda: not second.exists(BATON), what="the removal")
+    assert reaped(mount) == 1
+    second("os.close", second("os.open", second.path(BATON), EXCLUSIVE))
+
+
+@pytest.mark.parametrize("child_works", [False, True], ids=["alone", "with a child"])
+def test_a_baton_of_a_daemon_that_died_before_its_maker(mount, build, job_of, child_works):
+    builder, waiter = build
+    # The path of a folder of a dead mount still names it.
+    child = builder("work_in_a_child", builder.path(FOLDER), "cwd") if child_works else None
+    mount.kill_daemon()
+    builder.kill()
+    mount.mount()
+    second = job_of(mount, "one", 20001)
+    if child_works:
+        with pytest.raises(AssertionError):
+            wait_until(lambda: not second.exists(BATON), seconds=1, what="the removal")
+        os.kill(child, signal.SIGKILL)
+    wait_until(lambda: not second.exists(BATON), what="the removal")
+    assert reaped(mount) == 1
+
+
+@pytest.mark.parametrize("change", ["boot", "unknown", "none", "inode"])
+def test_what_is_known_of_a_maker_when_the_daemon_comes_again(mount, build, job_of, change):
+    builder, _ = build
+    mount.kill_daemon()
+    file, = mount.store.glob(".cacheshim/layers/one/*/batons.jsonl")
+    record = json.loads(file.read_text())
+    assert (record["path"], record["pid"]) == (BATON, builder.pid)
+    if change == "boot":
+        record["boot"] = "another"  # the machine has begun anew: nobody of before lives
+    elif change == "unknown":
+        record["pid_namespace"] = "pid:[1]"  # of a container's
+    elif change == "inode":
+        record["inode"] += 1  # it was another's
+        record["boot"] = "another"
+    record["newer"] = {"field": 1}
+    file.write_text("junk\n" + json.dumps(record) + "\n" if change != "none" else "")
+    mount.mount()
+    second = job_of(mount, "one", 20001)
+    if change == "boot":
+        wait_until(lambda: not second.exists(BATON), what="the removal")
+        return
+    assert second.exists(BATON)
+    builder.kill()
+    with pytest.raises(AssertionError):
+        wait_until(lambda: not second.exists(BATON), seconds=0.5, what="the removal")

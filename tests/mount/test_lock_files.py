@@ -170,6 +170,20 @@ def test_one_creator_of_two_wins(both):
         create(two, flags=exclusive)
 
 
+def test_a_conversion_that_failed_holds_nobody_up(mount, both):
+    one, two = both
+    fds = [create(job) for job in both]
+    with open(mount.base(NAME), "rb") as raw:
+        fcntl.flock(raw, fcntl.LOCK_SH)
+        one("fcntl.flock", fds[0], fcntl.LOCK_SH)
+        with pytest.raises(BlockingIOError):  # and what it had is gone
+            one("fcntl.flock", fds[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        before = mount.stats()["lock_waits"]
+        two.start("fcntl.flock", fds[1], fcntl.LOCK_EX)
+        wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
+    two.result(timeout=10)
+
+
 def test_names_that_no_profile_calls_locks_are_a_jobs_own(mount, both):
     one, two = both
     for name in ("triton/KEY/index.lock", "other/lock"):
@@ -184,8 +198,10 @@ def test_a_lock_is_not_renamed_and_not_linked(both):
     create(one)
     one.write("triton/KEY/file", b"x")
     lock, file = one.path(NAME), one.path("triton/KEY/file")
+    one("os.mkdir", one.path("triton/OTHER"))
     for call, arguments, error in (("os.rename", (lock, file), errno.EXDEV),
                                    ("os.rename", (file, lock), errno.EXDEV),
+                                   ("os.rename", (lock, one.path("triton/OTHER/lock")), errno.EXDEV),
                                    ("os.link", (lock, file + "2"), errno.EPERM)):
         with pytest.raises(OSError) as refused:
             one(call, *arguments)

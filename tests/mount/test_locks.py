@@ -228,6 +228,17 @@ def test_record_locks_go_when_their_process_closes_the_file_though_a_child_has_i
 
 
 @BOTH
+def test_record_locks_go_with_any_close_of_the_file_by_their_process(workers, place):
+    one, two = workers(2)
+    path = path_of(one, place)
+    one("set_record", open_in(one, path), 0, 10)  # from now on the kernel tells of closing
+    one("set_record", open_in(one, path), 0, 10)
+    assert not two("try_record", path)
+    one("read_file", path)
+    assert two("try_record", path)
+
+
+@BOTH
 def test_record_locks_of_a_description_stay_with_it(workers, place):
     one, two = workers(2)
     path = path_of(one, place)

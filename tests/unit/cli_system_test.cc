@@ -48,6 +48,8 @@ TEST(MountInfo, ReadsDeviceTypeAndEscapedPath) {
   EXPECT_EQ(mounts[1].device, "0:51");
   EXPECT_EQ(mounts[1].type, "fuse.cacheshim");
   EXPECT_EQ(mounts[2].path, "/with blank\\");
+  EXPECT_EQ(mounts[3].options, "rw");
+  EXPECT_EQ(mounts[3].super_options, "rw");
 }
 
 TEST(MountInfo, TheTopmostMountOfAPathIsFound) {

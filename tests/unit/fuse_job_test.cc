@@ -11,6 +11,7 @@
 
 #include "fuse/caller.h"
 #include "fuse/job.h"
+#include "fuse/job_table.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {
@@ -198,6 +199,37 @@ TEST(CallerJobs, KeepTwoCallersApart) {
 TEST(CallerJobs, GiveTheUsersOwnJobToACallerThatCannotBeSeen) {
   CallerJobs jobs;
   EXPECT_EQ(jobs.claim_of({1234, 1234, 0}).job.view(), "uid-1234");
+}
+
+// Of two jobs one begins after the other and ends before it: where it is active, the other one is.
+TEST_F(OverlayTest, TheStatesOfAllJobsAreOfOneMoment) {
+  constexpr int kReadings = 2000;
+  NodeTable nodes;
+  const Store store = Store::bare(scratch_.open_dir("base"));
+  const NodeIndex folder = nodes.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
+  JobTable table(store, entries_, counters_, nodes, folder, PublishPolicy::kNever, {});
+  const auto begin = [&](const std::string& id) -> Job& { return table.ensure_active(id, {}); };
+  for (int number = 0; number < 1000; ++number) begin("m" + std::to_string(number));
+  std::atomic<bool> stop{false};
+  std::atomic<int> turns{0};
+  std::thread changes([&] {
+    while (!stop) {
+      Job& last = begin("z");
+      Job& first = begin("a");
+      first.finish(Outcome::kSuccess);
+      last.finish(Outcome::kSuccess);
+      ++turns;
+    }
+  });
+  int wrong = 0;
+  for (int reading = 0; reading < kReadings || turns < kReadings; ++reading) {
+    const auto states = table.states();
+    if (states.size() < 1002) continue;
+    if (states.front().is_active && !states.back().is_active) ++wrong;
+  }
+  stop = true;
+  changes.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

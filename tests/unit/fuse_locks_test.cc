@@ -18,7 +18,7 @@
 
 #include "fuse/lock_table.h"
 #include "fuse/process_origin.h"
-#include "fuse/raw_locks.h"
+#include "store/raw_locks.h"
 #include "store/sys.h"
 #include "tests/unit/scratch.h"
 

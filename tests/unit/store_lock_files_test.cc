@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <iterator>
+#include <vector>
+
+#include "store/baton_record.h"
 #include "store/closing_record.h"
+#include "store/shared_file.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {
@@ -97,6 +104,91 @@ TEST(ClosingRecord, NamesItsCycleAndIsReadByOlderAndNewer) {
   forget_closing(run_dir);
   EXPECT_FALSE(scratch.exists("run.closed"));
   EXPECT_TRUE(record_closing("", "3"));  // no run folder: no record, and no failure
+}
+
+// ---- what is written to shared files
+
+class SharedFileTest : public LockFilesTest {
+ protected:
+  SharedFileTest() {
+    scratch_.write("base/fam/entry/x.all", "old");
+    std::filesystem::create_directories(scratch_ / "staging");
+    staging_ = *sys::open_path(scratch_ / "staging", O_RDONLY | O_DIRECTORY);
+    files_.share(base_.get());
+  }
+  static void write(int fd, const std::string& text) {
+    ASSERT_EQ(::pwrite(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  }
+  std::size_t staged() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(scratch_ / "staging"), {}));
+  }
+
+  const std::string path_ = "fam/entry/x.all";
+  UniqueFd staging_;
+  const EntryMap shared_entries_{profiles_};
+  LockFiles files_{shared_entries_};
+};
+
+TEST_F(SharedFileTest, IsAsItWasUntilItIsCommittedAndWholeThen) {
+  const UniqueFd fd = *files_.open(path_, O_RDWR);
+  SharedFile file(staging_.get(), path_, /*is_new=*/false);
+  ASSERT_TRUE(file.stage(fd.get()));
+  write(fd.get(), "NEWER");
+  EXPECT_EQ(scratch_.read("base/" + path_), "old");
+  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
+  EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
+  ASSERT_TRUE(file.stage(fd.get(), 2));  // the next copy is of what is there now
+  EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
+  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
+  EXPECT_EQ(scratch_.read("base/" + path_), "NE");
+  EXPECT_EQ(staged(), 0U);
+}
+
+TEST_F(SharedFileTest, WhatIsNotCommittedIsGone) {
+  const UniqueFd fd = *files_.open(path_, O_RDWR);
+  {
+    SharedFile file(staging_.get(), path_, /*is_new=*/false);
+    ASSERT_TRUE(file.stage(fd.get(), 0));
+    EXPECT_EQ(staged(), 1U);
+  }
+  EXPECT_EQ(staged(), 0U);
+  EXPECT_EQ(scratch_.read("base/" + path_), "old");
+}
+
+TEST_F(SharedFileTest, AFileThatWasRemovedDoesNotComeBack) {
+  const UniqueFd fd = *files_.open(path_, O_RDWR);
+  SharedFile file(staging_.get(), path_, /*is_new=*/false);
+  ASSERT_TRUE(file.stage(fd.get()));
+  ASSERT_TRUE(files_.remove(path_));
+  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
+  EXPECT_FALSE(scratch_.exists("base/" + path_));
+  EXPECT_EQ(staged(), 0U);
+}
+
+// ---- who made a baton
+
+TEST(BatonRecord, ReadsItselfBackAndTheLastOfAPathCounts) {
+  const BatonRecord first{"fam/op/lock", 7, 100, 4000, {10, 1}, "boot", "pid:[1]"};
+  BatonRecord second = first;
+  second.process = 200;
+  const auto read = parse_baton_records(to_line(first) + "junk\n{\"path\": 3}\n" + to_line(second));
+  ASSERT_EQ(read.size(), 1U);
+  EXPECT_EQ(read[0].process, 200);
+  EXPECT_EQ(read[0].path, "fam/op/lock");
+  EXPECT_EQ(read[0].inode, 7U);
+  EXPECT_EQ(read[0].start_time, 4000U);
+  EXPECT_EQ(read[0].ancestors, (std::vector<pid_t>{10, 1}));
+  EXPECT_EQ(read[0].boot, "boot");
+  EXPECT_EQ(read[0].pid_namespace, "pid:[1]");
+}
+
+TEST(BatonRecord, TakesMissingAndUnknownFields) {
+  const auto read =
+      parse_baton_records(R"({"path": "a", "inode": 1, "pid": 2, "start_time": 3, "more": [{}]})");
+  ASSERT_EQ(read.size(), 1U);
+  EXPECT_TRUE(read[0].ancestors.empty());
+  EXPECT_EQ(to_line({"\xff", 1, 2, 3, {}, "", ""}), "");
 }
 
 }  // namespace

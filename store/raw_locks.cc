@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuse/raw_locks.h"
+#include "store/raw_locks.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
+#include <utility>
+
+#include "fuse/caller.h"
+#include "fuse/filesystem.h"
+#include "fuse/process.h"
+#include "store/sys.h"
+
+// Files of class `shared`, which are written through to the base (store/shared_file.h). close(2) is when
+// what was written is put in its place, and it waits for that (FLUSH): who locks, writes, closes and
+// unlocks has it there for the next one. The kernel closes the files of a process that is killed in the
+// same way; what such a one has written is as it happened to be, and is thrown away.
+namespace cacheshim {
+
+std::unique_ptr<SharedFile> Filesystem::shared_file_of(const std::string& path, int flags,
+                                                       bool is_new) const {
+  const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+  if (!changes || entries_.is_lock(path)) return nullptr;
+  return std::make_unique<SharedFile>(store_.staging(), path, is_new);
+}
+
+Result<std::size_t> Filesystem::change_shared(
+    FileHandle& handle, const std::function<Result<std::size_t>(int fd)>& change,
+    off_t keep_bytes) {
+  const std::lock_guard lock(handle.shared->mutex);
+  CACHESHIM_CHECK(handle.shared->stage(handle.fd.get(), keep_bytes));
+  return change(handle.fd.get());
+}
+
+// Where the file is now, "" where it has lost its name: renamed with its node, or replaced underneath
+// it, which leaves the node without a name and without an object.
+std::string Filesystem::shared_path(const FileHandle& handle) {
+  const std::shared_lock lock(handle.job->overlay.mutex());
+  const NodeInfo info = nodes_.info(handle.node);
+  if (info.removed) return info.removed_fd < 0 ? handle.shared->path() : "";
+  const auto path = nodes_.path(handle.node);
+  return path ? *path : handle.shared->path();
+}
+
+Status Filesystem::commit_shared(FileHandle& handle, pid_t closing) {
+  const std::string path = shared_path(handle);
+  SharedFile& shared = *handle.shared;
+  const std::lock_guard lock(shared.mutex);
+  if (is_being_killed(closing)) {
+    shared.set_killed();  // another that has it open may go on with it
+    return {};
+  }
+  if (path.empty()) return {};
+  return shared.commit(handle.fd.get(), base_locks_, path);
+}
+
+void Filesystem::note_shared(const FileHandle& handle, pid_t opener) {
+  if (!handle.is_shared_file) return;
+  const std::lock_guard lock(shared_mutex_);
+  shared_openings_[handle.node].push_back({&handle, process_of(opener)});
+  ++shared_count_;
+}
+
+void Filesystem::forget_shared(const FileHandle& handle) {
+  if (!handle.is_shared_file) return;
+  const std::lock_guard lock(shared_mutex_);
+  const auto found = shared_openings_.find(handle.node);
+  if (found == shared_openings_.end()) return;
+  shared_count_ -= std::erase_if(
+      found->second, [&](const SharedOpening& opening) { return opening.handle == &handle; });
+  if (found->second.empty()) shared_openings_.erase(found);
+}
+
+// A process sees what it has written itself.
+std::optional<Result<Filesystem::Attr>> Filesystem::attr_of_writer(fuse_req_t req, Ref ref,
+                                                                   const NodeInfo& info) {
+  if (shared_count_ == 0) return std::nullopt;
+  const std::lock_guard lock(shared_mutex_);
+  const auto found = shared_openings_.find(ref.node);
+  if (found == shared_openings_.end()) return std::nullopt;
+  const pid_t process = process_of(fuse_req_ctx(req)->pid);
+  for (const SharedOpening& opening : found->second) {
+    const bool is_own = process != 0 && opening.process == process && opening.handle->shared;
+    if (is_own) return handle_attr(ref, info, *opening.handle);
+  }
+  return std::nullopt;
+}
+
+// Of a file that has been replaced since it was opened.
+Result<Filesystem::Attr> Filesystem::attr_of_replaced(Ref ref, const NodeInfo& info) {
+  const std::lock_guard lock(shared_mutex_);
+  const auto found = shared_openings_.find(ref.node);
+  if (found == shared_openings_.end()) return Errno(ESTALE);
+  return handle_attr(ref, info, *found->second.back().handle);
+}
+
+void Filesystem::end_shared(FileHandle& handle) {
+  SharedFile& shared = *handle.shared;
+  const std::lock_guard lock(shared.mutex);
+  shared.discard();
+  if (!shared.is_unfinished()) return;
+  const auto st = base_locks_.find(shared.path());
+  const bool is_as_made = st && st->st_dev == handle.device && st->st_ino == handle.inode;
+  if (is_as_made && st->st_size == 0) (void)base_locks_.remove(shared.path());  // it may stay
+}
+
+Result<Filesystem::Attr> Filesystem::handle_attr(Ref ref, const NodeInfo& info,
+                                                 const FileHandle& handle) const {
+  CACHESHIM_TRY(st, sys::stat_fd(handle.fd.get()));
+  CACHESHIM_TRY(shown, show(ref, info, st, handle.in_upper));
+  return Attr{shown, 0, st.st_ino};
+}
+
+// truncate(2) and ftruncate(2). Nothing where it is another kind of change or file.
+std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(Ref ref, const NodeInfo& info,
+                                                                      const struct stat& attr,
+                                                                      int to_set,
+                                                                      FileHandle* handle) {
+  if (handle != nullptr && handle->shared) {
+    const std::lock_guard lock(handle->shared->mutex);
+    const bool resizes = (to_set & FUSE_SET_ATTR_SIZE) != 0;
+    const auto changed = [&]() -> Result<Attr> {
+      if (resizes) CACHESHIM_CHECK(handle->shared->stage(handle->fd.get(), attr.st_size));
+      CACHESHIM_CHECK(change_lock(handle->fd.get(), handle->most_bytes, attr, to_set));
+      return handle_attr(ref, info, *handle);
+    };
+    return changed();
+  }
+  if ((to_set & FUSE_SET_ATTR_SIZE) == 0) return std::nullopt;
+  const auto object = try_open_lock_object(ref.node);
+  if (!object) return std::nullopt;
+  const auto path = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return nodes_.path(ref.node);
+  }();
+  if (!path || entries_.is_lock(*path)) return std::nullopt;
+  return [&]() -> Result<Attr> {
+    CACHESHIM_TRY(fd, sys::reopen(object->fd.get(), O_RDWR));
+    SharedFile shared(store_.staging(), *path, /*is_new=*/false);
+    CACHESHIM_CHECK(shared.stage(fd.get(), attr.st_size));
+    CACHESHIM_CHECK(change_lock(fd.get(), object->most_bytes, attr, to_set));
+    CACHESHIM_CHECK(shared.commit(fd.get(), base_locks_, *path));
+    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+    CACHESHIM_TRY(shown, show(ref, info, st, false));
+    return Attr{shown, 0, st.st_ino};
+  }();
+}
+
+}  // namespace cacheshim
