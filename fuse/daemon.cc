@@ -196,7 +196,9 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                          .owners = options.owners,
                          .cycle = options.cycle,
                          .gc = options.gc,
-                         .gc_interval = options.gc_interval});
+                         .gc_interval = options.gc_interval,
+                         .allow = options.allow,
+                         .verify_on_open = options.verify_on_open});
   return serve_mount(
       filesystem, options, [&] { record_mount_path(store, shown); }, on_ready);
 }
@@ -225,7 +227,9 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
                          .owners = options.owners,
                          .cycle = options.cycle,
                          .gc = {},
-                         .gc_interval = options.gc_interval});
+                         .gc_interval = options.gc_interval,
+                         .allow = {},
+                         .verify_on_open = false});
   if (const Status shown =
           filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
       !shown) {

@@ -94,13 +94,22 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name)
   if (info.kind != NodeKind::kObject) return reply_entry(req, lookup_own(req, parent, info, name));
   if (info.removed) return reply_entry(req, Errno(ENOENT));
   info.job->touch();
-  const Result<fuse_entry_param> entry = [&] {
+  const auto look = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
     return find_entry(parent, info, name);
-  }();
-  if (!entry || entry->ino != 0) return reply_entry(req, entry);
-  counters_.misses.fetch_add(1, std::memory_order_relaxed);
-  reply_entry(req, flights_ ? join_flight(req, parent, info, name, *entry) : entry);
+  };
+  Result<fuse_entry_param> entry = look();
+  std::vector<std::string> gone;
+  if (verifier_ && entry && entry->ino != 0) gone = put_damaged_away(decode(entry->ino));
+  if (!gone.empty()) {
+    nodes_.forget(decode(entry->ino).node, 1);
+    entry = look();
+  }
+  if (entry && entry->ino == 0) {
+    counters_.misses.fetch_add(1, std::memory_order_relaxed);
+    if (flights_) entry = join_flight(req, parent, info, name, *entry);
+  }
+  answer_gone(gone, parent_ino, [this, req, entry] { reply_entry(req, entry); });
 }
 
 void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {

@@ -29,9 +29,9 @@ Job* JobTable::find(const std::string& id) const {
 Job& JobTable::get_or_make(const std::string& id) {
   std::unique_ptr<Job>& job = jobs_[id];
   if (!job) {
-    job =
-        std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_,
-                              JobRules{owners_, false, store_.is_writable() ? store_.base() : -1});
+    job = std::make_unique<Job>(
+        id, lowers_, entries_, counters_, nodes_,
+        JobRules{owners_, false, store_.is_writable() ? store_.base() : -1, is_restricted_});
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
   }
   return *job;
@@ -41,7 +41,7 @@ Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Job>& job = jobs_["overlay"];
   job = std::make_unique<Job>("overlay", std::move(lowers), entries_, counters_, nodes_,
-                              JobRules{owners_, true, -1});
+                              JobRules{owners_, true, -1, false});
   job->view_root = kRootNode;
   return *job;
 }

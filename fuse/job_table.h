@@ -25,6 +25,8 @@ class JobTable {
   std::vector<Job*> all() const;
   std::size_t active_count() const;
   PublishPolicy policy() const { return policy_; }
+  // Not everybody may publish. Call before there are jobs.
+  void restrict_publishing() { is_restricted_ = true; }
 
   // The one job of a plain overlay, whose view is the whole mount. Never active, so it has no end.
   Job& make_plain(std::shared_ptr<const LowerStack> lowers);
@@ -46,6 +48,7 @@ class JobTable {
   const NodeIndex jobs_dir_;
   const PublishPolicy policy_;
   const OwnerRule owners_;
+  bool is_restricted_ = false;
   const std::shared_ptr<const LowerStack> lowers_;
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Job>> jobs_;
