@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 std::vector<std::pair<const char*, std::uint64_t>> all_counters(Filesystem& filesystem) {
   const Counters& c = filesystem.counters();
   return {{"lookups", c.lookups},
-          {"hits_direct", c.hits_direct},
+          {"hits_direct", filesystem.direct_opens()},
           {"opens_base", c.opens_base},
           {"opens_layer", c.opens_layer},
           {"misses", c.misses},
@@ -142,6 +142,8 @@ Json describe_job(Job& job, const std::string& layers_dir) {
   json["started"] = job.started();
   json["open_files"] = job.open_files.load();
   json["runs"] = job.runs.load();
+  json["direct_opens"] = job.filter.opens();
+  json["direct_looks"] = job.filter.looks();
   const std::shared_lock lock(job.overlay.mutex());
   json["layer"] = job.layer ? Json(layers_dir + "/" + job.layer->path()) : Json();
   json["publish"] = to_string(job.policy());

@@ -22,6 +22,7 @@
 #include "common/names.h"
 #include "fuse/filesystem.h"
 #include "fuse/plain_overlay.h"
+#include "fuse/run_folder.h"
 #include "fuse/session.h"
 #include "store/closing_record.h"
 #include "store/layer.h"
@@ -32,52 +33,12 @@ namespace cacheshim {
 namespace {
 
 constexpr int kUnmountedSignal = SIGUSR2;  // from the last worker to the thread that waits
-constexpr std::string_view kLockFile = kRunLockFile;
 
-// What the preloaded library (routes, which a plain overlay has none of) and `cacheshim unmount` look
-// for while the daemon lives. Gone with it,
-// log and all, when it ends well; a daemon that dies leaves its log.
-class RunFolder {
- public:
-  static Result<RunFolder> make(const DaemonOptions& options, const std::string& routes) {
-    const std::string& path = options.run_dir;
-    RunFolder folder;
-    if (path.empty()) return folder;
-    std::error_code failed;
-    std::filesystem::create_directories(path, failed);
-    if (failed) return Errno(failed.value());
-    CACHESHIM_TRY(fd, sys::open_path(path, O_RDONLY | O_DIRECTORY));
-    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-    // Processes take their routes from here: nobody else may be able to lay them.
-    if (st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) return Errno(EPERM);
-    if (options.run_lock) {
-      folder.lock_ = std::move(*options.run_lock);
-    } else {
-      CACHESHIM_TRY(lock, sys::open_beneath(fd.get(), kLockFile, O_RDWR | O_CREAT, 0644));
-      CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
-      folder.lock_ = std::move(lock);
-    }
-    forget_closing(path);  // that was of the mount before
-    if (!routes.empty()) {
-      CACHESHIM_CHECK(sys::replace_file(fd.get(), std::string(kRoutesFile), routes, 0644));
-      // Empty too, where the daemon before this one said something.
-      CACHESHIM_CHECK(
-          sys::replace_file(fd.get(), std::string(kCudaDefaultsFile), options.cuda_defaults, 0644));
-    }
-    folder.path_ = path;
-    return folder;
-  }
-  RunFolder(RunFolder&&) = default;
-  ~RunFolder() {
-    std::error_code ignored;  // what stays behind says nothing wrong: its lock is free
-    if (lock_) std::filesystem::remove_all(path_, ignored);
-  }
-
- private:
-  RunFolder() = default;
-  std::string path_;
-  UniqueFd lock_;
-};
+Result<RunFolder> make_run_folder(const DaemonOptions& options, const std::string& routes) {
+  UniqueFd lock;
+  if (options.run_lock) lock = std::move(*options.run_lock);
+  return RunFolder::make(options.run_dir, std::move(lock), routes, options.cuda_defaults);
+}
 
 unsigned worker_count(unsigned wanted) {
   if (wanted > 0) return wanted;
@@ -166,6 +127,23 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
   return std::nullopt;
 }
 
+// Without, jobs open everything through the mount.
+void offer_direct_opens(RunFolder& run_folder, const Store& store, const DaemonOptions& options) {
+  if (options.owners.keep) return;
+  const Status offered = run_folder.offer_base(store.base(), options.profiles);
+  if (offered) return;
+  spdlog::info("cannot show the base at '{}/base': {}; jobs open everything through the mount",
+               options.run_dir, std::strerror(offered.error().code()));
+}
+
+void announce(RunFolder& run_folder, const DaemonOptions& options) {
+  const auto device = device_of_mount(options.mount_point);
+  const Status announced = device ? run_folder.announce(*device) : device.error();
+  if (announced) return;
+  spdlog::warn("cannot write '{}/state': {}; jobs open everything through the mount",
+               options.run_dir, std::strerror(announced.error().code()));
+}
+
 std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,
                                        const std::function<void()>& on_ready) {
   if (const Status prepared = prepare_base(store, options.profiles); !prepared) {
@@ -174,15 +152,19 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                                    options.store_dir, std::strerror(prepared.error().code()))};
   }
   sweep_ended_layers(store.layers(), options.layer_keep.count());
-  const auto run_folder = RunFolder::make(options, compile_routes(options.profiles));
+  auto run_folder = make_run_folder(options, compile_routes(options.profiles));
   if (!run_folder) {  // a mount of this path in another namespace has it, or we may not write there
     spdlog::warn(
         "cannot use run folder '{}': {}; jobs take the routes that libcacheshim.so has built in",
         options.run_dir, std::strerror(run_folder.error().code()));
+  } else {
+    offer_direct_opens(*run_folder, store, options);
   }
   const std::string layers =
       options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
   const std::string shown = shown_path(options);
+  // What is to be held against its digest first is answered by us alone.
+  const bool may_be_direct = run_folder && !options.verify_on_open;
   Filesystem filesystem(store, options.profiles,
                         {.shown_path = shown,
                          .layers_dir = layers,
@@ -197,10 +179,14 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                          .cycle = options.cycle,
                          .gc = options.gc,
                          .gc_interval = options.gc_interval,
+                         .direct = may_be_direct ? run_folder->direct() : nullptr,
                          .allow = options.allow,
                          .verify_on_open = options.verify_on_open});
-  return serve_mount(
-      filesystem, options, [&] { record_mount_path(store, shown); }, on_ready);
+  const auto on_mounted = [&] {
+    record_mount_path(store, shown);
+    if (run_folder) announce(*run_folder, options);
+  };
+  return serve_mount(filesystem, options, on_mounted, on_ready);
 }
 
 std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
@@ -209,7 +195,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   if (auto* error = std::get_if<DaemonError>(&opened)) return std::move(*error);
   auto& folders = std::get<PlainOverlay>(opened);
   // Without it there is no log, and `unmount` does not wait for the daemon's end.
-  const auto run_folder = RunFolder::make(options, "");
+  const auto run_folder = make_run_folder(options, "");
   std::vector<int> lowers;
   for (const UniqueFd& lower : folders.lowers) lowers.push_back(lower.get());
   const Store store = Store::bare(std::move(folders.lowers.front()));

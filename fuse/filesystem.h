@@ -55,6 +55,7 @@ struct FilesystemOptions {
   std::string cycle;  // the mount's, for the record of its closing
   EvictionLimits gc;
   std::chrono::seconds gc_interval;
+  const DirectFolders* direct = nullptr;  // outlives the file system
   std::optional<PublishAllow> allow;
   bool verify_on_open;
 };
@@ -144,6 +145,7 @@ class Filesystem {
   const PublishTrust& trust() const { return trust_; }
   const std::vector<Profile>& profiles() const { return entries_.profiles(); }
   const Counters& counters() const { return counters_; }
+  std::uint64_t direct_opens() const;  // that processes served themselves, of all jobs
   std::time_t started() const { return started_; }
   NodeTable& nodes() { return nodes_; }
   WatchMode watch_mode() const { return watch_->mode(); }
@@ -287,6 +289,7 @@ class Filesystem {
   Result<std::unique_ptr<FileHandle>> open_writable(Ref ref, Job& job, int flags);
   // With Overlay::mutex() held, as open_removed().
   Result<std::unique_ptr<FileHandle>> open_readable(Ref ref, Job& job, int flags);
+  void note_use(int fd, const struct stat& st) const;
   Result<std::unique_ptr<FileHandle>> open_removed(Ref ref, const NodeInfo& info, int flags);
   // With Overlay::mutex() held, so that the file is not published before it counts as written to.
   Result<std::unique_ptr<FileHandle>> make_handle(Opened opened, const struct stat& st, Ref ref,

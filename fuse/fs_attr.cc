@@ -268,6 +268,10 @@ Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
   CACHESHIM_TRY(refused, set_ids_to_refuse(options_.owners, fd.get()));
   struct stat allowed = attr;
   allowed.st_mode &= ~refused;
+  // What is below a folder that its user may not enter any more is closed as well.
+  if (info.is_dir && (to_set & FUSE_SET_ATTR_MODE) != 0 && (allowed.st_mode & 0500) != 0500) {
+    if (const auto path = nodes_.path(ref.node)) info.job->filter.add(*path, true);
+  }
   const Status applied = apply_attr(fd.get(), allowed, to_set);
   tell_other_views(*info.job, ref.node, ref.slot);
   return applied;

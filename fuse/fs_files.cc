@@ -2,8 +2,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <ctime>
 #include <utility>
 
+#include "common/direct_page.h"
 #include "fuse/filesystem.h"
 #include "fuse/set_ids.h"
 #include "fuse/timeouts.h"
@@ -121,6 +124,15 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_writable(Ref ref, Job& job,
   return make_handle({std::move(fd), true}, st, ref, &job, flags);
 }
 
+// Eviction goes by access times, and the kernel sets none for pages that it has already, nor where the
+// store's file system is mounted noatime.
+void Filesystem::note_use(int fd, const struct stat& st) const {
+  const std::time_t used = std::max(st.st_atime, st.st_mtime);
+  if (options_.store_dir.empty() || used >= std::time(nullptr) - kUseGrainSeconds) return;
+  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  (void)sys::set_times(fd, times);  // of a base that we may only read
+}
+
 Result<std::unique_ptr<FileHandle>> Filesystem::open_readable(Ref ref, Job& job, int flags) {
   const NodeInfo info = nodes_.info(ref.node);
   if (info.removed) return open_removed(ref, info, flags);
@@ -130,6 +142,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_readable(Ref ref, Job& job,
   if (!opened) return opened.error();
   CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
   if (!nodes_.is_current(ref.node, st, opened->in_upper)) return Errno(ESTALE);
+  if (!opened->in_upper) note_use(opened->fd.get(), st);
   const bool keeps_pages = opened->in_upper || nodes_.has_same_data(ref.node, st);
   CACHESHIM_TRY(handle, make_handle(*std::move(opened), st, ref, &job, flags));
   handle->keeps_pages = keeps_pages;

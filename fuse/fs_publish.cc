@@ -23,7 +23,8 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       started_(std::time(nullptr)),
       trust_(options_.allow),
       jobs_dir_(nodes_.intern_own(kRootNode, std::string(kJobsName), NodeKind::kJobsDir)),
-      jobs_(store_, entries_, counters_, nodes_, jobs_dir_, options_.publish, options_.owners),
+      jobs_(store_, entries_, counters_, nodes_, jobs_dir_, options_.publish, options_.owners,
+            options_.direct),
       publisher_(store_, entries_, counters_),
       publishing_(kPublishingThreads),
       control_(kControlThreads),
@@ -195,8 +196,11 @@ std::size_t Filesystem::drop_layer(Job& job, Outcome outcome) {
       }
       job.layer.reset();
       job.overlay.set_layer({}, {});
+      job.filter.clear();
     }
     job.forget_layer();
+    // What is kept of names that the layer hid is not known here.
+    notices.push_back({0, {}, Notifier::Notice::Kind::kEpoch});
     add_notices_of_all(job, notices);
     known = nodes_.drop_all(&job, job.view_root);
   }
@@ -228,6 +232,12 @@ PublishReport Filesystem::end_job(Job& job, Outcome outcome, const Publisher::Pr
 std::uint64_t Filesystem::discard_job(Job& job) {
   const std::lock_guard ending(job.end_mutex);
   return drop_layer(job, Outcome::kSuccess);
+}
+
+std::uint64_t Filesystem::direct_opens() const {
+  std::uint64_t opens = 0;
+  for (const Job* job : jobs_.all()) opens += job->filter.opens();
+  return opens;
 }
 
 void Filesystem::end_idle_jobs() {

@@ -51,6 +51,7 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
     : id(std::move(job_id)),
       overlay(std::move(lowers), entries, counters, this,
               {.keep_owner = rules.owners.keep, .has_store_records = !rules.is_plain}),
+      filter(id, rules.direct),
       nodes_(nodes),
       rules_(rules) {
   if (rules.is_plain) claim_ = Claim::kTold;  // everybody's, from the start
@@ -99,6 +100,7 @@ void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   policy_ = std::min(policy, claim.publish.value_or(policy));
   shared_uids_ = shared_uids;
   started_ = std::time(nullptr);
+  open_filter();
   outcome_ = Outcome::kNone;
   a_run_failed = false;
   // One that may not publish can then neither hold the others up nor is it held up by them.
@@ -123,8 +125,18 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
   layer = std::move(taken);
   settle_trust();
   settle_locks();
+  {
+    const std::lock_guard lock(mutex_);
+    open_filter();
+  }
   touch();
   active_ = true;
+}
+
+void Job::open_filter() {
+  if (shared_uids_) return;
+  const View& view = views_.front();
+  filter.open(view.uid.value_or(sys::own_uid()), view.uid ? view.gid : sys::own_gid());
 }
 
 void Job::finish(Outcome outcome) {
@@ -137,6 +149,7 @@ void Job::finish(Outcome outcome) {
     postponed_.clear();
     processes_.clear();
     waiting.swap(waiting_);
+    filter.close();
   }
   for (const auto& then : waiting) then(outcome);
 }
@@ -170,6 +183,7 @@ ViewSlot Job::enter(const Caller& caller) {
     View& view = views_[slot];
     if (view.uid == caller.uid) {
       if (view.gid != caller.gid) view.groups = groups_of(caller.tid);
+      if (slot == 0) filter.set_owner(caller.uid, caller.gid);
       view.gid = caller.gid;
       return static_cast<ViewSlot>(slot);
     }
@@ -178,6 +192,7 @@ ViewSlot Job::enter(const Caller& caller) {
   if (!views_.front().uid) {
     views_.front() = std::move(mine);
     claim_ = Claim::kUntold;
+    filter.set_owner(caller.uid, caller.gid);
     return 0;
   }
   if (!shared_uids_) return 0;

@@ -21,6 +21,7 @@
 #include "fuse/caller.h"
 #include "fuse/node_table.h"
 #include "fuse/owner_rule.h"
+#include "fuse/view_filter.h"
 #include "store/entry_map.h"
 #include "store/layer.h"
 #include "store/overlay.h"
@@ -51,6 +52,8 @@ struct JobRules {
   bool is_plain = false;
   // The base, to be written to, of whose lock files a job that publishes makes use; or -1.
   int lock_base = -1;
+  // Where jobs tell their processes what they may take from the base by themselves; null: nothing.
+  const DirectFolders* direct = nullptr;
   // Not everybody may publish: who writes to a layer is looked at.
   bool is_restricted = false;
 };
@@ -131,6 +134,10 @@ class Job final : public PublishHooks, private OverlayObserver {
   void postpone(const std::string& entry);
   std::vector<std::string> take_postponed();
 
+  // What the processes of the view are told of the layer. Only of one user's: another's would be shown
+  // other owners.
+  ViewFilter filter;
+
   std::mutex end_mutex;  // held by the one who ends the job; outermost
   std::atomic<int> open_files{0};
   std::atomic<int> runs{0};  // `cacheshim run`s that go on
@@ -156,6 +163,8 @@ class Job final : public PublishHooks, private OverlayObserver {
 
  private:
   void copied_up(const std::string& path, const struct stat& upper) override;
+  void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
+  void open_filter();
   LayerRecord wanted_record() const;
   void set_refused(const std::string& why);
   Status keep_refusal();

@@ -10,7 +10,7 @@ namespace cacheshim {
 
 JobTable::JobTable(const Store& store, const EntryMap& entries, Counters& counters,
                    NodeTable& nodes, NodeIndex jobs_dir, PublishPolicy policy,
-                   const OwnerRule& owners)
+                   const OwnerRule& owners, const DirectFolders* direct)
     : store_(store),
       entries_(entries),
       counters_(counters),
@@ -18,6 +18,7 @@ JobTable::JobTable(const Store& store, const EntryMap& entries, Counters& counte
       jobs_dir_(jobs_dir),
       policy_(policy),
       owners_(owners),
+      direct_(owners.keep ? nullptr : direct),
       lowers_(std::make_shared<const LowerStack>(std::vector<int>{store.base()})) {}
 
 Job* JobTable::find(const std::string& id) const {
@@ -29,9 +30,12 @@ Job* JobTable::find(const std::string& id) const {
 Job& JobTable::get_or_make(const std::string& id) {
   std::unique_ptr<Job>& job = jobs_[id];
   if (!job) {
-    job = std::make_unique<Job>(
-        id, lowers_, entries_, counters_, nodes_,
-        JobRules{owners_, false, store_.is_writable() ? store_.base() : -1, is_restricted_});
+    const int lock_base = store_.is_writable() ? store_.base() : -1;
+    job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_,
+                                JobRules{.owners = owners_,
+                                         .lock_base = lock_base,
+                                         .direct = direct_,
+                                         .is_restricted = is_restricted_});
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
   }
   return *job;
@@ -41,7 +45,7 @@ Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Job>& job = jobs_["overlay"];
   job = std::make_unique<Job>("overlay", std::move(lowers), entries_, counters_, nodes_,
-                              JobRules{owners_, true, -1, false});
+                              JobRules{.owners = owners_, .is_plain = true});
   job->view_root = kRootNode;
   return *job;
 }

@@ -17,7 +17,8 @@ class JobTable {
  public:
   // All must outlive the table. `jobs_dir` is the node of .jobs.
   JobTable(const Store& store, const EntryMap& entries, Counters& counters, NodeTable& nodes,
-           NodeIndex jobs_dir, PublishPolicy policy, const OwnerRule& owners);
+           NodeIndex jobs_dir, PublishPolicy policy, const OwnerRule& owners,
+           const DirectFolders* direct = nullptr);
 
   Job* find(const std::string& id) const;  // null for none
   // The job, active from now on if it was not.
@@ -48,6 +49,7 @@ class JobTable {
   const NodeIndex jobs_dir_;
   const PublishPolicy policy_;
   const OwnerRule owners_;
+  const DirectFolders* const direct_;
   bool is_restricted_ = false;
   const std::shared_ptr<const LowerStack> lowers_;
   mutable std::mutex mutex_;

@@ -13,6 +13,7 @@
 #include "common/route_table.h"
 #include "shim/builtin_routes.h"
 #include "shim/child_environment.h"
+#include "shim/direct_view.h"
 #include "shim/errno_guard.h"
 #include "shim/mount_file.h"
 #include "shim/process_files.h"
@@ -150,6 +151,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
   if (real_putenv(warned_entry) == 0) start.warned = value;
   actions.apply();
   child_environment::prepare(::environ, start.warned == nullptr ? nullptr : warned_entry);
+  direct::set_user_run_base(environment.find("XDG_RUNTIME_DIR"));
   runtime::activate(start);
 }
 

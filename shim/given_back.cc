@@ -4,9 +4,11 @@
 #include "shim/given_back.h"
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 
 #include "shim/child_environment.h"
+#include "shim/direct_descriptor.h"
 #include "shim/runtime.h"
 
 namespace cacheshim::given_back {
@@ -21,7 +23,7 @@ constinit std::atomic<bool> used[kMaxRoutes] = {};
 
 // Who has noted it and what, in one of two slots that go by the process's number: children of vfork
 // write to their parent's memory, and leave its slot alone.
-struct Noted {
+struct alignas(std::uint64_t) Noted {
   pid_t process;
   unsigned manner;
 };
@@ -115,9 +117,15 @@ const char* folder_for_children() {
 }
 
 const char* name(const char* kernel_name, PathBuffer& out) {
+  PathBuffer buffer;
+  const char* const in_view = direct::path_in_view(kernel_name, buffer);
+  if (in_view != nullptr) kernel_name = in_view;
   const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_folder);
-  if (place.name.empty()) return kernel_name;
-  return write_name(kernel_name, place, favourite(place.name), out);
+  const char* const found =
+      place.name.empty() ? kernel_name : write_name(kernel_name, place, favourite(place.name), out);
+  if (found != buffer.text) return found;
+  std::memcpy(out.text, buffer.text, std::strlen(buffer.text) + 1);
+  return out.text;
 }
 
 const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffer& out) {

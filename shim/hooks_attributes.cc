@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/plain_libc.h"
 
+#include "shim/direct_descriptor.h"
 #include "shim/routed_call.h"
 
 // Owners, modes, times and extended attributes by path. A null path is the descriptor itself
@@ -67,6 +68,7 @@ CACHESHIM_EXPORT int futimesat(int dirfd, const char* path, const timeval times[
 
 CACHESHIM_EXPORT int utimensat(int dirfd, const char* path, const timespec times[2],
                                int flags) noexcept {
+  if (path == nullptr) cacheshim::direct::leave_base(dirfd);
   return by_path_at(dirfd, path,
                     [&](const char* p) { return real::utimensat(dirfd, p, times, flags); });
 }

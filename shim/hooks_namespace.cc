@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/plain_libc.h"
 
+#include "shim/direct.h"
 #include "shim/routed_call.h"
 
 using cacheshim::call_routed_pair;
 using cacheshim::CallKind;
+namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 
 namespace {
@@ -12,6 +14,16 @@ namespace {
 template <class Call>
 int create(int dirfd, const char* path, Call call) {
   return cacheshim::call_routed({dirfd, path}, CallKind::kCreate, call);
+}
+
+// The base may know that the name is taken.
+template <class Call>
+int make_folder(int dirfd, const char* path, Call call) {
+  int result = -1;
+  const auto ask = [&](const char* p) { return direct::mkdir(p, result); };
+  if (ask(path)) return result;
+  return create(dirfd, path,
+                [&](const char* p) { return direct::ask_routed(path, p, ask) ? result : call(p); });
 }
 
 template <class Call>
@@ -77,11 +89,11 @@ CACHESHIM_EXPORT int rmdir(const char* path) noexcept {
 }
 
 CACHESHIM_EXPORT int mkdir(const char* path, mode_t mode) noexcept {
-  return create(AT_FDCWD, path, [&](const char* p) { return real::mkdir(p, mode); });
+  return make_folder(AT_FDCWD, path, [&](const char* p) { return real::mkdir(p, mode); });
 }
 
 CACHESHIM_EXPORT int mkdirat(int dirfd, const char* path, mode_t mode) noexcept {
-  return create(dirfd, path, [&](const char* p) { return real::mkdirat(dirfd, p, mode); });
+  return make_folder(dirfd, path, [&](const char* p) { return real::mkdirat(dirfd, p, mode); });
 }
 
 CACHESHIM_EXPORT int mknod(const char* path, mode_t mode, dev_t device) noexcept {

@@ -4,10 +4,12 @@
 #include <cstdarg>
 #include <cstring>
 
+#include "shim/direct.h"
 #include "shim/routed_call.h"
 
 using cacheshim::call_routed;
 using cacheshim::CallKind;
+namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 
 namespace {
@@ -31,22 +33,37 @@ CallKind kind_of(const char* mode) {
     va_end(arguments);                       \
   }
 
+// The base first, for what it may answer.
+template <class Call>
+int open_directly(int dirfd, const char* path, int flags, Call call) {
+  int fd = -1;
+  const auto ask = [&](const char* p) { return direct::open(p, flags, fd); };
+  if (ask(path)) return fd;
+  return call_routed({dirfd, path}, kind_of(flags), [&](const char* p) {
+    return direct::ask_routed(path, p, ask) ? fd : call(p);
+  });
+}
+
 template <class Real>
 int open_at(Real& real_open, const char* path, int flags, mode_t mode) {
-  return call_routed({AT_FDCWD, path}, kind_of(flags),
-                     [&](const char* p) { return real_open(p, flags, mode); });
+  return open_directly(AT_FDCWD, path, flags,
+                       [&](const char* p) { return real_open(p, flags, mode); });
 }
 
 template <class Real>
 int open_at(Real& real_openat, int dirfd, const char* path, int flags, mode_t mode) {
-  return call_routed({dirfd, path}, kind_of(flags),
-                     [&](const char* p) { return real_openat(dirfd, p, flags, mode); });
+  return open_directly(dirfd, path, flags,
+                       [&](const char* p) { return real_openat(dirfd, p, flags, mode); });
 }
 
 template <class Real>
 FILE* open_stream(Real& real_fopen, const char* path, const char* mode) {
-  return call_routed({AT_FDCWD, path}, kind_of(mode),
-                     [&](const char* p) { return real_fopen(p, mode); });
+  FILE* file = nullptr;
+  const auto ask = [&](const char* p) { return direct::fopen(p, mode, file); };
+  if (ask(path)) return file;
+  return call_routed({AT_FDCWD, path}, kind_of(mode), [&](const char* p) {
+    return direct::ask_routed(path, p, ask) ? file : real_fopen(p, mode);
+  });
 }
 
 // A freopen that fails has closed the stream and cannot be repeated.
@@ -96,23 +113,23 @@ CACHESHIM_EXPORT int openat64(int dirfd, const char* path, int flags, ...) {
 
 // What _FORTIFY_SOURCE makes of an open without a mode. They abort where one was needed.
 CACHESHIM_EXPORT int __open_2(const char* path, int flags) {
-  return call_routed({AT_FDCWD, path}, CallKind::kLook,
-                     [&](const char* p) { return real::__open_2(p, flags); });
+  return open_directly(AT_FDCWD, path, flags,
+                       [&](const char* p) { return real::__open_2(p, flags); });
 }
 
 CACHESHIM_EXPORT int __open64_2(const char* path, int flags) {
-  return call_routed({AT_FDCWD, path}, CallKind::kLook,
-                     [&](const char* p) { return real::__open64_2(p, flags); });
+  return open_directly(AT_FDCWD, path, flags,
+                       [&](const char* p) { return real::__open64_2(p, flags); });
 }
 
 CACHESHIM_EXPORT int __openat_2(int dirfd, const char* path, int flags) {
-  return call_routed({dirfd, path}, CallKind::kLook,
-                     [&](const char* p) { return real::__openat_2(dirfd, p, flags); });
+  return open_directly(dirfd, path, flags,
+                       [&](const char* p) { return real::__openat_2(dirfd, p, flags); });
 }
 
 CACHESHIM_EXPORT int __openat64_2(int dirfd, const char* path, int flags) {
-  return call_routed({dirfd, path}, CallKind::kLook,
-                     [&](const char* p) { return real::__openat64_2(dirfd, p, flags); });
+  return open_directly(dirfd, path, flags,
+                       [&](const char* p) { return real::__openat64_2(dirfd, p, flags); });
 }
 
 CACHESHIM_EXPORT int creat(const char* path, mode_t mode) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shim/direct.h"
 #include "shim/given_back.h"
 #include "shim/prefix_swap.h"
 #include "shim/routed_call.h"
@@ -17,6 +18,7 @@ using cacheshim::CallKind;
 using cacheshim::ErrnoGuard;
 using cacheshim::PathBuffer;
 using cacheshim::RoutedPath;
+namespace direct = cacheshim::direct;
 namespace given_back = cacheshim::given_back;
 namespace real = cacheshim::real;
 namespace runtime = cacheshim::runtime;
@@ -36,11 +38,17 @@ bool is_in_proc(int dirfd, const char* path) {
   return got == 0 && system.f_type == kProcMagic;
 }
 
+// Of a text that may be cut short.
+bool may_begin_with(std::string_view text, std::string_view prefix) {
+  return std::memcmp(text.data(), prefix.data(), std::min(text.size(), prefix.size())) == 0;
+}
+
 // `out` holds the first `got` bytes of what the link at `path` says.
 ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, ssize_t got) {
-  const std::string_view mount = runtime::router.mount();
-  const std::size_t known = std::min(static_cast<std::size_t>(got), mount.size());
-  if (!is_active() || std::memcmp(out, mount.data(), known) != 0) return got;
+  const std::string_view text(out, static_cast<std::size_t>(got));
+  const direct::View* const view = direct::last_view();
+  const bool may_be_base = view != nullptr && may_begin_with(text, {view->base, view->base_length});
+  if (!is_active() || !(may_be_base || may_begin_with(text, runtime::router.mount()))) return got;
   const ErrnoGuard errno_guard;
   PathBuffer whole;
   PathBuffer restored;
@@ -59,7 +67,12 @@ ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, s
 
 template <class Call>
 ssize_t read_link(int dirfd, const char* path, char* out, std::size_t size, Call call) {
-  const ssize_t got = call_routed({dirfd, path}, CallKind::kLook, call);
+  ssize_t got = -1;
+  const auto ask = [&](const char* p) { return direct::readlink(p, out, size, got); };
+  if (ask(path)) return got;
+  got = call_routed({dirfd, path}, CallKind::kLook, [&](const char* p) {
+    return direct::ask_routed(path, p, ask) ? got : call(p);
+  });
   return got <= 0 ? got : restore_link(dirfd, path, out, size, got);
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "shim/command.h"
+#include "shim/direct_folder.h"
 #include "shim/routed_call.h"
 
 // syscall(2), by which CPython, libtorch and uv make calls that their libc has no function for. A
@@ -14,6 +15,7 @@
 using cacheshim::CallKind;
 using cacheshim::PathAt;
 namespace command = cacheshim::command;
+namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 namespace runtime = cacheshim::runtime;
 
@@ -188,6 +190,34 @@ bool make_as_libc(const Arguments& arguments, long& result) {
   }
 }
 
+// Calls without a path of which direct opens have to know (direct_folder.h, direct_view.h).
+void prepare_direct(const Arguments& arguments) {
+  const auto number = [&](int i) { return static_cast<unsigned>(arguments.values[i]); };
+  switch (arguments.number) {
+    case SYS_close:
+      return direct::make_room(number(0), number(0));
+#ifdef SYS_close_range
+    case SYS_close_range:
+      return direct::make_room(number(0), number(1));
+#endif
+#ifdef SYS_dup2
+    case SYS_dup2:
+#endif
+    case SYS_dup3:
+      return direct::make_room(number(1), number(1));
+    case SYS_setuid:
+    case SYS_setreuid:
+    case SYS_setresuid:
+    case SYS_setfsuid:
+    case SYS_chroot:
+    case SYS_setns:
+    case SYS_unshare:
+      return direct::give_up();
+    default:
+      return;
+  }
+}
+
 }  // namespace
 
 // libc's declaration ends in "...", which passes integers in the same places as these. Under its own
@@ -205,6 +235,7 @@ long cacheshim_syscall(long number, long a, long b, long c, long d, long e, long
   const Arguments arguments{number, {a, b, c, d, e, f}};
   if (kRows.of[number] == 0) {
     long result = 0;
+    prepare_direct(arguments);
     return make_as_libc(arguments, result) ? result : make(arguments);
   }
   const PathCall& call = kCalls[kRows.of[number] - 1];

@@ -22,9 +22,12 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/fsuid.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -43,12 +46,16 @@ int __open_2(const char* path, int flags);
 int __open64_2(const char* path, int flags);
 int __openat_2(int dirfd, const char* path, int flags);
 int __openat64_2(int dirfd, const char* path, int flags);
+int __fxstat(int version, int fd, struct stat* out) noexcept;
+int __fxstat64(int version, int fd, struct stat64* out) noexcept;
 int __xstat(int version, const char* path, struct stat* out) noexcept;
 int __xstat64(int version, const char* path, struct stat64* out) noexcept;
 int __lxstat(int version, const char* path, struct stat* out) noexcept;
 int __lxstat64(int version, const char* path, struct stat64* out) noexcept;
 int __fxstatat(int version, int dirfd, const char* path, struct stat* out, int flags) noexcept;
 int __fxstatat64(int version, int dirfd, const char* path, struct stat64* out, int flags) noexcept;
+int __close(int fd);
+int __dup2(int fd, int wanted) noexcept;
 int __statfs(const char* path, struct statfs* out) noexcept;
 int __xmknod(int version, const char* path, mode_t mode, dev_t* device) noexcept;
 int __xmknodat(int version, int dirfd, const char* path, mode_t mode, dev_t* device) noexcept;
@@ -58,3 +65,14 @@ char* __realpath_chk(const char* path, char* out, size_t room) noexcept;
 char* __getcwd_chk(char* out, size_t size, size_t room) noexcept;
 char* __getwd_chk(char* out, size_t room) noexcept;
 }
+
+namespace cacheshim {
+
+// The version argument that glibc's old stat functions take; all versions still export them.
+#if defined(__x86_64__)
+inline constexpr int kStatVersion = 1;
+#else
+inline constexpr int kStatVersion = 0;
+#endif
+
+}  // namespace cacheshim

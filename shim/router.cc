@@ -308,6 +308,11 @@ RoutedPath Router::complete_relative(const char* path, const Relative& match,
   return result;
 }
 
+std::string_view Router::job() const {
+  if (!moves_mount_paths_) return {};
+  return rest_from(view_, mount_.size() + 1 + kJobsName.size() + 1);
+}
+
 std::size_t Router::route_of_name(std::string_view name) const {
   for (std::size_t i = 0; i < route_count_; ++i) {
     if (routes_[i].name == name) return i;

@@ -77,6 +77,7 @@ class Router {
   RoutedPath fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const;
 
   std::string_view mount() const { return mount_; }
+  std::string_view job() const;                    // empty where the daemon is to decide
   std::string_view view() const { return view_; }  // the prefix that default paths are sent to
 
  private:

@@ -23,13 +23,6 @@ constinit Start start;
 constinit std::atomic<unsigned long> mount_device{0};
 constinit std::atomic<bool> folder_made[kMaxRoutes] = {};
 
-// The version argument that glibc's old stat functions take; all versions still export them.
-#if defined(__x86_64__)
-constexpr int kStatVersion = 1;
-#else
-constexpr int kStatVersion = 0;
-#endif
-
 // 0 or an errno.
 int look(const char* path, struct stat& out) {
   return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;
@@ -193,6 +186,16 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   State expected = State::kActive;
   if (state.compare_exchange_strong(expected, State::kBroken)) say_so(at, error);
   return true;
+}
+
+// A new daemon's mount has another number.
+bool is_device_of_mount(unsigned long device) {
+  if (device == mount_device.load(std::memory_order_relaxed)) return true;
+  const Result<MountState> found = read_mount_state(router.mount());
+  if (!found || found->kind != MountKind::kWhole) return false;
+  const unsigned long now = ::gnu_dev_makedev(found->major, found->minor);
+  mount_device.store(now, std::memory_order_relaxed);
+  return device == now;
 }
 
 void activate(const Start& given) {

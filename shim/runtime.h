@@ -54,6 +54,10 @@ std::string_view folder_of(int dirfd, PathBuffer& out);
 // one line, once. May change errno.
 bool fell_back(PathAt at, CallKind kind, int error);
 
+// Whether this is the st_dev of the mount's files, as far as the kernel's table of mounts tells.
+// Async-signal-safe; may change errno.
+bool is_device_of_mount(unsigned long device);
+
 // What the constructor has found, for the time after it.
 struct Start {
   unsigned long device = 0;  // st_dev of files of the mount

@@ -11,7 +11,6 @@ namespace cacheshim {
 struct Counters {
   using Count = std::atomic<std::uint64_t>;
   Count lookups{0};  // that reached the daemon
-  Count hits_direct{0};
   Count opens_base{0};
   Count opens_layer{0};
   Count misses{0};

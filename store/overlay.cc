@@ -213,9 +213,14 @@ void Overlay::add_from_base(const std::string& path, std::vector<ListedEntry> be
   }
 }
 
+void Overlay::shadow(const std::string& path, bool tree) const {
+  if (observer_ != nullptr) observer_->shadows(path, tree);
+}
+
 Status Overlay::load_layer() {
   CACHESHIM_CHECK(empty_work());
   CACHESHIM_CHECK(links_.load(work_->get()));
+  if (!links_.is_empty()) shadow("", true);  // any name may be one of a copied file
   return load_folder(upper_.get(), "");
 }
 
@@ -233,17 +238,23 @@ Status Overlay::load_folder(int folder, const std::string& path) {
   CACHESHIM_TRY(entries, sys::read_dir(folder));
   for (const sys::DirEntry& entry : entries) {
     if (entry.name == kOpaqueMarker) {
+      shadow(path, true);
       index_.add_opaque(path);
     } else if (is_reserved_name(entry.name)) {
+      shadow(path, true);  // more than the one name, which a long one's marker does not tell
       index_.add_whiteout_marker(path, entry.name);
     } else if (entry.type == DT_DIR || entry.type == DT_UNKNOWN) {
       const Result<UniqueFd> child =
           sys::open_beneath(folder, entry.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-      if (!child && is_missing(child.error())) continue;  // DT_UNKNOWN and no folder
-      if (!child) return child.error();
       const std::string child_path = join_path(path, entry.name);
+      const bool is_file = !child && is_missing(child.error());  // DT_UNKNOWN and no folder
+      shadow(child_path, is_file);
+      if (is_file) continue;
+      if (!child) return child.error();
       index_.add_folder(child_path);
       CACHESHIM_CHECK(load_folder(child->get(), child_path));
+    } else {
+      shadow(join_path(path, entry.name), true);
     }
   }
   return {};

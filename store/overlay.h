@@ -155,6 +155,7 @@ class Overlay {
   void add_from_base(const std::string& path, std::vector<ListedEntry> below,
                      std::vector<ListedEntry>& listed) const;
   bool is_store_record(std::string_view path) const;
+  void shadow(const std::string& path, bool tree) const;
   Status check_name(const std::string& path) const;
   Status load_folder(int folder, const std::string& path);
   Status empty_work();

@@ -27,6 +27,9 @@ Status make_marker(int dir, const std::string& name) {
   return {};
 }
 
+// Its own user cannot enter it: what the lowers have below is closed as well.
+bool is_closed_folder(mode_t mode) { return (mode & 0500) != 0500; }
+
 std::string marker_in(std::string_view folder) { return join_path(folder, kOpaqueMarker); }
 
 std::string whiteout_of(const std::string& path) {
@@ -70,6 +73,7 @@ Result<UniqueFd> Overlay::create_lock(const std::string& path, int flags) {
 Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const NewObject& wanted) {
   if (locks_.is_shared_name(path)) return create_lock(path, flags);
   CACHESHIM_CHECK(prepare_new_name(path));
+  shadow(path, true);
   begin_entry(path);
   CACHESHIM_TRY(fd, upper_paths_->at(path, [&](int dir, const std::string& name) {
     return make_file_as(dir, name, flags, wanted);
@@ -83,6 +87,7 @@ Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const 
 // those made in it, group and ACL, comes from the right one.
 Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
   CACHESHIM_CHECK(prepare_new_name(path));
+  shadow(path, is_closed_folder(wanted.mode));
   CACHESHIM_CHECK(upper_paths_->at(
       path, [&](int dir, const std::string& name) { return make_dir_as(dir, name, wanted); }));
   index_.add_folder(path);
@@ -101,6 +106,7 @@ Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
     return {};
   }
   CACHESHIM_CHECK(prepare_new_name(path));
+  shadow(path, true);
   if (S_ISREG(wanted.mode)) begin_entry(path);
   CACHESHIM_CHECK(upper_paths_->at(
       path, [&](int dir, const std::string& name) { return make_node_as(dir, name, wanted); }));
@@ -111,6 +117,7 @@ Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
 Status Overlay::make_symlink(const std::string& path, const std::string& target,
                              const NewObject& wanted) {
   CACHESHIM_CHECK(prepare_new_name(path));
+  shadow(path, true);
   begin_entry(path);
   CACHESHIM_CHECK(upper_paths_->at(path, [&](int dir, const std::string& name) {
     return make_symlink_as(target, dir, name, wanted);
@@ -123,6 +130,7 @@ Status Overlay::link(const std::string& path, const std::string& new_path) {
   if (is_shared_lock(path) || locks_.is_shared_name(new_path)) return Errno(EPERM);
   CACHESHIM_CHECK(prepare_new_name(new_path));
   CACHESHIM_CHECK(copy_up(path));
+  shadow(new_path, true);
   begin_entry(new_path);
   CACHESHIM_CHECK(upper_paths_->link(path, new_path));
   remove_whiteout(new_path);
@@ -140,6 +148,7 @@ Status Overlay::link_object(int fd, const std::string& new_path) {
   if (locks_.is_shared_name(new_path)) return Errno(EPERM);
   CACHESHIM_CHECK(prepare_new_name(new_path));
   CACHESHIM_TRY(parent, open_upper_parent(new_path));
+  shadow(new_path, true);
   begin_entry(new_path);
   CACHESHIM_CHECK(sys::link_fd(fd, parent.get(), std::string(base_name(new_path))));
   remove_whiteout(new_path);
@@ -209,6 +218,7 @@ Status Overlay::hide_in_base(const std::string& path, const Located& found) {
   if (found.where == Where::kUpper || !S_ISREG(found.st.st_mode)) return {};
   if (found.where == Where::kLowers && found.st.st_nlink < 2 && found.key.empty()) return {};
   CACHESHIM_TRY(key, link_key(path));
+  shadow("", true);  // any name may be one of this file
   CACHESHIM_CHECK(links_.take_name(key, found.st.st_nlink));
   if (found.where == Where::kIndex) links_.forget_if_gone(found.st.st_dev, found.st.st_ino);
   return {};
@@ -257,6 +267,7 @@ bool Overlay::base_has_part_of(const std::string& entry) const {
 
 Status Overlay::mark_opaque(const std::string& path) {
   if (index_.is_opaque(path)) return {};
+  shadow(path, true);
   CACHESHIM_CHECK(ensure_folder(path));
   CACHESHIM_CHECK(upper_paths_->at(marker_in(path), [](int dir, const std::string& marker) {
     const KeepTimes times(dir, std::string(parent_path(marker)));
@@ -267,6 +278,7 @@ Status Overlay::mark_opaque(const std::string& path) {
 }
 
 Status Overlay::add_whiteout(const std::string& path) {
+  shadow(path, true);
   CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
   CACHESHIM_CHECK(upper_paths_->at(whiteout_of(path), make_marker));
   index_.add_whiteout(path);

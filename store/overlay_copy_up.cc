@@ -44,6 +44,7 @@ Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
 
 Status Overlay::copy_up_folder(int parent, const std::string& path, const struct stat& st) {
   CACHESHIM_TRY(base, lowers_->open(path, O_PATH | O_DIRECTORY));
+  shadow(path, false);
   const KeepTimes parent_times(parent);
   const std::string staged = staged_.new_name();
   CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, 0700));
@@ -113,6 +114,7 @@ Result<UniqueFd> Overlay::copy_nameless(int object) {
 }
 
 Status Overlay::copy_up_special(const std::string& path, const struct stat& st) {
+  shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(path));
   CACHESHIM_TRY(object, lowers_->open(path, O_PATH));
   const KeepTimes parent_times(parent.get());
@@ -142,6 +144,7 @@ Status Overlay::copy_up_tree(const std::string& path) {
 }
 
 Status Overlay::copy_up_file(const std::string& path, const struct stat& st, off_t keep_bytes) {
+  shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(path));
   if (const auto ready = staged_.find_ready(st, keep_bytes)) {
     return name_copy(path, ready, st, parent.get());
@@ -154,6 +157,7 @@ Status Overlay::copy_up_file(const std::string& path, const struct stat& st, off
 
 // A further name of a file that has a copy already.
 Status Overlay::link_up(const std::string& path, const Located& found) {
+  shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(path));
   const KeepTimes parent_times(parent.get());
   CACHESHIM_CHECK(links_.link_copy(found.key, parent.get(), std::string(base_name(path))));
@@ -208,6 +212,7 @@ Status Overlay::name_copy(const std::string& path, const StagedCopies::Ticket& c
   if (base.st_nlink > 1) {
     CACHESHIM_TRY(found_key, link_key(path));
     key = std::move(found_key);
+    shadow("", true);  // any name may be one of this file
     CACHESHIM_CHECK(links_.add_copy(key, base.st_nlink, copy->work(), copy->name()));
   }
   CACHESHIM_CHECK(staged_.at_step(CopyUpStep::kIndexed));

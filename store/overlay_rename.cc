@@ -57,6 +57,8 @@ Status Overlay::rename(const std::string& from, const std::string& to, unsigned 
   if (hold == Hold::kShared && !can_share) return Errno(kNeedsExclusive);
   CACHESHIM_CHECK(check_rename_target(source, to, target, flags));
   if (from == to || (target && are_one_file(source.st, target->st))) return {};
+  shadow(from, true);
+  shadow(to, true);
   if (flags == RENAME_EXCHANGE) return exchange(from, to);
   const bool is_dir = S_ISDIR(source.st.st_mode);
   CACHESHIM_CHECK(is_dir ? copy_up_tree(from) : copy_up_found(from, source, kWholeFile));

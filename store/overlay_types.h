@@ -52,6 +52,10 @@ class OverlayObserver {
   // The regular file at `path` is now the layer's own copy, `upper`. Overlay::mutex() is held
   // exclusively.
   virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
+  // The layer is about to have or to hide `path`, or has it (while it is taken up): what the lowers have
+  // there does not count from now on, nor, if `tree`, what they have below it. Told before anything of
+  // it can be seen, and maybe for nothing; with Overlay::mutex() held.
+  virtual void shadows(const std::string& /*path*/, bool /*tree*/) {}
   // A copy-up has come to this step; an error ends it there. For tests, which stop, fail or kill it.
   virtual Status at_step(CopyUpStep) { return {}; }
 

@@ -87,20 +87,44 @@ Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode) {
   return UniqueFd(fd);
 }
 
-Result<UniqueFd> clone_without_symlinks(int dir) {
+namespace {
+
+Result<UniqueFd> clone_mount(int dir, std::uint64_t attributes, std::uint64_t cleared = 0) {
   const int tree =
       ::open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
   if (tree == -1) return Errno::last();
   UniqueFd clone(tree);
-  struct mount_attr attributes {};
-  attributes.attr_set = MOUNT_ATTR_NOSYMFOLLOW;
+  struct mount_attr change {};
+  change.attr_set = attributes;
+  change.attr_clr = cleared;
   // What is mounted or unmounted in the original shows here, and never the other way round.
-  attributes.propagation = MS_SLAVE;
-  if (::mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes, sizeof attributes) ==
-      -1) {
+  change.propagation = MS_SLAVE;
+  if (::mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &change, sizeof change) == -1) {
     return Errno::last();
   }
   return clone;
+}
+
+}  // namespace
+
+Result<UniqueFd> clone_without_symlinks(int dir) {
+  return clone_mount(dir, MOUNT_ATTR_NOSYMFOLLOW);
+}
+
+// noatime: the kernel would try to set the time at each read, and find that it may not. In a user
+// namespace the rules for times may be locked.
+Result<UniqueFd> clone_read_only(int dir) {
+  constexpr std::uint64_t kSafe =
+      MOUNT_ATTR_NOSYMFOLLOW | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+  auto clone = clone_mount(dir, kSafe | MOUNT_ATTR_NOATIME, MOUNT_ATTR__ATIME);
+  return clone.failed_with(EPERM) ? clone_mount(dir, kSafe) : std::move(clone);
+}
+
+Status mount_clone(int clone, const std::string& path) {
+  if (::move_mount(clone, "", AT_FDCWD, path.c_str(), MOVE_MOUNT_F_EMPTY_PATH) == -1) {
+    return Errno::last();
+  }
+  return {};
 }
 
 Result<struct stat> stat_at(int dir, const std::string& name) {

@@ -30,6 +30,9 @@ Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
 // A private copy of the mount that holds the open folder `dir`, beginning there, in which no symlink
 // is followed. Errors: EPERM without privilege over the mount namespace, ENOSYS before Linux 5.12.
 Result<UniqueFd> clone_without_symlinks(int dir);
+// The same, read-only as well, for mount_clone(), which shows it at `path`.
+Result<UniqueFd> clone_read_only(int dir);
+Status mount_clone(int clone, const std::string& path);
 
 // fstatat(2) of `name` itself, not of what it points to; of `dir` where `name` is "".
 Result<struct stat> stat_at(int dir, const std::string& name);

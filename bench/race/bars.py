@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from contestants import NATIVE, OURS
+from contestants import NATIVE, OURS, SHIMMED
 from rows import Row
 from summary import Summary, cpu
 
@@ -39,6 +39,8 @@ def bars(summary: Summary, rows: list[Row]) -> Iterator[Bar]:
     for row in rows:
         if row.name in ("write", "read"):
             yield from _against_native(summary, row)
+        if row.shimmed_to_native:
+            yield from _shimmed_against_native(summary, row)
         if not row.only_publishers:
             yield from _against_best_peer(summary, row)
         if row.name == "hit":
@@ -64,6 +66,13 @@ def _cpu_of_a_hit(summary: Summary, row: Row) -> Iterator[Bar]:
         if seen:
             yield Bar(f"CPU of a hit, {_count(processes)}, to the least", 0.5, seen,
                       at_most=True, against=peer)
+
+
+def _shimmed_against_native(summary: Summary, row: Row) -> Iterator[Bar]:
+    for processes in row.processes:
+        if seen := summary.ratio(row.name, processes, SHIMMED, NATIVE):
+            yield Bar(f"{row.name}, {_count(processes)}, through the library", row.shimmed_to_native,
+                      seen, against=NATIVE)
 
 
 def _against_native(summary: Summary, row: Row) -> Iterator[Bar]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 JOB = "race"
 OURS = "cacheshim"
+SHIMMED = "ours, shimmed"
 NATIVE = "native"
 
 _FUSE_OVERLAYFS = (
@@ -36,6 +37,7 @@ class Contestant:
     seen_at: str = "{mount}"
     is_fuse_peer: bool = True  # one that the bars compare with
     publishes: bool = False
+    preload: bool = False  # of libcacheshim.so, into the processes that ask
 
 
 CONTESTANTS = (
@@ -47,6 +49,16 @@ CONTESTANTS = (
         seen_at="{mount}/.jobs/" + JOB + "/triton",
         is_fuse_peer=False,
         publishes=True,
+    ),
+    # The same mount and path, through the preloaded library.
+    Contestant(
+        SHIMMED,
+        ("{cacheshim}", "mount", "--store", "{store}", "{mount}"),
+        ("{cacheshim}", "unmount", "{mount}"),
+        seen_at="{mount}/triton",
+        is_fuse_peer=False,
+        publishes=True,
+        preload=True,
     ),
     # The same code without a store: its paths are as long as those of the others.
     Contestant(

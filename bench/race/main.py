@@ -48,6 +48,7 @@ def parse_arguments() -> argparse.Namespace:
                         help="on an ext4 of its own, in memory: free of what the machine's does")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument("--cacheshim", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--library", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--area", type=Path, required=True, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -63,14 +64,15 @@ def chosen_rows(names: str) -> list[Row]:
     return [row for row in ROWS if row.name in wanted]
 
 
-def enter(area: Path, worker: Path, own_disk: bool) -> tuple[Path, Path]:
-    """Area and worker at paths that every user can enter, in this mount namespace alone."""
+def enter(area: Path, worker: Path, library: Path, own_disk: bool) -> tuple[Path, Path]:
+    """Area, worker and library at paths that every user can enter, in this mount namespace alone."""
     inside = Path(os.environ["CACHESHIM_LAB"]) / "race"
     inside.mkdir()
     if own_disk:
         mount_own_disk(inside)
     else:
         run(["mount", "--bind", area, inside], 10)
+    shutil.copy(library, inside)
     return inside, Path(shutil.copy(worker, inside / "race_worker"))
 
 
@@ -109,7 +111,7 @@ def take_scale(stage: Stage, arguments: argparse.Namespace) -> tuple[list[str], 
 def main() -> int:
     arguments = parse_arguments()
     keys = KEYS_QUICK if arguments.quick else KEYS
-    area, worker = enter(arguments.area, arguments.worker, arguments.own_disk)
+    area, worker = enter(arguments.area, arguments.worker, arguments.library, arguments.own_disk)
     stage = Stage(area, arguments.cacheshim, worker, keys, arguments.user)
     stage.prepare()
     results, rows, samples = take_race(stage, arguments)

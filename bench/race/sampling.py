@@ -69,7 +69,7 @@ def take_sample(
                 "row", mounted.folder, row.name, "--keys", stage.keys, "--processes", processes,
                 "--seconds", seconds, "--seed", random.getrandbits(48),
                 *[word for pid in mounted.daemons for word in ("--daemon", pid)],
-                publish=row.publish,
+                publish=row.publish, preload=contestant.preload,
             )
     finally:
         if row.changes:

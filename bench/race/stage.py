@@ -73,6 +73,10 @@ class Stage:
         return self.area / "native"
 
     @property
+    def library(self) -> Path:
+        return self.area / "libcacheshim.so"
+
+    @property
     def mount_point(self) -> Path:
         return self.area / "mount"
 
@@ -97,9 +101,14 @@ class Stage:
         empty = ["--empty"] if self.empty_files else []
         run([self.worker, "tree", tree, "--keys", self.keys, *empty], ROW_TIMEOUT_S, user=user)
 
-    def work(self, *arguments: object, publish: str | None = None) -> dict[str, float]:
+    def work(
+        self, *arguments: object, publish: str | None = None, preload: bool = False
+    ) -> dict[str, float]:
         """Runs the worker, as the race's user, and returns what it tells."""
         environment = {**os.environ, "CACHESHIM_JOB": JOB}
+        if preload:
+            environment["LD_PRELOAD"] = str(self.library)
+            environment["CACHESHIM_MOUNT"] = str(self.mount_point)
         if publish:
             environment["CACHESHIM_PUBLISH"] = publish
         try:

@@ -13,12 +13,12 @@ storm() { # MODE [ARGUMENT…]: as tests/storm/storm.py; call ensure_triton befo
 }
 
 # The race of overlay file systems (bench/race), below a folder on disk.
-race() { # PROGRAM WORKER [ARGUMENT…]: as bench/race/main.py
-    local program=$1 worker=$2
-    shift 2
+race() { # PROGRAM LIBRARY WORKER [ARGUMENT…]: as bench/race/main.py
+    local program=$1 library=$2 worker=$3
+    shift 3
     _make_lab
     _in_lab /usr/bin/python3 -B "$repo/bench/race/main.py" --area "$lab/disk" \
-        --cacheshim "$program" --worker "$worker" "$@"
+        --cacheshim "$program" --library "$library" --worker "$worker" "$@"
 }
 
 # Runs a command with the repository at a path that every user can enter: it may lie in a folder of

@@ -18,7 +18,9 @@ import os
 import pickle
 import random
 import signal
+import shutil
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -39,6 +41,93 @@ def write_file(path, data, mode=0o644, flags=os.O_WRONLY | os.O_CREAT | os.O_TRU
 def read_file(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def _told(call, *args):
+    """What a call returns, or the name of its error."""
+    try:
+        return call(*args)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+def _attributes(status):
+    return {"mode": oct(status.st_mode), "ino": status.st_ino, "dev": status.st_dev,
+            "nlink": status.st_nlink, "uid": status.st_uid, "gid": status.st_gid,
+            "size": status.st_size, "mtime": status.st_mtime_ns}
+
+
+def look(path):
+    """All that calls on this path say of what is there."""
+    def opened():
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            status = _attributes(os.fstat(fd))
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return "no file", status["ino"], status["dev"]
+            return os.read(fd, 65536), status
+        finally:
+            os.close(fd)
+
+    return {"stat": _told(lambda: _attributes(os.stat(path))),
+            "lstat": _told(lambda: _attributes(os.lstat(path))),
+            "open": _told(opened),
+            "access": (os.access(path, os.F_OK), os.access(path, os.R_OK)),
+            "readlink": _told(os.readlink, path),
+            "listdir": _told(lambda: sorted(os.listdir(path)))}
+
+
+def change(kind, path, other, data):
+    """One change of one or two names, by a number of ways; returns what came of it."""
+    def write():
+        write_file(path, data)
+
+    def append():
+        write_file(path, data, flags=os.O_WRONLY | os.O_APPEND)
+
+    def replace():
+        write_file(f"{path}.tmp.pid_1", data)
+        os.replace(f"{path}.tmp.pid_1", path)
+
+    ways = {"write": write, "append": append, "replace": replace,
+            "unlink": lambda: os.unlink(path), "mkdir": lambda: os.mkdir(path),
+            "rmdir": lambda: os.rmdir(path), "rename": lambda: os.rename(path, other),
+            "symlink": lambda: os.symlink("x", path), "link": lambda: os.link(path, other),
+            "chmod": lambda: os.chmod(path, 0o600 if len(data) % 2 else 0o755),
+            "utime": lambda: os.utime(path, (1, len(data))),
+            "truncate": lambda: os.truncate(path, 3), "rmtree": lambda: shutil.rmtree(path)}
+    return _told(ways[kind])
+
+
+def fill_folder(top, count):
+    for number in range(count):
+        os.mkdir(f"{top}/{number}")
+
+
+def replace_in_turn(top, count, told):
+    """Writes over file after file of the base, and tells of each when it is done."""
+    with open(told, "r+b", buffering=0) as file:
+        shared = mmap.mmap(file.fileno(), 8)
+        for number in range(count):
+            write_file(f"{top}/{number}.new", b"new")
+            os.rename(f"{top}/{number}.new", f"{top}/{number}")
+            struct.pack_into("<Q", shared, 0, number + 1)
+
+
+def watch_replaced(top, count, told):
+    """Reads what was told to be replaced; returns how often, and what was still the base's."""
+    wrong, looks = [], 0
+    pick = random.Random(count)
+    with open(told, "r+b", buffering=0) as file:
+        shared = mmap.mmap(file.fileno(), 8)
+        done = 0
+        while done < count:
+            done = struct.unpack_from("<Q", shared, 0)[0]
+            for number in {done - 1, pick.randrange(done)} if done else ():
+                looks += 1
+                if read_file(f"{top}/{number}") != b"new" or os.stat(f"{top}/{number}").st_size != 3:
+                    wrong.append(number)
+    return looks, wrong
 
 
 MAPPED = []

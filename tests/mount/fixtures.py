@@ -157,6 +157,19 @@ def job_of(agent):
 
 
 @pytest.fixture
+def shimmed_job_of(job_of, library, scratch):
+    """As job_of, with the library preloaded into the process."""
+    copy = shutil.copy(library, scratch / "libcacheshim.so")
+
+    def start(mount, job, uid, env=None, **options):
+        path = mount.path if isinstance(mount, mounts.Mount) else mount
+        preload = {"LD_PRELOAD": str(copy), "CACHESHIM_MOUNT": str(path)}
+        return job_of(mount, job, uid, env={**preload, **(env or {})}, **options)
+
+    return start
+
+
+@pytest.fixture
 def two_jobs(mount, job_of):
     """Two jobs of two users on the test's mount."""
     return job_of(mount, "one", 20001), job_of(mount, "two", 20002)

@@ -35,8 +35,13 @@ def run(*argv, timeout=COMMAND_TIMEOUT_S, env=None, **options):
 
 
 def is_mounted(path):
+    return times_mounted(path) > 0
+
+
+def times_mounted(path):
+    name = str(path).replace("\\", "\\134")  # as the kernel writes it
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
-        return any(line.split()[4] == str(path) for line in table)
+        return sum(line.split()[4] == name for line in table)
 
 
 def processes_naming(text):
@@ -65,15 +70,20 @@ def free(scratch):
 
 
 def remove_run_folders(scratch):
-    """Of daemons that were killed, as free() does it: those that end well take theirs away."""
+    """Of daemons that were killed, as free() does it: those that end well take theirs away.
+
+    A base that is still bound there goes first, and nothing below it.
+    """
     escaped = str(scratch).strip("/").replace("-", "\\x2d").replace("/", "-")
     top = pathlib.Path("/run/cacheshim")
     for folder in top.iterdir() if top.is_dir() else ():
         if folder.name.startswith(f"{escaped}-"):
-            if folder.is_dir():
-                shutil.rmtree(folder, ignore_errors=True)
-            else:
+            if not folder.is_dir():
                 folder.unlink(missing_ok=True)  # that it was closed
+                continue
+            subprocess.run(["umount", "-l", folder / "base"], stderr=subprocess.DEVNULL, check=False)
+            if not is_mounted(folder / "base"):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove(scratch):
@@ -207,6 +217,13 @@ class Mount:
 
     def end_job(self, job, outcome="success"):
         return self.cli("job", "end", job, f"--{outcome}")
+
+    def job(self, job):
+        """What the daemon tells of a job."""
+        return json.loads((self.path / ".cacheshim/jobs" / job).read_text())
+
+    def run_folder(self):
+        return pathlib.Path(self.status()["run_dir"])
 
     def close(self):
         if is_mounted(self.path):

@@ -37,6 +37,25 @@ def mount_with(mount_store, store, scratch):
     return mount
 
 
+@pytest.mark.parametrize("process_of", ["job_of", "shimmed_job_of"])
+def test_what_is_opened_counts_as_used_whoever_answers_and_from_whatever_memory(
+        mount_with, store, process_of, request):
+    for key in ("USED", "LEFT"):
+        entry(store, key, 10)
+    mount = mount_with('max_age = "5d"')
+    process = request.getfixturevalue(process_of)(mount, "one", 20001)
+    process.read("triton/USED/k.json")
+    process.read("triton/USED/k.json")  # of pages that the kernel has
+    for name in ("k.cubin", "k.json"):
+        used(store / "triton/USED" / name, 10)
+    again = request.getfixturevalue(process_of)(mount, "one", 20001)
+    for _ in range(50):
+        again.exists("triton/USED/k.json")  # so that a shimmed one serves itself
+    again.read("triton/USED/k.json")
+    assert evicted(gc(mount)) == ["triton/LEFT"]
+    assert keys(mount) == ["USED"]
+
+
 def gc(mount, *options):
     return json.loads(mount.cli("gc", "--json", *options).stdout)
 
@@ -66,6 +85,7 @@ def test_it_evicts_whole_entries_by_last_use(mount_with, store, job_of):
     job = job_of(mount, "one", 20001)
     assert job.listdir("triton") == ["NEW", "OLDER", "OLDEST"]
     held = job("hold", job.path("triton/OLDEST/k.cubin"))
+    used(store / "triton/OLDEST/k.cubin", 30)  # as if long ago
     planned = gc(mount, "--dry-run")
     assert evicted(planned) == ["unknown/x", "triton/OLDEST"]
     assert planned["dry_run"] and keys(mount) == ["NEW", "OLDER", "OLDEST"]

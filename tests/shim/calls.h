@@ -57,5 +57,7 @@ void run_attribute_calls();
 void run_process_calls();
 void run_loader_calls();
 void run_syscall_calls();
+void run_descriptor_calls();
+void run_identity_calls();
 
 }  // namespace calls

@@ -49,6 +49,8 @@ void* run_all(void*) {
   run_process_calls();
   run_loader_calls();
   run_syscall_calls();
+  run_descriptor_calls();
+  run_identity_calls();
   say_missing();
   return nullptr;
 }

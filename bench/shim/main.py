@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the preloaded library costs: calls that are none of its business, the start of processes, and the
+warm start of many Triton kernels beside other ways to share a cache. Needs root; mounts for itself alone.
+
+bench/shim/main.py [--rounds N] [--kernels N] [--no-triton]; reads build/dist, build/bench/shim_bench and
+build/venv/triton (scripts/test makes all of them)."""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests/mount"))
+
+import mounts  # noqa: E402
+
+BENCH = REPOSITORY / "build/bench/shim_bench"
+LIBRARY = REPOSITORY / "build/dist/lib/libcacheshim.so"
+TRITON = REPOSITORY / "build/venv/triton/bin/python"
+WORKER = REPOSITORY / "tests/storm/worker.py"
+JOB = "bench"
+
+
+def environment(mount=None, **more):
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8", **more}
+    if mount is not None:
+        env |= {"LD_PRELOAD": str(LIBRARY), "CACHESHIM_MOUNT": str(mount.path), "CACHESHIM_JOB": JOB}
+    return env
+
+
+def run_json(command, env):
+    done = subprocess.run([str(word) for word in command], env=env, stdout=subprocess.PIPE, text=True,
+                          check=True, input="\n")
+    return json.loads(done.stdout.splitlines()[-1].removeprefix("REPORT "))
+
+
+def small_costs(mount, rounds):
+    """Of each cost, the median difference between neighbours in time."""
+    rows = {
+        "foreign open and close, ns": (["calls", "/etc/passwd"], "open", 10),
+        "foreign stat, ns": (["calls", "/etc/passwd"], "stat", None),
+        "start of /bin/true, wall µs": (["start", 200, "/bin/true"], "wall", 300),
+        "start of /bin/true, CPU µs": (["start", 200, "/bin/true"], "cpu", None),
+        "start of python3 -c pass, CPU µs": (["start", 20, "/usr/bin/python3", "-Ic", "pass"], "cpu",
+                                             None),
+    }
+    pairs = {name: [] for name in rows}
+    for _ in range(rounds):
+        known = {}
+        for name, (words, key, _) in rows.items():
+            for env in (environment(), environment(mount)):
+                where = (str(words), "LD_PRELOAD" in env)
+                if where not in known:
+                    known[where] = run_json([BENCH, *words], env)
+            pairs[name].append((known[str(words), False][key], known[str(words), True][key]))
+    for name, values in pairs.items():
+        without = statistics.median(a for a, _ in values)
+        dearer = statistics.median(b - a for a, b in values)
+        bar = rows[name][2]
+        print(f"{name:36} {without:10.1f} {without + dearer:10.1f} {dearer:+9.1f}"
+              + (f"   at most +{bar}: {'met' if dearer <= bar else 'NOT met'}" if bar else ""))
+
+
+def warm_start(env, kernels):
+    report = run_json([TRITON, "-B", WORKER, "--kernels", kernels], env)
+    assert not report["errors"] and report["hits"] == kernels, report
+    return report["wall"], report["cpu"]
+
+
+@contextlib.contextmanager
+def peers(scratch, base):
+    """The cache as others show it: name and the folder to use."""
+    points = []
+
+    def point(name):
+        for part in ("upper", "work", "mnt"):
+            (scratch / name / part).mkdir(parents=True)
+        points.append(scratch / name / "mnt")
+        return scratch / name
+    folders = {}
+    try:
+        folder = point("overlayfs")
+        options = f"lowerdir={base},upperdir={folder}/upper,workdir={folder}/work"
+        # An upper folder of its own: some file systems cannot be one.
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+        for part in ("upper", "work", "mnt"):
+            (folder / part).mkdir()
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, folder / "mnt"], check=True)
+        folders["kernel overlayfs"] = folder / "mnt"
+        if shutil.which("fuse-overlayfs"):
+            folder = point("fuse-overlayfs")
+            options = f"lowerdir={base},upperdir={folder}/upper,workdir={folder}/work"
+            subprocess.run(["fuse-overlayfs", "-o", options, folder / "mnt"], check=True)
+            folders["fuse-overlayfs"] = folder / "mnt"
+        yield folders
+    finally:
+        for folder in points:
+            subprocess.run(["umount", "-l", folder], stderr=subprocess.DEVNULL, check=False)
+            subprocess.run(["umount", "-l", folder.parent], stderr=subprocess.DEVNULL, check=False)
+
+
+def triton(mount, scratch, rounds, kernels):
+    base = mount.store / "triton"
+    cold = environment(TRITON_CACHE_DIR=str(base))
+    run_json([TRITON, "-B", WORKER, "--kernels", kernels], cold)
+    with peers(scratch, base) as folders:
+        ways = {"plain folder": cold, "ours, preloaded": environment(mount),
+                "ours, mount alone": environment(TRITON_CACHE_DIR=str(mount.path / "triton"))}
+        ways |= {name: environment(TRITON_CACHE_DIR=str(folder)) for name, folder in folders.items()}
+        times = {name: [] for name in ways}
+        for _ in range(rounds):
+            for name, env in ways.items():
+                times[name].append(warm_start(env, kernels))
+    plain = times["plain folder"]
+    print(f"\n{kernels} warm Triton kernels in one process, the loop:")
+    for name, values in times.items():
+        wall, cpu = (statistics.median(v[i] / p[i] for v, p in zip(values, plain)) for i in (0, 1))
+        seconds = statistics.median(v[0] for v in values)
+        bar = f"   at most 1.05: {'met' if wall <= 1.05 else 'NOT met'}" if "preloaded" in name else ""
+        print(f"{name:20} {seconds:8.3f} s   × {wall:.2f} wall   × {cpu:.2f} CPU{bar}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--kernels", type=int, default=200)
+    parser.add_argument("--no-triton", action="store_true")
+    arguments = parser.parse_args()
+    # In a mount namespace of its own nothing of this stays, whatever happens.
+    if os.environ.get("CACHESHIM_BENCH_ALONE") is None:
+        os.execvpe("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, "-B",
+                               *sys.argv], {**os.environ, "CACHESHIM_BENCH_ALONE": "1"})
+    with tempfile.TemporaryDirectory(prefix="cacheshim-bench-") as folder:
+        scratch = pathlib.Path(folder)
+        store, point = scratch / "store", scratch / "mnt"
+        store.mkdir()
+        point.mkdir()
+        mount = mounts.Mount(store, point).mount()
+        try:
+            print(f"{'':36} {'without':>10} {'with':>10} {'dearer':>9}")
+            small_costs(mount, arguments.rounds)
+            if not arguments.no_triton:
+                triton(mount, scratch, arguments.rounds, arguments.kernels)
+        finally:
+            mount.close()
+
+
+if __name__ == "__main__":
+    main()

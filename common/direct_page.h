@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+// What else the run folder holds for direct opens, beside the filters (direct_filter.h).
+//
+//   <run folder>/state             MountPage and the name rules: what the mount is, and whether it lives
+//                views/<job>       the job's filter
+//                counters/<job>    CounterSlots, which the processes of the view's user may write
+//                base/             the base, bound read-only and nosymfollow
+namespace cacheshim {
+
+inline constexpr std::string_view kStateFile = "state";
+inline constexpr std::string_view kViewsFolder = "views";
+inline constexpr std::string_view kCountersFolder = "counters";
+inline constexpr std::string_view kBaseFolder = "base";
+
+// That a file is used is written down as its access time, once in so long: eviction goes by that. A
+// process that finds it older opens the file by way of the mount, and the daemon renews it.
+inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
+
+inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
+inline constexpr std::uint32_t kMountPageVersion = 1;
+
+struct MountPage {
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t size_bytes;    // of the whole file
+  std::uint32_t rules_offset;  // of the name rules (name_rules.h), to the end of the file
+  std::uint32_t family_count;  // of the name rules
+  // Offset of a futex word that holds the id of a thread of the daemon: 0 in its low bits once it has
+  // ended, however it ended, since the kernel lets go of the robust mutex that the word belongs to.
+  std::uint32_t alive_offset;
+  std::uint64_t device;       // st_dev of the mount's files
+  std::uint64_t base_device;  // of the base's folder, to be found at base/
+  std::uint64_t base_inode;
+};
+inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
+
+// A counter is the sum of its slots; who counts picks a slot so that few share one.
+struct alignas(64) CounterSlot {
+  std::uint64_t opens;  // served from the base
+  std::uint64_t looks;  // other answers from the base, misses included
+};
+inline constexpr std::size_t kCounterSlots = 64;
+inline constexpr std::size_t kCountersBytes = kCounterSlots * sizeof(CounterSlot);
+
+}  // namespace cacheshim

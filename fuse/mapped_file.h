@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+
+namespace cacheshim {
+
+// A file of ours in shared memory, mapped for writing. Move-only; unmapped at the end.
+class MappedFile {
+ public:
+  // Makes the file `name`, of zeros, in the open folder `dir`, where it takes the place of another one
+  // by rename once `commit()` is called; without, it never had a name. All of it is allocated, so that
+  // writing to it cannot fail. Errors: ENOSPC and others of open, fallocate and mmap.
+  static Result<MappedFile> make(int dir, const std::string& name, std::size_t size_bytes,
+                                 mode_t mode);
+  Status commit(int dir, const std::string& name) const;
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~MappedFile();
+
+  void* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  explicit operator bool() const { return data_ != nullptr; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace cacheshim

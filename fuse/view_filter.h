@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "common/direct_filter.h"
+#include "common/unique_fd.h"
+#include "fuse/mapped_file.h"
+#include "fuse/name_rule_table.h"
+
+// What a job's layer shadows, told to the processes of its view (common/direct_filter.h), and how often
+// they have served themselves.
+namespace cacheshim {
+
+// What a mount's run folder has for this.
+struct DirectFolders {
+  DirectFolders(UniqueFd views_folder, UniqueFd counters_folder,
+                const std::vector<Profile>& profiles)
+      : views(std::move(views_folder)), counters(std::move(counters_folder)), rules(profiles) {}
+  UniqueFd views;
+  UniqueFd counters;
+  NameRuleTable rules;
+};
+
+// One job's filter. Thread-safe by a mutex of its own, innermost. What cannot be written (no space) is
+// as if there were none: the job's processes go to the mount.
+class ViewFilter {
+ public:
+  // `folders` outlives it; null: there never is a file.
+  ViewFilter(std::string job, const DirectFolders* folders);
+  ~ViewFilter();
+
+  // Makes the file, if it is not there. It is the view of `uid`, of whose group files are shown to be.
+  void open(uid_t uid, gid_t gid);
+  // Other owners from now on: the processes look anew.
+  void set_owner(uid_t uid, gid_t gid);
+  // The job has ended: nobody is to ask any more. Keeps what has been added.
+  void close();
+
+  // To be called before the change that shadows `path`, and the base's files below it if `tree`, begins.
+  void add(std::string_view path, bool tree);
+  // The layer is gone, and with it all that was added. Nothing may be added meanwhile.
+  void clear();
+
+  std::uint64_t opens() const;  // that were served from the base, since this was made
+  std::uint64_t looks() const;
+
+ private:
+  struct Counts {
+    std::uint64_t opens = 0;
+    std::uint64_t looks = 0;
+  };
+
+  // With mutex_ held.
+  void make_file();
+  void retire();
+  void add_key(FilterKey key);
+  void set_bits(FilterKey key);
+  void make_counters();
+  void give_counters();
+  Counts count() const;
+
+  const std::string job_;
+  const DirectFolders* const folders_;
+  mutable std::mutex mutex_;
+  bool is_open_ = false;
+  uid_t uid_ = 0;
+  gid_t gid_ = 0;
+  std::unordered_set<FilterKey> keys_;
+  std::uint32_t word_count_ = 0;
+  MappedFile file_;
+  UniqueFd counters_;
+  Counts before_;  // of counters that are gone
+};
+
+}  // namespace cacheshim

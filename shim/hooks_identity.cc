@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/plain_libc.h"
+
+#include <sched.h>
+
+#include "shim/direct_view.h"
+#include "shim/routed_call.h"
+
+// Calls after which a process may be another user, or sees other mounts: what it has mapped of its view
+// for direct opens is then not its own any more. They are made as they are.
+
+namespace direct = cacheshim::direct;
+namespace real = cacheshim::real;
+
+namespace {
+
+// Before as well: a thread that asks in between is not to find what was.
+template <class Call>
+int change_user(Call call) {
+  direct::forget_view();
+  const int result = call();
+  direct::forget_view();
+  return result;
+}
+
+}  // namespace
+
+CACHESHIM_EXPORT int setuid(uid_t uid) noexcept {
+  return change_user([&] { return real::setuid(uid); });
+}
+
+CACHESHIM_EXPORT int seteuid(uid_t uid) noexcept {
+  return change_user([&] { return real::seteuid(uid); });
+}
+
+CACHESHIM_EXPORT int setreuid(uid_t real_id, uid_t effective) noexcept {
+  return change_user([&] { return real::setreuid(real_id, effective); });
+}
+
+CACHESHIM_EXPORT int setresuid(uid_t real_id, uid_t effective, uid_t saved) noexcept {
+  return change_user([&] { return real::setresuid(real_id, effective, saved); });
+}
+
+CACHESHIM_EXPORT int setfsuid(uid_t uid) noexcept {
+  direct::give_up();  // of the calling thread alone
+  return real::setfsuid(uid);
+}
+
+CACHESHIM_EXPORT int chroot(const char* path) noexcept {
+  direct::give_up();
+  return real::chroot(path);
+}
+
+CACHESHIM_EXPORT int setns(int fd, int type) noexcept {
+  direct::give_up();
+  return real::setns(fd, type);
+}
+
+CACHESHIM_EXPORT int unshare(int flags) noexcept {
+  if ((flags & (CLONE_NEWNS | CLONE_NEWUSER)) != 0) direct::give_up();
+  return real::unshare(flags);
+}

@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes with the library serve themselves from the base, and never see another thing than the view.
+
+Whether they did is counted by the daemon's own pages: no test here passes because nothing was direct.
+"""
+
+import os
+import random
+import subprocess
+
+import mounts
+import pytest
+from jobs import PYTHON, wait_until
+
+UID = 20001
+KEY = "triton/KEY"
+
+
+@pytest.fixture
+def base(store):
+    """A few names of each kind."""
+    (store / KEY / "sub").mkdir(parents=True)
+    (store / KEY / "file").write_bytes(b"of the base")
+    (store / KEY / "sub/deep").write_bytes(b"deep in the base")
+    (store / "other").mkdir()
+    (store / "other/file").write_bytes(b"of no family")
+    return store
+
+
+@pytest.fixture
+def mount(mount_store, base):
+    return mount_store(base)
+
+
+@pytest.fixture
+def shimmed(mount, shimmed_job_of):
+    """A process of job j that serves itself."""
+    return warm(mount, shimmed_job_of(mount, "j", UID))
+
+
+@pytest.fixture
+def plain(mount, job_of):
+    """One of the same job that does not."""
+    return job_of(mount, "j", UID)
+
+
+def warm(mount, process):
+    """The first looks find no filter: the job begins with them."""
+    process.exists("none")
+    before = mount.job(process.job)["direct_looks"]
+    for _ in range(40):
+        process.exists("none/of/these")
+    assert mount.job(process.job)["direct_looks"] > before
+    return process
+
+
+class Count:
+    """How many answers of a job were direct within a `with`."""
+
+    def __init__(self, mount, job="j"):
+        self._mount, self._job = mount, job
+
+    def __enter__(self):
+        self._before = self._mount.job(self._job)
+        return self
+
+    def __exit__(self, *_):
+        after = self._mount.job(self._job)
+        self.opens = after["direct_opens"] - self._before["direct_opens"]
+        self.looks = after["direct_looks"] - self._before["direct_looks"]
+
+
+def test_looks_and_opens_of_the_base_do_not_reach_the_daemon(mount, shimmed):
+    before = mount.stats()
+    for _ in range(10):
+        assert shimmed.read(f"{KEY}/file") == b"of the base"
+        assert shimmed.read("other/file") == b"of no family"
+        assert shimmed.exists(f"{KEY}/file") and not shimmed.exists(f"{KEY}/missing")
+        assert not shimmed.exists("triton/missing/x")
+        with pytest.raises(FileExistsError):
+            shimmed("os.mkdir", shimmed.path(KEY))
+    after = mount.stats()
+    assert after["hits_direct"] - before["hits_direct"] == 20
+    assert after["misses"] == before["misses"] and after["opens_base"] == before["opens_base"]
+
+
+@pytest.mark.parametrize("name", ["file", "sub", "sub/deep", ".", "missing", "sub/missing"])
+def test_a_direct_answer_is_that_of_the_mount(mount, shimmed, plain, name):
+    with Count(mount) as count:
+        got = shimmed("look", shimmed.path(KEY, name))
+    assert got == plain("look", plain.view(KEY, name))
+    assert got == shimmed("look", shimmed.view(KEY, name))
+    assert count.looks >= (0 if name == "." else 2)
+    if isinstance(got["open"], tuple) and isinstance(got["open"][1], dict):
+        assert (got["open"][1]["ino"], got["open"][1]["dev"]) == (got["stat"]["ino"],
+                                                                  got["stat"]["dev"])
+        assert count.opens == 1
+
+
+def test_an_inherited_and_a_duplicated_descriptor_is_shown_as_the_views(mount, shimmed):
+    fd = shimmed("hold", shimmed.path(KEY, "file"))
+    shown = shimmed("os.stat", shimmed.path(KEY, "file"))
+    copy = shimmed("os.dup", fd)
+    for one in (fd, copy):
+        status = shimmed("os.fstat", one)
+        assert (status.st_dev, status.st_ino, status.st_uid) == (shown.st_dev, shown.st_ino, UID)
+    code = ("import os, sys; a = os.stat(sys.argv[1]); b = os.fstat(0); "
+            "print((a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))")
+    told = shimmed("subprocess.run", [PYTHON, "-Ic", code, shimmed.path(KEY, "file")], stdin=fd,
+                   capture_output=True)
+    assert told.stdout == b"True\n", told
+
+
+CHANGES = {
+    "overwritten": ("file", lambda at: [("write_file", at("file"), b"new")]),
+    "replaced": ("file", lambda at: [("write_file", at("n"), b"new"),
+                                     ("os.rename", at("n"), at("file"))]),
+    "removed": ("file", lambda at: [("os.unlink", at("file"))]),
+    "renamed": ("file", lambda at: [("os.rename", at("file"), at("n"))]),
+    "truncated": ("file", lambda at: [("os.truncate", at("file"), 2)]),
+    "given another mode": ("file", lambda at: [("os.chmod", at("file"), 0o600)]),
+    "given other times": ("file", lambda at: [("os.utime", at("file"), (1, 1))]),
+    "linked": ("n", lambda at: [("os.link", at("file"), at("n"))]),
+    "made": ("n", lambda at: [("write_file", at("n"), b"new")]),
+    "made a folder": ("n", lambda at: [("os.mkdir", at("n"))]),
+    "made a link": ("n", lambda at: [("os.symlink", "file", at("n"))]),
+    "below a removed folder": ("sub/deep", lambda at: [("shutil.rmtree", at("sub"))]),
+    "below a folder made anew": ("sub/deep", lambda at: [("shutil.rmtree", at("sub")),
+                                                         ("os.mkdir", at("sub"))]),
+    "below a renamed folder": ("sub/deep", lambda at: [("os.rename", at("sub"), at("n"))]),
+    "below a folder's new name": ("n/deep", lambda at: [("os.rename", at("sub"), at("n"))]),
+    "below what is a file now": ("sub/deep", lambda at: [("shutil.rmtree", at("sub")),
+                                                         ("write_file", at("sub"), b"new")]),
+    "below a closed folder": ("sub/deep", lambda at: [("os.chmod", at("sub"), 0)]),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("by", ["a shimmed process", "a plain process"])
+def test_a_change_is_seen_once_it_has_returned(mount, shimmed, shimmed_job_of, plain, what, by):
+    name, changes = CHANGES[what]
+    path = shimmed.path(KEY, name)
+    before = shimmed("look", path)
+    writer = plain if by == "a plain process" else shimmed_job_of(mount, "j", UID)
+    for change in changes(lambda end: writer.path(KEY, end)):
+        writer(*change)
+    got = shimmed("look", path)
+    assert got == plain("look", path)
+    assert got != before
+    with Count(mount) as count:
+        assert shimmed.read("other/file") == b"of no family"
+    assert count.opens == 1  # and what is not concerned is served on
+
+
+def test_an_entry_begun_here_is_served_from_the_layer_alone(mount, shimmed, job_of):
+    shimmed("os.mkdir", shimmed.path("triton/NEW"))
+    shimmed.write("triton/NEW/kernel.ptx", b"of this job")
+    job_of(mount, "two", 20002).put_group("NEW", {"kernel.ptx": b"of another",
+                                                  "kernel.cubin": b"of another"})
+    assert (mount.store / "triton/NEW/kernel.cubin").exists()
+    assert shimmed.read("triton/NEW/kernel.ptx") == b"of this job"
+    assert not shimmed.exists("triton/NEW/kernel.cubin")
+
+
+def test_what_others_publish_and_what_is_evicted_is_seen_at_once(mount, shimmed, job_of):
+    assert not shimmed.exists("triton/LATER/kernel.ptx")
+    job_of(mount, "two", 20002).put_group("LATER", {"kernel.ptx": b"of another"})
+    with Count(mount) as count:
+        assert shimmed.read("triton/LATER/kernel.ptx") == b"of another"
+    assert count.opens == 1
+    (mount.store / "triton/LATER/kernel.ptx").unlink()
+    assert not shimmed.exists("triton/LATER/kernel.ptx")
+
+
+def test_scratch_names_folders_and_odd_paths_are_the_mounts(mount, shimmed, store):
+    (store / "triton/tmp.pid_1").mkdir()
+    (store / "triton/tmp.pid_1/x").write_bytes(b"x")
+    with Count(mount) as count:
+        shimmed.exists("triton/tmp.pid_1/x")
+        shimmed.read("triton/tmp.pid_1/x")
+        for detour in ("other/../triton/KEY/file", "triton//KEY/file", "triton/KEY/./file"):
+            assert shimmed("read_file", f"{mount.path}/{detour}") == b"of the base"
+        fd = shimmed("hold", shimmed.path(KEY))
+        shimmed.write(f"{KEY}/added", b"x")
+        assert "added" in shimmed("os.listdir", fd)
+        assert not shimmed.exists(".cacheshim/layers")
+    assert (count.opens, count.looks) == (0, 0)
+
+
+def test_what_is_odd_in_the_base_is_the_mounts_to_answer(mount, shimmed, plain, store):
+    (store / "other/closed").write_bytes(b"secret")
+    (store / "other/closed").chmod(0o600)
+    (store / "other/link").symlink_to("file")
+    (store / "other/outside").symlink_to("/etc/passwd")
+    (store / "other/loop").symlink_to(".")
+    os.mkfifo(store / "other/fifo")
+    for name in ("closed", "link", "outside", "loop/file", "fifo", "file/x", "x" * 255, "x" * 256):
+        path = shimmed.path("other", name)
+        wait_until(lambda: plain("os.path.lexists", path) or name.startswith(("file", "x")))
+        assert shimmed("look", path) == plain("look", path), name
+    with pytest.raises(PermissionError):
+        shimmed.read("other/closed")
+
+
+def test_another_user_is_served_nothing_of_a_job(mount, shimmed, shimmed_job_of):
+    intruder = shimmed_job_of(mount, "j", 20002)
+    for _ in range(5):
+        with pytest.raises(PermissionError):
+            intruder.read(f"{KEY}/file")
+    assert shimmed.read(f"{KEY}/file") == b"of the base"
+
+
+def test_root_sees_the_view_of_another_as_that_ones(mount, shimmed, shimmed_job_of):
+    root = shimmed_job_of(mount, "j", 0)
+    for _ in range(5):
+        assert root("os.stat", root.path(KEY, "file")).st_uid == UID
+
+
+def test_roots_own_view_is_anothers_once_he_comes(mount, shimmed_job_of):
+    root = warm(mount, shimmed_job_of(mount, "k", 0))
+    assert root("os.stat", root.path(KEY, "file")).st_uid == 0
+    user = shimmed_job_of(mount, "k", UID)
+    assert user.read(f"{KEY}/file") == b"of the base"
+    assert root("os.stat", root.path(KEY, "file")).st_uid == UID
+    warm(mount, user)
+
+
+@pytest.mark.parametrize("options", [("-o", "owner=keep"), ()], ids=["keep", "shared-uids"])
+def test_views_of_several_owners_are_left_to_the_mount(mount_store, base, shimmed_job_of, options):
+    mount = mount_store(base, *options)
+    if not options:
+        mount.cli("job", "start", "j", "--shared-uids")
+    for uid in (UID, 20002):
+        process = shimmed_job_of(mount, "j", uid)
+        for _ in range(5):
+            if not options:
+                assert process.read(f"{KEY}/file") == b"of the base"
+                assert process("os.stat", process.path(KEY, "file")).st_uid == uid
+    assert mount.stats()["hits_direct"] == 0
+
+
+def test_who_becomes_another_user_is_not_served_any_more(mount, shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    assert process("os.stat", process.path(KEY, "file")).st_uid == 0
+    process("os.setresuid", UID, UID, 0)  # to whom root's job, which is still free, belongs from now on
+    assert process("os.stat", process.path(KEY, "file")).st_uid == UID
+    warm(mount, process)
+    process("os.setresuid", 0, 0, 0)
+    process("os.setresuid", 20002, 20002, 0)
+    for _ in range(40):
+        with pytest.raises(PermissionError):
+            process.read(f"{KEY}/file")
+
+
+def test_in_a_chroot_nothing_is_served(mount, scratch, shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    (scratch / "empty").mkdir()
+    path = process.path(KEY, "file")
+    process("os.chroot", str(scratch / "empty"))
+    assert not process("os.path.lexists", path)
+    with pytest.raises(FileNotFoundError):
+        process("read_file", path)
+
+
+def test_the_end_of_a_job_ends_its_filter(mount, shimmed, plain):
+    shimmed.write(f"{KEY}/file", b"of the layer")
+    opens = mount.job("j")["direct_opens"]
+    shimmed.read("other/file")
+    mount.end_job("j", "failure")
+    assert not (mount.run_folder() / "views/j").exists()
+    assert shimmed.read(f"{KEY}/file") == b"of the base"  # it has begun again
+    plain.write(f"{KEY}/file", b"of the second layer")
+    assert shimmed.read(f"{KEY}/file") == b"of the second layer"
+    warm(mount, shimmed)
+    shimmed.read("other/file")
+    assert mount.job("j")["direct_opens"] >= opens + 2
+    mount.cli("job", "discard", "j")
+    assert shimmed.read(f"{KEY}/file") == b"of the base"
+    plain.write(f"{KEY}/file", b"of the third layer")
+    assert shimmed.read(f"{KEY}/file") == b"of the third layer"
+
+
+def test_a_dead_daemon_serves_nothing_and_a_new_one_does_again(mount, mount_store, base, scratch,
+                                                              shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "j", UID, env={"HOME": str(scratch / "home")}))
+    process.write(f"{KEY}/file", b"of the layer")
+    folder = mount.run_folder()
+    mount.kill_daemon()
+    with pytest.raises(OSError):
+        process.read("other/file")  # no family: there is no other place for it
+    assert mounts.times_mounted(folder / "base") == 1
+    mount.detach()
+    mount.mount()
+    again = shimmed_job_of(mount, "j", UID)
+    assert again.read(f"{KEY}/file") == b"of the layer"
+    warm(mount, again)
+    assert again.read(f"{KEY}/file") == b"of the layer"
+    with Count(mount) as count:
+        assert again.read("other/file") == b"of no family"
+    assert count.opens == 1
+    assert mounts.times_mounted(folder / "base") == 1
+
+
+def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
+    shimmed.write(f"{KEY}/file", b"of the layer")
+    assert mount.unmount().returncode == 0
+    mount.mount()
+    for _ in range(40):
+        assert shimmed.read(f"{KEY}/file") == b"of the layer"
+        shimmed.read("other/file")
+    assert mount.stats()["hits_direct"] > 0
+
+
+def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
+    folder = mount.run_folder()
+    table = open("/proc/self/mountinfo", encoding="utf-8").read().splitlines()
+    name = f"{folder}/base".replace("\\", "\\134")
+    options = next(line.split()[5] for line in table if line.split()[4] == name).split(",")
+    assert {"ro", "nosymfollow", "nosuid", "nodev"} <= set(options)
+    shimmed("hold", shimmed.path(KEY, "file"))  # stays open, and holds nobody up
+    assert mount.unmount().returncode == 0
+    assert not folder.exists()
+    assert (mount.store / KEY / "file").read_bytes() == b"of the base"
+
+
+def test_without_a_run_folder_all_goes_to_the_mount(mount, job_of, library, scratch):
+    script = ("mount --make-rprivate / && umount -l \"$0\" && exec \"$@\"")
+    code = ("import os, sys; p = sys.argv[1]\nfor i in range(5):\n"
+            " assert open(p, 'rb').read() == b'of the base' and not os.path.exists(p + 'x')")
+    job_of(mount, "j", UID).exists(KEY)
+    copy = subprocess.run(["cp", library, scratch / "lib.so"], check=True) and scratch / "lib.so"
+    path = mount.path / KEY / "file"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, mount.run_folder() / "base", "setpriv",
+         f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "env", "CACHESHIM_JOB=j",
+         f"CACHESHIM_MOUNT={mount.path}", f"LD_PRELOAD={copy}", PYTHON, "-Ic", code, path],
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert mount.stats()["hits_direct"] == 0
+
+
+def test_few_descriptors_and_closed_ones_are_no_trouble(mount, shimmed, scratch):
+    code = """
+import os, resource, sys
+p = sys.argv[1]
+assert os.path.exists(p)
+os.closerange(3, 1000)
+assert open(p, 'rb').read() == b'of the base'
+for low in (0, 1, 2): os.close(low)
+fd = os.open(p, os.O_RDONLY)
+assert fd == 0, fd
+os.close(0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 3))
+try:
+    os.open(p, os.O_RDONLY)
+    os._exit(1)
+except OSError as error:
+    if error.errno != 24: os._exit(2)
+if not os.path.exists(p) or os.path.exists(p + 'x'): os._exit(3)
+os._exit(0)
+"""
+    with Count(mount) as count:
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", code, shimmed.path(KEY, "file")],
+                       capture_output=True)
+    assert done.returncode == 0, done
+    assert count.opens == 2 and count.looks >= 2
+
+
+HOLDS = """
+import os, sys
+p = sys.argv[1]
+def check():
+    for i in range(100):
+        assert os.path.exists(p) and not os.path.exists(p + 'x')
+    assert open(p, 'rb').read() == b'of the base'
+def held():
+    links = {int(n): os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')
+             if os.path.lexists(f'/proc/self/fd/{n}')}
+    return [n for n, link in links.items() if n >= 500 and link.endswith('/base')]
+check()
+(number,) = held()
+"""
+
+
+@pytest.mark.parametrize("ways", [
+    "os.closerange(3, 4000)\nassert held() == [number]",
+    "for n in range(3, 1024):\n  try: os.close(n)\n  except OSError as e: assert e.errno == 9"
+    "\nassert held() == [number]",
+    "os.dup2(os.open('/', os.O_RDONLY), number)\nassert os.readlink(f'/proc/self/fd/{number}') == '/'",
+    "import subprocess\nfor close in (True, False):\n  subprocess.run(['/bin/true'], close_fds=close, "
+    "check=True)\nassert held() == [number]",
+    "import subprocess\nout = subprocess.run(['/bin/ls', '-l', '/proc/self/fd'], close_fds=False, "
+    "capture_output=True, text=True).stdout\nassert '/base' not in out, out",
+    "if os.fork() == 0:\n  os.closerange(3, 4000); check(); os._exit(0)\n"
+    "assert os.wait()[1] == 0",
+], ids=["closerange", "close", "dup2", "subprocess", "exec", "fork"])
+def test_the_held_folder_is_not_in_the_way_and_nothing_takes_its_place(mount, shimmed, ways):
+    with Count(mount) as count:
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", f"{HOLDS}{ways}\ncheck()",
+                                          shimmed.path(KEY, "file")], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert count.looks >= 300 and count.opens >= 2
+
+
+def test_a_process_that_leaves_for_a_chroot_holds_nothing_outside(mount, scratch, shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    code = f"{HOLDS}os.chroot(sys.argv[2])\nimport errno\ntry: os.fstat(number)\n" \
+           "except OSError as e: sys.exit(e.errno != errno.EBADF)\nsys.exit(2)"
+    (scratch / "empty").mkdir()
+    done = process("subprocess.run", [PYTHON, "-Ic", code, process.path(KEY, "file"),
+                                      str(scratch / "empty")], capture_output=True)
+    assert done.returncode == 0, done
+
+
+def test_a_job_of_many_names_gets_larger_filters(mount, shimmed, plain):
+    plain("os.makedirs", plain.path("triton/MANY"))
+    plain("fill_folder", plain.path("triton/MANY"), 6000)
+    for number in range(0, 6000, 97):
+        assert shimmed.exists(f"triton/MANY/{number}")
+    with Count(mount) as count:
+        assert shimmed.read(f"{KEY}/file") == b"of the base"
+    assert count.opens == 1
+
+
+def test_nobody_sees_the_base_after_a_change_was_told(mount, store, shimmed_job_of, job_of,
+                                                      scratch):
+    many = 1500
+    (store / "triton/RACE").mkdir()
+    for number in range(many):
+        (store / f"triton/RACE/{number}").write_bytes(b"of the base")
+    told = scratch / "told"
+    told.write_bytes(bytes(8))
+    told.chmod(0o666)
+    writer = job_of(mount, "j", UID)
+    readers = [shimmed_job_of(mount, "j", UID) for _ in range(2)]
+    for reader in readers:
+        warm(mount, reader)
+        reader.start("watch_replaced", reader.path("triton/RACE"), many, str(told))
+    writer("replace_in_turn", writer.path("triton/RACE"), many, str(told))
+    for reader in readers:
+        looks, wrong = reader.result()
+        assert looks > 100 and not wrong, wrong[:10]
+
+
+NAMES = ["a", "b", "sub", "sub/a", "sub/deep", "tmp.pid_9", "n/x"]
+KINDS = ["write", "append", "replace", "unlink", "mkdir", "rmdir", "rename", "symlink", "link",
+         "chmod", "utime", "truncate", "rmtree"]
+
+
+@pytest.mark.timeout_s(300)
+@pytest.mark.parametrize("seed", range(4))
+def test_random_changes_are_seen_alike_with_and_without(mount_store, store, shimmed_job_of, job_of,
+                                                        seed):
+    """Each name as two shimmed processes, one of them idle, see it and as the mount shows it."""
+    pick = random.Random(seed)
+    for key in ("A", "B", "C"):
+        (store / "triton" / key / "sub").mkdir(parents=True)
+        for name in ("a", "sub/a", "sub/deep"):
+            (store / "triton" / key / name).write_bytes(f"base {key}{name}".encode())
+    mount = mount_store(store)
+    shimmed = [shimmed_job_of(mount, "j", UID) for _ in range(2)]
+    plain, truth, other = (job_of(mount, job, uid) for job, uid in
+                           (("j", UID), ("j", UID), ("k", 20002)))
+    paths = [f"triton/{key}/{name}" for key in "ABCD" for name in NAMES]
+    paths += [f"triton/{key}" for key in "ABCD"]
+    direct = 0
+    for round_number in range(8):
+        for process in shimmed:
+            warm(mount, process)
+        for step in range(25):
+            path, target = pick.choice(paths), pick.choice(paths)
+            writer = pick.choice([shimmed[0], plain])
+            kind = pick.choice(KINDS)
+            writer("change", kind, writer.path(path), writer.path(target), pick.randbytes(step))
+            if step % 12 == 5:
+                other.put_group(f"P{seed}{round_number}{step}", {"kernel.ptx": b"published"})
+                paths.append(f"triton/P{seed}{round_number}{step}/kernel.ptx")
+            for name in {path, target, *pick.sample(paths, 4)}:
+                expected = truth("look", truth.path(name))
+                for process in shimmed:
+                    assert process("look", process.path(name)) == expected, (name, kind, path)
+        job = mount.job("j")
+        direct += job["direct_opens"]
+        mount.cli("job", "discard", "j")
+    assert direct > 100, direct

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A descriptor that was opened directly is the view's file to every call that is made with it."""
+
+import errno
+import fcntl
+import os
+
+import pytest
+from jobs import PYTHON
+from test_direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
+
+BYTES = b"of the base"
+
+
+def open_directly(mount, process):
+    with Count(mount, process.job) as count:
+        fd = process("hold", process.path(KEY, "file"))
+    assert count.opens == 1
+    return fd
+
+
+def test_its_name_is_the_one_that_the_application_uses(mount, shimmed):
+    fd = open_directly(mount, shimmed)
+    assert shimmed("os.readlink", f"/proc/self/fd/{fd}") == f"{mount.path}/{KEY}/file"
+
+
+def test_links_are_read_from_the_base(mount, shimmed, store):
+    for path, error in ((f"{KEY}/file", errno.EINVAL), (f"{KEY}/missing", errno.ENOENT)):
+        with Count(mount) as count, pytest.raises(OSError) as refused:
+            shimmed("os.readlink", shimmed.path(path))
+        assert refused.value.errno == error and count.looks == 1
+
+
+def test_locks_of_two_jobs_on_a_file_of_their_own_are_two(mount, shimmed, shimmed_job_of):
+    other = warm(mount, shimmed_job_of(mount, "other", 20002))
+    one, two = open_directly(mount, shimmed), open_directly(mount, other)
+    assert shimmed("try_flock", one)
+    assert other("try_flock", two)
+
+
+def test_locks_of_one_job_exclude_each_other_however_the_file_was_opened(mount, shimmed, plain):
+    directly = open_directly(mount, shimmed)
+    by_mount = plain("hold", plain.path(KEY, "file"))
+    assert plain("try_flock", by_mount)
+    assert not shimmed("try_flock", directly)
+    plain("fcntl.flock", by_mount, fcntl.LOCK_UN)
+    assert shimmed("try_flock", directly)
+    assert not plain("try_flock", by_mount)
+
+
+def test_record_locks_are_the_mounts_too(mount, shimmed, plain):
+    directly = open_directly(mount, shimmed)
+    by_mount = plain("hold", plain.path(KEY, "file"), os.O_RDWR)
+    shimmed("fcntl.lockf", directly, fcntl.LOCK_SH)
+    with pytest.raises(BlockingIOError):
+        plain("fcntl.lockf", by_mount, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_it_reads_on_from_where_it_was(mount, shimmed):
+    fd = open_directly(mount, shimmed)
+    assert shimmed("os.read", fd, 3) == BYTES[:3]
+    shimmed("os.set_inheritable", fd, True)
+    assert shimmed("try_flock", fd)
+    assert shimmed("os.read", fd, 100) == BYTES[3:]
+    assert shimmed("os.get_inheritable", fd)
+    assert not shimmed("fcntl.fcntl", fd, fcntl.F_GETFL) & os.O_ACCMODE
+
+
+def test_a_file_that_was_not_used_for_a_day_is_opened_by_the_mount_once(mount, shimmed, store):
+    os.utime(store / KEY / "sub/deep", (1, 1))
+    for opens in (0, 1, 1):
+        with Count(mount) as count:
+            assert shimmed.read(f"{KEY}/sub/deep") == b"deep in the base"
+        assert count.opens == opens
+    assert os.stat(store / KEY / "sub/deep").st_atime > os.stat(store / KEY / "file").st_mtime - 60
+
+
+CHANGES = {
+    "chmod": (("os.fchmod", 0o751), lambda status: status.st_mode & 0o777, 0o751),
+    "utime": (("os.utime", (7, 8)), lambda status: status.st_mtime, 8),
+    "setxattr": (("os.setxattr", "user.colour", b"red"), None, None),
+    "removexattr": (("os.removexattr", "user.base"), None, None),
+    "chown": (("os.fchown", UID, UID), lambda status: status.st_uid, UID),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_is_changed_by_it_is_the_views_file(mount, shimmed, plain, store, what):
+    os.setxattr(store / KEY / "file", "user.base", b"x")
+    call, look, expected = CHANGES[what]
+    before = os.stat(store / KEY / "file")
+    fd = open_directly(mount, shimmed)
+    shimmed(call[0], fd, *call[1:])
+    after = os.stat(store / KEY / "file")
+    assert (after.st_mode, after.st_mtime, after.st_uid) == (before.st_mode, before.st_mtime,
+                                                             before.st_uid)
+    assert os.listxattr(store / KEY / "file") == ["user.base"]
+    if look is not None:
+        assert look(shimmed("os.stat", shimmed.path(KEY, "file"))) == expected
+        assert look(shimmed("os.fstat", fd)) == expected
+    names = {"setxattr": ["user.base", "user.colour"], "removexattr": []}.get(what, ["user.base"])
+    assert sorted(plain("os.listxattr", plain.path(KEY, "file"))) == names
+
+
+def test_one_whose_file_was_replaced_stays_what_it_is(mount, shimmed, plain):
+    fd = open_directly(mount, shimmed)
+    plain.write(f"{KEY}/n", b"new")
+    plain("os.rename", plain.path(KEY, "n"), plain.path(KEY, "file"))
+    assert shimmed("try_flock", fd)  # of a file without a name
+    assert shimmed("os.read", fd, 100) == BYTES
+
+
+RAW = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+p = sys.argv[1]
+def held():
+    links = {int(n): os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')
+             if os.path.lexists(f'/proc/self/fd/{n}')}
+    return [n for n, link in links.items() if n >= 500 and link.endswith('/base')]
+def check():
+    for i in range(100):
+        assert os.path.exists(p) and not os.path.exists(p + 'x')
+check()
+(number,) = held()
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
+@pytest.mark.parametrize("call", [
+    "3, number", "33, other, number", "292, other, number, 0", "436, number, number + 9, 0",
+], ids=["close", "dup2", "dup3", "close_range"])
+def test_raw_calls_get_the_number_that_they_want(mount, shimmed, call):
+    code = f"{RAW}other = os.open('/', os.O_RDONLY)\nlibc.syscall({call})\nassert not held()\n" \
+           "check()\nif os.path.lexists(f'/proc/self/fd/{number}'):\n" \
+           "  assert os.readlink(f'/proc/self/fd/{number}') == '/'"
+    with Count(mount) as count:
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", code, shimmed.path(KEY, "file")],
+                       capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert count.looks >= 300
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
+def test_who_changes_user_by_a_raw_call_is_not_served_any_more(mount, shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    code = f"{RAW}libc.syscall(105, {UID})\nassert os.geteuid() == {UID}\ncheck()"
+    with Count(mount, "r") as count:
+        done = process("subprocess.run", [PYTHON, "-Ic", code, process.path(KEY, "file")],
+                       capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert 100 < count.looks <= 200

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fnmatch.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "fuse/name_rule_table.h"
+
+namespace cacheshim {
+namespace {
+
+TEST(NamePattern, MatchesAsFnmatchDoes) {
+  std::mt19937 random(7);
+  const auto text = [&](std::string_view alphabet, std::size_t most) {
+    std::string made;
+    for (std::size_t left = random() % (most + 1); left > 0; --left) {
+      made += alphabet[random() % alphabet.size()];
+    }
+    return made;
+  };
+  int matches = 0;
+  for (int i = 0; i < 300'000; ++i) {
+    const std::string pattern = text("ab**?.", 7);
+    const std::string name = text("ab.", 7);
+    const bool expected = ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+    ASSERT_EQ(may_match_pattern(pattern, name), expected) << pattern << " and " << name;
+    matches += expected;
+  }
+  EXPECT_GT(matches, 10'000);
+}
+
+TEST(NamePattern, IsNeverNarrowerThanFnmatch) {
+  std::mt19937 random(11);
+  constexpr std::string_view kAlphabet = "ab*?[]!^-\\.";
+  for (int i = 0; i < 300'000; ++i) {
+    std::string pattern;
+    std::string name;
+    for (int left = static_cast<int>(random() % 8); left > 0; --left) {
+      pattern += kAlphabet[random() % kAlphabet.size()];
+    }
+    for (int left = static_cast<int>(random() % 6); left > 0; --left) {
+      name += "ab].-["[random() % 6];
+    }
+    if (::fnmatch(pattern.c_str(), name.c_str(), 0) != 0) continue;
+    ASSERT_TRUE(may_match_pattern(pattern, name)) << pattern << " and " << name;
+  }
+}
+
+std::vector<Profile> two_families() {
+  Profile one;
+  one.name = "one";
+  one.classes = {{NameClass::kScratch, PathPattern("tmp.*")},
+                 {NameClass::kScratch, PathPattern("*.part")}};
+  Profile other;
+  other.name = "other";
+  return {one, other};
+}
+
+TEST(NameRuleTable, KnowsNamesThatAreTheMountsByFamilyAndComponent) {
+  const NameRuleTable table(two_families());
+  EXPECT_TRUE(table.is_mount_only("one/K/tmp.7"));
+  EXPECT_TRUE(table.is_mount_only("one/tmp.7/x"));
+  EXPECT_TRUE(table.is_mount_only("one/x.part"));
+  EXPECT_FALSE(table.is_mount_only("one/K/x"));
+  EXPECT_FALSE(table.is_mount_only("one/K/parts"));
+  EXPECT_FALSE(table.is_mount_only("tmp.7"));  // a family's own folder is no name within it
+  EXPECT_FALSE(table.is_mount_only("other/tmp.7"));
+  EXPECT_FALSE(table.is_mount_only("unknown/tmp.7"));
+  EXPECT_FALSE(table.is_mount_only(""));
+}
+
+// A path that a profile's pattern matches is never the base's to answer, nor is what is below it; one
+// that waits is told by its last component.
+TEST(NameRuleTable, KnowsPatternsOfPathsByAComponentThatTells) {
+  Profile profile;
+  profile.name = "one";
+  profile.classes = {{NameClass::kScratch, PathPattern("**/ops/tmp/*.ninja")},
+                     {NameClass::kLock, PathPattern("locks/**")},
+                     {NameClass::kBaton, PathPattern("*/baton")},
+                     {NameClass::kFlight, PathPattern("cache/*/kernel.cubin")},
+                     {NameClass::kFlight, PathPattern("all/**")}};
+  const NameRuleTable table({profile});
+  EXPECT_TRUE(table.is_mount_only("one/a/ops/tmp/x.ninja"));
+  EXPECT_TRUE(table.is_mount_only("one/a/ops/tmp/x.ninja/below"));
+  EXPECT_FALSE(table.is_mount_only("one/a/ops/x/x.so"));
+  EXPECT_TRUE(table.is_mount_only("one/locks"));
+  EXPECT_TRUE(table.is_mount_only("one/locks/a/b"));
+  EXPECT_TRUE(table.is_mount_only("one/x/baton"));
+  EXPECT_FALSE(table.is_mount_only("one/cache/K/kernel.cubin"));
+  const NameRules rules = NameRules::over(table.bytes(), table.family_count());
+  const FamilyRecord& family = *rules.find("one");
+  EXPECT_TRUE(rules.any_applies(family, NameRule::kAwaited, "kernel.cubin"));
+  EXPECT_TRUE(rules.any_applies(family, NameRule::kAwaited, "anything"));  // by "all/**"
+}
+
+TEST(NameRuleTable, GivesAllToTheMountWhereEveryNameIsShared) {
+  Profile profile;
+  profile.name = "one";
+  profile.classes = {{NameClass::kShared, PathPattern("**/*")}};
+  EXPECT_TRUE(NameRuleTable({profile}).is_mount_only("one/a/b"));
+}
+
+TEST(NameRuleTable, ThatIsCutShortIsEmpty) {
+  const NameRuleTable table(two_families());
+  const std::string whole = table.bytes();
+  ASSERT_NE(NameRules::over(whole, table.family_count()).find("one"), nullptr);
+  for (std::size_t size = 0; size + 1 < whole.size(); ++size) {
+    const std::string cut = whole.substr(0, size);
+    const NameRules rules = NameRules::over(cut, table.family_count());
+    const FamilyRecord* const family = rules.find("one");
+    if (family == nullptr) continue;  // refused, else all that is left is within
+    EXPECT_FALSE(rules.any_applies(*family, NameRule::kMountOnly, "x"));
+  }
+}
+
+}  // namespace
+}  // namespace cacheshim

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "common/direct_page.h"
+#include "fuse/view_filter.h"
+#include "store/paths.h"
+#include "tests/unit/overlay_fixture.h"
+
+namespace cacheshim {
+namespace {
+
+// What a process of the view has mapped. Maps again where its filter is retired.
+class Reader {
+ public:
+  explicit Reader(std::string path) : path_(std::move(path)) {}
+  ~Reader() { unmap(); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  // As the library decides: true sends it to the mount.
+  bool may_be_shadowed(std::string_view path) {
+    if (!view_ || view_.is_retired()) map();
+    if (!view_) return true;
+    ShadowProbes probes;
+    probes.begin(view_);
+    while (!path.empty()) {
+      if (!probes.descend(take_component(path))) return true;
+    }
+    return !probes.finish() || probes.may_be_shadowed();
+  }
+  int maps() const { return maps_; }
+
+ private:
+  void unmap() {
+    if (data_ != nullptr) ::munmap(data_, size_);
+    data_ = nullptr;
+    view_ = FilterView();
+  }
+  void map() {
+    unmap();
+    const UniqueFd fd(::open(path_.c_str(), O_RDONLY));
+    if (!fd) return;
+    size_ = static_cast<std::size_t>(::lseek(fd.get(), 0, SEEK_END));
+    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
+    view_ = FilterView::over(data_, size_);
+    ++maps_;
+  }
+
+  const std::string path_;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+  FilterView view_;
+  int maps_ = 0;
+};
+
+class ViewFilterTest : public ::testing::Test {
+ protected:
+  ViewFilterTest() { filter_.open(::geteuid(), ::getegid()); }
+
+  Scratch scratch_;
+  std::vector<Profile> profiles_ = test_profiles();
+  DirectFolders folders_{scratch_.open_dir("views"), scratch_.open_dir("counters"), profiles_};
+  ViewFilter filter_{"j", &folders_};
+  Reader reader_{scratch_ / "views/j"};
+};
+
+TEST_F(ViewFilterTest, HoldsNamesAndWhatIsBelowThem) {
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/K"));
+  filter_.add("fam/K", false);
+  filter_.add("fam/L", true);
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/K"));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/K/x"));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam"));
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/L"));
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/L/x/y/z"));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/M/L"));
+  filter_.add("", true);
+  EXPECT_TRUE(reader_.may_be_shadowed("anything"));
+}
+
+TEST_F(ViewFilterTest, LeavesOutNamesThatNobodyIsServed) {
+  filter_.add("fam/K/tmp.1/x", true);
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/K/tmp.1/x"));
+}
+
+TEST_F(ViewFilterTest, PathsThatAreTooDeepAreTheMounts) {
+  std::string path = "a";
+  for (std::size_t i = 1; i < ShadowProbes::kMostComponents; ++i) path += "/a";
+  EXPECT_FALSE(reader_.may_be_shadowed(path));
+  EXPECT_TRUE(reader_.may_be_shadowed(path + "/a"));
+}
+
+TEST_F(ViewFilterTest, GrowsAndForgetsNothing) {
+  constexpr int kNames = 50'000;
+  const auto name = [](int i) { return "fam/K" + std::to_string(i); };
+  for (int i = 0; i < kNames; ++i) filter_.add(name(i), i % 2 == 0);
+  for (int i = 0; i < kNames; ++i) ASSERT_TRUE(reader_.may_be_shadowed(name(i))) << i;
+  int falsely = 0;
+  for (int i = kNames; i < 2 * kNames; ++i) falsely += reader_.may_be_shadowed(name(i));
+  EXPECT_LT(falsely, kNames / 100);
+}
+
+TEST_F(ViewFilterTest, IsRetiredByItsEndAndByOtherOwners) {
+  filter_.add("fam/K", false);
+  const Reader before(scratch_ / "views/j");
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/K"));
+  filter_.set_owner(::geteuid(), ::getegid() + 1);
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/K"));
+  EXPECT_EQ(reader_.maps(), 2);
+  filter_.close();
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/other"));
+  EXPECT_FALSE(scratch_.exists("views/j"));
+  filter_.open(::geteuid(), ::getegid());
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/K"));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/other"));
+  filter_.clear();
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/K"));
+}
+
+TEST_F(ViewFilterTest, CountsWhatIsWrittenToItsCountersAndRemembersIt) {
+  const UniqueFd fd(::open((scratch_ / "counters/j").c_str(), O_RDWR));
+  ASSERT_TRUE(fd);
+  CounterSlot slots[2] = {{.opens = 3, .looks = 1}, {.opens = 4, .looks = 0}};
+  ASSERT_EQ(::pwrite(fd.get(), slots, sizeof slots, 0), ssize_t{sizeof slots});
+  EXPECT_EQ(filter_.opens(), 7U);
+  EXPECT_EQ(filter_.looks(), 1U);
+  filter_.close();
+  EXPECT_EQ(filter_.opens(), 7U);
+  // Cut short by its user, it counts nothing more and harms nobody.
+  filter_.open(::geteuid(), ::getegid());
+  ASSERT_EQ(::truncate((scratch_ / "counters/j").c_str(), 0), 0);
+  EXPECT_EQ(filter_.opens(), 7U);
+}
+
+// What is said to be shadowed before it happens is seen by everybody who learns that it has happened,
+// through growth and other owners.
+TEST_F(ViewFilterTest, NoReaderSeesABitLate) {
+  constexpr int kNames = 30'000;
+  std::atomic<int> happened{0};
+  std::atomic<int> late{0};
+  const auto name = [](int i) { return "fam/K" + std::to_string(i); };
+  std::vector<std::thread> readers;
+  for (int number = 0; number < 3; ++number) {
+    readers.emplace_back([&, number] {
+      Reader reader(scratch_ / "views/j");
+      std::mt19937 random(static_cast<unsigned>(number));
+      for (int upto = 0; upto < kNames;) {
+        upto = happened.load(std::memory_order_acquire);
+        if (upto == 0) continue;
+        if (!reader.may_be_shadowed(name(upto - 1))) ++late;
+        const int older = static_cast<int>(random() % static_cast<unsigned>(upto));
+        if (!reader.may_be_shadowed(name(older))) ++late;
+      }
+    });
+  }
+  for (int i = 0; i < kNames; ++i) {
+    filter_.add(name(i), false);
+    happened.store(i + 1, std::memory_order_release);
+    if (i % 5000 == 0) filter_.set_owner(::geteuid(), static_cast<gid_t>(i));
+  }
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(late, 0);
+}
+
+// An overlay that tells a filter, as a job's does.
+class ShadowTest : public OverlayTest {
+ protected:
+  struct Tell final : OverlayObserver {
+    explicit Tell(ShadowTest& test) : test_(test) {}
+    void copied_up(const std::string&, const struct stat&) override {}
+    void shadows(const std::string& path, bool tree) override {
+      const bool is_known = test_.reader_.may_be_shadowed(path);
+      test_.filter_.add(path, tree);
+      if (!is_known) test_.check_not_begun(path);
+    }
+    ShadowTest& test_;
+  };
+
+  ShadowTest() {
+    filter_.open(::geteuid(), ::getegid());
+    take_up_layer(told_overlay_);
+  }
+
+  // Nothing of it is to be seen yet, the first time it is told of.
+  void check_not_begun(const std::string& path) {
+    if (is_loading_ || path.empty() || folders_.rules.is_mount_only(path)) return;
+    EXPECT_FALSE(scratch_.exists("upper/" + path)) << path;
+    const std::string folder(parent_path(path));
+    EXPECT_FALSE(
+        scratch_.exists("upper/" + join_path(folder, ".wh." + std::string(base_name(path)))))
+        << path;
+  }
+
+  // An empty layer over the base that the model begins with: a filter that is not full yet tells most.
+  void begin_anew() {
+    told_overlay_.set_layer({}, {});
+    filter_.clear();
+    for (const char* folder : {"upper", "work", "base/fam", "base/plain"}) {
+      std::filesystem::remove_all(scratch_ / folder);
+    }
+    for (const std::string path :
+         {"fam/A/x", "fam/A/sub/z", "fam/B/y", "plain/A/x", "plain/B/sub/z"}) {
+      scratch_.write("base/" + path, path);
+    }
+    std::filesystem::create_symlink("x", scratch_ / "base/plain/A/y");
+    take_up_layer(told_overlay_);
+  }
+
+  void publish(const std::string& path) const {
+    const std::string file = scratch_ / ("base/" + path);
+    std::error_code ignored;  // a file may be in the way
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);
+    if (random_bit(file)) (void)::mkdir(file.c_str(), 0755);  // where there is room for it
+    const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0644));
+  }
+  static bool random_bit(const std::string& text) {
+    return std::hash<std::string>{}(text) % 2 == 0;
+  }
+
+  // Every name for which the view has something else than the base is shadowed.
+  void check(const std::string& path) {
+    const auto shown = told_overlay_.find(path);
+    struct stat base;
+    const bool in_base = ::lstat((scratch_ / ("base/" + path)).c_str(), &base) == 0;
+    if (!in_base && errno != ENOENT) return;  // left to the mount
+    const bool differs = shown ? !in_base || shown->st.st_ino != base.st_ino
+                               : in_base || shown.error().code() != ENOENT;
+    const bool is_scratch = folders_.rules.is_mount_only(path);
+    if (differs && !is_scratch) {
+      ASSERT_TRUE(reader_.may_be_shadowed(path)) << path;
+      ++differing_;
+    } else if (!reader_.may_be_shadowed(path)) {
+      ++served_;
+    }
+  }
+
+  std::vector<Profile> profiles_ = test_profiles();
+  DirectFolders folders_{scratch_.open_dir("views"), scratch_.open_dir("counters"), profiles_};
+  ViewFilter filter_{"j", &folders_};
+  Reader reader_{scratch_ / "views/j"};
+  bool is_loading_ = false;
+  int differing_ = 0;
+  int served_ = 0;
+  Tell tell_{*this};
+  Overlay told_overlay_{std::make_shared<LowerStack>(std::vector{base_.get()}), entries_, counters_,
+                        &tell_};
+};
+
+TEST_F(ShadowTest, WhatDiffersFromTheBaseIsToldOfWhateverWasDone) {
+  std::mt19937 random(5);
+  const auto one_of = [&](std::vector<std::string> of) { return of[random() % of.size()]; };
+  std::vector<std::string> all;
+  for (const std::string top : {"fam", "plain"}) {
+    all.push_back(top);
+    for (const std::string key : {"/A", "/B", "/C", "/D"}) {
+      all.push_back(top + key);
+      for (const std::string name : {"/x", "/y", "/tmp.1", "/sub", "/sub/z"}) {
+        all.push_back(top + key + name);
+      }
+    }
+  }
+  for (const std::string path :
+       {"fam/A/x", "fam/A/sub/z", "fam/B/y", "plain/A/x", "plain/B/sub/z"}) {
+    scratch_.write("base/" + path, path);
+  }
+  std::filesystem::create_symlink("x", scratch_ / "base/plain/A/y");
+  int done = 0;
+  for (int step = 0; step < 6000; ++step) {
+    if (step % 40 == 0) begin_anew();
+    const std::string path = one_of(all);
+    const std::string other = one_of(all);
+    Overlay& overlay = told_overlay_;
+    switch (random() % 12) {
+      case 0:
+        done += static_cast<bool>(overlay.create_file(path, O_WRONLY, 0644));
+        break;
+      case 1:
+        done += static_cast<bool>(overlay.open_writable(path, O_WRONLY));
+        break;
+      case 2:
+        done += static_cast<bool>(overlay.make_dir(path, 0755));
+        break;
+      case 3:
+        done += static_cast<bool>(overlay.make_symlink(path, "x"));
+        break;
+      case 4:
+        done += static_cast<bool>(overlay.remove_file(path));
+        break;
+      case 5:
+        done += static_cast<bool>(overlay.remove_dir(path));
+        break;
+      case 6:
+        done += static_cast<bool>(overlay.rename(path, other, 0));
+        break;
+      case 7:
+        done += static_cast<bool>(overlay.rename(path, other, RENAME_EXCHANGE));
+        break;
+      case 8:
+        done += static_cast<bool>(overlay.link(path, other));
+        break;
+      case 9:
+        done += static_cast<bool>(overlay.copy_up(path));
+        break;
+      case 10:  // somebody publishes
+        publish(path);
+        break;
+      default:                                                  // something is evicted
+        (void)::unlink((scratch_ / ("base/" + path)).c_str());  // if it is there, and no folder
+    }
+    for (const std::string& any : all) check(any);
+    if (HasFatalFailure()) FAIL() << "after step " << step;
+  }
+  EXPECT_GT(done, 300);
+  EXPECT_GT(differing_, 1000);
+  EXPECT_GT(served_, 1000);
+}
+
+TEST_F(ShadowTest, ALayerThatIsTakenUpIsToldOf) {
+  scratch_.write("base/fam/A/x", "base");
+  scratch_.write("base/fam/A/y", "base");
+  scratch_.write("base/plain/A/x", "base");
+  ASSERT_TRUE(told_overlay_.open_writable("fam/A/x", O_WRONLY));
+  ASSERT_TRUE(told_overlay_.remove_file("fam/A/y"));
+  ASSERT_TRUE(told_overlay_.create_file("fam/B/x", O_WRONLY, 0644).failed_with(ENOENT));
+  ASSERT_TRUE(told_overlay_.make_dir("fam/B", 0755));
+  ASSERT_TRUE(told_overlay_.create_file("fam/B/x", O_WRONLY, 0644));
+  filter_.clear();
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
+  is_loading_ = true;
+  take_up_layer(told_overlay_);
+  for (const char* path : {"fam", "fam/A/x", "fam/A/y", "fam/B", "fam/B/x", "fam/B/other"}) {
+    EXPECT_TRUE(reader_.may_be_shadowed(path)) << path;
+  }
+  EXPECT_FALSE(reader_.may_be_shadowed("plain/A/x"));
+}
+
+TEST_F(ShadowTest, AnEntryThatTheLayerBeganIsItsAlone) {
+  scratch_.write("base/fam/A/x", "base");
+  ASSERT_TRUE(told_overlay_.make_dir("fam/C", 0755));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/C/y"));  // a mere folder is merged
+  ASSERT_TRUE(told_overlay_.create_file("fam/C/x", O_WRONLY, 0644));
+  scratch_.write("base/fam/C/y", "of another job");
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/C/y"));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
+}
+
+TEST_F(ShadowTest, NamesOfACopiedFileAreAllTheMounts) {
+  scratch_.write("base/plain/A/x", "base");
+  std::filesystem::create_hard_link(scratch_ / "base/plain/A/x", scratch_ / "base/plain/A/other");
+  EXPECT_FALSE(reader_.may_be_shadowed("plain/A/other"));
+  ASSERT_TRUE(told_overlay_.open_writable("plain/A/x", O_WRONLY));
+  EXPECT_TRUE(reader_.may_be_shadowed("plain/A/other"));
+}
+
+TEST_F(ShadowTest, AFolderThatItsUserCannotEnterHidesWhatIsBelow) {
+  ASSERT_TRUE(told_overlay_.make_dir("plain", 0755));
+  ASSERT_TRUE(told_overlay_.make_dir("plain/open", 0755));
+  ASSERT_TRUE(told_overlay_.make_dir("plain/closed", 0300));
+  EXPECT_FALSE(reader_.may_be_shadowed("plain/open/x"));
+  EXPECT_TRUE(reader_.may_be_shadowed("plain/closed/x"));
+}
+
+}  // namespace
+}  // namespace cacheshim
