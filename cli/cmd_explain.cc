@@ -64,6 +64,24 @@ std::string digest_text(const json& answer) {
   return now + (now == recorded ? " (as on record)" : ", on record " + recorded);
 }
 
+std::string flight_text(const json& flight, const std::string& path) {
+  const std::string leader_job = text_of(flight, "leader_job");
+  std::string text =
+      count_of(flight, "leader") == 0
+          ? "by another daemon of this store"
+          : fmt::format("by process {} of job {}", count_of(flight, "leader"), leader_job);
+  if (text_of(flight, "path") != path) text = text_of(flight, "path") + " " + text;
+  const std::uint64_t waiting = count_of(flight, "waiting");
+  if (waiting == 0) return text + "; nobody waits for it";
+  std::string jobs;
+  for (const json& job : flight.value("waiting_jobs", json::array())) {
+    jobs += (jobs.empty() ? "" : ", ") + job.get<std::string>();
+  }
+  return fmt::format("{}; {} for it, of {}", text,
+                     waiting == 1 ? "1 process waits" : fmt::format("{} processes wait", waiting),
+                     jobs);
+}
+
 void print_answer(const json& answer) {
   const json job = answer.value("job", json());
   std::vector<std::pair<std::string, std::string>> pairs = {
@@ -92,6 +110,9 @@ void print_answer(const json& answer) {
   }
   if (answer.contains("not_published")) {
     pairs.emplace_back("not published", text_of(answer, "not_published"));
+  }
+  for (const json& flight : answer.value("flights", json::array())) {
+    pairs.emplace_back("being built", flight_text(flight, text_of(answer, "path")));
   }
   if (answer.contains("hidden")) pairs.emplace_back("base hidden", text_of(answer, "hidden"));
   print_pairs(pairs);

@@ -36,6 +36,7 @@ struct JobArguments {
   bool shared_uids = false;
   bool success = false;
   bool failure = false;
+  bool dry_run = false;
   std::optional<unsigned> timeout_s;
 };
 
@@ -60,6 +61,10 @@ std::string published(const json& answer) {
   if (count("incomplete") > 0) {
     text += fmt::format(", {} left out: not complete",
                         format_count(count("incomplete"), "entry", "entries"));
+  }
+  if (count("refused") > 0) {
+    text += fmt::format(", {} kept back: the job may not publish",
+                        format_count(count("refused"), "entry", "entries"));
   }
   return text;
 }
@@ -88,13 +93,53 @@ int end(const JobArguments& arguments) {
   return kExitSuccess;
 }
 
+std::string files_text(const json& counted) {
+  return fmt::format("{}, {}", format_count(count_of(counted, "files"), "file", "files"),
+                     format_size(count_of(counted, "bytes")));
+}
+
+// What would become of each entry.
+void print_plan(const json& plan) {
+  std::vector<std::vector<std::string>> rows;
+  for (const json& one : plan) {
+    const bool would = one.value("publish", true);
+    const bool is_there = would && one.contains("publish") && count_of(one, "files") == 0;
+    rows.push_back({text_of(one, "entry"), would ? files_text(one) : "stays",
+                    is_there ? "the base has it already: dropped from the layer"
+                    : would  ? ""
+                             : text_of(one, "why")});
+  }
+  print_table(rows);
+}
+
+int show_plan(const JobArguments& arguments, const char* op, const char* verb) {
+  const json answer = ask(arguments, {{"op", op}, {"dry_run", true}});
+  if (arguments.as_json) {
+    fmt::print("{}\n", answer.dump());
+    return kExitSuccess;
+  }
+  print_plan(answer.value("plan", json::array()));
+  fmt::print("job {}: would {} {}\n", arguments.id, verb, files_text(answer));
+  if (count_of(answer, "removed") > 0) {
+    fmt::print("job {}: would see again {} of the base that it has removed\n", arguments.id,
+               format_count(count_of(answer, "removed"), "name", "names"));
+  }
+  if (count_of(answer, "open_files") > 0) {
+    fmt::print("job {}: has {} open, which stay readable\n", arguments.id,
+               format_count(count_of(answer, "open_files"), "file", "files"));
+  }
+  return kExitSuccess;
+}
+
 int publish(const JobArguments& arguments) {
+  if (arguments.dry_run) return show_plan(arguments, "job-publish", "publish");
   const json answer = ask(arguments, {{"op", "job-publish"}});
   fmt::print("job {}: {}\n", arguments.id, published(answer));
   return kExitSuccess;
 }
 
 int discard(const JobArguments& arguments) {
+  if (arguments.dry_run) return show_plan(arguments, "job-discard", "throw away");
   const json answer = ask(arguments, {{"op", "job-discard"}});
   fmt::print("job {}: discarded {}\n", arguments.id,
              format_count(count_of(answer, "files"), "file", "files"));
@@ -127,13 +172,27 @@ std::string uid_text(const json& job) {
   return uid != job.end() && uid->is_number() ? uid->dump() : "-";
 }
 
+std::string layer_text(const json& layer) {
+  const std::string own =
+      fmt::format("{} ({}, {})", format_count(count_of(layer, "entries"), "entry", "entries"),
+                  format_count(count_of(layer, "files"), "file", "files"),
+                  format_size(count_of(layer, "bytes")));
+  const std::uint64_t removed = count_of(layer, "removed");
+  if (removed == 0) return own;
+  return fmt::format("{}; hides {} of the base", own, format_count(removed, "name", "names"));
+}
+
 int show(const JobArguments& arguments) {
   const json answer = ask(arguments, {{"op", "job-show"}});
-  const json job = answer.value("job", json::object());
+  json job = answer.value("job", json::object());
+  json layer = ask(arguments, {{"op", "job-layer"}});
+  layer.erase("ok");
   if (arguments.as_json) {
+    job["holds"] = std::move(layer);
     fmt::print("{}\n", job.dump());
     return kExitSuccess;
   }
+  const std::string refused = job.value("refused", "");
   print_pairs({{"job", text_of(job, "job")},
                {"cycle", text_of(job, "cycle")},
                {"state", text_of(job, "state")},
@@ -144,7 +203,9 @@ int show(const JobArguments& arguments) {
                {"open files", fmt::to_string(count_of(job, "open_files"))},
                {"runs", fmt::to_string(count_of(job, "runs"))},
                {"layer", text_of(job, "layer")},
-               {"publishing", text_of(job, "publish")}});
+               {"holds", layer_text(layer)},
+               {"publishing", text_of(job, "publish")},
+               {"may publish", refused.empty() ? "yes" : "no: " + refused}});
   return kExitSuccess;
 }
 
@@ -278,8 +339,23 @@ void add_job(CLI::App& app, int& exit_code) {
   with_id("wait", "Wait until a job has ended; returns 0 for success, else 1", wait)
       ->add_option("--timeout", arguments->timeout_s, "Give up after S seconds, with exit code 75")
       ->type_name("S");
-  with_id("publish", "Publish a job's complete entries now", publish);
-  with_id("discard", "Throw a job's own files away", discard);
+  const auto with_plan = [&](const char* name, const char* help, Action action,
+                             const char* footer) {
+    CLI::App* command = with_id(name, help, action);
+    command->add_flag("--dry-run", arguments->dry_run,
+                      "Only say what would become of each entry, and why");
+    command->add_flag("--json", arguments->as_json, "What --dry-run says, as JSON")
+        ->needs("--dry-run");
+    command->footer(footer);
+  };
+  with_plan(
+      "publish", "Publish a job's complete entries now", publish,
+      "What is complete goes into the base, whole, whatever the job's policy; all else stays in\n"
+      "its layer. Nothing of a job that may not publish does.");
+  with_plan(
+      "discard", "Throw a job's own files away", discard,
+      "Its layer goes, with all that the job has written and not published, and the base shows\n"
+      "through where the job had removed something. The job goes on with an empty layer.");
 }
 
 }  // namespace cacheshim::cli

@@ -36,7 +36,7 @@ constexpr Counter kCounters[] = {
     {"misses", "looks for files that nobody has"},
     {"flight_leases", "builds that others were made to wait for"},
     {"flight_waits", "waits for another's build"},
-    {"flight_hits", "of these, ended by the finished entry"},
+    {"flight_hits", "of these, ended by the finished entry: builds that were saved"},
     {"flight_timeouts", "of these, given up"},
     {"entries_published", "entries added to the base"},
     {"files_published", "their files"},
@@ -48,6 +48,7 @@ constexpr Counter kCounters[] = {
     {"batons_reaped", "lock files of dead processes taken away"},
     {"jobs_active", "jobs now"},
     {"worker_restarts", "restarts of the daemon's worker"},
+    {"verify_failures", "entries that were damaged when somebody wanted them (verify_on_open)"},
 };
 
 struct StatusArguments {
@@ -84,6 +85,10 @@ std::string policy_text(const std::string& policy) {
   return policy;
 }
 
+std::string publishers_text(const std::string& publishers) {
+  return publishers == "every local user" ? publishers + " may publish" : publishers;
+}
+
 // How soon a change of the base that a raw process makes is seen.
 std::string freshness_text(const json& status) {
   const std::string watch = text_of(status, "watch");
@@ -118,7 +123,7 @@ void show_status(const StatusArguments& arguments) {
                {"layers", text_of(status, "layers")},
                {"daemon", daemon_text(status)},
                {"publishing", policy_text(text_of(status, "publish"))},
-               {"who may publish", text_of(status, "publishers")},
+               {"who may publish", publishers_text(text_of(status, "publishers"))},
                {"raw changes", freshness_text(status)},
                {"locks", locks_text(status)},
                {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},

@@ -13,6 +13,7 @@
 #include "cli/cuda_config.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
+#include "cli/publish_allow_config.h"
 #include "cli/units.h"
 #include "common/exit_codes.h"
 #include "store/toml_reader.h"
@@ -45,6 +46,7 @@ void read_publish(TomlReader& root, Config& config, TomlProblem& problem) {
     config.publish = parse_publish_policy(*policy);
     if (!config.publish) publish.report("policy", "must be one of never, end, complete");
   }
+  config.allow = read_publish_allow(publish, problem);
   publish.finish();
 }
 
@@ -110,6 +112,7 @@ void read_root(TomlReader& root, Config& config) {
   config.job_idle = find_duration(root, "job_idle");
   config.layer_keep = find_duration(root, "layer_keep");
   config.flight_timeout = find_duration(root, "flight_timeout");
+  config.verify_on_open = root.find_bool("verify_on_open");
   if (const auto watch = root.find_string("watch")) {
     config.watch = parse_watch_mode(*watch);
     if (!config.watch) root.report("watch", "must be one of fanotify, inotify, none");
@@ -122,7 +125,7 @@ std::optional<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file.is_open() && errno == ENOENT) return std::nullopt;
   std::ostringstream text;
-  if (file.is_open() && file.peek() != file.eof()) text << file.rdbuf();
+  if (file.is_open() && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   if (!file.is_open() || file.bad() || !text) {
     const std::string reason = std::generic_category().message(errno != 0 ? errno : EIO);
     throw Failure(kExitUsage, fmt::format("cannot read the configuration '{}': {}", path, reason));

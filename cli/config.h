@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "store/eviction_limits.h"
+#include "store/publish_allow.h"
 #include "store/publish_policy.h"
 #include "store/watch_mode.h"
 
@@ -20,7 +21,9 @@ struct Config {
   std::optional<std::chrono::seconds> layer_keep;
   std::optional<std::chrono::seconds> flight_timeout;
   std::optional<PublishPolicy> publish;
+  std::optional<PublishAllow> allow;
   std::string cuda_defaults;  // [cuda], as the run folder's file has it
+  std::optional<bool> verify_on_open;
   EvictionLimits gc;
   std::optional<std::chrono::seconds> gc_interval;
   std::optional<WatchMode> watch;  // the best; less where it does not work

@@ -68,10 +68,12 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
   }
   options.profiles = load_all_profiles(shipped_profiles);
   options.publish = config.publish.value_or(options.publish);
+  options.allow = config.allow;
   options.job_idle = config.job_idle.value_or(options.job_idle);
   options.layer_keep = config.layer_keep.value_or(options.layer_keep);
   options.flight_timeout = config.flight_timeout.value_or(options.flight_timeout);
   options.cuda_defaults = config.cuda_defaults;
+  options.verify_on_open = config.verify_on_open.value_or(options.verify_on_open);
   options.gc = config.gc;
   options.gc_interval = config.gc_interval.value_or(options.gc_interval);
   options.watch = config.watch.value_or(options.watch);

@@ -41,7 +41,8 @@ std::vector<std::pair<const char*, std::uint64_t>> all_counters(Filesystem& file
           {"lock_waits", c.lock_waits},
           {"batons_reaped", c.batons_reaped},
           {"jobs_active", filesystem.jobs().active_count()},
-          {"worker_restarts", c.worker_restarts}};
+          {"worker_restarts", c.worker_restarts},
+          {"verify_failures", c.verify_failures}};
 }
 
 }  // namespace
@@ -146,6 +147,7 @@ Json describe_job(Job& job, const std::string& layers_dir) {
   const std::shared_lock lock(job.overlay.mutex());
   json["layer"] = job.layer ? Json(layers_dir + "/" + job.layer->path()) : Json();
   json["publish"] = to_string(job.policy());
+  json["refused"] = job.why_refused();
   return json;
 }
 
@@ -189,7 +191,7 @@ std::string status_json(Filesystem& filesystem) {
   json["pid"] = ::getpid();
   json["started"] = filesystem.started();
   json["publish"] = to_string(options.publish);
-  json["publishers"] = "every local user";
+  json["publishers"] = filesystem.trust().text();
   json["watch"] = to_string(filesystem.watch_mode());
   json["base_is_local"] = filesystem.is_base_local();
   json["passthrough"] = filesystem.passes_through();

@@ -51,7 +51,8 @@ Json describe(const PublishReport& report) {
           {"files", report.files},
           {"bytes", report.bytes},
           {"conflicts", report.conflicts},
-          {"incomplete", report.incomplete}};
+          {"incomplete", report.incomplete},
+          {"refused", report.refused}};
 }
 
 // The active job that the request is about and that its caller may change; else it is refused.
@@ -117,17 +118,43 @@ void list_jobs(const Request& request) {
                                    : list_objects(states, request.filesystem.options().layers_dir));
 }
 
-void show_job(const Request& request) {
+// The job that the request names, active or not; else it is refused.
+Job* require_known_job(const Request& request) {
   const std::string id = request.text("job");
   Job* job = request.filesystem.jobs().find(id);
   if (!is_job_id(id)) {
     request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
-  } else if (job == nullptr) {
-    request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
-  } else {
-    const Json described = describe_job(*job, request.filesystem.options().layers_dir);
-    request.session->answer({{"ok", true}, {"job", described}});
+    return nullptr;
   }
+  if (job == nullptr) {
+    request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
+  }
+  return job;
+}
+
+void show_job(const Request& request) {
+  Job* job = require_known_job(request);
+  if (job == nullptr) return;
+  const Json described = describe_job(*job, request.filesystem.options().layers_dir);
+  request.session->answer({{"ok", true}, {"job", described}});
+}
+
+// What its layer holds: takes a stat a file.
+void show_layer(const Request& request) {
+  const Job* job = require_known_job(request);
+  if (job == nullptr) return;
+  const LayerContent content = request.filesystem.layer_of(*job);
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  for (const LayerUnit& unit : content.units) {
+    files += unit.files;
+    bytes += unit.bytes;
+  }
+  request.session->answer({{"ok", true},
+                           {"entries", content.units.size()},
+                           {"files", files},
+                           {"bytes", bytes},
+                           {"removed", content.removed}});
 }
 
 void start_job(const Request& request) {
@@ -179,29 +206,66 @@ void end_job(const Request& request) {
   request.session->answer(answer);
 }
 
+void plan_publishing(const Request& request, Job& job) {
+  PublishReport total;
+  Json plan = Json::array();
+  for (const UnitPlan& unit :
+       request.filesystem.plan_publishing(job, request.progress("looking at entries"))) {
+    const bool is_kept = !unit.why_kept.empty();
+    Json line = {{"entry", unit.unit}, {"publish", !is_kept}};
+    line["files"] = unit.files;
+    line["bytes"] = unit.bytes;
+    if (is_kept) line["why"] = unit.why_kept;
+    plan.push_back(std::move(line));
+    total.entries += unit.files > 0 ? 1 : 0;
+    total.files += unit.files;
+    total.bytes += unit.bytes;
+  }
+  request.session->answer({{"ok", true},
+                           {"entries", total.entries},
+                           {"files", total.files},
+                           {"bytes", total.bytes},
+                           {"plan", std::move(plan)}});
+}
+
 void publish_job(const Request& request) {
   Job* job = require_job(request);
   if (job == nullptr) return;
+  if (request.flag("dry_run")) return plan_publishing(request, *job);
   request.session->answer(
       describe(request.filesystem.publish_job(*job, request.progress("publishing entries"))));
+}
+
+void plan_discarding(const Request& request, const Job& job) {
+  const LayerContent content = request.filesystem.layer_of(job);
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  Json plan = Json::array();
+  for (const LayerUnit& unit : content.units) {
+    plan.push_back({{"entry", unit.unit}, {"files", unit.files}, {"bytes", unit.bytes}});
+    files += unit.files;
+    bytes += unit.bytes;
+  }
+  request.session->answer({{"ok", true},
+                           {"files", files},
+                           {"bytes", bytes},
+                           {"removed", content.removed},
+                           {"open_files", job.open_files.load()},
+                           {"plan", std::move(plan)}});
 }
 
 void discard_job(const Request& request) {
   Job* job = require_job(request);
   if (job == nullptr) return;
+  if (request.flag("dry_run")) return plan_discarding(request, *job);
   const std::uint64_t files = request.filesystem.discard_job(*job);
   request.session->answer({{"ok", true}, {"files", files}});
 }
 
 void wait_for_job(const Request& request) {
-  const std::string id = request.text("job");
-  if (!is_job_id(id)) {
-    return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
-  }
-  Job* job = request.filesystem.jobs().find(id);
-  if (job == nullptr) {
-    return request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
-  }
+  Job* job = require_known_job(request);
+  if (job == nullptr) return;
+  const std::string id = job->id;
   job->on_end([id, session = request.session](std::optional<Outcome> outcome) {
     if (outcome) return session->answer({{"ok", true}, {"outcome", to_string(*outcome)}});
     session->refuse(fmt::format("the mount is being closed; job '{}' has not ended", id),
@@ -345,7 +409,7 @@ const std::map<std::string, Operation>& operations() {
       {"job-wait", {wait_for_job, false}},  {"close", {close_mount, true}},
       {"reopen", {reopen_mount, false}},    {"waiting", {list_waiting, false}},
       {"explain", {explain, true}},         {"gc", {collect_garbage, true}},
-      {"verify", {verify, true}},
+      {"verify", {verify, true}},           {"job-layer", {show_layer, true}},
   };
   return kOperations;
 }

@@ -163,6 +163,8 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   const std::string layers =
       options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
   const std::string shown = shown_path(options);
+  // What is to be held against its digest first is answered by us alone.
+  const bool may_be_direct = run_folder && !options.verify_on_open;
   Filesystem filesystem(store, options.profiles,
                         {.shown_path = shown,
                          .layers_dir = layers,
@@ -177,7 +179,9 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                          .cycle = options.cycle,
                          .gc = options.gc,
                          .gc_interval = options.gc_interval,
-                         .direct = run_folder ? run_folder->direct() : nullptr});
+                         .direct = may_be_direct ? run_folder->direct() : nullptr,
+                         .allow = options.allow,
+                         .verify_on_open = options.verify_on_open});
   const auto on_mounted = [&] {
     record_mount_path(store, shown);
     if (run_folder) announce(*run_folder, options);
@@ -209,7 +213,9 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
                          .owners = options.owners,
                          .cycle = options.cycle,
                          .gc = {},
-                         .gc_interval = options.gc_interval});
+                         .gc_interval = options.gc_interval,
+                         .allow = {},
+                         .verify_on_open = false});
   if (const Status shown =
           filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
       !shown) {

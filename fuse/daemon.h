@@ -14,6 +14,7 @@
 #include "fuse/owner_rule.h"
 #include "store/eviction_limits.h"
 #include "store/profile.h"
+#include "store/publish_allow.h"
 #include "store/publish_policy.h"
 #include "store/watch_mode.h"
 
@@ -42,10 +43,12 @@ struct DaemonOptions {
   std::vector<Profile> profiles;
   std::string cuda_defaults;  // common/cuda_defaults.h, for the processes of jobs
   PublishPolicy publish = PublishPolicy::kComplete;
+  std::optional<PublishAllow> allow;  // nothing: everybody may publish
   std::chrono::seconds job_idle{600};
   std::chrono::seconds layer_keep{7 * 24 * 3600};
   // How long a process waits for what another builds, at most; 0: not at all.
   std::chrono::seconds flight_timeout{120};
+  bool verify_on_open = false;
   EvictionLimits gc;
   std::chrono::seconds gc_interval{
       600};  // between looks at the limits, and for what was left behind

@@ -2,7 +2,6 @@
 #include "fuse/explain.h"
 
 #include <fcntl.h>
-#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -50,25 +49,6 @@ History history_of(const AuditLog& audit, const std::string& path, const std::st
   return history;
 }
 
-std::string rule_text(const EntryRule& rule) {
-  std::vector<std::string> patterns = rule.complete;
-  patterns.insert(patterns.end(), rule.complete_single.begin(), rule.complete_single.end());
-  if (patterns.empty()) return "all of its files, renamed into place";
-  return fmt::format("a file named {}{}", fmt::join(patterns, " or "),
-                     rule.renamed ? ", renamed into place" : "");
-}
-
-std::string why_incomplete(const EntryRef& ref, bool is_complete) {
-  if (!ref.profile->may_publish_early()) {
-    return "the profile is a guess: published at the job's success";
-  }
-  if (!ref.rule->says_when_complete()) {
-    return "nothing tells when its entry is complete: published at the job's success";
-  }
-  if (is_complete) return "";
-  return fmt::format("its entry is not complete: what completes it is {}", rule_text(*ref.rule));
-}
-
 // For a path that the layer has.
 std::string why_not_published(const Filesystem& filesystem, const Job& job,
                               const std::optional<EntryRef>& ref, const std::string& path) {
@@ -76,15 +56,15 @@ std::string why_not_published(const Filesystem& filesystem, const Job& job,
   if (name_class == NameClass::kScratch) return "a temporary name is never published";
   if (name_class == NameClass::kBaton) return "a baton is never published";
   if (name_class == NameClass::kLock) return "a lock file is never published";
+  if (const std::string why = job.why_refused(); !why.empty()) {
+    return "the job may not publish: " + why;
+  }
   if (job.policy() == PublishPolicy::kNever)
     return "the job publishes nothing: its policy is never";
   const std::string kept = job.why_kept(ref ? ref->unit() : path);
   if (!kept.empty()) return kept;
   if (!ref) return "it belongs to no entry of a known cache: published at the job's success";
-  const std::shared_lock lock(job.overlay.mutex());
-  const bool is_complete =
-      job.overlay.has_layer() && filesystem.publisher().is_complete(job.overlay, *ref, false);
-  const std::string reason = why_incomplete(*ref, is_complete);
+  const std::string reason = filesystem.publisher().why_not_due(job.overlay, *ref, false);
   if (!reason.empty()) return reason;
   if (job.policy() == PublishPolicy::kEnd) return "complete: published at the job's success";
   return "complete: published as soon as that is seen, at the latest at the job's end";
@@ -136,6 +116,24 @@ void add_hidden(Json& json, const Filesystem& filesystem, const Job* job, const 
   json["hidden"] = why;
 }
 
+// Who builds what others wait for, of this path or of its entry.
+void add_flights(Json& json, const Filesystem& filesystem, const std::string& path,
+                 const std::string& unit) {
+  if (filesystem.flights() == nullptr) return;
+  Json all = Json::array();
+  for (const Flights::Description& flight : filesystem.flights()->describe()) {
+    const auto ref = filesystem.entries().find(flight.path);
+    if (flight.path != path && !(path == unit && ref && ref->unit() == unit)) continue;
+    all.push_back({{"path", flight.path},
+                   {"job", flight.job},
+                   {"leader", flight.leader},
+                   {"leader_job", flight.leader_job},
+                   {"waiting", flight.waiting},
+                   {"waiting_jobs", flight.waiting_jobs}});
+  }
+  if (!all.empty()) json["flights"] = std::move(all);
+}
+
 }  // namespace
 
 Json explain_path(Filesystem& filesystem, Job* job, const std::string& path) {
@@ -163,6 +161,7 @@ Json explain_path(Filesystem& filesystem, Job* job, const std::string& path) {
     json["not_published"] = why_not_published(filesystem, *job, ref, path);
   }
   add_hidden(json, filesystem, job, path);
+  add_flights(json, filesystem, path, unit);
   return json;
 }
 

@@ -29,9 +29,12 @@
 #include "fuse/lock_table.h"
 #include "fuse/node_table.h"
 #include "fuse/notifier.h"
+#include "fuse/publish_trust.h"
 #include "fuse/task_queue.h"
 #include "store/base_watch.h"
 #include "store/evictor.h"
+#include "store/layer_units.h"
+#include "store/open_verifier.h"
 #include "store/publisher.h"
 #include "store/store.h"
 #include "store/verifier.h"
@@ -53,6 +56,8 @@ struct FilesystemOptions {
   EvictionLimits gc;
   std::chrono::seconds gc_interval;
   const DirectFolders* direct = nullptr;  // outlives the file system
+  std::optional<PublishAllow> allow;
+  bool verify_on_open;
 };
 
 // The mount: what each FUSE request means. One method a request; each computes its answer under the
@@ -129,6 +134,10 @@ class Filesystem {
   void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size);
   void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name);
 
+  // ---- fs_trust.cc: before a request that changes what `ino` is part of; before one that opens it
+  Status note_change(fuse_req_t req, fuse_ino_t ino);
+  Status note_open(fuse_req_t req, fuse_ino_t ino, int flags);
+
   // From within a request's interrupt: takes no lock but one of its own.
   void interrupt_lock(std::uint64_t ticket);
 
@@ -136,6 +145,7 @@ class Filesystem {
   JobTable& jobs() { return jobs_; }
   TaskQueue& tasks() { return control_; }
   const FilesystemOptions& options() const { return options_; }
+  const PublishTrust& trust() const { return trust_; }
   const std::vector<Profile>& profiles() const { return entries_.profiles(); }
   const Counters& counters() const { return counters_; }
   std::uint64_t direct_opens() const;  // that processes served themselves, of all jobs
@@ -152,6 +162,9 @@ class Filesystem {
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
   std::uint64_t discard_job(Job& job);
+  // What publish_job() and discard_job() would do.
+  std::vector<UnitPlan> plan_publishing(Job& job, const Publisher::Progress& progress);
+  LayerContent layer_of(const Job& job) const { return list_layer(job.overlay, entries_); }
   // Errors: EWOULDBLOCK while another daemon or request is at it.
   Result<EvictionReport> collect_garbage(bool dry_run);
   Result<VerifyReport> verify(bool repair, const VerifyProgress& progress);
@@ -232,6 +245,7 @@ class Filesystem {
   double keep_name(const Look& look, const Found* found) const;
   double keep_attr(const Look& look, const Found& found) const;
   void base_changed(const std::vector<BaseChange>& changes);
+  std::vector<Notifier::Notice> notices_of(const std::vector<BaseChange>& changes);
   void tell_other_views(const Job& job, NodeIndex node, ViewSlot slot);
   // Gives an answer by which a caller has entered a job's view, once the kernel knows whose it is.
   // `asked`: the node whose attributes are in the answer, where it is not the view's root; or 0.
@@ -341,9 +355,11 @@ class Filesystem {
   bool may_keep_listing(NodeIndex node, const NodeInfo& info);
   Status load(fuse_req_t req, Ref ref, DirHandle& dir);
 
+  bool may_publish(fuse_req_t req) const;
+
   // ---- fs_flight.cc
   bool is_worth_waiting_for(const Job& job, const std::string& path) const;
-  static Flights::Seeker seeker_of(fuse_req_t req, Job& job, std::string path);
+  Flights::Seeker seeker_of(fuse_req_t req, Job& job, std::string path) const;
   Result<fuse_entry_param> join_flight(fuse_req_t req, Ref parent, const NodeInfo& info,
                                        const std::string& name, const fuse_entry_param& missed);
   Result<fuse_entry_param> placeholder_entry(Ref ref) const;
@@ -367,6 +383,10 @@ class Filesystem {
   void tend_store();
   void tend_store_if_due();
   void tell_of_gone(const std::vector<std::string>& paths);
+  // Answers a request that holds `folder`, once the kernel knows that these paths are gone.
+  void answer_gone(const std::vector<std::string>& paths, fuse_ino_t folder,
+                   std::function<void()> answer);
+  std::vector<std::string> put_damaged_away(Ref ref);
 
   static constexpr unsigned kPublishingThreads = 4;
   static constexpr unsigned kControlThreads = 2;
@@ -403,6 +423,7 @@ class Filesystem {
   std::map<NodeIndex, std::vector<SharedOpening>> shared_openings_;
   std::atomic<std::size_t> shared_count_{0};
   CallerJobs callers_;
+  const PublishTrust trust_;
   const NodeIndex jobs_dir_;
   JobTable jobs_;
   Publisher publisher_;
@@ -420,6 +441,7 @@ class Filesystem {
   std::unique_ptr<Ticker> ticker_;
   std::unique_ptr<Flights> flights_;  // null without single flight
   std::unique_ptr<Batons> batons_;
+  std::unique_ptr<OpenVerifier> verifier_;                // null without verify_on_open
   std::chrono::steady_clock::time_point store_tended_{};  // the ticker's
   std::atomic<bool> tending_{false};
 };

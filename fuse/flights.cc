@@ -305,8 +305,14 @@ std::vector<Flights::Description> Flights::describe() const {
   const std::lock_guard lock(mutex_);
   std::vector<Description> all;
   for (const auto& [key, lease] : leases_) {
-    all.push_back({key.first, key.second != nullptr ? key.second->id : std::string(),
-                   lease.leader ? lease.leader->pid : 0, lease.waits.size()});
+    std::set<std::string> waiting_jobs;
+    for (const auto& wait : lease.waits) waiting_jobs.insert(wait->seeker_.job->id);
+    all.push_back({key.first,
+                   key.second != nullptr ? key.second->id : std::string(),
+                   lease.leader ? lease.leader->pid : 0,
+                   lease.waits.size(),
+                   lease.leader && lease.job != nullptr ? lease.job->id : std::string(),
+                   {waiting_jobs.begin(), waiting_jobs.end()}});
   }
   return all;
 }

@@ -86,6 +86,8 @@ class Flights {
     std::string job;  // empty for all
     pid_t leader;     // 0 for one of another daemon
     std::size_t waiting;
+    std::string leader_job;  // empty for one of another daemon
+    std::vector<std::string> waiting_jobs;
   };
 
   Flights(Options options, NodeTable& nodes, Counters& counters);

@@ -166,6 +166,11 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return open_own(req, ref, info, fi);
   if (may_be_placeholder(info)) return wait_for_flight(req, ref, info);
+  // The kernel looks the name up again, which misses it.
+  if (const auto gone = put_damaged_away(ref); !gone.empty()) {
+    tell_of_gone(gone);
+    return (void)fuse_reply_err(req, ESTALE);
+  }
   Result<std::unique_ptr<FileHandle>> handle = open_file(ref, *info.job, fi->flags);
   if (!handle) return (void)fuse_reply_err(req, handle.error().code());
   // Pages that an earlier open has left would be those of before what now goes past them.

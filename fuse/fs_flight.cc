@@ -15,9 +15,9 @@ bool Filesystem::is_worth_waiting_for(const Job& job, const std::string& path) c
   return ref->profile->may_publish_early() && job.overlay.has_own_folder(std::string(ref->entry));
 }
 
-Flights::Seeker Filesystem::seeker_of(fuse_req_t req, Job& job, std::string path) {
+Flights::Seeker Filesystem::seeker_of(fuse_req_t req, Job& job, std::string path) const {
   const pid_t thread = fuse_req_ctx(req)->pid;
-  const bool publishes = job.policy() == PublishPolicy::kComplete;
+  const bool publishes = job.policy() == PublishPolicy::kComplete && may_publish(req);
   return {std::move(path), &job, publishes, lineage_of(thread), thread};
 }
 

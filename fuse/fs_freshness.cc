@@ -123,6 +123,10 @@ void Filesystem::add_notices_of_all(const Job& job, std::vector<Notifier::Notice
 }
 
 void Filesystem::base_changed(const std::vector<BaseChange>& changes) {
+  notifier_->post(notices_of(changes), {}, [] {});
+}
+
+std::vector<Notifier::Notice> Filesystem::notices_of(const std::vector<BaseChange>& changes) {
   bool lost = false;
   bool moved = false;
   for (const BaseChange& change : changes) {
@@ -142,7 +146,7 @@ void Filesystem::base_changed(const std::vector<BaseChange>& changes) {
       for (const BaseChange& change : changes) add_notices(change, *job, notices);
     }
   }
-  notifier_->post(std::move(notices), {}, [] {});
+  return notices;
 }
 
 // Every other view that knows the folder of a published name is told of the name, and of those of

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "fuse/filesystem.h"
@@ -14,16 +15,55 @@ namespace {
 // stale there.
 constexpr std::time_t kTrashKeepSeconds = 3600;
 
-}  // namespace
-
-// Every view is told. What was below a folder goes with it, known or not.
-void Filesystem::tell_of_gone(const std::vector<std::string>& paths) {
+// What was below a folder goes with it, known or not.
+std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
   std::vector<BaseChange> changes;
-  for (const std::string& path : paths) {
+  for (const std::string& path : gone) {
     changes.push_back({BaseChange::Kind::kFolderName, std::string(parent_path(path)),
                        std::string(base_name(path))});
   }
-  if (!changes.empty()) base_changed(changes);
+  return changes;
+}
+
+}  // namespace
+
+// Every view is told.
+void Filesystem::tell_of_gone(const std::vector<std::string>& paths) {
+  if (!paths.empty()) base_changed(changes_by(paths));
+}
+
+void Filesystem::answer_gone(const std::vector<std::string>& paths, fuse_ino_t folder,
+                             std::function<void()> answer) {
+  if (paths.empty()) return answer();
+  auto notices = notices_of(changes_by(paths));
+  // Those of the folder itself wait for the answer.
+  const auto held = std::stable_partition(
+      notices.begin(), notices.end(), [folder](const Notifier::Notice& notice) {
+        return notice.kind != Notifier::Notice::Kind::kName || notice.folder != folder;
+      });
+  std::vector<Notifier::Notice> later(held, notices.end());
+  notices.erase(held, notices.end());
+  notifier_->post(std::move(notices), {folder}, std::move(answer));
+  notifier_->post(std::move(later), {}, [] {});
+}
+
+// verify_on_open: what has gone to trash since it is damaged, of the entry of what somebody is about to
+// see of the base.
+std::vector<std::string> Filesystem::put_damaged_away(Ref ref) {
+  const NodeInfo info = nodes_.info(ref.node);
+  const bool is_object = info.kind == NodeKind::kObject && !info.removed;
+  if (!verifier_ || !is_object || info.in_upper || info.is_dir) return {};
+  const auto path = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return nodes_.path(ref.node);
+  }();
+  if (!path) return {};
+  OpenVerifier::Verdict verdict = verifier_->check(*path);
+  if (verdict.why.empty()) return {};
+  counters_.verify_failures.fetch_add(1, std::memory_order_relaxed);
+  spdlog::warn("verify_on_open: {}; {}", verdict.why,
+               verdict.gone.empty() ? "it is used all the same" : "its entry goes to trash");
+  return std::move(verdict.gone);
 }
 
 Result<EvictionReport> Filesystem::collect_garbage(bool dry_run) {

@@ -94,13 +94,22 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name)
   if (info.kind != NodeKind::kObject) return reply_entry(req, lookup_own(req, parent, info, name));
   if (info.removed) return reply_entry(req, Errno(ENOENT));
   info.job->touch();
-  const Result<fuse_entry_param> entry = [&] {
+  const auto look = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
     return find_entry(parent, info, name);
-  }();
-  if (!entry || entry->ino != 0) return reply_entry(req, entry);
-  counters_.misses.fetch_add(1, std::memory_order_relaxed);
-  reply_entry(req, flights_ ? join_flight(req, parent, info, name, *entry) : entry);
+  };
+  Result<fuse_entry_param> entry = look();
+  std::vector<std::string> gone;
+  if (verifier_ && entry && entry->ino != 0) gone = put_damaged_away(decode(entry->ino));
+  if (!gone.empty()) {
+    nodes_.forget(decode(entry->ino).node, 1);
+    entry = look();
+  }
+  if (entry && entry->ino == 0) {
+    counters_.misses.fetch_add(1, std::memory_order_relaxed);
+    if (flights_) entry = join_flight(req, parent, info, name, *entry);
+  }
+  answer_gone(gone, parent_ino, [this, req, entry] { reply_entry(req, entry); });
 }
 
 void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {
@@ -181,7 +190,7 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     return entry_of(parent, folder, name, found, look);
   }();
   if (!entry) return reply_entry(req, entry);
-  publish_completed(*job, linked, Arrival::kNamed, {parent_ino},
+  publish_completed(*job, linked, Arrival::kNamed, {parent_ino, ino},
                     [this, req, entry] { reply_entry(req, entry); });
 }
 
@@ -229,9 +238,12 @@ void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
     if (entries_.class_of(path) == NameClass::kBaton) batons_->removed(&job, path);
     return Status();
   };
+  // The kernel holds what is removed as well: a late notice, of a folder that had its number, waits for it.
+  const Ref folder = decode(parent);
+  const fuse_ino_t victim = encode({nodes_.find(folder.node, name), folder.slot});
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return (void)fuse_reply_err(req, removed.error().code());
-  publish_completed(*nodes_.info(decode(parent).node).job, *removed, Arrival::kUnlocked, {parent},
+  publish_completed(*nodes_.info(folder.node).job, *removed, Arrival::kUnlocked, {parent, victim},
                     [req] { (void)fuse_reply_err(req, 0); });
 }
 
@@ -270,11 +282,14 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
 
 void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
                         const char* new_name, unsigned flags) {
+  const Ref from = decode(parent);
   const Ref to = decode(new_parent);
-  const Result<std::string> renamed = rename_object(decode(parent), name, to, new_name, flags);
+  const fuse_ino_t source = encode({nodes_.find(from.node, name), from.slot});
+  const fuse_ino_t target = encode({nodes_.find(to.node, new_name), to.slot});
+  const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
   if (!renamed) return (void)fuse_reply_err(req, renamed.error().code());
-  publish_completed(*nodes_.info(to.node).job, *renamed, Arrival::kNamed, {parent, new_parent},
-                    [req] { (void)fuse_reply_err(req, 0); });
+  publish_completed(*nodes_.info(to.node).job, *renamed, Arrival::kNamed,
+                    {parent, new_parent, source, target}, [req] { (void)fuse_reply_err(req, 0); });
 }
 
 }  // namespace cacheshim

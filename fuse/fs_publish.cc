@@ -21,6 +21,7 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       options_(std::move(options)),
       entries_(profiles),
       started_(std::time(nullptr)),
+      trust_(options_.allow),
       jobs_dir_(nodes_.intern_own(kRootNode, std::string(kJobsName), NodeKind::kJobsDir)),
       jobs_(store_, entries_, counters_, nodes_, jobs_dir_, options_.publish, options_.owners,
             options_.direct),
@@ -33,6 +34,8 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
   if (const auto base = sys::stat_fd(store_.base())) nodes_.add_device(base->st_dev);
   base_locks_.share(store_.base());
   locks_.set_idle_hook([this](const LockFileId& id) { return finish_removal(id); });
+  if (options_.verify_on_open) verifier_ = std::make_unique<OpenVerifier>(store_, entries_);
+  if (trust_.is_restricted()) jobs_.restrict_publishing();
   jobs_.adopt_orphans();
 }
 
@@ -142,10 +145,12 @@ void Filesystem::tell_of(const PublishReport& report, const Job& publisher,
 void Filesystem::publish_completed(Job& job, const std::string& path, Arrival arrival,
                                    std::vector<Notifier::FolderId> held,
                                    std::function<void()> answer) {
-  const std::string entry = job.policy() == PublishPolicy::kComplete
+  const std::string entry = job.wanted_policy() == PublishPolicy::kComplete
                                 ? publisher_.completed_entry(job.overlay, path, arrival)
                                 : std::string();
-  if (entry.empty()) {
+  const bool is_refused = job.is_refused();
+  if (!entry.empty() && is_refused) (void)publisher_.refuse(entry, job);
+  if (entry.empty() || is_refused) {
     if (flights_) flights_->made(job, path);
     return answer();
   }
@@ -192,6 +197,10 @@ PublishReport Filesystem::publish_job(Job& job, const Publisher::Progress& progr
   return report;
 }
 
+std::vector<UnitPlan> Filesystem::plan_publishing(Job& job, const Publisher::Progress& progress) {
+  return publisher_.plan_all(job.overlay, job, false, progress);
+}
+
 // The layer goes, and with it all names that only it had. Returns how many the kernel knew.
 std::size_t Filesystem::drop_layer(Job& job, Outcome outcome) {
   std::vector<Notifier::Notice> notices;
@@ -209,6 +218,7 @@ std::size_t Filesystem::drop_layer(Job& job, Outcome outcome) {
       job.overlay.set_layer({}, {});
       job.filter.clear();
     }
+    job.forget_layer();
     // What is kept of names that the layer hid is not known here.
     notices.push_back({0, {}, Notifier::Notice::Kind::kEpoch});
     add_notices_of_all(job, notices);
@@ -224,7 +234,7 @@ PublishReport Filesystem::end_job(Job& job, Outcome outcome, const Publisher::Pr
   if (!job.is_active()) return report;
   job.wait_until_settled();
   const bool failed = outcome == Outcome::kFailure;
-  if (!failed && job.policy() != PublishPolicy::kNever) {
+  if (!failed && job.wanted_policy() != PublishPolicy::kNever) {
     const bool succeeded = outcome == Outcome::kSuccess;
     report = publisher_.publish_all(job.overlay, job, succeeded, progress);
     notify_and_wait(notices_of(report, &job));
@@ -232,9 +242,10 @@ PublishReport Filesystem::end_job(Job& job, Outcome outcome, const Publisher::Pr
   (void)drop_layer(job, outcome);
   job.finish(outcome);
   spdlog::info(
-      "job '{}' ended ({}): {} entries with {} files published, {} conflicts, {} incomplete",
-      job.id, to_string(outcome), report.entries, report.files, report.conflicts,
-      report.incomplete);
+      "job '{}' ended ({}): {} entries with {} files published, {} conflicts, {} incomplete, {} "
+      "refused",
+      job.id, to_string(outcome), report.entries, report.files, report.conflicts, report.incomplete,
+      report.refused);
   return report;
 }
 

@@ -65,6 +65,8 @@ LayerRecord Job::wanted_record() const {
   wanted.node = node_name();
   if (views_.front().uid) wanted.uid = *views_.front().uid;
   wanted.shared_uids = shared_uids_;
+  wanted.vouched = rules_.is_restricted && !refused_;
+  wanted.refused = why_refused_;
   wanted.started = started_;
   return wanted;
 }
@@ -74,6 +76,7 @@ Status Job::ensure_layer(int layers) {
   if (rules_.is_plain) return overlay.has_layer() ? Status() : Errno(EROFS);
   CACHESHIM_TRY(taken, Layer::take(layers, wanted_record()));
   layer = std::move(taken);
+  settle_trust();
   return open_layer();
 }
 
@@ -105,26 +108,32 @@ void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   outcome_ = Outcome::kNone;
   a_run_failed = false;
   // One that may not publish can then neither hold the others up nor is it held up by them.
-  overlay.share_locks(may_publish() ? rules_.lock_base : -1);
+  settle_locks();
   touch();
   active_ = true;
   count_change();
 }
 
 void Job::adopt(Layer taken, PublishPolicy policy) {
-  const std::lock_guard lock(mutex_);
-  const LayerRecord& found = taken.record();
-  cycle_ = found.cycle;
-  policy_ = policy;
-  shared_uids_ = found.shared_uids;
-  started_ = found.started;
-  if (found.uid) {
-    views_.front().uid = *found.uid;
-    claim_ = Claim::kTold;
+  {
+    const std::lock_guard lock(mutex_);
+    const LayerRecord& found = taken.record();
+    cycle_ = found.cycle;
+    policy_ = policy;
+    shared_uids_ = found.shared_uids;
+    started_ = found.started;
+    if (found.uid) {
+      views_.front().uid = *found.uid;
+      claim_ = Claim::kTold;
+    }
   }
   layer = std::move(taken);
-  overlay.share_locks(may_publish() ? rules_.lock_base : -1);
-  open_filter();
+  settle_trust();
+  settle_locks();
+  {
+    const std::lock_guard lock(mutex_);
+    open_filter();
+  }
   touch();
   active_ = true;
   count_change();
@@ -144,8 +153,6 @@ void Job::finish(Outcome outcome) {
     active_ = false;
     runs = 0;
     postponed_.clear();
-    conflicts_.clear();
-    kept_.clear();
     processes_.clear();
     waiting.swap(waiting_);
     filter.close();
@@ -303,13 +310,13 @@ bool Job::note_conflict(const std::string& unit) {
   return conflicts_.insert(unit).second;
 }
 
-void Job::note_kept(const std::string& unit, const std::string& reason) {
+bool Job::note_kept(const std::string& unit, const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  if (reason.empty()) {
-    kept_.erase(unit);
-  } else {
-    kept_[unit] = reason;
-  }
+  if (reason.empty()) return kept_.erase(unit) > 0;
+  std::string& known = kept_[unit];
+  if (known == reason) return false;
+  known = reason;
+  return true;
 }
 
 std::string Job::why_kept(const std::string& unit) const {

@@ -56,6 +56,8 @@ struct JobRules {
   const DirectFolders* direct = nullptr;
   // Counts beginnings and ends of all jobs.
   std::atomic<std::uint64_t>* changes = nullptr;
+  // Not everybody may publish: who writes to a layer is looked at.
+  bool is_restricted = false;
 };
 
 // A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
@@ -92,7 +94,15 @@ class Job final : public PublishHooks, private OverlayObserver {
   void refuse_waits();
 
   bool shares_uids() const { return shared_uids_.load(); }
-  PublishPolicy policy() const { return policy_.load(); }
+  // What it does publish; and what it would if it might.
+  PublishPolicy policy() const { return refused_ ? PublishPolicy::kNever : wanted_policy(); }
+  PublishPolicy wanted_policy() const { return policy_.load(); }
+  // Ensures that what the layer holds from now on is never published, by any daemon. Call before the
+  // change that it is about, with no lock held. Errors: of the record, which must be there first.
+  Status refuse(const std::string& why);
+  bool is_refused() const { return refusal_is_kept_; }
+  // With the layer goes what speaks against it. With overlay.mutex() held exclusively.
+  void forget_layer();
   bool may_publish() const { return !rules_.is_plain && policy() != PublishPolicy::kNever; }
   // The view of this uid, claimed if it is still free. Nothing for a uid that the job is closed to:
   // it then sees the first view, whose mode closes it.
@@ -146,7 +156,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   bool is_being_written(dev_t device, ino_t inode) override;
   bool wait_until_closed(dev_t device, ino_t inode) override;
   bool note_conflict(const std::string& unit) override;
-  void note_kept(const std::string& unit, const std::string& reason) override;
+  bool note_kept(const std::string& unit, const std::string& reason) override;
+  std::string why_refused() const override;
   PublishingJob identity() const override;
   // Why the unit was not published when that was last tried; "" where it was not, or has been.
   std::string why_kept(const std::string& unit) const;
@@ -158,6 +169,10 @@ class Job final : public PublishHooks, private OverlayObserver {
   void open_filter();
   LayerRecord wanted_record() const;
   void count_change();
+  void set_refused(const std::string& why);
+  Status keep_refusal();
+  void settle_trust();
+  void settle_locks();
 
   enum class Claim : std::uint8_t { kFree, kUntold, kBeingTold, kTold };
 
@@ -167,11 +182,14 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::atomic<bool> shared_uids_{false};
   std::atomic<Claim> claim_{Claim::kFree};
   std::atomic<PublishPolicy> policy_{PublishPolicy::kComplete};
+  std::atomic<bool> refused_{false};
+  std::atomic<bool> refusal_is_kept_{false};  // on record, or there is no layer
   std::atomic<std::time_t> started_{0};
   std::atomic<Outcome> outcome_{Outcome::kNone};
   std::atomic<std::chrono::steady_clock::time_point> last_use_{};
   mutable std::mutex mutex_;  // taken after overlay.mutex(), never held across a call
   std::string cycle_ = "0";
+  std::string why_refused_;
   std::vector<View> views_{View{}};
   std::map<std::pair<dev_t, ino_t>, int> writers_;
   int publishing_ = 0;

@@ -31,10 +31,12 @@ Job& JobTable::get_or_make(const std::string& id) {
   std::unique_ptr<Job>& job = jobs_[id];
   if (!job) {
     const int lock_base = store_.is_writable() ? store_.base() : -1;
-    job = std::make_unique<Job>(
-        id, lowers_, entries_, counters_, nodes_,
-        JobRules{
-            .owners = owners_, .lock_base = lock_base, .direct = direct_, .changes = &changes_});
+    job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_,
+                                JobRules{.owners = owners_,
+                                         .lock_base = lock_base,
+                                         .direct = direct_,
+                                         .changes = &changes_,
+                                         .is_restricted = is_restricted_});
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
   }
   return *job;

@@ -35,6 +35,8 @@ class JobTable {
   };
   std::vector<State> states() const;
   PublishPolicy policy() const { return policy_; }
+  // Not everybody may publish. Call before there are jobs.
+  void restrict_publishing() { is_restricted_ = true; }
 
   // The one job of a plain overlay, whose view is the whole mount. Never active, so it has no end.
   Job& make_plain(std::shared_ptr<const LowerStack> lowers);
@@ -57,6 +59,7 @@ class JobTable {
   const PublishPolicy policy_;
   const OwnerRule owners_;
   const DirectFolders* const direct_;
+  bool is_restricted_ = false;
   const std::shared_ptr<const LowerStack> lowers_;
   std::atomic<std::uint64_t> changes_{0};  // of jobs that have begun or ended
   mutable std::mutex mutex_;

@@ -26,6 +26,16 @@ void handle(fuse_req_t req, Handler&& handler) {
   }
 }
 
+// What changes a layer, that of `ino`: who does it is looked at first.
+template <class Handler>
+void change(fuse_req_t req, fuse_ino_t ino, Handler&& handler) {
+  handle(req, [&](Filesystem& fs) {
+    const Status noted = fs.note_change(req, ino);
+    if (!noted) return (void)fuse_reply_err(req, noted.error().code());
+    handler(fs);
+  });
+}
+
 // owner=keep: the folder that something is made in decides between its default ACL and the caller's
 // umask, so the umask is ours to apply; and the kernel asks for the ACLs that it checks by.
 void want_owners(const OwnerRule& owners, fuse_conn_info* connection) {
@@ -75,7 +85,7 @@ void getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
 }
 
 void setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.setattr(req, ino, attr, to_set, fi); });
+  change(req, ino, [=](Filesystem& fs) { fs.setattr(req, ino, attr, to_set, fi); });
 }
 
 void readlink(fuse_req_t req, fuse_ino_t ino) {
@@ -83,52 +93,59 @@ void readlink(fuse_req_t req, fuse_ino_t ino) {
 }
 
 void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
-  handle(req, [=](Filesystem& fs) { fs.mknod(req, parent, name, mode, device); });
+  change(req, parent, [=](Filesystem& fs) { fs.mknod(req, parent, name, mode, device); });
 }
 
 void mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
-  handle(req, [=](Filesystem& fs) { fs.mkdir(req, parent, name, mode); });
+  change(req, parent, [=](Filesystem& fs) { fs.mkdir(req, parent, name, mode); });
 }
 
 void unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  handle(req, [=](Filesystem& fs) { fs.unlink(req, parent, name); });
+  change(req, parent, [=](Filesystem& fs) { fs.unlink(req, parent, name); });
 }
 
 void rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  handle(req, [=](Filesystem& fs) { fs.rmdir(req, parent, name); });
+  change(req, parent, [=](Filesystem& fs) { fs.rmdir(req, parent, name); });
 }
 
 void symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
-  handle(req, [=](Filesystem& fs) { fs.symlink(req, target, parent, name); });
+  change(req, parent, [=](Filesystem& fs) { fs.symlink(req, target, parent, name); });
 }
 
 void rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
             const char* new_name, unsigned flags) {
-  handle(req, [=](Filesystem& fs) { fs.rename(req, parent, name, new_parent, new_name, flags); });
+  change(req, parent,
+         [=](Filesystem& fs) { fs.rename(req, parent, name, new_parent, new_name, flags); });
 }
 
 void link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name) {
-  handle(req, [=](Filesystem& fs) { fs.link(req, ino, new_parent, new_name); });
+  change(req, new_parent, [=](Filesystem& fs) { fs.link(req, ino, new_parent, new_name); });
 }
 
 void create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* fi) {
   if (std::string_view(name) == kTmpfileName) {
-    return handle(req, [=](Filesystem& fs) { fs.tmpfile(req, parent, mode, fi); });
+    return change(req, parent, [=](Filesystem& fs) { fs.tmpfile(req, parent, mode, fi); });
   }
-  handle(req, [=](Filesystem& fs) { fs.create(req, parent, name, mode, fi); });
+  change(req, parent, [=](Filesystem& fs) { fs.create(req, parent, name, mode, fi); });
 }
 
 void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.open(req, ino, fi); });
+  handle(req, [=](Filesystem& fs) {
+    const Status noted = fs.note_open(req, ino, fi->flags);
+    if (!noted) return (void)fuse_reply_err(req, noted.error().code());
+    fs.open(req, ino, fi);
+  });
 }
 
 void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) { fs.read(req, size, offset, fi); });
 }
 
-void write(fuse_req_t req, fuse_ino_t, const char* data, std::size_t size, off_t offset,
+void write(fuse_req_t req, fuse_ino_t ino, const char* data, std::size_t size, off_t offset,
            fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.write(req, data, size, offset, fi); });
+  const auto write = [=](Filesystem& fs) { fs.write(req, data, size, offset, fi); };
+  // What a mapping has left is written by the kernel, in nobody's name.
+  fi->writepage != 0 ? handle(req, write) : change(req, ino, write);
 }
 
 void flush(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
@@ -155,18 +172,19 @@ void fsync(fuse_req_t req, fuse_ino_t, int datasync, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) { fs.fsync(req, datasync, fi); });
 }
 
-void fallocate(fuse_req_t req, fuse_ino_t, int mode, off_t offset, off_t length,
+void fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
                fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.fallocate(req, mode, offset, length, fi); });
+  change(req, ino, [=](Filesystem& fs) { fs.fallocate(req, mode, offset, length, fi); });
 }
 
 void lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) { fs.lseek(req, offset, whence, fi); });
 }
 
-void copy_file_range(fuse_req_t req, fuse_ino_t, off_t in, fuse_file_info* fi_in, fuse_ino_t,
+void copy_file_range(fuse_req_t req, fuse_ino_t, off_t in, fuse_file_info* fi_in, fuse_ino_t ino,
                      off_t out, fuse_file_info* fi_out, std::size_t length, int) {
-  handle(req, [=](Filesystem& fs) { fs.copy_file_range(req, in, fi_in, out, fi_out, length); });
+  change(req, ino,
+         [=](Filesystem& fs) { fs.copy_file_range(req, in, fi_in, out, fi_out, length); });
 }
 
 void opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
@@ -191,7 +209,7 @@ void statfs(fuse_req_t req, fuse_ino_t ino) {
 
 void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, const char* value, std::size_t size,
               int flags) {
-  handle(req, [=](Filesystem& fs) { fs.setxattr(req, ino, name, {value, size}, flags); });
+  change(req, ino, [=](Filesystem& fs) { fs.setxattr(req, ino, name, {value, size}, flags); });
 }
 
 void getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size) {
@@ -203,7 +221,7 @@ void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
 }
 
 void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
-  handle(req, [=](Filesystem& fs) { fs.removexattr(req, ino, name); });
+  change(req, ino, [=](Filesystem& fs) { fs.removexattr(req, ino, name); });
 }
 
 // Answered rather than left to libfuse, whose ENOSYS a program could see.

@@ -126,25 +126,33 @@ Status AuditLog::append(AuditRecord record) const {
 }
 
 Status AuditLog::read(const std::function<void(AuditRecord)>& each) const {
+  Places from_the_start;
+  return read_on(from_the_start, each);
+}
+
+Status AuditLog::read_on(Places& places, const std::function<void(AuditRecord)>& each) const {
   if (!folder_) return {};
   CACHESHIM_TRY(names, sys::list_dir(folder_.get()));
   for (const sys::DirEntry& name : names) {
     if (name.name.find(".jsonl") == std::string::npos) continue;
-    CACHESHIM_CHECK(read_file(name.name, each));
+    CACHESHIM_TRY(file, sys::open_beneath(folder_.get(), name.name, O_RDONLY));
+    CACHESHIM_TRY(st, sys::stat_fd(file.get()));
+    CACHESHIM_CHECK(read_file(file.get(), places[{st.st_dev, st.st_ino}], each));
   }
   return {};
 }
 
-Status AuditLog::read_file(const std::string& name,
+// Whole lines: what follows the last one's end is read when it is whole.
+Status AuditLog::read_file(int file, off_t& place,
                            const std::function<void(AuditRecord)>& each) const {
-  CACHESHIM_TRY(file, sys::open_beneath(folder_.get(), name, O_RDONLY));
   std::string text;
-  for (;;) {
+  for (off_t at = place;;) {
     const std::size_t before = text.size();
     text.resize(before + kReadBytes);
-    const ssize_t count = ::read(file.get(), text.data() + before, kReadBytes);
+    const ssize_t count = ::pread(file, text.data() + before, kReadBytes, at);
     if (count == -1) return Errno::last();
     text.resize(before + static_cast<std::size_t>(count));
+    at += count;
     std::size_t begin = 0;
     for (auto end = text.find('\n'); end != text.npos; end = text.find('\n', begin)) {
       if (auto record = parse_audit_line(std::string_view(text).substr(begin, end - begin))) {
@@ -153,6 +161,7 @@ Status AuditLog::read_file(const std::string& name,
       begin = end + 1;
     }
     text.erase(0, begin);
+    place += static_cast<off_t>(begin);
     if (count == 0) return {};
   }
 }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/result.h"
@@ -56,9 +60,13 @@ class AuditLog {
   // Calls with each record of each file, those of one file in order. Lines that are no records are
   // left out.
   Status read(const std::function<void(AuditRecord)>& each) const;
+  // How far each file has been read, by inode: a file that was rotated is still the same.
+  using Places = std::map<std::pair<dev_t, ino_t>, off_t>;
+  // The same of what has been added since `places` were left as they are; they are brought up to date.
+  Status read_on(Places& places, const std::function<void(AuditRecord)>& each) const;
 
  private:
-  Status read_file(const std::string& name, const std::function<void(AuditRecord)>& each) const;
+  Status read_file(int file, off_t& place, const std::function<void(AuditRecord)>& each) const;
 
   UniqueFd folder_;
   std::string node_;

@@ -89,6 +89,13 @@ class Lister {
 
 }  // namespace
 
+BaseUnit base_unit(const EntryMap& entries, const std::string& unit) {
+  const auto ref = entries.find(unit);
+  BaseUnit whole{unit, {unit}, 0, 0, 0};
+  if (ref && !ref->rule->is_folder()) whole.paths = ref->file_paths();
+  return whole;
+}
+
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries) {
   return Lister(store.base(), entries).list();
 }

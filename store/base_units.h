@@ -23,6 +23,9 @@ struct BaseUnit {
   std::time_t last_use = 0;        // the latest time that a file of it was read or written
 };
 
+// One of them by its name, unmeasured.
+BaseUnit base_unit(const EntryMap& entries, const std::string& unit);
+
 // What cannot be read is left out. Takes a stat a file.
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries);
 

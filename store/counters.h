@@ -27,6 +27,7 @@ struct Counters {
   Count lock_waits{0};
   Count batons_reaped{0};
   Count worker_restarts{0};
+  Count verify_failures{0};
 };
 
 }  // namespace cacheshim

@@ -68,6 +68,8 @@ std::string to_json(const LayerRecord& record) {
   json["node"] = record.node;
   json["uid"] = record.uid ? nlohmann::ordered_json(*record.uid) : nlohmann::ordered_json();
   json["shared_uids"] = record.shared_uids;
+  json["vouched"] = record.vouched;
+  json["refused"] = record.refused;
   json["state"] = record.active ? "active" : "ended";
   json["outcome"] = to_string(record.outcome);
   json["started"] = record.started;
@@ -85,6 +87,8 @@ Result<LayerRecord> parse_layer_record(std::string_view text) {
     record.node = json.value("node", "");
     if (json.contains("uid") && !json["uid"].is_null()) record.uid = json["uid"].get<unsigned>();
     record.shared_uids = json.value("shared_uids", false);
+    record.vouched = json.value("vouched", false);
+    record.refused = json.value("refused", "");
     record.active = json.value("state", "active") == "active";
     record.outcome = parse_outcome(json.value("outcome", "none"));
     record.started = json.value("started", std::time_t{0});
@@ -131,7 +135,11 @@ Status Layer::prepare(const LayerRecord& wanted) {
   CACHESHIM_CHECK(ensure_dir(folder_.get(), "work", kPrivateMode));
   record_ = wanted;
   if (const auto text = sys::read_file(folder_.get(), kLayerRecordFile)) {
-    if (const auto old = parse_layer_record(*text); old && old->active) record_ = *old;
+    const auto old = parse_layer_record(*text);
+    if (old && old->active) record_ = *old;
+    // Whatever became of its job, what was written to it is there.
+    record_.vouched = wanted.vouched && old && old->vouched;
+    record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;
   }
   return save(record_);
 }

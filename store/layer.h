@@ -28,6 +28,10 @@ struct LayerRecord {
   std::string node;
   std::optional<unsigned> uid;  // the first user other than root
   bool shared_uids = false;
+  // Whether everybody who has written to it was one whose work may be published; and why, for people, it
+  // may never be: "" where nothing speaks against it. Either outlives the daemon that found it out.
+  bool vouched = false;
+  std::string refused;
   bool active = true;
   Outcome outcome = Outcome::kNone;
   std::time_t started = 0;  // seconds since 1970

@@ -150,7 +150,7 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file.is_open()) return std::nullopt;
-  if (file.peek() != file.eof()) text << file.rdbuf();
+  if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   if (file.bad() || !text) return std::nullopt;
   return text.str();
 }

@@ -112,15 +112,12 @@ bool Publisher::is_due(const Overlay& overlay, const EntryRef& ref, bool job_suc
   return job_succeeded;
 }
 
-std::vector<std::string> Publisher::units_of(const Overlay& overlay, bool job_succeeded,
-                                             std::uint64_t& incomplete) const {
+std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
+                                                      bool job_succeeded) const {
   const std::shared_lock lock(overlay.mutex());
-  std::vector<std::string> units;
+  std::vector<Candidate> units;
   std::set<std::string> seen;  // entries of several files
-  const auto add = [&](const std::string& unit, bool is_due) {
-    if (is_due) units.push_back(unit);
-    if (!is_due) ++incomplete;
-  };
+  const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
   const std::function<void(const std::string&)> visit = [&](const std::string& folder) {
     for (const sys::DirEntry& entry : own_names(overlay, folder)) {
       const std::string path = join_path(folder, entry.name);
@@ -143,19 +140,6 @@ std::vector<std::string> Publisher::units_of(const Overlay& overlay, bool job_su
   };
   visit("");
   return units;
-}
-
-PublishReport Publisher::publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
-                                     const Progress& progress) {
-  PublishReport report;
-  const auto units = units_of(overlay, job_succeeded, report.incomplete);
-  std::uint64_t done = 0;
-  for (const std::string& unit : units) {
-    progress(done++, units.size());
-    report += publish(overlay, unit, hooks);
-  }
-  progress(done, units.size());
-  return report;
 }
 
 }  // namespace cacheshim

@@ -30,6 +30,7 @@ struct Publisher::Stage {
   static constexpr std::string_view kTree = "tree";
   static Result<Stage> make(int staging, unsigned number, const std::string& unit);
   Stage(Stage&& other) noexcept = default;
+  Stage& operator=(Stage&& other) = delete;
   ~Stage();
 
   static std::string tree_path(const std::string& rest);

@@ -23,8 +23,6 @@ namespace {
 
 // A unit that changed while it was staged is staged afresh this often, then left for later.
 constexpr int kMostAttempts = 3;
-// From here on one syncfs(2) is cheaper than an fsync(2) a file.
-constexpr std::size_t kSyncWholeFrom = 256;
 
 // Whether a symlink's target, taken from anywhere, leads no further up.
 bool leads_down(std::string_view target) {
@@ -38,14 +36,6 @@ bool is_same_file(const struct stat& left, const struct stat& right) {
   return left.st_dev == right.st_dev && left.st_ino == right.st_ino &&
          left.st_size == right.st_size && left.st_mtim.tv_sec == right.st_mtim.tv_sec &&
          left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
-}
-
-std::string why_kept(Errno error) {
-  if (error.code() == EBUSY) return "a file of it is open for writing";
-  if (error.code() == EPERM) {
-    return "it holds a path or a symlink that leads elsewhere than below the mount path on record";
-  }
-  return std::strerror(error.code());
 }
 
 // Without a handle that is still open, a mapping may be, and for a moment after a close the kernel's own
@@ -62,29 +52,49 @@ bool wait_until_unwritable(int fd) {
 
 }  // namespace
 
+std::string Publisher::why_kept(Errno error) {
+  if (error.code() == EBUSY) return "a file of it is open for writing";
+  if (error.code() == EPERM) {
+    return "it holds a path or a symlink that leads elsewhere than below the mount path on record";
+  }
+  return std::strerror(error.code());
+}
+
 PublishReport& PublishReport::operator+=(const PublishReport& other) {
   entries += other.entries;
   files += other.files;
   bytes += other.bytes;
   conflicts += other.conflicts;
   incomplete += other.incomplete;
+  refused += other.refused;
   busy = busy || other.busy;
   paths.insert(paths.end(), other.paths.begin(), other.paths.end());
   return *this;
 }
 
+PublishReport Publisher::refuse(const std::string& unit, PublishHooks& hooks) {
+  if (hooks.note_kept(unit, "the job may not publish: " + hooks.why_refused())) {
+    counters_.publish_refused.fetch_add(1);
+  }
+  PublishReport report;
+  report.refused = 1;
+  return report;
+}
+
 PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks) {
+  if (!hooks.why_refused().empty()) return refuse(unit, hooks);
   const std::lock_guard entry_lock(lock_of(unit));
   bool busy = false;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     Result<PublishReport> report = try_publish(overlay, unit, hooks);
     if (report) {
-      if (report->conflicts == 0) hooks.note_kept(unit, "");
+      if (report->conflicts == 0) (void)hooks.note_kept(unit, "");
       return *std::move(report);
     }
     if (report.failed_with(ESTALE)) continue;  // changed while it was staged
-    hooks.note_kept(unit, why_kept(report.error()));
-    if (report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
+    if (!hooks.why_refused().empty()) return refuse(unit, hooks);
+    const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
+    if (is_news && report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
     busy = report.failed_with(EBUSY);  // open for writing: its last close tries again
     if (!busy) {
       spdlog::warn("cannot publish '{}': {}; it stays in its job's layer", unit,
@@ -99,21 +109,14 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
 }
 
 // Errors: ESTALE when the unit changed meanwhile, EBUSY when it is open for writing, EPERM when it
-// holds what is not to be published, else of the calls made.
+// holds what is not to be published, EACCES when its job may not, else of the calls made.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
                                              PublishHooks& hooks) {
-  CACHESHIM_TRY(stage, begin_stage(unit));
-  {
-    const std::shared_lock lock(overlay.mutex());
-    if (!overlay.has_layer()) return PublishReport{};
-    CACHESHIM_TRY(upper, sys::open_beneath(overlay.upper(), "", O_PATH | O_DIRECTORY));
-    stage.upper = std::move(upper);
-  }
-  CACHESHIM_CHECK(collect_unit(stage, unit));
+  CACHESHIM_TRY(stage, begin_stage(overlay, unit));
   if (stage.files.empty()) return PublishReport{};
   CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
   if (!agrees_with_base) {
-    hooks.note_kept(unit, "the base has another version of it: first writer wins");
+    (void)hooks.note_kept(unit, kOtherVersion);
     if (hooks.note_conflict(unit)) counters_.publish_conflicts.fetch_add(1);
     PublishReport report;
     report.conflicts = 1;
@@ -168,12 +171,20 @@ PublishReport Publisher::account(const Stage& stage) const {
   return report;
 }
 
-Result<Publisher::Stage> Publisher::begin_stage(const std::string& unit) {
+// With the unit's files listed; with none where there is no layer.
+Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const std::string& unit) {
   const auto ref = entries_.find(unit);
   const bool is_group = ref && ref->rule->files.size() > 1;
   CACHESHIM_TRY(stage, Stage::make(store_.staging(), stage_count_.fetch_add(1),
                                    is_group ? std::string(parent_path(unit)) : unit));
   stage.is_group = is_group;
+  {
+    const std::shared_lock lock(overlay.mutex());
+    if (!overlay.has_layer()) return stage;
+    CACHESHIM_TRY(upper, sys::open_beneath(overlay.upper(), "", O_PATH | O_DIRECTORY));
+    stage.upper = std::move(upper);
+  }
+  CACHESHIM_CHECK(collect_unit(stage, unit));
   return stage;
 }
 
@@ -335,6 +346,7 @@ Status Publisher::sync(const Stage& stage) const {
 Status Publisher::commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
   CACHESHIM_CHECK(ensure_base_parents(stage.unit));
   const std::unique_lock lock(overlay.mutex());
+  if (!hooks.why_refused().empty()) return Errno(EACCES);  // since it was begun
   if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
   const Status added = add_to_base(stage);
   if (added.failed_with(EEXIST)) return Errno(ESTALE);  // another daemon was first: look again

@@ -32,12 +32,22 @@ struct PublishReport {
   std::uint64_t entries = 0;
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t conflicts = 0;     // the base had other content: nothing was added
-  std::uint64_t incomplete = 0;    // left out: not complete, still open for writing, or refused
-  bool busy = false;               // some of it for being open: worth another try at its close
+  std::uint64_t conflicts = 0;  // the base had other content: nothing was added
+  std::uint64_t incomplete =
+      0;                      // left out: not complete, still open for writing, or not fit for it
+  std::uint64_t refused = 0;  // left out: the job may not publish
+  bool busy = false;          // some of it for being open: worth another try at its close
   std::vector<std::string> paths;  // published files, relative to the store
 
   PublishReport& operator+=(const PublishReport& other);
+};
+
+// What publishing would do with a unit of a layer.
+struct UnitPlan {
+  std::string unit;
+  std::uint64_t files = 0;  // that would come into the base
+  std::uint64_t bytes = 0;
+  std::string why_kept;  // why the unit would stay in the layer; "" where it would not
 };
 
 // How a path has come to be what it is.
@@ -65,9 +75,12 @@ class PublishHooks {
   virtual bool wait_until_closed(dev_t device, ino_t inode) = 0;
   // The base has other content for this unit. False if that is known already. No lock is held.
   virtual bool note_conflict(const std::string& unit) = 0;
-  // The unit stays in the layer for this reason, or, where that is "", has been published. No lock is
-  // held.
-  virtual void note_kept(const std::string& unit, const std::string& reason) = 0;
+  // The unit stays in the layer for this reason, or, where that is "", has been published. False if that
+  // is known already. No lock is held.
+  virtual bool note_kept(const std::string& unit, const std::string& reason) = 0;
+  // Why nothing of this job may be published, for people; "" where it may. Asked again with
+  // Overlay::mutex() held exclusively, before the base is changed.
+  virtual std::string why_refused() const = 0;
   virtual PublishingJob identity() const = 0;
   // Overlay::mutex() is held exclusively: `path` is now the base's file; the layer's name goes away.
   virtual void published(const std::string& path, const struct stat& base) = 0;
@@ -90,20 +103,33 @@ class Publisher {
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or folder of no entry.
   // Failures are reported as `incomplete` and logged by reason; the layer keeps what it has.
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  // Notes and counts that the unit stays where it is, since its job may not publish.
+  PublishReport refuse(const std::string& unit, PublishHooks& hooks);
 
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
   // All that is complete; with `job_succeeded` also what cannot say whether it is: entries of such
   // rules, guesses, and what belongs to no entry or no known cache.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                             const Progress& progress);
+  // What publish_all() would do, and nothing of it done. By unit.
+  std::vector<UnitPlan> plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
+                                 const Progress& progress);
+  // Why the unit of `ref` is not published yet, as far as its names and its profile's rules tell, for
+  // people; "" where it is due. Takes Overlay::mutex() shared.
+  std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;
 
  private:
   struct StagedFile;
   struct Stage;
 
   Result<PublishReport> try_publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
-  Result<Stage> begin_stage(const std::string& unit);
+  Result<Stage> begin_stage(const Overlay& overlay, const std::string& unit);
   bool opens_all(int upper, const std::string& unit) const;
+  // From here on one syncfs(2) is cheaper than an fsync(2) a file.
+  static constexpr std::size_t kSyncWholeFrom = 256;
+  static constexpr const char* kOtherVersion =
+      "the base has another version of it: first writer wins";
+  static std::string why_kept(Errno error);
   Status collect_unit(Stage& stage, const std::string& unit) const;
   Status collect(Stage& stage, const std::string& rest) const;
   Status collect_file(Stage& stage, const std::string& rest, int object,
@@ -128,8 +154,21 @@ class Publisher {
   bool is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
   bool may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const;
   bool is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;
-  std::vector<std::string> units_of(const Overlay& overlay, bool job_succeeded,
-                                    std::uint64_t& incomplete) const;
+  struct Candidate {
+    std::string unit;
+    bool is_due;
+  };
+  std::vector<Candidate> units_of(const Overlay& overlay, bool job_succeeded) const;
+
+  // ---- publish_batch.cc
+  std::optional<Stage> try_stage_new(const Overlay& overlay, const std::string& unit,
+                                     PublishHooks& hooks);
+  Status sync_batch(const std::vector<Stage>& batch) const;
+  PublishReport publish_batch(Overlay& overlay, std::vector<Stage>& batch, PublishHooks& hooks);
+
+  // ---- publish_plan.cc
+  UnitPlan plan(Overlay& overlay, const Candidate& candidate, PublishHooks& hooks);
+  Result<UnitPlan> try_plan(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
   std::mutex& lock_of(const std::string& unit);
 
   const Store& store_;

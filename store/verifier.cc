@@ -43,24 +43,6 @@ Result<UniqueFd> open_quietly(int base, const std::string& path) {
   return opened.failed_with(EPERM) ? sys::open_beneath(base, path, kFlags) : std::move(opened);
 }
 
-// What is wrong with a file, "" for nothing.
-std::string fault_of(int base, const AuditFile& file) {
-  if (file.digest.empty()) {  // a symlink
-    return sys::open_beneath(base, file.path, O_PATH | O_NOFOLLOW) ? "" : "missing";
-  }
-  const auto opened = open_quietly(base, file.path);
-  if (opened.failed_with(ENOENT)) return "missing";
-  if (!opened) return std::strerror(opened.error().code());
-  const auto st = sys::stat_fd(opened->get());
-  if (!st || !S_ISREG(st->st_mode)) return "no regular file";
-  if (static_cast<std::uint64_t>(st->st_size) != file.size) {
-    return fmt::format("{} bytes, {} on record", st->st_size, file.size);
-  }
-  const auto digest = digest_of(opened->get());
-  if (!digest) return std::strerror(digest.error().code());
-  return *digest == file.digest ? "" : "other content than on record";
-}
-
 bool is_wholly_gone(int base, const Files& files) {
   return std::none_of(files.begin(), files.end(), [&](const auto& file) {
     return static_cast<bool>(sys::open_beneath(base, file.first, O_PATH | O_NOFOLLOW));
@@ -85,6 +67,23 @@ void repair_units(const Store& store, const std::vector<BaseUnit>& units, Verify
 
 }  // namespace
 
+std::string fault_of(int base, const AuditFile& file) {
+  if (file.digest.empty()) {  // a symlink
+    return sys::open_beneath(base, file.path, O_PATH | O_NOFOLLOW) ? "" : kMissing;
+  }
+  const auto opened = open_quietly(base, file.path);
+  if (opened.failed_with(ENOENT)) return kMissing;
+  if (!opened) return std::strerror(opened.error().code());
+  const auto st = sys::stat_fd(opened->get());
+  if (!st || !S_ISREG(st->st_mode)) return "no regular file";
+  if (static_cast<std::uint64_t>(st->st_size) != file.size) {
+    return fmt::format("{} bytes, {} on record", st->st_size, file.size);
+  }
+  const auto digest = digest_of(opened->get());
+  if (!digest) return std::strerror(digest.error().code());
+  return *digest == file.digest ? "" : "other content than on record";
+}
+
 Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bool repair,
                                  const VerifyProgress& progress) {
   CACHESHIM_TRY(recorded, recorded_units(store.audit()));
@@ -99,7 +98,7 @@ Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bo
       if (fault.empty()) {
         ++report.files;
         report.bytes += file.size;
-      } else if (fault != "missing" || !is_wholly_gone(store.base(), files)) {  // evicted meanwhile
+      } else if (fault != kMissing || !is_wholly_gone(store.base(), files)) {  // evicted meanwhile
         report.damaged.push_back({path, unit, std::move(fault)});
       }
     }

@@ -26,6 +26,10 @@ struct VerifyReport {
   std::vector<std::string> gone;      // their paths
 };
 
+inline constexpr const char* kMissing = "missing";
+// What is wrong with a file of the base, "" where it is as on record.
+std::string fault_of(int base, const AuditFile& file);
+
 using VerifyProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 // Reads all recorded files. Names of class `shared`, which change, are left out. With `repair` damaged

@@ -131,3 +131,22 @@ def test_a_jobs_own_affairs_are_its_own(mount, two_jobs):
     assert refused.returncode == 1 and "another user" in refused.stderr
     own = json.loads(jobs.as_user(20001, argv).stdout)
     assert own["from"] == "layer"
+
+
+def test_who_builds_it_and_who_waits(mount, job_of):
+    leader, other = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
+    name = "triton/KEY/stub.so"
+    assert not leader("begin_and_look", leader.path("triton/KEY"), "stub.so")
+    assert f"by process {leader.pid} of job one; nobody waits" in mount.cli("explain", name).stdout
+    other.start("begin_and_look", other.path("triton/KEY"), "stub.so")
+    jobs.wait_until(lambda: mount.stats()["flight_waits"] == 1)
+    for path in (name, "triton/KEY"):
+        assert explain(mount, path)["flights"] == [
+            {"path": name, "job": "", "leader": leader.pid, "leader_job": "one", "waiting": 1,
+             "waiting_jobs": ["two"]}]
+    text = mount.cli("explain", name).stdout
+    assert f"by process {leader.pid} of job one; 1 process waits for it, of two" in text
+    leader("triton_put", leader.path("triton/KEY"), "stub.so", b"built")
+    assert other.result()
+    assert "flights" not in explain(mount, name)
+    assert "builds that were saved" in mount.cli("stats").stdout

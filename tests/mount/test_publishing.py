@@ -11,7 +11,8 @@ COUNTERS = {
     "lookups", "hits_direct", "opens_base", "opens_layer", "misses", "flight_leases",
     "flight_waits", "flight_hits", "flight_timeouts", "entries_published", "files_published",
     "bytes_published", "publish_conflicts", "publish_refused", "copy_ups", "lock_waits",
-    "batons_reaped", "jobs_active", "worker_restarts"}
+    "batons_reaped", "jobs_active", "worker_restarts",
+    "verify_failures"}  # beyond the contract
 
 KERNEL = {"kernel.ttir": b"ttir", "kernel.cubin": bytes(range(256)) * 200, "kernel.json": b"{}"}
 

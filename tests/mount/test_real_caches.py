@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real programs of several jobs over one cold cache: pip, and ccache under ninja's like."""
+"""Real programs of several jobs at once over one cold cache: pip, and ccache under ninja."""
 
 import hashlib
 import http.server
@@ -14,6 +14,7 @@ import jobs
 import mounts
 import pytest
 
+PIP_JOBS = 8
 JOBS = 4
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
 
@@ -114,8 +115,8 @@ def test_pip_of_several_jobs_fills_one_cache_once(mount, scratch, index):
         env = {"PIP_CACHE_DIR": str(mount.path / "pip"), "HOME": str(home), "TMPDIR": str(home)}
         return start(20001 + number, f"job{number}", [*PIP, *options], env)
 
-    all_homes = list(homes(scratch, JOBS + 1))
-    finish([install(number, home) for number, home in enumerate(all_homes[:JOBS])])
+    all_homes = list(homes(scratch, PIP_JOBS + 1))
+    finish([install(number, home) for number, home in enumerate(all_homes[:PIP_JOBS])])
     found = responses(mount)
     for wheel in wheels:
         holding = [path for path, data in found.items() if wheel.read_bytes() in data]
@@ -124,23 +125,25 @@ def test_pip_of_several_jobs_fills_one_cache_once(mount, scratch, index):
         assert path.suffix != ".body" or path.with_suffix("").exists(), path
     assert not [path for path in mount.base("pip").rglob("*") if path.name.endswith(".tmp")]
     before = len(server.downloads())
-    finish([install(JOBS, all_homes[JOBS])])
+    finish([install(PIP_JOBS, all_homes[PIP_JOBS])])
     assert len(server.downloads()) == before, "the warm job has downloaded a wheel"
-    assert (all_homes[JOBS] / "site/gamma.py").stat().st_size > 400_000
+    assert (all_homes[PIP_JOBS] / "site/gamma.py").stat().st_size > 400_000
 
 
 SOURCES = 12
 BUILD = f"""set -e
 cd "$1"
+printf 'rule cc\\n  command = ccache gcc -O1 -c $in -o $out\\n' > build.ninja
 for i in $(seq {SOURCES}); do
     printf 'int f%d(void) {{ return %d; }}\\n' $i $i > f$i.c
-    ccache gcc -O1 -c f$i.c -o f$i.o
+    echo "build f$i.o: cc f$i.c" >> build.ninja
 done
+ninja -j 2 --quiet
 ccache --print-stats | grep -E '^(direct_cache_hit|preprocessed_cache_hit|cache_miss)'
 """
 
 
-def test_ccache_of_several_jobs_compiles_for_the_next(mount, scratch):
+def test_ccache_under_ninja_of_several_jobs_compiles_for_the_next(mount, scratch):
     # Sources are at one path for all, as in CI, or ccache would not take them for the same.
     def build(number, home):
         env = {"CCACHE_DIR": str(mount.path / "ccache"), "HOME": str(home),

@@ -100,6 +100,11 @@ class PtxasLog:
         return f"{sum(1 for count in runs.values() if count == 1)} of {len(runs)}"
 
 
+def without_library(job: str, family: str) -> dict[str, str]:
+    """The same for processes that preload nothing: a job's name, and Triton's own variable."""
+    return {"CACHESHIM_JOB": job, "TRITON_CACHE_DIR": f"/ci-cache/{family}"}
+
+
 def preload(lab: Lab, job: str) -> dict[str, str]:
     """All that a job script sets for cacheshim."""
     return {"LD_PRELOAD": str(lab.library), "CACHESHIM_JOB": job}
@@ -115,12 +120,16 @@ def triton_jobs(
     cache: str | None = None,
     box: Box = Box.PIDS,
     arguments: tuple[str, ...] = ("--launcher",),
+    unshimmed: str | None = None,
 ) -> list[Job]:
-    """Jobs of `count` users with the same kernels; through cacheshim unless `cache` is given."""
+    """Jobs of `count` users with the same kernels; through cacheshim unless `cache` is given: with the
+    library, or without and in the cache family `unshimmed`."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
         environment = {"TRITON_CACHE_DIR": cache} if cache else preload(lab, name)
+        if unshimmed:
+            environment = without_library(name, unshimmed)
         command: Command = [
             lab.python,
             lab.stage / "worker.py",

@@ -25,6 +25,14 @@ def small() -> list[tuple[str, Scenario]]:
             partial(scenarios.cold_then_warm, jobs=8, kernels=8, box=Box.PLAIN),
         ),
         (
+            "8 users without the library, cold then warm",
+            partial(scenarios.cold_then_warm, jobs=8, kernels=24, unshimmed="triton"),
+        ),
+        (
+            "8 users, a family of a TOML file alone, without the library",
+            partial(scenarios.own_family, jobs=8, kernels=24),
+        ),
+        (
             "two of eight killed in mid-compile",
             partial(troubles.killed_in_mid_compile, jobs=8, kernels=12),
         ),

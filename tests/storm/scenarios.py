@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 from cachemount import CacheMount
 from cases import (
@@ -16,7 +17,7 @@ from cases import (
     triton_jobs,
 )
 from jobs import FIRST_UID, Box, Command, Job, storm
-from lab import Lab
+from lab import Lab, run
 from passes import figures_of, measured_pass, shared_folder
 
 
@@ -43,11 +44,15 @@ def cold_then_warm(
     kernels: int,
     box: Box = Box.PIDS,
     warm_jobs: int | None = None,
+    unshimmed: str | None = None,
 ) -> None:
-    """A cold pass, then a warm one by other jobs: no error, no compile when warm, a sound base."""
+    """A cold pass, then a warm one by other jobs: no error, no compile when warm, a sound base.
+
+    `unshimmed`: the cache family of jobs that preload nothing.
+    """
     with CacheMount(lab, lab.fresh("store")) as mount:
         cold_log, warm_log = PtxasLog(lab), PtxasLog(lab)
-        make = partial(triton_jobs, lab, kernels=kernels, box=box)
+        make = partial(triton_jobs, lab, kernels=kernels, box=box, unshimmed=unshimmed)
         cold, cold_figures = measured_pass(
             lab, mount, make("cold", jobs, cold_log), cold_log, "cold"
         )
@@ -60,7 +65,41 @@ def cold_then_warm(
         expect_warm(verdict, warm, warm_log, "warm")
         expect_single_flight(verdict, cold_log, kernels, "cold")
         compiled = set(cold_log.digests())
-        expect_cubins(verdict, mount.base, [cold, warm], compiled, kernels, "base")
+        base = mount.store / (unshimmed or "triton")
+        expect_cubins(verdict, base, [cold, warm], compiled, kernels, "base")
+        verdict.expect(
+            mount.stats()["flight_timeouts"] == 0, "somebody has waited for nothing until the timeout"
+        )
+
+
+# A family of its own, of which nothing is known to the program: Triton's rules under another name.
+OWN_FAMILY = """
+name = "storm-cache"
+evidence = "run"
+[[entry]]
+path = "*"
+complete = ["__grp__*.json"]
+complete_single = ["*.so", "*.json"]
+paths_in = ["__grp__*.json"]
+[class]
+scratch = ["tmp.pid_*", "*.tmp.pid_*"]
+flight = ["__grp__*.json", "*.so"]
+"""
+
+
+def own_family(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
+    """The same for a cache family that exists only as a TOML file, in place of root's profiles.d, and
+    for processes that preload nothing."""
+    folder = lab.fresh("etc")
+    (folder / "profiles.d").mkdir()
+    (folder / "profiles.d/storm-cache.toml").write_text(OWN_FAMILY)
+    etc = Path("/etc/cacheshim")
+    etc.mkdir(exist_ok=True)
+    run("mount", "--bind", folder, etc)
+    try:
+        cold_then_warm(lab, verdict, jobs=jobs, kernels=kernels, unshimmed="storm-cache")
+    finally:
+        run("umount", etc)
 
 
 def container_jobs(

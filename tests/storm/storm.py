@@ -6,6 +6,7 @@
     storm.py small    every scenario once, in a size for two cores
     storm.py full     the bars in their full size
     storm.py only TEXT…   the scenarios of both lists whose name contains one of the texts
+    storm.py compare  what single flight saves, beside a plain folder; TEXT: so many rounds
     storm.py list
 
 Called through scripts/lib/lab.sh, which gives it namespaces of its own (enter-lab.sh).
@@ -19,6 +20,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import compare
 import demo
 import programme
 from cases import Scenario, Verdict, judge
@@ -29,7 +31,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("demo", "small", "full", "only", "list"))
+    parser.add_argument("what", choices=("demo", "small", "full", "only", "compare", "list"))
     parser.add_argument("texts", nargs="*")
     parser.add_argument("--repo", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="an empty folder on disk")
@@ -91,6 +93,8 @@ def main() -> int:
     lab = prepare(arguments.repo, arguments.work, arguments.triton, arguments.triton_old)
     if arguments.what == "demo":
         return demo.run(lab)
+    if arguments.what == "compare":
+        return compare.run(lab, int(arguments.texts[0]) if arguments.texts else 3)
     return run_scenarios(lab, arguments)
 
 

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "tests/unit/failure_of.h"
 
 namespace cacheshim::cli {
@@ -29,6 +33,20 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(config.layer_keep, std::chrono::hours(7 * 24));
   EXPECT_EQ(config.flight_timeout, std::chrono::seconds(0));
   EXPECT_EQ(config.publish, PublishPolicy::kEnd);
+}
+
+TEST(Config, ReadsWhoMayPublish) {
+  EXPECT_FALSE(parse_config("[publish]\n", "c.toml").allow);
+  const Config some = parse_config(
+      "verify_on_open = true\n[publish.allow]\nusers = ['root', 20001, 20001]\n"
+      "groups = ['root', 7]\njobs = ['47*']\n",
+      "c.toml");
+  EXPECT_EQ(some.verify_on_open, true);
+  EXPECT_EQ(some.allow->users, (std::set<unsigned>{0, 20001}));
+  EXPECT_EQ(some.allow->groups, (std::set<unsigned>{0, 7}));
+  EXPECT_EQ(some.allow->jobs, std::vector<std::string>{"47*"});
+  EXPECT_EQ(some.allow->text, "users root, 20001, 20001; groups root, 7; jobs in cgroups 47*");
+  EXPECT_EQ(parse_config("[publish]\nallow = {}", "c.toml").allow->text, "");
 }
 
 TEST(Config, LinesUpWhatItSaysOfCudaForPrograms) {
@@ -59,7 +77,7 @@ TEST(Config, RefusesWhatMakesNoSenseForCuda) {
 
 TEST(Config, UnknownKeysAreUsageErrorsWithFileAndLine) {
   EXPECT_EQ(refusal("threads = 1\nthread = 2\n"), "2 c.toml:2: unknown key 'thread'");
-  EXPECT_EQ(refusal("[publish]\nallow = ['x']\n"), "2 c.toml:2: unknown key 'publish.allow'");
+  EXPECT_EQ(refusal("[publish]\nallow = ['x']\n"), "2 c.toml:2: publish.allow: must be a table");
 }
 
 TEST(Config, RefusesValuesThatMakeNoSense) {

@@ -2,6 +2,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
 #include "store/audit_log.h"
 #include "store/digest.h"
 #include "store/sys.h"
@@ -58,6 +62,30 @@ TEST(AuditLog, ReadsWhatOthersWroteAndSkipsWhatIsNoRecord) {
   std::vector<std::string> units;
   ASSERT_TRUE(log.read([&](const AuditRecord& record) { units.push_back(record.unit); }));
   EXPECT_EQ(units, std::vector<std::string>{"a"});
+}
+
+TEST(AuditLog, ReadsOnWhereItWasLeft) {
+  const Scratch scratch;
+  const AuditLog log(scratch.open_dir("audit"), "node1");
+  AuditLog::Places places;
+  std::vector<std::string> units;
+  const auto read_on = [&] {
+    units.clear();
+    EXPECT_TRUE(log.read_on(places, [&](const AuditRecord& one) { units.push_back(one.unit); }));
+    return units;
+  };
+  using Units = std::vector<std::string>;
+  ASSERT_TRUE(log.append(record_of("a")));
+  EXPECT_EQ(read_on(), Units{"a"});
+  EXPECT_EQ(read_on(), Units{});
+  scratch.write("audit/node2.jsonl", "{\"event\":\"publish\",\"entry\":\"b\"}\n{\"event\":\"pub");
+  ASSERT_TRUE(log.append(record_of("c")));
+  std::filesystem::rename(scratch / "audit/node1.jsonl", scratch / "audit/node1.jsonl.1");
+  (void)read_on();
+  std::sort(units.begin(), units.end());
+  EXPECT_EQ(units, (Units{"b", "c"}));
+  std::ofstream(scratch / "audit/node2.jsonl", std::ios::app) << "lish\",\"entry\":\"d\"}\n";
+  EXPECT_EQ(read_on(), Units{"d"});
 }
 
 TEST(AuditLog, KeepsNamesThatAreNoText) {

@@ -75,13 +75,15 @@ class NoHooks : public PublishHooks {
   bool is_being_written(dev_t, ino_t) override { return false; }
   bool wait_until_closed(dev_t, ino_t) override { return true; }
   bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
-  void note_kept(const std::string& unit, const std::string& reason) override {
-    kept[unit] = reason;
+  bool note_kept(const std::string& unit, const std::string& reason) override {
+    return std::exchange(kept[unit], reason) != reason;
   }
+  std::string why_refused() const override { return refused; }
   PublishingJob identity() const override { return {"j1", "2", 20001}; }
   void published(const std::string& path, const struct stat&) override { order.push_back(path); }
   std::set<std::string> conflicts;
   std::map<std::string, std::string> kept;
+  std::string refused;
   std::vector<std::string> order;
 };
 

@@ -20,8 +20,11 @@ class Hooks : public PublishHooks {
   bool is_being_written(dev_t, ino_t inode) override { return writing.contains(inode); }
   bool wait_until_closed(dev_t, ino_t inode) override { return !writing.contains(inode); }
   bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
-  void note_kept(const std::string& unit, const std::string& reason) override {
-    kept[unit] = reason;
+  bool note_kept(const std::string& unit, const std::string& reason) override {
+    return std::exchange(kept[unit], reason) != reason;
+  }
+  std::string why_refused() const override {
+    return refuse_at_look > 0 && ++looks >= refuse_at_look ? "since then" : refused;
   }
   PublishingJob identity() const override { return {"j1", "2", 20001}; }
   void published(const std::string& path, const struct stat&) override { paths.insert(path); }
@@ -30,6 +33,9 @@ class Hooks : public PublishHooks {
   std::set<std::string> paths;
   std::set<std::string> conflicts;
   std::map<std::string, std::string> kept;
+  std::string refused;
+  int refuse_at_look = 0;
+  mutable int looks = 0;
 };
 
 class PublisherTest : public OverlayTest {
@@ -159,6 +165,110 @@ TEST_F(PublisherTest, AddsWhatIsAbsentToAnEntryThatIsEqualElsewhere) {
   EXPECT_EQ(report.files, 1U);
   EXPECT_EQ(scratch_.read("base/fam/K/done-b"), "2");
   EXPECT_EQ(names("fam/K"), (Names{"a", "done-b"}));
+}
+
+TEST_F(PublisherTest, NothingOfAJobThatMayNotPublishIs) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  hooks_.refused = "nobody knows it";
+  const PublishReport report = publish("fam/K");
+  EXPECT_EQ(report.refused, 1U);
+  EXPECT_EQ(report.entries, 0U);
+  (void)publish("fam/K");
+  EXPECT_EQ(counters_.publish_refused, 1U);  // however often it is tried
+  EXPECT_EQ(hooks_.kept["fam/K"], "the job may not publish: nobody knows it");
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+}
+
+// Somebody may write to the layer whom nothing is published of, after the entry was staged.
+TEST_F(PublisherTest, AskedAgainBeforeTheBaseIsChanged) {
+  begin("K");
+  put("fam/K/done-a", "2");
+  hooks_.refuse_at_look = 2;  // the first one is that before anything is done
+  EXPECT_EQ(publish("fam/K").refused, 1U);
+  EXPECT_FALSE(scratch_.exists("base/fam/K"));
+  EXPECT_EQ(get("fam/K/done-a"), "2");
+}
+
+TEST_F(PublisherTest, ManyNewEntriesComeInAtOnceAndTheOthersByThemselves) {
+  constexpr unsigned kEntries = 40;
+  const auto key = [](unsigned number) { return "K" + std::to_string(number); };
+  for (unsigned number = 0; number < kEntries; ++number) {
+    begin(key(number));
+    for (int file = 0; file < 7; ++file)
+      put("fam/" + key(number) + "/" + std::to_string(file), "x");
+    put("fam/" + key(number) + "/done-x", key(number));
+  }
+  scratch_.write("base/fam/K7/done-x", "K7");
+  scratch_.write("base/fam/K8/done-x", "other");
+  begin("begun");
+  put("fam/begun/a", "1");
+  std::uint64_t most_done = 0;
+  const PublishReport report = publisher_->publish_all(
+      overlay_, hooks_, false, [&](std::uint64_t done, std::uint64_t) { most_done = done; });
+  EXPECT_EQ(report.entries, kEntries - 1);
+  EXPECT_EQ(report.files, (kEntries - 2) * 8 + 7);
+  EXPECT_EQ(report.conflicts, 1U);
+  EXPECT_EQ(report.incomplete, 1U);
+  EXPECT_EQ(most_done, kEntries + 1);
+  EXPECT_EQ(scratch_.read("base/fam/K39/6") + scratch_.read("base/fam/K7/3"), "xx");
+  EXPECT_EQ(scratch_.read("base/fam/K8/done-x"), "other");
+  EXPECT_FALSE(scratch_.exists("upper/fam/K39") || scratch_.exists("upper/fam/K7"));
+  EXPECT_TRUE(scratch_.exists("upper/fam/K8/3") && scratch_.exists("upper/fam/begun/a"));
+  const std::string audit = scratch_.read("base/.cacheshim/audit/" + node_name() + ".jsonl");
+  EXPECT_EQ(std::count(audit.begin(), audit.end(), '\n'), kEntries - 1);
+  EXPECT_EQ(counters_.entries_published, kEntries - 1);
+}
+
+// Between the staging of a batch and its entry in the base.
+TEST_F(PublisherTest, ABatchIsLeftWhereItsJobHasLostTheRight) {
+  for (const char* name : {"A", "B"}) {
+    begin(name);
+    put("fam/" + std::string(name) + "/done-x", "1");
+  }
+  hooks_.refuse_at_look = 3;
+  const auto report = publisher_->publish_all(overlay_, hooks_, false, [](auto, auto) {});
+  EXPECT_EQ(report.refused, 2U);
+  EXPECT_EQ(report.entries, 0U);
+  EXPECT_FALSE(scratch_.exists("base/fam/A") || scratch_.exists("base/fam/B"));
+  EXPECT_EQ(get("fam/A/done-x") + get("fam/B/done-x"), "11");
+}
+
+TEST_F(PublisherTest, APlanSaysWhatWouldBeDoneAndDoesNothing) {
+  for (const char* key : {"new", "there", "other", "begun", "busy"}) begin(key);
+  put("fam/new/done-a", "12345");
+  put("fam/new/b", "1");
+  put("fam/there/done-a", "same");
+  scratch_.write("base/fam/there/done-a", "same");
+  put("fam/other/done-a", "mine");
+  scratch_.write("base/fam/other/done-a", "theirs");
+  put("fam/begun/a", "1");
+  put("fam/busy/done-a", "1");
+  struct stat st {};
+  ASSERT_EQ(::stat((scratch_ / "upper/fam/busy/done-a").c_str(), &st), 0);
+  hooks_.writing.insert(st.st_ino);
+  std::map<std::string, UnitPlan> plans;
+  for (UnitPlan& plan : publisher_->plan_all(overlay_, hooks_, false, [](auto, auto) {})) {
+    plans[plan.unit] = plan;
+  }
+  EXPECT_EQ(plans.size(), 5U);
+  EXPECT_EQ(plans["fam/new"].files, 2U);
+  EXPECT_EQ(plans["fam/new"].bytes, 6U);
+  EXPECT_EQ(plans["fam/new"].why_kept + plans["fam/there"].why_kept, "");
+  EXPECT_EQ(plans["fam/there"].files, 0U);
+  EXPECT_EQ(plans["fam/other"].why_kept, "the base has another version of it: first writer wins");
+  EXPECT_EQ(plans["fam/busy"].why_kept, "a file of it is open for writing");
+  EXPECT_EQ(plans["fam/begun"].why_kept,
+            "its entry is not complete: what completes it is a file named done-* or *.so");
+  EXPECT_FALSE(scratch_.exists("base/fam/new"));
+  EXPECT_EQ(get("fam/there/done-a"), "same");
+  EXPECT_TRUE(scratch_.exists("upper/fam/there/done-a"));
+  EXPECT_EQ(counters_.publish_conflicts + counters_.entries_published, 0U);
+  EXPECT_TRUE(hooks_.kept.empty());
+  hooks_.refused = "why not";
+  for (const UnitPlan& plan : publisher_->plan_all(overlay_, hooks_, true, [](auto, auto) {})) {
+    EXPECT_EQ(plan.why_kept, "the job may not publish: why not");
+  }
 }
 
 TEST_F(PublisherTest, ModesInTheBaseAreTheBases) {

@@ -71,12 +71,15 @@ LayerRecord wanted(const std::string& job) {
 TEST(LayerRecord, ReadsItselfBack) {
   LayerRecord record = wanted("j");
   record.shared_uids = true;
+  record.vouched = true;
+  record.refused = "why";
   record.outcome = Outcome::kFailure;
   const auto read = parse_layer_record(to_json(record));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->job, "j");
   EXPECT_EQ(read->uid, 1001U);
-  EXPECT_TRUE(read->shared_uids);
+  EXPECT_TRUE(read->shared_uids && read->vouched);
+  EXPECT_EQ(read->refused, "why");
   EXPECT_EQ(read->outcome, Outcome::kFailure);
 }
 
@@ -84,7 +87,7 @@ TEST(LayerRecord, TakesMissingAndUnknownFields) {
   const auto record = parse_layer_record(R"({"job": "j", "invented_later": [1]})");
   ASSERT_TRUE(record);
   EXPECT_TRUE(record->active);
-  EXPECT_FALSE(record->uid);
+  EXPECT_FALSE(record->uid || record->vouched);
   EXPECT_FALSE(parse_layer_record("[]"));
   EXPECT_FALSE(parse_layer_record(R"({"job": 7})"));
 }
@@ -109,6 +112,30 @@ TEST(Layer, IsTakenUpAgainWithWhatItHolds) {
   ASSERT_EQ(orphans.size(), 1U);
   EXPECT_EQ(orphans[0].record().uid, 1001U);
   EXPECT_EQ(scratch.read("layers/j/0@node1/upper/x"), "kept");
+}
+
+TEST(Layer, KeepsWhatSpeaksAgainstPublishingIt) {
+  const Scratch scratch;
+  const UniqueFd layers = scratch.open_dir("layers");
+  LayerRecord vouched = wanted("j");
+  vouched.vouched = true;
+  const auto take = [&](const LayerRecord& record) {
+    return Layer::take(layers.get(), record)->record();
+  };
+  EXPECT_TRUE(take(vouched).vouched);
+  EXPECT_TRUE(take(vouched).vouched);
+  EXPECT_FALSE(take(wanted("j")).vouched);  // a daemon that did not look
+  EXPECT_FALSE(take(vouched).vouched);
+  LayerRecord refused = wanted("j");
+  refused.refused = "for a reason";
+  EXPECT_EQ(take(refused).refused, "for a reason");
+  EXPECT_EQ(take(vouched).refused, "for a reason");
+  // The end was recorded, and the daemon died before it had put the folder away.
+  refused.active = false;
+  scratch.write("layers/j/0@node1/meta.json", to_json(refused));
+  EXPECT_EQ(take(vouched).refused, "for a reason");
+  scratch.write("layers/j/0@node1/meta.json", "damaged");
+  EXPECT_FALSE(take(vouched).vouched);
 }
 
 TEST(Layer, EndsInNothingOrIsKeptUntilItIsOld) {

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace cacheshim {
+
+// [publish] allow of the configuration: whose work is published. Everybody else's stays in its layer.
+struct PublishAllow {
+  std::set<unsigned> users;       // ids
+  std::set<unsigned> groups;      // likewise, supplementary ones included
+  std::vector<std::string> jobs;  // patterns of fnmatch(3) for ids that a cgroup proves
+  std::string text;               // all of it, for people
+};
+
+}  // namespace cacheshim
