@@ -67,6 +67,7 @@ LayerRecord Job::wanted_record() const {
   wanted.shared_uids = shared_uids_;
   wanted.vouched = rules_.is_restricted && !refused_;
   wanted.refused = why_refused_;
+  wanted.publish = policy_.load();
   wanted.started = started_;
   return wanted;
 }
@@ -119,7 +120,7 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
     const std::lock_guard lock(mutex_);
     const LayerRecord& found = taken.record();
     cycle_ = found.cycle;
-    policy_ = policy;
+    policy_ = std::min(policy, found.publish.value_or(policy));
     shared_uids_ = found.shared_uids;
     started_ = found.started;
     if (found.uid) {

@@ -70,6 +70,7 @@ std::string to_json(const LayerRecord& record) {
   json["shared_uids"] = record.shared_uids;
   json["vouched"] = record.vouched;
   json["refused"] = record.refused;
+  if (record.publish) json["publish"] = to_string(*record.publish);
   json["state"] = record.active ? "active" : "ended";
   json["outcome"] = to_string(record.outcome);
   json["started"] = record.started;
@@ -89,6 +90,7 @@ Result<LayerRecord> parse_layer_record(std::string_view text) {
     record.shared_uids = json.value("shared_uids", false);
     record.vouched = json.value("vouched", false);
     record.refused = json.value("refused", "");
+    record.publish = parse_publish_policy(json.value("publish", ""));
     record.active = json.value("state", "active") == "active";
     record.outcome = parse_outcome(json.value("outcome", "none"));
     record.started = json.value("started", std::time_t{0});
@@ -138,6 +140,7 @@ Status Layer::prepare(const LayerRecord& wanted) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
     // Whatever became of its job, what was written to it is there.
+    record_.publish = wanted.publish;
     record_.vouched = wanted.vouched && old && old->vouched;
     record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;
   }

@@ -9,6 +9,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "store/publish_policy.h"
 
 // A job's layer on disk: LAYERS/<job>/<cycle>@<node>/{upper,work,meta.json,owner.lock}.
 namespace cacheshim {
@@ -32,6 +33,8 @@ struct LayerRecord {
   // may never be: "" where nothing speaks against it. Either outlives the daemon that found it out.
   bool vouched = false;
   std::string refused;
+  // As the job wants it, no more than the mount's policy; nothing in records of older versions.
+  std::optional<PublishPolicy> publish;
   bool active = true;
   Outcome outcome = Outcome::kNone;
   std::time_t started = 0;  // seconds since 1970

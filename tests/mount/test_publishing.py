@@ -243,6 +243,16 @@ def test_a_job_may_lower_the_policy(mount, job_of, policy, at_once, at_end):
     assert mount.base("triton/KEY").exists() == at_end
 
 
+@pytest.mark.parametrize("policy", ["never", "end"])
+def test_the_next_daemon_keeps_to_the_lowered_policy(mount, job_of, policy):
+    job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": policy}).put_group("KEY", KERNEL)
+    mount.kill_daemon()
+    mount.detach()
+    mount.mount()
+    mount.end_job("one")
+    assert mount.base("triton/KEY").exists() == (policy == "end")
+
+
 def test_stats_have_the_names_of_the_contract(mount, two_jobs):
     one, two = two_jobs
     assert set(mount.stats()) == COUNTERS

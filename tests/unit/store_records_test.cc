@@ -72,6 +72,7 @@ TEST(LayerRecord, ReadsItselfBack) {
   LayerRecord record = wanted("j");
   record.shared_uids = true;
   record.vouched = true;
+  record.publish = PublishPolicy::kEnd;
   record.refused = "why";
   record.outcome = Outcome::kFailure;
   const auto read = parse_layer_record(to_json(record));
@@ -79,6 +80,7 @@ TEST(LayerRecord, ReadsItselfBack) {
   EXPECT_EQ(read->job, "j");
   EXPECT_EQ(read->uid, 1001U);
   EXPECT_TRUE(read->shared_uids && read->vouched);
+  EXPECT_EQ(read->publish, PublishPolicy::kEnd);
   EXPECT_EQ(read->refused, "why");
   EXPECT_EQ(read->outcome, Outcome::kFailure);
 }
@@ -87,7 +89,7 @@ TEST(LayerRecord, TakesMissingAndUnknownFields) {
   const auto record = parse_layer_record(R"({"job": "j", "invented_later": [1]})");
   ASSERT_TRUE(record);
   EXPECT_TRUE(record->active);
-  EXPECT_FALSE(record->uid || record->vouched);
+  EXPECT_FALSE(record->uid || record->vouched || record->publish);
   EXPECT_FALSE(parse_layer_record("[]"));
   EXPECT_FALSE(parse_layer_record(R"({"job": 7})"));
 }
