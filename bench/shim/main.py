@@ -4,7 +4,7 @@
 warm start of many Triton kernels beside other ways to share a cache. Needs root; mounts for itself alone.
 
 bench/shim/main.py [--rounds N] [--kernels N] [--no-triton]; reads build/dist, build/bench/shim_bench and
-build/venv/triton (scripts/test makes all of them)."""
+build/venv/triton (`scripts/bench library` makes them)."""
 
 import argparse
 import contextlib
