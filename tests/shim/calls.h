@@ -48,6 +48,21 @@ bool starts_programs();
 // Removes a file, if it is there, without a word.
 void forget(const std::string& path);
 
+// Of __xstat and its like.
+#if defined(__x86_64__)
+inline constexpr int kStatVersion = 1;
+#else
+inline constexpr int kStatVersion = 0;
+#endif
+
+template <class Stat>
+void show_stat(int result, const Stat& status) {
+  if (result != 0) return;
+  say("  mode " + std::to_string(status.st_mode) + ", size " +
+      std::to_string(S_ISDIR(status.st_mode) ? 0 : status.st_size) + ", links " +
+      std::to_string(S_ISDIR(status.st_mode) ? 0 : status.st_nlink));
+}
+
 void run_open_calls();
 void run_temp_calls();
 void run_stat_calls();

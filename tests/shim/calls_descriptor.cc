@@ -4,19 +4,6 @@
 namespace calls {
 namespace {
 
-#if defined(__x86_64__)
-constexpr int kStatVersion = 1;
-#else
-constexpr int kStatVersion = 0;
-#endif
-
-template <class Stat>
-void show_stat(int result, const Stat& status) {
-  if (result != 0) return;
-  say("  mode " + std::to_string(status.st_mode) + ", size " +
-      std::to_string(S_ISREG(status.st_mode) ? status.st_size : 0));
-}
-
 void stat_descriptor(int fd) {
   struct stat plain;
   struct stat64 large;

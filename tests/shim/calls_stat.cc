@@ -4,20 +4,6 @@
 namespace calls {
 namespace {
 
-#if defined(__x86_64__)
-constexpr int kStatVersion = 1;
-#else
-constexpr int kStatVersion = 0;
-#endif
-
-template <class Stat>
-void show_stat(int result, const Stat& status) {
-  if (result != 0) return;
-  say("  mode " + std::to_string(status.st_mode) + ", size " +
-      std::to_string(S_ISDIR(status.st_mode) ? 0 : status.st_size) + ", links " +
-      std::to_string(S_ISDIR(status.st_mode) ? 0 : status.st_nlink));
-}
-
 void stat_path(const char* path) {
   struct stat plain;
   struct stat64 large;
