@@ -87,13 +87,6 @@ inline bool mkdir(const char* path, int& result) {
   return rest != nullptr && try_mkdir(rest, result);
 }
 
-// The same for the path that the router has made of `path`, unless that was asked for before: for
-// default paths, which lead to the mount by the router alone.
-template <class Direct>
-bool ask_routed(const char* path, const char* routed, Direct ask) {
-  return routed != path && rest_in_view(path) == nullptr && ask(routed);
-}
-
 // Turns what the base says of a file into what the view shows, as View::show() of the daemon does.
 void show_as_view(const View& view, struct stat& st);
 void show_as_view(const View& view, struct statx& st);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/plain_libc.h"
 
-#include "shim/direct.h"
+#include "shim/direct_call.h"
 #include "shim/routed_call.h"
 
 using cacheshim::call_routed_pair;
@@ -19,11 +19,9 @@ int create(int dirfd, const char* path, Call call) {
 // The base may know that the name is taken.
 template <class Call>
 int make_folder(int dirfd, const char* path, Call call) {
-  int result = -1;
-  const auto ask = [&](const char* p) { return direct::mkdir(p, result); };
-  if (ask(path)) return result;
-  return create(dirfd, path,
-                [&](const char* p) { return direct::ask_routed(path, p, ask) ? result : call(p); });
+  return cacheshim::call_directly(
+      {dirfd, path}, CallKind::kCreate,
+      [](const char* p, int& result) { return direct::mkdir(p, result); }, call);
 }
 
 template <class Call>

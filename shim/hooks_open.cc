@@ -4,7 +4,7 @@
 #include <cstdarg>
 #include <cstring>
 
-#include "shim/direct.h"
+#include "shim/direct_call.h"
 #include "shim/routed_call.h"
 
 using cacheshim::call_routed;
@@ -36,12 +36,9 @@ CallKind kind_of(const char* mode) {
 // The base first, for what it may answer.
 template <class Call>
 int open_directly(int dirfd, const char* path, int flags, Call call) {
-  int fd = -1;
-  const auto ask = [&](const char* p) { return direct::open(p, flags, fd); };
-  if (ask(path)) return fd;
-  return call_routed({dirfd, path}, kind_of(flags), [&](const char* p) {
-    return direct::ask_routed(path, p, ask) ? fd : call(p);
-  });
+  return cacheshim::call_directly(
+      {dirfd, path}, kind_of(flags),
+      [&](const char* p, int& fd) { return direct::open(p, flags, fd); }, call);
 }
 
 template <class Real>
@@ -58,12 +55,10 @@ int open_at(Real& real_openat, int dirfd, const char* path, int flags, mode_t mo
 
 template <class Real>
 FILE* open_stream(Real& real_fopen, const char* path, const char* mode) {
-  FILE* file = nullptr;
-  const auto ask = [&](const char* p) { return direct::fopen(p, mode, file); };
-  if (ask(path)) return file;
-  return call_routed({AT_FDCWD, path}, kind_of(mode), [&](const char* p) {
-    return direct::ask_routed(path, p, ask) ? file : real_fopen(p, mode);
-  });
+  return cacheshim::call_directly(
+      {AT_FDCWD, path}, kind_of(mode),
+      [&](const char* p, FILE*& file) { return direct::fopen(p, mode, file); },
+      [&](const char* p) { return real_fopen(p, mode); });
 }
 
 // A freopen that fails has closed the stream and cannot be repeated.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "shim/direct.h"
+#include "shim/direct_call.h"
 #include "shim/given_back.h"
 #include "shim/prefix_swap.h"
 #include "shim/routed_call.h"
@@ -67,12 +67,9 @@ ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, s
 
 template <class Call>
 ssize_t read_link(int dirfd, const char* path, char* out, std::size_t size, Call call) {
-  ssize_t got = -1;
-  const auto ask = [&](const char* p) { return direct::readlink(p, out, size, got); };
-  if (ask(path)) return got;
-  got = call_routed({dirfd, path}, CallKind::kLook, [&](const char* p) {
-    return direct::ask_routed(path, p, ask) ? got : call(p);
-  });
+  const ssize_t got = cacheshim::call_directly(
+      {dirfd, path}, CallKind::kLook,
+      [&](const char* p, ssize_t& length) { return direct::readlink(p, out, size, length); }, call);
   return got <= 0 ? got : restore_link(dirfd, path, out, size, got);
 }
 

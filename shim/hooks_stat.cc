@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/plain_libc.h"
 
-#include "shim/direct.h"
+#include "shim/direct_call.h"
 #include "shim/direct_descriptor.h"
 #include "shim/routed_call.h"
 
@@ -31,15 +31,10 @@ int flags_of(int version, int flags) {
 #endif
 }
 
-// The same for what the base may answer: asks `direct_call(p, result)` first.
+// The same for what the base may answer.
 template <class Direct, class Call>
 int look_directly(int dirfd, const char* path, Direct direct_call, Call call) {
-  int result = -1;
-  const auto ask = [&](const char* p) { return direct_call(p, result); };
-  if (ask(path)) return result;
-  return look_at(dirfd, path, [&](const char* p) {
-    return direct::ask_routed(path, p, ask) ? result : call(p);
-  });
+  return cacheshim::call_directly({dirfd, path}, cacheshim::CallKind::kLook, direct_call, call);
 }
 
 bool is_of_descriptor(const char* path, int flags) {

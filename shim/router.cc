@@ -33,7 +33,13 @@ std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> p
   return length;
 }
 
-bool Router::has_dot_dot(const char* path) { return std::strstr(path, "/..") != nullptr; }
+// A search for one byte costs a quarter of one for three, and few paths have many dots.
+bool Router::has_dot_dot(const char* path) {
+  for (const char* dot = path; (dot = std::strchr(dot, '.')) != nullptr; ++dot) {
+    if (dot != path && dot[-1] == '/' && dot[1] == '.') return true;
+  }
+  return false;
+}
 
 // Joins the parts into memory of our own, with a final NUL. An empty view where there is no room.
 std::string_view Router::keep(std::string_view a, std::string_view b, std::string_view c) {

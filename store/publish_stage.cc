@@ -69,12 +69,14 @@ Status Publisher::Stage::add_file(StagedFile& file, int source) const {
 Status Publisher::Stage::set_modes() const {
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;
-    CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(file.rest), O_PATH | O_NOFOLLOW));
+    const std::string path = tree_path(file.rest);
     if (file.source.st_uid != ::geteuid() || file.source.st_gid != ::getegid()) {
+      CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), path, O_PATH | O_NOFOLLOW));
       CACHESHIM_TRY(is_ours, give_away(fd.get(), ::geteuid(), ::getegid()));
       if (!is_ours) return Errno(EPERM);
     }
-    CACHESHIM_CHECK(sys::set_mode(fd.get(), published_mode(file.source.st_mode, opens_all)));
+    const mode_t mode = published_mode(file.source.st_mode, opens_all);
+    CACHESHIM_CHECK(sys::set_mode_at(folder_.get(), path, mode));
   }
   return {};
 }

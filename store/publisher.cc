@@ -298,8 +298,8 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     if (is_foreign) return Errno(EPERM);
   }
   const auto theirs =
-      stage.replaces ? Result<UniqueFd>(Errno(ENOENT))
-                     : sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW);
+      stage.is_new ? Result<UniqueFd>(Errno(ENOENT))
+                   : sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW);
   if (theirs) {
     file.in_base = true;
     return Stage::are_equal(file, source.get(), theirs->get());

@@ -206,6 +206,10 @@ Status set_mode(int fd, mode_t mode) {
   return status_of(::chmod(ProcPath(fd).get(), mode));
 }
 
+Status set_mode_at(int dir, const std::string& path, mode_t mode) {
+  return status_of(::fchmodat(dir, path.c_str(), mode, 0));
+}
+
 Status set_owner(int fd, uid_t uid, gid_t gid) {
   return status_of(::fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW));
 }

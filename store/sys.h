@@ -52,6 +52,8 @@ Status rename_at(int dir, const std::string& name, int new_dir, const std::strin
 Status link_at(int dir, const std::string& name, int new_dir, const std::string& new_name);
 // Gives the open file `fd` a further name. Errors: ENOENT when it has none left.
 Status link_fd(int fd, int new_dir, const std::string& new_name);
+// Below a folder that nobody else can change: symlinks on the way are followed.
+Status set_mode_at(int dir, const std::string& path, mode_t mode);
 
 // These work on any descriptor, O_PATH ones included (by way of /proc/self/fd).
 Result<UniqueFd> reopen(int fd, int flags);
