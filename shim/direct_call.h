@@ -8,7 +8,7 @@
 namespace cacheshim {
 
 template <class Answer, class Ask, class Call>
-[[gnu::noinline]] Answer call_directly_slowly(PathAt at, CallKind kind, Ask& ask, Call& call) {
+[[gnu::noinline]] Answer call_directly_slowly(PathAt at, CallKind kind, Ask ask, Call call) {
   Answer answer = failure<Answer>();
   if (ask(at.path, answer)) return answer;
   // Default paths lead to the mount by the router alone.

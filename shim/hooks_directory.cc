@@ -111,19 +111,19 @@ CACHESHIM_EXPORT DIR* opendir(const char* path) {
 CACHESHIM_EXPORT int scandir(const char* path, dirent*** out, int (*filter)(const dirent*),
                              int (*compare)(const dirent**, const dirent**)) {
   return call_routed({AT_FDCWD, path}, CallKind::kLook,
-                     [&](const char* p) { return real::scandir(p, out, filter, compare); });
+                     [=](const char* p) { return real::scandir(p, out, filter, compare); });
 }
 
 CACHESHIM_EXPORT int scandir64(const char* path, dirent64*** out, int (*filter)(const dirent64*),
                                int (*compare)(const dirent64**, const dirent64**)) {
   return call_routed({AT_FDCWD, path}, CallKind::kLook,
-                     [&](const char* p) { return real::scandir64(p, out, filter, compare); });
+                     [=](const char* p) { return real::scandir64(p, out, filter, compare); });
 }
 
 CACHESHIM_EXPORT int scandirat(int dirfd, const char* path, dirent*** out,
                                int (*filter)(const dirent*),
                                int (*compare)(const dirent**, const dirent**)) {
-  return call_routed({dirfd, path}, CallKind::kLook, [&](const char* p) {
+  return call_routed({dirfd, path}, CallKind::kLook, [=](const char* p) {
     return real::scandirat(dirfd, p, out, filter, compare);
   });
 }
@@ -131,7 +131,7 @@ CACHESHIM_EXPORT int scandirat(int dirfd, const char* path, dirent*** out,
 CACHESHIM_EXPORT int scandirat64(int dirfd, const char* path, dirent64*** out,
                                  int (*filter)(const dirent64*),
                                  int (*compare)(const dirent64**, const dirent64**)) {
-  return call_routed({dirfd, path}, CallKind::kLook, [&](const char* p) {
+  return call_routed({dirfd, path}, CallKind::kLook, [=](const char* p) {
     return real::scandirat64(dirfd, p, out, filter, compare);
   });
 }
@@ -172,5 +172,5 @@ CACHESHIM_EXPORT int nftw64(const char* path, __nftw64_func_t function, int desc
 
 CACHESHIM_EXPORT int inotify_add_watch(int fd, const char* path, std::uint32_t mask) noexcept {
   return call_routed({AT_FDCWD, path}, CallKind::kLook,
-                     [&](const char* p) { return real::inotify_add_watch(fd, p, mask); });
+                     [=](const char* p) { return real::inotify_add_watch(fd, p, mask); });
 }

@@ -38,7 +38,7 @@ bool is_lock(int command) {
 }  // namespace
 
 CACHESHIM_EXPORT int flock(int fd, int operation) noexcept {
-  return on_mount(fd, [&] { return real::flock(fd, operation); });
+  return on_mount(fd, [=] { return real::flock(fd, operation); });
 }
 
 // What follows the command is an int, a pointer or nothing; each is passed in the same place.
@@ -56,26 +56,26 @@ CACHESHIM_FCNTL(fcntl)
 CACHESHIM_FCNTL(fcntl64)
 
 CACHESHIM_EXPORT int fchmod(int fd, mode_t mode) noexcept {
-  return on_mount(fd, [&] { return real::fchmod(fd, mode); });
+  return on_mount(fd, [=] { return real::fchmod(fd, mode); });
 }
 
 CACHESHIM_EXPORT int fchown(int fd, uid_t owner, gid_t group) noexcept {
-  return on_mount(fd, [&] { return real::fchown(fd, owner, group); });
+  return on_mount(fd, [=] { return real::fchown(fd, owner, group); });
 }
 
 CACHESHIM_EXPORT int futimes(int fd, const timeval times[2]) noexcept {
-  return on_mount(fd, [&] { return real::futimes(fd, times); });
+  return on_mount(fd, [=] { return real::futimes(fd, times); });
 }
 
 CACHESHIM_EXPORT int futimens(int fd, const timespec times[2]) noexcept {
-  return on_mount(fd, [&] { return real::futimens(fd, times); });
+  return on_mount(fd, [=] { return real::futimens(fd, times); });
 }
 
 CACHESHIM_EXPORT int fsetxattr(int fd, const char* name, const void* value, size_t size,
                                int flags) noexcept {
-  return on_mount(fd, [&] { return real::fsetxattr(fd, name, value, size, flags); });
+  return on_mount(fd, [=] { return real::fsetxattr(fd, name, value, size, flags); });
 }
 
 CACHESHIM_EXPORT int fremovexattr(int fd, const char* name) noexcept {
-  return on_mount(fd, [&] { return real::fremovexattr(fd, name); });
+  return on_mount(fd, [=] { return real::fremovexattr(fd, name); });
 }

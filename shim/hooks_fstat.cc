@@ -12,17 +12,17 @@ namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 
 CACHESHIM_EXPORT int fstat(int fd, struct stat* out) noexcept {
-  return direct::fstat_as_view(fd, out, [&] { return real::fstat(fd, out); });
+  return direct::fstat_as_view(fd, out, [=] { return real::fstat(fd, out); });
 }
 
 CACHESHIM_EXPORT int fstat64(int fd, struct stat64* out) noexcept {
-  return direct::fstat_as_view(fd, out, [&] { return real::fstat64(fd, out); });
+  return direct::fstat_as_view(fd, out, [=] { return real::fstat64(fd, out); });
 }
 
 CACHESHIM_EXPORT int __fxstat(int version, int fd, struct stat* out) noexcept {
-  return direct::fstat_as_view(fd, out, [&] { return real::__fxstat(version, fd, out); });
+  return direct::fstat_as_view(fd, out, [=] { return real::__fxstat(version, fd, out); });
 }
 
 CACHESHIM_EXPORT int __fxstat64(int version, int fd, struct stat64* out) noexcept {
-  return direct::fstat_as_view(fd, out, [&] { return real::__fxstat64(version, fd, out); });
+  return direct::fstat_as_view(fd, out, [=] { return real::__fxstat64(version, fd, out); });
 }

@@ -26,19 +26,19 @@ int change_user(Call call) {
 }  // namespace
 
 CACHESHIM_EXPORT int setuid(uid_t uid) noexcept {
-  return change_user([&] { return real::setuid(uid); });
+  return change_user([=] { return real::setuid(uid); });
 }
 
 CACHESHIM_EXPORT int seteuid(uid_t uid) noexcept {
-  return change_user([&] { return real::seteuid(uid); });
+  return change_user([=] { return real::seteuid(uid); });
 }
 
 CACHESHIM_EXPORT int setreuid(uid_t real_id, uid_t effective) noexcept {
-  return change_user([&] { return real::setreuid(real_id, effective); });
+  return change_user([=] { return real::setreuid(real_id, effective); });
 }
 
 CACHESHIM_EXPORT int setresuid(uid_t real_id, uid_t effective, uid_t saved) noexcept {
-  return change_user([&] { return real::setresuid(real_id, effective, saved); });
+  return change_user([=] { return real::setresuid(real_id, effective, saved); });
 }
 
 CACHESHIM_EXPORT int setfsuid(uid_t uid) noexcept {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/plain_libc.h"
 
-#include <cstdarg>
 #include <cstring>
 
 #include "shim/direct_call.h"
@@ -9,6 +8,7 @@
 
 using cacheshim::call_routed;
 using cacheshim::CallKind;
+using cacheshim::PathAt;
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 
@@ -23,42 +23,39 @@ CallKind kind_of(const char* mode) {
   return mode != nullptr && (*mode == 'w' || *mode == 'a') ? CallKind::kCreate : CallKind::kLook;
 }
 
-// The mode that follows `flags`, which is there only for a call that may create.
-#define CACHESHIM_READ_MODE(flags)           \
-  mode_t mode = 0;                           \
-  if (kind_of(flags) == CallKind::kCreate) { \
-    va_list arguments;                       \
-    va_start(arguments, flags);              \
-    mode = va_arg(arguments, mode_t);        \
-    va_end(arguments);                       \
-  }
-
 // The base first, for what it may answer.
 template <class Call>
-int open_directly(int dirfd, const char* path, int flags, Call call) {
-  return cacheshim::call_directly(
-      {dirfd, path}, kind_of(flags),
-      [&](const char* p, int& fd) { return direct::open(p, flags, fd); }, call);
+[[gnu::noinline]] int open_slowly(PathAt at, int flags, Call call) {
+  const auto ask = [=](const char* p, int& fd) { return direct::open(p, flags, fd); };
+  return cacheshim::call_directly_slowly<int>(at, kind_of(flags), ask, call);
 }
 
-template <class Real>
-int open_at(Real& real_open, const char* path, int flags, mode_t mode) {
-  return open_directly(AT_FDCWD, path, flags,
-                       [&](const char* p) { return real_open(p, flags, mode); });
+// Most opens are none of ours: what their flags mean is not asked for them.
+template <class Call>
+int open_directly(PathAt at, int flags, Call call) {
+  if (!cacheshim::runtime::may_match(at.path)) [[likely]]
+    return call(at.path);
+  return open_slowly(at, flags, call);
 }
 
-template <class Real>
-int open_at(Real& real_openat, int dirfd, const char* path, int flags, mode_t mode) {
-  return open_directly(dirfd, path, flags,
-                       [&](const char* p) { return real_openat(dirfd, p, flags, mode); });
+template <auto& real_open>
+int open_at(const char* path, int flags, mode_t mode) {
+  return open_directly({AT_FDCWD, path}, flags,
+                       [=](const char* p) { return real_open(p, flags, mode); });
 }
 
-template <class Real>
-FILE* open_stream(Real& real_fopen, const char* path, const char* mode) {
+template <auto& real_openat>
+int open_at(int dirfd, const char* path, int flags, mode_t mode) {
+  return open_directly({dirfd, path}, flags,
+                       [=](const char* p) { return real_openat(dirfd, p, flags, mode); });
+}
+
+template <auto& real_fopen>
+FILE* open_stream(const char* path, const char* mode) {
   return cacheshim::call_directly(
       {AT_FDCWD, path}, kind_of(mode),
-      [&](const char* p, FILE*& file) { return direct::fopen(p, mode, file); },
-      [&](const char* p) { return real_fopen(p, mode); });
+      [=](const char* p, FILE*& file) { return direct::fopen(p, mode, file); },
+      [=](const char* p) { return real_fopen(p, mode); });
 }
 
 // A freopen that fails has closed the stream and cannot be repeated.
@@ -76,73 +73,67 @@ FILE* reopen_stream(Real& real_freopen, const char* path, const char* mode, FILE
 
 }  // namespace
 
-CACHESHIM_EXPORT int open(const char* path, int flags, ...) {
-  CACHESHIM_READ_MODE(flags)
-  return open_at(real::open, path, flags, mode);
-}
+// A hook on one of libc's open functions, as which it is exported. libc declares "..." for the mode; both
+// of our ABIs pass it where a named argument would be (System V AMD64, AAPCS64), and only with a name can
+// the hook leave by a jump. A call would return through a frame that was pushed before the system call,
+// and many processors forget those in it: that costs more than all that is done here.
+#define CACHESHIM_OPEN(function)                                        \
+  CACHESHIM_EXPORT int hook_##function(const char* path, int flags,     \
+                                       mode_t mode) __asm__(#function); \
+  int hook_##function(const char* path, int flags, mode_t mode) {       \
+    return open_at<real::function>(path, flags, mode);                  \
+  }
+#define CACHESHIM_OPENAT(function)                                             \
+  CACHESHIM_EXPORT int hook_##function(int dirfd, const char* path, int flags, \
+                                       mode_t mode) __asm__(#function);        \
+  int hook_##function(int dirfd, const char* path, int flags, mode_t mode) {   \
+    return open_at<real::function>(dirfd, path, flags, mode);                  \
+  }
 
-CACHESHIM_EXPORT int open64(const char* path, int flags, ...) {
-  CACHESHIM_READ_MODE(flags)
-  return open_at(real::open64, path, flags, mode);
-}
-
-CACHESHIM_EXPORT int __open(const char* path, int flags, ...) {
-  CACHESHIM_READ_MODE(flags)
-  return open_at(real::__open, path, flags, mode);
-}
-
-CACHESHIM_EXPORT int __open64(const char* path, int flags, ...) {
-  CACHESHIM_READ_MODE(flags)
-  return open_at(real::__open64, path, flags, mode);
-}
-
-CACHESHIM_EXPORT int openat(int dirfd, const char* path, int flags, ...) {
-  CACHESHIM_READ_MODE(flags)
-  return open_at(real::openat, dirfd, path, flags, mode);
-}
-
-CACHESHIM_EXPORT int openat64(int dirfd, const char* path, int flags, ...) {
-  CACHESHIM_READ_MODE(flags)
-  return open_at(real::openat64, dirfd, path, flags, mode);
-}
+CACHESHIM_OPEN(open)
+CACHESHIM_OPEN(open64)
+CACHESHIM_OPEN(__open)
+CACHESHIM_OPEN(__open64)
+CACHESHIM_OPENAT(openat)
+CACHESHIM_OPENAT(openat64)
 
 // What _FORTIFY_SOURCE makes of an open without a mode. They abort where one was needed.
 CACHESHIM_EXPORT int __open_2(const char* path, int flags) {
-  return open_directly(AT_FDCWD, path, flags,
-                       [&](const char* p) { return real::__open_2(p, flags); });
+  return open_directly({AT_FDCWD, path}, flags,
+                       [=](const char* p) { return real::__open_2(p, flags); });
 }
 
 CACHESHIM_EXPORT int __open64_2(const char* path, int flags) {
-  return open_directly(AT_FDCWD, path, flags,
-                       [&](const char* p) { return real::__open64_2(p, flags); });
+  return open_directly({AT_FDCWD, path}, flags,
+                       [=](const char* p) { return real::__open64_2(p, flags); });
 }
 
 CACHESHIM_EXPORT int __openat_2(int dirfd, const char* path, int flags) {
-  return open_directly(dirfd, path, flags,
-                       [&](const char* p) { return real::__openat_2(dirfd, p, flags); });
+  return open_directly({dirfd, path}, flags,
+                       [=](const char* p) { return real::__openat_2(dirfd, p, flags); });
 }
 
 CACHESHIM_EXPORT int __openat64_2(int dirfd, const char* path, int flags) {
-  return open_directly(dirfd, path, flags,
-                       [&](const char* p) { return real::__openat64_2(dirfd, p, flags); });
+  return open_directly({dirfd, path}, flags,
+                       [=](const char* p) { return real::__openat64_2(dirfd, p, flags); });
 }
 
 CACHESHIM_EXPORT int creat(const char* path, mode_t mode) {
   return call_routed({AT_FDCWD, path}, CallKind::kCreate,
-                     [&](const char* p) { return real::creat(p, mode); });
+                     [=](const char* p) { return real::creat(p, mode); });
 }
 
 CACHESHIM_EXPORT int creat64(const char* path, mode_t mode) {
   return call_routed({AT_FDCWD, path}, CallKind::kCreate,
-                     [&](const char* p) { return real::creat64(p, mode); });
+                     [=](const char* p) { return real::creat64(p, mode); });
 }
 
 CACHESHIM_EXPORT FILE* fopen(const char* path, const char* mode) {
-  return open_stream(real::fopen, path, mode);
+  return open_stream<real::fopen>(path, mode);
 }
 
 CACHESHIM_EXPORT FILE* fopen64(const char* path, const char* mode) {
-  return open_stream(real::fopen64, path, mode);
+  return open_stream<real::fopen64>(path, mode);
 }
 
 CACHESHIM_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {

@@ -69,7 +69,7 @@ template <class Call>
 ssize_t read_link(int dirfd, const char* path, char* out, std::size_t size, Call call) {
   const ssize_t got = cacheshim::call_directly(
       {dirfd, path}, CallKind::kLook,
-      [&](const char* p, ssize_t& length) { return direct::readlink(p, out, size, length); }, call);
+      [=](const char* p, ssize_t& length) { return direct::readlink(p, out, size, length); }, call);
   return got <= 0 ? got : restore_link(dirfd, path, out, size, got);
 }
 
@@ -172,33 +172,33 @@ void note_folder(const char* path, RoutedPath routed) {
 
 CACHESHIM_EXPORT ssize_t readlink(const char* path, char* out, size_t size) noexcept {
   return read_link(AT_FDCWD, path, out, size,
-                   [&](const char* p) { return real::readlink(p, out, size); });
+                   [=](const char* p) { return real::readlink(p, out, size); });
 }
 
 CACHESHIM_EXPORT ssize_t readlinkat(int dirfd, const char* path, char* out, size_t size) noexcept {
   return read_link(dirfd, path, out, size,
-                   [&](const char* p) { return real::readlinkat(dirfd, p, out, size); });
+                   [=](const char* p) { return real::readlinkat(dirfd, p, out, size); });
 }
 
 CACHESHIM_EXPORT ssize_t __readlink_chk(const char* path, char* out, size_t size,
                                         size_t room) noexcept {
   return read_link(AT_FDCWD, path, out, size,
-                   [&](const char* p) { return real::__readlink_chk(p, out, size, room); });
+                   [=](const char* p) { return real::__readlink_chk(p, out, size, room); });
 }
 
 CACHESHIM_EXPORT ssize_t __readlinkat_chk(int dirfd, const char* path, char* out, size_t size,
                                           size_t room) noexcept {
-  return read_link(dirfd, path, out, size, [&](const char* p) {
+  return read_link(dirfd, path, out, size, [=](const char* p) {
     return real::__readlinkat_chk(dirfd, p, out, size, room);
   });
 }
 
 CACHESHIM_EXPORT char* realpath(const char* path, char* out) noexcept {
-  return resolve(path, out, [&](const char* p) { return real::realpath(p, out); });
+  return resolve(path, out, [=](const char* p) { return real::realpath(p, out); });
 }
 
 CACHESHIM_EXPORT char* __realpath_chk(const char* path, char* out, size_t room) noexcept {
-  return resolve(path, out, [&](const char* p) { return real::__realpath_chk(p, out, room); });
+  return resolve(path, out, [=](const char* p) { return real::__realpath_chk(p, out, room); });
 }
 
 CACHESHIM_EXPORT char* canonicalize_file_name(const char* path) noexcept {

@@ -36,7 +36,7 @@ template <class Call>
 auto fill_template(char* text, int suffix, Call call) {
   if (!runtime::may_match(text) || suffix < 0) [[likely]]
     return call(text);
-  return cacheshim::call_routed({AT_FDCWD, text}, CallKind::kCreate, [&](const char* path) {
+  return cacheshim::call_routed({AT_FDCWD, text}, CallKind::kCreate, [=](const char* path) {
     if (path == text) return call(text);
     char* const filled = const_cast<char*>(path);  // the router's buffer
     const auto result = call(filled);

@@ -37,7 +37,7 @@ inline RoutedPath route_checked(PathAt at, CallKind kind, PathBuffer& buffer) {
 }
 
 template <class Call>
-[[gnu::noinline]] auto call_routed_slowly(PathAt at, CallKind kind, Call& call) {
+[[gnu::noinline]] auto call_routed_slowly(PathAt at, CallKind kind, Call call) {
   const int entry_errno = errno;
   PathBuffer buffer;
   RoutedPath routed = runtime::route(at, buffer);
@@ -65,7 +65,7 @@ auto call_routed(PathAt at, CallKind kind, Call call) {
 }
 
 template <class Call>
-[[gnu::noinline]] auto call_routed_pair_slowly(PathAt a, PathAt b, Call& call) {
+[[gnu::noinline]] auto call_routed_pair_slowly(PathAt a, PathAt b, Call call) {
   const int entry_errno = errno;
   PathBuffer buffer_a;
   PathBuffer buffer_b;

@@ -34,13 +34,6 @@ std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> p
 }
 
 // A search for one byte costs a quarter of one for three, and few paths have many dots.
-bool Router::has_dot_dot(const char* path) {
-  for (const char* dot = path; (dot = std::strchr(dot, '.')) != nullptr; ++dot) {
-    if (dot != path && dot[-1] == '/' && dot[1] == '.') return true;
-  }
-  return false;
-}
-
 // Joins the parts into memory of our own, with a final NUL. An empty view where there is no room.
 std::string_view Router::keep(std::string_view a, std::string_view b, std::string_view c) {
   char* const begin = text_ + text_length_;
@@ -67,10 +60,10 @@ bool Router::set_mount(std::string_view mount, std::string_view job) {
     mount_ = {};
     return false;
   }
-  first_bytes_.add(mount_.data()[1]);
-  first_bytes_.add('/');     // "//ci-cache"
-  first_bytes_.add('.');     // "/./ci-cache"
-  relative_bytes_.add('.');  // "../x" and "./x"
+  gate_.add_absolute(mount_.data()[1]);
+  gate_.add_absolute('/');  // "//ci-cache"
+  gate_.add_absolute('.');  // "/./ci-cache"
+  gate_.add_relative('.');  // "../x" and "./x"
   return true;
 }
 
@@ -84,12 +77,12 @@ bool Router::add_route(std::string_view name, std::string_view default_path, boo
   if (route.name.empty() || route.from.empty()) return false;
   routes_[route_count_++] = route;
   if (!routed) return true;
-  first_bytes_.add(path.data()[1]);
+  gate_.add_absolute(path.data()[1]);
   std::string_view rest = route.from;
   for (;;) {
     const std::string_view component = take_component(rest);
     if (component.empty()) return true;
-    relative_bytes_.add(*component.data());
+    gate_.add_relative(*component.data());
   }
 }
 

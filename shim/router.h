@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "shim/path_gate.h"
 #include "shim/path_match.h"
 #include "shim/routed_path.h"
 
@@ -38,11 +39,10 @@ class Router {
   // MOUNT/NAME, as a string that ends with a NUL and stays, or null where there is no room for it.
   const char* path_of_name(std::string_view name);
 
+  // From here on may_match() may be true.
+  void open() { gate_.open(); }
   // False only for a path that route() would not touch; costs a few instructions.
-  bool may_match(const char* path) const {
-    const bool first = path[0] == '/' ? first_bytes_.has(path[1]) : relative_bytes_.has(path[0]);
-    return first || has_dot_dot(path);
-  }
+  bool may_match(const char* path) const { return gate_.lets_pass(path); }
 
   // An absolute path.
   RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder) const {
@@ -81,18 +81,6 @@ class Router {
   std::string_view view() const { return view_; }  // the prefix that default paths are sent to
 
  private:
-  class ByteSet {
-   public:
-    constexpr void add(char c) { words_[index(c)] |= bit(c); }
-    constexpr bool has(char c) const { return (words_[index(c)] & bit(c)) != 0; }
-
-   private:
-    static constexpr std::size_t index(char c) { return static_cast<unsigned char>(c) >> 6; }
-    static constexpr std::uint64_t bit(char c) {
-      return std::uint64_t{1} << (static_cast<unsigned char>(c) & 63);
-    }
-    std::uint64_t words_[4] = {};
-  };
   struct Route {
     std::string_view name;
     std::string_view from;
@@ -104,7 +92,6 @@ class Router {
     std::size_t name = 0;          // where NAME ends in a path that leaves MOUNT/NAME by ".."
   };
 
-  static bool has_dot_dot(const char* path);
   std::string_view keep(std::string_view a, std::string_view b = {}, std::string_view c = {});
   bool confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
                SameFolder same_folder) const;
@@ -120,11 +107,10 @@ class Router {
   static bool is_own_name(std::string_view rest);
   std::size_t route_of_name(std::string_view name) const;
 
+  PathGate gate_;
   std::string_view mount_;
   std::string_view view_;
   bool moves_mount_paths_ = false;
-  ByteSet first_bytes_;     // the second byte of an absolute path that may be ours
-  ByteSet relative_bytes_;  // the first byte of a relative one
   Route routes_[kMaxRoutes] = {};
   std::size_t route_count_ = 0;
   char text_[32768] = {};

@@ -202,6 +202,7 @@ void activate(const Start& given) {
   start = given;
   mount_device.store(given.device, std::memory_order_relaxed);
   state.store(State::kActive, std::memory_order_release);
+  router.open();
 }
 
 }  // namespace cacheshim::runtime

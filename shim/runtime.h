@@ -35,8 +35,7 @@ extern Router router;
 
 // Whether route() has to be asked at all.
 inline bool may_match(const char* path) {
-  return state.load(std::memory_order_relaxed) != State::kInactive && path != nullptr &&
-         router.may_match(path);
+  return path != nullptr && router.may_match(path);
 }
 
 // Where the path goes now; a null path is foreign. May change errno.

@@ -45,7 +45,7 @@ def run_json(command, env):
 def small_costs(mount, rounds):
     """Of each cost, the median difference between neighbours in time."""
     rows = {
-        "foreign open and close, ns": (["calls", "/etc/passwd"], "open", 10),
+        "foreign open, ns": (["calls", "/etc/passwd"], "open", 10),
         "foreign stat, ns": (["calls", "/etc/passwd"], "stat", None),
         "start of /bin/true, wall µs": (["start", 200, "/bin/true"], "wall", 300),
         "start of /bin/true, CPU µs": (["start", 200, "/bin/true"], "cpu", None),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// shim_bench calls PATH       CPU time of open and close, and of stat, of PATH: nanoseconds, a JSON object
+// shim_bench calls PATH       CPU time of open, and of stat, of PATH: nanoseconds, a JSON object
 // shim_bench start N COMMAND  CPU and wall time of N starts of COMMAND, as it is in this environment: microseconds
 //
 // Knows nothing of the library: main.py preloads it, or not.
@@ -41,12 +41,23 @@ double least_ns(Call call) {
   return least;
 }
 
+// Without the closing: that is done between the batches.
+double least_open_ns(const char* path) {
+  constexpr int kOpenAtOnce = 500;
+  double least = 1e9;
+  for (int batch = 0; batch < kBatches * 4; ++batch) {
+    int last = -1;
+    const double begin = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    for (int i = 0; i < kOpenAtOnce; ++i) last = ::open(path, O_RDONLY | O_CLOEXEC);
+    least = std::min(least, (seconds(CLOCK_PROCESS_CPUTIME_ID) - begin) * 1e9 / kOpenAtOnce);
+    if (last < 0) std::exit(1);
+    for (int fd = 3; fd <= last; ++fd) (void)::close(fd);
+  }
+  return least;
+}
+
 int measure_calls(const char* path) {
-  const double open_ns = least_ns([path] {
-    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) std::exit(1);
-    ::close(fd);
-  });
+  const double open_ns = least_open_ns(path);
   const double stat_ns = least_ns([path] {
     struct stat status {};
     if (::stat(path, &status) != 0) std::exit(1);

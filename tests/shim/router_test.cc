@@ -21,6 +21,7 @@ class RouterTest : public testing::Test {
     ASSERT_TRUE(router_->set_mount("/ci-cache", job));
     ASSERT_TRUE(router_->add_route("triton", "/home/u/.triton/cache", true));
     ASSERT_TRUE(router_->add_route("pip", "/home/u/.cache/pip", false));
+    router_->open();
   }
   // As the hooks see it: what may_match lets pass is not asked about.
   RoutedPath ask(const std::string& path, Router::SameFolder same = always_same) {
@@ -40,6 +41,25 @@ class RouterTest : public testing::Test {
   PathBuffer buffer_;
   std::string asked_;
 };
+
+TEST_F(RouterTest, IsAskedForNothingBeforeItIsOpen) {
+  router_ = std::make_unique<Router>();
+  ASSERT_TRUE(router_->set_mount("/ci-cache", "j7"));
+  EXPECT_FALSE(router_->may_match("/ci-cache/triton"));
+  EXPECT_FALSE(router_->may_match("/usr/../ci-cache"));
+  router_->open();
+  EXPECT_TRUE(router_->may_match("/ci-cache/triton"));
+}
+
+TEST_F(RouterTest, IsAskedForEveryPathWithDotDot) {
+  start("j7");
+  const std::string plain = "/usr/lib/python3.11/x.so";
+  EXPECT_FALSE(router_->may_match(plain.c_str()));
+  for (std::size_t at = plain.find('/', 1); at != std::string::npos; at = plain.find('/', at + 1)) {
+    EXPECT_TRUE(router_->may_match((plain.substr(0, at) + "/.." + plain.substr(at)).c_str()));
+  }
+  EXPECT_TRUE(router_->may_match("/usr/.."));
+}
 
 TEST_F(RouterTest, SendsDefaultAndMountPathsToTheJobsView) {
   start("j7");

@@ -41,8 +41,10 @@ TEST(NameIndex, AgreesWithAMapWhileItGrowsAndShrinks) {
         hashes.erase(some);
       }
     }
-    for (const auto& [number, hash] : hashes) {
-      ASSERT_EQ(index.find(hash, [&](std::uint32_t found) { return found == number; }), number);
+    for (const auto& entry : hashes) {
+      const std::uint32_t number = entry.first;
+      ASSERT_EQ(index.find(entry.second, [&](std::uint32_t found) { return found == number; }),
+                number);
     }
     std::size_t count = 0;
     index.for_each([&](std::uint32_t number) { count += hashes.count(number); });

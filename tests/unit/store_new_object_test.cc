@@ -20,7 +20,8 @@ class NewObjectTest : public ::testing::Test {
   struct stat made(const std::string& name) const {
     const auto st = sys::stat_at(folder_.get(), name);
     EXPECT_TRUE(st) << name;
-    return st ? *st : (struct stat){};
+    struct stat none = {};
+    return st ? *st : none;
   }
   mode_t mode_of(const std::string& name) const { return made(name).st_mode & 07777; }
 
