@@ -52,6 +52,29 @@ bool has(char* const* environment, const char* wanted) {
   return false;
 }
 
+// Our word in a value of LD_PRELOAD; empty where there is none.
+std::string_view own_word(const char* value) {
+  return our_count == 0 || value == nullptr ? std::string_view()
+                                            : find_word(value, ours[0] + sizeof kPreload - 1);
+}
+
+// Writes an entry of LD_PRELOAD with our words left out, and returns the end. An empty value is left
+// where it was the only one: an LD_PRELOAD that is set says to whom it may concern that nothing is missing.
+char* write_without_library(const char* entry, char* out) {
+  const std::size_t front = sizeof kPreload - 1;
+  std::memcpy(out, entry, front);
+  out += front;
+  const char* at = entry + front;
+  for (std::string_view word = own_word(at); !word.empty(); word = own_word(at)) {
+    const auto before = static_cast<std::size_t>(word.data() - at);
+    std::memcpy(out, at, before);
+    out += before;
+    at = word.data() + word.size();
+  }
+  std::memcpy(out, at, std::strlen(at) + 1);
+  return out + std::strlen(at) + 1;
+}
+
 }  // namespace
 
 const char* find_variable(char* const* environment, const char* name) {
@@ -90,12 +113,6 @@ bool lacks_ours(char* const* environment) {
          (find_variable(environment, "LD_PRELOAD") == nullptr && !is_left(environment));
 }
 
-// Our word in a value of LD_PRELOAD; empty where there is none.
-std::string_view own_word(const char* value) {
-  return our_count == 0 || value == nullptr ? std::string_view()
-                                            : find_word(value, ours[0] + sizeof kPreload - 1);
-}
-
 bool names_library(char* const* environment) {
   const std::string_view word = own_word(find_variable(environment, "LD_PRELOAD"));
   return !word.empty() && !is_left(environment) &&
@@ -116,27 +133,10 @@ Change find_change(char* const* environment, Library library) {
   if (count > kMaxEntries) return change;
   change.pointers = count + our_count + 2;
   if (change.folder != nullptr) change.bytes = sizeof kFolder + std::strlen(change.folder) + 1;
-  if (library == Library::kDropped) {
-    change.bytes += sizeof kPreload + std::strlen(find_variable(environment, "LD_PRELOAD"));
+  for (std::size_t i = 0; library == Library::kDropped && i < count; ++i) {
+    if (starts_with(environment[i], kPreload)) change.bytes += std::strlen(environment[i]) + 1;
   }
   return change;
-}
-
-// Writes an entry of LD_PRELOAD with our words left out, and returns the end. An empty value is left
-// where it was the only one: an LD_PRELOAD that is set says to whom it may concern that nothing is missing.
-char* write_without_library(const char* entry, char* out) {
-  const std::size_t front = sizeof kPreload - 1;
-  std::memcpy(out, entry, front);
-  out += front;
-  const char* at = entry + front;
-  for (std::string_view word = own_word(at); !word.empty(); word = own_word(at)) {
-    const auto before = static_cast<std::size_t>(word.data() - at);
-    std::memcpy(out, at, before);
-    out += before;
-    at = word.data() + word.size();
-  }
-  std::memcpy(out, at, std::strlen(at) + 1);
-  return out + std::strlen(at) + 1;
 }
 
 void apply_change(char* const* environment, const Change& change, char** out, char* room) {

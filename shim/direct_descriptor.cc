@@ -5,8 +5,8 @@
 
 #include <sys/sysmacros.h>
 
-#include "shim/direct.h"
 #include "common/unique_fd.h"
+#include "shim/direct.h"
 #include "shim/errno_guard.h"
 #include "shim/fd_link.h"
 #include "shim/runtime.h"

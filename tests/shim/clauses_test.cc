@@ -234,6 +234,14 @@ TEST_F(ShimChildren, AreLeftAloneThatCouldNotLoadIt) {
   EXPECT_EQ(stage_.run_shell(program).status, 1);
   EXPECT_EQ(stage_.run_shell("LD_PRELOAD=/other.so:$LD_PRELOAD " + program).status, 2);
   EXPECT_EQ(stage_.run_shell("CACHESHIM_EXEC=leave " + program).status, 2);
+  // An environment may have a name twice.
+  write_text(stage_.path("twice.py"), R"(import ctypes, os, sys
+own = os.environb[b'LD_PRELOAD']
+words = [b'LD_PRELOAD=' + own, b'LD_PRELOAD=' + own + b':' + b'x' * 60000, None]
+ctypes.CDLL(None).execve(sys.argv[1].encode(), (ctypes.c_char_p * 2)(b'other', None),
+                         (ctypes.c_char_p * 3)(*words)))");
+  EXPECT_EQ(stage_.run_shell("/usr/bin/python3 " + stage_.path("twice.py") + " " + program).status,
+            1);
   const std::string loader = "/lib64/ld-linux-x86-64.so.2";
   std::string env = read_text("/usr/bin/env");
   const std::size_t at = env.find(loader);
