@@ -339,6 +339,7 @@ class Filesystem {
   LockWish record_wish(const FileHandle& handle, const fuse_file_info& fi,
                        const struct flock& lock) const;
   void set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish);
+  std::vector<std::string> built_under(const FileHandle& handle, const LockWish& wish);
   void release_locks(const FileHandle& handle, std::uint64_t fh);
   // An O_PATH descriptor of a node that is a shared lock file; nothing for others.
   std::optional<Opened> try_open_lock_object(NodeIndex node);
@@ -371,6 +372,10 @@ class Filesystem {
   // request to be answered holds.
   void publish_completed(Job& job, const std::string& path, Arrival arrival,
                          std::vector<Notifier::FolderId> held, std::function<void()> answer);
+  // What has just been made, or given its name, if its entry is built under a lock.
+  void note_built(Job& job, const std::string& path);
+  // Publishes what was built under a lock that is about to be let go, and then calls `answer`.
+  void publish_built(Job& job, std::vector<std::string> paths, std::function<void()> answer);
   PublishReport publish_entry(Job& job, const std::string& entry);
   void retry_postponed(Job& job);
   void tell_of(const PublishReport& report, const Job& publisher,

@@ -225,6 +225,7 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
     Opened opened{*std::move(fd), !is_lock, is_lock, overlay.most_lock_bytes(path)};
     CACHESHIM_TRY(handle, make_handle(std::move(opened), st, ref, info.job, flags));
     handle->shared = std::move(shared);
+    if (!is_lock) note_built(*info.job, path);
     return Created(entry, std::move(handle));
   });
 }

@@ -8,6 +8,7 @@
 
 #include "fuse/filesystem.h"
 #include "store/baton_record.h"
+#include "store/paths.h"
 #include "store/raw_locks.h"
 #include "fuse/wire.h"
 #include "store/sys.h"
@@ -48,6 +49,10 @@ class FuseLockCall final : public LockCall {
   bool waits_ = false;
 };
 
+bool is_in_family(std::string_view path, std::string_view family) {
+  return path.starts_with(family) && path.substr(family.size()).starts_with('/');
+}
+
 short lock_type(int operation) {
   if ((operation & LOCK_UN) != 0) return F_UNLCK;
   return (operation & LOCK_EX) != 0 ? F_WRLCK : F_RDLCK;
@@ -82,10 +87,33 @@ LockWish Filesystem::record_wish(const FileHandle& handle, const fuse_file_info&
   return wish;
 }
 
+// What the job has made under the lock that `wish` lets go of.
+std::vector<std::string> Filesystem::built_under(const FileHandle& handle, const LockWish& wish) {
+  if (wish.type != F_UNLCK || !handle.is_lock_file) return {};
+  if (!locks_.is_held_by(lock_file_id(handle), wish)) return {};
+  const Result<std::string> path = [&]() -> Result<std::string> {
+    const std::shared_lock lock(handle.job->overlay.mutex());
+    return nodes_.path(handle.node);
+  }();
+  if (!path) return {};
+  return handle.job->take_built([&](const std::string& made) {
+    const auto ref = entries_.find(made);
+    return ref && is_in_family(*path, ref->profile->name) &&
+           ref->rule->is_built_under(path->substr(ref->profile->name.size() + 1),
+                                     base_name(ref->entry));
+  });
+}
+
+// The handle stays: its descriptor is in use until the request is answered.
 void Filesystem::set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish) {
   if (wish.type != F_UNLCK) nodes_.set_takes_locks(handle.node);
-  const auto open = [&handle] { return sys::reopen(handle.fd.get(), O_PATH); };
-  locks_.lock(lock_file_id(handle), open, wish, std::make_unique<FuseLockCall>(req));
+  const auto set = [this, req, &handle, wish] {
+    const auto open = [&handle] { return sys::reopen(handle.fd.get(), O_PATH); };
+    locks_.lock(lock_file_id(handle), open, wish, std::make_unique<FuseLockCall>(req));
+  };
+  std::vector<std::string> built = built_under(handle, wish);
+  if (built.empty()) return set();
+  publish_built(*handle.job, std::move(built), set);
 }
 
 void Filesystem::flock(fuse_req_t req, fuse_file_info* fi, int operation) {

@@ -288,8 +288,10 @@ void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fus
   const fuse_ino_t target = encode({nodes_.find(to.node, new_name), to.slot});
   const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
   if (!renamed) return (void)fuse_reply_err(req, renamed.error().code());
-  publish_completed(*nodes_.info(to.node).job, *renamed, Arrival::kNamed,
-                    {parent, new_parent, source, target}, [req] { (void)fuse_reply_err(req, 0); });
+  Job& job = *nodes_.info(to.node).job;
+  note_built(job, *renamed);
+  publish_completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
+                    [req] { (void)fuse_reply_err(req, 0); });
 }
 
 }  // namespace cacheshim

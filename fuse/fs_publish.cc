@@ -162,6 +162,31 @@ void Filesystem::publish_completed(Job& job, const std::string& path, Arrival ar
   });
 }
 
+void Filesystem::note_built(Job& job, const std::string& path) {
+  const auto ref = entries_.find(path);
+  if (ref && !ref->rule->built_under.empty()) job.note_built(path);
+}
+
+// What is still open for writing is not tried again at its close, when nobody has it locked: it is left for
+// the job's success.
+void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
+                               std::function<void()> answer) {
+  if (job.wanted_policy() != PublishPolicy::kComplete || job.is_refused()) return answer();
+  job.begin_publishing();
+  publishing_.post([this, &job, paths = std::move(paths), answer = std::move(answer)] {
+    PublishReport report;
+    for (const std::string& path : paths) {
+      const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
+      if (entry.empty()) continue;
+      const PublishReport one = publisher_.publish(job.overlay, entry, job);
+      if (flights_ && !one.busy) flights_->made(job, entry);
+      report += one;
+    }
+    job.end_publishing();
+    tell_of(report, job, {}, answer);
+  });
+}
+
 PublishReport Filesystem::publish_entry(Job& job, const std::string& entry) {
   PublishReport report = publisher_.publish(job.overlay, entry, job);
   if (report.busy) {

@@ -154,6 +154,7 @@ void Job::finish(Outcome outcome) {
     active_ = false;
     runs = 0;
     postponed_.clear();
+    built_.clear();
     processes_.clear();
     waiting.swap(waiting_);
     filter.close();
@@ -298,6 +299,23 @@ std::vector<std::string> Job::take_postponed() {
   std::vector<std::string> entries(postponed_.begin(), postponed_.end());
   postponed_.clear();
   return entries;
+}
+
+void Job::note_built(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  built_.insert(path);
+}
+
+std::vector<std::string> Job::take_built(
+    const std::function<bool(const std::string& path)>& is_theirs) {
+  std::vector<std::string> taken;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(built_, [&](const std::string& path) {
+    if (!is_theirs(path)) return false;
+    taken.push_back(path);
+    return true;
+  });
+  return taken;
 }
 
 bool Job::has_living_process() {

@@ -135,6 +135,10 @@ class Job final : public PublishHooks, private OverlayObserver {
   // Entries that were complete while one of their files was still open for writing.
   void postpone(const std::string& entry);
   std::vector<std::string> take_postponed();
+  // Files that were made, of entries that are built under a lock; taken by who lets go of it.
+  void note_built(const std::string& path);
+  std::vector<std::string> take_built(
+      const std::function<bool(const std::string& path)>& is_theirs);
 
   // What the processes of the view are told of the layer. Only of one user's: another's would be shown
   // other owners.
@@ -195,6 +199,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   int publishing_ = 0;
   std::condition_variable settled_;  // a writer is gone, or publishing has ended
   std::set<std::string> postponed_;
+  std::set<std::string> built_;
   std::set<std::string> conflicts_;          // counted once an entry, however often it is tried
   std::map<std::string, std::string> kept_;  // units and reasons
   std::set<pid_t> processes_;

@@ -297,6 +297,11 @@ void LockQueue::add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& p
   }
 }
 
+bool LockQueue::is_held_by(const LockWish& wish) const {
+  const auto owner = owners_.find({wish.is_record, wish.owner});
+  return owner != owners_.end() && !owner->second.held.empty();
+}
+
 bool LockQueue::is_wanted_by_others(pid_t process) const {
   return std::any_of(owners_.begin(), owners_.end(),
                      [&](const auto& known) {

@@ -156,6 +156,13 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& w
   }
 }
 
+bool LockTable::is_held_by(const LockFileId& id, const LockWish& wish) {
+  const Queue queue = find_queue(id);
+  if (queue == nullptr) return false;
+  const std::lock_guard lock(queue->mutex);
+  return queue->is_held_by(wish);
+}
+
 int LockTable::find(const LockFileId& id, const Opener& open, const LockWish& wish,
                     struct flock& lock) {
   for (;;) {

@@ -70,6 +70,19 @@ bool EntryRule::holds_paths(std::string_view file_name) const {
   return matches_any(paths_in, file_name);
 }
 
+bool EntryRule::is_built_under(std::string_view lock_file, std::string_view entry_name) const {
+  const std::string_view pattern = built_under;
+  const std::size_t star = pattern.find('*');
+  if (star == pattern.npos || lock_file.size() < pattern.size()) return false;
+  const std::string_view front = pattern.substr(0, star);
+  const std::string_view back = pattern.substr(star + 1);
+  if (!lock_file.starts_with(front) || !lock_file.ends_with(back)) return false;
+  const std::string_view key =
+      lock_file.substr(star, lock_file.size() - front.size() - back.size());
+  return entry_name.starts_with(key) &&
+         (entry_name.size() == key.size() || entry_name[key.size()] == '.');
+}
+
 bool Profile::has(NameClass wanted) const {
   return std::any_of(classes.begin(), classes.end(),
                      [&](const auto& known) { return known.first == wanted; });

@@ -50,15 +50,21 @@ struct EntryRule {
   bool renamed = false;
   // JSON files of these names hold absolute paths.
   std::vector<std::string> paths_in;
+  // A lock file below the cache's folder, with one '*' in its name: who builds the entry has it locked. What
+  // '*' stands for begins the entry's name, up to a '.'. The entry is complete when that is unlocked; a
+  // holder's death tells nothing.
+  std::string built_under;
 
   bool is_folder() const { return files.empty(); }
   // Whether completeness can be seen at all; else only the job's success tells.
-  bool says_when_complete() const { return renamed || !needs_no_name(); }
+  bool says_when_complete() const { return built_under.empty() && (renamed || !needs_no_name()); }
   bool needs_no_name() const { return complete.empty() && complete_single.empty(); }
   bool completes(std::string_view file_name) const;
   bool completes_alone(std::string_view file_name) const;
   bool completes_at_end(std::string_view file_name) const;
   bool holds_paths(std::string_view file_name) const;
+  // Whether it is this lock file, below the cache's folder, that an entry of this name is built under.
+  bool is_built_under(std::string_view lock_file, std::string_view entry_name) const;
 };
 
 struct Profile {

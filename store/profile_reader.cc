@@ -109,16 +109,34 @@ std::vector<std::string> read_endings(TomlReader& reader) {
   return *std::move(endings);
 }
 
+// A path below the cache's folder, plain but for one '*' in the file's name.
+std::string read_built_under(TomlReader& reader) {
+  auto text = reader.find_string("built_under");
+  if (!text) return "";
+  const auto star = text->find('*');
+  const bool is_plain = text->find_first_of("*?[\\", star + 1) == text->npos;
+  if (!PathPattern::is_valid(*text) || star == text->npos || !is_plain ||
+      text->find_first_of("?[\\") != text->npos || text->find('/', star) != text->npos) {
+    reader.report("built_under",
+                  fmt::format("'{}' is no path of a file with one '*' in its name", *text));
+  }
+  return *std::move(text);
+}
+
 EntryRule read_rule(const toml::table& table, TomlProblem& problem) {
   TomlReader entry(table, "entry", problem);
   const std::string path = entry.find_string("path").value_or("");
   check_path_pattern(entry, "path", path);
-  EntryRule rule{PathPattern(path), read_endings(entry), {}, {}, {}, false, {}};
+  EntryRule rule{PathPattern(path), read_endings(entry), {}, {}, {}, false, {}, {}};
   rule.complete = read_name_patterns(entry, "complete");
   rule.complete_single = read_name_patterns(entry, "complete_single");
   rule.complete_at_end = read_name_patterns(entry, "complete_at_end");
   rule.paths_in = read_name_patterns(entry, "paths_in");
   rule.renamed = entry.find_bool("renamed").value_or(false);
+  rule.built_under = read_built_under(entry);
+  if (rule.renamed && !rule.built_under.empty()) {
+    entry.report("built_under", "is another way to be complete than 'renamed': one of them alone");
+  }
   if (!rule.is_folder() && !rule.complete_single.empty()) {
     entry.report("complete_single", "is for folders; of files, 'complete' does it");
   }

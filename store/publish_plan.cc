@@ -26,7 +26,8 @@ std::string Publisher::why_not_due(const Overlay& overlay, const EntryRef& ref,
   if (!ref.rule->says_when_complete()) {
     return job_succeeded
                ? ""
-               : "nothing tells when its entry is complete: published at the job's success";
+               : fmt::format("{} when its entry is complete: published at the job's success",
+                             ref.rule->built_under.empty() ? "nothing tells" : "no lock has told");
   }
   const std::shared_lock lock(overlay.mutex());
   if (overlay.has_layer() && is_complete(overlay, ref, job_succeeded)) return "";

@@ -80,7 +80,9 @@ bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at
 
 // Whether what has just happened to `path` can have completed its entry.
 bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const {
-  if (!ref.profile->may_publish_early() || !ref.rule->says_when_complete()) return false;
+  if (!ref.profile->may_publish_early()) return false;
+  if (arrival == Arrival::kBuilt) return !ref.rule->built_under.empty();
+  if (!ref.rule->says_when_complete()) return false;
   const NameClass name_class = entries_.class_of(path);
   const bool is_unlocked = arrival == Arrival::kUnlocked;
   if (is_unlocked || name_class == NameClass::kBaton) {

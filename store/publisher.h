@@ -55,6 +55,7 @@ enum class Arrival {
   kNamed,     // by a rename or a further link
   kClosed,    // by the last close of a descriptor that could write to it
   kUnlocked,  // it was a baton, and its maker has removed it
+  kBuilt,     // made while the lock of EntryRule::built_under was held, which is now let go
 };
 
 // Who publishes, for the record.

@@ -2,14 +2,10 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
 # Runs the Triton storm (tests/storm), and whatever else mounts, in namespaces of their own.
 
-storm() { # MODE [ARGUMENT…]: as tests/storm/storm.py; call ensure_triton before
-    local options=()
-    if [ -n "${old_triton_venv:-}" ]; then
-        options+=(--triton-old "$old_triton_venv")
-    fi
+storm() { # MODE [ARGUMENT…]: as tests/storm/storm.py; call ensure_triton or ensure_torch before
     _make_lab
     _in_lab /usr/bin/python3 -B "$repo/tests/storm/storm.py" "$@" \
-        --repo "$repo" --work "$lab/disk" --triton "$triton_venv" "${options[@]}"
+        --repo "$repo" --work "$lab/disk" "${storm_venvs[@]}"
 }
 
 # The race of overlay file systems (bench/race), below a folder on disk.
@@ -64,15 +60,28 @@ _sweep_storm_folders() {
     done
 }
 
-ensure_triton() {
-    ensure_venv triton "triton==$triton_version" || die "cannot get Triton $triton_version"
-    triton_venv=$venv_path
+storm_venvs=() # options for storm.py
+
+_ensure_storm_venv() { # NAME WHAT REQUIREMENT…
+    local name=$1 what=$2
+    shift 2
+    ensure_venv "$name" "$@" || die "cannot get $what"
+    storm_venvs+=(--venv "$name=$venv_path")
 }
 
-# Has wheels for Python up to 3.11: without them its scenarios say that they are left out.
-ensure_old_triton() {
+ensure_triton() {
+    _ensure_storm_venv triton "Triton $triton_version" "triton==$triton_version"
+}
+
+# They have wheels for Python up to 3.11: without them their scenarios say that they are left out.
+ensure_old_tritons() {
+    local version
     system_python_is_at_most 3 11 || return 0
-    ensure_venv triton-old "triton==$old_triton_version" ||
-        die "cannot get Triton $old_triton_version"
-    old_triton_venv=$venv_path
+    for version in "${old_triton_versions[@]}"; do
+        _ensure_storm_venv "triton-$version" "Triton $version" "triton==$version"
+    done
+}
+
+ensure_torch() {
+    _ensure_storm_venv torch "${torch_requirements[1]}" "${torch_requirements[@]}"
 }

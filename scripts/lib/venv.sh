@@ -3,7 +3,18 @@
 # Virtual environments below build/venv, made from Debian's own Python and kept for the next run.
 
 readonly triton_version=3.9.0
-readonly old_triton_version=2.1.0
+# Temporary files are named by pid and `random` in 2.1.0, by pid and UUID in 3.0.0; later they have folders.
+readonly old_triton_versions=(2.1.0 3.0.0)
+# torch with what `import torch` and its compiler need where there is no GPU: 4 GB in place of 6. The wheel is
+# linked with these CUDA libraries, whose versions are those that it asks for; it loads others when they are used.
+readonly torch_requirements=(
+    --no-deps torch==2.15.0
+    nvidia-cublas==13.4.1.3 nvidia-cuda-cupti==13.2.86 nvidia-cuda-nvrtc==13.2.86
+    nvidia-cuda-runtime==13.2.86 nvidia-cudnn-cu13==9.26.0.51 nvidia-cufft==12.2.0.57
+    nvidia-cufile==1.17.1.22 nvidia-cusparse==12.7.10.12 nvidia-cusparselt-cu13==0.8.1
+    nvidia-nccl-cu13==2.30.7 nvidia-nvjitlink==13.5.37 nvidia-nvshmem-cu13==3.7.2
+    filelock fsspec jinja2 markupsafe mpmath networkx setuptools sympy typing_extensions
+)
 
 # A stamp that names the packages, written last, tells a whole one from a broken one.
 ensure_venv() { # NAME REQUIREMENT…: sets venv_path

@@ -7,6 +7,7 @@ carry a mark, so that what two builders made can be told apart.
 
 import dataclasses
 import errno
+import fcntl
 import os
 import typing
 import uuid
@@ -99,12 +100,42 @@ def inductor_files(mark):
             **triton_files("inductor/triton/0/KEY", mark)}
 
 
+# ---- torch/_inductor/triton_bundler.py, TritonBundler.read_and_emit
+
+BUNDLED = ("inductor/triton/0/BUNDLED", "triton/BUNDLED")
+
+
+def triton_bundle(job, mark):
+    for folder in BUNDLED:  # Triton's own where TRITON_CACHE_DIR is set
+        temporary = f"{os.path.dirname(folder)}/tmp.{uuid.uuid4()}"
+        make(job, temporary)
+        for name in (*TRITON_NAMES, "__grp__k.json"):
+            in_place(job, f"{temporary}/{name}",
+                     triton_group(job, folder) if name.startswith("__grp__") else mark + name.encode())
+            yield
+        try:
+            job("os.replace", job.path(temporary), job.path(folder))
+        except OSError as error:
+            assert error.errno in (errno.EEXIST, errno.ENOTEMPTY)
+        yield
+
+
+def triton_bundle_files(mark):
+    return {path: data for folder in BUNDLED for path, data in triton_files(folder, mark).items()}
+
+
+# ---- torch/_inductor/codecache.py, _worker_compile_cpp
+
 def inductor_cpp(job, mark):
     make(job, "inductor/cd")
     make(job, "inductor/locks")
-    job.write("inductor/locks/ccd.lock", b"")
     yield
-    in_place(job, "inductor/cd/ccd.so", mark)
+    lock = job("os.open", job.path("inductor/locks/ccd.lock"), os.O_RDWR | os.O_CREAT)
+    job("fcntl.flock", lock, fcntl.LOCK_EX)
+    if not job.exists("inductor/cd/ccd.main.so"):
+        in_place(job, "inductor/cd/ccd.main.so", mark)
+    job("fcntl.flock", lock, fcntl.LOCK_UN)
+    job("os.close", lock)
     yield
 
 
@@ -301,7 +332,8 @@ ALL = (
     Replay("triton-2.0", triton_2_0, lambda mark: triton_files("triton/KEY20", mark, False),
            early=False),
     Replay("inductor", inductor, inductor_files),
-    Replay("inductor-c++", inductor_cpp, lambda mark: {"inductor/cd/ccd.so": mark}, early=False),
+    Replay("triton-bundle", triton_bundle, triton_bundle_files),
+    Replay("inductor-c++", inductor_cpp, lambda mark: {"inductor/cd/ccd.main.so": mark}),
     Replay("tilelang", tilelang, tilelang_files),
     Replay("torch-extensions", torch_extensions, torch_extensions_files),
     Replay("flashinfer", flashinfer, flashinfer_files, early=False),

@@ -9,7 +9,7 @@ that only root can enter. Hence copies and binds below AREA, which all can enter
 
     AREA/share/        what jobs need, at the same path in containers
       stage/           this folder's scripts, the library
-      triton/ …        virtual environments
+      venv/NAME/       virtual environments
       exchange/        files that jobs and harness share (mode 1777)
     AREA/work/         stores, homes
     AREA/rootfs/       where containers build their root
@@ -29,6 +29,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 STAGED = (
     "worker.py",
+    "worker_report.py",
+    "inductor_worker.py",
+    "g++-wrapper",
     "putter.py",
     "reader.py",
     "cleaner.py",
@@ -65,8 +68,7 @@ class Lab:
 
     area: Path
     cacheshim: Path  # the program, for root
-    python: Path  # of the venv with the newest Triton
-    python_old: Path | None  # of the venv with Triton 2.1, where the system's Python allows it
+    venvs: frozenset[str]  # "triton" (the newest), "triton-2.1.0", …: what the system's Python allows
     progress: Progress = field(default_factory=Progress)
     _made: int = 0
 
@@ -81,6 +83,14 @@ class Lab:
     @property
     def exchange(self) -> Path:
         return self.share / "exchange"
+
+    def python_of(self, venv: str) -> Path:
+        return self.share / "venv" / venv / "bin/python"
+
+    @property
+    def python(self) -> Path:
+        """With the newest Triton."""
+        return self.python_of("triton")
 
     @property
     def library(self) -> Path:
@@ -103,13 +113,11 @@ class Lab:
         return path
 
 
-def prepare(repo: Path, work: Path, triton: Path, triton_old: Path | None) -> Lab:
+def prepare(repo: Path, work: Path, venvs: dict[str, Path]) -> Lab:
     """Lays out AREA with binds and copies."""
     area = Path(os.environ["CACHESHIM_LAB"])  # set by enter-lab.sh
     os.umask(0o022)
-    binds = {"work": work, "share/triton": triton}
-    if triton_old:
-        binds["share/triton-old"] = triton_old
+    binds = {"work": work, **{f"share/venv/{name}": path for name, path in venvs.items()}}
     for name, source in binds.items():
         (area / name).mkdir(parents=True)
         run("mount", "--bind", source, area / name)
@@ -125,6 +133,5 @@ def prepare(repo: Path, work: Path, triton: Path, triton_old: Path | None) -> La
     return Lab(
         area=area,
         cacheshim=dist / "bin/cacheshim",
-        python=area / "share/triton/bin/python",
-        python_old=area / "share/triton-old/bin/python" if triton_old else None,
+        venvs=frozenset(venvs),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import compiled
 import scenarios
 import troubles
 import writers
@@ -52,9 +53,16 @@ def small() -> list[tuple[str, Scenario]]:
         ("whole entries", partial(writers.whole_entries, jobs=8, keys=24)),
         (
             "Triton 2.1.0 on a plain folder shows the errors",
-            partial(writers.old_triton_plain, jobs=8, keys=48),
+            partial(writers.old_triton_plain, version="2.1.0", jobs=8, keys=48),
         ),
-        ("Triton 2.1.0 in containers", partial(writers.old_triton, jobs=8, keys=24)),
+        (
+            "Triton 2.1.0 in containers",
+            partial(writers.old_triton, version="2.1.0", jobs=8, keys=24),
+        ),
+        (
+            "Triton 3.0.0 in containers",
+            partial(writers.old_triton, version="3.0.0", jobs=8, keys=24),
+        ),
         ("daemon killed", partial(troubles.daemon_killed, jobs=4, kernels=12)),
         (
             "unmounted while in use",
@@ -104,6 +112,17 @@ def full() -> list[tuple[str, Scenario]]:
             partial(scenarios.bound_views, jobs=8, kernels=24),
         ),
         ("whole entries, 100 keys", partial(writers.whole_entries, jobs=8, keys=100)),
-        ("Triton 2.1.0 in containers, 100 keys", partial(writers.old_triton, jobs=8, keys=100)),
+        *(
+            (
+                f"Triton {version} in containers, 100 keys",
+                partial(writers.old_triton, version=version, jobs=8, keys=100),
+            )
+            for version in ("2.1.0", "3.0.0")
+        ),
         ("daemon killed, 8 jobs", partial(troubles.daemon_killed, jobs=8, kernels=24)),
     ]
+
+
+def inductor() -> list[tuple[str, Scenario]]:
+    """What scripts/test --inductor runs."""
+    return [("8 users' torch.compile(), cold then warm", partial(compiled.cold_then_warm, jobs=8))]

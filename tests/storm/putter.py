@@ -22,19 +22,10 @@ import time
 from typing import Any
 
 from triton.runtime import cache
+from worker_report import describe
 
 STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "json")
 LAUNCHER = "__triton_launcher.so"
-
-
-def describe(error: BaseException, key: int) -> dict[str, Any]:
-    return {
-        "kernel": key,
-        "type": type(error).__name__,
-        "errno": getattr(error, "errno", None),
-        "path": str(getattr(error, "filename", None) or ""),
-        "message": str(error)[:300],
-    }
 
 
 def contents(job: str, key: int, stage: str) -> str:

@@ -6,6 +6,7 @@
     storm.py small    every scenario once, in a size for two cores
     storm.py full     the bars in their full size
     storm.py only TEXT…   the scenarios of both lists whose name contains one of the texts
+    storm.py inductor  torch.compile() in place of Triton
     storm.py compare  what single flight saves, beside a plain folder; TEXT: so many rounds
     storm.py list
 
@@ -27,16 +28,22 @@ from cases import Scenario, Verdict, judge
 from lab import Lab, prepare
 
 
+def venv(text: str) -> tuple[str, Path]:
+    name, _, path = text.partition("=")
+    return name, Path(path)
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("demo", "small", "full", "only", "compare", "list"))
+    parser.add_argument("what", choices=("demo", "small", "full", "only", "inductor", "compare", "list"))
     parser.add_argument("texts", nargs="*")
     parser.add_argument("--repo", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="an empty folder on disk")
-    parser.add_argument("--triton", type=Path, required=True, help="virtual environment")
-    parser.add_argument("--triton-old", type=Path, help="virtual environment with Triton 2.1")
+    parser.add_argument(
+        "--venv", type=venv, action="append", default=[], help="NAME=PATH of a virtual environment"
+    )
     parser.add_argument("--junit", type=Path, help="write results as JUnit XML")
     return parser.parse_args()
 
@@ -46,6 +53,8 @@ def chosen(what: str, texts: list[str]) -> list[tuple[str, Scenario]]:
         return programme.small()
     if what == "full":
         return programme.full()
+    if what == "inductor":
+        return programme.inductor()
     every = programme.small() + programme.full()
     return [one for one in every if any(text in one[0] for text in texts)]
 
@@ -90,7 +99,7 @@ def main() -> int:
         for name, _ in programme.small() + programme.full():
             print(name)
         return 0
-    lab = prepare(arguments.repo, arguments.work, arguments.triton, arguments.triton_old)
+    lab = prepare(arguments.repo, arguments.work, dict(arguments.venv))
     if arguments.what == "demo":
         return demo.run(lab)
     if arguments.what == "compare":

@@ -17,7 +17,6 @@ import ctypes
 import hashlib
 import json
 import os
-import resource
 import sys
 import time
 from typing import Any
@@ -27,6 +26,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.build import compile_so_from_src
+from worker_report import cpu_seconds, describe
 
 TARGET = GPUTarget("cuda", 90, 32)
 # What a launcher is to the cache: C that Triton has gcc compile, one .so alone in its folder.
@@ -45,26 +45,6 @@ def kernel_source(index: int) -> ASTSource:
     """Kernel number `index`; each has a key of its own by its constant."""
     signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "FACTOR": "constexpr"}
     return ASTSource(fn=axpy, signature=signature, constexprs={"FACTOR": index + 2})
-
-
-def describe(error: BaseException, kernel: int) -> dict[str, Any]:
-    """What a person needs to see of an error: its class, its errno and the path it names."""
-    return {
-        "kernel": kernel,
-        "type": type(error).__name__,
-        "errno": getattr(error, "errno", None),
-        "path": str(getattr(error, "filename", None) or ""),
-        "message": str(error)[:300],
-    }
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and of the children it has waited for (ptxas)."""
-    total = 0.0
-    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-        usage = resource.getrusage(who)
-        total += usage.ru_utime + usage.ru_stime
-    return total
 
 
 class Job:

@@ -77,38 +77,43 @@ def whole_entries(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
             )
 
 
-OLD_TRITON_SKIP = "Triton 2.1.0 has no wheel for this system's Python (newer than 3.11)"
+def has_triton(lab: Lab, verdict: Verdict, version: str) -> bool:
+    """Whether this version is here; says so in the verdict if not."""
+    if f"triton-{version}" in lab.venvs:
+        return True
+    verdict.skipped = f"Triton {version} has no wheel for this system's Python (newer than 3.11)"
+    return False
 
 
-def old_triton_plain(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
+def old_triton_plain(lab: Lab, verdict: Verdict, *, version: str, jobs: int, keys: int) -> None:
     """Control: names by pid and a seeded random number collide on a plain folder, for one user."""
-    if not lab.python_old:
-        verdict.skipped = OLD_TRITON_SKIP
+    if not has_triton(lab, verdict, version):
         return
     folder = shared_folder(lab, "plain-old")
     arguments = ("--keys", str(keys), "--look-first", "--seed", "1")
-    everyone = putter_jobs(lab, lab.python_old, "old", jobs, arguments, cache=str(folder))
+    python = lab.python_of(f"triton-{version}")
+    everyone = putter_jobs(lab, python, "old", jobs, arguments, cache=str(folder))
     for job in everyone:
         job.uid = FIRST_UID
-    done = storm(lab, everyone, "Triton 2.1.0, plain folder")
+    done = storm(lab, everyone, f"Triton {version}, plain folder")
     verdict.figures = {"calls": done.calls, "errors": len(done.errors), "kinds": error_kinds(done)}
     verdict.expect(
         bool(done.errors), "no error on a plain folder: this storm is too weak to show any"
     )
 
 
-def old_triton(lab: Lab, verdict: Verdict, *, jobs: int, keys: int) -> None:
-    """Triton 2.1.0's cache manager in containers: temporary names are equal in all jobs."""
-    if not lab.python_old:
-        verdict.skipped = OLD_TRITON_SKIP
+def old_triton(lab: Lab, verdict: Verdict, *, version: str, jobs: int, keys: int) -> None:
+    """An older Triton's cache manager in containers, where 2.1's temporary names are equal in all jobs."""
+    if not has_triton(lab, verdict, version):
         return
+    python = lab.python_of(f"triton-{version}")
     with CacheMount(lab, lab.fresh("store")) as mount:
         arguments = ("--keys", str(keys), "--look-first", "--seed", "1")
-        make = partial(putter_jobs, lab, lab.python_old, box=Box.CONTAINER, bound=mount.mount_point)
+        make = partial(putter_jobs, lab, python, box=Box.CONTAINER, bound=mount.mount_point)
         everyone = make("old", jobs, arguments)
-        done = storm(lab, everyone, "Triton 2.1.0")
+        done = storm(lab, everyone, f"Triton {version}")
         end_jobs(mount, everyone)
-        warm = storm(lab, make("later", 1, arguments), "Triton 2.1.0, warm")
+        warm = storm(lab, make("later", 1, arguments), f"Triton {version}, warm")
         verdict.figures = {"calls": done.calls, "hits": done.hits, "warm_hits": warm.hits}
         expect_clean(verdict, done, "jobs")
         expect_clean(verdict, warm, "later job")

@@ -21,7 +21,7 @@ namespace cacheshim {
 inline std::vector<Profile> test_profiles() {
   Profile profile;
   profile.name = "fam";
-  EntryRule rule{PathPattern("*"), {}, {"done-*"}, {"*.so"}, {}, false, {"done-*"}};
+  EntryRule rule{PathPattern("*"), {}, {"done-*"}, {"*.so"}, {}, false, {"done-*"}, {}};
   profile.entries.push_back(std::move(rule));
   profile.classes.emplace_back(NameClass::kScratch, PathPattern("tmp.*"));
   profile.evidence = Evidence::kRun;

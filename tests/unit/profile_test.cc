@@ -94,6 +94,28 @@ TEST(Profile, ReadsEveryField) {
   EXPECT_TRUE(!files.is_folder() && files.says_when_complete() && files.renamed);
 }
 
+TEST(Profile, KnowsTheLockThatAnEntryIsBuiltUnder) {
+  const auto parsed = parse_profile(
+      "name = \"x\"\nevidence = \"read\"\n"
+      "[[entry]]\npath = \"a/*\"\nfiles = [\".so\"]\nbuilt_under = \"locks/*.lock\"\n",
+      "x.toml");
+  const EntryRule& rule = std::get<Profile>(parsed).entries.front();
+  EXPECT_FALSE(rule.says_when_complete());
+  const std::tuple<const char*, const char*, bool> cases[] = {
+      {"locks/cab.lock", "cab", true},
+      {"locks/cab.lock", "cab.main", true},
+      {"locks/cab.lock", "cabd", false},
+      {"locks/cabd.lock", "cab", false},
+      {"locks/cab", "cab", false},
+      {"cab.lock", "cab", false},
+      {"other/locks/cab.lock", "cab", false},
+      {"locks/.lock", "cab", false},
+      {"lock", "cab", false}};
+  for (const auto& [lock, entry, is_so] : cases) {
+    EXPECT_EQ(rule.is_built_under(lock, entry), is_so) << lock << ' ' << entry;
+  }
+}
+
 TEST(Profile, KnowsTheClassOfAName) {
   const auto parsed = parse_profile(kTriton, "triton.toml");
   const auto& profile = std::get<Profile>(parsed);
@@ -197,6 +219,16 @@ TEST(Profile, RefusesValuesOfAWrongKind) {
             "x.toml:5: entry.files: '/a' is no ending of a file name");
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = [\"\"]\ncomplete_single = [\"a\"]"),
             "x.toml:6: entry.complete_single: is for folders; of files, 'complete' does it");
+  for (const char* lock : {"locks/x.lock", "locks/*/x.lock", "locks/**.lock", "locks/[ab]*.lock",
+                           "/locks/*.lock", "*/x", ""}) {
+    EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nbuilt_under = \"" + std::string(lock) + "\""),
+              "x.toml:5: entry.built_under: '" + std::string(lock) +
+                  "' is no path of a file with one '*' in its name");
+  }
+  EXPECT_EQ(
+      refusal_with("[[entry]]\npath = \"*\"\nrenamed = true\nbuilt_under = \"*.lock\""),
+      "x.toml:6: entry.built_under: is another way to be complete than 'renamed': one of them "
+      "alone");
   EXPECT_EQ(refusal_with("class = 1"), "x.toml:3: class: must be a table");
   EXPECT_EQ(refusal_with("[class]\nlock = [\"/x\"]"),
             "x.toml:4: class.lock: '/x' is no pattern of a path below the cache's folder");

@@ -46,10 +46,20 @@ constexpr Row kRows[] = {
     {"inductor/ab/cabdef.py", "inductor/ab/cabdef.py", kPrivate, "rename"},
     {"inductor/ab/.4711.140022.tmp", "inductor/ab/.4711.140022.tmp", kScratch, ""},
     {"inductor/ab/cabdef.best_config", "inductor/ab/cabdef.best_config", kPrivate, "rename"},
-    {"inductor/xy/cxyz.so", "inductor/xy/cxyz.so", kPrivate, "end"},
+    {"inductor/xy/cxyz.so", "inductor/xy/cxyz.so", kPrivate, "lock inductor/locks/cxyz.lock"},
+    {"inductor/xy/cxyz.main.so", "inductor/xy/cxyz.main.so", kPrivate,
+     "lock inductor/locks/cxyz.lock"},
+    {"inductor/xy/cxyz.so.load_ok", "inductor/xy/cxyz.so.load_ok", kPrivate, "rename"},
     {"inductor/fxgraph/jn/fjnkey/4f2a", "inductor/fxgraph/jn/fjnkey/4f2a", kPrivate, "rename"},
     {"inductor/fxgraph/jn/fjnkey/.7.8.tmp", "inductor/fxgraph/jn/fjnkey/.7.8.tmp", kScratch, ""},
     {"inductor/aotautograd/akey/entry", "inductor/aotautograd/akey/entry", kPrivate, "rename"},
+    {"inductor/triton/0/tmp.01234567-89ab-cdef-0123-456789abcdef/__grp__k.json",
+     "inductor/triton/0/tmp.01234567-89ab-cdef-0123-456789abcdef", kScratch, "name"},
+    {"inductor/triton/0/KEY/tmp.cubin", "inductor/triton/0/KEY", kPrivate, ""},
+    {"inductor/xy/cxyz.main_CxxBuild", "inductor/xy/cxyz.main_CxxBuild", kScratch, ""},
+    {"inductor/cutedsl_compile_cache/tmpx1.o.tmp", "", kScratch, ""},
+    {"inductor/dynamo/code_state_f.pkl.tmp", "", kScratch, ""},
+    {"inductor/dynamo/code_state_f.pkl.lock", "", kLock, ""},
     {"inductor/locks/cabdef.lock", "", kLock, ""},
     {"inductor/triton/0/KEY/__grp__k.json", "inductor/triton/0/KEY", kFlight, "name"},
     {"inductor/triton/0/KEY/tmp.pid_1_2/k.ptx", "inductor/triton/0/KEY", kScratch, ""},
@@ -154,12 +164,21 @@ constexpr Row kRows[] = {
     {"cupy/tmpa1b2c3d4", "cupy/tmpa1b2c3d4", kScratch, ""},
 };
 
+// The lock file, named by what is before the first '.' of the entry's name, that it is built under.
+std::string lock_of(const EntryRef& ref) {
+  const std::string entry(ref.entry.substr(ref.entry.rfind('/') + 1));
+  std::string lock = ref.rule->built_under;
+  lock.replace(lock.find('*'), 1, entry.substr(0, entry.find('.')));
+  return ref.rule->is_built_under(lock, entry) ? ref.profile->name + '/' + lock : "of another name";
+}
+
 std::string completing(const EntryRef& ref, const std::string& path, NameClass name_class) {
   const std::string name = path.substr(path.rfind('/') + 1);
   const bool completes = ref.rule->completes(name) || ref.rule->completes_alone(name);
   const bool beside =
       name_class == kScratch || name_class == kLock || name_class == NameClass::kBaton;
   if (beside) return completes && name_class == kScratch ? "name" : "";
+  if (!ref.rule->built_under.empty()) return completes ? "lock " + lock_of(ref) : "end";
   if (!ref.rule->says_when_complete() || !ref.profile->may_publish_early()) return "end";
   if (ref.is_entry_folder()) return "rename";
   if (!ref.rule->is_folder() && ref.rule->needs_no_name()) return "rename";
