@@ -340,6 +340,7 @@ class Filesystem {
                        const struct flock& lock) const;
   void set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish);
   std::vector<std::string> built_under(const FileHandle& handle, const LockWish& wish);
+  void forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner);
   void release_locks(const FileHandle& handle, std::uint64_t fh);
   // An O_PATH descriptor of a node that is a shared lock file; nothing for others.
   std::optional<Opened> try_open_lock_object(NodeIndex node);

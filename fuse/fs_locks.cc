@@ -89,7 +89,7 @@ LockWish Filesystem::record_wish(const FileHandle& handle, const fuse_file_info&
 
 // What the job has made under the lock that `wish` lets go of.
 std::vector<std::string> Filesystem::built_under(const FileHandle& handle, const LockWish& wish) {
-  if (wish.type != F_UNLCK || !handle.is_lock_file) return {};
+  if (wish.type != F_UNLCK || !handle.is_lock_file || !handle.job->has_built()) return {};
   if (!locks_.is_held_by(lock_file_id(handle), wish)) return {};
   const Result<std::string> path = [&]() -> Result<std::string> {
     const std::shared_lock lock(handle.job->overlay.mutex());
@@ -102,6 +102,15 @@ std::vector<std::string> Filesystem::built_under(const FileHandle& handle, const
            ref->rule->is_built_under(path->substr(ref->profile->name.size() + 1),
                                      base_name(ref->entry));
   });
+}
+
+// Its locks are about to go without an unlock: closed, or its process is dead. What it has made under them
+// must not count as the next holder's.
+void Filesystem::forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner) {
+  LockWish unlock;
+  unlock.is_record = is_record;
+  unlock.owner = owner;
+  (void)built_under(handle, unlock);
 }
 
 // The handle stays: its descriptor is in use until the request is answered.
@@ -152,11 +161,13 @@ void Filesystem::flush(fuse_req_t req, fuse_file_info* fi) {
   // Before its locks go, and somebody else looks.
   const Status committed =
       handle->shared ? commit_shared(*handle, fuse_req_ctx(req)->pid) : Status();
+  forget_built(*handle, /*is_record=*/true, fi->lock_owner);
   locks_.closed(lock_file_id(*handle), fi->fh, fi->lock_owner);
   (void)fuse_reply_err(req, committed ? 0 : committed.error().code());
 }
 
 void Filesystem::release_locks(const FileHandle& handle, std::uint64_t fh) {
+  forget_built(handle, /*is_record=*/false, fh);
   locks_.released(lock_file_id(handle), fh);
 }
 

@@ -163,6 +163,7 @@ void Filesystem::publish_completed(Job& job, const std::string& path, Arrival ar
 }
 
 void Filesystem::note_built(Job& job, const std::string& path) {
+  if (job.wanted_policy() != PublishPolicy::kComplete) return;
   const auto ref = entries_.find(path);
   if (ref && !ref->rule->built_under.empty()) job.note_built(path);
 }
@@ -171,7 +172,7 @@ void Filesystem::note_built(Job& job, const std::string& path) {
 // the job's success.
 void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
                                std::function<void()> answer) {
-  if (job.wanted_policy() != PublishPolicy::kComplete || job.is_refused()) return answer();
+  if (job.is_refused()) return answer();
   job.begin_publishing();
   publishing_.post([this, &job, paths = std::move(paths), answer = std::move(answer)] {
     PublishReport report;

@@ -306,6 +306,11 @@ void Job::note_built(const std::string& path) {
   built_.insert(path);
 }
 
+bool Job::has_built() const {
+  const std::lock_guard lock(mutex_);
+  return !built_.empty();
+}
+
 std::vector<std::string> Job::take_built(
     const std::function<bool(const std::string& path)>& is_theirs) {
   std::vector<std::string> taken;

@@ -135,8 +135,10 @@ class Job final : public PublishHooks, private OverlayObserver {
   // Entries that were complete while one of their files was still open for writing.
   void postpone(const std::string& entry);
   std::vector<std::string> take_postponed();
-  // Files that were made, of entries that are built under a lock; taken by who lets go of it.
+  // Files that were made, of entries that are built under a lock; taken by who lets go of it. `is_theirs`
+  // must take no lock.
   void note_built(const std::string& path);
+  bool has_built() const;
   std::vector<std::string> take_built(
       const std::function<bool(const std::string& path)>& is_theirs);
 

@@ -52,7 +52,7 @@ struct EntryRule {
   std::vector<std::string> paths_in;
   // A lock file below the cache's folder, with one '*' in its name: who builds the entry has it locked. What
   // '*' stands for begins the entry's name, up to a '.'. The entry is complete when that is unlocked; a
-  // holder's death tells nothing.
+  // holder's death, or a close without an unlock, tells nothing.
   std::string built_under;
 
   bool is_folder() const { return files.empty(); }

@@ -22,6 +22,7 @@ test_packages=(
 long_test_packages=(clang python3-gdbm
     debootstrap                       # the library in other systems
     g++-aarch64-linux-gnu qemu-user)  # and for another architecture
+inductor_packages=(python3-dev)  # what torch.compile() has g++ build includes Python.h
 bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 
 python_testsuite() { # prints the package with the tests of Debian's own Python

@@ -50,6 +50,34 @@ def test_a_holders_death_tells_nothing(mount, build):
     assert mount.stats()["entries_published"] == 0
 
 
+def test_what_a_dead_holder_has_made_is_not_its_jobs_next_holders(mount, build, job_of):
+    one, two, _ = build
+    heir = job_of(mount, "one", 20001)
+    lock = heir("os.open", heir.path(LOCK), os.O_RDWR)
+    one.write(LIBRARY, b"half")
+    one.kill()
+    two.result()
+    two.kill()
+    heir("fcntl.flock", lock, fcntl.LOCK_EX)
+    assert heir.read(LIBRARY) == b"half"
+    heir("fcntl.flock", lock, fcntl.LOCK_UN)
+    assert not mount.base(LIBRARY).exists()
+
+
+def test_what_was_made_before_a_close_without_an_unlock_is_not_the_next_holders(mount, build):
+    one, two, lock = build
+    one("fcntl.flock", lock, fcntl.LOCK_UN)
+    two.result()
+    file = one("os.open", one.path(LOCK), os.O_RDWR)
+    one("set_record", file)
+    one.write(LIBRARY, b"half")
+    one("os.close", file)
+    file = one("os.open", one.path(LOCK), os.O_RDWR)
+    one("set_record", file)
+    one("set_record", file, kind=fcntl.F_UNLCK)
+    assert not mount.base(LIBRARY).exists()
+
+
 def test_an_unlock_of_who_has_no_lock_tells_nothing(mount, build, job_of):
     one, _, _ = build
     other = job_of(mount, "one", 20001)
