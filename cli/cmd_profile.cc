@@ -65,7 +65,7 @@ std::string completeness_text(const EntryRule& rule) {
     ways.push_back("not before a rename or the end of its baton");
   }
   if (!rule.built_under.empty()) {
-    ways.push_back(fmt::format("when {} is unlocked", rule.built_under));
+    ways.insert(ways.begin(), fmt::format("when {} is unlocked", rule.built_under));
   }
   if (!rule.says_when_complete()) ways.push_back("at the job's success");
   return fmt::format("{}", fmt::join(ways, "; "));

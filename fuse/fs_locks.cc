@@ -90,7 +90,7 @@ LockWish Filesystem::record_wish(const FileHandle& handle, const fuse_file_info&
 // What the job has made under the lock that `wish` lets go of.
 std::vector<std::string> Filesystem::built_under(const FileHandle& handle, const LockWish& wish) {
   if (wish.type != F_UNLCK || !handle.is_lock_file || !handle.job->has_built()) return {};
-  if (!locks_.is_held_by(lock_file_id(handle), wish)) return {};
+  if (!locks_.gives_up_exclusive(lock_file_id(handle), wish)) return {};
   const Result<std::string> path = [&]() -> Result<std::string> {
     const std::shared_lock lock(handle.job->overlay.mutex());
     return nodes_.path(handle.node);

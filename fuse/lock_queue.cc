@@ -108,6 +108,11 @@ Result<LockQueue::Owner*> LockQueue::ensure_owner(const LockWish& wish) {
   return &owner;
 }
 
+bool LockQueue::covers(const LockWish& wish, const Range& range) {
+  return wish.start <= range.start &&
+         end_of(range.start, range.length) <= end_of(wish.start, wish.length);
+}
+
 // For our own bookkeeping: an unlock in the middle of a range leaves it, which does no harm.
 void LockQueue::remember(Owner& owner, const LockWish& wish, int error) {
   const Range range{wish.type, wish.start, wish.length};
@@ -117,10 +122,7 @@ void LockQueue::remember(Owner& owner, const LockWish& wish, int error) {
     return;
   }
   if (error != 0) return;
-  std::erase_if(owner.held, [&](const Range& known) {
-    return wish.start <= known.start &&
-           end_of(known.start, known.length) <= end_of(wish.start, wish.length);
-  });
+  std::erase_if(owner.held, [&](const Range& known) { return covers(wish, known); });
   if (wish.type != F_UNLCK) owner.held.push_back(range);
 }
 
@@ -297,9 +299,12 @@ void LockQueue::add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& p
   }
 }
 
-bool LockQueue::is_held_by(const LockWish& wish) const {
-  const auto owner = owners_.find({wish.is_record, wish.owner});
-  return owner != owners_.end() && !owner->second.held.empty();
+bool LockQueue::gives_up_exclusive(const LockWish& unlock) const {
+  const auto owner = owners_.find({unlock.is_record, unlock.owner});
+  return owner != owners_.end() &&
+         std::any_of(owner->second.held.begin(), owner->second.held.end(), [&](const Range& range) {
+           return range.type == F_WRLCK && covers(unlock, range);
+         });
 }
 
 bool LockQueue::is_wanted_by_others(pid_t process) const {

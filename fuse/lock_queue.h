@@ -101,8 +101,8 @@ class LockQueue {
   // Adds the handles that somebody waits through, and the processes that do.
   void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const;
   bool is_unused() const { return owners_.empty() && waiters_.empty(); }
-  // Whether the wish's owner has a lock here.
-  bool is_held_by(const LockWish& wish) const;
+  // Whether this unlock is of all of an exclusive lock that its owner has.
+  bool gives_up_exclusive(const LockWish& unlock) const;
   // Whether another process than `process` has a lock here, or waits for one.
   bool is_wanted_by_others(pid_t process) const;
   // Whether a lock may come free, or a wait be over, without our being told.
@@ -114,6 +114,7 @@ class LockQueue {
     off_t start;
     off_t length;
   };
+  static bool covers(const LockWish& wish, const Range& range);
   struct Owner {
     UniqueFd fd;
     pid_t process = 0;

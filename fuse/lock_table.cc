@@ -156,11 +156,11 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& w
   }
 }
 
-bool LockTable::is_held_by(const LockFileId& id, const LockWish& wish) {
+bool LockTable::gives_up_exclusive(const LockFileId& id, const LockWish& unlock) {
   const Queue queue = find_queue(id);
   if (queue == nullptr) return false;
   const std::lock_guard lock(queue->mutex);
-  return queue->is_held_by(wish);
+  return queue->gives_up_exclusive(unlock);
 }
 
 int LockTable::find(const LockFileId& id, const Opener& open, const LockWish& wish,

@@ -46,8 +46,8 @@ class LockTable {
   // (ENOLCK, ENOSYS, EOPNOTSUPP at the first), it is locked among this mount's processes alone.
   void lock(const LockFileId& id, const Opener& open, const LockWish& wish,
             std::unique_ptr<LockCall> call);
-  // Whether the wish's owner has a lock on the file.
-  bool is_held_by(const LockFileId& id, const LockWish& wish);
+  // Whether this unlock is of all of an exclusive lock that its owner has on the file.
+  bool gives_up_exclusive(const LockFileId& id, const LockWish& unlock);
   // F_GETLK. Returns an errno value, or 0 with `lock` filled in.
   int find(const LockFileId& id, const Opener& open, const LockWish& wish, struct flock& lock);
   // FLUSH and RELEASE of a handle.

@@ -141,3 +141,20 @@ def test_a_job_that_publishes_at_its_end_keeps_it(mount, job_of):
     quiet.write(LIBRARY, b"built")
     quiet("fcntl.flock", lock, fcntl.LOCK_UN)
     assert quiet.read(LIBRARY) == b"built" and not mount.base(LIBRARY).exists()
+
+
+def test_only_the_end_of_an_exclusive_lock_counts(mount, job_of):
+    one = job_of(mount, "one", 20001)
+    for folder in ("inductor/locks", "inductor/ab"):
+        one("os.makedirs", one.path(folder), exist_ok=True)
+    file = one("os.open", one.path(LOCK), os.O_RDWR | os.O_CREAT)
+    one("fcntl.flock", file, fcntl.LOCK_SH)
+    one.write(LIBRARY, b"half")
+    one("fcntl.flock", file, fcntl.LOCK_UN)
+    assert not mount.base(LIBRARY).exists()
+    one("set_record", file)
+    one.write(LIBRARY, b"more")
+    one("set_record", file, start=1, length=1, kind=fcntl.F_UNLCK)
+    assert not mount.base(LIBRARY).exists()
+    one("set_record", file, kind=fcntl.F_UNLCK)
+    assert mount.base(LIBRARY).read_bytes() == b"more"
