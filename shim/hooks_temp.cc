@@ -30,6 +30,12 @@ void copy_chosen(char* text, const char* filled, std::size_t suffix) {
   std::memcpy(text + length - suffix - kChosen, filled + filled_length - suffix - kChosen, kChosen);
 }
 
+// For another try.
+void forget_chosen(char* filled, std::size_t suffix) {
+  const std::size_t length = std::strlen(filled);
+  if (length >= kChosen + suffix) std::memset(filled + length - suffix - kChosen, 'X', kChosen);
+}
+
 // Calls call(template) with a copy of the template at the routed path. It returns -1 or null on
 // failure.
 template <class Call>
@@ -41,6 +47,9 @@ auto fill_template(char* text, int suffix, Call call) {
     char* const filled = const_cast<char*>(path);  // the router's buffer
     const auto result = call(filled);
     copy_chosen(text, filled, static_cast<std::size_t>(suffix));
+    if (result == cacheshim::failure<decltype(call(text))>()) {
+      forget_chosen(filled, static_cast<std::size_t>(suffix));
+    }
     return result;
   });
 }

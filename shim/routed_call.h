@@ -25,6 +25,19 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
   return result;
 }
 
+// The same for paths of which one is the mount's (`is_ours`): again while the call says ESTALE, which a
+// file that is replaced between look-up and use makes of it. The kernel tries twice by itself, but two
+// replacements in a row are enough, and a plain folder knows no such error. Nothing has happened then.
+template <class Call>
+auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call) {
+  int turns = is_ours ? 8 : 1;  // of what stays stale, the application is told
+  for (;;) {
+    const auto result = call_with_own_errno(entry_errno, own_errno, call);
+    const bool failed = result == failure<decltype(call())>();
+    if (!failed || own_errno != ESTALE || --turns == 0) return result;
+  }
+}
+
 // Where a path goes, for a call that cannot be repeated: a look at it finds out beforehand whether the
 // mount is still there. May change errno.
 inline RoutedPath route_checked(PathAt at, CallKind kind, PathBuffer& buffer) {
@@ -43,9 +56,9 @@ template <class Call>
   RoutedPath routed = runtime::route(at, buffer);
   int own_errno = 0;
   auto once = [&] { return call(routed.path); };
-  const auto result = call_with_own_errno(entry_errno, own_errno, once);
-  if (result != failure<decltype(call(at.path))>()) return result;
-  if (routed.kind == RoutedPath::Kind::kForeign) return result;
+  const bool is_ours = routed.kind != RoutedPath::Kind::kForeign;
+  const auto result = call_while_stale(is_ours, entry_errno, own_errno, once);
+  if (result != failure<decltype(call(at.path))>() || !is_ours) return result;
   const bool again = runtime::fell_back(at, kind, own_errno);
   if (again) routed = runtime::route(at, buffer);
   // Nowhere to fall back to: the error stands.
@@ -73,9 +86,10 @@ template <class Call>
   RoutedPath routed_b = runtime::route(b, buffer_b);
   int own_errno = 0;
   auto once = [&] { return call(routed_a.path, routed_b.path); };
-  const int result = call_with_own_errno(entry_errno, own_errno, once);
   constexpr auto kForeign = RoutedPath::Kind::kForeign;
-  if (result != -1 || (routed_a.kind == kForeign && routed_b.kind == kForeign)) return result;
+  const bool is_ours = routed_a.kind != kForeign || routed_b.kind != kForeign;
+  const int result = call_while_stale(is_ours, entry_errno, own_errno, once);
+  if (result != -1 || !is_ours) return result;
   const bool again =
       runtime::fell_back(routed_a.kind == kForeign ? b : a, CallKind::kCreate, own_errno);
   if (again) {

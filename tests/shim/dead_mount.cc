@@ -5,17 +5,25 @@
 
 #include <cerrno>
 #include <cstdarg>
+#include <cstdlib>
 #include <cstring>
 
 // Preloaded behind the library under test: once TEST_DEAD_MOUNT names a folder, calls on paths below
-// it fail as they do on a mount whose daemon has died.
+// it fail as they do on a mount whose daemon has died. The first TEST_STALE calls below TEST_STALE_MOUNT
+// fail as they do when a file is replaced between the kernel's look-up and its open, twice.
 namespace {
 
+bool lies_in(const char* path, const char* variable) {
+  const char* const mount = ::getenv(variable);
+  return mount != nullptr && path != nullptr && std::strncmp(path, mount, std::strlen(mount)) == 0;
+}
+
 bool is_dead(const char* path) {
-  const char* const mount = ::getenv("TEST_DEAD_MOUNT");
-  if (mount == nullptr || path == nullptr) return false;
-  if (std::strncmp(path, mount, std::strlen(mount)) != 0) return false;
-  errno = ENOTCONN;
+  static long stale = ::getenv("TEST_STALE") == nullptr ? 0 : std::atol(::getenv("TEST_STALE"));
+  const bool is_stale = stale > 0 && lies_in(path, "TEST_STALE_MOUNT");
+  if (!is_stale && !lies_in(path, "TEST_DEAD_MOUNT")) return false;
+  stale -= is_stale ? 1 : 0;
+  errno = is_stale ? ESTALE : ENOTCONN;
   return true;
 }
 

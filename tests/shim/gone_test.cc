@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "tests/shim/stage.h"
 
@@ -51,6 +52,22 @@ TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
                            " is gone (Transport endpoint is not connected); using " +
                            stage_.default_folder() + " instead\n");
   expect_the_cache_in_its_default_folder();
+}
+
+// The kernel looks again once; a file that is replaced again and again needs more.
+TEST_F(ShimGone, AStaleFileIsAskedForAgain) {
+  std::filesystem::create_directories(stage_.view() + "/K");
+  write_text(stage_.view() + "/K/f", "content");
+  stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
+  stage_.environment["TEST_STALE_MOUNT"] = stage_.mount() + "/";
+  stage_.environment["TEST_STALE"] = "3";
+  const Ended ended = stage_.run_shell("exec cat ~/.triton/cache/K/f");
+  EXPECT_EQ(ended.out, "content");
+  EXPECT_EQ(ended.err, "");
+  stage_.environment["TEST_STALE"] = "1000";
+  const Ended endless = stage_.run_shell("exec cat ~/.triton/cache/K/f");
+  EXPECT_NE(endless.err.find("Stale file handle"), std::string::npos) << endless.err;
+  EXPECT_EQ(endless.err.find("cacheshim: "), std::string::npos) << endless.err;
 }
 
 TEST_F(ShimGone, StrictLetsTheErrorStand) {

@@ -119,6 +119,7 @@ TEST(Profile, KnowsTheLockThatAnEntryIsBuiltUnder) {
 TEST(Profile, KnowsTheClassOfAName) {
   const auto parsed = parse_profile(kTriton, "triton.toml");
   const auto& profile = std::get<Profile>(parsed);
+  const std::string long_name(300, 'k');
   const std::pair<const char*, NameClass> cases[] = {
       {"K/k.cubin", NameClass::kPrivate},
       {"K/tmp.pid_1_a", NameClass::kScratch},
@@ -135,7 +136,7 @@ TEST(Profile, KnowsTheClassOfAName) {
       {"a/index", NameClass::kShared},
       {"K/k.json", NameClass::kFlight},
       {"", NameClass::kPrivate},
-      {std::string(300, 'k').c_str(), NameClass::kPrivate}};
+      {long_name.c_str(), NameClass::kPrivate}};
   for (const auto& [path, name_class] : cases) {
     EXPECT_EQ(to_string(profile.class_of(path)), to_string(name_class)) << path;
   }
