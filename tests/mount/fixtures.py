@@ -26,6 +26,8 @@ TEST_TIMEOUT_S = 120
 def pytest_configure(config):
     config.addinivalue_line("markers", "timeout_s(seconds): how long this test may take")
     config.addinivalue_line("markers", "long: takes minutes, for scripts/test --long")
+    config.addinivalue_line("markers", "preloads_program: preloads a library into cacheshim itself, "
+                            "where a sanitizer insists on being the first")
 
 
 @pytest.fixture(scope="session")

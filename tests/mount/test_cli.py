@@ -316,6 +316,7 @@ def test_run_tells_shells_codes_for_commands_that_cannot_be_run(mount):
     check_refusal(run_on(mount, "/"), 126, "'/'")
 
 
+@pytest.mark.preloads_program
 def test_run_sets_what_the_command_goes_by(mount, library):
     script = "echo $CACHESHIM_JOB $CACHESHIM_CYCLE $CACHESHIM_MOUNT $LD_PRELOAD \"$@\""
     result = run_on(mount, "--job", "j", "--cycle", "3", "sh", "-c", script, "sh", "--job", "--",

@@ -245,6 +245,7 @@ def test_trash_that_nobody_empties(doctor, store):
     check_finding(doctor("--store", store), "trash", "warning", trash, "1 thing is", "cacheshim gc")
 
 
+@pytest.mark.preloads_program
 def test_a_file_system_without_locks(mount_store, store, doctor, job_of, scratch):
     (store / "triton/KEY").mkdir(parents=True)
     point = scratch / "mnt0"
@@ -350,6 +351,7 @@ def test_an_installation_that_is_not_whole(installation, store, home):
     check_finding(report, "profiles", "problem", "profiles", "nothing can be mounted")
 
 
+@pytest.mark.preloads_program
 def test_the_preloaded_library(doctor, store, library, scratch):
     assert doctor("--store", store, env={"LD_PRELOAD": library}).of("LD_PRELOAD") == []
     missing = scratch / "libcacheshim.so"
