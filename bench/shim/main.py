@@ -37,8 +37,10 @@ def environment(mount=None, **more):
 
 
 def run_json(command, env):
-    done = subprocess.run([str(word) for word in command], env=env, stdout=subprocess.PIPE, text=True,
-                          check=True, input="\n")
+    done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True,
+                          input="\n")
+    if done.returncode != 0:
+        raise SystemExit(f"{command[0]} failed with {done.returncode}: {done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1].removeprefix("REPORT "))
 
 
