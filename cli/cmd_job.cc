@@ -333,6 +333,7 @@ void add_job(CLI::App& app, int& exit_code) {
   end_command->add_flag("--success", arguments->success, "The job succeeded");
   end_command->add_flag("--failure", arguments->failure,
                         "The job failed: nothing more is published");
+  end_command->footer("One of --success and --failure is required.");
   add_command(*job, arguments, "list", "All jobs that the daemon knows", list, exit_code)
       ->add_flag("--json", arguments->as_json, "As JSON");
   with_id("show", "One job", show)->add_flag("--json", arguments->as_json, "As JSON");

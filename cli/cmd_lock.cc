@@ -59,8 +59,8 @@ void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_
       ->check(CLI::NonNegativeNumber);
   lock->add_option("FILE", arguments->file, "Lock file, made if it is not there; or a folder")
       ->required();
+  lock->formatter(make_formatter_with_command());
   lock->footer(
-      "cacheshim lock [OPTIONS] FILE [--] COMMAND...\n\n"
       "By flock(2), so that it excludes flock(1), Python's filelock and each other. Returns COMMAND's\n"
       "own exit code, 128 + N where signal N ended it, 75 on timeout. FILE stays.");
   lock->callback([arguments, &command, &exit_code] {

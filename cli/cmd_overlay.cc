@@ -83,7 +83,7 @@ void add_overlay(CLI::App& app, int& exit_code) {
   overlay->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
   overlay->add_option("MOUNTPOINT", arguments->mount_point, "Existing folder")->required();
   overlay->footer(
-      "Options:\n"
+      "Options of -o:\n"
       "  lowerdir=L1[:L2...]    the folders to show, L1 on top; '\\:' for a ':' in a name\n"
       "  upperdir=U,workdir=W   where changes go, and an empty folder beside it; without: read-only\n"
       "  owner=keep             real owners, modes and ACLs, checked for each caller (default)\n"

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/child_process.h"
@@ -153,6 +154,14 @@ int do_run(const RunArguments& arguments) {
 // The options of run and lock whose value may be a word of its own.
 constexpr std::string_view kWithValue[] = {"--mount", "--store", "--job", "--cycle", "--timeout"};
 
+class FormatterWithCommand final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = Formatter::make_usage(app, std::move(name));
+    return usage.insert(usage.find_last_not_of('\n') + 1, " [--] COMMAND...");
+  }
+};
+
 bool takes_next_word(const std::string& option) {
   return std::find(std::begin(kWithValue), std::end(kWithValue), option) != std::end(kWithValue);
 }
@@ -182,6 +191,10 @@ std::vector<std::string> take_command(std::vector<std::string>& words) {
   return command;
 }
 
+std::shared_ptr<CLI::Formatter> make_formatter_with_command() {
+  return std::make_shared<FormatterWithCommand>();
+}
+
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code) {
   auto arguments = std::make_shared<RunArguments>();
   CLI::App* run = app.add_subcommand("run", "Run a command as one job of a mount");
@@ -195,8 +208,8 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_c
   run->add_option("--cycle", arguments->cycle, "The attempt (default: the scheduler's, else 0)")
       ->type_name("N");
   run->add_flag("--shared-uids", arguments->shared_uids, "Let further users into this job");
+  run->formatter(make_formatter_with_command());
   run->footer(
-      "cacheshim run [OPTIONS] [--] COMMAND...\n\n"
       "Returns COMMAND's own exit code, 128 + N where signal N ended it, 127 where it is not there.\n"
       "The job ends by that code: success publishes what is complete. Without a mount COMMAND runs\n"
       "all the same, without the cache; CACHESHIM_STRICT=1 makes that an error (69).\n"

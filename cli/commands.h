@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,8 @@ void add_doctor(CLI::App& app, int& exit_code);
 // Takes the COMMAND of `run` or `lock` off `words`, the program's arguments: everything after "--", or
 // from the first word on that is no option, nor the FILE of `lock`. Nothing for other commands.
 std::vector<std::string> take_command(std::vector<std::string>& words);
+
+// The help of these two commands: its usage has the COMMAND too.
+std::shared_ptr<CLI::Formatter> make_formatter_with_command();
 
 }  // namespace cacheshim::cli

@@ -25,11 +25,11 @@ namespace {
 constexpr const char* kCheck = "environment";
 constexpr std::string_view kOurPrefix = "CACHESHIM_";
 // All that are for users to set, and those that the library sets for children.
-constexpr std::array<std::string_view, 15> kKnown = {
+constexpr std::array<std::string_view, 16> kKnown = {
     kMountVariable,     kJobVariable,         kCycleVariable,      kRoutesVariable,
     kPublishVariable,   kDisableVariable,     kStrictVariable,     kLogVariable,
     kCudaEagerVariable, kCudaMatchVariable,   kCudaReportVariable, "CACHESHIM_EXEC",
-    "CACHESHIM_FOLDER", "CACHESHIM_CUDA_SET", "CACHESHIM_WARNED"};
+    "CACHESHIM_FOLDER", "CACHESHIM_CUDA_SET", "CACHESHIM_WARNED",  kHomeVariable};
 
 bool is_on(std::string_view name) { return find_variable(name) == "1"; }
 

@@ -55,9 +55,13 @@ Environment:
   CACHESHIM_PUBLISH   never, end or complete: publish less than the mount would
   CACHESHIM_STRICT=1  fail instead of running without the cache
   CACHESHIM_DISABLE=1 run as if cacheshim were not there
+  CACHESHIM_LOG       file for the preloaded library's lines, instead of stderr
+  CACHESHIM_ROUTES    /PATH=NAME:...: further paths to send to the mount
+  CACHESHIM_EXEC=leave   leave children without LD_PRELOAD as they are
+  CACHESHIM_CUDA_EAGER, CACHESHIM_CUDA_MATCH, CACHESHIM_CUDA_REPORT   see man cacheshim-cuda
 
 Configuration: /etc/cacheshim/cacheshim.toml and profiles.d/*.toml beside it for root,
-~/.config/cacheshim/ for others.)";
+~/.config/cacheshim/ (or XDG_CONFIG_HOME/cacheshim/) for others. See man cacheshim.toml.)";
 
 // A job's script may preload our library into everything it calls, this program included, which has
 // to see the mount as it is.

@@ -17,6 +17,7 @@ test_packages=(
     git rsync ccache                                               # run on the mount
     libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded beside our library
     valgrind
+    mandoc                                                         # checks the manual pages
     musl-tools                                                     # another libc
 )
 long_test_packages=(clang python3-gdbm

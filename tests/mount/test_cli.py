@@ -238,6 +238,8 @@ def test_help_and_version_are_for_strangers(program):
     assert mounts.run(program, "--version").stdout.startswith("cacheshim ")
     for command in ("mount", "unmount", "run", "job", "status", "stats"):
         assert mounts.run(program, command, "--help").returncode == 0
+    usage = mounts.run(program, "run", "--help").stdout
+    assert "Usage: cacheshim run [OPTIONS] [--] COMMAND...\n" in usage
 
 
 # ---- status, stats, job

@@ -378,6 +378,12 @@ def test_variables_that_contradict(doctor, store, env, where, part):
     check_finding(doctor("--store", store, env=env), "environment", "warning", where, part)
 
 
+def test_variables_that_the_library_sets_for_children_are_known(doctor, store):
+    env = {"CACHESHIM_HOME": "/root", "CACHESHIM_FOLDER": "/root", "CACHESHIM_CUDA_SET": "EAGER",
+           "CACHESHIM_WARNED": "1"}
+    assert doctor("--store", store, env=env).of("environment") == []
+
+
 def test_the_mount_that_jobs_would_use_is_another(mount, doctor, scratch):
     check_finding(doctor("--mount", mount.path), "environment", "warning", "CACHESHIM_MOUNT",
                   "is not set", f"export CACHESHIM_MOUNT={mount.path}")

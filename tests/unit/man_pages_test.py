@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The manual pages say what the program and its sources do. Usage: man_pages_test.py PROGRAM REPOSITORY"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HELP = {"-h", "--help"}
+FLAG = re.compile(r"\bFl (-?[a-z][\w-]*)")
+VARIABLE = re.compile(r"\bCACHESHIM_[A-Z_]+")
+
+
+class Help:
+    """What `cacheshim WORDS --help` prints."""
+
+    def __init__(self, program, *words):
+        self.text = subprocess.run([program, *words, "--help"], check=True, capture_output=True,
+                                   text=True).stdout
+        # "  -h,--help", "  --store DIR"; newer versions of CLI11 line them up in another way.
+        found = re.findall(r"^ +(?=-)(?:(-\w)\b)?,? *(--[a-z][\w-]*)?", self.text, re.MULTILINE)
+        self.options = {option for pair in found for option in pair if option}
+        listed = re.search(r"^subcommands:\s*\n((?: .+\n)+)", self.text, re.MULTILINE | re.IGNORECASE)
+        self.commands = re.findall(r"^ {2}([a-z]+)\b", listed[1] if listed else "", re.MULTILINE)
+        usage = re.search(r"^usage:\s*(.*)", self.text, re.MULTILINE | re.IGNORECASE)[1]
+        self.operands = set(re.findall(r"\b[A-Z]{2,}\b", usage)) - {"OPTIONS", "SUBCOMMAND"}
+
+
+def all_help(program, *words):
+    """The help of each command that has no further ones, by its words: "job end"."""
+    help_ = Help(program, *words)
+    if not help_.commands:
+        return {" ".join(words): help_}
+    return {name: one for command in help_.commands
+            for name, one in all_help(program, *words, command).items()}
+
+
+def parts(page, macro):
+    """What follows each ".MACRO NAME" line, up to the next, by NAME."""
+    found = re.split(rf"^\.{macro} (.*)\n", page, flags=re.MULTILINE)
+    return dict(zip(found[1::2], found[2::2]))
+
+
+def synopses(page):
+    """The lines of the synopsis, by the command's words."""
+    found = {}
+    for text in re.split(r"^\.Nm\n", parts(page, "Sh")["SYNOPSIS"], flags=re.MULTILINE):
+        command = re.match(r"\.Cm (.*)\n", text)
+        if command:
+            found[command[1]] = text
+    return found
+
+
+def flags(text):
+    return {"-" + name for name in FLAG.findall(text)}
+
+
+def differences(what, page, program):
+    """Lines for what only one of the two sets has."""
+    return ([f"{what}: '{one}' is missing on the page" for one in sorted(program - page)] +
+            [f"{what}: the page has '{one}', the program has not" for one in sorted(page - program)])
+
+
+def check_commands(page, main, commands):
+    sections = parts(parts(page, "Sh")["COMMANDS"], "Ss")
+    lines = synopses(page)
+    found = differences("commands", set(sections), set(commands))
+    found += differences("synopsis", set(lines), set(commands))
+    for name in sorted(set(commands) & set(sections) & set(lines)):
+        own = commands[name].options - HELP
+        listed = {"-" + flag for flag in re.findall(r"^\.It Fl (\S+)", sections[name], re.MULTILINE)}
+        found += differences(name, listed, own)
+        found += differences(f"synopsis of {name}", flags(lines[name]), own)
+        operands = set(re.findall(r"^\.Ar ([A-Z]{2,})", lines[name], re.MULTILINE))
+        found += differences(f"operands of {name}", operands, commands[name].operands)
+    everywhere = flags(parts(page, "Sh")["SYNOPSIS"])
+    return found + [f"synopsis: '{one}' is missing" for one in sorted(main.options - everywhere)]
+
+
+def check_unknown(page, known):
+    """Options that no command has, in the text and in what is typed in examples."""
+    named = flags(page)
+    for line in page.splitlines():
+        if line.startswith("cacheshim "):
+            named |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", line.split(" -- ")[0]))
+    return [f"no command has '{one}'" for one in sorted(named - known)]
+
+
+def check_exit_codes(page, main, repository):
+    header = (repository / "common/exit_codes.h").read_text()
+    codes = set(re.findall(r"\bkExit\w+ = (\d+)", header))
+    named = set(re.findall(r"^\.It (\d+)$", parts(page, "Sh")["EXIT STATUS"], re.MULTILINE))
+    printed = set(re.findall(r"^  (\d+) +\w", main.text, re.MULTILINE))
+    return differences("exit codes", named, codes) + differences("exit codes of --help", printed, codes)
+
+
+def check_variables(page, main):
+    items = re.findall(r"^\.It Ev .*", parts(page, "Sh")["ENVIRONMENT"], re.MULTILINE)
+    missing = set(VARIABLE.findall(main.text)) - set(VARIABLE.findall("\n".join(items)))
+    return [f"environment: '{one}' is missing on the page" for one in sorted(missing)]
+
+
+def check_configuration(page, program, repository):
+    """Its keys are those that the sources ask for, and its example is taken."""
+    read = "".join((repository / "cli" / name).read_text()
+                   for name in ("config.cc", "cuda_config.cc", "publish_allow_config.cc"))
+    asked = set(re.findall(r'\b(?:find_\w+|read_ids)\([^")]*"(\w+)"', read))
+    named = set(re.findall(r"^\.It Ic (\w+)$", page, re.MULTILINE))
+    named |= set(re.findall(r"^\.Ss \[(\w+)\]", page, re.MULTILINE))
+    found = differences("configuration", named, asked)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = pathlib.Path(scratch) / "cacheshim.toml"
+        file.write_text(re.search(r"^\.Bd -literal.*\n((?:.*\n)*?)\.Ed", page, re.MULTILINE)[1])
+        # The configuration is read before the store is looked for.
+        ran = subprocess.run([program, "mount", "--config", file, "--store", scratch + "/none", scratch],
+                             capture_output=True, text=True)
+    if ran.returncode != 69 or "the store" not in ran.stderr:
+        found.append(f"the example of the configuration is refused: {ran.stderr.strip()}")
+    return found
+
+
+def check_form(pages):
+    if not shutil.which("mandoc"):
+        return []
+    ran = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", *pages], capture_output=True, text=True)
+    return (ran.stdout + ran.stderr).splitlines() if ran.returncode != 0 else []
+
+
+def offences(program, repository):
+    files = sorted((repository / "docs/man").iterdir())
+    pages = {file.name: file.read_text() for file in files}
+    page = pages["cacheshim.1"]
+    main, commands = Help(program), all_help(program)
+    known = main.options.union(*(one.options for one in commands.values()))
+    found = check_commands(page, main, commands)
+    found += [line for text in pages.values() for line in check_unknown(text, known)]
+    found += check_exit_codes(page, main, repository)
+    found += check_variables(page, main)
+    found += check_configuration(pages["cacheshim.toml.5"], program, repository)
+    return found + check_form(files)
+
+
+if __name__ == "__main__":
+    lines = offences(sys.argv[1], pathlib.Path(sys.argv[2]))
+    print("\n".join(lines) or "the manual pages say what the program does")
+    sys.exit(1 if lines else 0)
