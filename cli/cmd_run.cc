@@ -89,7 +89,7 @@ void end_job(const Run& run, bool success) {
 }
 
 void fail_if_required(const Run& run, const std::string& why) {
-  if (is_strict() || !run.arguments.store.empty()) {
+  if (is_switched_on(kStrictVariable) || !run.arguments.store.empty()) {
     throw Failure(kExitUnavailable, why + "; the command was not run");
   }
 }

@@ -31,8 +31,6 @@ constexpr std::array<std::string_view, 16> kKnown = {
     kCudaEagerVariable, kCudaMatchVariable,   kCudaReportVariable, "CACHESHIM_EXEC",
     "CACHESHIM_FOLDER", "CACHESHIM_CUDA_SET", "CACHESHIM_WARNED",  kHomeVariable};
 
-bool is_on(std::string_view name) { return find_variable(name) == "1"; }
-
 std::string setting(std::string_view name) {
   return fmt::format("{}={}", name, find_variable(name).value_or(""));
 }
@@ -65,9 +63,9 @@ void check_ids(Findings& findings) {
 }
 
 void check_switches(Findings& findings) {
-  if (is_on(kDisableVariable)) {
+  if (is_switched_on(kDisableVariable)) {
     findings.warn(kCheck, setting(kDisableVariable),
-                  is_on(kStrictVariable)
+                  is_switched_on(kStrictVariable)
                       ? fmt::format("the library does nothing, and {} wants to fail without it",
                                     setting(kStrictVariable))
                       : "the library does nothing in jobs that are started from here",
@@ -76,7 +74,7 @@ void check_switches(Findings& findings) {
   for (const std::string_view name : {kDisableVariable, kStrictVariable}) {
     const auto value = find_variable(name);
     if (!value || *value == "1" || *value == "0") continue;
-    findings.warn(kCheck, setting(name), "counts for nothing: only 1 does",
+    findings.warn(kCheck, setting(name), "counts as 1: only 0 and nothing are off",
                   "set it to 1, or unset it");
   }
   const auto publish = find_variable(kPublishVariable);

@@ -27,6 +27,11 @@ std::optional<std::string> find_variable(std::string_view name) {
   return value;
 }
 
+bool is_switched_on(std::string_view name) {
+  const std::string value = find_variable(name).value_or("");
+  return !value.empty() && value != "0";
+}
+
 std::string config_dir() {
   if (::geteuid() == 0) return "/etc/cacheshim";
   if (const auto base = find_variable("XDG_CONFIG_HOME")) return *base + "/cacheshim";

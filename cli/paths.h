@@ -18,6 +18,8 @@ Installation find_installation();
 
 // The value of a variable, or nothing where it is unset or empty.
 std::optional<std::string> find_variable(std::string_view name);
+// Whether a switch is on, by the library's own rule: anything but "0" and nothing.
+bool is_switched_on(std::string_view name);
 
 // /etc/cacheshim for root, XDG_CONFIG_HOME/cacheshim (~/.config) for others; empty where there is none.
 std::string config_dir();

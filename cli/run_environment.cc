@@ -107,6 +107,4 @@ void export_job(const std::string& mount, const JobId& job, const std::string& c
   }
 }
 
-bool is_strict() { return find_variable(kStrictVariable) == "1"; }
-
 }  // namespace cacheshim::cli

@@ -44,7 +44,4 @@ bool preload(const std::string& library);
 // Sets what the command and the preloaded library go by.
 void export_job(const std::string& mount, const JobId& job, const std::string& cycle_option);
 
-// CACHESHIM_STRICT: fail instead of going on without the cache.
-bool is_strict();
-
 }  // namespace cacheshim::cli

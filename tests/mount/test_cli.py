@@ -340,7 +340,8 @@ def test_run_without_a_mount_runs_the_command_all_the_same(program, point):
     result = mounts.run(*argv)
     assert (result.returncode, result.stdout) == (3, "1\n")
     assert len(result.stderr.splitlines()) == 1 and "without the cache" in result.stderr
-    check_refusal(mounts.run(*argv, env={"CACHESHIM_STRICT": "1"}), UNAVAILABLE, point)
+    for on in ("1", "yes"):
+        check_refusal(mounts.run(*argv, env={"CACHESHIM_STRICT": on}), UNAVAILABLE, point)
 
 
 @pytest.mark.usefixtures("library")
