@@ -49,10 +49,11 @@ TEST_F(CgroupProofTest, RootsFoldersProveTheJob) {
 }
 
 TEST_F(CgroupProofTest, WhatIsNotThereOrElsewhereProvesNothing) {
-  make("v2/job_1");
-  make("part/job_13");
+  for (const char* folder : {"v2/job_1", "v2/job_1x", "v2/job_", "v2/myjob_1"}) make(folder);
+  for (const char* folder : {"v1/job_3", "part/job_13", "part/y/job_13"}) make(folder);
   EXPECT_EQ(job_of("0::/job_2\n"), "");
   EXPECT_EQ(job_of("4:cpu,cpuacct:/job_1\n"), "");
+  EXPECT_EQ(job_of("4:cpu,blkio:/job_3\n"), "");
   EXPECT_EQ(job_of("4:cpu:/job_1\n"), "");
   EXPECT_EQ(job_of("4:memory:/docker/xy/job_13\n"), "");
   EXPECT_EQ(job_of("4:memory:/job_13\n"), "");
@@ -72,6 +73,10 @@ TEST_F(CgroupProofTest, AFolderThatAUserOwnsOrMayWriteToProvesNothing) {
   EXPECT_EQ(job_of("0::/job_1\n"), "");
   EXPECT_EQ(job_of("0::/user.slice/job_2/job_3\n"), "");
   EXPECT_EQ(job_of("0::/open/job_4\n"), "");
+  make("v1/job_5");
+  ASSERT_EQ(job_of("4:cpu,cpuacct:/job_5\n"), "5");
+  make("v1", 20001);
+  EXPECT_EQ(job_of("4:cpu,cpuacct:/job_5\n"), "");
 }
 
 TEST_F(CgroupProofTest, TheOutermostJobCounts) {
