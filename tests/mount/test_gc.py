@@ -38,8 +38,10 @@ def mount_with(mount_store, store, scratch):
 
 
 @pytest.mark.parametrize("process_of", ["job_of", "shimmed_job_of"])
+@pytest.mark.parametrize("times", ["relatime", "noatime"])
 def test_what_is_opened_counts_as_used_whoever_answers_and_from_whatever_memory(
-        mount_with, store, process_of, request):
+        mount_with, store, process_of, times, request):
+    mounts.run("mount", "-t", "tmpfs", "-o", f"mode=755,{times}", "small", store, check=True)
     for key in ("USED", "LEFT"):
         entry(store, key, 10)
     mount = mount_with('max_age = "5d"')
