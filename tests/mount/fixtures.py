@@ -137,10 +137,10 @@ def device(scratch):
 
 @pytest.fixture
 def agent(scratch):
-    copy = scratch / "agent.py"
-    shutil.copyfile(pathlib.Path(__file__).with_name("agent.py"), copy)
-    copy.chmod(0o644)
-    return copy
+    for module in pathlib.Path(__file__).parent.glob("agent*.py"):
+        shutil.copyfile(module, scratch / module.name)
+        (scratch / module.name).chmod(0o644)
+    return scratch / "agent.py"
 
 
 @pytest.fixture

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What caches do: Triton's way to put files, and those who look for them."""
+
+import json
+import os
+import random
+import signal
+import time
+import uuid
+
+from agent_files import read_file
+
+
+def triton_put(entry, name, data):
+    """As triton.runtime.cache.FileCacheManager.put does it, 3.x."""
+    os.makedirs(entry, exist_ok=True)
+    temporary = os.path.join(entry, f"tmp.pid_{os.getpid()}_{uuid.uuid4()}")
+    os.makedirs(temporary, exist_ok=True)
+    staged = os.path.join(temporary, name)
+    with open(staged, "wb") as file:
+        file.write(data)
+    os.replace(staged, os.path.join(entry, name))
+    os.removedirs(temporary)
+
+
+def triton_put_2_1(entry, name, data):
+    """As Triton 2.1 does it: a temporary name beside the file."""
+    os.makedirs(entry, exist_ok=True)
+    staged = os.path.join(entry, f"{name}.tmp.pid_{os.getpid()}_0")
+    with open(staged, "wb") as file:
+        file.write(data)
+    os.replace(staged, os.path.join(entry, name))
+
+
+def triton_put_groups(top, keys, builder):
+    """Looks each key up as Triton does, and puts what is missing; returns the errors, as text.
+
+    Five files of one builder's contents and their group make an entry.
+    """
+    wrong = []
+    for key in keys:
+        entry = os.path.join(top, key)
+        try:
+            os.makedirs(entry, exist_ok=True)
+            group = os.path.join(entry, "__grp__kernel.json")
+            if os.path.exists(group):
+                files = [read_file(path) for path in json.loads(read_file(group)).values()]
+                if len({data.split(b" ")[0] for data in files}) != 1:
+                    wrong.append(f"{key} is of several builders: {files}")
+                continue
+            names = [f"kernel.{number}" for number in range(5)]
+            for name in names:
+                triton_put(entry, name, builder + b" " + name.encode())
+            children = {name: os.path.join(entry, name) for name in names}
+            triton_put(entry, "__grp__kernel.json", json.dumps(children).encode())
+        except OSError as error:
+            wrong.append(f"{key}: {error!r}")
+    return wrong
+
+
+def begin_and_look(entry, name):
+    """Makes an entry's folder and asks whether it has the file, as every cache of kernels does."""
+    os.makedirs(entry, exist_ok=True)
+    return os.path.exists(os.path.join(entry, name))
+
+
+def build_missing(top, keys, seed):
+    """Looks up each key, in an order of its own, and builds what is missing; returns the keys built."""
+    built = []
+    for key in random.Random(seed).sample(keys, len(keys)):
+        entry = os.path.join(top, key)
+        if begin_and_look(entry, "stub.so"):
+            assert read_file(os.path.join(entry, "stub.so")) == key.encode()
+            continue
+        built.append(key)
+        triton_put(entry, "stub.so", key.encode())
+    return built
+
+
+def look_in_child(entry, name):
+    """The same as begin_and_look(), by a child of this process."""
+    child = os.fork()
+    if child == 0:
+        os._exit(begin_and_look(entry, name))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def look_until_signalled(entry, name):
+    """begin_and_look(), with a handler for SIGUSR1; returns (there, how often the handler ran)."""
+    calls = []
+    signal.signal(signal.SIGUSR1, lambda *_: calls.append(1))
+    there = begin_and_look(entry, name)
+    time.sleep(0)  # where the handler runs at the latest
+    return there, len(calls)
+
+
+def look_again_and_again(entry, name, seconds):
+    deadline = time.monotonic() + seconds
+    while not begin_and_look(entry, name):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def watch_entries(top, keys, seconds):
+    """Reads entries as they appear, until all are there; returns what was not whole."""
+    wrong, left, deadline = [], set(keys), time.monotonic() + seconds
+    while left:
+        for key in sorted(left):
+            entry = os.path.join(top, key)
+            try:
+                names = os.listdir(entry)
+            except FileNotFoundError:
+                continue
+            builders = {read_file(os.path.join(entry, name)).split(b" ")[0]
+                        for name in names if "__grp__" not in name}
+            if len(names) != 6 or len(builders) != 1:
+                wrong.append((key, names, builders))
+            left.discard(key)
+        if time.monotonic() > deadline:
+            wrong.append(f"never seen: {sorted(left)}")
+            break
+    return wrong

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that do all kinds of things below one folder, and check what they see."""
+
+import errno
+import os
+import random
+
+from agent_files import write_file, read_file
+
+
+# Errors that processes which share names give each other on any file system.
+EXPECTED_IN_A_CROWD = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+
+def move_about(top, moves):
+    """Renames files from folder to folder, over one another, with others in the names they had."""
+    pick = random.Random(moves)
+    for move in range(moves):
+        name = f"{top}/{pick.randrange(3)}/{pick.randrange(2)}"
+        write_file(f"{top}/new", str(move).encode() * 100)
+        os.rename(f"{top}/new", f"{name}.new")
+        os.rename(f"{name}.new", name)
+        try:
+            os.rename(name, f"{top}/{pick.randrange(3)}/{pick.randrange(2)}")
+            os.mkdir(f"{name}.folder")
+            os.rmdir(f"{name}.folder")
+            os.unlink(name)
+        except FileNotFoundError:
+            pass  # the rename has taken it away: nobody else does
+    write_file(f"{top}/stop", b"")
+
+
+def look_at_the_moved(top):
+    """Opens whatever is there and asks about it by its descriptor, until there is `stop`.
+
+    Whatever becomes of its name, an open file is the same one, and whole. Returns what was wrong.
+    """
+    wrong, looks = [], 0
+    while not os.path.exists(f"{top}/stop"):
+        for name in (f"{top}/{folder}/{file}" for folder in range(3) for file in range(2)):
+            try:
+                fd = os.open(name, os.O_RDONLY)
+            except FileNotFoundError:
+                continue
+            try:
+                first = os.fstat(fd)
+                data = os.read(fd, 4096)
+                os.listxattr(fd)
+                last = os.fstat(fd)
+            except OSError as error:
+                wrong.append(f"{name}: {error}")
+                continue
+            finally:
+                os.close(fd)
+            looks += 1
+            if (first.st_ino, first.st_size) != (last.st_ino, len(data)):
+                wrong.append(f"{name}: {first} is not {last}, {len(data)} bytes")
+    return wrong if looks else ["it has seen nothing"]
+
+
+def crowd(top, seed, actions):
+    """Mixed operations: on names shared with others, and on own ones, whose contents are checked.
+
+    Returns the unexpected errors, as text.
+    """
+    pick = random.Random(seed)
+    own, wrong = {}, []
+    os.makedirs(f"{top}/own-{seed}", exist_ok=True)
+
+    def shared():
+        return f"{top}/shared{pick.randrange(4)}/file{pick.randrange(6)}"
+
+    def write_own():
+        name, data = f"{top}/own-{seed}/{pick.randrange(10)}", pick.randbytes(pick.randrange(9000))
+        write_file(name, data)
+        own[name] = data
+
+    def replace_own():
+        if own:
+            name = pick.choice(sorted(own))
+            write_file(f"{name}.new", b"replaced")
+            os.replace(f"{name}.new", name)
+            own[name] = b"replaced"
+
+    def rename_own():
+        if own:
+            name = pick.choice(sorted(own))
+            os.rename(name, f"{name}x")
+            own[f"{name}x"] = own.pop(name)
+
+    def unlink_own():
+        if own:
+            name = pick.choice(sorted(own))
+            os.unlink(name)
+            del own[name]
+
+    def check_own():
+        for name, data in own.items():
+            if read_file(name) != data:
+                wrong.append(f"{name} has other bytes")
+
+    def replace_shared():
+        name = shared()
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        write_file(f"{name}.{seed}", b"shared" * 100)
+        os.replace(f"{name}.{seed}", name)
+
+    def read_shared():
+        data = read_file(shared())
+        if data != b"shared" * 100:
+            wrong.append(f"a shared file is torn: {data[:40]}")
+
+    calls = [write_own, replace_own, rename_own, unlink_own, check_own, replace_shared,
+             read_shared, lambda: os.unlink(shared()),
+             lambda: os.listdir(os.path.dirname(shared())), lambda: os.stat(shared()),
+             lambda: os.chmod(shared(), 0o600 + pick.randrange(64)),
+             lambda: os.utime(shared()), lambda: os.rmdir(os.path.dirname(shared()))]
+    for _ in range(actions):
+        call = pick.choice(calls)
+        try:
+            call()
+        except EXPECTED_IN_A_CROWD as error:
+            if call.__name__.endswith("_own"):
+                wrong.append(f"{call.__name__}: {error!r}")
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                wrong.append(f"{call.__name__}: {error!r}")
+    check_own()
+    names = sorted(f"{top}/own-{seed}/{name}" for name in os.listdir(f"{top}/own-{seed}"))
+    if names != sorted(own):
+        wrong.append(f"own names are {names}, not {sorted(own)}")
+    return wrong[:10]

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job's process does to files and folders, one call each."""
+
+import ctypes
+import errno
+import hashlib
+import mmap
+import os
+import random
+import shutil
+import socket
+import stat
+import struct
+
+
+def write_file(path, data, mode=0o644, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
+    fd = os.open(path, flags, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view):]
+    finally:
+        os.close(fd)
+
+
+def read_file(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _told(call, *args):
+    """What a call returns, or the name of its error."""
+    try:
+        return call(*args)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+def _attributes(status):
+    return {"mode": oct(status.st_mode), "ino": status.st_ino, "dev": status.st_dev,
+            "nlink": status.st_nlink, "uid": status.st_uid, "gid": status.st_gid,
+            "size": status.st_size, "mtime": status.st_mtime_ns}
+
+
+def look(path):
+    """All that calls on this path say of what is there."""
+    def opened():
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            status = _attributes(os.fstat(fd))
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return "no file", status["ino"], status["dev"]
+            return os.read(fd, 65536), status
+        finally:
+            os.close(fd)
+
+    return {"stat": _told(lambda: _attributes(os.stat(path))),
+            "lstat": _told(lambda: _attributes(os.lstat(path))),
+            "open": _told(opened),
+            "access": (os.access(path, os.F_OK), os.access(path, os.R_OK)),
+            "readlink": _told(os.readlink, path),
+            "listdir": _told(lambda: sorted(os.listdir(path)))}
+
+
+def change(kind, path, other, data):
+    """One change of one or two names, by a number of ways; returns what came of it."""
+    def write():
+        write_file(path, data)
+
+    def append():
+        write_file(path, data, flags=os.O_WRONLY | os.O_APPEND)
+
+    def replace():
+        write_file(f"{path}.tmp.pid_1", data)
+        os.replace(f"{path}.tmp.pid_1", path)
+
+    ways = {"write": write, "append": append, "replace": replace,
+            "unlink": lambda: os.unlink(path), "mkdir": lambda: os.mkdir(path),
+            "rmdir": lambda: os.rmdir(path), "rename": lambda: os.rename(path, other),
+            "symlink": lambda: os.symlink("x", path), "link": lambda: os.link(path, other),
+            "chmod": lambda: os.chmod(path, 0o600 if len(data) % 2 else 0o755),
+            "utime": lambda: os.utime(path, (1, len(data))),
+            "truncate": lambda: os.truncate(path, 3), "rmtree": lambda: shutil.rmtree(path)}
+    return _told(ways[kind])
+
+
+def fill_folder(top, count):
+    for number in range(count):
+        os.mkdir(f"{top}/{number}")
+
+
+def replace_in_turn(top, count, told):
+    """Writes over file after file of the base, and tells of each when it is done."""
+    with open(told, "r+b", buffering=0) as file:
+        shared = mmap.mmap(file.fileno(), 8)
+        for number in range(count):
+            write_file(f"{top}/{number}.new", b"new")
+            os.rename(f"{top}/{number}.new", f"{top}/{number}")
+            struct.pack_into("<Q", shared, 0, number + 1)
+
+
+def watch_replaced(top, count, told):
+    """Reads what was told to be replaced; returns how often, and what was still the base's."""
+    wrong, looks = [], 0
+    pick = random.Random(count)
+    with open(told, "r+b", buffering=0) as file:
+        shared = mmap.mmap(file.fileno(), 8)
+        done = 0
+        while done < count:
+            done = struct.unpack_from("<Q", shared, 0)[0]
+            for number in {done - 1, pick.randrange(done)} if done else ():
+                looks += 1
+                if read_file(f"{top}/{number}") != b"new" or os.stat(f"{top}/{number}").st_size != 3:
+                    wrong.append(number)
+    return looks, wrong
+
+
+MAPPED = []
+
+
+def write_and_keep_mapped(path, data):
+    """Writes a file, maps it by a second descriptor, and closes both."""
+    writer = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(writer, data)
+    both = os.open(path, os.O_RDWR)
+    libc = ctypes.CDLL(None, use_errno=True)  # Python's mmap keeps a descriptor of its own
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                          ctypes.c_int, ctypes.c_long]
+    address = libc.mmap(None, len(data), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, both, 0)
+    assert address not in (None, ctypes.c_void_p(-1).value), ctypes.get_errno()
+    MAPPED.append((libc, address, len(data)))
+    os.close(both)
+    os.close(writer)
+
+
+def unmap():
+    libc, address, length = MAPPED.pop()
+    ctypes.memmove(address, b"mapped", 6)
+    assert libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(length)) == 0
+
+
+def change_removed(top):
+    """Changes files and a folder that have no name any more, by every way a descriptor gives."""
+    file = os.open(os.path.join(top, "file"), os.O_RDONLY)
+    folder = os.open(os.path.join(top, "folder"), os.O_RDONLY)
+    replaced = os.open(os.path.join(top, "replaced"), os.O_RDONLY)
+    os.unlink(os.path.join(top, "file"))
+    os.rmdir(os.path.join(top, "folder"))
+    write_file(os.path.join(top, "new"), b"new")
+    os.rename(os.path.join(top, "new"), os.path.join(top, "replaced"))
+    os.fchmod(file, 0o600)
+    os.setxattr(file, "user.x", b"mine")
+    writer = os.open(f"/proc/self/fd/{file}", os.O_RDWR)
+    os.pwrite(writer, b"CHANGED", 0)
+    os.utime(file, (1, 1))
+    os.fchmod(folder, 0o700)
+    os.truncate(f"/proc/self/fd/{replaced}", 11)
+    other = os.open(f"/proc/self/fd/{replaced}", os.O_WRONLY)
+    os.pwrite(other, b"HI", 0)
+    status = os.fstat(file)
+    return {"mode": status.st_mode & 0o7777, "mtime": int(status.st_mtime),
+            "xattr": os.getxattr(file, "user.x"), "content": os.pread(file, 100, 0),
+            "other": os.pread(writer, 100, 0), "nlink": status.st_nlink,
+            "folder_mode": os.fstat(folder).st_mode & 0o7777,
+            "replaced": os.pread(replaced, 100, 0)}
+
+
+def owners(paths):
+    return [os.stat(path).st_uid for path in paths]
+
+
+def digest(path):
+    return hashlib.sha256(read_file(path)).hexdigest()
+
+
+def tree(top):
+    """Every path below `top` with the bytes of files, None for folders and targets of links."""
+    found = {}
+    for folder, folders, files in os.walk(top):
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            short = os.path.relpath(path, top)
+            if os.path.islink(path):
+                found[short] = os.readlink(path)
+            elif os.path.isdir(path):
+                found[short] = None
+            else:
+                found[short] = read_file(path)
+    return found
+
+
+def removedirs_error(path):
+    """What os.removedirs() meets at each folder: [(path, errno)], ending at the first error."""
+    met = []
+    while True:
+        try:
+            os.rmdir(path)
+            met.append((path, 0))
+        except OSError as error:
+            met.append((path, error.errno))
+            return met
+        path = os.path.dirname(path)
+
+
+_open_files = {}
+
+
+def hold(path, flags=os.O_RDONLY, mode=0o644):
+    """Opens a file and keeps it open; the number is for the other calls."""
+    fd = os.open(path, flags, mode)
+    _open_files[fd] = path
+    return fd
+
+
+def release(fd):
+    del _open_files[fd]
+    os.close(fd)
+
+
+def map_and_read(path):
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as region:
+        return bytes(region)
+
+
+def bind_socket(path):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(path)
+
+
+def fill(path, chunk, most):
+    """Writes up to `most` bytes; returns (written, errno of the end or 0)."""
+    written = 0
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        try:
+            while written < most:
+                written += os.write(fd, b"x" * chunk)
+            os.fsync(fd)
+        except OSError as error:
+            return written, error.errno
+    finally:
+        try:
+            os.close(fd)
+        except OSError as error:
+            return written, error.errno
+    return written, 0
+
+
+def exchange_repeatedly(one, two, times):
+    """renameat2(RENAME_EXCHANGE), as often as that."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for _ in range(times):
+        if libc.renameat2(-100, one.encode(), -100, two.encode(), 2) != 0:
+            raise OSError(ctypes.get_errno(), "renameat2")
+
+
+def work_below_repeatedly(folder, times):
+    """Reads, writes, creates and removes below `folder`; returns the bytes that were read."""
+    seen = set()
+    for number in range(times):
+        for call in (lambda: seen.add(read_file(f"{folder}/file")),
+                     lambda: write_file(f"{folder}/file", b"new"),
+                     lambda: write_file(f"{folder}/made", b"made"),
+                     lambda: os.mkdir(f"{folder}/folder{number}"),
+                     lambda: os.chmod(f"{folder}/file", 0o644),
+                     lambda: os.unlink(f"{folder}/made")):
+            try:
+                call()
+            except (PermissionError, FileNotFoundError, NotADirectoryError):
+                pass  # the name was the link just then
+    return {bytes(data) for data in seen if data}

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks, by flock(2) and by fcntl(2)."""
+
+import errno
+import fcntl
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+
+
+def try_flock(fd):
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+
+
+def flock_until_signal(path, operation):
+    """Waits for a lock until SIGUSR1 comes; returns the errno, or 0 with the lock (and keeps it)."""
+    def stop(_signal, _frame):
+        raise InterruptedError(errno.EINTR, "signal")
+    signal.signal(signal.SIGUSR1, stop)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(fd, operation)
+    except OSError as error:
+        os.close(fd)
+        return error.errno
+    return 0
+
+
+def flock_in_threads(path, count):
+    """That many threads wait for one lock; each has it once. Returns how many had it at a time."""
+    inside, most, guard = [0], [0], threading.Lock()
+
+    def one():
+        fd = os.open(path, os.O_RDWR)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with guard:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        with guard:
+            inside[0] -= 1
+        os.close(fd)
+
+    threads = [threading.Thread(target=one) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return most[0]
+
+
+def lock_again_after_close(path, rounds, use_records=False):
+    """Locks, closes, and locks a fresh descriptor without waiting; returns how often that failed."""
+    failed = 0
+    for _ in range(rounds):
+        fd = os.open(path, os.O_RDWR)
+        try:
+            (fcntl.lockf if use_records else fcntl.flock)(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            failed += 1
+        os.close(fd)
+    return failed
+
+
+def share_flock(path, way):
+    """Locks, hands the descriptor on, closes its own; returns who holds the lock on the way."""
+    fd = os.open(path, os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    held = []
+    if way == "dup":
+        other = os.dup(fd)
+        os.close(fd)
+        held.append(try_flock_path(path))
+        os.close(other)
+    else:
+        here, there = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            if way == "SCM_RIGHTS":
+                os.close(fd)
+                _, (fd,), _, _ = socket.recv_fds(there, 1, 1)
+            there.send(b"r")
+            there.recv(1)  # until the parent has looked
+            os._exit(0)
+        if way == "SCM_RIGHTS":
+            socket.send_fds(here, [b"f"], [fd])
+        here.recv(1)
+        os.close(fd)
+        held.append(try_flock_path(path))
+        here.send(b"e")
+        os.waitpid(child, 0)
+    held.append(try_flock_path(path))
+    return held
+
+
+def try_flock_path(path, operation=fcntl.LOCK_EX):
+    """Whether a lock of it can be had at once; gives it back."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, operation | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def try_record(path, start=0, length=0, command=fcntl.F_SETLK, kind=fcntl.F_WRLCK):
+    """Whether bytes can be locked at once."""
+    fd = os.open(path, os.O_RDWR)
+    try:
+        fcntl.fcntl(fd, command, _flock(kind, start, length))
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def set_record(fd, start=0, length=0, command=fcntl.F_SETLKW, kind=fcntl.F_WRLCK):
+    fcntl.fcntl(fd, command, _flock(kind, start, length))
+
+
+def find_record(path, start=0, length=0):
+    """F_GETLK: (type, start, length, pid) of what is in the way, or None."""
+    fd = os.open(path, os.O_RDWR)
+    try:
+        found = fcntl.fcntl(fd, fcntl.F_GETLK, _flock(fcntl.F_WRLCK, start, length))
+    finally:
+        os.close(fd)
+    kind, _, start, length, pid = struct.unpack(_FLOCK, found)
+    return None if kind == fcntl.F_UNLCK else (kind, start, length, pid)
+
+
+def lock_records_and_leave_them_to_a_child(path):
+    """Locks, forks a child that keeps the descriptor, and closes its own. Returns the child."""
+    fd = os.open(path, os.O_RDWR)
+    fcntl.lockf(fd, fcntl.LOCK_EX)
+    child = os.fork()
+    if child == 0:
+        time.sleep(3600)
+    os.close(fd)
+    return child
+
+
+def work_in_a_child(folder, how):
+    """A process that outlives this one and works in a folder; returns it."""
+    ready, told = os.pipe()
+    if os.fork() == 0:
+        if how == "grandchild" and os.fork() != 0:
+            os._exit(0)
+        os.setsid()
+        if how == "file":
+            os.open(os.path.join(folder, "object.o"), os.O_CREAT | os.O_WRONLY, 0o644)
+        else:
+            os.chdir(folder)
+        for fd in (0, 1, 2):
+            os.close(fd)
+        os.write(told, struct.pack("<i", os.getpid()))
+        while True:
+            time.sleep(3600)
+    return struct.unpack("<i", os.read(ready, 4))[0]
+
+
+_FLOCK = "hhqqi4x"
+
+
+def _flock(kind, start, length):
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
