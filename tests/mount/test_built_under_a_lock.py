@@ -40,6 +40,16 @@ def test_who_waits_for_the_lock_finds_it(mount, build):
     assert mount.layer_files("two") == {}
 
 
+def locked_by_record(build):
+    """The same, by a record lock of the first on a descriptor of it; the other wants nothing."""
+    one, two, lock = build
+    one("fcntl.flock", lock, fcntl.LOCK_UN)
+    two.result()
+    file = one("os.open", one.path(LOCK), os.O_RDWR)
+    one("set_record", file)
+    return one, two, file
+
+
 def test_a_holders_death_tells_nothing(mount, build):
     one, two, _ = build
     one.write(LIBRARY, b"half")
@@ -65,11 +75,7 @@ def test_what_a_dead_holder_has_made_is_not_its_jobs_next_holders(mount, build, 
 
 
 def test_what_was_made_before_a_close_without_an_unlock_is_not_the_next_holders(mount, build):
-    one, two, lock = build
-    one("fcntl.flock", lock, fcntl.LOCK_UN)
-    two.result()
-    file = one("os.open", one.path(LOCK), os.O_RDWR)
-    one("set_record", file)
+    one, two, file = locked_by_record(build)
     one.write(LIBRARY, b"half")
     one("os.close", file)
     file = one("os.open", one.path(LOCK), os.O_RDWR)
@@ -122,11 +128,7 @@ def test_a_library_that_is_renamed_into_place_is_one_too(mount, build):
 
 
 def test_record_locks_count_too(mount, build):
-    one, two, lock = build
-    one("fcntl.flock", lock, fcntl.LOCK_UN)
-    two.result()
-    file = one("os.open", one.path(LOCK), os.O_RDWR)
-    one("set_record", file)
+    one, two, file = locked_by_record(build)
     one.write(LIBRARY, b"built")
     one("set_record", file, kind=fcntl.F_UNLCK)
     assert two.read(LIBRARY) == b"built"
