@@ -75,8 +75,7 @@ FILE* reopen_stream(Real& real_freopen, const char* path, const char* mode, FILE
 
 // A hook on one of libc's open functions, as which it is exported. libc declares "..." for the mode; both
 // of our ABIs pass it where a named argument would be (System V AMD64, AAPCS64), and only with a name can
-// the hook leave by a jump. A call would return through a frame that was pushed before the system call,
-// and many processors forget those in it: that costs more than all that is done here.
+// the hook leave by a jump (routed_call.h).
 #define CACHESHIM_OPEN(function)                                        \
   CACHESHIM_EXPORT int hook_##function(const char* path, int flags,     \
                                        mode_t mode) __asm__(#function); \

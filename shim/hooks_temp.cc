@@ -65,27 +65,27 @@ CACHESHIM_EXPORT int mkstemp64(char* text) {
 }
 
 CACHESHIM_EXPORT int mkostemp(char* text, int flags) {
-  return fill_template(text, 0, [&](char* t) { return real::mkostemp(t, flags); });
+  return fill_template(text, 0, [=](char* t) { return real::mkostemp(t, flags); });
 }
 
 CACHESHIM_EXPORT int mkostemp64(char* text, int flags) {
-  return fill_template(text, 0, [&](char* t) { return real::mkostemp64(t, flags); });
+  return fill_template(text, 0, [=](char* t) { return real::mkostemp64(t, flags); });
 }
 
 CACHESHIM_EXPORT int mkstemps(char* text, int suffix) {
-  return fill_template(text, suffix, [&](char* t) { return real::mkstemps(t, suffix); });
+  return fill_template(text, suffix, [=](char* t) { return real::mkstemps(t, suffix); });
 }
 
 CACHESHIM_EXPORT int mkstemps64(char* text, int suffix) {
-  return fill_template(text, suffix, [&](char* t) { return real::mkstemps64(t, suffix); });
+  return fill_template(text, suffix, [=](char* t) { return real::mkstemps64(t, suffix); });
 }
 
 CACHESHIM_EXPORT int mkostemps(char* text, int suffix, int flags) {
-  return fill_template(text, suffix, [&](char* t) { return real::mkostemps(t, suffix, flags); });
+  return fill_template(text, suffix, [=](char* t) { return real::mkostemps(t, suffix, flags); });
 }
 
 CACHESHIM_EXPORT int mkostemps64(char* text, int suffix, int flags) {
-  return fill_template(text, suffix, [&](char* t) { return real::mkostemps64(t, suffix, flags); });
+  return fill_template(text, suffix, [=](char* t) { return real::mkostemps64(t, suffix, flags); });
 }
 
 CACHESHIM_EXPORT char* mkdtemp(char* text) noexcept {

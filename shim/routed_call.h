@@ -8,6 +8,10 @@
 // The body that nearly all hooks share: call libc with the path that the router names, and once more
 // where that showed that the mount is gone.
 //
+// A call of a hook captures by value: nothing of the hook's frame is referred to then, and it leaves for libc
+// by a jump where the path is none of ours. With [&] it would return through a frame that was pushed before
+// the system call, which many processors forget in it: 10 to 20 ns.
+//
 // errno: set to 0 for the call, and to what it was before if the call left it so. A stale value can
 // then not be taken for this call's (pathconf fails without setting it), and a call that libc makes
 // without touching errno looks untouched to the application.
