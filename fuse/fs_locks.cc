@@ -49,10 +49,6 @@ class FuseLockCall final : public LockCall {
   bool waits_ = false;
 };
 
-bool is_in_family(std::string_view path, std::string_view family) {
-  return path.starts_with(family) && path.substr(family.size()).starts_with('/');
-}
-
 short lock_type(int operation) {
   if ((operation & LOCK_UN) != 0) return F_UNLCK;
   return (operation & LOCK_EX) != 0 ? F_WRLCK : F_RDLCK;
@@ -96,11 +92,12 @@ std::vector<std::string> Filesystem::built_under(const FileHandle& handle, const
     return nodes_.path(handle.node);
   }();
   if (!path) return {};
+  std::string_view lock_file = *path;
+  const std::string_view family = take_component(lock_file);
   return handle.job->take_built([&](const std::string& made) {
     const auto ref = entries_.find(made);
-    return ref && is_in_family(*path, ref->profile->name) &&
-           ref->rule->is_built_under(path->substr(ref->profile->name.size() + 1),
-                                     base_name(ref->entry));
+    return ref && ref->profile->name == family &&
+           ref->rule->is_built_under(lock_file, base_name(ref->entry));
   });
 }
 

@@ -113,10 +113,10 @@ std::vector<std::string> read_endings(TomlReader& reader) {
 std::string read_built_under(TomlReader& reader) {
   auto text = reader.find_string("built_under");
   if (!text) return "";
-  const auto star = text->find('*');
-  const bool is_plain = text->find_first_of("*?[\\", star + 1) == text->npos;
-  if (!PathPattern::is_valid(*text) || star == text->npos || !is_plain ||
-      text->find_first_of("?[\\") != text->npos || text->find('/', star) != text->npos) {
+  const auto star = text->find_first_of("*?[\\");
+  const bool is_star = star != text->npos && (*text)[star] == '*';
+  if (!PathPattern::is_valid(*text) || !is_star ||
+      text->find_first_of("*?[\\/", star + 1) != text->npos) {
     reader.report("built_under",
                   fmt::format("'{}' is no path of a file with one '*' in its name", *text));
   }
