@@ -40,6 +40,29 @@ struct MountPage {
 };
 inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 
+// The inode number of the mount's root: the daemon's, or the kernel's own until it has asked for it.
+inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
+inline constexpr std::uint64_t kUnaskedRootInode = 1;
+
+// The page at the beginning of the `size_bytes` of a state file in `memory` (aligned as a page is); null
+// where that is none of ours.
+inline const MountPage* mount_page_over(const void* memory, std::size_t size_bytes) {
+  const auto* const page = static_cast<const MountPage*>(memory);
+  const bool fits = size_bytes >= sizeof *page && page->magic == kMountPageMagic &&
+                    page->version == kMountPageVersion && page->size_bytes >= sizeof *page &&
+                    page->alive_offset % 4 == 0 &&
+                    page->alive_offset <= size_bytes - sizeof(std::uint32_t);
+  return fits ? page : nullptr;
+}
+// The word at alive_offset.
+inline const std::uint32_t* alive_word(const MountPage& page) {
+  const char* const bytes = static_cast<const char*>(static_cast<const void*>(&page));
+  return static_cast<const std::uint32_t*>(static_cast<const void*>(bytes + page.alive_offset));
+}
+inline bool is_alive(const std::uint32_t* word) {
+  return (__atomic_load_n(word, __ATOMIC_ACQUIRE) & kAliveMask) != 0;
+}
+
 // A counter is the sum of its slots; who counts picks a slot so that few share one.
 struct alignas(64) CounterSlot {
   std::uint64_t opens;  // served from the base

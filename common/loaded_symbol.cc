@@ -14,13 +14,8 @@ const T* at_address(std::uintptr_t address) {
   return reinterpret_cast<const T*>(address);
 }
 
-// Where an object in memory keeps its symbols.
-struct SymbolTables {
-  const ElfW(Sym) * symbols = nullptr;
-  const char* strings = nullptr;
-  const std::uint32_t* gnu_hash = nullptr;
-  std::uintptr_t name_offset = 0;  // of DT_SONAME in strings; 0: none
-};
+// This object's own, which the linker makes.
+extern "C" [[gnu::visibility("hidden")]] const ElfW(Dyn) _DYNAMIC[];
 
 // Not strcmp, which sanitizers interpose.
 bool same(const char* a, const char* b) {
@@ -30,93 +25,61 @@ bool same(const char* a, const char* b) {
   return false;
 }
 
-SymbolTables read_tables(const link_map& object) {
-  SymbolTables tables;
-  if (object.l_ld == nullptr) return tables;
-  for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
-    // glibc writes absolute addresses into the section where it can; the vDSO's are relative.
-    std::uintptr_t address = entry->d_un.d_ptr;
-    if (address < object.l_addr) address += object.l_addr;
-    if (entry->d_tag == DT_SYMTAB) tables.symbols = at_address<ElfW(Sym)>(address);
-    if (entry->d_tag == DT_STRTAB) tables.strings = at_address<char>(address);
-    if (entry->d_tag == DT_GNU_HASH) tables.gnu_hash = at_address<std::uint32_t>(address);
-    if (entry->d_tag == DT_SONAME) tables.name_offset = entry->d_un.d_val;
-  }
-  return tables;
-}
-
-std::uint32_t gnu_hash(const char* name) {
-  std::uint32_t hash = 5381;
-  for (; *name != '\0'; ++name) hash = hash * 33 + static_cast<unsigned char>(*name);
-  return hash;
-}
-
-const ElfW(Sym) * find_symbol(const SymbolTables& tables, const char* name) {
-  if (tables.gnu_hash == nullptr || tables.symbols == nullptr || tables.strings == nullptr) {
-    return nullptr;
-  }
-  const std::uint32_t bucket_count = tables.gnu_hash[0];
-  const std::uint32_t first_symbol = tables.gnu_hash[1];
-  const std::uint32_t bloom_words = tables.gnu_hash[2] * (sizeof(ElfW(Addr)) / 4);
-  const std::uint32_t* const buckets = tables.gnu_hash + 4 + bloom_words;
-  const std::uint32_t* const chain = buckets + bucket_count;
-  if (bucket_count == 0) return nullptr;
-  const std::uint32_t wanted = gnu_hash(name);
-  std::uint32_t index = buckets[wanted % bucket_count];
-  if (index < first_symbol) return nullptr;
-  for (;; ++index) {
-    const std::uint32_t hash = chain[index - first_symbol];  // its lowest bit ends the chain
-    const ElfW(Sym)& symbol = tables.symbols[index];
-    if ((hash | 1) == (wanted | 1) && symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 &&
-        same(tables.strings + symbol.st_name, name)) {
-      return &symbol;
-    }
-    if ((hash & 1) != 0) return nullptr;
-  }
-}
-
-void* address_of(const link_map& object, const SymbolTables& tables, const char* name) {
-  const ElfW(Sym)* const symbol = find_symbol(tables, name);
-  if (symbol == nullptr || (symbol->st_info & 0xf) != STT_FUNC) return nullptr;
-  return reinterpret_cast<void*>(object.l_addr + symbol->st_value);
-}
-
 // Before glibc 2.34 these functions were libdl.so.2's. musl's libc goes by several names, or none.
-bool is_libc(const SymbolTables& tables) {
-  if (tables.strings == nullptr) return false;
-  const char* const name = tables.strings + tables.name_offset;  // empty at offset 0
-  return same(name, "libc.so.6") || same(name, "libdl.so.2") ||
-         find_symbol(tables, "__libc_start_main") != nullptr;
+bool is_libc(const LoadedObject& object) {
+  constexpr SymbolName kStart("__libc_start_main");
+  return object.is_called(kLibcName) || object.is_called("libdl.so.2") ||
+         object.find(kStart) != nullptr;
 }
 
-bool take_loader(const link_map& object, LibcLoader& loader) {
-  const SymbolTables tables = read_tables(object);
-  if (!is_libc(tables)) return false;
-  void* const find = address_of(object, tables, "dlsym");
-  if (find == nullptr) return false;
-  loader.find = reinterpret_cast<decltype(loader.find)>(find);
-  loader.find_version =
-      reinterpret_cast<decltype(loader.find_version)>(address_of(object, tables, "dlvsym"));
-  loader.open = reinterpret_cast<decltype(loader.open)>(address_of(object, tables, "dlopen"));
-  loader.locate = reinterpret_cast<decltype(loader.locate)>(address_of(object, tables, "dladdr"));
-  loader.take_error =
-      reinterpret_cast<decltype(loader.take_error)>(address_of(object, tables, "dlerror"));
+template <class Function>
+Function function_of(const LoadedObject& object, const SymbolName& name) {
+  return reinterpret_cast<Function>(object.function(object.find(name)));
+}
+
+bool take_loader(const LoadedObject& object, void* out) {
+  if (!object.is_readable() || !is_libc(object)) return false;
+  LibcLoader& loader = *static_cast<LibcLoader*>(out);
+  loader.find = function_of<decltype(loader.find)>(object, SymbolName("dlsym"));
+  if (loader.find == nullptr) return false;
+  loader.open = function_of<decltype(loader.open)>(object, SymbolName("dlopen"));
+  loader.locate = function_of<decltype(loader.locate)>(object, SymbolName("dladdr"));
+  loader.take_error = function_of<decltype(loader.take_error)>(object, SymbolName("dlerror"));
   return true;
 }
 
-int take_listed_loader(dl_phdr_info* listed, std::size_t, void* loader) {
+bool is_glibc(const LoadedObject& object, void*) {
+  constexpr SymbolName kVersion("gnu_get_libc_version");
+  return object.is_called(kLibcName) && object.find(kVersion) != nullptr;
+}
+
+struct Search {
+  bool (*is_it)(const LoadedObject& object, void* out);
+  void* out;
+};
+
+int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
   link_map object{};
   object.l_addr = listed->dlpi_addr;
   for (int i = 0; i < listed->dlpi_phnum; ++i) {
     if (listed->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
     object.l_ld = reinterpret_cast<ElfW(Dyn)*>(listed->dlpi_addr + listed->dlpi_phdr[i].p_vaddr);
   }
-  return take_loader(object, *static_cast<LibcLoader*>(loader)) ? 1 : 0;
+  const Search& search = *static_cast<Search*>(data);
+  return search.is_it(LoadedObject(object), search.out) ? 1 : 0;
+}
+
+bool any_loaded(Search search) {
+  const link_map* object = first_loaded();
+  if (object == nullptr) return ::dl_iterate_phdr(look_at_listed, &search) != 0;
+  for (; object != nullptr; object = object->l_next) {
+    if (search.is_it(LoadedObject(*object), search.out)) return true;
+  }
+  return false;
 }
 
 // Written again by every thread that comes before the last of them is there, with equal values.
 constinit std::atomic<decltype(LibcLoader::find)> known_find{nullptr};
-constinit std::atomic<decltype(LibcLoader::find_version)> known_find_version{nullptr};
 constinit std::atomic<decltype(LibcLoader::open)> known_open{nullptr};
 constinit std::atomic<decltype(LibcLoader::locate)> known_locate{nullptr};
 constinit std::atomic<decltype(LibcLoader::take_error)> known_take_error{nullptr};
@@ -143,25 +106,78 @@ const link_map* first_loaded() {
   return nullptr;
 }
 
-void* find_symbol_in(const link_map& object, const char* name) {
-  return address_of(object, read_tables(object), name);
+const link_map* own_object() {
+  const link_map* object = first_loaded();
+  while (object != nullptr && object->l_ld != _DYNAMIC) object = object->l_next;
+  return object;
 }
+
+LoadedObject::LoadedObject(const link_map& object) : base_(object.l_addr) {
+  if (object.l_ld == nullptr) return;
+  for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
+    // glibc writes absolute addresses into the section where it can; the vDSO's are relative.
+    std::uintptr_t address = entry->d_un.d_ptr;
+    if (address < base_) address += base_;
+    if (entry->d_tag == DT_SYMTAB) symbols_ = at_address<ElfW(Sym)>(address);
+    if (entry->d_tag == DT_STRTAB) strings_ = at_address<char>(address);
+    if (entry->d_tag == DT_GNU_HASH) gnu_hash_ = at_address<std::uint32_t>(address);
+    if (entry->d_tag == DT_VERSYM) versions_ = at_address<ElfW(Half)>(address);
+    if (entry->d_tag == DT_SONAME) soname_offset_ = entry->d_un.d_val;
+  }
+}
+
+const ElfW(Sym) * LoadedObject::find(const SymbolName& name) const {
+  constexpr ElfW(Half) kHidden = 0x8000;  // a version for those alone that were linked against it
+  if (!is_readable()) return nullptr;
+  constexpr std::uint32_t kWordBits = 8 * sizeof(ElfW(Addr));
+  const std::uint32_t bucket_count = gnu_hash_[0];
+  const std::uint32_t first_symbol = gnu_hash_[1];
+  const std::uint32_t bloom_words = gnu_hash_[2];  // a power of two
+  const auto* const bloom =
+      static_cast<const ElfW(Addr)*>(static_cast<const void*>(gnu_hash_ + 4));
+  const ElfW(Addr) word = bloom[name.hash / kWordBits & (bloom_words - 1)];
+  const ElfW(Addr) both = word >> (name.hash % kWordBits) &
+                          word >> ((name.hash >> gnu_hash_[3]) % kWordBits);
+  if ((both & 1) == 0) return nullptr;
+  const auto* const buckets =
+      static_cast<const std::uint32_t*>(static_cast<const void*>(bloom + bloom_words));
+  const std::uint32_t* const chain = buckets + bucket_count;
+  if (bucket_count == 0) return nullptr;
+  std::uint32_t index = buckets[name.hash % bucket_count];
+  if (index < first_symbol) return nullptr;
+  for (;; ++index) {
+    const std::uint32_t hash = chain[index - first_symbol];  // its lowest bit ends the chain
+    const ElfW(Sym)& symbol = symbols_[index];
+    if ((hash | 1) == (name.hash | 1) && symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 &&
+        (versions_ == nullptr || (versions_[index] & kHidden) == 0) &&
+        same(strings_ + symbol.st_name, name.text)) {
+      return &symbol;
+    }
+    if ((hash & 1) != 0) return nullptr;
+  }
+}
+
+void* LoadedObject::function(const ElfW(Sym) * symbol) const {
+  if (symbol == nullptr || (symbol->st_info & 0xf) != STT_FUNC) return nullptr;
+  return reinterpret_cast<void*>(base_ + symbol->st_value);
+}
+
+bool LoadedObject::is_called(const char* soname) const {
+  return strings_ != nullptr && same(strings_ + soname_offset_, soname);  // empty at offset 0
+}
+
+bool is_glibc_loaded() { return any_loaded({is_glibc, nullptr}); }
 
 LibcLoader libc_loader() {
   LibcLoader loader{};
   loader.find = known_find.load(std::memory_order_acquire);
   if (loader.find != nullptr) {
-    loader.find_version = known_find_version.load(std::memory_order_relaxed);
     loader.open = known_open.load(std::memory_order_relaxed);
     loader.locate = known_locate.load(std::memory_order_relaxed);
     loader.take_error = known_take_error.load(std::memory_order_relaxed);
     return loader;
   }
-  for (const link_map* object = first_loaded(); object != nullptr; object = object->l_next) {
-    if (take_loader(*object, loader)) break;
-  }
-  if (loader.find == nullptr) (void)::dl_iterate_phdr(take_listed_loader, &loader);
-  known_find_version.store(loader.find_version, std::memory_order_relaxed);
+  if (!any_loaded({take_loader, &loader})) return {};
   known_open.store(loader.open, std::memory_order_relaxed);
   known_locate.store(loader.locate, std::memory_order_relaxed);
   known_take_error.store(loader.take_error, std::memory_order_relaxed);

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdint>
+
 // Looks functions up in what is loaded already, by reading the loader's list and the ELF tables in
 // memory. A library that exports dlsym and dlvsym itself has no other way to libc's own: by name it
 // would find itself.
@@ -16,16 +18,58 @@ namespace cacheshim {
 // not say where the list is (static ones, and those linked by -z rodynamic).
 const link_map* first_loaded();
 
-// The address of the function `name` that `object` defines, of whatever version, or null. Needs
-// DT_GNU_HASH, which every glibc since 2.5 has.
-// Source of the layout: the System V ABI's "Dynamic Section", and DT_GNU_HASH as binutils writes it.
-void* find_symbol_in(const link_map& object, const char* name);
+// The object that this code is in; null where the list is, and in another namespace (dlmopen).
+const link_map* own_object();
+
+// A name and its hash, computed where it is compiled.
+struct SymbolName {
+  constexpr explicit SymbolName(const char* name) : text(name) {
+    for (const char* at = name; *at != '\0'; ++at) {
+      hash = hash * 33 + static_cast<unsigned char>(*at);
+    }
+  }
+  const char* text;
+  std::uint32_t hash = 5381;  // of DT_GNU_HASH
+};
+
+// The symbols that an object in memory defines. Needs DT_GNU_HASH, which every glibc since 2.5 has.
+// Source of the layout: the System V ABI's "Dynamic Section", DT_GNU_HASH as binutils writes it, and the
+// LSB's "Symbol Versioning".
+class LoadedObject {
+ public:
+  constexpr LoadedObject() = default;  // one that is not readable
+  explicit LoadedObject(const link_map& object);
+
+  // Whether find() can tell.
+  bool is_readable() const {
+    return gnu_hash_ != nullptr && symbols_ != nullptr && strings_ != nullptr;
+  }
+  // The symbol that dlsym would choose: the default version; null where there is none.
+  const ElfW(Sym) * find(const SymbolName& name) const;
+  // Where a symbol of it is, if that is a function and not one that is chosen at run time (STT_GNU_IFUNC),
+  // else null.
+  void* function(const ElfW(Sym) * symbol) const;
+  bool is_called(const char* soname) const;  // DT_SONAME
+
+ private:
+  std::uintptr_t base_ = 0;
+  const ElfW(Sym) * symbols_ = nullptr;
+  const char* strings_ = nullptr;
+  const std::uint32_t* gnu_hash_ = nullptr;
+  const ElfW(Half) * versions_ = nullptr;
+  std::uintptr_t soname_offset_ = 0;  // in strings_; 0: none
+};
+
+inline constexpr const char* kLibcName = "libc.so.6";
+
+// False where the program has another libc, or one that is made to look like glibc.
+bool is_glibc_loaded();
 
 // libc's own functions of the dynamic loader; none of them is an interposer's. Null members where
-// libc has none (never, on glibc; dlvsym, on musl). Thread-safe; may be called before any constructor.
+// libc has none: dlvsym, on musl; all, on a glibc before 2.34, until something brings its libdl.so.2.
+// Thread-safe; may be called before any constructor.
 struct LibcLoader {
   void* (*find)(void* handle, const char* name);                               // dlsym
-  void* (*find_version)(void* handle, const char* name, const char* version);  // dlvsym
   void* (*open)(const char* path, int flags);                                  // dlopen
   int (*locate)(const void* address, Dl_info* out);                            // dladdr
   char* (*take_error)();                                                       // dlerror

@@ -11,11 +11,14 @@
 #include <cstring>
 #include <mutex>
 
+#include "common/direct_page.h"
+
 namespace cacheshim {
 namespace {
 
 // Inode numbers of the mount's own folders, away from those of any backing file system.
 constexpr std::uint64_t kOwnInode = std::uint64_t{1} << 62;
+static_assert((kOwnInode | kRootNode) == kMountRootInode);
 // So many names given back to malloc are worth asking it to give them back to the system.
 constexpr std::size_t kTrimAfter = 1 << 16;
 

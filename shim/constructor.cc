@@ -95,12 +95,26 @@ void stay_away(const ProcessEnvironment& environment, std::initializer_list<std:
   (void)real_setenv(kWarnedVariable.data(), "1", 1);  // else the children say it again
 }
 
+// Where daemons of root have their run folders, and where those of users.
+std::array<std::string_view, 2> run_bases(const ProcessEnvironment& environment) {
+  return {run_base(), environment.find("XDG_RUNTIME_DIR")};
+}
+
+Result<MountState> find_mount(const ProcessEnvironment& environment, std::string_view path) {
+  for (const std::string_view base : run_bases(environment)) {
+    PathBuffer folder;
+    const std::size_t size = base.empty() ? 0 : run_folder_of(path, base, folder);
+    if (size == 0) continue;
+    if (const auto mount = look_at_mount(path, {folder.text, size})) return *mount;
+  }
+  return read_mount_state(path);
+}
+
 Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
-  PathBuffer escaped;
-  const std::size_t size = escape_mount_path(mount, escaped.text, sizeof escaped.text);
+  PathBuffer folder;
   PathBuffer path;
-  const std::string_view folder(escaped.text, size);
-  if (size == 0 || join_path(path, {base, "/", kRunDirName, "/", folder, "/", kRoutesFile}) == 0) {
+  const std::size_t size = run_folder_of(mount, base, folder);
+  if (size == 0 || join_path(path, {{folder.text, size}, "/", kRoutesFile}) == 0) {
     return Errno(ENOENT);
   }
   CACHESHIM_TRY(got, read_file(path.text, routes_text, sizeof routes_text));
@@ -109,8 +123,7 @@ Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
 
 // The daemon's routes, or the built-in ones where no run folder is in sight.
 Result<RouteTable> find_routes(const ProcessEnvironment& environment, std::string_view mount) {
-  const std::string_view user_base = environment.find("XDG_RUNTIME_DIR");
-  for (const std::string_view base : {std::string_view(run_base()), user_base}) {
+  for (const std::string_view base : run_bases(environment)) {
     if (base.empty()) continue;
     Result<RouteTable> routes = read_routes(base, mount);
     if (routes) return routes;
@@ -158,8 +171,8 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
 
 [[gnu::constructor]] void start_process() {
   const ErrnoGuard errno_guard;
-  real::resolve_all();
-  if (libc_loader().find_version == nullptr) return;  // another libc than glibc: as if absent
+  note_next_objects();
+  if (!is_glibc_loaded()) return;  // as if absent
   note_stderr();
   const ProcessEnvironment environment;
   if (::getauxval(AT_SECURE) != 0 || environment.is_on(kDisableVariable)) return;
@@ -173,7 +186,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
     return stay_away(environment, {kMountVariable, " '", environment.find(kMountVariable),
                                    "' is not an absolute path; running without it"});
   }
-  const Result<MountState> mount = read_mount_state(path);
+  const Result<MountState> mount = find_mount(environment, path);
   if (!mount) {
     return stay_away(environment, {"cannot read ", mountinfo_path(), "; running without ", path});
   }

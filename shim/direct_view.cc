@@ -78,14 +78,6 @@ struct Mappings {
   Mapped filter;
 };
 
-bool is_mount_page(const Mapped& state) {
-  const auto* const page = static_cast<const MountPage*>(state.data());
-  return state.size() >= sizeof *page && page->magic == kMountPageMagic &&
-         page->version == kMountPageVersion && page->size_bytes <= state.size() &&
-         page->rules_offset <= page->size_bytes && page->alive_offset % 4 == 0 &&
-         page->alive_offset <= page->size_bytes - sizeof(std::uint32_t);
-}
-
 // Writes the path of something in a run folder into `out`.
 bool name_in(std::string_view folder, std::string_view name, std::string_view job,
              PathBuffer& out) {
@@ -95,11 +87,13 @@ bool name_in(std::string_view folder, std::string_view name, std::string_view jo
 bool take_state(std::string_view folder, View& view, Mapped& state) {
   PathBuffer path;
   if (!name_in(folder, kStateFile, {}, path)) return false;
-  if (!state.map(path.text) || !is_mount_page(state)) return false;
-  const auto* const page = static_cast<const MountPage*>(state.data());
+  if (!state.map(path.text)) return false;
+  const MountPage* const page = mount_page_over(state.data(), state.size());
+  if (page == nullptr || page->size_bytes > state.size() || page->rules_offset > page->size_bytes) {
+    return false;
+  }
   const char* const bytes = static_cast<const char*>(state.data());
-  view.alive =
-      static_cast<const std::uint32_t*>(static_cast<const void*>(bytes + page->alive_offset));
+  view.alive = alive_word(*page);
   view.rules = NameRules::over({bytes + page->rules_offset, page->size_bytes - page->rules_offset},
                                page->family_count);
   view.device = page->device;
@@ -153,12 +147,8 @@ bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const Router& router = runtime::router;
   const std::string_view job = router.job();
   if (run_base.empty() || job.empty()) return false;
-  PathBuffer escaped;
   PathBuffer folder;
-  const std::size_t length = escape_mount_path(router.mount(), escaped.text, sizeof escaped.text);
-  if (length == 0) return false;
-  const std::size_t size =
-      join_path(folder, {run_base, "/", kRunDirName, "/", {escaped.text, length}});
+  const std::size_t size = run_folder_of(router.mount(), run_base, folder);
   const std::string_view path(folder.text, size);
   return size != 0 && take_state(path, view, mappings.state) &&
          take_counters(path, job, view, mappings.counters) &&

@@ -29,7 +29,7 @@ struct View {
   char base[512] = {};  // the path of the base's folder
   std::size_t base_length = 0;
 
-  bool is_alive() const { return (__atomic_load_n(alive, __ATOMIC_ACQUIRE) & kAliveMask) != 0; }
+  bool is_alive() const { return cacheshim::is_alive(alive); }
   bool is_current() const { return is_alive() && !filter.is_retired(); }
   void count_open() const;
   void count_look() const;

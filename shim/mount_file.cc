@@ -3,8 +3,16 @@
 
 #include "shim/mount_file.h"
 
+#include <sys/sysmacros.h>
+
+#include "common/direct_page.h"
+#include "common/names.h"
 #include "common/unique_fd.h"
 #include "shim/process_files.h"
+
+#ifndef STATX_ATTR_MOUNT_ROOT
+#define STATX_ATTR_MOUNT_ROOT 0x00002000  // Linux 5.8
+#endif
 
 namespace cacheshim {
 namespace {
@@ -29,6 +37,42 @@ Result<MountState> read_mount_state(std::string_view path) {
     if (got == 0) return scanner.finish();
     scanner.feed({piece, got});
   }
+}
+
+std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_folder) {
+  PathBuffer name;
+  if (join_path(name, {run_folder, "/", kStateFile}) == 0) return std::nullopt;
+  const UniqueFd fd(real::open(name.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) return std::nullopt;
+  alignas(MountPage) char bytes[512];
+  const Result<std::size_t> got = read_some(fd.get(), bytes, sizeof bytes);
+  const MountPage* const page = got ? mount_page_over(bytes, *got) : nullptr;
+  if (page == nullptr || !is_alive(alive_word(*page))) return std::nullopt;
+
+  // A kernel that does not know mount roots does not know AT_STATX_DONT_SYNC for FUSE either.
+  struct statx st;
+  if (real::statx(fd.get(), "", AT_EMPTY_PATH, STATX_TYPE, &st) != 0 ||
+      (st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0) {
+    return std::nullopt;
+  }
+  constexpr int kAskNobody = AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+  if (join_path(name, {path}) == 0 ||
+      real::statx(AT_FDCWD, name.text, kAskNobody, STATX_INO, &st) != 0 ||
+      (st.stx_mask & STATX_INO) == 0 || (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) {
+    return std::nullopt;
+  }
+  const bool is_whole = st.stx_ino == kMountRootInode || st.stx_ino == kUnaskedRootInode;
+  if (!is_whole || ::gnu_dev_makedev(st.stx_dev_major, st.stx_dev_minor) != page->device) {
+    return std::nullopt;
+  }
+  return MountState{MountKind::kWhole, st.stx_dev_major, st.stx_dev_minor};
+}
+
+std::size_t run_folder_of(std::string_view path, std::string_view run_base, PathBuffer& out) {
+  PathBuffer escaped;
+  const std::size_t size = escape_mount_path(path, escaped.text, sizeof escaped.text);
+  if (size == 0) return 0;
+  return join_path(out, {run_base, "/", kRunDirName, "/", {escaped.text, size}});
 }
 
 Result<std::size_t> read_file(const char* path, char* out, std::size_t capacity) {

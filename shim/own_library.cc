@@ -5,13 +5,7 @@
 
 #include <cstring>
 
-// dladdr by its first version, as dlsym in real_function.cc.
-extern "C" int cacheshim_dladdr(const void* address, Dl_info* out);
-#if defined(__x86_64__)
-__asm__(".symver cacheshim_dladdr, dladdr@GLIBC_2.2.5");
-#elif defined(__aarch64__)
-__asm__(".symver cacheshim_dladdr, dladdr@GLIBC_2.17");
-#endif
+#include "common/loaded_symbol.h"
 
 namespace cacheshim {
 namespace {
@@ -34,10 +28,9 @@ std::string_view find_word(const char* list, std::string_view path) {
 }
 
 std::size_t name_own_library(const char* preload, PathBuffer& out) {
-  Dl_info info{};
-  static const char anchor = 0;
-  if (preload == nullptr || cacheshim_dladdr(&anchor, &info) == 0) return 0;
-  const std::string_view loaded(info.dli_fname);
+  const link_map* const own = own_object();
+  if (preload == nullptr || own == nullptr) return 0;
+  const std::string_view loaded(own->l_name);
   const std::string_view word = find_word(preload, loaded);
   if (word.empty()) return 0;
   if (*word.data() == '/') return join_path(out, {word});

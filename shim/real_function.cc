@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/real_function.h"
 
-#include "common/loaded_symbol.h"
+#include <array>
 
+// dlsym(RTLD_NEXT) would do, but it locks and may allocate, so that every name would have to be asked for
+// when the process starts, at 0.4 µs each. What is loaded with the program stays where it is: its symbols can
+// be read at any time, from anywhere.
 namespace cacheshim {
 namespace {
 
@@ -10,27 +13,80 @@ namespace {
 // look-up fails instead of going round for ever.
 thread_local bool looking_up = false;
 
-}  // namespace
+constexpr std::size_t kMostNoted = 64;
+constinit std::array<LoadedObject, kMostNoted> noted;
+constinit std::atomic<std::size_t> noted_count{0};
 
-void* find_next_symbol(const char* name) {
+enum class Found {
+  kNowhere,
+  kHere,
+  kSomehow,  // the loader knows where
+};
+
+Found find_in(const LoadedObject& object, const SymbolName& name, void*& function) {
+  const ElfW(Sym)* const symbol = object.find(name);
+  if (symbol == nullptr) return object.is_readable() ? Found::kNowhere : Found::kSomehow;
+  function = object.function(symbol);
+  return function == nullptr ? Found::kSomehow : Found::kHere;
+}
+
+// The first object of the search order after this library; null where the loader's list does not tell.
+// Behind a library that is there from the start comes libc.
+const link_map* next_object() {
+  const link_map* const own = own_object();
+  const link_map* const next = own == nullptr ? nullptr : own->l_next;
+  for (const link_map* object = next; object != nullptr; object = object->l_next) {
+    if (LoadedObject(*object).is_called(kLibcName)) return next;
+  }
+  return nullptr;
+}
+
+// Before glibc 2.34 dlsym is in another library, which few programs have.
+void* find_without_dlsym(const SymbolName& name) {
+  void* function = nullptr;
+  for (const link_map* listed = next_object(); listed != nullptr; listed = listed->l_next) {
+    if (find_in(LoadedObject(*listed), name, function) == Found::kHere) return function;
+  }
+  return nullptr;
+}
+
+void* ask_loader(const SymbolName& name) {
   if (looking_up) return nullptr;
   const auto find = libc_loader().find;  // dlsym itself is one of our own names
-  if (find == nullptr) return nullptr;
+  if (find == nullptr) return find_without_dlsym(name);
   looking_up = true;
-  void* const found = find(RTLD_NEXT, name);
+  void* const found = find(RTLD_NEXT, name.text);
   looking_up = false;
   return found;
 }
 
-namespace real {
+}  // namespace
 
-void resolve_all() {
-#define CACHESHIM_SYMBOL(name, group) (void)name.get();
+void note_next_objects() {
+  std::size_t count = 0;
+  const link_map* listed = next_object();
+  for (; listed != nullptr && count < kMostNoted; listed = listed->l_next) {
+    noted.data()[count++] = LoadedObject(*listed);
+  }
+  noted_count.store(count, std::memory_order_release);
+  if (count > 0 && listed == nullptr) return;
+  // What the list does not tell, the loader is asked for now: it cannot be asked at any time.
+#define CACHESHIM_SYMBOL(name, group) (void)real::name.get();
 #include "shim/symbols.def"
 #undef CACHESHIM_SYMBOL
 }
 
-}  // namespace real
+void* find_next_function(const SymbolName& name) {
+  const std::size_t count = noted_count.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < count; ++i) {
+    void* function = nullptr;
+    const Found found = find_in(noted.data()[i], name, function);
+    if (found == Found::kHere) return function;
+    if (found == Found::kSomehow) break;
+  }
+  return ask_loader(name);
+}
+
 }  // namespace cacheshim
 
 // The only thing of the C++ runtime that abstract classes would need. Never called.

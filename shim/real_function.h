@@ -7,12 +7,18 @@
 #include <cerrno>
 #include <type_traits>
 
+#include "common/loaded_symbol.h"
+
 // The functions behind ours: cacheshim::real::open is the open that would have been called without
 // the library. Types come from libc's own headers and cannot drift.
 namespace cacheshim {
 
-// The address that `name` has after this library in the search order, or null.
-void* find_next_symbol(const char* name);
+// The address that `name` has after this library in the search order, or null. Async-signal-safe once
+// note_next_objects() has returned, but for names that no object had which was there then.
+void* find_next_function(const SymbolName& name);
+
+// Notes the objects that are behind this one; to be called by the constructor.
+void note_next_objects();
 
 // What a call of this type returns when it failed.
 template <class R>
@@ -28,6 +34,8 @@ template <class Pointer>
 class RealFunction {
  public:
   constexpr explicit RealFunction(const char* name) : name_(name) {}
+  RealFunction(const RealFunction&) = delete;
+  RealFunction& operator=(const RealFunction&) = delete;
 
   // Sets ENOSYS and returns a failure where this libc has no such function.
   template <class... Args>
@@ -41,19 +49,18 @@ class RealFunction {
     return function(args...);
   }
 
-  // dlsym is not async-signal-safe: the constructor asks for every row, and only calls that come
-  // before it (of other libraries' constructors) look theirs up themselves.
+  // Looked up at the first call: to look all up would be half of what a short process pays for us.
   Pointer get() {
     const Pointer known = pointer_.load(std::memory_order_relaxed);
     if (known != nullptr) [[likely]]
       return known;
-    const Pointer found = reinterpret_cast<Pointer>(find_next_symbol(name_));
+    const Pointer found = reinterpret_cast<Pointer>(find_next_function(name_));
     pointer_.store(found, std::memory_order_relaxed);
     return found;
   }
 
  private:
-  const char* name_;
+  SymbolName name_;
   std::atomic<Pointer> pointer_{nullptr};
 };
 
@@ -61,8 +68,6 @@ namespace real {
 #define CACHESHIM_SYMBOL(name, group) inline constinit RealFunction<decltype(&::name)> name{#name};
 #include "shim/symbols.def"
 #undef CACHESHIM_SYMBOL
-
-void resolve_all();
 }  // namespace real
 
 }  // namespace cacheshim

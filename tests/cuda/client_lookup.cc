@@ -34,7 +34,9 @@ void* find_raw(const char* name) {
   while (object != nullptr && std::strstr(object->l_name, "libcuda.so") == nullptr) {
     object = object->l_next;
   }
-  return object == nullptr ? nullptr : cacheshim::find_symbol_in(*object, name);
+  if (object == nullptr) return nullptr;
+  const cacheshim::LoadedObject driver(*object);
+  return driver.function(driver.find(cacheshim::SymbolName(name)));
 }
 
 void* find(const std::string& route, const char* name) {
