@@ -23,7 +23,7 @@ inline constexpr std::string_view kBaseFolder = "base";
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
-inline constexpr std::uint32_t kMountPageVersion = 1;
+inline constexpr std::uint32_t kMountPageVersion = 2;
 
 struct MountPage {
   std::uint32_t magic;
@@ -37,6 +37,9 @@ struct MountPage {
   std::uint64_t device;       // st_dev of the mount's files
   std::uint64_t base_device;  // of the base's folder, to be found at base/
   std::uint64_t base_inode;
+  // Grows with each change of a name in the base, once it has been made: what a process has found out of
+  // a name it need not ask again meanwhile. 0 where the daemon is not told of all changes.
+  std::uint64_t base_changes;
 };
 inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 

@@ -134,6 +134,7 @@ std::vector<Notifier::Notice> Filesystem::notices_of(const std::vector<BaseChang
     lost = lost || change.kind == BaseChange::Kind::kUnknown;
     moved = moved || change.kind == BaseChange::Kind::kFolderName;
   }
+  if (options_.direct != nullptr) options_.direct->changes.count();
   // What lies below a folder that moved has moved with it, known or not.
   if (moved || lost) generations_.change_all();
   std::vector<Notifier::Notice> notices;

@@ -57,6 +57,8 @@ void Filesystem::start(fuse_session* session) {
   notifier_ = std::make_unique<Notifier>(device_);
   watch_ = BaseWatch::start(lowers_, options_.watch,
                             [this](const auto& changes) { base_changed(changes); });
+  const bool sees_all = watch_->mode() == WatchMode::kFanotify && is_base_local_;
+  if (options_.direct != nullptr && sees_all) options_.direct->changes.begin();
   if (options_.flight_timeout.count() > 0) {
     const auto is_there = [](const Job& job, const std::string& path) {
       const std::shared_lock lock(job.overlay.mutex());

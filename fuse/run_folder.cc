@@ -161,8 +161,10 @@ Status RunFolder::announce(dev_t mount_device) {
                        static_cast<std::uint32_t>(word - bytes),
                        mount_device,
                        base_device_,
-                       base_inode_};
+                       base_inode_,
+                       0};
   std::memcpy(bytes, &page, sizeof page);
+  direct_->changes.attach(&static_cast<MountPage*>(state.data())->base_changes);
   std::memcpy(bytes + kRulesOffset, rules.data(), rules.size());
   state_ = std::move(state);
   return state_.commit(folder_.get(), name);

@@ -17,8 +17,9 @@
 namespace cacheshim {
 namespace {
 
-// 4 bits of 64 a key: with as many words as keys 1 name in 500 is falsely taken for the layer's.
-constexpr std::uint32_t kFirstWords = 4096;
+// 4 bits of 64 a key: with as many words as keys 1 name in 500 is falsely taken for the layer's. The first
+// filter is one page: most jobs find what they want, and each of their calls looks at four words of it.
+constexpr std::uint32_t kFirstWords = 256;
 constexpr std::uint32_t kGrowth = 4;
 constexpr std::uint32_t kMostWords = std::uint32_t{1} << 26;
 

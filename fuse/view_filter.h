@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -20,6 +21,23 @@
 // they have served themselves.
 namespace cacheshim {
 
+// MountPage::base_changes. Attached and begun before anything else is called; then thread-safe.
+class BaseChanges {
+ public:
+  void attach(std::uint64_t* word) { word_ = word; }
+  // From now on every change is counted.
+  void begin() const {
+    if (word_ != nullptr) std::atomic_ref(*word_).store(1);
+  }
+  void count() const {
+    if (word_ == nullptr || std::atomic_ref(*word_).load() == 0) return;
+    std::atomic_ref(*word_).fetch_add(1);
+  }
+
+ private:
+  std::uint64_t* word_ = nullptr;
+};
+
 // What a mount's run folder has for this.
 struct DirectFolders {
   DirectFolders(UniqueFd views_folder, UniqueFd counters_folder,
@@ -28,6 +46,7 @@ struct DirectFolders {
   UniqueFd views;
   UniqueFd counters;
   NameRuleTable rules;
+  BaseChanges changes;
 };
 
 // One job's filter. Thread-safe by a mutex of its own, innermost. What cannot be written (no space) is

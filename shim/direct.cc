@@ -48,8 +48,9 @@ class Attempt {
   bool stands() const { return view_->is_alive() && !probes_.may_be_shadowed(); }
   // The same, after a failure.
   bool failure_stands() const { return errno == ENOENT && !is_awaited_ && stands(); }
-  // Whether the daemon has to be told that the file is used. Asked once for a path in a process.
-  bool is_use_to_be_told(int fd) const;
+  // Whether the application may have this descriptor of it: not a folder's, nor, the first time that a process
+  // opens the path, that of a file which the daemon has to be told of that it is used.
+  bool may_have(int fd) const;
   // The mount is to answer.
   bool leave() const {
     errno = entry_errno_;
@@ -111,20 +112,25 @@ bool Attempt::take_path(std::string_view path) {
   }
 }
 
-// Which paths have been asked about, by their keys; now and then one is taken for another's.
-constexpr std::size_t kAskedBits = 16384;
-constinit std::atomic<std::uint64_t> asked[kAskedBits / 64] = {};
+// Which paths have been opened as files, and how far the base had changed then: a mark of both, in a slot
+// by the path's key. The two hold 45 bits of it, so that no two paths are taken for one.
+constexpr std::size_t kOpenedSlots = 16384;
+constinit std::atomic<std::uint32_t> opened[kOpenedSlots] = {};
 
-bool Attempt::is_use_to_be_told(int fd) const {
-  const std::size_t number = probes_.path() % kAskedBits;
-  const std::uint64_t bit = std::uint64_t{1} << (number % 64);
-  std::atomic<std::uint64_t>& word = asked[number / 64];
-  if ((word.load(std::memory_order_relaxed) & bit) != 0) return false;
-  word.fetch_or(bit, std::memory_order_relaxed);
-  struct statx st;
-  if (real::statx(fd, "", AT_EMPTY_PATH, STATX_ATIME | STATX_MTIME, &st) != 0) return false;
-  const std::int64_t used = std::max(st.stx_atime.tv_sec, st.stx_mtime.tv_sec);
-  return used < ::time(nullptr) - kUseGrainSeconds;
+// A folder is not to be opened here: what is in it would be the base's alone. Nothing is read by this,
+// and it is the cheapest call that knows.
+bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
+
+bool Attempt::may_have(int fd) const {
+  // Read when the path has been opened: what it was replaced by before is counted.
+  const std::uint64_t changes = __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE);
+  std::atomic<std::uint32_t>& slot = opened[probes_.path() % kOpenedSlots];
+  const auto mark = static_cast<std::uint32_t>((probes_.path() >> 32) + changes * 0x9e3779b9) | 1;
+  if (slot.load(std::memory_order_relaxed) == mark) return changes != 0 || !is_folder(fd);
+  struct stat st;
+  if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
+  slot.store(mark, std::memory_order_relaxed);
+  return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= ::time(nullptr) - kUseGrainSeconds;
 }
 
 // Whether the view shows it as its user's, whoever that is; and what others might not see alike.
@@ -133,10 +139,6 @@ bool is_open_to_all(mode_t mode) {
   if (S_ISDIR(mode)) return (mode & 0555) == 0555;
   return S_ISREG(mode) && (mode & 0444) == 0444;
 }
-
-// A folder is not to be opened here: what is in it would be the base's alone. Nothing is read by this,
-// and it is the cheapest call that knows.
-bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
 int stat_at(const Attempt& attempt, int flags, struct stat& out) {
   return real::__fxstatat(kStatVersion, attempt.folder(), attempt.path(), &out, flags);
@@ -155,7 +157,7 @@ bool try_open(const char* rest, int flags, int& result) {
     result = fd;
     return attempt.answer_look();
   }
-  if (is_folder(fd) || attempt.is_use_to_be_told(fd) || !attempt.stands()) {
+  if (!attempt.may_have(fd) || !attempt.stands()) {
     (void)real::close(fd);
     return attempt.leave();
   }
@@ -175,7 +177,7 @@ bool try_fopen(const char* rest, const char* mode, FILE*& result) {
     return attempt.answer_look();
   }
   const int fd = ::fileno(file);
-  if (is_folder(fd) || attempt.is_use_to_be_told(fd) || !attempt.stands()) {
+  if (!attempt.may_have(fd) || !attempt.stands()) {
     (void)::fclose(file);
     return attempt.leave();
   }

@@ -94,6 +94,7 @@ bool take_state(std::string_view folder, View& view, Mapped& state) {
   }
   const char* const bytes = static_cast<const char*>(state.data());
   view.alive = alive_word(*page);
+  view.base_changes = &page->base_changes;
   view.rules = NameRules::over({bytes + page->rules_offset, page->size_bytes - page->rules_offset},
                                page->family_count);
   view.device = page->device;

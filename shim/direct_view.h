@@ -20,6 +20,7 @@ struct View {
   FilterView filter;
   NameRules rules;
   const std::uint32_t* alive = nullptr;
+  const std::uint64_t* base_changes = nullptr;
   CounterSlot* counters = nullptr;
   std::uint64_t device = 0;       // st_dev of the mount's files
   std::uint64_t base_device = 0;  // of the base's, and what tells those from others of their device

@@ -4,6 +4,7 @@
 Whether they did is counted by the daemon's own pages: no test here passes because nothing was direct.
 """
 
+import errno
 import os
 import random
 import subprocess
@@ -170,6 +171,37 @@ def test_what_others_publish_and_what_is_evicted_is_seen_at_once(mount, shimmed,
     assert count.opens == 1
     (mount.store / "triton/LATER/kernel.ptx").unlink()
     assert not shimmed.exists("triton/LATER/kernel.ptx")
+
+
+@pytest.mark.parametrize("watch", ["fanotify", "inotify", "none"])
+def test_a_file_that_is_known_and_becomes_a_folder_is_opened_as_one(mount_store, base, scratch, watch,
+                                                                    shimmed_job_of):
+    """Whoever has opened a file does not ask again whether it is one, unless the base has changed."""
+    config = scratch / "watch.toml"
+    config.write_text(f'watch = "{watch}"\n')
+    mount = mount_store(base, "--config", config)
+    assert mount.status()["watch"] == watch
+    process = warm(mount, shimmed_job_of(mount, "j", UID))
+    with Count(mount) as count:
+        for _ in range(3):
+            assert process.read(f"{KEY}/file") == b"of the base"
+    assert count.opens == 3
+    (base / KEY / "file").unlink()
+    (base / KEY / "file").mkdir()
+
+    def is_opened_as_the_views():
+        fd = process("hold", process.path(KEY, "file"))
+        try:
+            process("os.mkdir", "mine", dir_fd=fd)
+            return True
+        except OSError as error:
+            assert error.errno == errno.EROFS
+            return False
+        finally:
+            process("release", fd)
+
+    wait_until(is_opened_as_the_views)
+    assert process.exists(f"{KEY}/file/mine") and not (base / KEY / "file/mine").exists()
 
 
 def test_scratch_names_folders_and_odd_paths_are_the_mounts(mount, shimmed, store):
