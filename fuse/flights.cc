@@ -29,6 +29,12 @@ constexpr auto kLookPause = std::chrono::milliseconds(1);
 constexpr std::size_t kMostWaited =
     4096;  // threads that have not come again: gone, or of no interest
 
+// A builder is expected for twice as long as its follower took to come for the next name: the two share
+// the processors with all the others that follow.
+constexpr auto kShortestExpected = std::chrono::milliseconds(10);
+constexpr auto kLongestExpected = std::chrono::milliseconds(50);
+constexpr auto kLongestStep = std::chrono::milliseconds(250);  // else it does not come for the next one
+
 }  // namespace
 
 void Flights::Wait::interrupt() {
@@ -103,6 +109,11 @@ Flights::Answer Flights::look(const Seeker& seeker) {
     const auto found = find(seeker);
     if (found == leases_.end()) return open_lease(seeker);
     Lease& lease = found->second;
+    if (lease.expected && contains(seeker.lineage, *lease.expected)) {
+      if (auto watched = watch_process(self(seeker))) {
+        return lead(lease, found->first, seeker, std::move(watched));
+      }
+    }
     if (only_looks(lease, seeker) && !lease.waits.empty()) {
       lease.builders.push_back(self(seeker));
       hand_over(found, answers);
@@ -148,14 +159,41 @@ Flights::Answer Flights::open_lease(const Seeker& seeker) {
   lease.is_others = !file;
   if (lease.is_others) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
   lease.file = *std::move(file);
-  lead(lease, key, seeker, std::move(watched));
-  counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
-  return {Advice::kLead, 0};
+  if (expect_builder(lease, seeker)) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
+  return lead(lease, key, seeker, std::move(watched));
 }
 
-void Flights::lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched) {
+bool Flights::expect_builder(Lease& lease, const Seeker& seeker) {
+  const auto known = followers_.find(self(seeker).pid);
+  if (known == followers_.end() || !known->second.expects) return false;
+  const Follower follower = known->second;
+  const auto now = Clock::now();
+  const auto step = std::chrono::duration_cast<std::chrono::milliseconds>(now - follower.since);
+  if (step > kLongestStep || contains(seeker.lineage, follower.builder)) return false;
+  if (is_busy(follower.builder) || is_stopped(follower.builder)) return false;
+  if (!watch_process(follower.builder)) return false;
+  lease.expected = follower.builder;
+  lease.expected_until = now + std::clamp(2 * step, kShortestExpected, kLongestExpected);
+  lease.expecting = self(seeker).pid;
+  wake();  // to look when that is over
+  return true;
+}
+
+// Whether it builds or waits for something already.
+bool Flights::is_busy(const Process& process) const {
+  return std::any_of(leases_.begin(), leases_.end(), [&](const auto& each) {
+    const Lease& lease = each.second;
+    return lease.leader == process ||
+           std::any_of(lease.waits.begin(), lease.waits.end(), [&](const auto& wait) {
+             return contains(wait->seeker_.lineage, process);
+           });
+  });
+}
+
+Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched) {
   serials_.erase(lease.serial);
   lease.leader = self(seeker);
+  lease.expected.reset();
   lease.job = seeker.job;
   lease.thread = seeker.thread;
   lease.looks = 0;
@@ -167,6 +205,8 @@ void Flights::lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd 
   event.data.u64 = lease.serial;
   // Without it the end of the leader is not seen, and those who wait do so until their time is over.
   (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, lease.watched.get(), &event);
+  counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
+  return {Advice::kLead, 0};
 }
 
 NodeIndex Flights::placeholder_of(const Key& key, Lease& lease, Job* job) {
@@ -236,6 +276,13 @@ void Flights::release(Lease& lease, Waits::iterator wait, bool as_builder, Answe
   lease.waits.erase(wait);
 }
 
+void Flights::note_builder(const Seeker& seeker, const Process& builder) {
+  if (followers_.size() >= kMostWaited) followers_.clear();
+  Follower& follower = followers_[self(seeker).pid];
+  follower.builder = builder;
+  follower.since = Clock::now();
+}
+
 // The one who has waited longest leads now; without one the lease is over.
 void Flights::hand_over(Leases::iterator found, Answers& answers) {
   auto& [key, lease] = *found;
@@ -245,10 +292,7 @@ void Flights::hand_over(Leases::iterator found, Answers& answers) {
     const bool leads = key.second != nullptr || seeker.publishes;
     auto watched = leads ? watch_process(self(seeker)) : UniqueFd();
     const bool is_alive = static_cast<bool>(watched);
-    if (is_alive) {
-      lead(lease, key, seeker, std::move(watched));
-      counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
-    }
+    if (is_alive) (void)lead(lease, key, seeker, std::move(watched));
     release(lease, first, !is_alive, answers);
     if (is_alive) return;
   }
@@ -307,9 +351,10 @@ std::vector<Flights::Description> Flights::describe() const {
   for (const auto& [key, lease] : leases_) {
     std::set<std::string> waiting_jobs;
     for (const auto& wait : lease.waits) waiting_jobs.insert(wait->seeker_.job->id);
+    const auto& leading = lease.leader ? lease.leader : lease.expected;
     all.push_back({key.first,
                    key.second != nullptr ? key.second->id : std::string(),
-                   lease.leader ? lease.leader->pid : 0,
+                   leading.value_or(Process()).pid,
                    lease.waits.size(),
                    lease.leader && lease.job != nullptr ? lease.job->id : std::string(),
                    {waiting_jobs.begin(), waiting_jobs.end()}});
@@ -317,21 +362,33 @@ std::vector<Flights::Description> Flights::describe() const {
   return all;
 }
 
-bool Flights::anybody_waits() const {
-  return std::any_of(leases_.begin(), leases_.end(),
-                     [](const auto& lease) { return !lease.second.waits.empty(); });
+// -1: not before there is news.
+std::chrono::milliseconds Flights::time_to_next_look() const {
+  std::chrono::milliseconds time(-1);
+  const auto now = Clock::now();
+  for (const auto& [key, lease] : leases_) {
+    if (lease.waits.empty() && !lease.expected) continue;
+    auto until = kTick;
+    if (lease.expected) {
+      until = std::clamp(std::chrono::ceil<std::chrono::milliseconds>(lease.expected_until - now),
+                         std::chrono::milliseconds(0), kTick);
+    }
+    time = time.count() < 0 ? until : std::min(time, until);
+  }
+  return time;
 }
 
 void Flights::run() {
   std::array<epoll_event, 64> events;
   for (;;) {
-    int timeout_ms = -1;
+    std::chrono::milliseconds timeout;
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
-      if (anybody_waits()) timeout_ms = static_cast<int>(kTick.count());
+      timeout = time_to_next_look();
     }
-    const int count = ::epoll_wait(events_.get(), events.data(), events.size(), timeout_ms);
+    const int count = ::epoll_wait(events_.get(), events.data(), events.size(),
+                                   static_cast<int>(timeout.count()));
     Answers answers;
     {
       const std::lock_guard lock(mutex_);
@@ -371,7 +428,11 @@ void Flights::look_after(Answers& answers) {
       if (is_late) counters_.flight_timeouts.fetch_add(1, std::memory_order_relaxed);
       if (is_late || (*at)->interrupted_) release(lease, at, true, answers);
     }
-    if (!lease.waits.empty() && lease.leader && is_stopped(*lease.leader)) {
+    if (lease.expected && lease.expected_until <= now) {
+      lease.expected.reset();
+      followers_[lease.expecting].expects = false;
+      hand_over(found, answers);
+    } else if (!lease.waits.empty() && lease.leader && is_stopped(*lease.leader)) {
       lease.builders.push_back(*lease.leader);
       hand_over(found, answers);
     }
@@ -422,9 +483,10 @@ void Flights::settle(const Question& having, Answers& answers) {
     const auto at = wait++;
     if (!having.jobs.contains((*at)->seeker_.job)) continue;
     counters_.flight_hits.fetch_add(1, std::memory_order_relaxed);
+    if (lease.leader) note_builder((*at)->seeker_, *lease.leader);
     release(lease, at, false, answers);
   }
-  const bool has_no_leader = !lease.leader && !lease.is_others;
+  const bool has_no_leader = !lease.leader && !lease.is_others && !lease.expected;
   const bool is_done = having.was_said && having.jobs.contains(lease.job);
   if (has_no_leader || is_done) hand_over(found, answers);
 }

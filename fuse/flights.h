@@ -31,6 +31,10 @@ namespace cacheshim {
 // there; it is the leader, and goes on to build. Others wait until the name is there, the leader has
 // ended or was stopped (the one who waits longest leads then), or `timeout` has passed, when they
 // build for themselves, as they do when they are interrupted. Who builds has the truth from then on.
+// Those who have got one result, and come for the next one, wait a moment for who has built the first: it
+// has loaded its compiler already, and is behind them only because it is answered after them. A process
+// that has waited so for nobody does it no more.
+//
 // A process counts together with its descendants. One that would wait for somebody who waits for it,
 // by any number of others between, is not made to wait.
 //
@@ -84,7 +88,7 @@ class Flights {
   struct Description {
     std::string path;
     std::string job;  // empty for all
-    pid_t leader;     // 0 for one of another daemon
+    pid_t leader;     // or who is expected to lead; 0 for one of another daemon
     std::size_t waiting;
     std::string leader_job;  // empty for one of another daemon
     std::vector<std::string> waiting_jobs;
@@ -123,6 +127,16 @@ class Flights {
     Waits waits;
     std::unordered_map<const Job*, NodeIndex> placeholders;
     bool is_to_be_checked = false;
+    // Who is likely to come and lead, and until when nobody else does; and the process that waits for that.
+    std::optional<Process> expected;
+    Clock::time_point expected_until;
+    pid_t expecting = 0;
+  };
+  // What a process knows of the one that has built what it waited for.
+  struct Follower {
+    Process builder;
+    Clock::time_point since;  // that it has gone on
+    bool expects = true;
   };
   using Leases = std::map<Key, Lease>;
   // The answers to be given once the mutex is free.
@@ -133,10 +147,13 @@ class Flights {
   static bool builds(const Lease& lease, const Lineage& lineage);
   Leases::iterator find(const Seeker& seeker);
   Answer open_lease(const Seeker& seeker);
+  bool expect_builder(Lease& lease, const Seeker& seeker);
+  bool is_busy(const Process& process) const;
   NodeIndex placeholder_of(const Key& key, Lease& lease, Job* job);
-  void lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched);
+  Answer lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched);
   bool closes_cycle(const Lineage& caller, const Lease& lease) const;
   bool has_just_waited(const Seeker& seeker);
+  void note_builder(const Seeker& seeker, const Process& builder);
   void hand_over(Leases::iterator lease, Answers& answers);
   void release(Lease& lease, Waits::iterator wait, bool as_builder, Answers& answers);
   void erase(Leases::iterator lease, Answers& answers);
@@ -145,7 +162,7 @@ class Flights {
 
   void run();
   void wake() const;
-  bool anybody_waits() const;
+  std::chrono::milliseconds time_to_next_look() const;
   void look_after(Answers& answers);
   void try_others_leases();
   void check(Answers& answers);
@@ -169,6 +186,7 @@ class Flights {
   std::uint64_t next_serial_ = 1;
   // Threads that have waited for a name and not looked for it since.
   std::unordered_map<pid_t, std::string> waited_;
+  std::unordered_map<pid_t, Follower> followers_;  // by process
   bool closed_ = false;
   bool stopping_ = false;
   std::thread thread_;

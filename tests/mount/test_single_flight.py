@@ -117,6 +117,77 @@ def test_a_leader_that_is_gone_hands_over(mount, crowd, flights, end):
     assert flights() == {"leases": 2, "waits": 3, "hits": 2, "timeouts": 0}
 
 
+def led_by(mount, key):
+    """Who is on record as the leader for a key, once anybody is."""
+    flights = pathlib.Path(mount.path, ".cacheshim/flights")
+
+    def leader():
+        return next((flight["leader"] for flight in json.loads(flights.read_text())
+                     if flight["path"].startswith(f"{key}/")), None)
+
+    return wait_until(leader, what=f"a leader for {key}")
+
+
+def follow(mount, leader, followers, key):
+    """One builds; the others wait for it and go on."""
+    waits = mount.stats()["flight_waits"]
+    assert not look(leader, key)
+    for follower in followers:
+        start_look(follower, key)
+    wait_for_waits(mount, waits + len(followers))
+    build(leader, key)
+    assert all(follower.result() for follower in followers)
+
+
+def test_who_has_built_one_result_is_expected_to_build_the_next(mount, crowd):
+    """For a moment: that is over before the test has looked if the machine is busy, hence several tries."""
+    leader, *followers = crowd(9)
+    follow(mount, leader, followers, KEY)
+    led = []
+    for number, follower in enumerate(followers):
+        key = f"triton/NEXT{number}"
+        start_look(follower, key)
+        led.append(led_by(mount, key))
+        start_look(leader, key)  # it comes later, and waits only where the other leads by now
+        if led[-1] == leader.pid and led_by(mount, key) == leader.pid:
+            assert not leader.result()
+            build(leader, key)
+            assert follower.result()
+            return
+        assert not follower.result()
+        build(follower, key)
+        assert leader.result()
+    pytest.fail(f"{leader.pid} never led: {led}")
+
+
+def test_a_builder_that_does_not_come_is_expected_once(mount, crowd):
+    leader, follower = crowd(2)
+    follow(mount, leader, [follower], KEY)
+    assert not look(follower, "triton/NEXT")
+    build(follower, "triton/NEXT")
+    follow(mount, leader, [follower], "triton/TOGETHER")
+    waits = mount.stats()["flight_waits"]
+    assert not look(follower, "triton/LAST")
+    assert mount.stats()["flight_waits"] == waits
+
+
+@pytest.mark.parametrize("what", ["has ended", "was stopped", "builds something else"])
+def test_a_builder_that_cannot_come_is_not_expected(mount, crowd, what):
+    leader, follower = crowd(2)
+    follow(mount, leader, [follower], KEY)
+    waits = mount.stats()["flight_waits"]
+    if what == "has ended":
+        leader.kill()
+    elif what == "was stopped":
+        os.kill(leader.pid, signal.SIGSTOP)
+    else:
+        assert not look(leader, "triton/OTHER")
+    assert not look(follower, "triton/NEXT")
+    if what == "was stopped":
+        os.kill(leader.pid, signal.SIGCONT)
+    assert mount.stats()["flight_waits"] == waits
+
+
 def test_an_open_that_creates_goes_on_when_its_leader_dies(mount, crowd):
     leader, maker = crowd(2)
     assert not look(leader)
