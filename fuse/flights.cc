@@ -31,8 +31,8 @@ constexpr std::size_t kMostWaited =
 
 // A builder is expected for twice as long as its follower took to come for the next name: the two share
 // the processors with all the others that follow.
-constexpr auto kShortestExpected = std::chrono::milliseconds(10);
-constexpr auto kLongestExpected = std::chrono::milliseconds(50);
+constexpr auto kShortestExpected = std::chrono::milliseconds(25);
+constexpr auto kLongestExpected = std::chrono::milliseconds(60);
 constexpr auto kLongestStep = std::chrono::milliseconds(250);  // else it does not come for the next one
 
 }  // namespace
