@@ -77,6 +77,18 @@ bool may_match_pattern(std::string_view pattern, std::string_view name) {
   }
 }
 
+char first_of_all_matches(std::string_view pattern) {
+  return pattern.empty() || is_special(pattern.front()) ? '\0' : pattern.front();
+}
+
+// A byte within an expression is none that has to be there.
+char last_of_all_matches(std::string_view pattern) {
+  for (const char c : pattern) {
+    if (c == '[' || c == '\\') return '\0';
+  }
+  return pattern.empty() || is_special(pattern.back()) ? '\0' : pattern.back();
+}
+
 NameRules NameRules::over(std::string_view bytes, std::uint32_t family_count) {
   NameRules rules;
   if (bytes.size() / sizeof(FamilyRecord) < family_count) return rules;
@@ -122,7 +134,10 @@ bool NameRules::any_applies(const FamilyRecord& family, NameRule rule,
                             std::string_view name) const {
   for (std::uint32_t i = 0; i < family.rule_count; ++i) {
     const NameRuleRecord& record = rules_of(family)[i];
-    if (record.rule != rule) continue;
+    if (record.rule != rule || (record.first != '\0' && record.first != name.front()) ||
+        (record.last != '\0' && record.last != name.back())) {
+      continue;
+    }
     if (may_match_pattern({bytes_.data() + record.pattern, record.pattern_length}, name)) {
       return true;
     }

@@ -26,6 +26,10 @@ struct NameRuleRecord {
   std::uint32_t pattern;  // as of fnmatch(3) without flags
   std::uint32_t pattern_length;
   NameRule rule;
+  // What each name begins and ends with that it matches, so that most need not be held against it; NUL:
+  // that differs.
+  char first;
+  char last;
 };
 
 // A checked, read-only view of a table. Owns nothing; the bytes, aligned for records, must outlive it.
@@ -37,6 +41,7 @@ class NameRules {
 
   // Those of one family; null for one without.
   const FamilyRecord* find(std::string_view family) const;
+  // `name` is not empty.
   bool any_applies(const FamilyRecord& family, NameRule rule, std::string_view name) const;
 
  private:
@@ -51,5 +56,7 @@ class NameRules {
 // fnmatch(3) without flags, and more: a bracket expression stands for any byte, or, where it is an
 // intricate one, for whatever follows. Neither allocates nor knows of locales.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
+char first_of_all_matches(std::string_view pattern);
+char last_of_all_matches(std::string_view pattern);
 
 }  // namespace cacheshim

@@ -86,7 +86,9 @@ NameRuleTable::NameRuleTable(const std::vector<Profile>& profiles)
                                 static_cast<std::uint32_t>(all[i].size())});
     rules_at += all[i].size() * sizeof(NameRuleRecord);
     for (const auto& [rule, pattern] : all[i]) {
-      append(records, NameRuleRecord{add(pattern), length(pattern), rule});
+      append(records,
+             NameRuleRecord{add(pattern), length(pattern), rule, first_of_all_matches(pattern),
+                            last_of_all_matches(pattern)});
     }
   }
   bytes_ += records + strings;

@@ -140,8 +140,8 @@ bool is_open_to_all(mode_t mode) {
   return S_ISREG(mode) && (mode & 0444) == 0444;
 }
 
-int stat_at(const Attempt& attempt, int flags, struct stat& out) {
-  return real::__fxstatat(kStatVersion, attempt.folder(), attempt.path(), &out, flags);
+int stat_at(const Attempt& attempt, int flags, struct stat* out) {
+  return real::__fxstatat(kStatVersion, attempt.folder(), attempt.path(), out, flags);
 }
 
 constexpr unsigned kShownByMount = STATX_BASIC_STATS;
@@ -186,34 +186,32 @@ bool try_fopen(const char* rest, const char* mode, FILE*& result) {
   return attempt.answer_open();
 }
 
-bool try_stat(const char* rest, int flags, struct stat& out, int& result) {
+bool try_stat(const char* rest, int flags, struct stat* out, int& result) {
   if ((flags & ~AT_SYMLINK_NOFOLLOW) != 0) return false;
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   result = stat_at(attempt, flags, out);
   if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
-  if (out.st_dev != attempt.view().base_device || !is_open_to_all(out.st_mode) ||
+  if (out->st_dev != attempt.view().base_device || !is_open_to_all(out->st_mode) ||
       !attempt.stands()) {
     return attempt.leave();
   }
-  show_as_view(attempt.view(), out);
+  show_as_view(attempt.view(), *out);
   return attempt.answer_look();
 }
 
-bool try_statx(const char* rest, int flags, unsigned mask, struct statx& out, int& result) {
+bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result) {
   if ((flags & ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT)) != 0) return false;
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
-  struct statx found;
-  result = real::statx(attempt.folder(), attempt.path(), flags, mask & kShownByMount, &found);
+  result = real::statx(attempt.folder(), attempt.path(), flags, mask & kShownByMount, out);
   if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
-  const auto device = ::gnu_dev_makedev(found.stx_dev_major, found.stx_dev_minor);
-  if (device != attempt.view().base_device || (found.stx_mask & STATX_MODE) == 0 ||
-      !is_open_to_all(found.stx_mode) || !attempt.stands()) {
+  const auto device = ::gnu_dev_makedev(out->stx_dev_major, out->stx_dev_minor);
+  if (device != attempt.view().base_device || (out->stx_mask & STATX_MODE) == 0 ||
+      !is_open_to_all(out->stx_mode) || !attempt.stands()) {
     return attempt.leave();
   }
-  show_as_view(attempt.view(), found);
-  out = found;
+  show_as_view(attempt.view(), *out);
   return attempt.answer_look();
 }
 
@@ -223,7 +221,7 @@ bool try_access(const char* rest, int mode, int flags, int& result) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct stat found;
-  result = stat_at(attempt, flags & AT_SYMLINK_NOFOLLOW, found);
+  result = stat_at(attempt, flags & AT_SYMLINK_NOFOLLOW, &found);
   if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
   if (!is_open_to_all(found.st_mode) || !attempt.stands()) return attempt.leave();
   return attempt.answer_look();
@@ -242,7 +240,7 @@ bool try_mkdir(const char* rest, int& result) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct stat found;
-  if (stat_at(attempt, AT_SYMLINK_NOFOLLOW, found) != 0 || !attempt.stands()) {
+  if (stat_at(attempt, AT_SYMLINK_NOFOLLOW, &found) != 0 || !attempt.stands()) {
     return attempt.leave();
   }
   errno = EEXIST;

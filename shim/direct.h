@@ -14,7 +14,7 @@
 //
 // Each returns true where it has answered: `result`, errno and what is behind the pointers are then as
 // libc would have left them for this path of the mount. Otherwise errno is what it was, and nothing has
-// happened. What is odd in any way is left to the mount: symlinks, whatever is neither a file nor a
+// happened but that the memory for an answer may have been written to. What is odd in any way is left to the mount: symlinks, whatever is neither a file nor a
 // folder, files that not everybody may read, paths with "..". All are async-signal-safe and make no
 // more than three system calls.
 //
@@ -42,8 +42,8 @@ inline const char* rest_in_view(const char* path) {
 // `rest`: what rest_in_view() has returned.
 bool try_open(const char* rest, int flags, int& result);
 bool try_fopen(const char* rest, const char* mode, FILE*& result);
-bool try_stat(const char* rest, int flags, struct stat& out, int& result);
-bool try_statx(const char* rest, int flags, unsigned mask, struct statx& out, int& result);
+bool try_stat(const char* rest, int flags, struct stat* out, int& result);
+bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result);
 bool try_access(const char* rest, int mode, int flags, int& result);
 bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result);
 // Only that something has the name.
@@ -64,15 +64,13 @@ template <class Stat>
 bool stat(const char* path, int flags, Stat* out, int& result) {
   static_assert(sizeof(Stat) == sizeof(struct stat));  // stat64 is the same
   const char* const rest = rest_in_view(path);
-  if (rest == nullptr || out == nullptr) return false;
-  struct stat found;
-  if (!try_stat(rest, flags, found, result)) return false;
-  if (result == 0) std::memcpy(static_cast<void*>(out), &found, sizeof found);
-  return true;
+  // The kernel alone writes to a pointer that may lead nowhere.
+  auto* const found = static_cast<struct stat*>(static_cast<void*>(out));
+  return rest != nullptr && try_stat(rest, flags, found, result);
 }
 inline bool statx(const char* path, int flags, unsigned mask, struct statx* out, int& result) {
   const char* const rest = rest_in_view(path);
-  return rest != nullptr && out != nullptr && try_statx(rest, flags, mask, *out, result);
+  return rest != nullptr && try_statx(rest, flags, mask, out, result);
 }
 inline bool access(const char* path, int mode, int flags, int& result) {
   const char* const rest = rest_in_view(path);

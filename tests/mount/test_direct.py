@@ -153,6 +153,11 @@ def test_a_change_is_seen_once_it_has_returned(mount, shimmed, shimmed_job_of, p
     assert count.opens == 1  # and what is not concerned is served on
 
 
+def test_an_answer_that_has_no_place_is_an_error_and_no_crash(shimmed, plain):
+    path = shimmed.path(KEY, "file")
+    assert shimmed("stat_into_nowhere", path) == plain("stat_into_nowhere", path) == (-1, errno.EFAULT)
+
+
 def test_an_entry_begun_here_is_served_from_the_layer_alone(mount, shimmed, job_of):
     shimmed("os.mkdir", shimmed.path("triton/NEW"))
     shimmed.write("triton/NEW/kernel.ptx", b"of this job")

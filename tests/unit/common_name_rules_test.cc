@@ -44,6 +44,22 @@ TEST(NamePattern, IsNeverNarrowerThanFnmatch) {
     }
     if (::fnmatch(pattern.c_str(), name.c_str(), 0) != 0) continue;
     ASSERT_TRUE(may_match_pattern(pattern, name)) << pattern << " and " << name;
+    if (name.empty()) continue;
+    const char first = first_of_all_matches(pattern);
+    const char last = last_of_all_matches(pattern);
+    ASSERT_TRUE(first == '\0' || first == name.front()) << pattern << " and " << name;
+    ASSERT_TRUE(last == '\0' || last == name.back()) << pattern << " and " << name;
+  }
+}
+
+TEST(NamePattern, TellsWhatAllItsMatchesBeginAndEndWith) {
+  EXPECT_EQ(first_of_all_matches("tmp.*"), 't');
+  EXPECT_EQ(last_of_all_matches("tmp.*"), '\0');
+  EXPECT_EQ(first_of_all_matches("*.part"), '\0');
+  EXPECT_EQ(last_of_all_matches("*.part"), 't');
+  for (const char* pattern : {"", "*", "?", "[ab]", "\\*"}) {
+    EXPECT_EQ(first_of_all_matches(pattern), '\0') << pattern;
+    EXPECT_EQ(last_of_all_matches(pattern), '\0') << pattern;
   }
 }
 
