@@ -5,7 +5,7 @@
 
 // dlsym(RTLD_NEXT) would do, but it locks and may allocate, so that every name would have to be asked for
 // when the process starts, at 0.4 µs each. What is loaded with the program stays where it is: its symbols can
-// be read at any time, from anywhere.
+// be read at any time, by a signal handler too.
 namespace cacheshim {
 namespace {
 
@@ -30,15 +30,11 @@ Found find_in(const LoadedObject& object, const SymbolName& name, void*& functio
   return function == nullptr ? Found::kSomehow : Found::kHere;
 }
 
-// The first object of the search order after this library; null where the loader's list does not tell.
-// Behind a library that is there from the start comes libc.
+// The first object of the search order after this library, as dlsym(RTLD_NEXT) goes through it; null
+// where the loader's list does not tell.
 const link_map* next_object() {
   const link_map* const own = own_object();
-  const link_map* const next = own == nullptr ? nullptr : own->l_next;
-  for (const link_map* object = next; object != nullptr; object = object->l_next) {
-    if (LoadedObject(*object).is_called(kLibcName)) return next;
-  }
-  return nullptr;
+  return own == nullptr ? nullptr : own->l_next;
 }
 
 // Before glibc 2.34 dlsym is in another library, which few programs have.
@@ -62,14 +58,17 @@ void* ask_loader(const SymbolName& name) {
 
 }  // namespace
 
+// As far as libc, which has all the names there are. Whatever is loaded later, and may be unloaded again,
+// comes behind it.
 void note_next_objects() {
   std::size_t count = 0;
+  bool is_libc = false;
   const link_map* listed = next_object();
-  for (; listed != nullptr && count < kMostNoted; listed = listed->l_next) {
-    noted.data()[count++] = LoadedObject(*listed);
+  for (; listed != nullptr && count < kMostNoted && !is_libc; listed = listed->l_next) {
+    noted.data()[count] = LoadedObject(*listed);
+    is_libc = noted.data()[count++].is_called(kLibcName);
   }
-  noted_count.store(count, std::memory_order_release);
-  if (count > 0 && listed == nullptr) return;
+  if (is_libc) return noted_count.store(count, std::memory_order_release);
   // What the list does not tell, the loader is asked for now: it cannot be asked at any time.
 #define CACHESHIM_SYMBOL(name, group) (void)real::name.get();
 #include "shim/symbols.def"

@@ -14,10 +14,10 @@
 namespace cacheshim {
 
 // The address that `name` has after this library in the search order, or null. Async-signal-safe once
-// note_next_objects() has returned, but for names that no object had which was there then.
+// note_next_objects() has returned, but for names that libc has not.
 void* find_next_function(const SymbolName& name);
 
-// Notes the objects that are behind this one; to be called by the constructor.
+// Notes the objects that are behind this one, as far as libc; to be called by the constructor.
 void note_next_objects();
 
 // What a call of this type returns when it failed.
