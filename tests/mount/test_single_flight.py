@@ -180,6 +180,8 @@ def test_a_builder_that_cannot_come_is_not_expected(mount, crowd, what):
         leader.kill()
     elif what == "was stopped":
         os.kill(leader.pid, signal.SIGSTOP)
+        stat = pathlib.Path(f"/proc/{leader.pid}/stat")
+        wait_until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T")
     else:
         assert not look(leader, "triton/OTHER")
     assert not look(follower, "triton/NEXT")
