@@ -99,28 +99,25 @@ def share_flock(path, way):
     return held
 
 
-def try_flock_path(path, operation=fcntl.LOCK_EX):
-    """Whether a lock of it can be had at once; gives it back."""
-    fd = os.open(path, os.O_RDONLY)
+def _try(path, flags, lock):
+    fd = os.open(path, flags)
     try:
-        fcntl.flock(fd, operation | fcntl.LOCK_NB)
+        lock(fd)
         return True
     except BlockingIOError:
         return False
     finally:
         os.close(fd)
+
+
+def try_flock_path(path, operation=fcntl.LOCK_EX):
+    """Whether a lock of it can be had at once; gives it back."""
+    return _try(path, os.O_RDONLY, lambda fd: fcntl.flock(fd, operation | fcntl.LOCK_NB))
 
 
 def try_record(path, start=0, length=0, command=fcntl.F_SETLK, kind=fcntl.F_WRLCK):
     """Whether bytes can be locked at once."""
-    fd = os.open(path, os.O_RDWR)
-    try:
-        fcntl.fcntl(fd, command, _flock(kind, start, length))
-        return True
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(fd)
+    return _try(path, os.O_RDWR, lambda fd: fcntl.fcntl(fd, command, _flock(kind, start, length)))
 
 
 def set_record(fd, start=0, length=0, command=fcntl.F_SETLKW, kind=fcntl.F_WRLCK):
