@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -87,9 +89,9 @@ flight = ["__grp__*.json", "*.so"]
 """
 
 
-def own_family(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """The same for a cache family that exists only as a TOML file, in place of root's profiles.d, and
-    for processes that preload nothing."""
+@contextmanager
+def own_profile(lab: Lab) -> Iterator[str]:
+    """The cache family that exists only as a TOML file, in place of root's profiles.d."""
     folder = lab.fresh("etc")
     (folder / "profiles.d").mkdir()
     (folder / "profiles.d/storm-cache.toml").write_text(OWN_FAMILY)
@@ -97,9 +99,15 @@ def own_family(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
     etc.mkdir(exist_ok=True)
     run("mount", "--bind", folder, etc)
     try:
-        cold_then_warm(lab, verdict, jobs=jobs, kernels=kernels, unshimmed="storm-cache")
+        yield "storm-cache"
     finally:
         run("umount", etc)
+
+
+def own_family(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
+    """The same for a family of one's own, and for processes that preload nothing."""
+    with own_profile(lab) as family:
+        cold_then_warm(lab, verdict, jobs=jobs, kernels=kernels, unshimmed=family)
 
 
 def container_jobs(
