@@ -14,7 +14,7 @@ namespace cacheshim {
 Result<MountState> read_mount_state(std::string_view path);
 
 // The same for the whole mount of the daemon that has left its record in `run_folder`, by a look at the
-// root of what is mounted, which asks the daemon nothing. mountinfo takes a microsecond for every mount
+// root of what is mounted, which asks the daemon nothing. mountinfo takes 3 to 4 µs for every mount
 // that there is, and a container host has hundreds. Empty where that is not certain.
 std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_folder);
 
