@@ -6,8 +6,8 @@ import fcntl
 import os
 
 import pytest
+from direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
 from jobs import PYTHON
-from test_direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
 
 BYTES = b"of the base"
 

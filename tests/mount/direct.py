@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of direct answers share: a base, and processes of a job that do and do not serve themselves.
+
+Whether they did is counted by the daemon's own pages: no test passes because nothing was direct.
+"""
+
+import pytest
+
+UID = 20001
+KEY = "triton/KEY"
+
+
+@pytest.fixture
+def base(store):
+    """A few names of each kind."""
+    (store / KEY / "sub").mkdir(parents=True)
+    (store / KEY / "file").write_bytes(b"of the base")
+    (store / KEY / "sub/deep").write_bytes(b"deep in the base")
+    (store / "other").mkdir()
+    (store / "other/file").write_bytes(b"of no family")
+    return store
+
+
+@pytest.fixture
+def mount(mount_store, base):
+    return mount_store(base)
+
+
+@pytest.fixture
+def shimmed(mount, shimmed_job_of):
+    """A process of job j that serves itself."""
+    return warm(mount, shimmed_job_of(mount, "j", UID))
+
+
+@pytest.fixture
+def plain(mount, job_of):
+    """One of the same job that does not."""
+    return job_of(mount, "j", UID)
+
+
+def warm(mount, process):
+    """The first looks find no filter: the job begins with them."""
+    process.exists("none")
+    before = mount.job(process.job)["direct_looks"]
+    for _ in range(40):
+        process.exists("none/of/these")
+    assert mount.job(process.job)["direct_looks"] > before
+    return process
+
+
+class Count:
+    """How many answers of a job were direct within a `with`."""
+
+    def __init__(self, mount, job="j"):
+        self._mount, self._job = mount, job
+
+    def __enter__(self):
+        self._before = self._mount.job(self._job)
+        return self
+
+    def __exit__(self, *_):
+        after = self._mount.job(self._job)
+        self.opens = after["direct_opens"] - self._before["direct_opens"]
+        self.looks = after["direct_looks"] - self._before["direct_looks"]

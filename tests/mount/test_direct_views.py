@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is served from the base, and for how long: users, owners, daemons, and what a process does to itself."""
+
+import errno
+import os
+import subprocess
+
+import mounts
+import pytest
+from direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
+from jobs import PYTHON
+
+
+def test_another_user_is_served_nothing_of_a_job(mount, shimmed, shimmed_job_of):
+    intruder = shimmed_job_of(mount, "j", 20002)
+    for _ in range(5):
+        with pytest.raises(PermissionError):
+            intruder.read(f"{KEY}/file")
+    assert shimmed.read(f"{KEY}/file") == b"of the base"
+
+
+def test_root_sees_the_view_of_another_as_that_ones(mount, shimmed, shimmed_job_of):
+    root = shimmed_job_of(mount, "j", 0)
+    for _ in range(5):
+        assert root("os.stat", root.path(KEY, "file")).st_uid == UID
+
+
+def test_roots_own_view_is_anothers_once_he_comes(mount, shimmed_job_of):
+    root = warm(mount, shimmed_job_of(mount, "k", 0))
+    assert root("os.stat", root.path(KEY, "file")).st_uid == 0
+    user = shimmed_job_of(mount, "k", UID)
+    assert user.read(f"{KEY}/file") == b"of the base"
+    assert root("os.stat", root.path(KEY, "file")).st_uid == UID
+    warm(mount, user)
+
+
+@pytest.mark.parametrize("options", [("-o", "owner=keep"), ()], ids=["keep", "shared-uids"])
+def test_views_of_several_owners_are_left_to_the_mount(mount_store, base, shimmed_job_of, options):
+    mount = mount_store(base, *options)
+    if not options:
+        mount.cli("job", "start", "j", "--shared-uids")
+    for uid in (UID, 20002):
+        process = shimmed_job_of(mount, "j", uid)
+        for _ in range(5):
+            if not options:
+                assert process.read(f"{KEY}/file") == b"of the base"
+                assert process("os.stat", process.path(KEY, "file")).st_uid == uid
+    assert mount.stats()["hits_direct"] == 0
+
+
+def test_who_becomes_another_user_is_not_served_any_more(mount, shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    assert process("os.stat", process.path(KEY, "file")).st_uid == 0
+    process("os.setresuid", UID, UID, 0)  # to whom root's job, which is still free, belongs from now on
+    assert process("os.stat", process.path(KEY, "file")).st_uid == UID
+    warm(mount, process)
+    process("os.setresuid", 0, 0, 0)
+    process("os.setresuid", 20002, 20002, 0)
+    for _ in range(40):
+        with pytest.raises(PermissionError):
+            process.read(f"{KEY}/file")
+
+
+def test_in_a_chroot_nothing_is_served(mount, scratch, shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    (scratch / "empty").mkdir()
+    path = process.path(KEY, "file")
+    process("os.chroot", str(scratch / "empty"))
+    assert not process("os.path.lexists", path)
+    with pytest.raises(FileNotFoundError):
+        process("read_file", path)
+
+
+def test_the_end_of_a_job_ends_its_filter(mount, shimmed, plain):
+    shimmed.write(f"{KEY}/file", b"of the layer")
+    opens = mount.job("j")["direct_opens"]
+    shimmed.read("other/file")
+    mount.end_job("j", "failure")
+    assert not (mount.run_folder() / "views/j").exists()
+    assert shimmed.read(f"{KEY}/file") == b"of the base"  # it has begun again
+    plain.write(f"{KEY}/file", b"of the second layer")
+    assert shimmed.read(f"{KEY}/file") == b"of the second layer"
+    warm(mount, shimmed)
+    shimmed.read("other/file")
+    assert mount.job("j")["direct_opens"] >= opens + 2
+    mount.cli("job", "discard", "j")
+    assert shimmed.read(f"{KEY}/file") == b"of the base"
+    plain.write(f"{KEY}/file", b"of the third layer")
+    assert shimmed.read(f"{KEY}/file") == b"of the third layer"
+
+
+def test_a_dead_daemon_serves_nothing_and_a_new_one_does_again(mount, mount_store, base, scratch,
+                                                              shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "j", UID, env={"HOME": str(scratch / "home")}))
+    process.write(f"{KEY}/file", b"of the layer")
+    folder = mount.run_folder()
+    mount.kill_daemon()
+    with pytest.raises(OSError):
+        process.read("other/file")  # no family: there is no other place for it
+    assert mounts.times_mounted(folder / "base") == 1
+    mount.detach()
+    mount.mount()
+    again = shimmed_job_of(mount, "j", UID)
+    assert again.read(f"{KEY}/file") == b"of the layer"
+    warm(mount, again)
+    assert again.read(f"{KEY}/file") == b"of the layer"
+    with Count(mount) as count:
+        assert again.read("other/file") == b"of no family"
+    assert count.opens == 1
+    assert mounts.times_mounted(folder / "base") == 1
+
+
+def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
+    shimmed.write(f"{KEY}/file", b"of the layer")
+    assert mount.unmount().returncode == 0
+    mount.mount()
+    for _ in range(40):
+        assert shimmed.read(f"{KEY}/file") == b"of the layer"
+        shimmed.read("other/file")
+    assert mount.stats()["hits_direct"] > 0
+
+
+def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
+    folder = mount.run_folder()
+    table = open("/proc/self/mountinfo", encoding="utf-8").read().splitlines()
+    name = f"{folder}/base".replace("\\", "\\134")
+    options = next(line.split()[5] for line in table if line.split()[4] == name).split(",")
+    assert {"ro", "nosymfollow", "nosuid", "nodev"} <= set(options)
+    shimmed("hold", shimmed.path(KEY, "file"))  # stays open, and holds nobody up
+    assert mount.unmount().returncode == 0
+    assert not folder.exists()
+    assert (mount.store / KEY / "file").read_bytes() == b"of the base"
+
+
+def test_without_a_run_folder_all_goes_to_the_mount(mount, job_of, library, scratch):
+    script = ("mount --make-rprivate / && umount -l \"$0\" && exec \"$@\"")
+    code = ("import os, sys; p = sys.argv[1]\nfor i in range(5):\n"
+            " assert open(p, 'rb').read() == b'of the base' and not os.path.exists(p + 'x')")
+    job_of(mount, "j", UID).exists(KEY)
+    copy = subprocess.run(["cp", library, scratch / "lib.so"], check=True) and scratch / "lib.so"
+    path = mount.path / KEY / "file"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, mount.run_folder() / "base", "setpriv",
+         f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "env", "CACHESHIM_JOB=j",
+         f"CACHESHIM_MOUNT={mount.path}", f"LD_PRELOAD={copy}", PYTHON, "-Ic", code, path],
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert mount.stats()["hits_direct"] == 0
+
+
+def test_few_descriptors_and_closed_ones_are_no_trouble(mount, shimmed, scratch):
+    code = """
+import os, resource, sys
+p = sys.argv[1]
+assert os.path.exists(p)
+os.closerange(3, 1000)
+assert open(p, 'rb').read() == b'of the base'
+for low in (0, 1, 2): os.close(low)
+fd = os.open(p, os.O_RDONLY)
+assert fd == 0, fd
+os.close(0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 3))
+try:
+    os.open(p, os.O_RDONLY)
+    os._exit(1)
+except OSError as error:
+    if error.errno != 24: os._exit(2)
+if not os.path.exists(p) or os.path.exists(p + 'x'): os._exit(3)
+os._exit(0)
+"""
+    with Count(mount) as count:
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", code, shimmed.path(KEY, "file")],
+                       capture_output=True)
+    assert done.returncode == 0, done
+    assert count.opens == 2 and count.looks >= 2
+
+
+HOLDS = """
+import os, sys
+p = sys.argv[1]
+def check():
+    for i in range(100):
+        assert os.path.exists(p) and not os.path.exists(p + 'x')
+    assert open(p, 'rb').read() == b'of the base'
+def held():
+    links = {int(n): os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')
+             if os.path.lexists(f'/proc/self/fd/{n}')}
+    return [n for n, link in links.items() if n >= 500 and link.endswith('/base')]
+check()
+(number,) = held()
+"""
+
+
+@pytest.mark.parametrize("ways", [
+    "os.closerange(3, 4000)\nassert held() == [number]",
+    "for n in range(3, 1024):\n  try: os.close(n)\n  except OSError as e: assert e.errno == 9"
+    "\nassert held() == [number]",
+    "os.dup2(os.open('/', os.O_RDONLY), number)\nassert os.readlink(f'/proc/self/fd/{number}') == '/'",
+    "import subprocess\nfor close in (True, False):\n  subprocess.run(['/bin/true'], close_fds=close, "
+    "check=True)\nassert held() == [number]",
+    "import subprocess\nout = subprocess.run(['/bin/ls', '-l', '/proc/self/fd'], close_fds=False, "
+    "capture_output=True, text=True).stdout\nassert '/base' not in out, out",
+    "if os.fork() == 0:\n  os.closerange(3, 4000); check(); os._exit(0)\n"
+    "assert os.wait()[1] == 0",
+], ids=["closerange", "close", "dup2", "subprocess", "exec", "fork"])
+def test_the_held_folder_is_not_in_the_way_and_nothing_takes_its_place(mount, shimmed, ways):
+    with Count(mount) as count:
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", f"{HOLDS}{ways}\ncheck()",
+                                          shimmed.path(KEY, "file")], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert count.looks >= 300 and count.opens >= 2
+
+
+def test_a_process_that_leaves_for_a_chroot_holds_nothing_outside(mount, scratch, shimmed_job_of):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    code = f"{HOLDS}os.chroot(sys.argv[2])\nimport errno\ntry: os.fstat(number)\n" \
+           "except OSError as e: sys.exit(e.errno != errno.EBADF)\nsys.exit(2)"
+    (scratch / "empty").mkdir()
+    done = process("subprocess.run", [PYTHON, "-Ic", code, process.path(KEY, "file"),
+                                      str(scratch / "empty")], capture_output=True)
+    assert done.returncode == 0, done
