@@ -63,6 +63,16 @@ class RequestBuffer {
     std::memcpy(data() + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
   }
 
+  // Whether it is of a stream of data, in which the one side goes on while the other copies.
+  bool is_bulk() const {
+    const std::uint32_t opcode = header().opcode;
+    if (opcode == FUSE_WRITE) return size > kLargeBytes;
+    return opcode == FUSE_READ && body<fuse_read_in>().size >= kLargeBytes;
+  }
+
+  // The thread that waits for the answer; 0 where none does.
+  pid_t client() const { return static_cast<pid_t>(header().pid); }
+
   // Whether the request may take long by its nature: it syncs, copies, or moves much data.
   bool may_last() const {
     switch (header().opcode) {
@@ -189,13 +199,19 @@ ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
   }
 }
 
-ReceiveLoop::Received ReceiveLoop::spin(RequestBuffer& buffer) {
-  const auto end = Clock::now() + kSpin;
-  do {
+ReceiveLoop::Received ReceiveLoop::spin(RequestBuffer& buffer, ClientCore::Guest& guest) {
+  const auto begin = Clock::now();
+  for (bool is_first = true; is_first || Clock::now() < begin + kSpin; is_first = false) {
     (void)::sched_yield();  // where others want the core, spinning would only keep them waiting
     if (const Received received = receive(buffer); received != Received::kNothing) return received;
-  } while (Clock::now() < end);
+    if (is_first) guest.follow();
+  }
   return Received::kNothing;
+}
+
+bool ReceiveLoop::has_request() const {
+  pollfd event{fd_, POLLIN, 0};
+  return ::poll(&event, 1, 0) > 0;
 }
 
 // Whether it came soon.
@@ -207,28 +223,32 @@ bool ReceiveLoop::wait_for_request() const {
 }
 
 void ReceiveLoop::lead(unsigned self, RequestBuffer& buffer) {
+  ClientCore::Guest guest(client_core_);
   unsigned credit = kMostCredit;
   unsigned streak = 0;
   while (head_.load(std::memory_order_relaxed) == self && !stopping_) {
     Received received = receive(buffer);
     streak = received == Received::kRequest ? streak + 1 : 0;
     if (received == Received::kNothing && credit > 0) {
-      received = spin(buffer);
+      received = spin(buffer, guest);
       credit = received == Received::kNothing ? credit - 1 : kMostCredit;
+      if (received == Received::kNothing && guest.is_in()) continue;
     }
     if (received == Received::kEnd) {
       end();
       return on_end_();
     }
     if (received == Received::kNothing) {
+      guest.leave();
       if (wait_for_request()) credit = kMostCredit;
       continue;
     }
     if (streak == kBusyStreak) {
       streak = 0;
-      call_helper();
+      // On its own core a client has asked again whenever it has been answered: that is no crowd.
+      if (!guest.is_in()) call_helper();
     }
-    handle_as_head(buffer);
+    handle_as_head(buffer, guest);
   }
 }
 
@@ -236,8 +256,9 @@ void ReceiveLoop::help(RequestBuffer& buffer) {
   while (!stopping_ && receive(buffer) == Received::kRequest) handle(buffer);
 }
 
-void ReceiveLoop::handle_as_head(RequestBuffer& buffer) {
+void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest) {
   if (buffer.may_last()) {
+    guest.leave();
     call_head();
     return handle(buffer);
   }
@@ -245,6 +266,7 @@ void ReceiveLoop::handle_as_head(RequestBuffer& buffer) {
   const std::uint64_t busy = (progress_ + 2) | 1;
   progress_ = busy;
   if (watcher_sleeps_) wake_watcher();
+  buffer.is_bulk() ? guest.leave() : guest.note_request(buffer.client());
   handle(buffer);
   std::uint64_t expected = busy;  // another may be the head by now
   progress_.compare_exchange_strong(expected, busy & ~std::uint64_t{1});
@@ -274,6 +296,7 @@ void ReceiveLoop::watch() {
     (void)watcher_call_.wait_for(lock, kWatchTick);
     const std::uint64_t now = progress_;
     const bool busy = (now & 1) != 0;
+    if (now == before && client_core_.has_guest() && (busy || has_request())) client_core_.stop();
     if (busy && now == before && now != deposed && !head_called_) {
       deposed = now;
       head_ = 0;
@@ -282,7 +305,7 @@ void ReceiveLoop::watch() {
     }
     idle_ticks = now == before && (!busy || now == deposed) ? idle_ticks + 1 : 0;
     before = now;
-    if (idle_ticks < kIdleTicks) continue;
+    if (idle_ticks < kIdleTicks || client_core_.has_guest()) continue;
     watcher_sleeps_ = true;
     if (progress_ != now) watcher_sleeps_ = false;
     watcher_call_.wait(lock, [this] { return stopping_ || !watcher_sleeps_; });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "fuse/client_core.h"
 
 struct fuse_session;
 
@@ -29,6 +30,7 @@ inline constexpr char kTmpfileName[] = "/";
 //   - request follows request without a pause: one more helps until it finds none waiting;
 //   - a request lasts that should not, since a disk or a lock is slow: the watcher, which is awake
 //     only while there is traffic, then calls another head within two of its ticks.
+// With a client that is alone the head shares its core (ClientCore); the watcher sees that it gets on.
 class ReceiveLoop {
  public:
   // Starts `threads` receivers (at least 2) on the session's descriptor. `on_end` is called once, by
@@ -47,9 +49,10 @@ class ReceiveLoop {
   void lead(unsigned self, RequestBuffer& buffer);
   void help(RequestBuffer& buffer);
   Received receive(RequestBuffer& buffer);
-  Received spin(RequestBuffer& buffer);
+  Received spin(RequestBuffer& buffer, ClientCore::Guest& guest);
+  bool has_request() const;
   bool wait_for_request() const;
-  void handle_as_head(RequestBuffer& buffer);
+  void handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest);
   void handle(RequestBuffer& buffer);
   void call_head();
   void call_helper();
@@ -62,6 +65,7 @@ class ReceiveLoop {
   const unsigned most_helpers_;
   const UniqueFd stop_event_;  // readable once the loop is to end
   const std::function<void()> on_end_;
+  ClientCore client_core_;
 
   std::atomic<bool> stopping_{false};
   std::atomic<unsigned> head_{0};  // which receiver, 1 upwards; 0: one has been called

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/client_core.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace cacheshim {
+namespace {
+
+constexpr unsigned kEnough = 64;  // requests of one client, until its core is shared
+
+std::vector<int> cores_of(pid_t thread) {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (::sched_getaffinity(thread, sizeof set, &set) == -1) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+void go_to(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(core), &set);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof set, &set), 0);
+}
+
+// A thread that sleeps, on the core that it was sent to last.
+class Client {
+ public:
+  explicit Client(int core) : thread_([this] { run(); }) { move_to(core); }
+  ~Client() {
+    call(-1);
+    thread_.join();
+  }
+  void move_to(int core) { call(core); }
+  pid_t id() const { return id_; }
+
+ private:
+  void call(int core) {
+    std::unique_lock lock(mutex_);
+    core_ = core;
+    is_called_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !is_called_; });
+  }
+  void run() {
+    std::unique_lock lock(mutex_);
+    id_ = ::gettid();
+    for (bool goes_on = true; goes_on;) {
+      changed_.wait(lock, [this] { return is_called_; });
+      goes_on = core_ >= 0;
+      if (goes_on) go_to(core_);
+      is_called_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_called_ = false;
+  int core_ = -1;
+  pid_t id_ = 0;
+  std::thread thread_;
+};
+
+bool may_give_up_idleness() {
+  bool may = false;
+  std::thread([&may] {
+    const sched_param parameter{};
+    may = ::sched_setscheduler(0, SCHED_IDLE, &parameter) == 0 &&
+          ::sched_setscheduler(0, SCHED_OTHER, &parameter) == 0;
+  }).join();
+  return may;
+}
+
+class ClientCoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!may_give_up_idleness()) GTEST_SKIP() << "needs CAP_SYS_NICE";
+    if (all_.size() < 2) GTEST_SKIP() << "needs two cores";
+  }
+  void ask(pid_t client, unsigned times = kEnough) {
+    for (unsigned i = 0; i < times; ++i) guest_.note_request(client);
+  }
+  void expect_ordinary() {
+    EXPECT_FALSE(guest_.is_in());
+    EXPECT_FALSE(core_.has_guest());
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+    EXPECT_EQ(cores_of(0), all_);
+  }
+  void expect_on(int core) {
+    EXPECT_TRUE(guest_.is_in());
+    EXPECT_TRUE(core_.has_guest());
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_IDLE);
+    EXPECT_EQ(cores_of(0), std::vector<int>{core});
+  }
+
+  const std::vector<int> all_ = cores_of(0);
+  ClientCore core_;
+  ClientCore::Guest guest_{core_};
+};
+
+TEST_F(ClientCoreTest, AClientThatAsksOftenEnoughGetsUsOnItsCore) {
+  const Client client(all_.back());
+  ask(client.id(), kEnough - 1);
+  expect_ordinary();
+  ask(client.id(), 1);
+  expect_on(all_.back());
+  guest_.leave();
+  expect_ordinary();
+}
+
+TEST_F(ClientCoreTest, AnotherClientEndsTheStay) {
+  const Client client(all_.front());
+  const Client other(all_.back());
+  ask(client.id());
+  ask(other.id(), 1);
+  expect_ordinary();
+  ask(client.id(), kEnough - 1);  // counted anew
+  expect_ordinary();
+  ask(other.id());
+  expect_on(all_.back());
+}
+
+TEST_F(ClientCoreTest, RequestsInNobodysNameCountForNothing) {
+  const Client client(all_.front());
+  ask(0, 2 * kEnough);
+  expect_ordinary();
+  ask(client.id());
+  ask(0);
+  expect_on(all_.front());
+}
+
+TEST_F(ClientCoreTest, TheClientIsFollowed) {
+  Client client(all_.front());
+  ask(client.id());
+  guest_.follow();
+  expect_on(all_.front());
+  client.move_to(all_.back());
+  guest_.follow();
+  expect_on(all_.back());
+}
+
+TEST_F(ClientCoreTest, NotOneThatIsMovedAllTheTime) {
+  Client client(all_.front());
+  ask(client.id());
+  for (unsigned i = 0; i < 40; ++i) {
+    client.move_to(i % 2 == 0 ? all_.back() : all_.front());
+    guest_.follow();
+    ask(client.id(), 1);
+  }
+  expect_ordinary();
+  ask(client.id());
+  expect_ordinary();  // for a second
+}
+
+TEST_F(ClientCoreTest, MovesThatLieFarApartAreNoReason) {
+  Client client(all_.front());
+  ask(client.id());
+  for (unsigned i = 0; i < 40; ++i) {
+    client.move_to(i % 2 == 0 ? all_.back() : all_.front());
+    guest_.follow();
+    ask(client.id(), kEnough);
+  }
+  expect_on(all_.front());
+}
+
+TEST_F(ClientCoreTest, WhoIsStoppedIsOrdinaryAtOnceAndForAWhile) {
+  const Client client(all_.front());
+  ask(client.id());
+  std::thread([this] { core_.stop(); }).join();
+  EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+  EXPECT_EQ(cores_of(0), all_);
+  ask(client.id(), 1);
+  expect_ordinary();
+  ask(client.id(), 2 * kEnough);
+  expect_ordinary();
+}
+
+TEST_F(ClientCoreTest, AfterAPauseItIsTriedAgain) {
+  const Client client(all_.front());
+  ask(client.id());
+  core_.stop();
+  ask(client.id(), 1);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!guest_.is_in() && std::chrono::steady_clock::now() < deadline) ask(client.id(), 1);
+  ask(client.id());
+  expect_on(all_.front());
+}
+
+TEST_F(ClientCoreTest, ToStopNobodyChangesNothing) {
+  const Client client(all_.front());
+  core_.stop();
+  ask(client.id());
+  expect_on(all_.front());
+}
+
+TEST_F(ClientCoreTest, OnlyOneIsAGuestAtATime) {
+  const Client client(all_.front());
+  std::thread([this, &client] {
+    ClientCore::Guest first(core_);
+    for (unsigned i = 0; i < kEnough; ++i) first.note_request(client.id());
+    EXPECT_TRUE(first.is_in());
+    std::thread([this] { core_.stop(); }).join();
+    EXPECT_TRUE(core_.has_guest());  // it has not been told yet
+    std::thread([this, &client] {
+      ClientCore::Guest second(core_);
+      for (unsigned i = 0; i < kEnough; ++i) second.note_request(client.id());
+      EXPECT_FALSE(second.is_in());
+      EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+    }).join();
+    EXPECT_TRUE(core_.has_guest());
+  }).join();
+  expect_ordinary();
+}
+
+TEST_F(ClientCoreTest, WhoseClientIsGoneStaysWhereItIs) {
+  pid_t gone = 0;
+  std::thread([&gone] { gone = ::gettid(); }).join();
+  ask(gone);
+  expect_ordinary();
+}
+
+TEST_F(ClientCoreTest, TheStayEndsWithTheGuest) {
+  const Client client(all_.front());
+  {
+    ClientCore::Guest guest(core_);
+    for (unsigned i = 0; i < kEnough; ++i) guest.note_request(client.id());
+    EXPECT_TRUE(guest.is_in());
+  }
+  expect_ordinary();
+}
+
+}  // namespace
+}  // namespace cacheshim
