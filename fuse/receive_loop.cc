@@ -85,8 +85,6 @@ class RequestBuffer {
         return size > kLargeBytes;
       case FUSE_READ:
         return body<fuse_read_in>().size > kLargeBytes;
-      case FUSE_OPEN:  // for writing: a copy-up
-        return (body<fuse_open_in>().flags & O_ACCMODE) != O_RDONLY;
       case FUSE_SETATTR:
         return (body<fuse_setattr_in>().valid & FATTR_SIZE) != 0;
       default:
