@@ -27,7 +27,8 @@ inline constexpr char kTmpfileName[] = "/";
 // most requests to answer. So one thread, the head, takes the requests one after another and stays
 // awake for a moment after each while there is traffic. The others sleep, until
 //   - the head takes up a request that may last (an fsync, a copy): another is the head from then on;
-//   - request follows request without a pause: one more helps until it finds none waiting;
+//   - request follows request without a pause: one more helps until it finds none waiting (on two
+//     cores none does: the other one is the clients');
 //   - a request lasts that should not, since a disk or a lock is slow: the watcher, which is awake
 //     only while there is traffic, then calls another head within two of its ticks.
 // With a client that is alone the head shares its core (ClientCore); the watcher sees that it gets on.
