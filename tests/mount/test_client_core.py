@@ -4,6 +4,7 @@
 import os
 import pathlib
 import subprocess
+import sys
 import time
 
 import pytest
@@ -12,7 +13,18 @@ from jobs import wait_until
 UID = 20001
 POLICY = 41 - 3  # proc(5), /proc/PID/stat; counted behind the command
 
-pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+IDLE_AND_BACK = """
+import os
+for policy in os.SCHED_IDLE, os.SCHED_OTHER:
+    os.sched_setscheduler(0, policy, os.sched_param(0))
+"""
+
+pytestmark = [
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores"),
+    pytest.mark.skipif(subprocess.run([sys.executable, "-c", IDLE_AND_BACK],
+                                      stderr=subprocess.DEVNULL).returncode != 0,
+                       reason="needs CAP_SYS_NICE"),
+]
 
 
 def guests(pid):
