@@ -70,11 +70,9 @@ class RequestBuffer {
     std::memcpy(data() + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
   }
 
-  // Whether it is of a stream of data, in which the one side goes on while the other copies.
-  bool is_bulk() const {
-    const std::uint32_t opcode = header().opcode;
-    if (opcode == FUSE_WRITE) return size > kLargeBytes;
-    return opcode == FUSE_READ && body<fuse_read_in>().size >= kLargeBytes;
+  // Whether the kernel reads ahead, so that its client goes on while we copy. Larger ones may last.
+  bool is_read_ahead() const {
+    return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;
   }
 
   // The thread that waits for the answer; 0 where none does.
@@ -271,7 +269,7 @@ void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest
   const std::uint64_t busy = (progress_ + 2) | 1;
   progress_ = busy;
   if (watcher_sleeps_) wake_watcher();
-  buffer.is_bulk() ? guest.leave() : guest.note_request(buffer.client());
+  buffer.is_read_ahead() ? guest.leave() : guest.note_request(buffer.client());
   handle(buffer);
   std::uint64_t expected = busy;  // another may be the head by now
   progress_.compare_exchange_strong(expected, busy & ~std::uint64_t{1});
