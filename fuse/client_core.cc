@@ -57,7 +57,8 @@ bool may_return() {
 
 ClientCore::ClientCore() : pause_(kFirstPause) {
   if (::sched_getaffinity(0, sizeof everywhere_, &everywhere_) == -1) return;
-  is_possible_ = CPU_COUNT(&everywhere_) > 1 && may_return();
+  is_possible_ =
+      ::sched_getscheduler(0) == SCHED_OTHER && CPU_COUNT(&everywhere_) > 1 && may_return();
 }
 
 void ClientCore::stop() {

@@ -23,8 +23,9 @@ namespace cacheshim {
 // receiver gets on, and stops the stay if not; it is then not tried again for a second, the next time
 // for two, and so on up to a minute.
 //
-// Only for who may give SCHED_IDLE up again (CAP_SYS_NICE, or RLIMIT_NICE), on several cores. A thread
-// that a guest makes would be SCHED_IDLE too: the daemon makes all of its own when it starts.
+// Only for who may give SCHED_IDLE up again (CAP_SYS_NICE, or RLIMIT_NICE), on several cores, and not
+// where somebody has given the daemon another policy. A thread that a guest makes would be SCHED_IDLE
+// too: the daemon makes all of its own when it starts.
 class ClientCore {
  public:
   // One receiver's stays, one after the other. For its own thread alone, which is an ordinary one again

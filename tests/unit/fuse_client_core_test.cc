@@ -72,14 +72,19 @@ class Client {
   std::thread thread_;
 };
 
+bool set_policy(int policy) {
+  const sched_param parameter{};
+  return ::sched_setscheduler(0, policy, &parameter) == 0;
+}
+
 bool may_give_up_idleness() {
   bool may = false;
-  std::thread([&may] {
-    const sched_param parameter{};
-    may = ::sched_setscheduler(0, SCHED_IDLE, &parameter) == 0 &&
-          ::sched_setscheduler(0, SCHED_OTHER, &parameter) == 0;
-  }).join();
+  std::thread([&may] { may = set_policy(SCHED_IDLE) && set_policy(SCHED_OTHER); }).join();
   return may;
+}
+
+void ask(ClientCore::Guest& guest, pid_t client, unsigned times = kEnough) {
+  for (unsigned i = 0; i < times; ++i) guest.note_request(client);
 }
 
 class ClientCoreTest : public ::testing::Test {
@@ -88,8 +93,14 @@ class ClientCoreTest : public ::testing::Test {
     if (!may_give_up_idleness()) GTEST_SKIP() << "needs CAP_SYS_NICE";
     if (all_.size() < 2) GTEST_SKIP() << "needs two cores";
   }
-  void ask(pid_t client, unsigned times = kEnough) {
-    for (unsigned i = 0; i < times; ++i) guest_.note_request(client);
+  void ask(pid_t client, unsigned times = kEnough) { cacheshim::ask(guest_, client, times); }
+  // More often than is put up with within a few requests; `requests` come after each time.
+  void move_about(Client& client, unsigned requests) {
+    for (unsigned i = 0; i < 40; ++i) {
+      client.move_to(i % 2 == 0 ? all_.back() : all_.front());
+      guest_.follow();
+      ask(client.id(), requests);
+    }
   }
   void expect_ordinary() {
     EXPECT_FALSE(guest_.is_in());
@@ -153,11 +164,7 @@ TEST_F(ClientCoreTest, TheClientIsFollowed) {
 TEST_F(ClientCoreTest, NotOneThatIsMovedAllTheTime) {
   Client client(all_.front());
   ask(client.id());
-  for (unsigned i = 0; i < 40; ++i) {
-    client.move_to(i % 2 == 0 ? all_.back() : all_.front());
-    guest_.follow();
-    ask(client.id(), 1);
-  }
+  move_about(client, 1);
   expect_ordinary();
   ask(client.id());
   expect_ordinary();  // for a second
@@ -166,11 +173,7 @@ TEST_F(ClientCoreTest, NotOneThatIsMovedAllTheTime) {
 TEST_F(ClientCoreTest, MovesThatLieFarApartAreNoReason) {
   Client client(all_.front());
   ask(client.id());
-  for (unsigned i = 0; i < 40; ++i) {
-    client.move_to(i % 2 == 0 ? all_.back() : all_.front());
-    guest_.follow();
-    ask(client.id(), kEnough);
-  }
+  move_about(client, kEnough);
   expect_on(all_.front());
 }
 
@@ -208,13 +211,13 @@ TEST_F(ClientCoreTest, OnlyOneIsAGuestAtATime) {
   const Client client(all_.front());
   std::thread([this, &client] {
     ClientCore::Guest first(core_);
-    for (unsigned i = 0; i < kEnough; ++i) first.note_request(client.id());
+    cacheshim::ask(first, client.id());
     EXPECT_TRUE(first.is_in());
     std::thread([this] { core_.stop(); }).join();
     EXPECT_TRUE(core_.has_guest());  // it has not been told yet
     std::thread([this, &client] {
       ClientCore::Guest second(core_);
-      for (unsigned i = 0; i < kEnough; ++i) second.note_request(client.id());
+      cacheshim::ask(second, client.id());
       EXPECT_FALSE(second.is_in());
       EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
     }).join();
@@ -230,11 +233,24 @@ TEST_F(ClientCoreTest, WhoseClientIsGoneStaysWhereItIs) {
   expect_ordinary();
 }
 
+TEST_F(ClientCoreTest, APolicyThatSomebodyHasChosenStays) {
+  const Client client(all_.front());
+  std::thread([this, &client] {
+    ASSERT_TRUE(set_policy(SCHED_BATCH));
+    ClientCore core;
+    ClientCore::Guest guest(core);
+    cacheshim::ask(guest, client.id());
+    EXPECT_FALSE(guest.is_in());
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_BATCH);
+    EXPECT_EQ(cores_of(0), all_);
+  }).join();
+}
+
 TEST_F(ClientCoreTest, TheStayEndsWithTheGuest) {
   const Client client(all_.front());
   {
     ClientCore::Guest guest(core_);
-    for (unsigned i = 0; i < kEnough; ++i) guest.note_request(client.id());
+    cacheshim::ask(guest, client.id());
     EXPECT_TRUE(guest.is_in());
   }
   expect_ordinary();
