@@ -202,7 +202,11 @@ TEST_F(ClientCoreTest, AfterAPauseItIsTriedAgain) {
 
 TEST_F(ClientCoreTest, ToStopNobodyChangesNothing) {
   const Client client(all_.front());
-  core_.stop();
+  std::thread([this] {
+    ASSERT_TRUE(set_policy(SCHED_BATCH));
+    core_.stop();
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_BATCH);
+  }).join();
   ask(client.id());
   expect_on(all_.front());
 }
