@@ -32,10 +32,14 @@ constexpr uid_t kNobody = 65534;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// What a child that runs `body` ends with; nothing where it does not end in time: it is left to itself.
+// What a child that runs `body` ends with; nothing where it does not end in time: it is left to itself,
+// and who reads what we print does not wait for it.
 std::optional<int> ask_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(body());
+  if (child == 0) {
+    (void)::close_range(STDIN_FILENO, STDERR_FILENO, 0);
+    ::_exit(body());
+  }
   if (child < 0) return std::nullopt;
   const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   struct pollfd event = {handle.get(), POLLIN, 0};
