@@ -125,6 +125,7 @@ void show_status(const StatusArguments& arguments) {
                {"publishing", policy_text(text_of(status, "publish"))},
                {"who may publish", publishers_text(text_of(status, "publishers"))},
                {"raw changes", freshness_text(status)},
+               {"requests", "come by " + text_of(status, "requests")},
                {"locks", locks_text(status)},
                {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
                {"profiles", joined(status.value("profiles", json::array()))},

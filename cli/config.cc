@@ -113,6 +113,7 @@ void read_root(TomlReader& root, Config& config) {
   config.layer_keep = find_duration(root, "layer_keep");
   config.flight_timeout = find_duration(root, "flight_timeout");
   config.verify_on_open = root.find_bool("verify_on_open");
+  config.io_uring = root.find_bool("io_uring");
   if (const auto watch = root.find_string("watch")) {
     config.watch = parse_watch_mode(*watch);
     if (!config.watch) root.report("watch", "must be one of fanotify, inotify, none");

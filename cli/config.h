@@ -27,6 +27,7 @@ struct Config {
   EvictionLimits gc;
   std::optional<std::chrono::seconds> gc_interval;
   std::optional<WatchMode> watch;  // the best; less where it does not work
+  std::optional<bool> io_uring;    // whether requests are taken by it, where the kernel lets
 };
 
 // Throws Failure (usage) with "FILE:LINE: reason".

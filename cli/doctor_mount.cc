@@ -14,6 +14,7 @@
 #include "cli/mount_info.h"
 #include "cli/paths.h"
 #include "cli/text.h"
+#include "fuse/daemon.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -90,6 +91,19 @@ void check_options(const Patient& patient, const MountEntry& mount, Findings& fi
   findings.ok(kCheck, patient.mount, mount.options);
 }
 
+void check_requests(const Patient& patient, Findings& findings) {
+  constexpr const char* kCheck = "requests";
+  const std::string way = patient.said("requests");
+  if (way == "io_uring") {
+    return findings.ok(kCheck, patient.mount, "come by io_uring, on the core that they are made on");
+  }
+  const bool may_be = ::access(kRingParameter, F_OK) == 0;
+  findings.ok(kCheck, patient.mount,
+              may_be ? fmt::format("come by /dev/fuse; by io_uring they would be answered faster: "
+                                   "write Y to {} before it is mounted", kRingParameter)
+                     : "come by /dev/fuse");
+}
+
 void check_features(const Patient& patient, Findings& findings) {
   constexpr const char* kFresh = "raw changes";
   const std::string watch = patient.said("watch");
@@ -105,6 +119,7 @@ void check_features(const Patient& patient, Findings& findings) {
   findings.ok("passthrough", patient.mount,
               passes ? "on: the kernel reads and writes files of layers by itself"
                      : "off: files of layers go by way of the daemon");
+  check_requests(patient, findings);
   if (patient.said("locks") == "this mount") {
     findings.warn(
         "locks", patient.mount, "the store's file system knows none: exclusion ends at this mount",

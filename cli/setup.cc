@@ -78,6 +78,7 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
   options.gc_interval = config.gc_interval.value_or(options.gc_interval);
   options.watch = config.watch.value_or(options.watch);
   options.threads = config.threads.value_or(options.threads);
+  options.io_uring = config.io_uring.value_or(options.io_uring);
   return options;
 }
 

@@ -36,11 +36,16 @@ bool set_policy(pid_t thread, int policy) {
   return ::sched_setscheduler(thread, policy, &parameter) == 0;
 }
 
-bool go_to(int core) {
-  if (core < 0) return false;
+cpu_set_t only(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   CPU_SET(static_cast<std::size_t>(core), &cores);
+  return cores;
+}
+
+bool go_to(int core) {
+  if (core < 0) return false;
+  const cpu_set_t cores = only(core);
   return ::sched_setaffinity(0, sizeof cores, &cores) == 0;
 }
 
@@ -61,13 +66,29 @@ ClientCore::ClientCore() : pause_(kFirstPause) {
       ::sched_getscheduler(0) == SCHED_OTHER && CPU_COUNT(&everywhere_) > 1 && may_return();
 }
 
-void ClientCore::stop() {
+ClientCore::ClientCore(const ClientCore& anywhere, int core)
+    : everywhere_(only(core)),
+      is_possible_(anywhere.is_possible_),
+      own_core_(core),
+      pause_(kFirstPause) {}
+
+// The core that a guest of this client belongs on.
+int ClientCore::place_of(pid_t client) const {
+  return own_core_ >= 0 ? own_core_ : core_of(client);
+}
+
+void ClientCore::end_stay(Ended how) {
   const pid_t guest = guest_;
   if (guest == 0) return;
-  is_stopped_ = true;
+  ended_ = how;
   // Neither can fail but for a thread that has ended.
   (void)set_policy(guest, SCHED_OTHER);
   (void)::sched_setaffinity(guest, sizeof everywhere_, &everywhere_);
+}
+
+void ClientCore::rest() {
+  end_stay(Ended::kResting);
+  guest_ = 0;
 }
 
 void ClientCore::pause() {
@@ -90,8 +111,8 @@ void ClientCore::Guest::note_request(pid_t client) {
 }
 
 void ClientCore::Guest::check_stay() {
-  if (core_.is_stopped_) {
-    core_.pause();
+  if (const Ended ended = core_.ended_; ended != Ended::kNot) {
+    if (ended == Ended::kStopped) core_.pause();
     leave();
   } else if (streak_ % kWindow == 0) {
     moves_ = 0;
@@ -103,14 +124,14 @@ void ClientCore::Guest::enter() {
   streak_ = 0;
   pid_t nobody = 0;  // or one who is no receiver any more, but has not been told yet
   if (!core_.guest_.compare_exchange_strong(nobody, ::gettid())) return;
-  at_ = Clock::now() < core_.not_before_ ? -1 : core_of(client_);
+  at_ = Clock::now() < core_.not_before_ ? -1 : core_.place_of(client_);
   is_in_ = at_ >= 0;
   if (!is_in_) {
     core_.guest_ = 0;
     return;
   }
   moves_ = 0;
-  core_.is_stopped_ = false;
+  core_.ended_ = Ended::kNot;
   if (!go_to(at_) || !set_policy(0, SCHED_IDLE)) leave();  // the client has other cores than we
 }
 
@@ -125,7 +146,7 @@ void ClientCore::Guest::leave() {
 
 void ClientCore::Guest::follow() {
   if (!is_in_) return;
-  const int now = core_of(client_);
+  const int now = core_.place_of(client_);
   if (now == at_) return;
   at_ = now;
   if (++moves_ <= kMostMoves && go_to(now)) return;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 
 namespace cacheshim {
 
@@ -22,6 +23,9 @@ namespace cacheshim {
 // Who is SCHED_IDLE waits for everybody else who wants the core. So another thread looks whether the
 // receiver gets on, and stops the stay if not; it is then not tried again for a second, the next time
 // for two, and so on up to a minute.
+//
+// Receivers that have a core of their own and take what is asked there (RingLoop) stay where they are,
+// and need not follow: another has the next core.
 //
 // Only for who may give SCHED_IDLE up again (CAP_SYS_NICE, or RLIMIT_NICE), on several cores, and not
 // where somebody has given the daemon another policy. A thread that a guest makes would be SCHED_IDLE
@@ -59,23 +63,31 @@ class ClientCore {
   };
 
   ClientCore();
+  // For a receiver that is on this core already, if `anywhere` may have guests.
+  ClientCore(const ClientCore& anywhere, int core);
   ClientCore(const ClientCore&) = delete;
   ClientCore& operator=(const ClientCore&) = delete;
 
   // For the thread that looks after the receivers.
   bool has_guest() const { return guest_ != 0; }
   // Makes the guest, which does not get on, an ordinary thread at once. May be repeated.
-  void stop();
+  void stop() { end_stay(Ended::kStopped); }
+  // The same for a guest that has nothing to do: it may come back soon.
+  void rest();
 
  private:
   using Clock = std::chrono::steady_clock;
+  enum class Ended : std::uint8_t { kNot, kStopped, kResting };
 
+  int place_of(pid_t client) const;
+  void end_stay(Ended how);
   void pause();
 
-  cpu_set_t everywhere_{};  // where the daemon may run
+  cpu_set_t everywhere_{};  // where the receivers may run
   bool is_possible_ = false;
+  const int own_core_ = -1;      // -1: the client's
   std::atomic<pid_t> guest_{0};  // its thread; set before it is SCHED_IDLE, until after
-  std::atomic<bool> is_stopped_{false};
+  std::atomic<Ended> ended_{Ended::kNot};
   // Written by guests, of whom there is one at a time.
   Clock::duration pause_;
   Clock::time_point not_before_;

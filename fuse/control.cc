@@ -195,6 +195,7 @@ std::string status_json(Filesystem& filesystem) {
   json["watch"] = to_string(filesystem.watch_mode());
   json["base_is_local"] = filesystem.is_base_local();
   json["passthrough"] = filesystem.passes_through();
+  json["requests"] = filesystem.is_asked_by_rings() ? "io_uring" : "/dev/fuse";
   json["locks"] = filesystem.has_local_locks_only() ? "this mount" : "file system";
   json["jobs_active"] = filesystem.jobs().active_count();
   Json names = Json::array();

@@ -116,7 +116,7 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
   filesystem.start(session.get());
   spdlog::info("raw changes are watched for by: {}", to_string(filesystem.watch_mode()));
   const pthread_t waiting = ::pthread_self();
-  session.start(worker_count(options.threads),
+  session.start(worker_count(options.threads), options.io_uring,
                 [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
   int signal = 0;
   (void)::sigwait(&signals, &signal);  // cannot fail for a valid set

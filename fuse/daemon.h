@@ -29,6 +29,9 @@ struct OverlayFolders {
   std::string work;                 // on the file system of upper
 };
 
+// The kernel's switch for FUSE over io_uring, "Y" or "N"; it is not there before Linux 6.14.
+inline constexpr char kRingParameter[] = "/sys/module/fuse/parameters/enable_uring";
+
 struct DaemonOptions {
   // Set for a plain overlay, which has no store: of what follows the profiles and all that concerns
   // stores, jobs and publishing mean nothing then.
@@ -54,6 +57,7 @@ struct DaemonOptions {
       600};  // between looks at the limits, and for what was left behind
   // The best way to see raw changes of the base; less if need be.
   WatchMode watch = WatchMode::kFanotify;
+  bool io_uring = true;  // take requests by it where the kernel lets
   unsigned threads = 0;  // workers of the receive loop; 0: chosen by the number of cores
   unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
   OwnerRule owners;

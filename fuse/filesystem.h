@@ -31,6 +31,7 @@
 #include "fuse/notifier.h"
 #include "fuse/publish_trust.h"
 #include "fuse/task_queue.h"
+#include "fuse/wire.h"
 #include "store/base_watch.h"
 #include "store/evictor.h"
 #include "store/layer_units.h"
@@ -81,7 +82,7 @@ class Filesystem {
   void start(fuse_session* session);
   // The kernel has said which minor version of the protocol it speaks, and whether it can read and
   // write files by itself.
-  void connected(unsigned minor, bool can_pass_through);
+  void connected(unsigned minor, const wire::Connection& agreed);
   // The mount is about to be taken away for good: that is recorded, then those who wait for a lock get
   // ENOLCK, those who wait for a job's end are told what is known, and from then on nobody can wait.
   // Returns when they have their answers, or do not fetch them.
@@ -156,6 +157,7 @@ class Filesystem {
   const Flights* flights() const { return flights_.get(); }  // null without single flight
   // Whether the kernel reads and writes files of layers by itself.
   bool passes_through() const { return io_modes_.is_enabled(); }
+  bool is_asked_by_rings() const { return is_asked_by_rings_; }
   // Whether lock files exclude this mount's processes alone, for want of locks below.
   bool has_local_locks_only() { return locks_.is_local_only(); }
   // These take long; call from a task.
@@ -408,6 +410,7 @@ class Filesystem {
   NodeTable nodes_;
   HandleTable handles_;
   IoModes io_modes_;
+  std::atomic<bool> is_asked_by_rings_{false};
   LockTable locks_{counters_};
   // Lock files that jobs have unlinked while others wanted them: to be removed once nobody does.
   struct Removal {

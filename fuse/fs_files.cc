@@ -8,6 +8,7 @@
 
 #include "common/direct_page.h"
 #include "fuse/filesystem.h"
+#include "fuse/ring_loop.h"
 #include "fuse/set_ids.h"
 #include "fuse/timeouts.h"
 #include "fuse/wire.h"
@@ -318,7 +319,7 @@ void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_
   if (const Status fresh = refresh_for_reading(handle); !fresh) {
     return (void)fuse_reply_err(req, fresh.error().code());
   }
-  if (size >= kSpliceFrom) {
+  if (size >= kSpliceFrom && !is_asked_by_rings_) {
     fuse_bufvec bytes{};
     bytes.count = 1;
     bytes.buf[0].size = size;
@@ -329,10 +330,14 @@ void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_
     return (void)fuse_reply_data(req, &bytes, fuse_buf_copy_flags{});
   }
   thread_local std::vector<char> buffer;
-  if (buffer.size() < size) buffer.resize(size);
-  const ssize_t count = ::pread(handle.fd.get(), buffer.data(), size, offset);
+  char* bytes = RingLoop::answer_space(size);
+  if (bytes == nullptr) {
+    if (buffer.size() < size) buffer.resize(size);
+    bytes = buffer.data();
+  }
+  const ssize_t count = ::pread(handle.fd.get(), bytes, size, offset);
   if (count == -1) return (void)fuse_reply_err(req, errno);
-  (void)fuse_reply_buf(req, buffer.data(), static_cast<std::size_t>(count));
+  (void)fuse_reply_buf(req, bytes, static_cast<std::size_t>(count));
 }
 
 Result<std::size_t> Filesystem::change_data(

@@ -78,9 +78,10 @@ void Filesystem::start(fuse_session* session) {
   watch_left_batons();
 }
 
-void Filesystem::connected(unsigned minor, bool can_pass_through) {
+void Filesystem::connected(unsigned minor, const wire::Connection& agreed) {
   notifier_->set_protocol(minor);
-  if (can_pass_through) io_modes_.enable(device_);
+  if (agreed.can_pass_through) io_modes_.enable(device_);
+  is_asked_by_rings_ = agreed.is_by_rings;
 }
 
 void Filesystem::refuse_waits() {

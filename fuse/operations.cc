@@ -8,7 +8,7 @@
 #include <exception>
 
 #include "fuse/filesystem.h"
-#include "fuse/receive_loop.h"
+#include "fuse/request_view.h"
 #include "fuse/wire.h"
 
 // The edge between libfuse's C callbacks and Filesystem: no logic, only the one place where what is
@@ -47,7 +47,8 @@ void want_owners(const OwnerRule& owners, fuse_conn_info* connection) {
 void init(void* filesystem, fuse_conn_info* connection) {
   auto& fs = *static_cast<Filesystem*>(filesystem);
   const bool is_privileged = ::geteuid() == 0;
-  fs.connected(connection->proto_minor, wire::connect(is_privileged).can_pass_through);
+  const wire::Connection agreed = wire::connect(is_privileged);
+  fs.connected(connection->proto_minor, agreed);
   want_owners(fs.options().owners, connection);
   // Symlinks in the root are answered per caller: their answers must never be kept.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
@@ -57,9 +58,10 @@ void init(void* filesystem, fuse_conn_info* connection) {
   // Not by comparing times: what we write ourselves changes them. Who else changes data is told of
   // (Notifier), and at open it is seen whether a base file is still as it was.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA);
-  // For answers with much data; requests are read by ReceiveLoop.
+  // For answers with much data that go to the device; requests are read by ReceiveLoop.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_MOVE);
-  connection->want |= connection->capable & FUSE_CAP_SPLICE_WRITE;
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_WRITE);
+  if (!agreed.is_by_rings) connection->want |= connection->capable & FUSE_CAP_SPLICE_WRITE;
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
   connection->want |= connection->capable & (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ATOMIC_O_TRUNC |
                                              FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <memory>
 
+#include "fuse/request_view.h"
 #include "fuse/wire.h"
 
 namespace cacheshim {
@@ -41,17 +42,12 @@ std::size_t buffer_bytes() {
   return kBytes;
 }
 
-constexpr std::size_t kLargeBytes = 128 * 1024;
-
 // A receiver for every second core: those who ask need the others. A second one on two cores is no
 // faster for four who read, and makes what four write dearer by a tenth.
 unsigned most_helpers(unsigned threads) {
   const unsigned cores = std::thread::hardware_concurrency();
   return std::min(threads, std::max(1U, cores / 2)) - 1;
 }
-
-// O_TMPFILE: linux/fuse.h since 6.1, with the request and answer of FUSE_CREATE.
-constexpr std::uint32_t kFuseTmpfile = 51;
 
 }  // namespace
 
@@ -60,50 +56,9 @@ class RequestBuffer {
   char* data() { return memory_.get(); }
   std::size_t size = 0;
 
-  // libfuse before 3.15 does not know O_TMPFILE: it is handed on as the creation of a file with a name
-  // that no file can have.
-  void translate() {
-    static_assert(sizeof kTmpfileName == 2);
-    constexpr std::size_t kLeast = sizeof(fuse_in_header) + sizeof(fuse_create_in) + 2;
-    if (header().opcode != kFuseTmpfile || size < kLeast) return;
-    header().opcode = FUSE_CREATE;
-    std::memcpy(data() + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
-  }
-
-  // Whether the kernel reads ahead, so that its client goes on while we copy. Larger ones may last.
-  bool is_read_ahead() const {
-    return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;
-  }
-
-  // The thread that waits for the answer; 0 where none does.
-  pid_t client() const { return static_cast<pid_t>(header().pid); }
-
-  // Whether the request may take long by its nature: it syncs, copies, or moves much data.
-  bool may_last() const {
-    switch (header().opcode) {
-      case FUSE_FSYNC:
-      case FUSE_FSYNCDIR:
-      case FUSE_FALLOCATE:
-      case FUSE_COPY_FILE_RANGE:
-        return true;
-      case FUSE_WRITE:
-        return size > kLargeBytes;
-      case FUSE_READ:
-        return body<fuse_read_in>().size > kLargeBytes;
-      case FUSE_SETATTR:
-        return (body<fuse_setattr_in>().valid & FATTR_SIZE) != 0;
-      default:
-        return false;
-    }
-  }
+  RequestView view() { return {data(), size}; }
 
  private:
-  fuse_in_header& header() const { return *reinterpret_cast<fuse_in_header*>(memory_.get()); }
-  template <class Body>
-  const Body& body() const {
-    return *reinterpret_cast<const Body*>(memory_.get() + sizeof(fuse_in_header));
-  }
-
   std::unique_ptr<char[]> memory_ = std::make_unique_for_overwrite<char[]>(buffer_bytes());
 };
 
@@ -189,7 +144,7 @@ ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
     const ssize_t size = ::read(fd_, buffer.data(), buffer_bytes());
     if (size > 0) {
       buffer.size = static_cast<std::size_t>(size);
-      buffer.translate();
+      buffer.view().translate();
       return Received::kRequest;
     }
     if (size == -1 && errno == EAGAIN) return Received::kNothing;
@@ -260,7 +215,7 @@ void ReceiveLoop::help(RequestBuffer& buffer) {
 }
 
 void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest) {
-  if (buffer.may_last()) {
+  if (buffer.view().may_last()) {
     guest.leave();
     call_head();
     return handle(buffer);
@@ -269,7 +224,7 @@ void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest
   const std::uint64_t busy = (progress_ + 2) | 1;
   progress_ = busy;
   if (watcher_sleeps_) wake_watcher();
-  buffer.is_read_ahead() ? guest.leave() : guest.note_request(buffer.client());
+  buffer.view().is_read_ahead() ? guest.leave() : guest.note_request(buffer.view().client());
   handle(buffer);
   std::uint64_t expected = busy;  // another may be the head by now
   progress_.compare_exchange_strong(expected, busy & ~std::uint64_t{1});

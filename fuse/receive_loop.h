@@ -18,9 +18,6 @@ namespace cacheshim {
 
 class RequestBuffer;
 
-// The name that a request to create a file has which is to have none (O_TMPFILE).
-inline constexpr char kTmpfileName[] = "/";
-
 // Takes requests from /dev/fuse and has libfuse handle them.
 //
 // A FUSE round trip is two wake-ups and little work, and a sleeping core takes far longer to wake than

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <spdlog/spdlog.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -86,11 +87,20 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const std::st
 
 Session::~Session() {
   stop();
+  wire::use_rings(nullptr);
+  rings_.reset();
   if (session_ != nullptr) fuse_session_destroy(session_);
 }
 
-void Session::start(unsigned threads, std::function<void()> on_end) {
-  loop_ = std::make_unique<ReceiveLoop>(session_, threads, std::move(on_end));
+void Session::start(unsigned threads, bool use_rings, const std::function<void()>& on_end) {
+  std::string why_not = "the configuration says so";
+  if (use_rings) rings_ = RingLoop::make(session_, mount_point_, threads, on_end, why_not);
+  if (rings_) {
+    wire::use_rings(rings_.get());
+  } else {
+    spdlog::info("requests come by /dev/fuse, not by io_uring: {}", why_not);
+  }
+  loop_ = std::make_unique<ReceiveLoop>(session_, threads, on_end);
 }
 
 void Session::stop() {
@@ -100,6 +110,7 @@ void Session::stop() {
     (void)::umount2(mount_point_.c_str(), MNT_DETACH);
   }
   loop_.reset();
+  if (rings_) rings_->close();
 }
 
 }  // namespace cacheshim

@@ -8,6 +8,7 @@
 #include "common/unique_fd.h"
 #include "fuse/daemon.h"
 #include "fuse/receive_loop.h"
+#include "fuse/ring_loop.h"
 
 struct fuse_session;
 
@@ -29,8 +30,9 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   fuse_session* get() { return session_; }
-  // Starts to receive requests. `on_end` is called when the kernel has unmounted.
-  void start(unsigned threads, std::function<void()> on_end);
+  // Starts to receive requests: by rings if `use_rings` and where there are any, else from /dev/fuse.
+  // `on_end` is called when the kernel has unmounted.
+  void start(unsigned threads, bool use_rings, const std::function<void()>& on_end);
   // Detaches the mount and ends the receivers; what clients still have open gives ENOTCONN.
   void stop();
 
@@ -41,6 +43,7 @@ class Session {
   fuse_session* session_ = nullptr;
   int fd_ = -1;  // the session's, once it is mounted
   bool detached_ = false;
+  std::unique_ptr<RingLoop> rings_;
   std::unique_ptr<ReceiveLoop> loop_;
 };
 

@@ -6,11 +6,14 @@
 
 #include <cstring>
 
+#include "fuse/ring_loop.h"
+
 namespace cacheshim::wire {
 namespace {
 
 // Newer than some of the headers that this is built with.
 constexpr std::uint32_t kPassthroughInFlags2 = 1U << 5;  // FUSE_PASSTHROUGH, 1 << 37
+constexpr std::uint32_t kOverIoUringInFlags2 = 1U << 9;  // FUSE_OVER_IO_URING, 1 << 41
 constexpr std::uint32_t kFopenPassthrough = 1U << 7;     // FOPEN_PASSTHROUGH
 constexpr std::uint32_t kFlagsGoOn = 1U << 30;           // FUSE_INIT_EXT
 constexpr std::uint32_t kKillSetIdsV2 = 1U << 28;        // FUSE_HANDLE_KILLPRIV_V2
@@ -50,6 +53,7 @@ struct Request {
   std::uint32_t backing_id = 0;
 };
 thread_local Request request;
+RingLoop* rings = nullptr;
 
 const fuse_in_header& header() { return *reinterpret_cast<const fuse_in_header*>(request.bytes); }
 
@@ -61,6 +65,10 @@ Body body() {
 }
 
 bool is_of(std::uint32_t opcode) { return request.bytes != nullptr && header().opcode == opcode; }
+
+bool agrees_on_rings() {
+  return is_of(FUSE_INIT) && (request.init_flags2 & kOverIoUringInFlags2) != 0;
+}
 
 template <class Body, class Change>
 void patch(char* at, Change&& change) {
@@ -89,6 +97,12 @@ void patch_open(const iovec& payload) {
   });
 }
 
+ssize_t total(const iovec* parts, int count) {
+  ssize_t bytes = 0;
+  for (int i = 0; i < count; ++i) bytes += static_cast<ssize_t>(parts[i].iov_len);
+  return bytes;
+}
+
 bool answers_request(const iovec* parts, int count) {
   fuse_out_header out;
   if (count != 2 || parts[0].iov_len != sizeof out || request.bytes == nullptr) return false;
@@ -98,17 +112,23 @@ bool answers_request(const iovec* parts, int count) {
 
 }  // namespace
 
+void use_rings(RingLoop* loop) { rings = loop; }
+
 void begin_request(const char* bytes) { request = Request{.bytes = bytes}; }
 
 ssize_t send(int fd, iovec* parts, int count, void* /*userdata*/) {
-  if ((request.init_flags != 0 || request.backing_id != 0) && answers_request(parts, count)) {
-    if (header().opcode == FUSE_INIT) {
-      patch_init(parts[1]);
-    } else if (request.backing_id != 0) {
-      patch_open(parts[1]);
-    }
+  const bool has_additions = request.init_flags != 0 || request.backing_id != 0;
+  const bool is_answer = has_additions && answers_request(parts, count);
+  if (is_answer && header().opcode == FUSE_INIT) {
+    patch_init(parts[1]);
+  } else if (is_answer && request.backing_id != 0) {
+    patch_open(parts[1]);
   }
-  return ::writev(fd, parts, count);
+  if (rings != nullptr && rings->answer(parts, count)) return total(parts, count);
+  const ssize_t sent = ::writev(fd, parts, count);
+  // From now on the kernel waits for them.
+  if (is_answer && sent > 0 && agrees_on_rings()) rings->start();
+  return sent;
 }
 
 Connection connect(bool pass_through) {
@@ -117,10 +137,13 @@ Connection connect(bool pass_through) {
   const auto offered =
       body<InitIn>();  // an older kernel's is followed by nothing that is asked for
   request.init_flags = offered.flags & (FUSE_PARALLEL_DIROPS | kKillSetIdsV2);
-  if (!pass_through || !goes_on || (offered.flags & kFlagsGoOn) == 0) return {};
-  request.init_flags2 = offered.flags2 & kPassthroughInFlags2;
+  if (!goes_on || (offered.flags & kFlagsGoOn) == 0) return {};
+  const std::uint32_t wanted =
+      (pass_through ? kPassthroughInFlags2 : 0) | (rings != nullptr ? kOverIoUringInFlags2 : 0);
+  request.init_flags2 = offered.flags2 & wanted;
   if (request.init_flags2 != 0) request.init_flags |= kFlagsGoOn;
-  return {.can_pass_through = request.init_flags2 != 0};
+  return {.can_pass_through = (request.init_flags2 & kPassthroughInFlags2) != 0,
+          .is_by_rings = agrees_on_rings()};
 }
 
 bool kills_set_ids() {

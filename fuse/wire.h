@@ -8,24 +8,32 @@
 #include <cstdint>
 
 // What of the kernel's protocol libfuse 3.14 does not pass on, read from the requests and put into the
-// replies as they go by. Source: linux/fuse.h of kernel 6.9, whose names those below are.
+// replies as they go by. Source: linux/fuse.h of kernel 6.14, whose names those below are.
 //
 // Each thread handles one request at a time, from begin_request() to its reply, if it is the one that
 // replies; what is asked for below concerns that request.
+namespace cacheshim {
+class RingLoop;
+}
+
 namespace cacheshim::wire {
 
 // A request has been read whole: `bytes` must stay until it has been handled.
 void begin_request(const char* bytes);
+// Answers to requests that came by rings go there, and not to the device. To be called before there are
+// requests, and with nullptr when they have ended.
+void use_rings(RingLoop* rings);
 // As fuse_custom_io::writev: the way of every reply and notice.
 ssize_t send(int fd, iovec* parts, int count, void* userdata);
 
 // ---- FUSE_INIT
 struct Connection {
   bool can_pass_through = false;
+  bool is_by_rings = false;
 };
 // Takes up what the kernel offers and we want: folders looked up in by several threads at once (which
-// 3.14 takes for granted and does not ask for), set-id bits that are ours to clear on a write, and, where
-// `pass_through`, reads and writes that go past us.
+// 3.14 takes for granted and does not ask for), set-id bits that are ours to clear on a write, requests by
+// rings, if there are any, and, where `pass_through`, reads and writes that go past us.
 Connection connect(bool pass_through);
 
 // ---- FUSE_WRITE, FUSE_SETATTR of a size: the caller may not leave set-id bits and capabilities.

@@ -4,7 +4,7 @@
 
 build_packages=(
     g++ meson ninja-build pkg-config
-    libfuse3-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+    libfuse3-dev liburing-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
     libxxhash-dev libgtest-dev libbenchmark-dev
 )
 run_packages=(

@@ -55,6 +55,27 @@ def flock_in_threads(path, count):
     return most[0]
 
 
+def open_often(path, count):
+    return [os.open(path, os.O_RDWR) for _ in range(count)]
+
+
+def flock_each_in_turn(fds):
+    """A thread for each of these descriptors waits for the lock, and lets it go. Returns how many."""
+    had = []
+
+    def one(fd):
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        had.append(fd)
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+    threads = [threading.Thread(target=one, args=(fd,)) for fd in fds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(had)
+
+
 def lock_again_after_close(path, rounds, use_records=False):
     """Locks, closes, and locks a fresh descriptor without waiting; returns how often that failed."""
     failed = 0

@@ -37,11 +37,10 @@ def guests(pid):
     return found
 
 
-def are_ordinary(pid):
-    """Whether all threads of a process are, and may run where we may."""
+def places(pid):
+    """Where the threads of a process may run."""
     tasks = [int(task) for task in os.listdir(f"/proc/{pid}/task")]
-    return not guests(pid) and all(
-        os.sched_getaffinity(task) == os.sched_getaffinity(0) for task in tasks)
+    return {task: os.sched_getaffinity(task) for task in tasks}
 
 
 def are_none_for_a_while(pid):
@@ -57,12 +56,14 @@ def test_a_client_that_is_alone_has_the_receiver_on_its_core(mount_store, store,
     mount = mount_store(store)
     daemon = mount.daemon_pid()
     job = job_of(mount, "j", UID)
+    before = places(daemon)
     for core in sorted(os.sched_getaffinity(0)):
         job.start("ask_until", job.path("triton"), job.path("stop"), core)
         wait_until(lambda: {core} in guests(daemon).values(), what="a guest")
         (store / "stop").touch()
         assert job.result()
-        wait_until(lambda: are_ordinary(daemon), what="the end of the stay")
+        wait_until(lambda: not guests(daemon) and places(daemon) == before,
+                   what="the end of the stay")
         (store / "stop").unlink()
         wait_until(lambda: not job.exists("stop"), what="the end of the sign")
 

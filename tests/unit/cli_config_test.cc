@@ -38,10 +38,11 @@ TEST(Config, ReadsEveryKey) {
 TEST(Config, ReadsWhoMayPublish) {
   EXPECT_FALSE(parse_config("[publish]\n", "c.toml").allow);
   const Config some = parse_config(
-      "verify_on_open = true\n[publish.allow]\nusers = ['root', 20001, 20001]\n"
+      "verify_on_open = true\nio_uring = false\n[publish.allow]\nusers = ['root', 20001, 20001]\n"
       "groups = ['root', 7]\njobs = ['47*']\n",
       "c.toml");
   EXPECT_EQ(some.verify_on_open, true);
+  EXPECT_EQ(some.io_uring, false);
   EXPECT_EQ(some.allow->users, (std::set<unsigned>{0, 20001}));
   EXPECT_EQ(some.allow->groups, (std::set<unsigned>{0, 7}));
   EXPECT_EQ(some.allow->jobs, std::vector<std::string>{"47*"});

@@ -250,6 +250,46 @@ TEST_F(ClientCoreTest, APolicyThatSomebodyHasChosenStays) {
   }).join();
 }
 
+// A receiver that has a core, and takes what is asked there.
+TEST_F(ClientCoreTest, WhoHasACoreStaysThereWhereverTheClientGoes) {
+  Client client(all_.front());
+  ClientCore own(core_, all_.back());
+  std::thread([&] {
+    go_to(all_.back());
+    ClientCore::Guest guest(own);
+    cacheshim::ask(guest, client.id());
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_IDLE);
+    for (unsigned i = 0; i < 40; ++i) {
+      client.move_to(i % 2 == 0 ? all_.back() : all_.front());
+      guest.follow();
+      cacheshim::ask(guest, client.id(), 1);
+    }
+    EXPECT_TRUE(guest.is_in());
+    EXPECT_EQ(cores_of(0), std::vector<int>{all_.back()});
+    guest.leave();
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+    EXPECT_EQ(cores_of(0), std::vector<int>{all_.back()});
+  }).join();
+}
+
+TEST_F(ClientCoreTest, WhoRestsMayComeBackAtOnce) {
+  const Client client(all_.back());
+  ClientCore own(core_, all_.back());
+  std::thread([&] {
+    go_to(all_.back());
+    ClientCore::Guest guest(own);
+    cacheshim::ask(guest, client.id());
+    std::thread([&own] { own.rest(); }).join();
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+    EXPECT_FALSE(own.has_guest());
+    cacheshim::ask(guest, client.id(), 1);
+    EXPECT_FALSE(guest.is_in());
+    cacheshim::ask(guest, client.id());
+    EXPECT_TRUE(own.has_guest());
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_IDLE);
+  }).join();
+}
+
 TEST_F(ClientCoreTest, TheStayEndsWithTheGuest) {
   const Client client(all_.front());
   {

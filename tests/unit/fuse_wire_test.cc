@@ -60,6 +60,7 @@ constexpr std::uint32_t kParallel = 1U << 18;
 constexpr std::uint32_t kKills = 1U << 28;
 constexpr std::uint32_t kGoesOn = 1U << 30;
 constexpr std::uint32_t kPassthrough = 1U << 5;
+constexpr std::uint32_t kOverIoUring = 1U << 9;
 
 TEST_F(WireTest, TakesUpWhatTheKernelOffers) {
   request(FUSE_INIT, InitIn{7, 45, 0, kParallel | kKills | kGoesOn | 1, kPassthrough | 2});
@@ -86,6 +87,12 @@ TEST_F(WireTest, DoesNotAskForPassthroughWithoutPrivilege) {
   const InitOut sent = answer(InitOut{7, 31, 0, 0});
   EXPECT_EQ(sent[3], kKills);
   EXPECT_EQ(sent[8], 0U);
+}
+
+TEST_F(WireTest, AsksForNoRingsWhereThereAreNone) {
+  request(FUSE_INIT, InitIn{7, 45, 0, kGoesOn, kOverIoUring});
+  EXPECT_FALSE(wire::connect(true).is_by_rings) << "the kernel would wait for them";
+  EXPECT_EQ(answer(InitOut{7, 31, 0, 0})[8], 0U);
 }
 
 struct OpenOut {

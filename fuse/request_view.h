@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <linux/fuse.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace cacheshim {
+
+// The name that a request to create a file has which is to have none (O_TMPFILE).
+inline constexpr char kTmpfileName[] = "/";
+
+// A request as the kernel sends it, where it lies.
+class RequestView {
+ public:
+  RequestView(char* bytes, std::size_t size) : bytes_(bytes), size_(size) {}
+
+  char* bytes() const { return bytes_; }
+  std::size_t size() const { return size_; }
+  // The thread that waits for the answer; 0 where none does.
+  pid_t client() const { return static_cast<pid_t>(header().pid); }
+
+  // libfuse before 3.15 does not know O_TMPFILE: it is handed on as the creation of a file with a name
+  // that no file can have.
+  void translate() {
+    static_assert(sizeof kTmpfileName == 2);
+    constexpr std::uint32_t kTmpfile =
+        51;  // FUSE_TMPFILE: linux/fuse.h since 6.1, else as FUSE_CREATE
+    constexpr std::size_t kLeast = sizeof(fuse_in_header) + sizeof(fuse_create_in) + 2;
+    if (header().opcode != kTmpfile || size_ < kLeast) return;
+    header().opcode = FUSE_CREATE;
+    std::memcpy(bytes_ + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
+  }
+
+  // Whether the kernel reads ahead, so that its client goes on while we copy. Larger ones may last.
+  bool is_read_ahead() const {
+    return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;
+  }
+
+  // Whether it may take long by its nature: it syncs, copies, or moves much data.
+  bool may_last() const {
+    switch (header().opcode) {
+      case FUSE_FSYNC:
+      case FUSE_FSYNCDIR:
+      case FUSE_FALLOCATE:
+      case FUSE_COPY_FILE_RANGE:
+        return true;
+      case FUSE_WRITE:
+        return size_ > kLargeBytes;
+      case FUSE_READ:
+        return body<fuse_read_in>().size > kLargeBytes;
+      case FUSE_SETATTR:
+        return (body<fuse_setattr_in>().valid & FATTR_SIZE) != 0;
+      default:
+        return false;
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLargeBytes = std::size_t{128} * 1024;
+
+  fuse_in_header& header() const { return *reinterpret_cast<fuse_in_header*>(bytes_); }
+  template <class Body>
+  const Body& body() const {
+    return *reinterpret_cast<const Body*>(bytes_ + sizeof(fuse_in_header));
+  }
+
+  char* const bytes_;
+  const std::size_t size_;
+};
+
+}  // namespace cacheshim

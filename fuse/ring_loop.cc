@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/ring_loop.h"
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "fuse/daemon.h"
+#include "fuse/request_view.h"
+#include "fuse/wire.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr unsigned kLeastOfCore = 2;
+constexpr auto kWatchTick = std::chrono::milliseconds(2);
+// Calls for those who wait for an entry of a core: at the same time, since one may have to wait for an
+// entry as well, and in a row.
+constexpr unsigned kMostCalls = 2;
+constexpr unsigned kCallers = 4;
+constexpr unsigned kMostRounds = 1000;
+constexpr auto kMoment = std::chrono::milliseconds(1);
+constexpr unsigned kIdleTicks = 50;  // then guests rest, and the watcher sleeps
+constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
+
+// What this thread handles, if it came by a ring.
+thread_local RingEntry* handled = nullptr;
+
+bool is_enabled() {
+  char value = 'N';
+  std::ifstream(kRingParameter) >> value;
+  return value == 'Y';
+}
+
+// num_possible_cpus(), of which the kernel has a queue each: "0-3,8-11" are eight. 0 if it is not told.
+unsigned count_possible_cores() {
+  std::ifstream list(kPossibleCores);
+  unsigned count = 0;
+  for (unsigned first = 0; list >> first;) {
+    unsigned last = first;
+    if (list.peek() == '-') list.ignore() >> last;
+    if (list.peek() == ',') list.ignore();
+    count += last - first + 1;
+  }
+  return count;
+}
+
+bool stay_on(int core) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<std::size_t>(core), &cores);
+  return ::sched_setaffinity(0, sizeof cores, &cores) == 0;
+}
+
+}  // namespace
+
+std::uint64_t RingLoop::Core::requests() const {
+  std::uint64_t count = 0;
+  for (const auto& receiver : receivers) count += receiver->progress / 2;
+  return count;
+}
+
+bool RingLoop::Core::is_at_rest() const {
+  return std::none_of(receivers.begin(), receivers.end(), [](const auto& receiver) {
+    return receiver->progress % 2 != 0 || receiver->ring->has_request();
+  });
+}
+
+RingLoop::RingLoop(fuse_session* session, std::string mount_point, unsigned threads,
+                   std::function<void()> on_end)
+    : session_(session),
+      mount_point_(std::move(mount_point)),
+      threads_(threads),
+      on_end_(std::move(on_end)) {}
+
+std::unique_ptr<RingLoop> RingLoop::make(fuse_session* session, const std::string& mount_point,
+                                         unsigned threads, std::function<void()> on_end,
+                                         std::string& why) {
+  if (!is_enabled()) {
+    why = "the kernel's parameter fuse.enable_uring is off";
+    return nullptr;
+  }
+  const unsigned cores = count_possible_cores();
+  cpu_set_t ours;
+  if (cores == 0 || ::sched_getaffinity(0, sizeof ours, &ours) == -1) {
+    why = "the kernel does not tell its cores";
+    return nullptr;
+  }
+  const auto ours_count = static_cast<unsigned>(CPU_COUNT(&ours));
+  if (static_cast<long>(ours_count) < ::sysconf(_SC_NPROCESSORS_ONLN)) {
+    why = "the daemon may not run on all cores";
+    return nullptr;
+  }
+  std::unique_ptr<RingLoop> loop(new RingLoop(session, mount_point, threads, std::move(on_end)));
+  const unsigned of_core = std::max(kLeastOfCore, threads / ours_count);
+  std::vector<std::uint16_t> off;
+  bool is_set_up = true;
+  for (std::uint16_t core = 0; core < cores && is_set_up; ++core) {
+    if (core < CPU_SETSIZE && CPU_ISSET(core, &ours)) {
+      is_set_up = loop->add_core(core, {core}, of_core);
+    } else {
+      off.push_back(core);
+    }
+  }
+  if (!off.empty()) is_set_up = is_set_up && loop->add_core(-1, off, of_core);
+  if (!is_set_up) {
+    why = std::strerror(errno);
+    return nullptr;
+  }
+  return loop;
+}
+
+bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, unsigned receivers) {
+  auto core = std::make_unique<Core>();
+  core->number = number;
+  for (unsigned i = 0; i < receivers; ++i) {
+    auto receiver = std::make_unique<Receiver>();
+    receiver->ring = RequestRing::make(fuse_session_fd(session_), queues);
+    if (!receiver->ring) return false;
+    receiver->client_core = number < 0 ? std::make_unique<ClientCore>()
+                                       : std::make_unique<ClientCore>(anywhere_, number);
+    receivers_.push_back(receiver.get());
+    core->receivers.push_back(std::move(receiver));
+  }
+  cores_.push_back(std::move(core));
+  return true;
+}
+
+void RingLoop::start() {
+  have_closed_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(receivers_.size()));
+  lasting_ = std::make_unique<TaskQueue>(threads_);
+  calls_ = std::make_unique<TaskQueue>(kCallers);
+  for (const auto& core : cores_) {
+    for (const auto& receiver : core->receivers) {
+      receiver->thread = std::thread([this, &core = *core, &self = *receiver] { run(core, self); });
+    }
+  }
+  watcher_ = std::thread([this] { watch(); });
+}
+
+void RingLoop::close() {
+  if (!lasting_ || phase_ != Phase::kServing) return;
+  phase_ = Phase::kEndingCalls;
+  calls_->stop();  // which may be waiting for an answer of ours
+  phase_ = Phase::kAnswering;
+  for (Receiver* const receiver : receivers_) receiver->ring->wake();
+  have_closed_->wait();
+  lasting_->stop();
+}
+
+RingLoop::~RingLoop() {
+  close();
+  phase_ = Phase::kOver;
+  for (Receiver* const receiver : receivers_) {
+    receiver->ring->wake();
+    if (receiver->thread.joinable()) receiver->thread.join();
+  }
+  if (watcher_.joinable()) {
+    wake_watcher();
+    watcher_.join();
+  }
+}
+
+void RingLoop::run(Core& core, Receiver& self) {
+  if (core.number >= 0) (void)stay_on(core.number);  // it may be off by now: then it is anywhere
+  const int failure = serve(core, self);
+  have_closed_->count_down();
+  while (phase_ == Phase::kAnswering && self.ring->failure() == 0) (void)self.ring->wait();
+  if (failure == 0 || failure == ENODEV || failure == ENOTCONN) return;
+  spdlog::error("taking requests by io_uring failed: {}; the mount ends", std::strerror(failure));
+  on_end_();
+}
+
+// Until there is nothing more to be taken. 0, or an error number.
+int RingLoop::serve(Core& core, Receiver& self) {
+  ClientCore::Guest guest(*self.client_core);
+  if (const int failure = self.ring->begin(); failure != 0) return failure;
+  while (self.ring->failure() == 0) {
+    const std::vector<RingEntry*>& requests = self.ring->wait();
+    if (phase_ >= Phase::kAnswering) return 0;
+    for (RingEntry* const entry : requests) {
+      take(core, self, guest, *entry);
+      if (entry != requests.back()) self.ring->submit();
+    }
+  }
+  return self.ring->failure();
+}
+
+void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry) {
+  RequestView request(entry.bytes(), entry.size());
+  request.translate();
+  self.progress += 3;  // one more, and it is being handled
+  if (request.may_last()) {
+    note_held(core, self, entry);
+    lasting_->post([this, &entry] { handle(entry); });
+  } else {
+    request.is_read_ahead() ? guest.leave() : guest.note_request(request.client());
+    if (guest.is_in() && watcher_sleeps_) wake_watcher();
+    const std::uint64_t unique = entry.unique();
+    handle(entry);
+    if (entry.unique() == unique) note_held(core, self, entry);
+  }
+  --self.progress;
+}
+
+void RingLoop::handle(RingEntry& entry) {
+  handled = &entry;
+  fuse_buf request{};
+  request.mem = entry.bytes();
+  request.size = entry.size();
+  wire::begin_request(entry.bytes());
+  fuse_session_process_buf(session_, &request);
+  handled = nullptr;
+}
+
+void RingLoop::note_held(Core& core, Receiver& self, RingEntry& entry) {
+  self.ring->note_held(entry);
+  self.ring->submit();  // there is an entry before somebody calls
+  ++core.held;
+  if (core.calls >= kMostCalls) return;
+  ++core.calls;
+  calls_->post([this, &core] {
+    call_waiting_ones(core);
+    --core.calls;
+  });
+}
+
+// A request may be waiting for an entry now (see RequestRing). So one of our own, on that core: with its
+// answer an entry is given back, and the kernel hands on what waits. That may be answered later in its
+// turn, so as long as something comes. When all receivers of the core are at rest there is an entry for
+// ours, and nobody else on this core takes it first.
+void RingLoop::call_waiting_ones(const Core& core) {
+  if (core.number >= 0) (void)stay_on(core.number);
+  std::optional<std::uint64_t> called_at;  // requests before our last one
+  std::uint64_t held = 0;
+  for (unsigned round = 0; round < kMostRounds && phase_ == Phase::kServing; ++round) {
+    const std::uint64_t before = core.requests();
+    std::this_thread::sleep_for(kMoment);
+    if (core.requests() != before || !core.is_at_rest()) continue;
+    if (called_at && before <= *called_at + 1 && core.held == held) return;
+    called_at = before;
+    held = core.held;
+    struct statfs ignored;
+    if (::statfs(mount_point_.c_str(), &ignored) == -1) return;
+  }
+}
+
+bool RingLoop::answer(const iovec* parts, int count) {
+  fuse_out_header header;
+  std::memcpy(&header, parts[0].iov_base, sizeof header);
+  if (header.unique == 0) return false;  // a notice
+  const bool is_handled_here = handled != nullptr && handled->unique() == header.unique;
+  RingEntry* const entry = is_handled_here ? handled : find(header.unique);
+  if (entry == nullptr) return false;
+  entry->answer(parts, count);
+  return true;
+}
+
+RingEntry* RingLoop::find(std::uint64_t unique) const {
+  for (Receiver* const receiver : receivers_) {
+    if (RingEntry* const entry = receiver->ring->find(unique)) return entry;
+  }
+  return nullptr;
+}
+
+char* RingLoop::answer_space(std::size_t size) {
+  return handled != nullptr && size <= RingEntry::room() ? handled->answer_space() : nullptr;
+}
+
+bool RingLoop::has_guests() const {
+  return std::any_of(receivers_.begin(), receivers_.end(),
+                     [](Receiver* receiver) { return receiver->client_core->has_guest(); });
+}
+
+// Lets it go if it is a guest and does not get on; whether it has got on since the last time.
+bool RingLoop::look_after(Receiver& receiver) {
+  const std::uint64_t now = receiver.progress;
+  const bool has_got_on = now != receiver.seen_progress;
+  receiver.seen_progress = now;
+  if (!has_got_on && receiver.client_core->has_guest() &&
+      (now % 2 != 0 || receiver.ring->has_request())) {
+    receiver.client_core->stop();
+  }
+  return has_got_on;
+}
+
+void RingLoop::wake_watcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    watcher_sleeps_ = false;
+  }
+  watcher_call_.notify_one();
+}
+
+// A guest that waits for the core would wait for long. Awake only while there is one.
+void RingLoop::watch() {
+  std::unique_lock lock(mutex_);
+  for (unsigned idle_ticks = 0; phase_ != Phase::kOver;) {
+    (void)watcher_call_.wait_for(lock, kWatchTick);
+    ++idle_ticks;
+    for (Receiver* const receiver : receivers_) {
+      if (look_after(*receiver)) idle_ticks = 0;
+    }
+    if (has_guests() && idle_ticks < kIdleTicks) continue;
+    for (Receiver* const receiver : receivers_) receiver->client_core->rest();
+    idle_ticks = 0;
+    watcher_sleeps_ = true;
+    if (has_guests()) watcher_sleeps_ = false;
+    watcher_call_.wait(lock, [this] { return phase_ == Phase::kOver || !watcher_sleeps_; });
+  }
+}
+
+}  // namespace cacheshim

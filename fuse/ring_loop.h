@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/uio.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fuse/client_core.h"
+#include "fuse/request_ring.h"
+#include "fuse/task_queue.h"
+
+struct fuse_session;
+
+namespace cacheshim {
+
+// Takes requests by io_uring, on the core that they are made on, and has libfuse handle them. What is
+// neither answered nor waited for, and an interrupt, still comes by /dev/fuse (ReceiveLoop).
+//
+// Each core has a few threads that stay on it. The kernel prefers the one that has answered last, so
+// one of them handles all as long as it gets on; the others are for when it is held up by a disk or a lock.
+// What may last by its nature is given to threads that are of no core.
+//
+// A round trip is then no more than two changes of context, where /dev/fuse wakes another core twice;
+// and clients on several cores do not wait for one receiver.
+class RingLoop {
+ public:
+  // Sets up `threads` threads, or two a core if that is more. nullptr, with what is missing in `why`,
+  // where there is no FUSE over io_uring: the kernel's parameter fuse.enable_uring is off (a kernel
+  // before 6.14 has none), io_uring is forbidden, or some cores are not for us. `on_end` is called if
+  // the rings fail later; nobody is answered any more then. The session must outlive the loop.
+  static std::unique_ptr<RingLoop> make(fuse_session* session, const std::string& mount_point,
+                                        unsigned threads, std::function<void()> on_end,
+                                        std::string& why);
+  ~RingLoop();
+  RingLoop(const RingLoop&) = delete;
+  RingLoop& operator=(const RingLoop&) = delete;
+
+  // The kernel has been told that requests are taken by rings, and sends none until they are.
+  void start();
+  // Takes no more requests; those under way have been handled when it returns. Answers still go out.
+  void close();
+  // An answer that libfuse sends, of any thread. False if it is none to a request of a ring.
+  bool answer(const iovec* parts, int count);
+  // Where the calling thread may make up to `size` bytes of the answer to the request that it handles;
+  // nullptr if that did not come by a ring.
+  static char* answer_space(std::size_t size);
+
+ private:
+  struct Receiver {
+    std::unique_ptr<RequestRing> ring;
+    std::unique_ptr<ClientCore> client_core;
+    // Requests so far, shifted left by one; the last bit is set while one is handled.
+    std::atomic<std::uint64_t> progress{0};
+    std::uint64_t seen_progress = 0;  // the watcher's
+    std::thread thread;
+  };
+  struct Core {
+    int number = -1;  // -1: all that are off
+    std::vector<std::unique_ptr<Receiver>> receivers;
+    std::atomic<std::uint64_t> held{0};  // requests that were answered later, ever
+    std::atomic<unsigned> calls{0};      // under way, for requests that may be waiting
+
+    std::uint64_t requests() const;  // ever
+    bool is_at_rest() const;
+  };
+  // One comes after the other.
+  enum class Phase : std::uint8_t { kServing, kEndingCalls, kAnswering, kOver };
+
+  RingLoop(fuse_session* session, std::string mount_point, unsigned threads,
+           std::function<void()> on_end);
+
+  bool add_core(int number, const std::vector<std::uint16_t>& queues, unsigned receivers);
+  void run(Core& core, Receiver& self);
+  int serve(Core& core, Receiver& self);
+  void take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry);
+  void handle(RingEntry& entry);
+  void note_held(Core& core, Receiver& self, RingEntry& entry);
+  void call_waiting_ones(const Core& core);
+  RingEntry* find(std::uint64_t unique) const;
+  void watch();
+  bool look_after(Receiver& receiver);
+  bool has_guests() const;
+  void wake_watcher();
+
+  fuse_session* const session_;
+  const std::string mount_point_;
+  const unsigned threads_;
+  const std::function<void()> on_end_;
+  const ClientCore anywhere_;
+  std::vector<std::unique_ptr<Core>> cores_;
+  std::vector<Receiver*> receivers_;  // of all cores
+  std::unique_ptr<TaskQueue> lasting_;
+  std::unique_ptr<TaskQueue> calls_;
+  std::unique_ptr<std::latch> have_closed_;
+  std::atomic<Phase> phase_{Phase::kServing};
+  std::atomic<bool> watcher_sleeps_{false};
+  std::mutex mutex_;
+  std::condition_variable watcher_call_;
+  std::thread watcher_;
+};
+
+}  // namespace cacheshim

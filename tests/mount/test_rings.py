@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that come by io_uring: that they do, and that nobody waits for somebody else's."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import signal
+
+import mounts
+import pytest
+from jobs import JobHung, wait_until
+
+PARAMETER = pathlib.Path("/sys/module/fuse/parameters/enable_uring")
+UID = 20001
+
+pytestmark = pytest.mark.skipif(not os.access(PARAMETER, os.W_OK),
+                                reason="FUSE over io_uring came with Linux 6.14")
+
+
+@contextlib.contextmanager
+def parameter(value):
+    before = PARAMETER.read_text()
+    PARAMETER.write_text(value)
+    try:
+        yield
+    finally:
+        PARAMETER.write_text(before)
+
+
+@pytest.fixture
+def rings():
+    with parameter("Y"):
+        yield
+
+
+@pytest.fixture
+def core():
+    """One that all who ask are on."""
+    return min(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def elsewhere_than(core):
+    everywhere = os.sched_getaffinity(0)
+    if everywhere == {core}:
+        pytest.skip("needs two cores")
+    os.sched_setaffinity(0, everywhere - {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, everywhere)
+
+
+def on_core(job, core):
+    job("os.sched_setaffinity", 0, {core})
+    return job
+
+
+def said_by_doctor(mount):
+    checks = json.loads(mount.cli("doctor", "--json").stdout)["checks"]
+    return next(check["what"] for check in checks if check["check"] == "requests")
+
+
+@pytest.mark.parametrize("value, config, way", [
+    ("Y", "", "io_uring"), ("N", "", "/dev/fuse"), ("Y", "io_uring = false\n", "/dev/fuse")])
+def test_how_requests_come(mount_store, store, scratch, job_of, value, config, way):
+    (scratch / "c.toml").write_text(config)
+    with parameter(value):
+        mount = mount_store(store, "--config", scratch / "c.toml")
+        assert mount.status()["requests"] == way
+        assert f"come by {way}" in mount.cli("status").stdout
+        said = said_by_doctor(mount)
+    assert said.startswith(f"come by {way}")
+    assert (str(PARAMETER) in said) == (way == "/dev/fuse")
+    job = job_of(mount, "j", UID)
+    job.write("triton/file", b"bytes")
+    assert job.read("triton/file") == b"bytes"
+
+
+def test_who_may_not_run_everywhere_takes_them_from_the_device(rings, mount_store, store, core):
+    with elsewhere_than(core):
+        mount = mount_store(store)
+    assert mount.status()["requests"] == "/dev/fuse"
+
+
+def waiting_threads(pid):
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return sum((task / "wchan").read_text() == "request_wait_answer" for task in tasks)
+
+
+def test_many_who_are_answered_later_keep_nobody_from_being_answered(rings, mount_store, store,
+                                                                     job_of, core):
+    """They all come at once, and take all places for requests: the kernel has none for the others."""
+    mount = mount_store(store)
+    holder, crowd, other = (on_core(job_of(mount, "j", UID), core) for _ in range(3))
+    holder.write("triton/lock", b"")
+    fd = holder("os.open", holder.path("triton/lock"), os.O_RDWR)
+    holder("fcntl.flock", fd, fcntl.LOCK_EX)
+    fds = crowd("open_often", crowd.path("triton/lock"), 100)
+    before = mount.stats()["lock_waits"]
+    daemon = mount.daemon_pid()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        crowd.start("flock_each_in_turn", fds)
+        wait_until(lambda: waiting_threads(crowd.pid) == 100, what="a hundred requests")
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    with elsewhere_than(core):  # where a question gives them no place
+        wait_until(lambda: mount.stats()["lock_waits"] == before + 100, what="a hundred waits")
+    other.write("triton/other", b"works")
+    holder("os.close", fd)
+    assert crowd.result(timeout=30) == 100
+
+
+def test_who_waits_for_a_disk_holds_up_one_other_at_most(rings, scratch, overlay, job_of, core):
+    """A lower folder of a daemon that stands still plays a disk that does not answer."""
+    (scratch / "disk").mkdir()
+    disk = mounts.Overlay(scratch / "disk")
+    (overlay.lowers[0] / "here").write_text("x")
+    disk.mount()
+    try:
+        overlay.mount(folders=overlay.folders().replace(
+            str(overlay.lowers[0]), f"{overlay.lowers[0]}:{disk.path}"))
+        waiting, *others = (on_core(job_of(overlay.path, "j", 0), core) for _ in range(6))
+        assert all(other.read("here") == b"x" for other in others)
+        daemon, = mounts.processes_naming(str(disk.work))
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            waiting.start("os.path.exists", waiting.path("absent"))
+            for other in others:
+                other.start("read_file", other.path("here"))
+            answered = 0
+            for other in others:
+                with contextlib.suppress(JobHung):
+                    other.result(timeout=3)
+                    answered += 1
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+        assert answered >= len(others) - 1
+        assert waiting.result() is False
+    finally:
+        overlay.close()
+        disk.close()
