@@ -35,7 +35,14 @@ def about(folder: Path, samples: int) -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     taken = f"; {samples} samples of each cell, medians" if samples else ""
     return (f"{os.cpu_count()} cores ({_cpu_model()}), {memory:.0f} GiB of memory, "
-            f"kernel {platform.release().split('-')[0]}, {system}{taken}")
+            f"kernel {platform.release().split('-')[0]}, {system}{taken}; cacheshim's requests come "
+            f"by {_way_of_requests()}")
+
+
+def _way_of_requests() -> str:
+    parameter = Path("/sys/module/fuse/parameters/enable_uring")
+    has_rings = parameter.exists() and parameter.read_text().strip() == "Y"
+    return "io_uring" if has_rings else "/dev/fuse"
 
 
 def _cpu_model() -> str:

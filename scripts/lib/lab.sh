@@ -17,6 +17,29 @@ race() { # PROGRAM LIBRARY WORKER [ARGUMENT…]: as bench/race/main.py
         --cacheshim "$program" --library "$library" --worker "$worker" "$@"
 }
 
+readonly _ring_parameter=/sys/module/fuse/parameters/enable_uring
+
+# Whether this kernel has FUSE over io_uring.
+has_rings() {
+    [ -w "$_ring_parameter" ]
+}
+
+# Runs a command while mounts may take their requests by io_uring, if the kernel has that.
+with_rings() { # COMMAND…
+    local before status=0
+    has_rings || {
+        "$@"
+        return
+    }
+    before=$(cat "$_ring_parameter")
+    # shellcheck disable=SC2016  # for the shell inside
+    at_exit sh -c 'echo "$1" > "$2"' sh "$before" "$_ring_parameter"
+    echo Y > "$_ring_parameter"
+    "$@" || status=$?
+    echo "$before" > "$_ring_parameter"
+    return "$status"
+}
+
 # Runs a command with the repository at a path that every user can enter: it may lie in a folder of
 # root's own.
 with_repo_for_all() { # COMMAND…, in which @repo@ is that path
