@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <fstream>
 #include <optional>
 #include <system_error>
 
@@ -93,15 +94,19 @@ void check_options(const Patient& patient, const MountEntry& mount, Findings& fi
 
 void check_requests(const Patient& patient, Findings& findings) {
   constexpr const char* kCheck = "requests";
-  const std::string way = patient.said("requests");
-  if (way == "io_uring") {
-    return findings.ok(kCheck, patient.mount, "come by io_uring, on the core that they are made on");
+  if (patient.said("requests") == "io_uring") {
+    return findings.ok(kCheck, patient.mount,
+                       "come by io_uring, on the core that they are made on");
   }
-  const bool may_be = ::access(kRingParameter, F_OK) == 0;
-  findings.ok(kCheck, patient.mount,
-              may_be ? fmt::format("come by /dev/fuse; by io_uring they would be answered faster: "
-                                   "write Y to {} before it is mounted", kRingParameter)
-                     : "come by /dev/fuse");
+  std::string text = "come by /dev/fuse";
+  if (char is_on = 0; std::ifstream(kRingParameter) >> is_on) {
+    text += is_on == 'Y' ? "; the daemon's log says why not by io_uring"
+                         : fmt::format(
+                               "; by io_uring they would be answered faster: write Y to {} "
+                               "before it is mounted",
+                               kRingParameter);
+  }
+  findings.ok(kCheck, patient.mount, text);
 }
 
 void check_features(const Patient& patient, Findings& findings) {

@@ -73,7 +73,8 @@ def test_how_requests_come(mount_store, store, scratch, job_of, value, config, w
         assert f"come by {way}" in mount.cli("status").stdout
         said = said_by_doctor(mount)
     assert said.startswith(f"come by {way}")
-    assert (str(PARAMETER) in said) == (way == "/dev/fuse")
+    assert (str(PARAMETER) in said) == (value == "N")
+    assert ("log says" in said) == bool(config)
     job = job_of(mount, "j", UID)
     job.write("triton/file", b"bytes")
     assert job.read("triton/file") == b"bytes"
