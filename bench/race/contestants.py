@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who takes part in the race: one line a contestant, with the best options it has.
 
-Each shows the same base, read-only for it, under a writable layer of its own; the native folder is
-a copy of the base without anything between. To add one: its command, in which {base}, {store},
+Each shows the same base, read-only for it, under a writable layer of its own; native is the base
+itself, and in rows that change something a copy of it. To add one: its command, in which {base}, {store},
 {upper}, {work} and {mount} are filled in, and where the cache folder is seen once it is mounted.
+
+A cache lies some folders deep, in a home as in a view of ours (.jobs/JOB/triton). For all it is as many,
+since the kernel's share of a look by path grows with each.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 JOB = "race"
+CACHE = "home/.cache/triton"  # below what is mounted, and below the native folder
 OURS = "cacheshim"
 SHIMMED = "ours, shimmed"
 NATIVE = "native"
@@ -34,7 +38,7 @@ class Contestant:
     name: str
     mount: tuple[str, ...] = ()  # empty: nothing is mounted
     unmount: tuple[str, ...] = ("umount", "{mount}")
-    seen_at: str = "{mount}"
+    seen_at: str = "{mount}/" + CACHE
     is_fuse_peer: bool = True  # one that the bars compare with
     publishes: bool = False
     preload: bool = False  # of libcacheshim.so, into the processes that ask
@@ -50,7 +54,7 @@ CONTESTANTS = (
         is_fuse_peer=False,
         publishes=True,
     ),
-    # The same mount and path, through the preloaded library.
+    # The same mount through the preloaded library, by the path that jobs have.
     Contestant(
         SHIMMED,
         ("{cacheshim}", "mount", "--store", "{store}", "{mount}"),
@@ -60,7 +64,7 @@ CONTESTANTS = (
         publishes=True,
         preload=True,
     ),
-    # The same code without a store: its paths are as long as those of the others.
+    # The same code without a store.
     Contestant(
         "ours, plain",
         ("{cacheshim}", "overlay", "-o", "lowerdir={base},upperdir={upper},workdir={work}",

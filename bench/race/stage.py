@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from contestants import JOB, Contestant
+from contestants import CACHE, JOB, Contestant
 
 MOUNT_TIMEOUT_S = 60
 ROW_TIMEOUT_S = 300
@@ -56,21 +56,26 @@ class Stage:
     empty_files: bool = False
 
     @property
+    def lower(self) -> Path:
+        """What the unions show: the base lies in it as deep as in a view of ours."""
+        return self.area / "lower"
+
+    @property
     def store(self) -> Path:
-        return self.area / "store"
+        return self.base.parent
 
     @property
     def base(self) -> Path:
-        return self.store / "triton"
+        return self.lower / CACHE
 
     @property
     def locked_base(self) -> Path:
-        """The base, read-only: for those who are to leave it alone."""
+        """The folder with the base, read-only: for those who are to leave it alone."""
         return self.area / "base"
 
     @property
     def native(self) -> Path:
-        return self.area / "native"
+        return self.area / "native" / CACHE
 
     @property
     def library(self) -> Path:
@@ -94,7 +99,7 @@ class Stage:
             self.make(tree, self.user)
             self.work("read", tree, "--keys", self.keys)
         # Not all unions leave a read-only branch alone.
-        run(["mount", "--bind", "-o", "ro", self.base, self.locked_base], MOUNT_TIMEOUT_S)
+        run(["mount", "--bind", "-o", "ro", self.lower, self.locked_base], MOUNT_TIMEOUT_S)
 
     def make(self, tree: Path, user: int = 0) -> None:
         """Makes a tree what it should be, whatever was done to it: published files are root's."""
