@@ -36,8 +36,16 @@ constexpr std::size_t kSubmissionBytes = 128;
 // The header, and the request in one piece, unless it is longer. What is longer begins before its
 // payload, which the kernel has put where the next page begins.
 constexpr std::size_t kHeadBytes = 8192;
-// What the kernel may send at once.
-constexpr std::size_t kPayloadBytes = std::size_t{1024} * 1024;
+// As much as the kernel sends at once: 256 pages.
+std::size_t payload_bytes() {
+  static const auto kBytes = static_cast<std::size_t>(256 * ::sysconf(_SC_PAGESIZE));
+  return kBytes;
+}
+
+// Of io_uring_enter(2): what may be better the next time.
+bool is_passing(int error) {
+  return error == EINTR || error == EAGAIN || error == EBUSY || error == ENOMEM;
+}
 
 // Of one queue. More than one, since a client's request may follow its release of a file, which it does
 // not wait for; not more, since what comes to the others waits while one lasts.
@@ -64,7 +72,7 @@ struct RingEntry::Header {  // fuse_uring_req_header
 };
 
 std::unique_ptr<RingEntry> RingEntry::make(RequestRing& ring, CoreQueue& queue) {
-  void* const memory = ::mmap(nullptr, kHeadBytes + kPayloadBytes, PROT_READ | PROT_WRITE,
+  void* const memory = ::mmap(nullptr, kHeadBytes + payload_bytes(), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   return std::unique_ptr<RingEntry>(new RingEntry(ring, queue, static_cast<char*>(memory)));
@@ -74,13 +82,13 @@ RingEntry::RingEntry(RequestRing& ring, CoreQueue& queue, char* memory)
     : ring_(ring),
       queue_(queue),
       memory_(memory),
-      shared_with_kernel_{{memory, sizeof(Header)}, {memory + kHeadBytes, kPayloadBytes}} {}
+      shared_with_kernel_{{memory, sizeof(Header)}, {memory + kHeadBytes, payload_bytes()}} {}
 
-RingEntry::~RingEntry() { (void)::munmap(memory_, kHeadBytes + kPayloadBytes); }
+RingEntry::~RingEntry() { (void)::munmap(memory_, kHeadBytes + payload_bytes()); }
 
 RingEntry::Header& RingEntry::header() const { return *reinterpret_cast<Header*>(memory_); }
 char* RingEntry::answer_space() const { return memory_ + kHeadBytes; }
-std::size_t RingEntry::room() { return kPayloadBytes; }
+std::size_t RingEntry::room() { return payload_bytes(); }
 
 void RingEntry::take_request() {
   fuse_in_header in;
@@ -167,7 +175,7 @@ int RequestRing::begin() {
 
 io_uring_sqe& RequestRing::next_submission() {
   io_uring_sqe* submission = ::io_uring_get_sqe(&ring_);
-  if (submission == nullptr) {
+  while (submission == nullptr) {
     submit();
     submission = ::io_uring_get_sqe(&ring_);
   }
@@ -204,7 +212,7 @@ void RequestRing::submit() { (void)::io_uring_submit(&ring_); }
 const std::vector<RingEntry*>& RequestRing::wait() {
   requests_.clear();
   const int submitted = ::io_uring_submit_and_wait(&ring_, 1);
-  if (submitted < 0 && submitted != -EINTR) failure_ = -submitted;
+  if (submitted < 0 && !is_passing(-submitted)) failure_ = -submitted;
   unsigned head = 0;
   unsigned count = 0;
   io_uring_cqe* completion = nullptr;
