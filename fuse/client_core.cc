@@ -86,11 +86,6 @@ void ClientCore::end_stay(Ended how) {
   (void)::sched_setaffinity(guest, sizeof everywhere_, &everywhere_);
 }
 
-void ClientCore::rest() {
-  end_stay(Ended::kResting);
-  guest_ = 0;
-}
-
 void ClientCore::pause() {
   not_before_ = Clock::now() + pause_;
   pause_ = std::min<Clock::duration>(2 * pause_, kLongestPause);

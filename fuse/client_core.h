@@ -69,11 +69,11 @@ class ClientCore {
   ClientCore& operator=(const ClientCore&) = delete;
 
   // For the thread that looks after the receivers.
-  bool has_guest() const { return guest_ != 0; }
+  bool has_guest() const { return guest_ != 0 && ended_ != Ended::kResting; }
   // Makes the guest, which does not get on, an ordinary thread at once. May be repeated.
   void stop() { end_stay(Ended::kStopped); }
   // The same for a guest that has nothing to do: it may come back soon.
-  void rest();
+  void rest() { end_stay(Ended::kResting); }
 
  private:
   using Clock = std::chrono::steady_clock;

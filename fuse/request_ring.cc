@@ -79,8 +79,8 @@ std::unique_ptr<RingEntry> RingEntry::make(RequestRing& ring, CoreQueue& queue) 
 }
 
 RingEntry::RingEntry(RequestRing& ring, CoreQueue& queue, char* memory)
-    : ring_(ring),
-      queue_(queue),
+    : ring_(&ring),
+      queue_(&queue),
       memory_(memory),
       shared_with_kernel_{{memory, sizeof(Header)}, {memory + kHeadBytes, payload_bytes()}} {}
 
@@ -117,9 +117,13 @@ void RingEntry::put_answer(const iovec* parts, int count) {
   unique_.store(0, std::memory_order_release);
 }
 
-void RingEntry::answer(const iovec* parts, int count) {
+void RingEntry::answer(const iovec* parts, int count, RequestRing& by) {
+  if (&by != ring_) {
+    queue_ = &by.queue_of(queue_->core);
+    ring_ = &by;
+  }
   put_answer(parts, count);
-  ring_.give_back(*this);
+  by.give_back(*this);
 }
 
 RequestRing::RequestRing(int device, const std::vector<std::uint16_t>& cores)
@@ -190,7 +194,7 @@ void RequestRing::submit_command(RingEntry& entry, unsigned command) {
   submission.cmd_op = command;
   submission.user_data = reinterpret_cast<std::uintptr_t>(&entry);
   CommandRequest request{};
-  request.queue = entry.queue_.core;
+  request.queue = entry.queue_->core;
   if (command == kRegister) {
     submission.addr = reinterpret_cast<std::uintptr_t>(entry.shared_with_kernel_);
     submission.len = 2;
@@ -198,7 +202,7 @@ void RequestRing::submit_command(RingEntry& entry, unsigned command) {
     request.commit_id = entry.header().entry.commit_id;
   }
   std::memcpy(reinterpret_cast<char*>(&submission) + kCommandOffset, &request, sizeof request);
-  ++entry.queue_.entries;
+  ++entry.queue_->entries;
 }
 
 void RequestRing::listen() {
@@ -230,12 +234,14 @@ void RequestRing::take(const io_uring_cqe& completion) {
     (void)!::read(call_.get(), &calls_, sizeof calls_);
     return listen();
   }
+  auto* const entry = reinterpret_cast<RingEntry*>(completion.user_data);
+  --entry->queue_->entries;
+  if (completion.res == -ENOMEM && entry->is_spare_) return;
   if (completion.res < 0) {
     failure_ = -completion.res;
     return;
   }
-  auto* const entry = reinterpret_cast<RingEntry*>(completion.user_data);
-  --entry->queue_.entries;
+  entry->is_spare_ = false;
   entry->take_request();
   requests_.push_back(entry);
 }
@@ -249,10 +255,16 @@ void RequestRing::submit_answers_of_others() {
   for (RingEntry* entry : answered) submit_command(*entry, kCommitAndFetch);
 }
 
-void RequestRing::note_held(const RingEntry& entry) {
-  if (entry.queue_.entries >= kEntriesOfQueue) return;
-  // Without memory for it there is one less to take requests.
-  if (add_entry(entry.queue_)) submit_command(*entries_.back(), kRegister);
+void RequestRing::note_held(CoreQueue& queue) {
+  // Without memory for it, ours or the kernel's, there is one less to take requests.
+  if (queue.entries >= kEntriesOfQueue || !add_entry(queue)) return;
+  entries_.back()->is_spare_ = true;
+  submit_command(*entries_.back(), kRegister);
+}
+
+CoreQueue& RequestRing::queue_of(std::uint16_t core) {
+  return *std::find_if(queues_.begin(), queues_.end(),
+                       [core](const CoreQueue& queue) { return queue.core == core; });
 }
 
 RingEntry* RequestRing::find(std::uint64_t unique) {
@@ -264,7 +276,7 @@ RingEntry* RequestRing::find(std::uint64_t unique) {
 
 // Its owner sends it off.
 void RequestRing::give_back(RingEntry& entry) {
-  if (std::this_thread::get_id() == owner_) return submit_command(entry, kCommitAndFetch);
+  if (is_of_this_thread()) return submit_command(entry, kCommitAndFetch);
   {
     const std::lock_guard lock(mutex_);
     answered_by_others_.push_back(&entry);

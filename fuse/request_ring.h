@@ -42,8 +42,10 @@ class RingEntry {
 
   // Of the request that is not answered yet; 0 if there is none. Any thread may ask.
   std::uint64_t unique() const { return unique_.load(std::memory_order_acquire); }
-  // Any thread may answer.
-  void answer(const iovec* parts, int count);
+  // Any thread may answer, by any ring of the same core; the entry belongs to that one from then on.
+  void answer(const iovec* parts, int count, RequestRing& by);
+  RequestRing& ring() const { return *ring_; }
+  CoreQueue& queue() const { return *queue_; }
   // Where an answer may be made, after its header, so that it is not copied: room() bytes.
   char* answer_space() const;
   static std::size_t room();
@@ -57,12 +59,13 @@ class RingEntry {
   void take_request();
   void put_answer(const iovec* parts, int count);
 
-  RequestRing& ring_;
-  CoreQueue& queue_;
+  RequestRing* ring_;
+  CoreQueue* queue_;
   char* const memory_;
   iovec shared_with_kernel_[2];
   char* bytes_ = nullptr;
   std::size_t size_ = 0;
+  bool is_spare_ = false;  // registered for want of others, and not used yet
   std::atomic<std::uint64_t> unique_{0};
 };
 
@@ -94,13 +97,14 @@ class RequestRing {
   const std::vector<RingEntry*>& wait();
   // What has been answered goes to the kernel at once, and not with the next wait().
   void submit();
-  // The request is answered later, by another thread.
-  void note_held(const RingEntry& entry);
+  // A request of this queue is answered later, by another thread.
+  void note_held(CoreQueue& queue);
 
   // ---- For any thread
 
   // The entry whose request is to be answered; nullptr if it is of another ring.
   RingEntry* find(std::uint64_t unique);
+  bool is_of_this_thread() const { return std::this_thread::get_id() == owner_; }
   // Whether there is a request that wait() has not given yet.
   bool has_request() const;
   void wake();
@@ -116,15 +120,16 @@ class RequestRing {
   void submit_command(RingEntry& entry, unsigned command);
   void listen();
   void submit_answers_of_others();
+  CoreQueue& queue_of(std::uint16_t core);
   void take(const io_uring_cqe& completion);
-  friend void RingEntry::answer(const iovec* parts, int count);
+  friend void RingEntry::answer(const iovec* parts, int count, RequestRing& by);
   void give_back(RingEntry& entry);
 
   const int device_;
   std::vector<CoreQueue> queues_;
   io_uring ring_{};
   bool is_set_up_ = false;
-  std::thread::id owner_;
+  std::atomic<std::thread::id> owner_;
   std::vector<RingEntry*> requests_;
   std::atomic<int> failure_{0};
 

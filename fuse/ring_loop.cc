@@ -30,6 +30,7 @@ constexpr auto kWatchTick = std::chrono::milliseconds(2);
 constexpr unsigned kMostCalls = 2;
 constexpr unsigned kCallers = 4;
 constexpr unsigned kMostRounds = 1000;
+constexpr unsigned kPatience = 50;  // rounds, with a receiver that is held up
 constexpr auto kMoment = std::chrono::milliseconds(1);
 constexpr unsigned kIdleTicks = 50;  // then guests rest, and the watcher sleeps
 constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
@@ -122,8 +123,8 @@ std::unique_ptr<RingLoop> RingLoop::make(fuse_session* session, const std::strin
 }
 
 bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, unsigned receivers) {
-  auto core = std::make_unique<Core>();
-  core->number = number;
+  Core& core = *cores_.emplace_back(std::make_unique<Core>());
+  core.number = number;
   for (unsigned i = 0; i < receivers; ++i) {
     auto receiver = std::make_unique<Receiver>();
     receiver->ring = RequestRing::make(fuse_session_fd(session_), queues);
@@ -131,9 +132,8 @@ bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, un
     receiver->client_core = number < 0 ? std::make_unique<ClientCore>()
                                        : std::make_unique<ClientCore>(anywhere_, number);
     receivers_.push_back(receiver.get());
-    core->receivers.push_back(std::move(receiver));
+    core.receivers.push_back(std::move(receiver));
   }
-  cores_.push_back(std::move(core));
   return true;
 }
 
@@ -177,6 +177,7 @@ void RingLoop::run(Core& core, Receiver& self) {
   const int failure = serve(core, self);
   have_closed_->count_down();
   while (phase_ == Phase::kAnswering && self.ring->failure() == 0) (void)self.ring->wait();
+  if (self.ring->failure() == 0) self.ring->submit();  // the last answers
   if (failure == 0 || failure == ENODEV || failure == ENOTCONN) return;
   spdlog::error("taking requests by io_uring failed: {}; the mount ends", std::strerror(failure));
   on_end_();
@@ -202,14 +203,15 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
   request.translate();
   self.progress += 3;  // one more, and it is being handled
   if (request.may_last()) {
-    note_held(core, self, entry);
+    note_held(core, self, entry.queue());
     lasting_->post([this, &entry] { handle(entry); });
   } else {
     request.is_read_ahead() ? guest.leave() : guest.note_request(request.client());
     if (guest.is_in() && watcher_sleeps_) wake_watcher();
     const std::uint64_t unique = entry.unique();
+    CoreQueue& queue = entry.queue();  // another's, maybe, once it has been answered by another
     handle(entry);
-    if (entry.unique() == unique) note_held(core, self, entry);
+    if (entry.unique() == unique) note_held(core, self, queue);
   }
   --self.progress;
 }
@@ -224,36 +226,45 @@ void RingLoop::handle(RingEntry& entry) {
   handled = nullptr;
 }
 
-void RingLoop::note_held(Core& core, Receiver& self, RingEntry& entry) {
-  self.ring->note_held(entry);
+void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) {
+  self.ring->note_held(queue);
   self.ring->submit();  // there is an entry before somebody calls
   ++core.held;
   if (core.calls >= kMostCalls) return;
   ++core.calls;
   calls_->post([this, &core] {
-    call_waiting_ones(core);
-    --core.calls;
+    for (;;) {
+      const std::uint64_t seen = call_waiting_ones(core);
+      --core.calls;  // before it is looked whether there are more by now
+      if (core.held == seen || phase_ != Phase::kServing) return;
+      ++core.calls;
+    }
   });
 }
 
 // A request may be waiting for an entry now (see RequestRing). So one of our own, on that core: with its
 // answer an entry is given back, and the kernel hands on what waits. That may be answered later in its
 // turn, so as long as something comes. When all receivers of the core are at rest there is an entry for
-// ours, and nobody else on this core takes it first.
-void RingLoop::call_waiting_ones(const Core& core) {
+// ours, and nobody else on this core takes it first; one that is held up is not waited for.
+// Returns which of those that are answered later have been thought of.
+std::uint64_t RingLoop::call_waiting_ones(const Core& core) {
   if (core.number >= 0) (void)stay_on(core.number);
   std::optional<std::uint64_t> called_at;  // requests before our last one
-  std::uint64_t held = 0;
+  std::uint64_t held = core.held;
+  unsigned patience = kPatience;
   for (unsigned round = 0; round < kMostRounds && phase_ == Phase::kServing; ++round) {
     const std::uint64_t before = core.requests();
     std::this_thread::sleep_for(kMoment);
-    if (core.requests() != before || !core.is_at_rest()) continue;
-    if (called_at && before <= *called_at + 1 && core.held == held) return;
+    if (core.requests() != before) continue;
+    if (!core.is_at_rest() && patience-- > 0) continue;
+    if (called_at && before <= *called_at + 1 && core.held == held) return held;
+    patience = kPatience;
     called_at = before;
     held = core.held;
     struct statfs ignored;
-    if (::statfs(mount_point_.c_str(), &ignored) == -1) return;
+    if (::statfs(mount_point_.c_str(), &ignored) == -1) break;
   }
+  return held;
 }
 
 bool RingLoop::answer(const iovec* parts, int count) {
@@ -263,7 +274,8 @@ bool RingLoop::answer(const iovec* parts, int count) {
   const bool is_handled_here = handled != nullptr && handled->unique() == header.unique;
   RingEntry* const entry = is_handled_here ? handled : find(header.unique);
   if (entry == nullptr) return false;
-  entry->answer(parts, count);
+  RequestRing& ring = entry->ring();
+  entry->answer(parts, count, ring.is_of_this_thread() ? ring : free_ring(ring));
   return true;
 }
 
@@ -272,6 +284,23 @@ RingEntry* RingLoop::find(std::uint64_t unique) const {
     if (RingEntry* const entry = receiver->ring->find(unique)) return entry;
   }
   return nullptr;
+}
+
+// By which an answer goes out now: another of the same core if the receiver of this one is at work, which
+// may last.
+RequestRing& RingLoop::free_ring(RequestRing& ring) const {
+  const auto is_at_work = [](const auto& receiver) { return receiver->progress % 2 != 0; };
+  for (const auto& core : cores_) {
+    const auto& all = core->receivers;
+    const auto own = std::find_if(all.begin(), all.end(), [&](const auto& receiver) {
+      return receiver->ring.get() == &ring;
+    });
+    if (own == all.end()) continue;
+    if (!is_at_work(*own)) break;
+    const auto other = std::find_if_not(all.begin(), all.end(), is_at_work);
+    if (other != all.end()) return *(*other)->ring;
+  }
+  return ring;
 }
 
 char* RingLoop::answer_space(std::size_t size) {

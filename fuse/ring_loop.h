@@ -83,9 +83,10 @@ class RingLoop {
   int serve(Core& core, Receiver& self);
   void take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry);
   void handle(RingEntry& entry);
-  void note_held(Core& core, Receiver& self, RingEntry& entry);
-  void call_waiting_ones(const Core& core);
+  void note_held(Core& core, Receiver& self, CoreQueue& queue);
+  std::uint64_t call_waiting_ones(const Core& core);
   RingEntry* find(std::uint64_t unique) const;
+  RequestRing& free_ring(RequestRing& ring) const;
   void watch();
   bool look_after(Receiver& receiver);
   bool has_guests() const;

@@ -24,9 +24,18 @@ has_rings() {
     [ -w "$_ring_parameter" ]
 }
 
-# Runs a command while mounts may take their requests by io_uring, if the kernel has that.
+# Runs a command while mounts take their requests by io_uring, if the kernel has that, or do not.
 with_rings() { # COMMAND…
-    local before status=0
+    _with_ring_parameter Y "$@"
+}
+
+without_rings() { # COMMAND…
+    _with_ring_parameter N "$@"
+}
+
+_with_ring_parameter() { # VALUE COMMAND…
+    local value=$1 before status=0
+    shift
     has_rings || {
         "$@"
         return
@@ -34,7 +43,7 @@ with_rings() { # COMMAND…
     before=$(cat "$_ring_parameter")
     # shellcheck disable=SC2016  # for the shell inside
     at_exit sh -c 'echo "$1" > "$2"' sh "$before" "$_ring_parameter"
-    echo Y > "$_ring_parameter"
+    echo "$value" > "$_ring_parameter"
     "$@" || status=$?
     echo "$before" > "$_ring_parameter"
     return "$status"

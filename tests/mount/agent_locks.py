@@ -56,17 +56,18 @@ def flock_in_threads(path, count):
 
 
 def open_often(path, count):
-    return [os.open(path, os.O_RDWR) for _ in range(count)]
+    return [os.open(path, os.O_RDONLY) for _ in range(count)]
 
 
-def flock_each_in_turn(fds):
-    """A thread for each of these descriptors waits for the lock, and lets it go. Returns how many."""
+def flock_each(fds, operation):
+    """A thread for each of these descriptors waits for the lock; an exclusive one lets it go. Returns how many."""
     had = []
 
     def one(fd):
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.flock(fd, operation)
         had.append(fd)
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        if operation == fcntl.LOCK_EX:
+            fcntl.flock(fd, fcntl.LOCK_UN)
 
     threads = [threading.Thread(target=one, args=(fd,)) for fd in fds]
     for thread in threads:

@@ -95,6 +95,7 @@ def test_many_who_are_answered_later_keep_nobody_from_being_answered(rings, moun
                                                                      job_of, core):
     """They all come at once, and take all places for requests: the kernel has none for the others."""
     mount = mount_store(store)
+    assert mount.status()["requests"] == "io_uring"
     holder, crowd, other = (on_core(job_of(mount, "j", UID), core) for _ in range(3))
     holder.write("triton/lock", b"")
     fd = holder("os.open", holder.path("triton/lock"), os.O_RDWR)
@@ -104,7 +105,7 @@ def test_many_who_are_answered_later_keep_nobody_from_being_answered(rings, moun
     daemon = mount.daemon_pid()
     os.kill(daemon, signal.SIGSTOP)
     try:
-        crowd.start("flock_each_in_turn", fds)
+        crowd.start("flock_each", fds, fcntl.LOCK_EX)
         wait_until(lambda: waiting_threads(crowd.pid) == 100, what="a hundred requests")
     finally:
         os.kill(daemon, signal.SIGCONT)
@@ -115,32 +116,41 @@ def test_many_who_are_answered_later_keep_nobody_from_being_answered(rings, moun
     assert crowd.result(timeout=30) == 100
 
 
-def test_who_waits_for_a_disk_holds_up_one_other_at_most(rings, scratch, overlay, job_of, core):
-    """A lower folder of a daemon that stands still plays a disk that does not answer."""
+@pytest.fixture
+def disk(rings, scratch, overlay):
+    """A plain overlay with a file of its own, over the mount of a daemon that can be made to stand still."""
     (scratch / "disk").mkdir()
-    disk = mounts.Overlay(scratch / "disk")
+    lower = mounts.Overlay(scratch / "disk")
     (overlay.lowers[0] / "here").write_text("x")
-    disk.mount()
+    lower.mount()
+    overlay.mount(folders=overlay.folders().replace(
+        str(overlay.lowers[0]), f"{overlay.lowers[0]}:{lower.path}"))
+    yield lower
+    overlay.close()
+    lower.close()
+
+
+@contextlib.contextmanager
+def standing_still(disk):
+    daemon, = mounts.processes_naming(str(disk.work))
+    os.kill(daemon, signal.SIGSTOP)
     try:
-        overlay.mount(folders=overlay.folders().replace(
-            str(overlay.lowers[0]), f"{overlay.lowers[0]}:{disk.path}"))
-        waiting, *others = (on_core(job_of(overlay.path, "j", 0), core) for _ in range(6))
-        assert all(other.read("here") == b"x" for other in others)
-        daemon, = mounts.processes_naming(str(disk.work))
-        os.kill(daemon, signal.SIGSTOP)
-        try:
-            waiting.start("os.path.exists", waiting.path("absent"))
-            for other in others:
-                other.start("read_file", other.path("here"))
-            answered = 0
-            for other in others:
-                with contextlib.suppress(JobHung):
-                    other.result(timeout=3)
-                    answered += 1
-        finally:
-            os.kill(daemon, signal.SIGCONT)
-        assert answered >= len(others) - 1
-        assert waiting.result() is False
+        yield
     finally:
-        overlay.close()
-        disk.close()
+        os.kill(daemon, signal.SIGCONT)
+
+
+def test_who_waits_for_a_disk_holds_up_one_other_at_most(disk, overlay, job_of, core):
+    waiting, *others = (on_core(job_of(overlay.path, "j", 0), core) for _ in range(6))
+    assert all(other.read("here") == b"x" for other in others)
+    with standing_still(disk):
+        waiting.start("os.path.exists", waiting.path("absent"))
+        for other in others:
+            other.start("read_file", other.path("here"))
+        answered = 0
+        for other in others:
+            with contextlib.suppress(JobHung):
+                other.result(timeout=3)
+                answered += 1
+    assert answered >= len(others) - 1
+    assert waiting.result() is False
