@@ -43,12 +43,6 @@ cpu_set_t only(int core) {
   return cores;
 }
 
-bool go_to(int core) {
-  if (core < 0) return false;
-  const cpu_set_t cores = only(core);
-  return ::sched_setaffinity(0, sizeof cores, &cores) == 0;
-}
-
 // By a thread of its own: one that may not come back from SCHED_IDLE would stay there.
 bool may_return() {
   bool returned = false;
@@ -59,6 +53,12 @@ bool may_return() {
 }
 
 }  // namespace
+
+bool go_to_core(int core) {
+  if (core < 0) return false;
+  const cpu_set_t cores = only(core);
+  return ::sched_setaffinity(0, sizeof cores, &cores) == 0;
+}
 
 ClientCore::ClientCore() : pause_(kFirstPause) {
   if (::sched_getaffinity(0, sizeof everywhere_, &everywhere_) == -1) return;
@@ -127,7 +127,8 @@ void ClientCore::Guest::enter() {
   }
   moves_ = 0;
   core_.ended_ = Ended::kNot;
-  if (!go_to(at_) || !set_policy(0, SCHED_IDLE)) leave();  // the client has other cores than we
+  if (!go_to_core(at_) || !set_policy(0, SCHED_IDLE))
+    leave();  // the client has other cores than we
 }
 
 void ClientCore::Guest::leave() {
@@ -144,7 +145,7 @@ void ClientCore::Guest::follow() {
   const int now = core_.place_of(client_);
   if (now == at_) return;
   at_ = now;
-  if (++moves_ <= kMostMoves && go_to(now)) return;
+  if (++moves_ <= kMostMoves && go_to_core(now)) return;
   core_.pause();
   leave();
 }

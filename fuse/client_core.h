@@ -10,6 +10,9 @@
 
 namespace cacheshim {
 
+// Binds the calling thread to a core. False if it may not be there.
+bool go_to_core(int core);
+
 // Lets the receiver that takes the requests run on the core of a client that is alone with it.
 //
 // Between one thread that asks and one that answers, most of a round trip is that the one wakes the

@@ -101,6 +101,7 @@ void RingEntry::take_request() {
   std::memcpy(bytes_, &in, sizeof in);
   std::memcpy(bytes_ + sizeof in, header().operation, operation);
   if (is_copied) std::memcpy(bytes_ + sizeof in + operation, answer_space(), payload);
+  users_ = 2;
   unique_.store(in.unique, std::memory_order_release);
   see_what_came_before();
 }
@@ -117,12 +118,11 @@ void RingEntry::put_answer(const iovec* parts, int count) {
   unique_.store(0, std::memory_order_release);
 }
 
-void RingEntry::answer(const iovec* parts, int count, RequestRing& by) {
+void RingEntry::give_back(RequestRing& by) {
   if (&by != ring_) {
     queue_ = &by.queue_of(queue_->core);
     ring_ = &by;
   }
-  put_answer(parts, count);
   by.give_back(*this);
 }
 

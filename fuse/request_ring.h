@@ -42,8 +42,13 @@ class RingEntry {
 
   // Of the request that is not answered yet; 0 if there is none. Any thread may ask.
   std::uint64_t unique() const { return unique_.load(std::memory_order_acquire); }
-  // Any thread may answer, by any ring of the same core; the entry belongs to that one from then on.
-  void answer(const iovec* parts, int count, RequestRing& by);
+  // Any thread may put the answer there, once.
+  void put_answer(const iovec* parts, int count);
+  // To be called twice for each request: when it has been answered, and when who handles it has returned,
+  // so that it stays as it is for both. True for the one who comes last and gives the entry back.
+  bool release() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  // By any ring of the same core; the entry belongs to that one from then on.
+  void give_back(RequestRing& by);
   RequestRing& ring() const { return *ring_; }
   CoreQueue& queue() const { return *queue_; }
   // Where an answer may be made, after its header, so that it is not copied: room() bytes.
@@ -57,7 +62,6 @@ class RingEntry {
   RingEntry(RequestRing& ring, CoreQueue& queue, char* memory);
   Header& header() const;
   void take_request();
-  void put_answer(const iovec* parts, int count);
 
   RequestRing* ring_;
   CoreQueue* queue_;
@@ -67,6 +71,7 @@ class RingEntry {
   std::size_t size_ = 0;
   bool is_spare_ = false;  // registered for want of others, and not used yet
   std::atomic<std::uint64_t> unique_{0};
+  std::atomic<unsigned> users_{0};
 };
 
 // The io_uring by which one thread takes the requests that are made on some cores, and answers them
@@ -122,7 +127,7 @@ class RequestRing {
   void submit_answers_of_others();
   CoreQueue& queue_of(std::uint16_t core);
   void take(const io_uring_cqe& completion);
-  friend void RingEntry::answer(const iovec* parts, int count, RequestRing& by);
+  friend void RingEntry::give_back(RequestRing& by);
   void give_back(RingEntry& entry);
 
   const int device_;

@@ -57,13 +57,6 @@ unsigned count_possible_cores() {
   return count;
 }
 
-bool stay_on(int core) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(static_cast<std::size_t>(core), &cores);
-  return ::sched_setaffinity(0, sizeof cores, &cores) == 0;
-}
-
 }  // namespace
 
 std::uint64_t RingLoop::Core::requests() const {
@@ -173,7 +166,7 @@ RingLoop::~RingLoop() {
 }
 
 void RingLoop::run(Core& core, Receiver& self) {
-  if (core.number >= 0) (void)stay_on(core.number);  // it may be off by now: then it is anywhere
+  (void)go_to_core(core.number);  // it may be off: then it is anywhere
   const int failure = serve(core, self);
   have_closed_->count_down();
   while (phase_ == Phase::kAnswering && self.ring->failure() == 0) (void)self.ring->wait();
@@ -204,19 +197,18 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
   self.progress += 3;  // one more, and it is being handled
   if (request.may_last()) {
     note_held(core, self, entry.queue());
-    lasting_->post([this, &entry] { handle(entry); });
+    lasting_->post([this, &entry] { (void)handle(entry); });
   } else {
     request.is_read_ahead() ? guest.leave() : guest.note_request(request.client());
     if (guest.is_in() && watcher_sleeps_) wake_watcher();
-    const std::uint64_t unique = entry.unique();
-    CoreQueue& queue = entry.queue();  // another's, maybe, once it has been answered by another
-    handle(entry);
-    if (entry.unique() == unique) note_held(core, self, queue);
+    CoreQueue& queue = entry.queue();  // the entry may be another's when it has been answered
+    if (!handle(entry)) note_held(core, self, queue);
   }
   --self.progress;
 }
 
-void RingLoop::handle(RingEntry& entry) {
+// Whether it has been answered meanwhile.
+bool RingLoop::handle(RingEntry& entry) {
   handled = &entry;
   fuse_buf request{};
   request.mem = entry.bytes();
@@ -224,6 +216,9 @@ void RingLoop::handle(RingEntry& entry) {
   wire::begin_request(entry.bytes());
   fuse_session_process_buf(session_, &request);
   handled = nullptr;
+  const bool is_answered = entry.release();
+  if (is_answered) give_back(entry);
+  return is_answered;
 }
 
 void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) {
@@ -248,7 +243,7 @@ void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) {
 // ours, and nobody else on this core takes it first; one that is held up is not waited for.
 // Returns which of those that are answered later have been thought of.
 std::uint64_t RingLoop::call_waiting_ones(const Core& core) {
-  if (core.number >= 0) (void)stay_on(core.number);
+  (void)go_to_core(core.number);
   std::optional<std::uint64_t> called_at;  // requests before our last one
   std::uint64_t held = core.held;
   unsigned patience = kPatience;
@@ -274,9 +269,14 @@ bool RingLoop::answer(const iovec* parts, int count) {
   const bool is_handled_here = handled != nullptr && handled->unique() == header.unique;
   RingEntry* const entry = is_handled_here ? handled : find(header.unique);
   if (entry == nullptr) return false;
-  RequestRing& ring = entry->ring();
-  entry->answer(parts, count, ring.is_of_this_thread() ? ring : free_ring(ring));
+  entry->put_answer(parts, count);
+  if (entry->release()) give_back(*entry);
   return true;
+}
+
+void RingLoop::give_back(RingEntry& entry) {
+  RequestRing& ring = entry.ring();
+  entry.give_back(ring.is_of_this_thread() ? ring : free_ring(ring));
 }
 
 RingEntry* RingLoop::find(std::uint64_t unique) const {

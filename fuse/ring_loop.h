@@ -82,7 +82,8 @@ class RingLoop {
   void run(Core& core, Receiver& self);
   int serve(Core& core, Receiver& self);
   void take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry);
-  void handle(RingEntry& entry);
+  bool handle(RingEntry& entry);
+  void give_back(RingEntry& entry);
   void note_held(Core& core, Receiver& self, CoreQueue& queue);
   std::uint64_t call_waiting_ones(const Core& core);
   RingEntry* find(std::uint64_t unique) const;

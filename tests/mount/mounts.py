@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mounts of cacheshim that are always taken away again, whatever becomes of the test."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -32,6 +33,18 @@ def run(*argv, timeout=COMMAND_TIMEOUT_S, env=None, **options):
     return subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=timeout, env={**clean, **(env or {})}, **options)
+
+
+@contextlib.contextmanager
+def setting(path, value):
+    """A file of /proc/sys or /sys with another value for a while."""
+    file = pathlib.Path(path)
+    before = file.read_text()
+    file.write_text(value)
+    try:
+        yield
+    finally:
+        file.write_text(before)
 
 
 def is_mounted(path):

@@ -4,7 +4,6 @@
 Names are kept by the kernel for a minute, so what is seen here within seconds was told of.
 """
 
-import contextlib
 import os
 import pathlib
 import stat
@@ -13,6 +12,7 @@ import time
 
 import pytest
 from jobs import wait_until
+from mounts import setting
 
 SECONDS = 5  # far above what a notice takes, far below a minute
 SETTLE_SECONDS = 7  # a file that changed less than 5 s ago is asked for each second
@@ -164,17 +164,6 @@ def test_an_open_file_goes_on_when_its_name_is_replaced(views, key):
     os.rename(key / "tmp", key / "a")
     seen(views, "the new file", reads, "triton/KEY/a", b"another one")
     assert job("os.pread", fd, 100, 0) == b"old a"
-
-
-@contextlib.contextmanager
-def setting(path, value):
-    setting_file = pathlib.Path(path)
-    before = setting_file.read_text()
-    setting_file.write_text(value)
-    try:
-        yield
-    finally:
-        setting_file.write_text(before)
 
 
 def test_when_notices_are_lost_everything_expires(watched, key, store, job_of):

@@ -11,7 +11,8 @@ import subprocess
 import mounts
 import pytest
 from jobs import open_files, wait_until
-from test_freshness import SECONDS, setting
+from mounts import setting
+from test_freshness import SECONDS
 
 LOWERS = 3
 TOP, BOTTOM = 0, LOWERS - 1

@@ -19,19 +19,9 @@ pytestmark = pytest.mark.skipif(not os.access(PARAMETER, os.W_OK),
                                 reason="FUSE over io_uring came with Linux 6.14")
 
 
-@contextlib.contextmanager
-def parameter(value):
-    before = PARAMETER.read_text()
-    PARAMETER.write_text(value)
-    try:
-        yield
-    finally:
-        PARAMETER.write_text(before)
-
-
 @pytest.fixture
 def rings():
-    with parameter("Y"):
+    with mounts.setting(PARAMETER, "Y"):
         yield
 
 
@@ -67,7 +57,7 @@ def said_by_doctor(mount):
     ("Y", "", "io_uring"), ("N", "", "/dev/fuse"), ("Y", "io_uring = false\n", "/dev/fuse")])
 def test_how_requests_come(mount_store, store, scratch, job_of, value, config, way):
     (scratch / "c.toml").write_text(config)
-    with parameter(value):
+    with mounts.setting(PARAMETER, value):
         mount = mount_store(store, "--config", scratch / "c.toml")
         assert mount.status()["requests"] == way
         assert f"come by {way}" in mount.cli("status").stdout
@@ -153,4 +143,22 @@ def test_who_waits_for_a_disk_holds_up_one_other_at_most(disk, overlay, job_of, 
                 other.result(timeout=3)
                 answered += 1
     assert answered >= len(others) - 1
+    assert waiting.result() is False
+
+
+@pytest.mark.parametrize("_attempt", range(4))
+def test_who_waits_for_a_lock_does_not_wait_for_a_disk(disk, overlay, job_of, core, _attempt):
+    """The answer to a request of a receiver that is held up by now, as one of two is."""
+    with elsewhere_than(core):
+        holder = job_of(overlay.path, "j", 0)
+    fd = holder("os.open", holder.path("here"), os.O_RDONLY)
+    holder("fcntl.flock", fd, fcntl.LOCK_EX)
+    waiting, crowd = (on_core(job_of(overlay.path, "j", 0), core) for _ in range(2))
+    crowd.start("flock_each", crowd("open_often", crowd.path("here"), 20), fcntl.LOCK_SH)
+    wait_until(lambda: waiting_threads(crowd.pid) == 20, what="twenty requests")
+    with standing_still(disk):
+        waiting.start("os.path.exists", waiting.path("absent"))
+        wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
+        holder("os.close", fd)
+        assert crowd.result(timeout=10) == 20
     assert waiting.result() is False
