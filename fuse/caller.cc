@@ -62,21 +62,11 @@ JobClaim find_claim(const Caller& caller) {
 
 }  // namespace
 
-pid_t process_of(pid_t tid) {
-  const std::string status = tid > 0 ? read_proc_text(tid, "status") : std::string();
-  const auto line = status.find("\nTgid:\t");
-  if (line == std::string::npos) return 0;
-  return static_cast<pid_t>(std::strtol(status.c_str() + line + 7, nullptr, 10));
-}
-
 std::vector<gid_t> groups_of(pid_t tid) {
   std::vector<gid_t> groups;
   const auto status = read_proc(tid, "status");
   if (!status) return groups;
-  const auto line = status->find("\nGroups:");
-  if (line == std::string::npos) return groups;
-  const auto begin = line + 8;
-  std::istringstream numbers(status->substr(begin, status->find('\n', begin) - begin));
+  std::istringstream numbers(std::string(status_field(*status, "Groups")));
   for (gid_t gid; numbers >> gid;) groups.push_back(gid);
   return groups;
 }

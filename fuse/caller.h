@@ -31,9 +31,6 @@ struct JobClaim {
   std::optional<PublishPolicy> publish;  // CACHESHIM_PUBLISH, which can only lower the policy
 };
 
-// The process that a thread belongs to; 0 where /proc does not tell.
-pid_t process_of(pid_t tid);
-
 // Supplementary groups of a thread; empty where /proc does not tell.
 std::vector<gid_t> groups_of(pid_t tid);
 

@@ -7,10 +7,11 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "fuse/process.h"
+#include "fuse/wire.h"
 #include "store/baton_record.h"
 #include "store/paths.h"
 #include "store/raw_locks.h"
-#include "fuse/wire.h"
 #include "store/sys.h"
 
 // flock(2) and fcntl(2) locks. The kernel hands all of them over (FUSE_CAP_FLOCK_LOCKS is for the whole
@@ -36,7 +37,9 @@ class FuseLockCall final : public LockCall {
 
   void wait(std::uint64_t ticket) override {
     waits_ = true;
-    fuse_req_interrupt_func(req_, interrupted, reinterpret_cast<void*>(ticket));
+    auto* const data = reinterpret_cast<void*>(ticket);
+    fuse_req_interrupt_func(req_, interrupted, data);
+    if (wire::has_missed_interrupt(fuse_req_ctx(req_)->pid)) interrupted(req_, data);
   }
 
   void answer(int error) override {

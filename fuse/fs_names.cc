@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "fuse/process.h"
 #include "fuse/timeouts.h"
 #include "store/sys.h"
 

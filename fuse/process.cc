@@ -34,12 +34,11 @@ std::string text_field(const std::string& stat, int number) {
   return field;
 }
 
-pid_t process_of(pid_t tid) {
-  const auto status = read_proc(tid, "status");
-  constexpr std::string_view kLabel = "\nTgid:\t";
-  const auto at = status ? status->find(kLabel) : std::string::npos;
-  if (at == std::string::npos) return 0;
-  return std::atoi(status->c_str() + at + kLabel.size());
+std::uint64_t signals(const std::string& status, std::string_view name) {
+  const std::string_view digits = status_field(status, name);
+  std::uint64_t set = 0;
+  (void)std::from_chars(digits.begin(), digits.end(), set, 16);
+  return set;
 }
 
 }  // namespace
@@ -47,6 +46,26 @@ pid_t process_of(pid_t tid) {
 Result<std::string> read_proc(pid_t pid, const char* file) {
   CACHESHIM_TRY(fd, sys::open_path(fmt::format("/proc/{}/{}", pid, file), O_RDONLY));
   return sys::read_all(fd.get());
+}
+
+std::string_view status_field(const std::string& status, std::string_view name) {
+  const auto line = status.find(fmt::format("\n{}:", name));
+  if (line == std::string::npos) return {};
+  const auto end = std::min(status.find('\n', line + 1), status.size());
+  const auto begin = status.find_first_not_of(" \t", line + name.size() + 2);
+  return begin < end ? std::string_view(status).substr(begin, end - begin) : std::string_view();
+}
+
+pid_t process_of(pid_t tid) {
+  const auto status = read_proc(tid, "status");
+  return status ? std::atoi(std::string(status_field(*status, "Tgid")).c_str()) : 0;
+}
+
+bool has_pending_signal(pid_t tid) {
+  const auto status = read_proc(tid, "status");
+  if (!status) return false;
+  const std::uint64_t pending = signals(*status, "SigPnd") | signals(*status, "ShdPnd");
+  return (pending & ~signals(*status, "SigBlk")) != 0;
 }
 
 std::optional<ProcessStat> stat_of(pid_t pid) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/result.h"
@@ -19,6 +20,14 @@ Result<std::string> read_proc(pid_t pid, const char* file);
 // Of field `number` (1-based, 4 and up) of the text of /proc/PID/stat: those behind the command, which
 // may hold blanks and parentheses. Nothing where it is no number.
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number);
+// Of the line "<name>:" of the text of /proc/PID/status, without the blanks before it. Empty where there
+// is none.
+std::string_view status_field(const std::string& status, std::string_view name);
+
+// The process that a thread belongs to; 0 where /proc does not tell.
+pid_t process_of(pid_t tid);
+// Whether a signal waits for this thread, or for whichever of its process takes it, and is not blocked.
+bool has_pending_signal(pid_t tid);
 
 struct ProcessStat {
   char state = '?';  // 'R', 'S', 'Z', … as proc(5) has it

@@ -118,14 +118,6 @@ void RingEntry::put_answer(const iovec* parts, int count) {
   unique_.store(0, std::memory_order_release);
 }
 
-void RingEntry::give_back(RequestRing& by) {
-  if (&by != ring_) {
-    queue_ = &by.queue_of(queue_->core);
-    ring_ = &by;
-  }
-  by.give_back(*this);
-}
-
 RequestRing::RequestRing(int device, const std::vector<std::uint16_t>& cores)
     : device_(device), call_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   for (const std::uint16_t core : cores) queues_.push_back({.core = core});
@@ -225,7 +217,6 @@ const std::vector<RingEntry*>& RequestRing::wait() {
     take(*completion);
   }
   ::io_uring_cq_advance(&ring_, count);
-  submit_answers_of_others();
   return requests_;
 }
 
@@ -244,15 +235,6 @@ void RequestRing::take(const io_uring_cqe& completion) {
   entry->is_spare_ = false;
   entry->take_request();
   requests_.push_back(entry);
-}
-
-void RequestRing::submit_answers_of_others() {
-  std::vector<RingEntry*> answered;
-  {
-    const std::lock_guard lock(mutex_);
-    answered.swap(answered_by_others_);
-  }
-  for (RingEntry* entry : answered) submit_command(*entry, kCommitAndFetch);
 }
 
 void RequestRing::note_held(CoreQueue& queue) {
@@ -274,14 +256,12 @@ RingEntry* RequestRing::find(std::uint64_t unique) {
   return found == entries_.end() ? nullptr : found->get();
 }
 
-// Its owner sends it off.
 void RequestRing::give_back(RingEntry& entry) {
-  if (is_of_this_thread()) return submit_command(entry, kCommitAndFetch);
-  {
-    const std::lock_guard lock(mutex_);
-    answered_by_others_.push_back(&entry);
+  if (entry.ring_ != this) {
+    entry.queue_ = &queue_of(entry.queue_->core);
+    entry.ring_ = this;
   }
-  wake();
+  submit_command(entry, kCommitAndFetch);
 }
 
 bool RequestRing::has_request() const {

@@ -47,8 +47,6 @@ class RingEntry {
   // To be called twice for each request: when it has been answered, and when who handles it has returned,
   // so that it stays as it is for both. True for the one who comes last and gives the entry back.
   bool release() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
-  // By any ring of the same core; the entry belongs to that one from then on.
-  void give_back(RequestRing& by);
   RequestRing& ring() const { return *ring_; }
   CoreQueue& queue() const { return *queue_; }
   // Where an answer may be made, after its header, so that it is not copied: room() bytes.
@@ -98,12 +96,15 @@ class RequestRing {
   // Registers its entries, once FUSE_INIT has been answered. 0, or an error number.
   int begin();
   // Sends off what has been answered, waits, and gives the requests that came: none if somebody
-  // else has answered one meanwhile or called wake(), and once failure() is not 0.
+  // called wake(), and once failure() is not 0.
   const std::vector<RingEntry*>& wait();
   // What has been answered goes to the kernel at once, and not with the next wait().
   void submit();
   // A request of this queue is answered later, by another thread.
   void note_held(CoreQueue& queue);
+  // It has been answered, and the kernel is to have it. It may be of another ring of the same core, and
+  // belongs to this one from then on.
+  void give_back(RingEntry& entry);
 
   // ---- For any thread
 
@@ -124,11 +125,8 @@ class RequestRing {
   io_uring_sqe& next_submission();
   void submit_command(RingEntry& entry, unsigned command);
   void listen();
-  void submit_answers_of_others();
   CoreQueue& queue_of(std::uint16_t core);
   void take(const io_uring_cqe& completion);
-  friend void RingEntry::give_back(RequestRing& by);
-  void give_back(RingEntry& entry);
 
   const int device_;
   std::vector<CoreQueue> queues_;
@@ -138,12 +136,11 @@ class RequestRing {
   std::vector<RingEntry*> requests_;
   std::atomic<int> failure_{0};
 
-  UniqueFd call_;  // an eventfd: wake() and answers of others
+  UniqueFd call_;  // an eventfd: wake()
   std::uint64_t calls_ = 0;
 
   std::mutex mutex_;  // of what follows
   std::vector<std::unique_ptr<RingEntry>> entries_;
-  std::vector<RingEntry*> answered_by_others_;
 };
 
 }  // namespace cacheshim

@@ -6,6 +6,7 @@
 #include <linux/fuse.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
+#include <sys/mount.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <system_error>
+#include <utility>
 
 #include "fuse/daemon.h"
 #include "fuse/request_view.h"
@@ -59,7 +62,20 @@ unsigned count_possible_cores() {
 
 }  // namespace
 
-std::uint64_t RingLoop::Core::requests() const {
+void RingLoop::Answered::add(RingEntry& entry) {
+  const std::lock_guard lock(mutex_);
+  entries_.push_back(&entry);
+  is_empty_ = false;
+}
+
+std::vector<RingEntry*> RingLoop::Answered::take() {
+  if (is_empty_) return {};
+  const std::lock_guard lock(mutex_);
+  is_empty_ = true;
+  return std::exchange(entries_, {});
+}
+
+std::uint64_t RingLoop::Core::arrivals() const {
   std::uint64_t count = 0;
   for (const auto& receiver : receivers) count += receiver->progress / 2;
   return count;
@@ -67,7 +83,7 @@ std::uint64_t RingLoop::Core::requests() const {
 
 bool RingLoop::Core::is_at_rest() const {
   return std::none_of(receivers.begin(), receivers.end(), [](const auto& receiver) {
-    return receiver->progress % 2 != 0 || receiver->ring->has_request();
+    return receiver->is_at_work() || receiver->ring->has_request();
   });
 }
 
@@ -112,6 +128,12 @@ std::unique_ptr<RingLoop> RingLoop::make(fuse_session* session, const std::strin
     why = std::strerror(errno);
     return nullptr;
   }
+  try {
+    loop->make_threads();
+  } catch (const std::system_error& error) {
+    why = error.what();
+    return nullptr;
+  }
   return loop;
 }
 
@@ -130,7 +152,8 @@ bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, un
   return true;
 }
 
-void RingLoop::start() {
+// All of them, before anybody relies on it. They wait for start().
+void RingLoop::make_threads() {
   have_closed_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(receivers_.size()));
   lasting_ = std::make_unique<TaskQueue>(threads_);
   calls_ = std::make_unique<TaskQueue>(kCallers);
@@ -142,8 +165,13 @@ void RingLoop::start() {
   watcher_ = std::thread([this] { watch(); });
 }
 
+void RingLoop::start() {
+  phase_ = Phase::kServing;
+  phase_.notify_all();
+}
+
 void RingLoop::close() {
-  if (!lasting_ || phase_ != Phase::kServing) return;
+  if (phase_ != Phase::kServing) return;
   phase_ = Phase::kEndingCalls;
   calls_->stop();  // which may be waiting for an answer of ours
   phase_ = Phase::kAnswering;
@@ -155,6 +183,7 @@ void RingLoop::close() {
 RingLoop::~RingLoop() {
   close();
   phase_ = Phase::kOver;
+  phase_.notify_all();
   for (Receiver* const receiver : receivers_) {
     receiver->ring->wake();
     if (receiver->thread.joinable()) receiver->thread.join();
@@ -166,13 +195,18 @@ RingLoop::~RingLoop() {
 }
 
 void RingLoop::run(Core& core, Receiver& self) {
+  phase_.wait(Phase::kSetUp);
+  if (phase_ == Phase::kOver) return;
   (void)go_to_core(core.number);  // it may be off: then it is anywhere
   const int failure = serve(core, self);
   have_closed_->count_down();
-  while (phase_ == Phase::kAnswering && self.ring->failure() == 0) (void)self.ring->wait();
-  if (self.ring->failure() == 0) self.ring->submit();  // the last answers
+  while (phase_ == Phase::kAnswering && self.ring->failure() == 0) (void)wait(core, self);
+  (void)send_answers_of_others(core, self);
+  if (self.ring->failure() == 0) self.ring->submit();
   if (failure == 0 || failure == ENODEV || failure == ENOTCONN) return;
   spdlog::error("taking requests by io_uring failed: {}; the mount ends", std::strerror(failure));
+  // Who waits, one of us maybe, gets ECONNABORTED.
+  (void)::umount2(mount_point_.c_str(), MNT_FORCE);
   on_end_();
 }
 
@@ -181,7 +215,7 @@ int RingLoop::serve(Core& core, Receiver& self) {
   ClientCore::Guest guest(*self.client_core);
   if (const int failure = self.ring->begin(); failure != 0) return failure;
   while (self.ring->failure() == 0) {
-    const std::vector<RingEntry*>& requests = self.ring->wait();
+    const std::vector<RingEntry*>& requests = wait(core, self);
     if (phase_ >= Phase::kAnswering) return 0;
     for (RingEntry* const entry : requests) {
       take(core, self, guest, *entry);
@@ -191,20 +225,37 @@ int RingLoop::serve(Core& core, Receiver& self) {
   return self.ring->failure();
 }
 
+// The receiver says that it is free, or at work, before it looks for answers of others: who adds one then
+// wakes it, or another.
+const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
+  if (self.is_at_work()) --self.progress;
+  (void)send_answers_of_others(core, self);
+  const std::vector<RingEntry*>& requests = self.ring->wait();
+  if (requests.empty()) return requests;
+  self.progress += 3;
+  if (send_answers_of_others(core, self)) self.ring->submit();
+  return requests;
+}
+
+// Whether there are any.
+bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
+  const std::vector<RingEntry*> entries = core.answered.take();
+  for (RingEntry* const entry : entries) self.ring->give_back(*entry);
+  return !entries.empty();
+}
+
 void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry) {
   RequestView request(entry.bytes(), entry.size());
   request.translate();
-  self.progress += 3;  // one more, and it is being handled
+  CoreQueue& queue = entry.queue();  // the entry may be another's when it has been answered
   if (request.may_last()) {
-    note_held(core, self, entry.queue());
+    note_held(core, self, queue);
     lasting_->post([this, &entry] { (void)handle(entry); });
-  } else {
-    request.is_read_ahead() ? guest.leave() : guest.note_request(request.client());
-    if (guest.is_in() && watcher_sleeps_) wake_watcher();
-    CoreQueue& queue = entry.queue();  // the entry may be another's when it has been answered
-    if (!handle(entry)) note_held(core, self, queue);
+    return;
   }
-  --self.progress;
+  request.is_read_ahead() ? guest.leave() : guest.note_request(request.client());
+  if (guest.is_in() && watcher_sleeps_) wake_watcher();
+  if (!handle(entry)) note_held(core, self, queue);
 }
 
 // Whether it has been answered meanwhile.
@@ -227,9 +278,9 @@ void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) {
   ++core.held;
   if (core.calls >= kMostCalls) return;
   ++core.calls;
-  calls_->post([this, &core] {
+  calls_->post([this, &core, number = queue.core] {
     for (;;) {
-      const std::uint64_t seen = call_waiting_ones(core);
+      const std::uint64_t seen = call_waiting_ones(core, number);
       --core.calls;  // before it is looked whether there are more by now
       if (core.held == seen || phase_ != Phase::kServing) return;
       ++core.calls;
@@ -242,15 +293,15 @@ void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) {
 // turn, so as long as something comes. When all receivers of the core are at rest there is an entry for
 // ours, and nobody else on this core takes it first; one that is held up is not waited for.
 // Returns which of those that are answered later have been thought of.
-std::uint64_t RingLoop::call_waiting_ones(const Core& core) {
-  (void)go_to_core(core.number);
-  std::optional<std::uint64_t> called_at;  // requests before our last one
+std::uint64_t RingLoop::call_waiting_ones(const Core& core, int core_number) {
+  (void)go_to_core(core_number);
+  std::optional<std::uint64_t> called_at;  // arrivals before our last one
   std::uint64_t held = core.held;
   unsigned patience = kPatience;
   for (unsigned round = 0; round < kMostRounds && phase_ == Phase::kServing; ++round) {
-    const std::uint64_t before = core.requests();
+    const std::uint64_t before = core.arrivals();
     std::this_thread::sleep_for(kMoment);
-    if (core.requests() != before) continue;
+    if (core.arrivals() != before) continue;
     if (!core.is_at_rest() && patience-- > 0) continue;
     if (called_at && before <= *called_at + 1 && core.held == held) return held;
     patience = kPatience;
@@ -276,7 +327,20 @@ bool RingLoop::answer(const iovec* parts, int count) {
 
 void RingLoop::give_back(RingEntry& entry) {
   RequestRing& ring = entry.ring();
-  entry.give_back(ring.is_of_this_thread() ? ring : free_ring(ring));
+  if (ring.is_of_this_thread()) return ring.give_back(entry);
+  Core& core = core_of(ring);
+  core.answered.add(entry);
+  const auto free_one =
+      std::find_if_not(core.receivers.begin(), core.receivers.end(),
+                       [](const auto& receiver) { return receiver->is_at_work(); });
+  if (free_one != core.receivers.end()) (*free_one)->ring->wake();
+}
+
+RingLoop::Core& RingLoop::core_of(const RequestRing& ring) const {
+  return **std::find_if(cores_.begin(), cores_.end(), [&ring](const auto& core) {
+    return std::any_of(core->receivers.begin(), core->receivers.end(),
+                       [&ring](const auto& receiver) { return receiver->ring.get() == &ring; });
+  });
 }
 
 RingEntry* RingLoop::find(std::uint64_t unique) const {
@@ -286,26 +350,11 @@ RingEntry* RingLoop::find(std::uint64_t unique) const {
   return nullptr;
 }
 
-// By which an answer goes out now: another of the same core if the receiver of this one is at work, which
-// may last.
-RequestRing& RingLoop::free_ring(RequestRing& ring) const {
-  const auto is_at_work = [](const auto& receiver) { return receiver->progress % 2 != 0; };
-  for (const auto& core : cores_) {
-    const auto& all = core->receivers;
-    const auto own = std::find_if(all.begin(), all.end(), [&](const auto& receiver) {
-      return receiver->ring.get() == &ring;
-    });
-    if (own == all.end()) continue;
-    if (!is_at_work(*own)) break;
-    const auto other = std::find_if_not(all.begin(), all.end(), is_at_work);
-    if (other != all.end()) return *(*other)->ring;
-  }
-  return ring;
-}
-
 char* RingLoop::answer_space(std::size_t size) {
   return handled != nullptr && size <= RingEntry::room() ? handled->answer_space() : nullptr;
 }
+
+bool RingLoop::is_handling() { return handled != nullptr; }
 
 bool RingLoop::has_guests() const {
   return std::any_of(receivers_.begin(), receivers_.end(),
@@ -318,7 +367,7 @@ bool RingLoop::look_after(Receiver& receiver) {
   const bool has_got_on = now != receiver.seen_progress;
   receiver.seen_progress = now;
   if (!has_got_on && receiver.client_core->has_guest() &&
-      (now % 2 != 0 || receiver.ring->has_request())) {
+      (receiver.is_at_work() || receiver.ring->has_request())) {
     receiver.client_core->stop();
   }
   return has_got_on;

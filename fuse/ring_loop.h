@@ -53,41 +53,60 @@ class RingLoop {
   // Where the calling thread may make up to `size` bytes of the answer to the request that it handles;
   // nullptr if that did not come by a ring.
   static char* answer_space(std::size_t size);
+  // Whether the calling thread handles a request that came by a ring.
+  static bool is_handling();
 
  private:
   struct Receiver {
     std::unique_ptr<RequestRing> ring;
     std::unique_ptr<ClientCore> client_core;
-    // Requests so far, shifted left by one; the last bit is set while one is handled.
+    // How often requests came, shifted left by one; the last bit is set while they are handled.
     std::atomic<std::uint64_t> progress{0};
+    bool is_at_work() const { return progress % 2 != 0; }
     std::uint64_t seen_progress = 0;  // the watcher's
     std::thread thread;
+  };
+  // Entries whose requests others than their receivers have answered, until a receiver sends them off.
+  // Who is at work looks here when that is done; who waits is to be woken.
+  class Answered {
+   public:
+    void add(RingEntry& entry);
+    std::vector<RingEntry*> take();
+
+   private:
+    std::atomic<bool> is_empty_{true};
+    std::mutex mutex_;
+    std::vector<RingEntry*> entries_;
   };
   struct Core {
     int number = -1;  // -1: all that are off
     std::vector<std::unique_ptr<Receiver>> receivers;
+    Answered answered;
     std::atomic<std::uint64_t> held{0};  // requests that were answered later, ever
     std::atomic<unsigned> calls{0};      // under way, for requests that may be waiting
 
-    std::uint64_t requests() const;  // ever
+    std::uint64_t arrivals() const;  // ever: how often requests came
     bool is_at_rest() const;
   };
   // One comes after the other.
-  enum class Phase : std::uint8_t { kServing, kEndingCalls, kAnswering, kOver };
+  enum class Phase : std::uint8_t { kSetUp, kServing, kEndingCalls, kAnswering, kOver };
 
   RingLoop(fuse_session* session, std::string mount_point, unsigned threads,
            std::function<void()> on_end);
 
   bool add_core(int number, const std::vector<std::uint16_t>& queues, unsigned receivers);
+  void make_threads();
   void run(Core& core, Receiver& self);
   int serve(Core& core, Receiver& self);
+  const std::vector<RingEntry*>& wait(Core& core, Receiver& self);
+  static bool send_answers_of_others(Core& core, Receiver& self);
   void take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry);
   bool handle(RingEntry& entry);
   void give_back(RingEntry& entry);
   void note_held(Core& core, Receiver& self, CoreQueue& queue);
-  std::uint64_t call_waiting_ones(const Core& core);
+  std::uint64_t call_waiting_ones(const Core& core, int core_number);
   RingEntry* find(std::uint64_t unique) const;
-  RequestRing& free_ring(RequestRing& ring) const;
+  Core& core_of(const RequestRing& ring) const;
   void watch();
   bool look_after(Receiver& receiver);
   bool has_guests() const;
@@ -103,7 +122,7 @@ class RingLoop {
   std::unique_ptr<TaskQueue> lasting_;
   std::unique_ptr<TaskQueue> calls_;
   std::unique_ptr<std::latch> have_closed_;
-  std::atomic<Phase> phase_{Phase::kServing};
+  std::atomic<Phase> phase_{Phase::kSetUp};
   std::atomic<bool> watcher_sleeps_{false};
   std::mutex mutex_;
   std::condition_variable watcher_call_;

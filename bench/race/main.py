@@ -137,7 +137,7 @@ def main() -> int:
     lines, seen = take_scale(stage, arguments)
     summary = Summary(results)
     seen = [*bars(summary, rows), *seen]
-    about = report.about(area, samples)
+    about = report.about(area, samples, stage.way_of_requests())
     print(report.text(summary, rows, [about, *lines], seen))
     if arguments.json:
         arguments.json.write_text(

@@ -27,7 +27,7 @@ spread  how far the samples of one cell lie apart: half their range, over their 
 –       cannot do it; the reasons are below"""
 
 
-def about(folder: Path, samples: int) -> str:
+def about(folder: Path, samples: int, requests: str) -> str:
     """The machine in general words: what has an influence on the figures."""
     systems = subprocess.run(["findmnt", "-n", "-o", "FSTYPE", "-T", folder], capture_output=True,
                              text=True, check=True).stdout.split()
@@ -36,13 +36,7 @@ def about(folder: Path, samples: int) -> str:
     taken = f"; {samples} samples of each cell, medians" if samples else ""
     return (f"{os.cpu_count()} cores ({_cpu_model()}), {memory:.0f} GiB of memory, "
             f"kernel {platform.release().split('-')[0]}, {system}{taken}; cacheshim's requests come "
-            f"by {_way_of_requests()}")
-
-
-def _way_of_requests() -> str:
-    parameter = Path("/sys/module/fuse/parameters/enable_uring")
-    has_rings = parameter.exists() and parameter.read_text().strip() == "Y"
-    return "io_uring" if has_rings else "/dev/fuse"
+            f"by {requests}")
 
 
 def _cpu_model() -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from contestants import CACHE, JOB, Contestant
+from contestants import CACHE, JOB, OURS, Contestant, named
 
 MOUNT_TIMEOUT_S = 60
 ROW_TIMEOUT_S = 300
@@ -139,6 +139,11 @@ class Stage:
         finally:
             self._take_away(contestant, before)
             self._clear_scratch()
+
+    def way_of_requests(self) -> str:
+        """How a mount of ours gets its requests, as it says itself."""
+        with self.mounted(named(OURS)):
+            return json.loads((self.mount_point / ".cacheshim/status").read_text())["requests"]
 
     def _mount(self, contestant: Contestant) -> None:
         if not contestant.mount:

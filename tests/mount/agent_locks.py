@@ -19,16 +19,14 @@ def try_flock(fd):
         return False
 
 
-def flock_until_signal(path, operation):
-    """Waits for a lock until SIGUSR1 comes; returns the errno, or 0 with the lock (and keeps it)."""
+def wait_for_flock(fd, operation):
+    """Waits for a lock until SIGUSR1 comes; returns the errno, or 0 with the lock."""
     def stop(_signal, _frame):
         raise InterruptedError(errno.EINTR, "signal")
     signal.signal(signal.SIGUSR1, stop)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(fd, operation)
     except OSError as error:
-        os.close(fd)
         return error.errno
     return 0
 

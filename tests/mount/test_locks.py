@@ -101,7 +101,7 @@ def test_a_signal_ends_a_wait_with_eintr(lock_mount, workers, place):
     path = path_of(holder, place)
     fd = open_in(holder, path)
     holder("fcntl.flock", fd, fcntl.LOCK_EX)
-    start_waiting(lock_mount, waiter, path, fcntl.LOCK_EX, "flock_until_signal")
+    start_waiting(lock_mount, waiter, open_in(waiter, path), fcntl.LOCK_EX, "wait_for_flock")
     start_waiting(lock_mount, next_one, open_in(next_one, path))
     os.kill(waiter.pid, signal.SIGUSR1)
     assert waiter.result(timeout=10) == errno.EINTR

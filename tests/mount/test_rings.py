@@ -2,6 +2,7 @@
 """Requests that come by io_uring: that they do, and that nobody waits for somebody else's."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -77,8 +78,11 @@ def test_who_may_not_run_everywhere_takes_them_from_the_device(rings, mount_stor
 
 
 def waiting_threads(pid):
-    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return sum((task / "wchan").read_text() == "request_wait_answer" for task in tasks)
+    waiting = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has ended
+            waiting += (task / "wchan").read_text() == "request_wait_answer"
+    return waiting
 
 
 def test_many_who_are_answered_later_keep_nobody_from_being_answered(rings, mount_store, store,
@@ -121,8 +125,8 @@ def disk(rings, scratch, overlay):
 
 
 @contextlib.contextmanager
-def standing_still(disk):
-    daemon, = mounts.processes_naming(str(disk.work))
+def standing_still(overlay):
+    daemon, = mounts.processes_naming(str(overlay.work))
     os.kill(daemon, signal.SIGSTOP)
     try:
         yield
@@ -160,5 +164,27 @@ def test_who_waits_for_a_lock_does_not_wait_for_a_disk(disk, overlay, job_of, co
         waiting.start("os.path.exists", waiting.path("absent"))
         wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
         holder("os.close", fd)
-        assert crowd.result(timeout=10) == 20
+        # One may not have been taken yet when its receiver was held up.
+        wait_until(lambda: waiting_threads(crowd.pid) <= 1, what="their answers")
+    assert crowd.result(timeout=10) == 20
+    assert waiting.result() is False
+
+
+def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, overlay, job_of, core):
+    """The kernel does not tell of it, and some requests lie with a receiver that is held up."""
+    with elsewhere_than(core):
+        holder = job_of(overlay.path, "j", 0)
+    holder("fcntl.flock", holder("os.open", holder.path("here"), os.O_RDONLY), fcntl.LOCK_EX)
+    waiting, *others = (on_core(job_of(overlay.path, "j", 0), core) for _ in range(6))
+    fds = [other("os.open", other.path("here"), os.O_RDONLY) for other in others]
+    with standing_still(disk):
+        waiting.start("os.path.exists", waiting.path("absent"))
+        wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
+        with standing_still(overlay):  # each receiver has its share of what comes now
+            for other, fd in zip(others, fds):
+                other.start("wait_for_flock", fd, fcntl.LOCK_EX)
+                wait_until(lambda: waiting_threads(other.pid) == 1, what="a request")
+        for other in others:
+            os.kill(other.pid, signal.SIGUSR1)
+    assert [other.result(timeout=10) for other in others] == [errno.EINTR] * len(others)
     assert waiting.result() is False
