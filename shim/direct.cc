@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/names.h"
 
@@ -24,8 +25,8 @@ class Attempt {
       : entry_errno_(errno), view_(current_view()) {
     if (view_ == nullptr) return;
     probes_.begin(view_->filter);
-    const std::size_t length = std::strlen(rest);
-    if (!take_path({rest, length}) || probes_.may_be_shadowed()) return;
+    rest_ = {rest, std::strlen(rest)};
+    if (!take_path() || probes_.may_be_shadowed()) return;
     is_begun_ = true;
     errno = 0;
     folder_ = needs_path ? -1 : base_folder(*view_);
@@ -33,7 +34,7 @@ class Attempt {
     if (folder_ >= 0) return;
     folder_ = AT_FDCWD;
     path_ = buffer_.text;
-    is_begun_ = join_path(buffer_, {{view_->base, view_->base_length}, "/", {rest, length}}) != 0;
+    is_begun_ = join_path(buffer_, {{view_->base, view_->base_length}, "/", rest_}) != 0;
   }
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
@@ -47,7 +48,7 @@ class Attempt {
   // To be asked when the base has been asked: whether its answer counts.
   bool stands() const { return view_->is_alive() && !probes_.may_be_shadowed(); }
   // The same, after a failure.
-  bool failure_stands() const { return errno == ENOENT && !is_awaited_ && stands(); }
+  bool failure_stands() const { return errno == ENOENT && !is_awaited() && stands(); }
   // Whether the application may have this descriptor of it: not a folder's, nor, the first time that a process
   // opens the path, that of a file which the daemon has to be told of that it is used.
   bool may_have(int fd) const;
@@ -68,13 +69,15 @@ class Attempt {
   }
 
  private:
-  bool take_path(std::string_view path);
+  bool take_path();
+  bool is_for_base() const;
+  bool is_awaited() const;
 
   const int entry_errno_;
   const View* const view_;
   ShadowProbes probes_;
+  std::string_view rest_;
   bool is_begun_ = false;
-  bool is_awaited_ = false;
   int folder_ = AT_FDCWD;
   const char* path_ = nullptr;
   PathBuffer buffer_;
@@ -86,36 +89,81 @@ bool is_plain_component(std::string_view name) {
          std::memcmp(name.data(), kReservedPrefix.data(), kReservedPrefix.size()) != 0;
 }
 
-// The path below the view: its keys, and whether the rules let it be asked for here.
-bool Attempt::take_path(std::string_view path) {
-  const FamilyRecord* family = nullptr;
+// Calls visit(component) for one after the other, until it says false.
+template <class Visit>
+bool each_component(std::string_view path, Visit visit) {
   const char* at = path.data();
   const char* const end = at + path.size();
-  for (bool is_first = true;; is_first = false) {
+  for (;;) {
     const auto* slash =
         static_cast<const char*>(std::memchr(at, '/', static_cast<std::size_t>(end - at)));
     const char* const stop = slash == nullptr ? end : slash;
-    const std::string_view name(at, static_cast<std::size_t>(stop - at));
-    if (!is_plain_component(name) || !probes_.descend(name)) return false;
-    if (is_first) {
-      if (name == kControlName) return false;  // the store's own records
-      family = view_->rules.find(name);
-    } else if (family != nullptr && view_->rules.any_applies(*family, NameRule::kMountOnly, name)) {
-      return false;
-    }
-    if (slash == nullptr) {
-      is_awaited_ = family != nullptr && !is_first &&
-                    view_->rules.any_applies(*family, NameRule::kAwaited, name);
-      return probes_.finish();
-    }
+    if (!visit(std::string_view(at, static_cast<std::size_t>(stop - at)))) return false;
+    if (slash == nullptr) return true;
     at = slash + 1;
   }
 }
 
-// Which paths have been opened as files, and how far the base had changed then: a mark of both, in a slot
-// by the path's key. The two hold 45 bits of it, so that no two paths are taken for one.
-constexpr std::size_t kOpenedSlots = 16384;
-constinit std::atomic<std::uint32_t> opened[kOpenedSlots] = {};
+// What has been found out of paths, for as long as something else is in the same state. The path's key says
+// in which slot, and the mark there holds more of it: of the 45 bits no two paths have the same.
+class PathMarks {
+ public:
+  bool has(FilterKey path, std::uint64_t state) const {
+    return slots_[path % kSlots].load(std::memory_order_relaxed) == mark(path, state);
+  }
+  void set(FilterKey path, std::uint64_t state) {
+    slots_[path % kSlots].store(mark(path, state), std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::size_t kSlots = 16384;
+  static std::uint32_t mark(FilterKey path, std::uint64_t state) {
+    return static_cast<std::uint32_t>((path >> 32) + state * 0x9e3779b9) | 1;
+  }
+  std::atomic<std::uint32_t> slots_[kSlots] = {};
+};
+
+// Which may be asked for here, by their names and the rules of a view: patterns take longer than all the
+// rest but the system call.
+constinit PathMarks for_base;
+// Which have been opened as files, and how far the base had changed then.
+constinit PathMarks opened;
+
+// The keys of the path below the view, and whether it may be asked for here.
+bool Attempt::take_path() {
+  const auto descend = [this](std::string_view name) { return probes_.descend(name); };
+  if (!each_component(rest_, descend) || !probes_.finish()) return false;
+  const auto view = reinterpret_cast<std::uintptr_t>(view_);
+  if (for_base.has(probes_.path(), view)) return true;
+  if (!is_for_base()) return false;
+  for_base.set(probes_.path(), view);
+  return true;
+}
+
+bool Attempt::is_for_base() const {
+  const FamilyRecord* family = nullptr;
+  bool is_first = true;
+  return each_component(rest_, [&](std::string_view name) {
+    if (!is_plain_component(name)) return false;
+    if (!std::exchange(is_first, false)) {
+      return family == nullptr || !view_->rules.any_applies(*family, NameRule::kMountOnly, name);
+    }
+    family = view_->rules.find(name);
+    return name != kControlName;  // the store's own records
+  });
+}
+
+// Whether that it is not there is the mount's to say.
+bool Attempt::is_awaited() const {
+  std::string_view first;
+  std::string_view last;
+  (void)each_component(rest_, [&](std::string_view name) {
+    (first.empty() ? first : last) = name;
+    return true;
+  });
+  const FamilyRecord* const family = last.empty() ? nullptr : view_->rules.find(first);
+  return family != nullptr && view_->rules.any_applies(*family, NameRule::kAwaited, last);
+}
 
 // A folder is not to be opened here: what is in it would be the base's alone. Nothing is read by this,
 // and it is the cheapest call that knows.
@@ -124,12 +172,10 @@ bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
 bool Attempt::may_have(int fd) const {
   // Read when the path has been opened: what it was replaced by before is counted.
   const std::uint64_t changes = __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE);
-  std::atomic<std::uint32_t>& slot = opened[probes_.path() % kOpenedSlots];
-  const auto mark = static_cast<std::uint32_t>((probes_.path() >> 32) + changes * 0x9e3779b9) | 1;
-  if (slot.load(std::memory_order_relaxed) == mark) return changes != 0 || !is_folder(fd);
+  if (opened.has(probes_.path(), changes)) return changes != 0 || !is_folder(fd);
   struct stat st;
   if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
-  slot.store(mark, std::memory_order_relaxed);
+  opened.set(probes_.path(), changes);
   return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= ::time(nullptr) - kUseGrainSeconds;
 }
 
