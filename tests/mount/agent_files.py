@@ -218,10 +218,11 @@ def release(fd):
     os.close(fd)
 
 
-def stat_into_nowhere(path):
-    """What libc's stat says of a place for its answer that nobody has."""
+def stat_into_nowhere(file):
+    """What libc's stat, or fstat, says of a place for its answer that nobody has."""
     libc = ctypes.CDLL(None, use_errno=True)
-    return libc.stat(path.encode(), ctypes.c_void_p(1)), ctypes.get_errno()
+    call, name = (libc.fstat, file) if isinstance(file, int) else (libc.stat, file.encode())
+    return call(name, ctypes.c_void_p(1)), ctypes.get_errno()
 
 
 def map_and_read(path):

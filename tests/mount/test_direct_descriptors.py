@@ -24,6 +24,11 @@ def test_its_name_is_the_one_that_the_application_uses(mount, shimmed):
     assert shimmed("os.readlink", f"/proc/self/fd/{fd}") == f"{mount.path}/{KEY}/file"
 
 
+def test_fstat_into_nowhere_fails_as_natively(mount, shimmed):
+    fd = open_directly(mount, shimmed)
+    assert shimmed("stat_into_nowhere", fd) == (-1, errno.EFAULT)
+
+
 def test_links_are_read_from_the_base(mount, shimmed, store):
     for path, error in ((f"{KEY}/file", errno.EINVAL), (f"{KEY}/missing", errno.ENOENT)):
         with Count(mount) as count, pytest.raises(OSError) as refused:
