@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <sstream>
 
 #include "common/names.h"

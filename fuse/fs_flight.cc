@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
-#include "fuse/wire.h"
 
 // Single flight: which misses are worth waiting for, and the requests that wait (flights.h).
 namespace cacheshim {
@@ -74,7 +73,6 @@ void Filesystem::wait_for_flight(fuse_req_t req, Ref ref, const NodeInfo& info) 
   fuse_req_interrupt_func(
       req, [](fuse_req_t, void* data) { static_cast<Flights::Wait*>(data)->interrupt(); },
       wait.get());
-  if (wire::has_missed_interrupt(fuse_req_ctx(req)->pid)) wait->interrupt();
   flights_->wait(ref.node, wait);
 }
 

@@ -37,9 +37,7 @@ class FuseLockCall final : public LockCall {
 
   void wait(std::uint64_t ticket) override {
     waits_ = true;
-    auto* const data = reinterpret_cast<void*>(ticket);
-    fuse_req_interrupt_func(req_, interrupted, data);
-    if (wire::has_missed_interrupt(fuse_req_ctx(req_)->pid)) interrupted(req_, data);
+    fuse_req_interrupt_func(req_, interrupted, reinterpret_cast<void*>(ticket));
   }
 
   void answer(int error) override {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <sstream>
 
 #include "store/sys.h"
@@ -34,13 +35,6 @@ std::string text_field(const std::string& stat, int number) {
   return field;
 }
 
-std::uint64_t signals(const std::string& status, std::string_view name) {
-  const std::string_view digits = status_field(status, name);
-  std::uint64_t set = 0;
-  (void)std::from_chars(digits.begin(), digits.end(), set, 16);
-  return set;
-}
-
 }  // namespace
 
 Result<std::string> read_proc(pid_t pid, const char* file) {
@@ -59,13 +53,6 @@ std::string_view status_field(const std::string& status, std::string_view name) 
 pid_t process_of(pid_t tid) {
   const auto status = read_proc(tid, "status");
   return status ? std::atoi(std::string(status_field(*status, "Tgid")).c_str()) : 0;
-}
-
-bool has_pending_signal(pid_t tid) {
-  const auto status = read_proc(tid, "status");
-  if (!status) return false;
-  const std::uint64_t pending = signals(*status, "SigPnd") | signals(*status, "ShdPnd");
-  return (pending & ~signals(*status, "SigBlk")) != 0;
 }
 
 std::optional<ProcessStat> stat_of(pid_t pid) {

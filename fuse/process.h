@@ -26,8 +26,6 @@ std::string_view status_field(const std::string& status, std::string_view name);
 
 // The process that a thread belongs to; 0 where /proc does not tell.
 pid_t process_of(pid_t tid);
-// Whether a signal waits for this thread, or for whichever of its process takes it, and is not blocked.
-bool has_pending_signal(pid_t tid);
 
 struct ProcessStat {
   char state = '?';  // 'R', 'S', 'Z', … as proc(5) has it

@@ -6,20 +6,22 @@
 #include <linux/fuse.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
-#include <sys/mount.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "common/exit_codes.h"
 #include "fuse/daemon.h"
+#include "fuse/process.h"
 #include "fuse/request_view.h"
 #include "fuse/wire.h"
 
@@ -87,16 +89,11 @@ bool RingLoop::Core::is_at_rest() const {
   });
 }
 
-RingLoop::RingLoop(fuse_session* session, std::string mount_point, unsigned threads,
-                   std::function<void()> on_end)
-    : session_(session),
-      mount_point_(std::move(mount_point)),
-      threads_(threads),
-      on_end_(std::move(on_end)) {}
+RingLoop::RingLoop(fuse_session* session, std::string mount_point, unsigned threads)
+    : session_(session), mount_point_(std::move(mount_point)), threads_(threads) {}
 
 std::unique_ptr<RingLoop> RingLoop::make(fuse_session* session, const std::string& mount_point,
-                                         unsigned threads, std::function<void()> on_end,
-                                         std::string& why) {
+                                         unsigned threads, std::string& why) {
   if (!is_enabled()) {
     why = "the kernel's parameter fuse.enable_uring is off";
     return nullptr;
@@ -112,7 +109,7 @@ std::unique_ptr<RingLoop> RingLoop::make(fuse_session* session, const std::strin
     why = "the daemon may not run on all cores";
     return nullptr;
   }
-  std::unique_ptr<RingLoop> loop(new RingLoop(session, mount_point, threads, std::move(on_end)));
+  std::unique_ptr<RingLoop> loop(new RingLoop(session, mount_point, threads));
   const unsigned of_core = std::max(kLeastOfCore, threads / ours_count);
   std::vector<std::uint16_t> off;
   bool is_set_up = true;
@@ -204,10 +201,10 @@ void RingLoop::run(Core& core, Receiver& self) {
   (void)send_answers_of_others(core, self);
   if (self.ring->failure() == 0) self.ring->submit();
   if (failure == 0 || failure == ENODEV || failure == ENOTCONN) return;
-  spdlog::error("taking requests by io_uring failed: {}; the mount ends", std::strerror(failure));
-  // Who waits, one of us maybe, gets ECONNABORTED.
-  (void)::umount2(mount_point_.c_str(), MNT_FORCE);
-  on_end_();
+  spdlog::critical("taking requests by io_uring failed: {}; the daemon ends",
+                   std::strerror(failure));
+  spdlog::shutdown();
+  std::_Exit(kExitUnavailable);  // the kernel then tells all who wait, one of us maybe
 }
 
 // Until there is nothing more to be taken. 0, or an error number.
@@ -247,15 +244,56 @@ bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
 void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry) {
   RequestView request(entry.bytes(), entry.size());
   request.translate();
-  CoreQueue& queue = entry.queue();  // the entry may be another's when it has been answered
+  // The entry may be another's, and of another request, when it has been answered.
+  CoreQueue& queue = entry.queue();
+  const Asked asked{entry.unique(), request.client()};
   if (request.may_last()) {
     note_held(core, self, queue);
     lasting_->post([this, &entry] { (void)handle(entry); });
     return;
   }
-  request.is_read_ahead() ? guest.leave() : guest.note_request(request.client());
+  request.is_read_ahead() ? guest.leave() : guest.note_request(asked.client);
   if (guest.is_in() && watcher_sleeps_) wake_watcher();
-  if (!handle(entry)) note_held(core, self, queue);
+  if (handle(entry)) return;
+  note_held(core, self, queue);
+  if (asked.client != 0 && !look_for_signal(asked)) post_look(asked);
+}
+
+// The kernel tells of a signal when we have the request, and never of one that its client had before, up
+// to Linux 6.18 (dev_do_read() does, by /dev/fuse). The client sleeps otherwise then: request_wait_answer()
+// is interruptible until a signal comes, and TASK_KILLABLE from then on, which is 'D' as well. Not yet asleep,
+// it may be on either side of its look at whether we have the request.
+// False if it has to be looked again.
+bool RingLoop::look_for_signal(const Asked& asked) {
+  const auto stat = stat_of(asked.client);
+  if (stat && stat->state == 'D') interrupt(asked.unique);
+  return !stat || stat->state != 'R';
+}
+
+void RingLoop::post_look(const Asked& asked) {
+  calls_->post([this, asked] {
+    std::this_thread::sleep_for(kMoment);
+    if (phase_ != Phase::kServing || find(asked.unique) == nullptr) return;
+    if (!look_for_signal(asked)) post_look(asked);
+  });
+}
+
+// As the kernel would. libfuse tells who has asked to be told.
+void RingLoop::interrupt(std::uint64_t unique) {
+  constexpr std::uint64_t kOfInterrupt = 1;  // FUSE_INT_REQ_BIT
+  struct {
+    fuse_in_header header{};
+    fuse_interrupt_in body{};
+  } request;
+  request.header.len = sizeof request;
+  request.header.opcode = FUSE_INTERRUPT;
+  request.header.unique = unique | kOfInterrupt;
+  request.body.unique = unique;
+  fuse_buf bytes{};
+  bytes.mem = &request;
+  bytes.size = sizeof request;
+  wire::begin_request(nullptr);
+  fuse_session_process_buf(session_, &bytes);
 }
 
 // Whether it has been answered meanwhile.
@@ -353,8 +391,6 @@ RingEntry* RingLoop::find(std::uint64_t unique) const {
 char* RingLoop::answer_space(std::size_t size) {
   return handled != nullptr && size <= RingEntry::room() ? handled->answer_space() : nullptr;
 }
-
-bool RingLoop::is_handling() { return handled != nullptr; }
 
 bool RingLoop::has_guests() const {
   return std::any_of(receivers_.begin(), receivers_.end(),

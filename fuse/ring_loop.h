@@ -6,7 +6,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <latch>
 #include <memory>
 #include <mutex>
@@ -35,11 +34,10 @@ class RingLoop {
  public:
   // Sets up `threads` threads, or two a core if that is more. nullptr, with what is missing in `why`,
   // where there is no FUSE over io_uring: the kernel's parameter fuse.enable_uring is off (a kernel
-  // before 6.14 has none), io_uring is forbidden, or some cores are not for us. `on_end` is called if
-  // the rings fail later; nobody is answered any more then. The session must outlive the loop.
+  // before 6.14 has none), io_uring is forbidden, or some cores are not for us. If the rings
+  // fail later, nobody can be answered any more, and the process ends. The session must outlive the loop.
   static std::unique_ptr<RingLoop> make(fuse_session* session, const std::string& mount_point,
-                                        unsigned threads, std::function<void()> on_end,
-                                        std::string& why);
+                                        unsigned threads, std::string& why);
   ~RingLoop();
   RingLoop(const RingLoop&) = delete;
   RingLoop& operator=(const RingLoop&) = delete;
@@ -53,8 +51,6 @@ class RingLoop {
   // Where the calling thread may make up to `size` bytes of the answer to the request that it handles;
   // nullptr if that did not come by a ring.
   static char* answer_space(std::size_t size);
-  // Whether the calling thread handles a request that came by a ring.
-  static bool is_handling();
 
  private:
   struct Receiver {
@@ -91,8 +87,13 @@ class RingLoop {
   // One comes after the other.
   enum class Phase : std::uint8_t { kSetUp, kServing, kEndingCalls, kAnswering, kOver };
 
-  RingLoop(fuse_session* session, std::string mount_point, unsigned threads,
-           std::function<void()> on_end);
+  // A request that may have been answered meanwhile.
+  struct Asked {
+    std::uint64_t unique;
+    pid_t client;  // the thread that waits
+  };
+
+  RingLoop(fuse_session* session, std::string mount_point, unsigned threads);
 
   bool add_core(int number, const std::vector<std::uint16_t>& queues, unsigned receivers);
   void make_threads();
@@ -105,6 +106,9 @@ class RingLoop {
   void give_back(RingEntry& entry);
   void note_held(Core& core, Receiver& self, CoreQueue& queue);
   std::uint64_t call_waiting_ones(const Core& core, int core_number);
+  bool look_for_signal(const Asked& asked);
+  void post_look(const Asked& asked);
+  void interrupt(std::uint64_t unique);
   RingEntry* find(std::uint64_t unique) const;
   Core& core_of(const RequestRing& ring) const;
   void watch();
@@ -115,7 +119,6 @@ class RingLoop {
   fuse_session* const session_;
   const std::string mount_point_;
   const unsigned threads_;
-  const std::function<void()> on_end_;
   const ClientCore anywhere_;
   std::vector<std::unique_ptr<Core>> cores_;
   std::vector<Receiver*> receivers_;  // of all cores

@@ -94,7 +94,7 @@ Session::~Session() {
 
 void Session::start(unsigned threads, bool use_rings, const std::function<void()>& on_end) {
   std::string why_not = "the configuration says so";
-  if (use_rings) rings_ = RingLoop::make(session_, mount_point_, threads, on_end, why_not);
+  if (use_rings) rings_ = RingLoop::make(session_, mount_point_, threads, why_not);
   if (rings_) {
     wire::use_rings(rings_.get());
   } else {

@@ -14,8 +14,14 @@ namespace cacheshim {
 // jobs. Tasks start in the order they came.
 class TaskQueue {
  public:
+  // Throws std::system_error where there are no more threads to be had.
   explicit TaskQueue(unsigned threads) {
-    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+    try {
+      for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+    } catch (...) {
+      stop();
+      throw;
+    }
   }
   ~TaskQueue() { stop(); }
 

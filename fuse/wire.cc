@@ -6,7 +6,6 @@
 
 #include <cstring>
 
-#include "fuse/process.h"
 #include "fuse/ring_loop.h"
 
 namespace cacheshim::wire {
@@ -156,10 +155,6 @@ bool kills_set_ids() {
 pid_t lock_process() {
   if (!is_of(FUSE_SETLK) && !is_of(FUSE_SETLKW) && !is_of(FUSE_GETLK)) return 0;
   return static_cast<pid_t>(body<fuse_lk_in>().lk.pid);
-}
-
-bool has_missed_interrupt(pid_t client) {
-  return RingLoop::is_handling() && has_pending_signal(client);
 }
 
 void pass_through(std::uint32_t backing_id) { request.backing_id = backing_id; }

@@ -43,11 +43,6 @@ bool kills_set_ids();
 // daemon sees it; 0 for an unlock, and for a process outside of its pid namespace.
 pid_t lock_process();
 
-// ---- FUSE_INTERRUPT: of a signal that came before we took the request from a ring the kernel never tells
-// (up to Linux 6.18; dev_do_read() does where it comes by /dev/fuse). Whether `client`, the thread that
-// waits for the answer, has one. To be asked when later ones are listened for.
-bool has_missed_interrupt(pid_t client);
-
 // ---- FUSE_OPEN, FUSE_CREATE: the kernel reads and writes this backing file itself.
 void pass_through(std::uint32_t backing_id);
 

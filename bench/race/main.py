@@ -133,11 +133,12 @@ def main() -> int:
     toucher = multiprocessing.Process(target=touch_memory)
     toucher.start()
     toucher.join()
+    requests = stage.way_of_requests()
     results, rows, samples = take_race(stage, arguments)
     lines, seen = take_scale(stage, arguments)
     summary = Summary(results)
     seen = [*bars(summary, rows), *seen]
-    about = report.about(area, samples, stage.way_of_requests())
+    about = report.about(area, samples, requests)
     print(report.text(summary, rows, [about, *lines], seen))
     if arguments.json:
         arguments.json.write_text(

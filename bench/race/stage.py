@@ -142,8 +142,11 @@ class Stage:
 
     def way_of_requests(self) -> str:
         """How a mount of ours gets its requests, as it says itself."""
-        with self.mounted(named(OURS)):
-            return json.loads((self.mount_point / ".cacheshim/status").read_text())["requests"]
+        try:
+            with self.mounted(named(OURS)):
+                return json.loads((self.mount_point / ".cacheshim/status").read_text())["requests"]
+        except Failed:
+            return "no way: it cannot be mounted"
 
     def _mount(self, contestant: Contestant) -> None:
         if not contestant.mount:

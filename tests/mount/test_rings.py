@@ -170,7 +170,9 @@ def test_who_waits_for_a_lock_does_not_wait_for_a_disk(disk, overlay, job_of, co
     assert waiting.result() is False
 
 
-def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, overlay, job_of, core):
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
+def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, overlay, job_of, core,
+                                                                       number):
     """The kernel does not tell of it, and some requests lie with a receiver that is held up."""
     with elsewhere_than(core):
         holder = job_of(overlay.path, "j", 0)
@@ -185,6 +187,10 @@ def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, ove
                 other.start("wait_for_flock", fd, fcntl.LOCK_EX)
                 wait_until(lambda: waiting_threads(other.pid) == 1, what="a request")
         for other in others:
-            os.kill(other.pid, signal.SIGUSR1)
-    assert [other.result(timeout=10) for other in others] == [errno.EINTR] * len(others)
+            os.kill(other.pid, number)
+    if number == signal.SIGKILL:
+        wait_until(lambda: not any(map(waiting_threads, [other.pid for other in others])),
+                   what="their ends")
+    else:
+        assert [other.result(timeout=10) for other in others] == [errno.EINTR] * len(others)
     assert waiting.result() is False

@@ -90,27 +90,6 @@ TEST(ProcessTest, AStoppedProcessIsSeen) {
   EXPECT_TRUE(is_stopped(process));
 }
 
-TEST(ProcessTest, ASignalThatWaitsForAThreadIsSeenUnlessItIsBlocked) {
-  EXPECT_FALSE(has_pending_signal(::gettid()));
-  sigset_t one;
-  sigset_t before;
-  sigemptyset(&one);
-  sigaddset(&one, SIGUSR1);
-  ::pthread_sigmask(SIG_BLOCK, &one, &before);
-  (void)::raise(SIGUSR1);
-  EXPECT_FALSE(has_pending_signal(::gettid()));
-  int taken = 0;
-  (void)::sigwait(&one, &taken);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-
-  const Child child;
-  child.stop();  // who stands still takes no signal
-  EXPECT_FALSE(has_pending_signal(child.pid()));
-  (void)::kill(child.pid(), SIGTERM);
-  EXPECT_TRUE(has_pending_signal(child.pid()));
-  EXPECT_FALSE(has_pending_signal(0));
-}
-
 TEST(ProcessTest, LinesOfAStatusAreFoundByTheirName) {
   const std::string status = "Name:\tTgid:\nTgid:\t 41\nGroups:\t7 8 \nLast:";
   EXPECT_EQ(status_field(status, "Tgid"), "41");
