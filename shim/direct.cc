@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/names.h"
+#include "shim/path_match.h"
 
 namespace cacheshim::direct {
 namespace {
@@ -46,7 +47,7 @@ class Attempt {
   const char* path() const { return path_; }
 
   // To be asked when the base has been asked: whether its answer counts.
-  bool stands() const { return view_->is_alive() && !probes_.may_be_shadowed(); }
+  bool stands() const { return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base(); }
   // The same, after a failure.
   bool failure_stands() const { return errno == ENOENT && !is_awaited() && stands(); }
   // Whether the application may have this descriptor of it: not a folder's, nor, the first time that a process
@@ -71,6 +72,7 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
+  bool rules_allow() const;
   bool is_awaited() const;
 
   const int entry_errno_;
@@ -106,13 +108,21 @@ bool each_component(std::string_view path, Visit visit) {
 
 // What has been found out of paths, for as long as something else is in the same state. The path's key says
 // in which slot, and the mark there holds more of it: of the 45 bits no two paths have the same.
+//
+// Who reads files has a slot fetched from far away, which can take as long as a tenth of a system call does:
+// so it is called for before the base is asked.
 class PathMarks {
  public:
-  bool has(FilterKey path, std::uint64_t state) const {
-    return slots_[path % kSlots].load(std::memory_order_relaxed) == mark(path, state);
+  enum What : unsigned {
+    kForBase,  // the rules of the view in this state let it be asked for here
+    kOpened,   // it was opened as a file when so many changes of the base had been counted
+  };
+  void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
+  bool has(What what, FilterKey path, std::uint64_t state) const {
+    return slots_[path % kSlots][what].load(std::memory_order_relaxed) == mark(path, state);
   }
-  void set(FilterKey path, std::uint64_t state) {
-    slots_[path % kSlots].store(mark(path, state), std::memory_order_relaxed);
+  void set(What what, FilterKey path, std::uint64_t state) {
+    slots_[path % kSlots][what].store(mark(path, state), std::memory_order_relaxed);
   }
 
  private:
@@ -120,36 +130,40 @@ class PathMarks {
   static std::uint32_t mark(FilterKey path, std::uint64_t state) {
     return static_cast<std::uint32_t>((path >> 32) + state * 0x9e3779b9) | 1;
   }
-  std::atomic<std::uint32_t> slots_[kSlots] = {};
+  std::atomic<std::uint32_t> slots_[kSlots][2] = {};
 };
+alignas(64) constinit PathMarks marks;
 
-// Which may be asked for here, by their names and the rules of a view: patterns take longer than all the
-// rest but the system call.
-constinit PathMarks for_base;
-// Which have been opened as files, and how far the base had changed then.
-constinit PathMarks opened;
-
-// The keys of the path below the view, and whether it may be asked for here.
+// The keys of the path below the view, and whether it leads nowhere else.
 bool Attempt::take_path() {
-  const auto descend = [this](std::string_view name) { return probes_.descend(name); };
-  if (!each_component(rest_, descend) || !probes_.finish()) return false;
-  const auto view = reinterpret_cast<std::uintptr_t>(view_);
-  if (for_base.has(probes_.path(), view)) return true;
-  if (!is_for_base()) return false;
-  for_base.set(probes_.path(), view);
+  const auto take = [this](std::string_view name) {
+    return is_plain_component(name) && probes_.descend(name);
+  };
+  const bool is_control = starts_with_folder(rest_, kControlName);  // the store's own records
+  if (is_control || !each_component(rest_, take) || !probes_.finish()) return false;
+  marks.fetch(probes_.path());
+  view_->fetch_counters();
   return true;
 }
 
+// Patterns take longer than all the rest but the system call.
 bool Attempt::is_for_base() const {
+  const auto view = reinterpret_cast<std::uintptr_t>(view_);
+  if (marks.has(PathMarks::kForBase, probes_.path(), view)) return true;
+  if (!rules_allow()) return false;
+  marks.set(PathMarks::kForBase, probes_.path(), view);
+  return true;
+}
+
+bool Attempt::rules_allow() const {
   const FamilyRecord* family = nullptr;
   bool is_first = true;
   return each_component(rest_, [&](std::string_view name) {
-    if (!is_plain_component(name)) return false;
     if (!std::exchange(is_first, false)) {
       return family == nullptr || !view_->rules.any_applies(*family, NameRule::kMountOnly, name);
     }
     family = view_->rules.find(name);
-    return name != kControlName;  // the store's own records
+    return true;
   });
 }
 
@@ -172,10 +186,10 @@ bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
 bool Attempt::may_have(int fd) const {
   // Read when the path has been opened: what it was replaced by before is counted.
   const std::uint64_t changes = __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE);
-  if (opened.has(probes_.path(), changes)) return changes != 0 || !is_folder(fd);
+  if (marks.has(PathMarks::kOpened, probes_.path(), changes)) return changes != 0 || !is_folder(fd);
   struct stat st;
   if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
-  opened.set(probes_.path(), changes);
+  marks.set(PathMarks::kOpened, probes_.path(), changes);
   return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= ::time(nullptr) - kUseGrainSeconds;
 }
 

@@ -34,6 +34,8 @@ struct View {
   bool is_current() const { return is_alive() && !filter.is_retired(); }
   void count_open() const;
   void count_look() const;
+  // To be called before the system call that is then counted: it waits for memory otherwise.
+  void fetch_counters() const;
 };
 
 // The view as it is now, or null where nothing is to be served directly. What it returns stays mapped
