@@ -203,7 +203,7 @@ void RingLoop::run(Core& core, Receiver& self) {
   if (failure == 0 || failure == ENODEV || failure == ENOTCONN) return;
   spdlog::critical("taking requests by io_uring failed: {}; the daemon ends",
                    std::strerror(failure));
-  spdlog::shutdown();
+  spdlog::default_logger()->flush();
   std::_Exit(kExitUnavailable);  // the kernel then tells all who wait, one of us maybe
 }
 
