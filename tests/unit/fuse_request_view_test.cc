@@ -68,9 +68,11 @@ TEST(RequestView, SoMayManyBytes) {
 TEST(RequestView, KnowsTheKernelsReadAheadByItsSize) {
   auto ahead = read_of(k128KiB);
   auto small = read_of(4096);
+  auto large = read_of(k128KiB + 4096);
   auto other = request(FUSE_GETATTR, fuse_getattr_in{});
   EXPECT_TRUE(view(ahead).is_read_ahead());
   EXPECT_FALSE(view(small).is_read_ahead());
+  EXPECT_FALSE(view(large).is_read_ahead());
   EXPECT_FALSE(view(other).is_read_ahead());
 }
 
