@@ -127,8 +127,8 @@ void ClientCore::Guest::enter() {
   }
   moves_ = 0;
   core_.ended_ = Ended::kNot;
-  if (!go_to_core(at_) || !set_policy(0, SCHED_IDLE))
-    leave();  // the client has other cores than we
+  // The client may have other cores than we.
+  if (!go_to_core(at_) || !set_policy(0, SCHED_IDLE)) leave();
 }
 
 void ClientCore::Guest::leave() {

@@ -18,7 +18,8 @@ class RingLoop;
 
 namespace cacheshim::wire {
 
-// A request has been read whole: `bytes` must stay until it has been handled.
+// A request has been read whole: `bytes` must stay until it has been handled. nullptr: it is one that the
+// kernel has not sent, and nothing is asked of it.
 void begin_request(const char* bytes);
 // Answers to requests that came by rings go there, and not to the device. To be called before there are
 // requests, and with nullptr when they have ended.

@@ -111,6 +111,17 @@ def mount_store(program, scratch):
 
 
 @pytest.fixture
+def own_profiles(scratch):
+    """A profiles.d of this test's own, in place of root's."""
+    folder = scratch / "etc"
+    (folder / "profiles.d").mkdir(parents=True)
+    pathlib.Path("/etc/cacheshim").mkdir(exist_ok=True)
+    mounts.run("mount", "--bind", folder, "/etc/cacheshim")
+    yield folder / "profiles.d"
+    mounts.run("umount", "/etc/cacheshim")
+
+
+@pytest.fixture
 def overlay(program, scratch):
     """The folders of a plain overlay, not mounted yet."""
     one = mounts.Overlay(scratch)

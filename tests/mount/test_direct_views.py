@@ -120,6 +120,26 @@ def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
     assert mount.stats()["hits_direct"] > 0
 
 
+def test_the_rules_of_a_new_daemon_hold_for_paths_that_were_answered_before(
+        own_profiles, mount_store, base, shimmed_job_of):
+    profile = own_profiles / "mine.toml"
+    profile.write_text('name = "mine"\nvariable = "MINE_DIR"\nevidence = "read"\n')
+    (base / "mine").mkdir()
+    (base / "mine/file").write_bytes(b"of the base")
+    mount = mount_store(base)
+    process = warm(mount, shimmed_job_of(mount, "j", UID))
+    with Count(mount) as count:
+        assert process.read("mine/file") == b"of the base"
+    assert count.opens == 1
+    assert mount.unmount().returncode == 0
+    profile.write_text(profile.read_text() + '[class]\nlock = ["file"]\n')
+    mount.mount()
+    warm(mount, process)
+    with Count(mount) as count:
+        assert process.read("mine/file") == b"of the base"
+    assert count.opens == 0
+
+
 def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
     folder = mount.run_folder()
     table = open("/proc/self/mountinfo", encoding="utf-8").read().splitlines()

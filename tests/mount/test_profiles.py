@@ -171,17 +171,6 @@ renamed = true
 """
 
 
-@pytest.fixture
-def own_profiles(scratch):
-    """A profiles.d of this test's own, in place of root's."""
-    folder = scratch / "etc"
-    (folder / "profiles.d").mkdir(parents=True)
-    pathlib.Path("/etc/cacheshim").mkdir(exist_ok=True)
-    mounts.run("mount", "--bind", folder, "/etc/cacheshim")
-    yield folder / "profiles.d"
-    mounts.run("umount", "/etc/cacheshim")
-
-
 def test_ones_own_profile_makes_a_family(own_profiles, mount_store, store, job_of):
     (own_profiles / "mine.toml").write_text(OWN)
     mount = mount_store(store)
