@@ -250,3 +250,11 @@ def test_random_changes_are_seen_alike_with_and_without(mount_store, store, shim
         direct += job["direct_opens"]
         mount.cli("job", "discard", "j")
     assert direct > 100, direct
+
+
+def test_that_an_awaited_name_is_not_there_is_the_mounts_to_say(mount, shimmed):
+    """Another job may be building it."""
+    for name, looks in (("__grp__k.json", 0), ("k.ptx", 1)):
+        with Count(mount) as count:
+            assert not shimmed.exists(f"{KEY}/{name}")
+        assert count.looks == looks, name
