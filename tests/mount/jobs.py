@@ -6,6 +6,7 @@ import os
 import pathlib
 import pickle
 import select
+import signal
 import struct
 import subprocess
 import time
@@ -44,6 +45,37 @@ def wait_until(condition, seconds=10, what="the condition"):
             raise AssertionError(f"{what} did not come true within {seconds} s")
         time.sleep(0.002)
     return value
+
+
+def threads(pid):
+    """Where /proc tells of the threads of a process. Any of them may end meanwhile."""
+    return pathlib.Path(f"/proc/{pid}/task").iterdir()
+
+
+def state_of(thread):
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+
+
+def waits_for_an_answer(thread):
+    """Whether a thread has asked a FUSE daemon."""
+    return (thread / "wchan").read_text() == "request_wait_answer"
+
+
+def stop(pid):
+    """SIGSTOP, which a thread obeys when it next runs: until then it can answer a request. One that
+    waits for an answer itself stops after it."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: all(state_of(thread) == "T" or waits_for_an_answer(thread)
+                           for thread in threads(pid)), what="a stop")
+
+
+@contextlib.contextmanager
+def standing_still(pid):
+    try:
+        stop(pid)
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def open_files(pid):

@@ -2,13 +2,12 @@
 """The daemon's receiver shares the core of a client that is alone with it, and gets on in any case."""
 
 import os
-import pathlib
 import subprocess
 import sys
 import time
 
 import pytest
-from jobs import wait_until
+from jobs import threads, wait_until
 
 UID = 20001
 POLICY = 41 - 3  # proc(5), /proc/PID/stat; counted behind the command
@@ -30,7 +29,7 @@ pytestmark = [
 def guests(pid):
     """The threads of a process that are SCHED_IDLE now, with the cores that they may run on."""
     found = {}
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+    for task in threads(pid):
         fields = (task / "stat").read_text().rpartition(")")[2].split()
         if int(fields[POLICY]) == os.SCHED_IDLE:
             found[int(task.name)] = os.sched_getaffinity(int(task.name))

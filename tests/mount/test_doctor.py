@@ -5,13 +5,12 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import time
 
 import mounts
 import pytest
-from jobs import as_user
+from jobs import as_user, standing_still
 
 NO_LOCKS = os.environ.get("CACHESHIM_NO_LOCKS",
                           str(mounts.REPOSITORY / "build/tests/mount/libno_locks.so"))
@@ -123,15 +122,11 @@ def test_a_dead_mount_is_named_with_the_command_that_frees_it(mount, doctor, scr
 
 
 def test_a_daemon_that_does_not_answer_is_not_waited_for(mount, doctor):
-    pid = mount.daemon_pid()
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with standing_still(mount.daemon_pid()):
         report = doctor("--mount", mount.path)
         assert report.returncode == 69
         check_finding(report, "mount", "problem", mount.path, "does not answer")
         check_finding(report, "dead mounts", "warning", mount.path, "does not answer")
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("text, part", [("99\n", "format 99 is newer"), ("junk\n", "damaged")])

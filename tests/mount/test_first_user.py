@@ -3,13 +3,12 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from jobs import as_user, wait_until
+from jobs import as_user, standing_still, wait_until
 
 USER, JOB = 20001, "begun"
 KEEP_SECONDS = 1  # what is only kept for a short time is gone after that
@@ -150,20 +149,17 @@ def test_roots_opens_ask_for_the_views_name_alone(rooted):
 def answers_alone(mount, folder, name):
     """Whether the kernel tells of `name` in an open folder by what it has kept for long, and by the
     look-up of the view's name, while the daemon stands still."""
-    daemon = mount.daemon_pid()
     code = "import os, sys; sys.stdin.read(); os.stat(sys.argv[2], dir_fd=int(sys.argv[1]))"
     with subprocess.Popen([sys.executable, "-I", "-c", code, str(folder), name],
                           stdin=subprocess.PIPE, pass_fds=[folder]) as asking:
         end = time.monotonic() + 1.1 * KEEP_SECONDS
         wait_until(lambda: time.monotonic() > end, what="the end of a short time")
         os.close(os.open(mount.path / ".jobs" / JOB, os.O_PATH))
-        os.kill(daemon, signal.SIGSTOP)
-        try:
-            asking.communicate(timeout=2)
-        except subprocess.TimeoutExpired:
-            asking.kill()
-        finally:
-            os.kill(daemon, signal.SIGCONT)
+        with standing_still(mount.daemon_pid()):
+            try:
+                asking.communicate(timeout=2)
+            except subprocess.TimeoutExpired:
+                asking.kill()
     return asking.returncode == 0
 
 

@@ -11,7 +11,7 @@ import signal
 
 import mounts
 import pytest
-from jobs import JobHung, wait_until
+from jobs import JobHung, standing_still, state_of, threads, wait_until, waits_for_an_answer
 
 PARAMETER = pathlib.Path("/sys/module/fuse/parameters/enable_uring")
 UID = 20001
@@ -79,9 +79,9 @@ def test_who_may_not_run_everywhere_takes_them_from_the_device(rings, mount_stor
 
 def waiting_threads(pid):
     waiting = 0
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+    for thread in threads(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has ended
-            waiting += (task / "wchan").read_text() == "request_wait_answer"
+            waiting += waits_for_an_answer(thread)
     return waiting
 
 
@@ -96,13 +96,9 @@ def test_many_who_are_answered_later_keep_nobody_from_being_answered(rings, moun
     holder("fcntl.flock", fd, fcntl.LOCK_EX)
     fds = crowd("open_often", crowd.path("triton/lock"), 100)
     before = mount.stats()["lock_waits"]
-    daemon = mount.daemon_pid()
-    os.kill(daemon, signal.SIGSTOP)
-    try:
+    with standing_still(mount.daemon_pid()):
         crowd.start("flock_each", fds, fcntl.LOCK_EX)
         wait_until(lambda: waiting_threads(crowd.pid) == 100, what="a hundred requests")
-    finally:
-        os.kill(daemon, signal.SIGCONT)
     with elsewhere_than(core):  # where a question gives them no place
         wait_until(lambda: mount.stats()["lock_waits"] == before + 100, what="a hundred waits")
     other.write("triton/other", b"works")
@@ -129,20 +125,10 @@ def daemon_of(overlay):
     return daemon
 
 
-@contextlib.contextmanager
-def standing_still(overlay):
-    daemon = daemon_of(overlay)
-    os.kill(daemon, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(daemon, signal.SIGCONT)
-
-
 def test_who_waits_for_a_disk_holds_up_one_other_at_most(disk, overlay, job_of, core):
     waiting, *others = (on_core(job_of(overlay.path, "j", 0), core) for _ in range(6))
     assert all(other.read("here") == b"x" for other in others)
-    with standing_still(disk):
+    with standing_still(daemon_of(disk)):
         waiting.start("os.path.exists", waiting.path("absent"))
         for other in others:
             other.start("read_file", other.path("here"))
@@ -157,8 +143,7 @@ def test_who_waits_for_a_disk_holds_up_one_other_at_most(disk, overlay, job_of, 
 
 def is_at_rest(pid):
     """Whether it has taken all there is to take."""
-    return all((task / "stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
-               for task in pathlib.Path(f"/proc/{pid}/task").iterdir())
+    return all(state_of(thread) == "S" for thread in threads(pid))
 
 
 @pytest.mark.parametrize("count", [1, 20])
@@ -172,7 +157,7 @@ def test_who_waits_for_a_lock_does_not_wait_for_a_disk(disk, overlay, job_of, co
     crowd.start("flock_each", crowd("open_often", crowd.path("here"), count), fcntl.LOCK_SH)
     wait_until(lambda: waiting_threads(crowd.pid) == count, what="the requests")
     wait_until(lambda: is_at_rest(daemon_of(overlay)), what="a daemon that has them")
-    with standing_still(disk):
+    with standing_still(daemon_of(disk)):
         waiting.start("os.path.exists", waiting.path("absent"))
         wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
         holder("os.close", fd)
@@ -191,10 +176,10 @@ def test_a_signal_that_comes_before_its_request_is_taken_ends_the_wait(disk, ove
     holder("fcntl.flock", holder("os.open", holder.path("here"), os.O_RDONLY), fcntl.LOCK_EX)
     waiting, *others = (on_core(job_of(overlay.path, "j", 0), core) for _ in range(6))
     fds = [other("os.open", other.path("here"), os.O_RDONLY) for other in others]
-    with standing_still(disk):
+    with standing_still(daemon_of(disk)):
         waiting.start("os.path.exists", waiting.path("absent"))
         wait_until(lambda: waiting_threads(waiting.pid) == 1, what="the question")
-        with standing_still(overlay):  # each receiver has its share of what comes now
+        with standing_still(daemon_of(overlay)):  # each receiver has its share of what comes now
             for other, fd in zip(others, fds):
                 other.start("wait_for_flock", fd, fcntl.LOCK_EX)
                 wait_until(lambda: waiting_threads(other.pid) == 1, what="a request")

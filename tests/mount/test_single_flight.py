@@ -10,7 +10,7 @@ import signal
 import time
 
 import pytest
-from jobs import wait_until
+from jobs import stop, wait_until
 
 NAME = "stub.so"  # of class flight, and complete when it is its entry's only file
 KEY = "triton/KEY"
@@ -179,9 +179,7 @@ def test_a_builder_that_cannot_come_is_not_expected(mount, crowd, what):
     if what == "has ended":
         leader.kill()
     elif what == "was stopped":
-        os.kill(leader.pid, signal.SIGSTOP)
-        stat = pathlib.Path(f"/proc/{leader.pid}/stat")
-        wait_until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T")
+        stop(leader.pid)
     else:
         assert not look(leader, "triton/OTHER")
     assert not look(follower, "triton/NEXT")
