@@ -122,6 +122,8 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
   (void)::sigwait(&signals, &signal);  // cannot fail for a valid set
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
   filesystem.close_waits();  // before anything that takes time
+  session.detach();
+  filesystem.finish_tasks();
   session.stop();
   filesystem.stop();
   return std::nullopt;

@@ -93,7 +93,10 @@ class Filesystem {
   void reopen_waits();
   LockTable::Waiting lock_waiting() { return locks_.waiting(); }
   bool is_closing() const { return is_closing_; }
-  // Finishes what is under way. Active jobs stay on record for the next daemon.
+  // Finishes what is under way, and tells the kernel of it. To be called while requests are answered
+  // still: they may wait for it, and the kernel for their answers. What they begin from then on is not done.
+  void finish_tasks();
+  // When there are no more requests. Active jobs stay on record for the next daemon.
   void stop();
 
   void lookup(fuse_req_t req, fuse_ino_t parent, const char* name);

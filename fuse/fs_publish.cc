@@ -125,14 +125,19 @@ void Filesystem::reopen_waits() {
   if (flights_) flights_->reopen();
 }
 
+void Filesystem::finish_tasks() {
+  control_.stop();
+  publishing_.stop();
+  claims_.stop();
+  if (notifier_) notifier_->stop();
+}
+
 void Filesystem::stop() {
+  finish_tasks();
   locks_.close();
   batons_.reset();
   watch_.reset();
   ticker_.reset();
-  control_.stop();
-  publishing_.stop();
-  claims_.stop();
   flights_.reset();  // told of what was published until then
   notifier_.reset();
 }

@@ -30,13 +30,13 @@ fuse_out_header header_of(std::int32_t code, std::size_t body_bytes) {
 
 Notifier::Notifier(int fuse_fd) : fuse_fd_(fuse_fd), thread_([this] { run(); }) {}
 
-Notifier::~Notifier() {
+void Notifier::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 bool Notifier::targets_any(const std::vector<FolderId>& held) const {
@@ -53,8 +53,8 @@ void Notifier::post(std::vector<Notice> notices, std::vector<FolderId> held,
   bool answer_now = false;
   {
     const std::lock_guard lock(mutex_);
-    answer_now = notices.empty() || targets_any(held);
-    if (!notices.empty()) {
+    answer_now = notices.empty() || stopping_ || targets_any(held);
+    if (!notices.empty() && !stopping_) {
       auto then = answer_now ? [] {} : std::exchange(done, [] {});
       queue_.push_back({std::move(notices), std::move(then), false});
     }

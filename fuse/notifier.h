@@ -42,7 +42,11 @@ class Notifier {
 
   // Writes to the session's descriptor, which must outlive the notifier.
   explicit Notifier(int fuse_fd);
-  ~Notifier();  // sends what is queued first
+  ~Notifier() { stop(); }
+
+  // Sends what is queued, and nothing from then on: post() calls `done` at once. To be called while
+  // requests are answered still, since a notice may wait for one. Idempotent.
+  void stop();
 
   // What the kernel has answered to INIT: the minor number of its protocol.
   void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }

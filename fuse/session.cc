@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <utility>
 
 #include "common/exit_codes.h"
 #include "common/names.h"
@@ -103,12 +104,14 @@ void Session::start(unsigned threads, bool use_rings, const std::function<void()
   loop_ = std::make_unique<ReceiveLoop>(session_, threads, on_end);
 }
 
+void Session::detach() {
+  if (std::exchange(detached_, true)) return;
+  // EINVAL: it is unmounted already, which is how most sessions end.
+  (void)::umount2(mount_point_.c_str(), MNT_DETACH);
+}
+
 void Session::stop() {
-  if (!detached_) {
-    detached_ = true;
-    // EINVAL: it is unmounted already, which is how most sessions end.
-    (void)::umount2(mount_point_.c_str(), MNT_DETACH);
-  }
+  detach();
   loop_.reset();
   if (rings_) rings_->close();
 }

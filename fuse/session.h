@@ -33,7 +33,11 @@ class Session {
   // Starts to receive requests: by rings if `use_rings` and where there are any, else from /dev/fuse.
   // `on_end` is called when the kernel has unmounted.
   void start(unsigned threads, bool use_rings, const std::function<void()>& on_end);
-  // Detaches the mount and ends the receivers; what clients still have open gives ENOTCONN.
+  // Takes the mount out of the daemon's mount namespace, if it is there still. Requests go on to be
+  // answered: a client may have something of it open, or have it in a namespace of its own.
+  void detach();
+  // Detaches the mount and ends the receivers; what clients still have open gives ENOTCONN when the
+  // session is gone.
   void stop();
 
  private:

@@ -25,9 +25,11 @@ class TaskQueue {
   }
   ~TaskQueue() { stop(); }
 
+  // Does nothing after stop(), or there would be no end of it.
   void post(std::function<void()> task) {
     {
       const std::lock_guard lock(mutex_);
+      if (stopping_) return;
       tasks_.push_back(std::move(task));
     }
     wake_.notify_one();

@@ -89,6 +89,11 @@ def fill_folder(top, count):
         os.mkdir(f"{top}/{number}")
 
 
+def fill_files(top, count):
+    for number in range(count):
+        write_file(f"{top}/{number}", b"data")
+
+
 def replace_in_turn(top, count, told):
     """Writes over file after file of the base, and tells of each when it is done."""
     with open(told, "r+b", buffering=0) as file:

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
@@ -106,6 +107,29 @@ def test_sigterm_gives_those_who_wait_for_a_lock_enolck(mount, two_jobs, lock_fd
     start_waiting(mount, two, lock_fds[1])
     os.kill(mount.daemon_pid(), signal.SIGTERM)
     assert error_of(two) == errno.ENOLCK
+
+
+@pytest.mark.timeout_s(60)
+def test_sigterm_ends_a_daemon_that_publishes_where_others_look(mount, start, scratch, two_jobs):
+    """The kernel takes a notice of a name when those who look for names in its folder have been answered,
+    and who has the folder open still asks when nobody can reach the mount any more."""
+    one, two = two_jobs
+    cache = mount.base("own-cache")
+    cache.mkdir(mode=0o777)
+    wait_until(lambda: one.exists("own-cache"), what="the folder")
+    one("fill_files", one.path("own-cache"), 2000)
+    folder = two("os.open", two.path("own-cache"), os.O_RDONLY)
+    two.start("ask_until", f"/proc/self/fd/{folder}", str(scratch / "stop"))
+    daemon = os.pidfd_open(mount.daemon_pid())
+    end = start("job", "end", "one", "--success", "--mount", mount.path)
+    wait_until(lambda: any(cache.iterdir()), what="publishing")
+    signal.pidfd_send_signal(daemon, signal.SIGTERM)
+    with os.fdopen(daemon) as file:
+        assert select.select([file], [], [], 30)[0], "the daemon has not ended"
+    (scratch / "stop").touch()
+    assert two.result(timeout=10) > 0
+    end.communicate(timeout=10)
+    assert len(list(cache.iterdir())) == 2000
 
 
 @pytest.mark.parametrize("raw", ["flock", "records"])
