@@ -3,11 +3,13 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -99,15 +101,49 @@ void record_mount_path(Store& store, const std::string& shown) {
   }
 }
 
-// Mounts and serves until the end. `on_mounted` is called once the mount is there.
+// Returns the signal. `on_left` is called where the mount is ours to be seen at its path no more, which may
+// be long before: others can have it in a mount namespace of theirs, or a file of it open.
+int wait_for_signal(const UniqueFd& signals, const std::string& mount_point,
+                    const std::function<void()>& on_left) {
+  const auto device = device_of_mount(mount_point);
+  const auto mounts = sys::open_path("/proc/self/mountinfo", O_RDONLY);
+  pollfd events[] = {{signals.get(), POLLIN, 0},
+                     {device && mounts ? mounts->get() : -1, POLLPRI, 0}};
+  for (;;) {
+    (void)::poll(events, 2, -1);
+    signalfd_siginfo signal{};
+    if (events[0].revents != 0 && ::read(signals.get(), &signal, sizeof signal) == sizeof signal) {
+      on_left();
+      return static_cast<int>(signal.ssi_signo);
+    }
+    if (events[1].revents == 0) continue;
+    const auto now = device_of_mount(mount_point);
+    if (now && *now == *device) continue;
+    on_left();
+    events[1].fd = -1;
+  }
+}
+
+struct MountEvents {
+  std::function<void()> on_mounted;  // the mount is there
+  std::function<void()> on_left;     // as of wait_for_signal(), which is what calls it
+};
+
+// Mounts and serves until the end.
 std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptions& options,
-                                       const std::function<void()>& on_mounted,
+                                       const MountEvents& events,
                                        const std::function<void()>& on_ready) {
-  const sigset_t signals = block_signals();
+  const sigset_t blocked = block_signals();
+  const UniqueFd signals(::signalfd(-1, &blocked, SFD_CLOEXEC));
+  if (!signals) {
+    return DaemonError{
+        kExitUnavailable,
+        fmt::format("cannot wait for signals: {}; nothing was mounted", std::strerror(errno))};
+  }
   auto mounted = Session::mount(options.mount_point, options.mount_flags, filesystem);
   if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);
-  on_mounted();
+  events.on_mounted();
   (void)::umask(0);  // modes are the callers' from here on
   // The mount takes requests from now on and serves them in a moment. Called before there is a thread
   // that works: the caller may exchange the logger.
@@ -118,8 +154,7 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
   const pthread_t waiting = ::pthread_self();
   session.start(worker_count(options.threads), options.io_uring,
                 [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
-  int signal = 0;
-  (void)::sigwait(&signals, &signal);  // cannot fail for a valid set
+  const int signal = wait_for_signal(signals, options.mount_point, events.on_left);
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
   filesystem.close_waits();  // before anything that takes time
   session.detach();
@@ -184,11 +219,16 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                          .direct = may_be_direct ? run_folder->direct() : nullptr,
                          .allow = options.allow,
                          .verify_on_open = options.verify_on_open});
-  const auto on_mounted = [&] {
-    record_mount_path(store, shown);
-    if (run_folder) announce(*run_folder, options);
-  };
-  return serve_mount(filesystem, options, on_mounted, on_ready);
+  const MountEvents events{.on_mounted =
+                               [&] {
+                                 record_mount_path(store, shown);
+                                 if (run_folder) announce(*run_folder, options);
+                               },
+                           .on_left =
+                               [&] {
+                                 if (run_folder) run_folder->end_direct_opens();
+                               }};
+  return serve_mount(filesystem, options, events, on_ready);
 }
 
 std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
@@ -225,8 +265,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
                        fmt::format("cannot read '{}': {}; nothing was mounted",
                                    served_folder(options), std::strerror(shown.error().code()))};
   }
-  return serve_mount(
-      filesystem, options, [] {}, on_ready);
+  return serve_mount(filesystem, options, {.on_mounted = [] {}, .on_left = [] {}}, on_ready);
 }
 
 }  // namespace

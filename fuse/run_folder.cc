@@ -104,9 +104,13 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       state_(std::move(other.state_)),
       alive_(std::exchange(other.alive_, nullptr)) {}
 
+void RunFolder::end_direct_opens() {
+  if (alive_ != nullptr) (void)::pthread_mutex_unlock(std::exchange(alive_, nullptr));
+}
+
 // Takes away what direct opens need. The base comes first: no more is removed below it than its mount.
 void RunFolder::withdraw() {
-  if (alive_ != nullptr) (void)::pthread_mutex_unlock(std::exchange(alive_, nullptr));
+  end_direct_opens();
   direct_.reset();
   unbind(base_path());
   (void)sys::unlink_at(folder_.get(), std::string(kBaseFolder), AT_REMOVEDIR);

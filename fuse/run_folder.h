@@ -37,6 +37,8 @@ class RunFolder {
   // The mount of this device is there. To be called by the thread that ends last, which from then on
   // stands for the daemon's life.
   Status announce(dev_t mount_device);
+  // From now on jobs open everything through the mount, what they know notwithstanding. For the same thread.
+  void end_direct_opens();
 
  private:
   RunFolder() = default;

@@ -3,12 +3,13 @@
 
 import errno
 import os
+import pathlib
 import subprocess
 
 import mounts
 import pytest
 from direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
-from jobs import PYTHON
+from jobs import PYTHON, wait_until
 
 
 def test_another_user_is_served_nothing_of_a_job(mount, shimmed, shimmed_job_of):
@@ -150,6 +151,29 @@ def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
     assert mount.unmount().returncode == 0
     assert not folder.exists()
     assert (mount.store / KEY / "file").read_bytes() == b"of the base"
+
+
+@pytest.fixture
+def container(mount):
+    """A process that has all mounts of now in a mount namespace of its own."""
+    own = os.readlink("/proc/self/ns/mnt")
+    with subprocess.Popen(["unshare", "-m", "sleep", "600"]) as process:
+        wait_until(lambda: os.readlink(f"/proc/{process.pid}/ns/mnt") != own, what="a namespace")
+        yield process
+        process.kill()
+
+
+def test_who_knows_a_mount_that_only_a_container_has_still_asks_the_next_one(
+        mount, shimmed, job_of, container):
+    daemon = mount.daemon_pid()
+    with Count(mount) as count:
+        assert shimmed.read(f"{KEY}/file") == b"of the base"
+    assert count.opens == 1
+    mount.detach()
+    mount.mount()
+    assert mount.daemon_pid() != daemon and pathlib.Path(f"/proc/{daemon}").exists()
+    job_of(mount, "j", UID).write(f"{KEY}/file", b"of the job")
+    assert shimmed.read(f"{KEY}/file") == b"of the job"
 
 
 def test_without_a_run_folder_all_goes_to_the_mount(mount, job_of, library, scratch):
