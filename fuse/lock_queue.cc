@@ -274,6 +274,7 @@ void LockQueue::interrupted(std::uint64_t ticket, Answers& answers) {
 
 void LockQueue::poll(Answers& answers) {
   pump(answers);
+  const std::size_t before = waiters_.size();
   const auto now = Clock::now();
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
     if (waiter->until && *waiter->until <= now) {
@@ -283,6 +284,7 @@ void LockQueue::poll(Answers& answers) {
       ++waiter;
     }
   }
+  if (waiters_.size() < before) pump(answers);  // those who were behind them
 }
 
 void LockQueue::refuse_all(int error, Answers& answers) {

@@ -176,6 +176,17 @@ TEST_F(Locks, AHandleThatIsBeingClosedIsWaitedForByWhoDoesNotWait) {
             EAGAIN);  // a duplicate lives on
 }
 
+TEST_F(Locks, OneThatGivesUpIsInNobodysWayAnyMore) {
+  LockTable table(counters);
+  LockWish shared_wish = flock_wish(1, F_RDLCK, true);
+  shared_wish.tells_close = false;
+  ASSERT_EQ(ask(table, own, shared_wish)->now(), 0);
+  const auto gives_up = ask(table, own, flock_wish(2, F_WRLCK, false));
+  const auto behind = ask(table, own, flock_wish(3, F_RDLCK, true));
+  EXPECT_EQ(gives_up->wait(), EAGAIN);
+  EXPECT_EQ(behind->wait(), 0);
+}
+
 TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
   LockSystem system = LockSystem::real();
   bool alive = true;
