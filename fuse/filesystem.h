@@ -30,6 +30,7 @@
 #include "fuse/node_table.h"
 #include "fuse/notifier.h"
 #include "fuse/publish_trust.h"
+#include "fuse/stale_retries.h"
 #include "fuse/task_queue.h"
 #include "fuse/wire.h"
 #include "store/base_watch.h"
@@ -331,6 +332,8 @@ class Filesystem {
   std::optional<Result<Attr>> attr_of_writer(fuse_req_t req, Ref ref, const NodeInfo& info);
   Result<Attr> attr_of_replaced(Ref ref, const NodeInfo& info);
   // `closing`: the thread that closes it.
+  void reply_failed(fuse_req_t req, int error);
+  Status replace_shared(SharedFile& shared, int fd, const std::string& path);
   Status commit_shared(FileHandle& handle, pid_t closing);
   void end_shared(FileHandle& handle);
   Result<Attr> handle_attr(Ref ref, const NodeInfo& info, const FileHandle& handle) const;
@@ -434,6 +437,7 @@ class Filesystem {
   std::mutex shared_mutex_;  // of the openings of files of class `shared`, by node
   std::map<NodeIndex, std::vector<SharedOpening>> shared_openings_;
   std::atomic<std::size_t> shared_count_{0};
+  StaleRetries stale_retries_;  // of what replace_shared() replaces
   CallerJobs callers_;
   const PublishTrust trust_;
   const NodeIndex jobs_dir_;

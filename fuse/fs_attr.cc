@@ -141,7 +141,8 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     const auto shown = st ? show(ref, info, *st, true) : st;
     if (shown) attr = Attr{*shown, kShortTimeout, st->st_ino};
   }
-  if (!attr) return (void)fuse_reply_err(req, attr.error().code());
+  if (!attr) return reply_failed(req, attr.error().code());
+  stale_retries_.looked(fuse_req_ctx(req)->pid);
   const auto reply = [req, attr = *attr] { (void)fuse_reply_attr(req, &attr.st, attr.keep); };
   if (!enters) return reply();
   answer_entered(job, ref.node, reply);

@@ -173,7 +173,8 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     return (void)fuse_reply_err(req, ESTALE);
   }
   Result<std::unique_ptr<FileHandle>> handle = open_file(ref, *info.job, fi->flags);
-  if (!handle) return (void)fuse_reply_err(req, handle.error().code());
+  if (!handle) return reply_failed(req, handle.error().code());
+  stale_retries_.end(fuse_req_ctx(req)->pid);
   // Pages that an earlier open has left would be those of before what now goes past them.
   fi->keep_cache = (*handle)->keeps_pages && (*handle)->backing_id == 0;
   wire::pass_through((*handle)->backing_id);

@@ -29,6 +29,10 @@ Result<std::size_t> Filesystem::change_shared(
   return change(handle.fd.get());
 }
 
+Status Filesystem::replace_shared(SharedFile& shared, int fd, const std::string& path) {
+  return shared.commit(fd, base_locks_, path, [this] { stale_retries_.wait(); });
+}
+
 // Where the file is now, "" where it has lost its name: renamed with its node, or replaced underneath
 // it, which leaves the node without a name and without an object.
 std::string Filesystem::shared_path(const FileHandle& handle) {
@@ -37,6 +41,12 @@ std::string Filesystem::shared_path(const FileHandle& handle) {
   if (info.removed) return info.removed_fd < 0 ? handle.shared->path() : "";
   const auto path = nodes_.path(handle.node);
   return path ? *path : handle.shared->path();
+}
+
+// Of an open or a look.
+void Filesystem::reply_failed(fuse_req_t req, int error) {
+  if (error == ESTALE) stale_retries_.begin(fuse_req_ctx(req)->pid);
+  (void)fuse_reply_err(req, error);
 }
 
 Status Filesystem::commit_shared(FileHandle& handle, pid_t closing) {
@@ -48,7 +58,7 @@ Status Filesystem::commit_shared(FileHandle& handle, pid_t closing) {
     return {};
   }
   if (path.empty()) return {};
-  return shared.commit(handle.fd.get(), base_locks_, path);
+  return replace_shared(shared, handle.fd.get(), path);
 }
 
 void Filesystem::note_shared(const FileHandle& handle, pid_t opener) {
@@ -136,7 +146,7 @@ std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(Ref ref, c
     SharedFile shared(store_.staging(), *path, /*is_new=*/false);
     CACHESHIM_CHECK(shared.stage(fd.get(), attr.st_size));
     CACHESHIM_CHECK(change_lock(fd.get(), object->most_bytes, attr, to_set));
-    CACHESHIM_CHECK(shared.commit(fd.get(), base_locks_, *path));
+    CACHESHIM_CHECK(replace_shared(shared, fd.get(), *path));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     CACHESHIM_TRY(shown, show(ref, info, st, false));
     return Attr{shown, 0, st.st_ino};

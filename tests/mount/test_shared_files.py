@@ -196,6 +196,38 @@ print(len(seen))
 """
 
 
+OPEN_OFTEN = """
+import errno, os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+path, opens, stale = sys.argv[1], 0, 0
+while not os.path.exists(path + ".stop"):
+    for _ in range(50):
+        opens += 1
+        try:
+            os.close(os.open(path, os.O_RDONLY))
+        except OSError as error:
+            assert error.errno == errno.ESTALE, error
+            stale += 1
+print(opens, stale)
+"""
+
+
+def test_who_opens_what_is_replaced_again_and_again_has_it(both):
+    """The kernel looks twice. Many on one core are often replaced between a look and the open."""
+    mount, one, two = both
+    env = {**os.environ, "CACHESHIM_JOB": "two"}
+    readers = [subprocess.Popen([sys.executable, "-S", "-c", OPEN_OFTEN, two.path(NAME)], text=True,
+                                stdout=subprocess.PIPE, env=env) for _ in range(6)]
+    for _ in range(200):
+        fd = open_in(one, os.O_WRONLY | os.O_TRUNC)
+        one("os.pwrite", fd, NEW, 0)
+        one("os.close", fd)
+    mount.base(NAME).with_name("kernels.cache.stop").touch()
+    counts = [tuple(map(int, reader.communicate(timeout=30)[0].split())) for reader in readers]
+    opens, stale = map(sum, zip(*counts))
+    assert stale <= opens / 500, "who replaces it waits for them, but not for long"
+
+
 @pytest.mark.parametrize("shimmed", [False, True], ids=["plain", "shimmed"])
 def test_a_reader_never_sees_a_mix(both, shimmed, library):
     mount, one, two = both
