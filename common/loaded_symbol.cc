@@ -14,8 +14,8 @@ const T* at_address(std::uintptr_t address) {
   return reinterpret_cast<const T*>(address);
 }
 
-// This object's own, which the linker makes.
-extern "C" [[gnu::visibility("hidden")]] const ElfW(Dyn) _DYNAMIC[];
+// This object's own, which the linker makes. By another name, since <link.h> declares it as any object's.
+extern "C" [[gnu::visibility("hidden")]] const ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC");
 
 // Not strcmp, which sanitizers interpose.
 bool same(const char* a, const char* b) {
@@ -108,7 +108,7 @@ const link_map* first_loaded() {
 
 const link_map* own_object() {
   const link_map* object = first_loaded();
-  while (object != nullptr && object->l_ld != _DYNAMIC) object = object->l_next;
+  while (object != nullptr && object->l_ld != own_dynamic) object = object->l_next;
   return object;
 }
 
