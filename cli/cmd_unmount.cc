@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/mount.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,10 +11,12 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/control_client.h"
+#include "cli/daemon_end.h"
 #include "cli/failure.h"
 #include "cli/mount_info.h"
 #include "cli/mount_users.h"
@@ -25,7 +24,6 @@
 #include "cli/progress.h"
 #include "common/exit_codes.h"
 #include "common/names.h"
-#include "common/unique_fd.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -33,7 +31,7 @@ namespace {
 constexpr std::chrono::seconds kDaemonDeadline{30};
 constexpr std::chrono::seconds kLeaveDeadline{2};  // for those who were told to leave
 constexpr std::chrono::seconds kMargin{5};  // so that a closing is not taken back under our hands
-constexpr long kPollNs = 20'000'000;
+constexpr std::chrono::milliseconds kPoll{20};
 
 MountEntry find_our_mount(const std::string& path) {
   const auto mount = find_mount(read_mounts(), path);
@@ -99,15 +97,8 @@ void detach_from_users(const std::string& path, const MountEntry& mount,
       fail_busy(path, find_mount_users(mount));
     }
     progress.update("waiting for those who use the mount", 0, 0);
-    const struct timespec pause = {0, kPollNs};
-    (void)::nanosleep(&pause, nullptr);  // a signal only shortens it
+    std::this_thread::sleep_for(kPoll);
   }
-}
-
-// The daemon holds its lock file for as long as it lives.
-bool daemon_has_ended(const std::string& lock_path) {
-  const UniqueFd lock(::open(lock_path.c_str(), O_RDONLY | O_CLOEXEC));
-  return !lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
 [[noreturn]] void fail_still_served(const std::string& path, const MountEntry& mount) {
@@ -119,19 +110,15 @@ bool daemon_has_ended(const std::string& lock_path) {
       fmt::format("'{}' is unmounted here, but its daemon {}; it ends by itself", path, why));
 }
 
-void wait_for_daemon(const std::string& path, const MountEntry& mount) {
-  const std::string folder = run_dir(path);
-  if (folder.empty()) return;
+void wait_for_daemon(const std::string& path, const MountEntry& mount, const DaemonEnd& daemon) {
   const auto deadline = Progress::Clock::now() + kDaemonDeadline;
   Progress progress;
-  while (!daemon_has_ended(folder + "/lock")) {
+  while (!daemon.wait(kPoll)) {
     if (Progress::Clock::now() > deadline) {
       progress.finish();
       fail_still_served(path, mount);
     }
     progress.update("waiting for the daemon to end", 0, 0);
-    const struct timespec pause = {0, kPollNs};
-    (void)::nanosleep(&pause, nullptr);  // a signal only shortens it
   }
 }
 
@@ -143,8 +130,9 @@ void unmount(const std::string& given, std::chrono::seconds grace) {
     print_line(fmt::format("freed the mount at '{}', whose daemon was dead", path));
     return;
   }
+  const DaemonEnd daemon(run_dir(path));
   if (!try_detach(path, 0)) detach_from_users(path, mount, grace);
-  wait_for_daemon(path, mount);
+  wait_for_daemon(path, mount, daemon);
 }
 
 }  // namespace

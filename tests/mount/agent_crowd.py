@@ -31,12 +31,13 @@ def move_about(top, moves):
 
 
 def look_at_the_moved(top):
-    """Opens whatever is there and asks about it by its descriptor, until there is `stop`.
+    """Opens whatever is there and asks about it by its descriptor, once more when there is `stop`.
 
     Whatever becomes of its name, an open file is the same one, and whole. Returns what was wrong.
     """
-    wrong, looks = [], 0
-    while not os.path.exists(f"{top}/stop"):
+    wrong, looks, is_last = [], 0, False
+    while not is_last:
+        is_last = os.path.exists(f"{top}/stop")
         for name in (f"{top}/{folder}/{file}" for folder in range(3) for file in range(2)):
             try:
                 fd = os.open(name, os.O_RDONLY)

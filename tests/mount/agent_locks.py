@@ -76,16 +76,20 @@ def flock_each(fds, operation):
 
 
 def lock_again_after_close(path, rounds, use_records=False):
-    """Locks, closes, and locks a fresh descriptor without waiting; returns how often that failed."""
-    failed = 0
+    """Locks, closes, and locks a fresh descriptor without waiting.
+
+    Returns how long it took to be refused, each time that it was.
+    """
+    refused = []
     for _ in range(rounds):
         fd = os.open(path, os.O_RDWR)
+        asked = time.monotonic()
         try:
             (fcntl.lockf if use_records else fcntl.flock)(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            failed += 1
+            refused.append(time.monotonic() - asked)
         os.close(fd)
-    return failed
+    return refused
 
 
 def share_flock(path, way):

@@ -15,7 +15,7 @@ import threading
 
 import mounts
 import pytest
-from jobs import open_files, wait_until
+from jobs import open_files, wait_until, waits_for_an_answer
 
 
 def clean_environment(extra=None):
@@ -68,8 +68,12 @@ def stand_by(start, store):
 
 def wait_for_job(start, mount, job):
     process = start("job", "wait", job, "--mount", mount.path)
-    wait_until(lambda: process.poll() is not None or any(
-        file.endswith("/.cacheshim/control") for file in open_files(process.pid)), what="the wait")
+
+    def has_asked():
+        return (any(file.endswith("/.cacheshim/control") for file in open_files(process.pid)) and
+                waits_for_an_answer(pathlib.Path(f"/proc/{process.pid}/task/{process.pid}")))
+
+    wait_until(lambda: process.poll() is not None or has_asked(), what="the wait")
     return process
 
 
@@ -214,7 +218,7 @@ def test_the_mount_is_as_before_where_its_users_outstay_the_grace_time(mount, st
     one, two = two_jobs
     one("fcntl.flock", lock_fds[0], fcntl.LOCK_EX)
     record = record_of(mount)
-    unmount = start("unmount", "--grace", 1, mount.path)
+    unmount = start("unmount", "--grace", 3, mount.path)
     wait_until(record.exists, what="the record")
     assert unmount.wait(20) == 1
     assert f"pid {one.pid}, open file" in unmount.communicate()[1]
@@ -229,7 +233,7 @@ def test_a_closing_is_taken_back_where_who_asked_for_it_is_gone(mount, two_jobs,
     one, two = two_jobs
     one("fcntl.flock", lock_fds[0], fcntl.LOCK_EX)
     assert "error" in ask(mount, {"op": "close", "seconds": 1})
-    assert ask(mount, {"op": "close", "seconds": 1, "in_use": True}) == {"ok": True}
+    assert ask(mount, {"op": "close", "seconds": 3, "in_use": True}) == {"ok": True}
     assert error_of(two, "fcntl.flock", lock_fds[1], fcntl.LOCK_EX) == errno.ENOLCK
     wait_until(lambda: not record.exists(), what="the end of the closing")
     start_waiting(mount, two, lock_fds[1])

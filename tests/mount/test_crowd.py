@@ -45,6 +45,8 @@ def test_who_has_a_file_open_does_not_notice_where_it_goes(mount_store, store, o
     for folder in range(3):
         jobs[0]("os.makedirs", f"{top}/{folder}")
     for looker in jobs[1:]:
+        looker("os.getpid")  # it runs by now
+    for looker in jobs[1:]:
         looker.start("look_at_the_moved", top)
     jobs[0]("move_about", top, 800)
     for looker in jobs[1:]:

@@ -130,6 +130,7 @@ def test_who_waits_for_a_disk_holds_up_one_other_at_most(disk, overlay, job_of, 
     assert all(other.read("here") == b"x" for other in others)
     with standing_still(daemon_of(disk)):
         waiting.start("os.path.exists", waiting.path("absent"))
+        wait_until(lambda: waiting_threads(daemon_of(overlay)) == 1, what="a receiver held up")
         for other in others:
             other.start("read_file", other.path("here"))
         answered = 0

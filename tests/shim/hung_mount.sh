@@ -36,7 +36,16 @@ LD_PRELOAD=$library sh -c 'mkdir -p ~/.triton/cache/K && cd ~/.triton/cache/K &&
 [ -e "$scratch/mount/.jobs/hung/triton/K/f" ] || { echo "the cache does not work"; failed=1; }
 cd "$scratch/mount/.jobs/hung/triton/K" || exit 1
 
-kill -STOP "$daemon"
+has_stopped() {
+  ! cat /proc/"$daemon"/task/*/stat 2>/dev/null | grep -qv ') T '
+}
+
+kill -STOP "$daemon"  # each thread obeys when it next runs
+for _ in {1..1000}; do
+  has_stopped && break
+  sleep 0.01
+done
+has_stopped || { echo "the daemon does not stop"; exit 1; }
 for folder in "$scratch" .; do
   LD_PRELOAD=$library timeout --signal=KILL 60 env --chdir="$folder" true ||
     { echo "a program does not start in $folder"; failed=1; }

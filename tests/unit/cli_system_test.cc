@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,12 +14,14 @@
 
 #include "cli/child_process.h"
 #include "cli/control_client.h"
+#include "cli/daemon_end.h"
 #include "cli/failure.h"
 #include "cli/mount_info.h"
 #include "cli/mount_users.h"
 #include "cli/paths.h"
 #include "cli/run_environment.h"
 #include "common/exit_codes.h"
+#include "common/unique_fd.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -181,6 +188,66 @@ TEST(Preload, OurOwnEntriesAreTakenOff) {
   EXPECT_EQ(without_our_library("/a/libx.so:/opt/lib/libcacheshim.so /b/liby.so"),
             "/a/libx.so:/b/liby.so");
   EXPECT_EQ(without_our_library("/a/libcacheshim.so.1"), "/a/libcacheshim.so.1");
+}
+
+TEST(DaemonEnd, TheHolderOfALockIsReadFromTheTableOfTheKernel) {
+  constexpr const char* kTable =
+      "1: POSIX  ADVISORY  WRITE 100 08:01:11 0 EOF\n"
+      "2: FLOCK  ADVISORY  WRITE 200 08:01:111 0 EOF\n"
+      "3: FLOCK  ADVISORY  WRITE 300 08:01:11 0 EOF\n"
+      "3: -> FLOCK  ADVISORY  WRITE 400 08:01:11 0 EOF\n"
+      "4: -> FLOCK  ADVISORY  WRITE 500 08:01:22 0 EOF\n";
+  EXPECT_EQ(find_flock_holder(kTable, makedev(8, 1), 11), 300);
+  EXPECT_EQ(find_flock_holder(kTable, makedev(8, 1), 22), 0);
+  EXPECT_EQ(find_flock_holder(kTable, makedev(8, 2), 11), 0);
+}
+
+// It has more to let go, as the upper of an overlay.
+TEST_F(Scratch, ADaemonThatHasTakenItsRunFolderAwayHasNotEndedYet) {
+  int told[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, told), 0);
+  const std::string lock = path_ / "lock";
+  char byte = 0;
+  const pid_t daemon = ::fork();
+  if (daemon == 0) {
+    const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT, 0644);
+    (void)!::write(told[1], "l", ::flock(fd, LOCK_EX) == 0 ? 1 : 0);
+    (void)!::read(told[1], &byte, 1);
+    (void)::unlink(lock.c_str());
+    (void)::close(fd);
+    (void)!::write(told[1], "r", 1);
+    for (;;) ::pause();
+  }
+  EXPECT_EQ(::read(told[0], &byte, 1), 1);
+  const DaemonEnd end(path_);
+  EXPECT_FALSE(end.wait(std::chrono::milliseconds(0)));
+  EXPECT_EQ(::write(told[0], "e", 1), 1);
+  EXPECT_EQ(::read(told[0], &byte, 1), 1);
+  EXPECT_FALSE(end.wait(std::chrono::milliseconds(0)));
+  (void)::kill(daemon, SIGKILL);
+  EXPECT_TRUE(end.wait(std::chrono::seconds(10)));
+  EXPECT_EQ(::waitpid(daemon, nullptr, 0), daemon);
+  (void)::close(told[0]);
+  (void)::close(told[1]);
+}
+
+// As one of another pid namespace: here the number of the one who has locked leads to nobody.
+TEST_F(Scratch, ADaemonThatProcDoesNotShowHasEndedWhenItsLockIsFree) {
+  UniqueFd lock(::open((path_ / "lock").c_str(), O_RDWR | O_CREAT, 0644));
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(::flock(lock.get(), LOCK_EX) == 0 ? 0 : 1);
+  int status = 1;
+  ASSERT_EQ(::waitpid(gone, &status, 0), gone);
+  EXPECT_EQ(status, 0);
+  const DaemonEnd end(path_);
+  EXPECT_FALSE(end.wait(std::chrono::milliseconds(0)));
+  lock.reset();
+  EXPECT_TRUE(end.wait(std::chrono::milliseconds(0)));
+}
+
+TEST_F(Scratch, WithoutARunFolderThereIsNoEndToWaitFor) {
+  EXPECT_TRUE(DaemonEnd("").wait(std::chrono::milliseconds(0)));
+  EXPECT_TRUE(DaemonEnd(path_ / "none").wait(std::chrono::milliseconds(0)));
 }
 
 TEST_F(Scratch, PreloadPutsTheLibraryInFront) {
