@@ -214,7 +214,7 @@ Ticker::~Ticker() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_one();
+  wake_.notify_all();
   thread_.join();
 }
 
@@ -223,7 +223,7 @@ void Ticker::watch(std::shared_ptr<ControlSession> session) {
     const std::lock_guard lock(mutex_);
     watched_.push_back(std::move(session));
   }
-  wake_.notify_one();
+  wake_.notify_all();
 }
 
 void Ticker::call_at(std::chrono::steady_clock::time_point when, std::function<void()> then) {

@@ -86,7 +86,7 @@ class Ticker {
   const std::chrono::milliseconds idle_interval_;
   const std::function<void()> on_idle_interval_;
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_;  // of the thread, and of those who wait for answers
   bool stopping_ = false;
   std::vector<std::weak_ptr<ControlSession>> watched_;
   std::function<void()> then_;  // due at call_at_

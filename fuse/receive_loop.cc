@@ -220,9 +220,11 @@ void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest
     call_head();
     return handle(buffer);
   }
-  // In this order against watch(), which does the same the other way round.
-  const std::uint64_t busy = (progress_ + 2) | 1;
-  progress_ = busy;
+  // In this order against watch(), which does the same the other way round. No two heads have the same
+  // number: one that was deposed may still be taking its last request.
+  std::uint64_t before = progress_;
+  while (!progress_.compare_exchange_weak(before, (before + 2) | 1)) continue;
+  const std::uint64_t busy = (before + 2) | 1;
   if (watcher_sleeps_) wake_watcher();
   buffer.view().is_read_ahead() ? guest.leave() : guest.note_request(buffer.view().client());
   handle(buffer);

@@ -4,6 +4,7 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/statfs.h>
@@ -33,7 +34,6 @@ constexpr auto kWatchTick = std::chrono::milliseconds(2);
 // Calls for those who wait for an entry of a core: at the same time, since one may have to wait for an
 // entry as well, and in a row.
 constexpr unsigned kMostCalls = 2;
-constexpr unsigned kCallers = 4;
 constexpr unsigned kMostRounds = 1000;
 constexpr unsigned kPatience = 50;  // rounds, with a receiver that is held up
 constexpr auto kMoment = std::chrono::milliseconds(1);
@@ -153,7 +153,8 @@ bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, un
 void RingLoop::make_threads() {
   have_closed_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(receivers_.size()));
   lasting_ = std::make_unique<TaskQueue>(threads_);
-  calls_ = std::make_unique<TaskQueue>(kCallers);
+  calls_ = std::make_unique<TaskQueue>(kMostCalls * static_cast<unsigned>(cores_.size()));
+  looks_ = std::make_unique<TaskQueue>(1);
   for (const auto& core : cores_) {
     for (const auto& receiver : core->receivers) {
       receiver->thread = std::thread([this, &core = *core, &self = *receiver] { run(core, self); });
@@ -170,6 +171,7 @@ void RingLoop::start() {
 void RingLoop::close() {
   if (phase_ != Phase::kServing) return;
   phase_ = Phase::kEndingCalls;
+  looks_->stop();
   calls_->stop();  // which may be waiting for an answer of ours
   phase_ = Phase::kAnswering;
   for (Receiver* const receiver : receivers_) receiver->ring->wake();
@@ -200,11 +202,17 @@ void RingLoop::run(Core& core, Receiver& self) {
   while (phase_ == Phase::kAnswering && self.ring->failure() == 0) (void)wait(core, self);
   (void)send_answers_of_others(core, self);
   if (self.ring->failure() == 0) self.ring->submit();
-  if (failure == 0 || failure == ENODEV || failure == ENOTCONN) return;
+  if (failure == 0 || failure == ENODEV || failure == ENOTCONN || is_unmounted()) return;
   spdlog::critical("taking requests by io_uring failed: {}; the daemon ends",
                    std::strerror(failure));
   spdlog::default_logger()->flush();
   std::_Exit(kExitUnavailable);  // the kernel then tells all who wait, one of us maybe
+}
+
+// What is given back at that moment may fail in any way.
+bool RingLoop::is_unmounted() const {
+  pollfd event{fuse_session_fd(session_), 0, 0};
+  return ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
 }
 
 // Until there is nothing more to be taken. 0, or an error number.
@@ -271,7 +279,7 @@ bool RingLoop::look_for_signal(const Asked& asked) {
 }
 
 void RingLoop::post_look(const Asked& asked) {
-  calls_->post([this, asked] {
+  looks_->post([this, asked] {
     std::this_thread::sleep_for(kMoment);
     if (phase_ != Phase::kServing || find(asked.unique) == nullptr) return;
     if (!look_for_signal(asked)) post_look(asked);

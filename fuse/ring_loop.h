@@ -99,6 +99,7 @@ class RingLoop {
   void make_threads();
   void run(Core& core, Receiver& self);
   int serve(Core& core, Receiver& self);
+  bool is_unmounted() const;
   const std::vector<RingEntry*>& wait(Core& core, Receiver& self);
   static bool send_answers_of_others(Core& core, Receiver& self);
   void take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry);
@@ -123,7 +124,8 @@ class RingLoop {
   std::vector<std::unique_ptr<Core>> cores_;
   std::vector<Receiver*> receivers_;  // of all cores
   std::unique_ptr<TaskQueue> lasting_;
-  std::unique_ptr<TaskQueue> calls_;
+  std::unique_ptr<TaskQueue> calls_;  // as many threads as all cores may need at a time
+  std::unique_ptr<TaskQueue> looks_;
   std::unique_ptr<std::latch> have_closed_;
   std::atomic<Phase> phase_{Phase::kSetUp};
   std::atomic<bool> watcher_sleeps_{false};
