@@ -7,7 +7,8 @@ import random
 import subprocess
 
 import pytest
-from direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
+from direct import KEY, UID, Count, base, mount, opens_as_the_views_folder  # noqa: F401
+from direct import plain, shimmed, warm  # noqa: F401
 from jobs import PYTHON, wait_until
 
 
@@ -133,19 +134,7 @@ def test_a_file_that_is_known_and_becomes_a_folder_is_opened_as_one(mount_store,
     assert count.opens == 3
     (base / KEY / "file").unlink()
     (base / KEY / "file").mkdir()
-
-    def is_opened_as_the_views():
-        fd = process("hold", process.path(KEY, "file"))
-        try:
-            process("os.mkdir", "mine", dir_fd=fd)
-            return True
-        except OSError as error:
-            assert error.errno == errno.EROFS
-            return False
-        finally:
-            process("release", fd)
-
-    wait_until(is_opened_as_the_views)
+    wait_until(lambda: opens_as_the_views_folder(process, process.path(KEY, "file")))
     assert process.exists(f"{KEY}/file/mine") and not (base / KEY / "file/mine").exists()
 
 

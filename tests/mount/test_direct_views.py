@@ -7,7 +7,8 @@ import subprocess
 
 import mounts
 import pytest
-from direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
+from direct import KEY, UID, Count, base, mount, opens_as_the_views_folder  # noqa: F401
+from direct import plain, shimmed, warm  # noqa: F401
 from jobs import PYTHON
 
 
@@ -118,6 +119,17 @@ def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
         assert shimmed.read(f"{KEY}/file") == b"of the layer"
         shimmed.read("other/file")
     assert mount.stats()["hits_direct"] > 0
+
+
+def test_a_file_of_the_daemon_before_that_is_a_folder_now_is_opened_as_one(mount, shimmed):
+    """Each daemon counts the base's changes from the beginning: what was known at a count is not known now."""
+    assert shimmed.read(f"{KEY}/file") == b"of the base"
+    assert mount.unmount().returncode == 0
+    (mount.store / KEY / "file").unlink()
+    (mount.store / KEY / "file").mkdir()
+    mount.mount()
+    warm(mount, shimmed)
+    assert opens_as_the_views_folder(shimmed, shimmed.path(KEY, "file"))
 
 
 def test_the_rules_of_a_new_daemon_hold_for_paths_that_were_answered_before(
