@@ -143,7 +143,8 @@ bool take_filter(std::string_view folder, std::string_view job, View& view, Mapp
   return view.filter && !view.filter.is_retired();
 }
 
-// The filter comes last: the owner is on record before the filter that goes with it is made.
+// The counters come last. A new owner is on record there before the filter that goes with him is made, and the one
+// before is retired after that: so who finds himself on record has a filter of his own, or one that is retired.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const Router& router = runtime::router;
   const std::string_view job = router.job();
@@ -152,8 +153,8 @@ bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const std::size_t size = run_folder_of(router.mount(), run_base, folder);
   const std::string_view path(folder.text, size);
   return size != 0 && take_state(path, view, mappings.state) &&
-         take_counters(path, job, view, mappings.counters) &&
-         take_filter(path, job, view, mappings.filter);
+         take_filter(path, job, view, mappings.filter) &&
+         take_counters(path, job, view, mappings.counters);
 }
 
 const View* map_anew() {

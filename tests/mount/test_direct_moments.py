@@ -3,6 +3,7 @@
 
 import struct
 
+import pytest
 from direct import KEY, UID, Count, base, mount, opens_as_the_views_folder  # noqa: F401
 from direct import turns, warm  # noqa: F401
 from jobs import wait_until
@@ -36,3 +37,16 @@ def test_a_file_in_use_is_told_of_every_day_by_a_process_that_runs_on(mount, tur
         with Count(mount) as count:
             assert process.read(f"{KEY}/file") == b"of the base"
         assert count.opens == opens, late
+
+
+@pytest.mark.parametrize("file", ["views/k", "counters/k"])
+def test_root_that_maps_its_view_while_the_jobs_user_comes_sees_it_as_that_ones(
+        mount, turns, job_of, file):
+    root = turns.job("k", 0)
+    path = root.path(KEY, "file")
+    root.exists("none")  # the job begins
+    with turns.held(root, "before", file, "look", path):
+        assert job_of(mount, "k", UID).read(f"{KEY}/file") == b"of the base"
+    root.result()
+    for _ in range(40):
+        assert root("os.stat", path).st_uid == UID
