@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "shim/command.h"
+#include "shim/direct_descriptor.h"
 #include "shim/direct_folder.h"
 #include "shim/routed_call.h"
 
@@ -190,6 +191,58 @@ bool make_as_libc(const Arguments& arguments, long& result) {
   }
 }
 
+// Of a call that has its path second and its flags at this place.
+bool is_of_descriptor(const Arguments& arguments, int flags) {
+  return direct::is_of_descriptor(reinterpret_cast<const char*>(arguments.values[1]),
+                                  arguments.values[flags]);
+}
+
+// Whether the first argument is a descriptor with which this is not to be done to the base (hooks_file.cc).
+bool is_for_mount(const Arguments& arguments) {
+  switch (arguments.number) {
+    case SYS_flock:
+    case SYS_fchmod:
+    case SYS_fchown:
+    case SYS_fsetxattr:
+    case SYS_fremovexattr:
+      return true;
+    case SYS_fcntl:
+      return direct::is_lock(static_cast<int>(arguments.values[1]));
+    case SYS_fchownat:
+      return is_of_descriptor(arguments, 4);
+#ifdef SYS_fchmodat2
+    case SYS_fchmodat2:
+      return is_of_descriptor(arguments, 3);
+#endif
+    case SYS_utimensat:
+      return arguments.values[1] == 0 || is_of_descriptor(arguments, 3);
+#ifdef SYS_futimesat
+    case SYS_futimesat:
+      return arguments.values[1] == 0;
+#endif
+    default:
+      return false;
+  }
+}
+
+// What a call has told of a directly opened descriptor.
+void show_descriptor(const Arguments& arguments) {
+  const long* const v = arguments.values;
+  const auto fd = static_cast<int>(v[0]);
+  switch (arguments.number) {
+    case SYS_fstat:
+      return direct::show_descriptor(fd, *reinterpret_cast<struct stat*>(v[1]));
+    case SYS_newfstatat:
+      if (!is_of_descriptor(arguments, 3)) return;
+      return direct::show_descriptor(fd, *reinterpret_cast<struct stat*>(v[2]));
+    case SYS_statx:
+      if (!is_of_descriptor(arguments, 2)) return;
+      return direct::show_descriptor(fd, *reinterpret_cast<struct statx*>(v[4]));
+    default:
+      return;
+  }
+}
+
 // Calls without a path of which direct opens have to know (direct_folder.h, direct_view.h).
 void prepare_direct(const Arguments& arguments) {
   const auto number = [&](int i) { return static_cast<unsigned>(arguments.values[i]); };
@@ -218,6 +271,17 @@ void prepare_direct(const Arguments& arguments) {
   }
 }
 
+long make_by_number(const Arguments& arguments) {
+  if (kRows.of[arguments.number] == 0) {
+    long result = 0;
+    prepare_direct(arguments);
+    return make_as_libc(arguments, result) ? result : make(arguments);
+  }
+  const PathCall& call = kCalls[kRows.of[arguments.number] - 1];
+  const bool is_exec = arguments.number == SYS_execve || arguments.number == SYS_execveat;
+  return is_exec ? make_exec(call, arguments) : make_routed(call, arguments);
+}
+
 }  // namespace
 
 // libc's declaration ends in "...", which passes integers in the same places as these. Under its own
@@ -233,12 +297,9 @@ long cacheshim_syscall(long number, long a, long b, long c, long d, long e, long
     return real::syscall(number, a, b, c, d, e, f);
   }
   const Arguments arguments{number, {a, b, c, d, e, f}};
-  if (kRows.of[number] == 0) {
-    long result = 0;
-    prepare_direct(arguments);
-    return make_as_libc(arguments, result) ? result : make(arguments);
-  }
-  const PathCall& call = kCalls[kRows.of[number] - 1];
-  if (number == SYS_execve || number == SYS_execveat) return make_exec(call, arguments);
-  return make_routed(call, arguments);
+  if (direct::last_view() == nullptr) return make_by_number(arguments);
+  if (is_for_mount(arguments)) direct::leave_base(static_cast<int>(a));
+  const long result = make_by_number(arguments);
+  if (result == 0) show_descriptor(arguments);
+  return result;
 }
