@@ -47,7 +47,9 @@ class Attempt {
   const char* path() const { return path_; }
 
   // To be asked when the base has been asked: whether its answer counts.
-  bool stands() const { return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base(); }
+  bool stands() const {
+    return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
+  }
   // The same, after a failure.
   bool failure_stands() const { return errno == ENOENT && !is_awaited() && stands(); }
   // How many changes of the base have been counted by now.
@@ -75,6 +77,7 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
+  bool was_base() const { return folder_ == AT_FDCWD || is_held(folder_); }
   bool rules_allow() const;
   bool is_awaited() const;
   std::uint64_t opened_state(std::uint64_t changes, time_t now) const;

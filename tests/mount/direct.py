@@ -87,27 +87,27 @@ class Turns:
     """Processes with what turns.cc does behind the library."""
 
     def __init__(self, mount, scratch, shimmed_job_of):
-        self._mount, self._start = mount, shimmed_job_of
-        self._folder = scratch / "turns"
-        self._folder.mkdir()
-        self._folder.chmod(0o777)
+        self.mount, self.folder = mount, scratch / "turns"
+        self._start = shimmed_job_of
+        self.folder.mkdir()
+        self.folder.chmod(0o777)
         built = mounts.REPOSITORY / "build/tests/mount/libturns.so"
         self._env = {"LD_PRELOAD": f"{scratch}/libcacheshim.so:{shutil.copy(built, scratch)}",
-                     "TURNS": str(self._folder)}
+                     "TURNS": str(self.folder)}
 
     def job(self, name, uid):
-        return self._start(self._mount, name, uid, env=self._env)
+        return self._start(self.mount, name, uid, env=self._env)
 
     def be_late(self, seconds):
-        (self._folder / "late").unlink(missing_ok=True)
-        (self._folder / "late").symlink_to(str(seconds))
+        (self.folder / "late").unlink(missing_ok=True)
+        (self.folder / "late").symlink_to(str(seconds))
 
     @contextlib.contextmanager
     def held(self, process, moment, name, *call):
         """While `process` makes the call and is held before, or after, it opens what is called so."""
-        (self._folder / moment).symlink_to(name)
+        (self.folder / moment).symlink_to(name)
         process.start(*call)
-        held = self._folder / "held"
+        held = self.folder / "held"
         wait_until(held.is_symlink, what=f"an open of {name}")
         yield
         held.unlink()

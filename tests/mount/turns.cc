@@ -4,8 +4,11 @@
 //   late             as many seconds as this says, time(2) is late
 //   before, after    the next open of a path that ends so waits, before or after it is made: the link is then
 //                    called `held`, and the call goes on when that has been removed
+//   looked           the same after the next statx(2) of a descriptor whose number ends so
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -69,6 +72,25 @@ extern "C" time_t time(time_t* out) noexcept {
   const time_t shown = now.tv_sec + std::atol(late.c_str());
   if (out != nullptr) *out = shown;
   return shown;
+}
+
+extern "C" int statx(int dirfd, const char* path, int flags, unsigned mask,
+                     struct statx* out) noexcept {
+  static const auto real = next<int(int, const char*, int, unsigned, struct statx*)>("statx");
+  const int result = real(dirfd, path, flags, mask, out);
+  if ((flags & AT_EMPTY_PATH) != 0) wait_if("looked", std::to_string(dirfd));
+  return result;
+}
+
+// Makes so many looks at a path in the child of a vfork.
+extern "C" void look_in_a_vfork(const char* path, int times) {
+  const pid_t child = ::vfork();
+  if (child == 0) {
+    struct stat status;
+    for (int i = 0; i < times; ++i) (void)::stat(path, &status);  // that it is made counts
+    ::_exit(0);
+  }
+  (void)::waitpid(child, nullptr, 0);
 }
 
 extern "C" int open(const char* path, int flags, ...) {
