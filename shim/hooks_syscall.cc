@@ -2,6 +2,9 @@
 #include "shim/plain_libc.h"
 
 #include <sys/syscall.h>
+#ifdef SYS_openat2
+#include <linux/openat2.h>
+#endif
 
 #include <cstring>
 
@@ -135,8 +138,21 @@ CallKind kind_of(const PathCall& call, const Arguments& arguments) {
   return (flags & O_CREAT) != 0 ? CallKind::kCreate : call.kind;
 }
 
+// Whether the kernel is to follow the path below its folder alone: no other path can stand for it then.
+bool is_confined([[maybe_unused]] const Arguments& arguments) {
+#ifdef SYS_openat2
+  const auto* const how = reinterpret_cast<const open_how*>(arguments.values[2]);
+  const auto size = static_cast<std::size_t>(arguments.values[3]);
+  return arguments.number == SYS_openat2 && how != nullptr && size >= sizeof *how &&
+         (how->resolve & (RESOLVE_BENEATH | RESOLVE_IN_ROOT)) != 0;
+#else
+  return false;
+#endif
+}
+
 long make_routed(const PathCall& call, Arguments arguments) {
   const PathAt first = path_at(arguments, call.dirfd, call.path);
+  if (runtime::may_match(first.path) && is_confined(arguments)) return make(arguments);
   const auto with = [&](const char* path) {
     arguments.values[call.path] = reinterpret_cast<long>(path);
     return make(arguments);
