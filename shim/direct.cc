@@ -223,6 +223,7 @@ int stat_at(const Attempt& attempt, int flags, struct stat* out) {
 }
 
 constexpr unsigned kShownByMount = STATX_BASIC_STATS;
+constexpr unsigned kRefusedByKernel = 0x80000000;  // STATX__RESERVED
 
 }  // namespace
 
@@ -282,6 +283,7 @@ bool try_stat(const char* rest, int flags, struct stat* out, int& result) {
 
 bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result) {
   if ((flags & ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT)) != 0) return false;
+  if ((mask & kRefusedByKernel) != 0) return false;
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   result = real::statx(attempt.folder(), attempt.path(), flags, mask & kShownByMount, out);

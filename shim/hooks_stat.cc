@@ -24,11 +24,7 @@ auto look_at(int dirfd, const char* path, Call call) {
 // For the old functions, of which only one version has the struct that is used today: flags that the
 // base is asked with, or those that leave it to the mount.
 int flags_of(int version, int flags) {
-#if defined(__x86_64__)
-  return version == 0 || version == 1 ? flags : AT_NO_AUTOMOUNT;
-#else
-  return version == 0 ? flags : AT_NO_AUTOMOUNT;
-#endif
+  return cacheshim::is_stat_version(version) ? flags : AT_NO_AUTOMOUNT;
 }
 
 // The same for what the base may answer.

@@ -74,5 +74,9 @@ inline constexpr int kStatVersion = 1;
 #else
 inline constexpr int kStatVersion = 0;
 #endif
+// Of which the answer is the struct of today: on x86_64 two.
+inline constexpr bool is_stat_version(int version) {
+  return version >= 0 && version <= kStatVersion;
+}
 
 }  // namespace cacheshim

@@ -4,6 +4,7 @@
 import errno
 import os
 import random
+import signal
 import subprocess
 
 import pytest
@@ -97,6 +98,23 @@ def test_a_change_is_seen_once_it_has_returned(mount, shimmed, shimmed_job_of, p
 def test_an_answer_that_has_no_place_is_an_error_and_no_crash(shimmed, plain):
     path = shimmed.path(KEY, "file")
     assert shimmed("stat_into_nowhere", path) == plain("stat_into_nowhere", path) == (-1, errno.EFAULT)
+
+
+def test_a_buffer_that_is_smaller_than_was_said_ends_the_program(shimmed):
+    for call in ("__readlink_chk(path, out, 100, 10)", "__readlinkat_chk(-100, path, out, 100, 10)"):
+        code = f"import ctypes, sys; path, out = sys.argv[1].encode(), ctypes.create_string_buffer(100)\n" \
+               f"ctypes.CDLL(None).{call}"
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", code, shimmed.path(KEY, "file")],
+                       capture_output=True)
+        assert done.returncode == -signal.SIGABRT, call
+
+
+def test_what_statx_refuses_is_refused(shimmed, plain):
+    for process in (shimmed, plain):
+        with pytest.raises(OSError) as refused:
+            process("told_by_libc", 256, "statx", -100, process.path(KEY, "file").encode(), 0, 0x80000000,
+                    "out")
+        assert refused.value.errno == errno.EINVAL
 
 
 def test_an_entry_begun_here_is_served_from_the_layer_alone(mount, shimmed, job_of):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What changes in the middle of a process's call, or while it runs for days."""
 
+import errno
 import struct
 
 import pytest
@@ -50,6 +51,17 @@ def test_root_that_maps_its_view_while_the_jobs_user_comes_sees_it_as_that_ones(
     root.result()
     for _ in range(40):
         assert root("os.stat", path).st_uid == UID
+
+
+def test_fstat_of_a_version_that_nobody_knows_fails(mount, turns):
+    process = warm(mount, turns.job("j", UID))
+    with Count(mount) as count:
+        fd = process("hold", process.path(KEY, "file"))
+    assert count.opens == 1
+    process("call_libc", "fstat_to_the_stack", 1, fd)
+    with pytest.raises(OSError) as refused:
+        process("call_libc", "fstat_to_the_stack", 2, fd)
+    assert refused.value.errno == errno.EINVAL
 
 
 PROLOGUE = """

@@ -93,6 +93,13 @@ extern "C" void look_in_a_vfork(const char* path, int times) {
   (void)::waitpid(child, nullptr, 0);
 }
 
+// fstat(2) as programs built against glibc before 2.33 call it, which most do with a place on the stack.
+extern "C" int __fxstat(int version, int fd, struct stat* out) noexcept;
+extern "C" int fstat_to_the_stack(int version, int fd) {
+  struct stat status;
+  return __fxstat(version, fd, &status);
+}
+
 extern "C" int open(const char* path, int flags, ...) {
   static const auto real = next<int(const char*, int, ...)>("open");
   va_list arguments;
