@@ -51,7 +51,9 @@ class Attempt {
     return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
   }
   // The same, after a failure.
-  bool failure_stands() const { return errno == ENOENT && !is_awaited() && stands(); }
+  bool failure_stands() const {
+    return errno == ENOENT && !is_awaited() && stands() && is_of_base();
+  }
   // How many changes of the base have been counted by now.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
   // Whether the application may have this descriptor of it, opened when so many changes had been counted: not a
@@ -77,6 +79,8 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
+  // By its path nothing is found either where the base is not: after an umount or under another mount.
+  bool is_of_base() const { return folder_ != AT_FDCWD || view_->is_base_in_sight(); }
   bool was_base() const { return folder_ == AT_FDCWD || is_held(folder_); }
   bool rules_allow() const;
   bool is_awaited() const;

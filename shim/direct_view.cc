@@ -222,6 +222,14 @@ void View::count_look() const {
   __atomic_fetch_add(&own_slot(counters).looks, 1, __ATOMIC_RELAXED);
 }
 
+bool View::is_base_in_sight() const {
+  constexpr int kAskNobody = AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+  const ErrnoGuard errno_guard;
+  struct statx st;
+  return real::statx(AT_FDCWD, base, kAskNobody, STATX_MNT_ID, &st) == 0 &&
+         st.stx_mnt_id == base_mount;
+}
+
 void View::fetch_counters() const { __builtin_prefetch(&own_slot(counters), 1); }
 
 const View* current_view() {

@@ -34,6 +34,8 @@ struct View {
   bool is_current() const { return is_alive() && !filter.is_retired(); }
   void count_open() const;
   void count_look() const;
+  // Whether the base's path still leads to the base. errno stays.
+  bool is_base_in_sight() const;
   // To be called before the system call that is then counted: it waits for memory otherwise.
   void fetch_counters() const;
 };

@@ -51,6 +51,11 @@ CACHESHIM_EXPORT int chroot(const char* path) noexcept {
   return real::chroot(path);
 }
 
+CACHESHIM_EXPORT int pivot_root(const char* root, const char* old) noexcept {
+  direct::give_up();
+  return real::pivot_root(root, old);
+}
+
 CACHESHIM_EXPORT int setns(int fd, int type) noexcept {
   direct::give_up();
   return real::setns(fd, type);

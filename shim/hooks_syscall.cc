@@ -259,6 +259,17 @@ void show_descriptor(const Arguments& arguments) {
   }
 }
 
+// Of a process that is made with memory of its own nobody tells it later: so its parent gives up with it.
+bool is_given_other_mounts(const Arguments& arguments) {
+  auto flags = static_cast<unsigned long>(arguments.values[0]);
+  if (arguments.number != SYS_clone) {
+    const auto* const given =
+        reinterpret_cast<const std::uint64_t*>(flags);  // of struct clone_args
+    flags = given == nullptr ? 0 : *given;
+  }
+  return (flags & (CLONE_NEWNS | CLONE_NEWUSER)) != 0;
+}
+
 // Calls without a path of which direct opens have to know (direct_folder.h, direct_view.h).
 void prepare_direct(const Arguments& arguments) {
   const auto number = [&](int i) { return static_cast<unsigned>(arguments.values[i]); };
@@ -279,9 +290,16 @@ void prepare_direct(const Arguments& arguments) {
     case SYS_setresuid:
     case SYS_setfsuid:
     case SYS_chroot:
+    case SYS_pivot_root:
     case SYS_setns:
     case SYS_unshare:
       return direct::give_up();
+#ifdef SYS_clone3
+    case SYS_clone3:
+#endif
+    case SYS_clone:
+      if (is_given_other_mounts(arguments)) direct::give_up();
+      return;
     default:
       return;
   }

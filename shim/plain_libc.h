@@ -57,6 +57,7 @@ int __fxstatat64(int version, int dirfd, const char* path, struct stat64* out, i
 int __close(int fd);
 int __dup2(int fd, int wanted) noexcept;
 int __statfs(const char* path, struct statfs* out) noexcept;
+int pivot_root(const char* root, const char* old) noexcept;
 int __xmknod(int version, const char* path, mode_t mode, dev_t* device) noexcept;
 int __xmknodat(int version, int dirfd, const char* path, mode_t mode, dev_t* device) noexcept;
 ssize_t __readlink_chk(const char* path, char* out, size_t size, size_t room) noexcept;

@@ -164,6 +164,48 @@ def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
     assert (mount.store / KEY / "file").read_bytes() == b"of the base"
 
 
+def test_that_something_is_missing_is_not_believed_where_the_base_is_out_of_sight(mount, shimmed):
+    mounts.run("umount", "-l", mount.run_folder() / "base", check=True)
+    assert shimmed.exists(f"{KEY}/file")
+    assert not shimmed.exists("other/missing")
+
+
+LEAVES = """
+import ctypes, os, signal, sys
+libc, CLONE_NEWNS, MNT_DETACH = ctypes.CDLL(None, use_errno=True), 0x20000, 2
+path, new, mount = sys.argv[1], sys.argv[2].encode(), sys.argv[3].encode()
+for i in range(100):
+    assert os.path.exists(path)
+def umount():
+    assert libc.umount2(mount, MNT_DETACH) == 0, ctypes.get_errno()
+"""
+WAYS_OUT = {
+    "pivot_root": "assert libc.pivot_root(new, new + b'/old') == 0",
+    "pivot_root by number": "assert libc.syscall(155, new, new + b'/old') == 0",
+    "clone": "child = libc.syscall(56, ctypes.c_long(CLONE_NEWNS | signal.SIGCHLD), None, None, None, None)\n"
+             "if child > 0: os._exit(os.waitpid(child, 0)[1] != 0)\numount()",
+    "clone3": "args = (ctypes.c_uint64 * 8)(CLONE_NEWNS, 0, 0, 0, signal.SIGCHLD)\n"
+              "child = libc.syscall(435, args, ctypes.c_long(64))\n"
+              "if child > 0: os._exit(os.waitpid(child, 0)[1] != 0)\numount()",
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_who_leaves_for_other_mounts_is_not_served_from_the_ones_before(mount, scratch, shimmed_job_of,
+                                                                       way):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    (scratch / "new/old").mkdir(parents=True)
+    script = 'mount --make-rprivate / && mount -t tmpfs none "$0" && mkdir "$0/old" && exec "$@"'
+    code = f"{LEAVES}{WAYS_OUT[way]}\nos._exit(os.path.exists(path))"
+    words = [PYTHON, "-Ic", code, process.path(KEY, "file"), str(scratch / "new"), str(mount.path)]
+    with Count(mount, "r") as count:
+        done = process("subprocess.run", ["unshare", "-m", "sh", "-c", script, str(scratch / "new"), *words],
+                       capture_output=True)
+    assert done.returncode == 0, done
+    assert count.looks >= 90
+
+
 def test_without_a_run_folder_all_goes_to_the_mount(mount, job_of, library, scratch):
     script = ("mount --make-rprivate / && umount -l \"$0\" && exec \"$@\"")
     code = ("import os, sys; p = sys.argv[1]\nfor i in range(5):\n"
