@@ -132,6 +132,19 @@ def test_a_file_of_the_daemon_before_that_is_a_folder_now_is_opened_as_one(mount
     assert opens_as_the_views_folder(shimmed, shimmed.path(KEY, "file"))
 
 
+def test_a_daemon_that_lives_on_beside_the_mount_of_another_is_not_asked_anew(mount, scratch, shimmed):
+    shimmed("hold", shimmed.path(KEY))  # so that the daemon lives on
+    mount.detach()
+    (scratch / "second" / KEY).mkdir(parents=True)
+    (scratch / "second" / KEY / "file").write_bytes(b"of the second")
+    second = mounts.Mount(scratch / "second", mount.path).mount()
+    shimmed("os.setuid", UID)  # all is to be found out anew
+    for _ in range(40):
+        assert shimmed.read(f"{KEY}/file") == b"of the second"
+        assert shimmed.exists(f"{KEY}/file")
+    second.close()
+
+
 def test_the_rules_of_a_new_daemon_hold_for_paths_that_were_answered_before(
         own_profiles, mount_store, base, shimmed_job_of):
     profile = own_profiles / "mine.toml"
