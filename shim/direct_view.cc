@@ -253,6 +253,11 @@ void give_up() {
   drop_base_folder();  // a way out of a chroot
 }
 
+void give_up_for_filter() {
+  give_up();
+  latest.store(nullptr);
+}
+
 void set_user_run_base(std::string_view path) {
   if (path.empty() || path.size() >= sizeof user_run_base) return;
   std::copy(path.data(), path.data() + path.size(), user_run_base);

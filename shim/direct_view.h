@@ -54,5 +54,7 @@ void set_user_run_base(std::string_view path);
 void forget_view();
 // It is about to see other mounts, so that a path may lead elsewhere: from now on nothing is served.
 void give_up();
+// It is about to be stopped from making some calls, by its own filter: nor is a descriptor looked at any more.
+void give_up_for_filter();
 
 }  // namespace cacheshim::direct

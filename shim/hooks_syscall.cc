@@ -294,6 +294,11 @@ void prepare_direct(const Arguments& arguments) {
     case SYS_setns:
     case SYS_unshare:
       return direct::give_up();
+    case SYS_prctl:
+      if (arguments.values[0] == PR_SET_SECCOMP) direct::give_up_for_filter();
+      return;
+    case SYS_seccomp:
+      return direct::give_up_for_filter();
 #ifdef SYS_clone3
     case SYS_clone3:
 #endif

@@ -219,6 +219,39 @@ def test_who_leaves_for_other_mounts_is_not_served_from_the_ones_before(mount, s
     assert count.looks >= 90
 
 
+FILTERED = """
+import ctypes, os, struct, sys
+libc, path = ctypes.CDLL(None, use_errno=True), sys.argv[1]
+for i in range(30):
+    assert os.path.exists(path) and not os.path.exists(path + 'x')
+fd = os.open(path, os.O_RDONLY)
+LOAD, EQUAL, RETURN, STATX = 0x20, 0x15, 0x06, 332
+code = b''.join(struct.pack('=HBBI', *one) for one in (
+    (LOAD, 0, 0, 0), (EQUAL, 0, 1, STATX), (RETURN, 0, 0, 0x80000000), (RETURN, 0, 0, 0x7fff0000)))
+text = ctypes.create_string_buffer(code)
+program = struct.pack('HxxxxxxP', 4, ctypes.addressof(text))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.{install} == 0, ctypes.get_errno()
+for i in range(100):
+    assert os.path.exists(path) and not os.path.exists(path + 'x')
+    assert open(path, 'rb').read() == b'of the base'
+os.fstat(fd)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
+@pytest.mark.parametrize("install", ["prctl(22, 2, program)", "syscall(157, 22, 2, program)",
+                                     "syscall(317, 1, 0, program)"])
+def test_who_filters_its_own_calls_is_not_killed_for_ours(mount, shimmed, install):
+    code = FILTERED.replace("{install}", install)
+    with Count(mount) as count:
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", code, shimmed.path(KEY, "file")],
+                       capture_output=True)
+    assert done.returncode == 0, done
+    assert 50 <= count.looks < 100
+
+
 def test_without_a_run_folder_all_goes_to_the_mount(mount, job_of, library, scratch):
     script = ("mount --make-rprivate / && umount -l \"$0\" && exec \"$@\"")
     code = ("import os, sys; p = sys.argv[1]\nfor i in range(5):\n"
