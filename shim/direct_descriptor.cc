@@ -84,7 +84,8 @@ bool stat_descriptor(const View& view, int fd, struct stat& out) {
   return true;
 }
 
-// Duplicates under other numbers, and those that others have been given, stay the base's.
+// Duplicates under other numbers, and those that others have been given, stay the base's. The process's record locks
+// on the file are dropped by the close of the second number: nothing else puts an open file under a given one.
 void leave_base(int fd) {
   const View* const view = last_view();
   struct stat base;
