@@ -21,6 +21,8 @@ inline constexpr std::string_view kBaseFolder = "base";
 // That a file is used is written down as its access time, once in so long: eviction goes by that. A
 // process that finds it older opens the file by way of the mount, and the daemon renews it.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
+// How often a process that opens a file again and again looks how old that is.
+inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
 inline constexpr std::uint32_t kMountPageVersion = 2;

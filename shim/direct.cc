@@ -47,12 +47,19 @@ class Attempt {
   const char* path() const { return path_; }
 
   // To be asked when the base has been asked: whether its answer counts.
-  bool stands() const { return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base(); }
+  bool stands() const {
+    return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
+  }
   // The same, after a failure.
-  bool failure_stands() const { return errno == ENOENT && !is_awaited() && stands(); }
-  // Whether the application may have this descriptor of it: not a folder's, nor, the first time that a process
-  // opens the path, that of a file which the daemon has to be told of that it is used.
-  bool may_have(int fd) const;
+  bool failure_stands() const {
+    return errno == ENOENT && !is_awaited() && stands() && is_of_base();
+  }
+  // How many changes of the base have been counted by now.
+  std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
+  // Whether the application may have this descriptor of it, opened when so many changes had been counted: not a
+  // folder's, nor, the first time in an hour that a process opens the path, that of a file which the daemon has
+  // to be told of that it is used.
+  bool may_have(int fd, std::uint64_t changes_before) const;
   // The mount is to answer.
   bool leave() const {
     errno = entry_errno_;
@@ -72,8 +79,12 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
+  // By its path nothing is found either where the base is not: after an umount or under another mount.
+  bool is_of_base() const { return folder_ != AT_FDCWD || view_->is_base_in_sight(); }
+  bool was_base() const { return folder_ == AT_FDCWD || is_held(folder_); }
   bool rules_allow() const;
   bool is_awaited() const;
+  std::uint64_t opened_state(std::uint64_t changes, time_t now) const;
 
   const int entry_errno_;
   const View* const view_;
@@ -115,7 +126,7 @@ class PathMarks {
  public:
   enum What : unsigned {
     kForBase,  // the rules of the view in this state let it be asked for here
-    kOpened,   // it was opened as a file when so many changes of the base had been counted
+    kOpened,   // it was opened as a file in this state, opened_state()
   };
   void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
   bool has(What what, FilterKey path, std::uint64_t state) const {
@@ -183,14 +194,25 @@ bool Attempt::is_awaited() const {
 // and it is the cheapest call that knows.
 bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
-bool Attempt::may_have(int fd) const {
+// The view's daemon counts from the beginning again, and a file that is used all the time is to be told of too.
+std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
+  const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
+  return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^
+         hour * 0xbf58476d1ce4e5b9;
+}
+
+bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
   // Read when the path has been opened: what it was replaced by before is counted.
-  const std::uint64_t changes = __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE);
-  if (marks.has(PathMarks::kOpened, probes_.path(), changes)) return changes != 0 || !is_folder(fd);
+  const std::uint64_t counted = changes();
+  const time_t now = ::time(nullptr);
+  if (marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now))) {
+    return counted != 0 || !is_folder(fd);
+  }
   struct stat st;
   if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
-  marks.set(PathMarks::kOpened, probes_.path(), changes);
-  return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= ::time(nullptr) - kUseGrainSeconds;
+  // What was counted since the open may have made a folder of it.
+  marks.set(PathMarks::kOpened, probes_.path(), opened_state(changes_before, now));
+  return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
 }
 
 // Whether the view shows it as its user's, whoever that is; and what others might not see alike.
@@ -205,19 +227,21 @@ int stat_at(const Attempt& attempt, int flags, struct stat* out) {
 }
 
 constexpr unsigned kShownByMount = STATX_BASIC_STATS;
+constexpr unsigned kRefusedByKernel = 0x80000000;  // STATX__RESERVED
 
 }  // namespace
 
 bool try_open(const char* rest, int flags, int& result) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
+  const std::uint64_t changes = attempt.changes();
   const int fd = real::openat(attempt.folder(), attempt.path(), flags);
   if (fd < 0) {
     if (!attempt.failure_stands()) return attempt.leave();
     result = fd;
     return attempt.answer_look();
   }
-  if (!attempt.may_have(fd) || !attempt.stands()) {
+  if (!attempt.may_have(fd, changes) || !attempt.stands()) {
     (void)real::close(fd);
     return attempt.leave();
   }
@@ -230,6 +254,7 @@ bool try_fopen(const char* rest, const char* mode, FILE*& result) {
   if (std::strchr(mode, '+') != nullptr || std::strchr(mode, ',') != nullptr) return false;
   const Attempt attempt(rest, /*needs_path=*/true);
   if (!attempt) return attempt.leave();
+  const std::uint64_t changes = attempt.changes();
   FILE* const file = real::fopen(attempt.path(), mode);
   if (file == nullptr) {
     if (!attempt.failure_stands()) return attempt.leave();
@@ -237,7 +262,7 @@ bool try_fopen(const char* rest, const char* mode, FILE*& result) {
     return attempt.answer_look();
   }
   const int fd = ::fileno(file);
-  if (!attempt.may_have(fd) || !attempt.stands()) {
+  if (!attempt.may_have(fd, changes) || !attempt.stands()) {
     (void)::fclose(file);
     return attempt.leave();
   }
@@ -262,6 +287,7 @@ bool try_stat(const char* rest, int flags, struct stat* out, int& result) {
 
 bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result) {
   if ((flags & ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT)) != 0) return false;
+  if ((mask & kRefusedByKernel) != 0) return false;
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   result = real::statx(attempt.folder(), attempt.path(), flags, mask & kShownByMount, out);

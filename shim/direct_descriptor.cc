@@ -54,6 +54,14 @@ bool is_noted(int fd) {
   return (noted[number / 64].load(std::memory_order_relaxed) >> (number % 64) & 1) != 0;
 }
 
+void show_descriptor(int fd, struct stat& st) {
+  const View* const view = last_view();
+  struct stat shown;
+  if (view != nullptr && st.st_dev == view->base_device && stat_descriptor(*view, fd, shown)) {
+    st = shown;
+  }
+}
+
 void show_descriptor(int fd, struct statx& st) {
   const View* const view = last_view();
   if (view == nullptr) return;
@@ -76,7 +84,8 @@ bool stat_descriptor(const View& view, int fd, struct stat& out) {
   return true;
 }
 
-// Duplicates under other numbers, and those that others have been given, stay the base's.
+// Duplicates under other numbers, and those that others have been given, stay the base's. The process's record locks
+// on the file are dropped by the close of the second number: nothing else puts an open file under a given one.
 void leave_base(int fd) {
   const View* const view = last_view();
   struct stat base;
@@ -100,6 +109,21 @@ void leave_base(int fd) {
   (void)::lseek(again.get(), ::lseek(fd, 0, SEEK_CUR), SEEK_SET);
   const bool on_exec = (real::fcntl(fd, F_GETFD, nullptr) & FD_CLOEXEC) != 0;
   (void)real::dup3(again.get(), fd, on_exec ? O_CLOEXEC : 0);
+}
+
+bool is_lock(int command) {
+  switch (command) {
+    case F_GETLK:
+    case F_SETLK:
+    case F_SETLKW:
+    case F_OFD_GETLK:
+    case F_OFD_SETLK:
+    case F_OFD_SETLKW:
+    case F_SETLEASE:
+      return true;
+    default:
+      return false;
+  }
 }
 
 const char* path_in_view(const char* name, PathBuffer& out) {

@@ -20,8 +20,15 @@ bool is_noted(int fd);
 // Whether the descriptor is of the base; `out` is then what the view shows. errno stays.
 bool stat_descriptor(const View& view, int fd, struct stat& out);
 
-// The same of what statx(2) has told of a descriptor.
+// The same of what fstat(2) or statx(2) has told of a descriptor.
+void show_descriptor(int fd, struct stat& st);
 void show_descriptor(int fd, struct statx& st);
+
+// Whether a call of the ...at kind is one on the descriptor itself. The kernel takes a null path for an empty
+// one since Linux 6.11.
+inline bool is_of_descriptor(const char* path, long flags) {
+  return (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
+}
 
 // The kernel's name of something in the bound base, as the view's; null for all other names.
 const char* path_in_view(const char* name, PathBuffer& out);
@@ -29,6 +36,9 @@ const char* path_in_view(const char* name, PathBuffer& out);
 // If the descriptor is of the base: opens the file again by way of the mount, under the same number and
 // with the same offset and flags, where it is the view's still. Else nothing happens. errno stays.
 void leave_base(int fd);
+
+// Whether fcntl(2) has to do with locks by this command.
+bool is_lock(int command);
 
 // Whether this is in one of the frames that led here, most likely. What is elsewhere may be nowhere: only
 // the kernel can tell.

@@ -18,6 +18,8 @@ extern std::atomic<int> held_folder;  // -1: none
 
 // The descriptor, or -1: then the base is to be asked by its path. Async-signal-safe; errno stays.
 int base_folder(const View& view);
+// Whether base_folder()'s answer was the base's all the time.
+inline bool is_held(int fd) { return held_folder.load(std::memory_order_relaxed) == fd; }
 // Somebody needs the number, or the process is not to have it any more.
 void drop_base_folder();
 // The same if its number is one of these.

@@ -143,7 +143,8 @@ bool take_filter(std::string_view folder, std::string_view job, View& view, Mapp
   return view.filter && !view.filter.is_retired();
 }
 
-// The filter comes last: the owner is on record before the filter that goes with it is made.
+// The counters come last. A new owner is on record there before the filter that goes with him is made, and the one
+// before is retired after that: so who finds himself on record has a filter of his own, or one that is retired.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const Router& router = runtime::router;
   const std::string_view job = router.job();
@@ -152,8 +153,8 @@ bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const std::size_t size = run_folder_of(router.mount(), run_base, folder);
   const std::string_view path(folder.text, size);
   return size != 0 && take_state(path, view, mappings.state) &&
-         take_counters(path, job, view, mappings.counters) &&
-         take_filter(path, job, view, mappings.filter);
+         take_filter(path, job, view, mappings.filter) &&
+         take_counters(path, job, view, mappings.counters);
 }
 
 const View* map_anew() {
@@ -221,6 +222,14 @@ void View::count_look() const {
   __atomic_fetch_add(&own_slot(counters).looks, 1, __ATOMIC_RELAXED);
 }
 
+bool View::is_base_in_sight() const {
+  constexpr int kAskNobody = AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+  const ErrnoGuard errno_guard;
+  struct statx st;
+  return real::statx(AT_FDCWD, base, kAskNobody, STATX_MNT_ID, &st) == 0 &&
+         st.stx_mnt_id == base_mount;
+}
+
 void View::fetch_counters() const { __builtin_prefetch(&own_slot(counters), 1); }
 
 const View* current_view() {
@@ -242,6 +251,11 @@ void give_up() {
   is_given_up.store(true);
   forget_view();
   drop_base_folder();  // a way out of a chroot
+}
+
+void give_up_for_filter() {
+  give_up();
+  latest.store(nullptr);
 }
 
 void set_user_run_base(std::string_view path) {

@@ -34,6 +34,8 @@ struct View {
   bool is_current() const { return is_alive() && !filter.is_retired(); }
   void count_open() const;
   void count_look() const;
+  // Whether the base's path still leads to the base. errno stays.
+  bool is_base_in_sight() const;
   // To be called before the system call that is then counted: it waits for memory otherwise.
   void fetch_counters() const;
 };
@@ -52,5 +54,7 @@ void set_user_run_base(std::string_view path);
 void forget_view();
 // It is about to see other mounts, so that a path may lead elsewhere: from now on nothing is served.
 void give_up();
+// It is about to be stopped from making some calls, by its own filter: nor is a descriptor looked at any more.
+void give_up_for_filter();
 
 }  // namespace cacheshim::direct

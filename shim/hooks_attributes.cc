@@ -7,6 +7,7 @@
 // Owners, modes, times and extended attributes by path. A null path is the descriptor itself
 // (utimensat, futimesat), and libc's.
 
+namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 
 namespace {
@@ -28,6 +29,7 @@ CACHESHIM_EXPORT int chmod(const char* path, mode_t mode) noexcept {
 }
 
 CACHESHIM_EXPORT int fchmodat(int dirfd, const char* path, mode_t mode, int flags) noexcept {
+  if (direct::is_of_descriptor(path, flags)) direct::leave_base(dirfd);
   return by_path_at(dirfd, path,
                     [=](const char* p) { return real::fchmodat(dirfd, p, mode, flags); });
 }
@@ -42,6 +44,7 @@ CACHESHIM_EXPORT int chown(const char* path, uid_t owner, gid_t group) noexcept 
 
 CACHESHIM_EXPORT int fchownat(int dirfd, const char* path, uid_t owner, gid_t group,
                               int flags) noexcept {
+  if (direct::is_of_descriptor(path, flags)) direct::leave_base(dirfd);
   return by_path_at(dirfd, path,
                     [=](const char* p) { return real::fchownat(dirfd, p, owner, group, flags); });
 }
@@ -63,12 +66,13 @@ CACHESHIM_EXPORT int lutimes(const char* path, const timeval times[2]) noexcept 
 }
 
 CACHESHIM_EXPORT int futimesat(int dirfd, const char* path, const timeval times[2]) noexcept {
+  if (path == nullptr) direct::leave_base(dirfd);
   return by_path_at(dirfd, path, [=](const char* p) { return real::futimesat(dirfd, p, times); });
 }
 
 CACHESHIM_EXPORT int utimensat(int dirfd, const char* path, const timespec times[2],
                                int flags) noexcept {
-  if (path == nullptr) cacheshim::direct::leave_base(dirfd);
+  if (path == nullptr || direct::is_of_descriptor(path, flags)) direct::leave_base(dirfd);
   return by_path_at(dirfd, path,
                     [=](const char* p) { return real::utimensat(dirfd, p, times, flags); });
 }

@@ -20,21 +20,6 @@ int on_mount(int fd, Call call) {
   return call();
 }
 
-bool is_lock(int command) {
-  switch (command) {
-    case F_GETLK:
-    case F_SETLK:
-    case F_SETLKW:
-    case F_OFD_GETLK:
-    case F_OFD_SETLK:
-    case F_OFD_SETLKW:
-    case F_SETLEASE:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 CACHESHIM_EXPORT int flock(int fd, int operation) noexcept {
@@ -48,7 +33,7 @@ CACHESHIM_EXPORT int flock(int fd, int operation) noexcept {
     va_start(arguments, command);                           \
     void* const argument = va_arg(arguments, void*);        \
     va_end(arguments);                                      \
-    if (is_lock(command)) direct::leave_base(fd);           \
+    if (direct::is_lock(command)) direct::leave_base(fd);   \
     return real::function(fd, command, argument);           \
   }
 

@@ -20,9 +20,11 @@ CACHESHIM_EXPORT int fstat64(int fd, struct stat64* out) noexcept {
 }
 
 CACHESHIM_EXPORT int __fxstat(int version, int fd, struct stat* out) noexcept {
-  return direct::fstat_as_view(fd, out, [=] { return real::__fxstat(version, fd, out); });
+  const auto call = [=] { return real::__fxstat(version, fd, out); };
+  return cacheshim::is_stat_version(version) ? direct::fstat_as_view(fd, out, call) : call();
 }
 
 CACHESHIM_EXPORT int __fxstat64(int version, int fd, struct stat64* out) noexcept {
-  return direct::fstat_as_view(fd, out, [=] { return real::__fxstat64(version, fd, out); });
+  const auto call = [=] { return real::__fxstat64(version, fd, out); };
+  return cacheshim::is_stat_version(version) ? direct::fstat_as_view(fd, out, call) : call();
 }

@@ -7,7 +7,8 @@
 #include "shim/routed_call.h"
 
 // Calls after which a process may be another user, or sees other mounts: what it has mapped of its view
-// for direct opens is then not its own any more. They are made as they are.
+// for direct opens is then not its own any more. Or it may be killed for what the kernel is asked on the way to a
+// direct answer. They are made as they are.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
@@ -51,6 +52,11 @@ CACHESHIM_EXPORT int chroot(const char* path) noexcept {
   return real::chroot(path);
 }
 
+CACHESHIM_EXPORT int pivot_root(const char* root, const char* old) noexcept {
+  direct::give_up();
+  return real::pivot_root(root, old);
+}
+
 CACHESHIM_EXPORT int setns(int fd, int type) noexcept {
   direct::give_up();
   return real::setns(fd, type);
@@ -59,4 +65,13 @@ CACHESHIM_EXPORT int setns(int fd, int type) noexcept {
 CACHESHIM_EXPORT int unshare(int flags) noexcept {
   if ((flags & (CLONE_NEWNS | CLONE_NEWUSER)) != 0) direct::give_up();
   return real::unshare(flags);
+}
+
+// libc's declaration ends in "...", which passes integers in the same places as these.
+CACHESHIM_EXPORT int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,
+                                unsigned long d) noexcept __asm__("prctl");
+int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,
+               unsigned long d) noexcept {
+  if (option == PR_SET_SECCOMP) direct::give_up_for_filter();
+  return real::prctl(option, a, b, c, d);
 }

@@ -182,12 +182,14 @@ CACHESHIM_EXPORT ssize_t readlinkat(int dirfd, const char* path, char* out, size
 
 CACHESHIM_EXPORT ssize_t __readlink_chk(const char* path, char* out, size_t size,
                                         size_t room) noexcept {
+  if (room < size) return real::__readlink_chk(path, out, size, room);  // ends the program
   return read_link(AT_FDCWD, path, out, size,
                    [=](const char* p) { return real::__readlink_chk(p, out, size, room); });
 }
 
 CACHESHIM_EXPORT ssize_t __readlinkat_chk(int dirfd, const char* path, char* out, size_t size,
                                           size_t room) noexcept {
+  if (room < size) return real::__readlinkat_chk(dirfd, path, out, size, room);  // likewise
   return read_link(dirfd, path, out, size, [=](const char* p) {
     return real::__readlinkat_chk(dirfd, p, out, size, room);
   });

@@ -24,11 +24,7 @@ auto look_at(int dirfd, const char* path, Call call) {
 // For the old functions, of which only one version has the struct that is used today: flags that the
 // base is asked with, or those that leave it to the mount.
 int flags_of(int version, int flags) {
-#if defined(__x86_64__)
-  return version == 0 || version == 1 ? flags : AT_NO_AUTOMOUNT;
-#else
-  return version == 0 ? flags : AT_NO_AUTOMOUNT;
-#endif
+  return cacheshim::is_stat_version(version) ? flags : AT_NO_AUTOMOUNT;
 }
 
 // The same for what the base may answer.
@@ -37,13 +33,21 @@ int look_directly(int dirfd, const char* path, Direct direct_call, Call call) {
   return cacheshim::call_directly({dirfd, path}, cacheshim::CallKind::kLook, direct_call, call);
 }
 
-bool is_of_descriptor(const char* path, int flags) {
-  return (flags & AT_EMPTY_PATH) != 0 && path != nullptr && *path == '\0';
+// stat64 is the same.
+template <class Stat>
+struct stat& as_stat(Stat& st) {
+  static_assert(sizeof(Stat) == sizeof(struct stat));
+  return *static_cast<struct stat*>(static_cast<void*>(&st));
 }
 
 template <class Stat, class Call>
 int stat_at(int dirfd, const char* path, Stat* out, int flags, Call call) {
-  if (is_of_descriptor(path, flags)) {
+  if (path == nullptr) {  // the descriptor itself, if the kernel thinks so
+    const int result = call(path);
+    if (result == 0) direct::show_descriptor(dirfd, as_stat(*out));
+    return result;
+  }
+  if (direct::is_of_descriptor(path, flags)) {
     return direct::fstat_as_view(dirfd, out, [=] { return call(path); });
   }
   const auto direct_call = [=](const char* p, int& result) {
@@ -126,7 +130,7 @@ CACHESHIM_EXPORT int __fxstatat64(int version, int dirfd, const char* path, stru
 
 CACHESHIM_EXPORT int statx(int dirfd, const char* path, int flags, unsigned mask,
                            struct statx* out) noexcept {
-  if (is_of_descriptor(path, flags)) {
+  if (direct::is_of_descriptor(path, flags)) {
     const int result = real::statx(dirfd, path, flags, mask, out);
     if (result == 0) direct::show_descriptor(dirfd, *out);
     return result;

@@ -2,10 +2,14 @@
 #include "shim/plain_libc.h"
 
 #include <sys/syscall.h>
+#ifdef SYS_openat2
+#include <linux/openat2.h>
+#endif
 
 #include <cstring>
 
 #include "shim/command.h"
+#include "shim/direct_descriptor.h"
 #include "shim/direct_folder.h"
 #include "shim/routed_call.h"
 
@@ -134,8 +138,21 @@ CallKind kind_of(const PathCall& call, const Arguments& arguments) {
   return (flags & O_CREAT) != 0 ? CallKind::kCreate : call.kind;
 }
 
+// Whether the kernel is to follow the path below its folder alone: no other path can stand for it then.
+bool is_confined([[maybe_unused]] const Arguments& arguments) {
+#ifdef SYS_openat2
+  const auto* const how = reinterpret_cast<const open_how*>(arguments.values[2]);
+  const auto size = static_cast<std::size_t>(arguments.values[3]);
+  return arguments.number == SYS_openat2 && how != nullptr && size >= sizeof *how &&
+         (how->resolve & (RESOLVE_BENEATH | RESOLVE_IN_ROOT)) != 0;
+#else
+  return false;
+#endif
+}
+
 long make_routed(const PathCall& call, Arguments arguments) {
   const PathAt first = path_at(arguments, call.dirfd, call.path);
+  if (runtime::may_match(first.path) && is_confined(arguments)) return make(arguments);
   const auto with = [&](const char* path) {
     arguments.values[call.path] = reinterpret_cast<long>(path);
     return make(arguments);
@@ -190,6 +207,69 @@ bool make_as_libc(const Arguments& arguments, long& result) {
   }
 }
 
+// Of a call that has its path second and its flags at this place.
+bool is_of_descriptor(const Arguments& arguments, int flags) {
+  return direct::is_of_descriptor(reinterpret_cast<const char*>(arguments.values[1]),
+                                  arguments.values[flags]);
+}
+
+// Whether the first argument is a descriptor with which this is not to be done to the base (hooks_file.cc).
+bool is_for_mount(const Arguments& arguments) {
+  switch (arguments.number) {
+    case SYS_flock:
+    case SYS_fchmod:
+    case SYS_fchown:
+    case SYS_fsetxattr:
+    case SYS_fremovexattr:
+      return true;
+    case SYS_fcntl:
+      return direct::is_lock(static_cast<int>(arguments.values[1]));
+    case SYS_fchownat:
+      return is_of_descriptor(arguments, 4);
+#ifdef SYS_fchmodat2
+    case SYS_fchmodat2:
+      return is_of_descriptor(arguments, 3);
+#endif
+    case SYS_utimensat:
+      return arguments.values[1] == 0 || is_of_descriptor(arguments, 3);
+#ifdef SYS_futimesat
+    case SYS_futimesat:
+      return arguments.values[1] == 0;
+#endif
+    default:
+      return false;
+  }
+}
+
+// What a call has told of a directly opened descriptor.
+void show_descriptor(const Arguments& arguments) {
+  const long* const v = arguments.values;
+  const auto fd = static_cast<int>(v[0]);
+  switch (arguments.number) {
+    case SYS_fstat:
+      return direct::show_descriptor(fd, *reinterpret_cast<struct stat*>(v[1]));
+    case SYS_newfstatat:
+      if (!is_of_descriptor(arguments, 3)) return;
+      return direct::show_descriptor(fd, *reinterpret_cast<struct stat*>(v[2]));
+    case SYS_statx:
+      if (!is_of_descriptor(arguments, 2)) return;
+      return direct::show_descriptor(fd, *reinterpret_cast<struct statx*>(v[4]));
+    default:
+      return;
+  }
+}
+
+// Of a process that is made with memory of its own nobody tells it later: so its parent gives up with it.
+bool is_given_other_mounts(const Arguments& arguments) {
+  auto flags = static_cast<unsigned long>(arguments.values[0]);
+  if (arguments.number != SYS_clone) {
+    const auto* const given =
+        reinterpret_cast<const std::uint64_t*>(flags);  // of struct clone_args
+    flags = given == nullptr ? 0 : *given;
+  }
+  return (flags & (CLONE_NEWNS | CLONE_NEWUSER)) != 0;
+}
+
 // Calls without a path of which direct opens have to know (direct_folder.h, direct_view.h).
 void prepare_direct(const Arguments& arguments) {
   const auto number = [&](int i) { return static_cast<unsigned>(arguments.values[i]); };
@@ -210,12 +290,35 @@ void prepare_direct(const Arguments& arguments) {
     case SYS_setresuid:
     case SYS_setfsuid:
     case SYS_chroot:
+    case SYS_pivot_root:
     case SYS_setns:
     case SYS_unshare:
       return direct::give_up();
+    case SYS_prctl:
+      if (arguments.values[0] == PR_SET_SECCOMP) direct::give_up_for_filter();
+      return;
+    case SYS_seccomp:
+      return direct::give_up_for_filter();
+#ifdef SYS_clone3
+    case SYS_clone3:
+#endif
+    case SYS_clone:
+      if (is_given_other_mounts(arguments)) direct::give_up();
+      return;
     default:
       return;
   }
+}
+
+long make_by_number(const Arguments& arguments) {
+  if (kRows.of[arguments.number] == 0) {
+    long result = 0;
+    prepare_direct(arguments);
+    return make_as_libc(arguments, result) ? result : make(arguments);
+  }
+  const PathCall& call = kCalls[kRows.of[arguments.number] - 1];
+  const bool is_exec = arguments.number == SYS_execve || arguments.number == SYS_execveat;
+  return is_exec ? make_exec(call, arguments) : make_routed(call, arguments);
 }
 
 }  // namespace
@@ -233,12 +336,9 @@ long cacheshim_syscall(long number, long a, long b, long c, long d, long e, long
     return real::syscall(number, a, b, c, d, e, f);
   }
   const Arguments arguments{number, {a, b, c, d, e, f}};
-  if (kRows.of[number] == 0) {
-    long result = 0;
-    prepare_direct(arguments);
-    return make_as_libc(arguments, result) ? result : make(arguments);
-  }
-  const PathCall& call = kCalls[kRows.of[number] - 1];
-  if (number == SYS_execve || number == SYS_execveat) return make_exec(call, arguments);
-  return make_routed(call, arguments);
+  if (direct::last_view() == nullptr) return make_by_number(arguments);
+  if (is_for_mount(arguments)) direct::leave_base(static_cast<int>(a));
+  const long result = make_by_number(arguments);
+  if (result == 0) show_descriptor(arguments);
+  return result;
 }

@@ -55,16 +55,22 @@ std::optional<MountState> look_at_mount(std::string_view path, std::string_view 
       (st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0) {
     return std::nullopt;
   }
+  const auto found = look_at_root(path);
+  if (!found || ::gnu_dev_makedev(found->major, found->minor) != page->device) return std::nullopt;
+  return found;
+}
+
+std::optional<MountState> look_at_root(std::string_view path) {
   constexpr int kAskNobody = AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+  PathBuffer name;
+  struct statx st;
   if (join_path(name, {path}) == 0 ||
       real::statx(AT_FDCWD, name.text, kAskNobody, STATX_INO, &st) != 0 ||
       (st.stx_mask & STATX_INO) == 0 || (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) {
     return std::nullopt;
   }
   const bool is_whole = st.stx_ino == kMountRootInode || st.stx_ino == kUnaskedRootInode;
-  if (!is_whole || ::gnu_dev_makedev(st.stx_dev_major, st.stx_dev_minor) != page->device) {
-    return std::nullopt;
-  }
+  if (!is_whole) return std::nullopt;
   return MountState{MountKind::kWhole, st.stx_dev_major, st.stx_dev_minor};
 }
 

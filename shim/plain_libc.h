@@ -29,6 +29,7 @@
 #include <sys/file.h>
 #include <sys/fsuid.h>
 #include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -57,6 +58,7 @@ int __fxstatat64(int version, int dirfd, const char* path, struct stat64* out, i
 int __close(int fd);
 int __dup2(int fd, int wanted) noexcept;
 int __statfs(const char* path, struct statfs* out) noexcept;
+int pivot_root(const char* root, const char* old) noexcept;
 int __xmknod(int version, const char* path, mode_t mode, dev_t* device) noexcept;
 int __xmknodat(int version, int dirfd, const char* path, mode_t mode, dev_t* device) noexcept;
 ssize_t __readlink_chk(const char* path, char* out, size_t size, size_t room) noexcept;
@@ -74,5 +76,9 @@ inline constexpr int kStatVersion = 1;
 #else
 inline constexpr int kStatVersion = 0;
 #endif
+// Of which the answer is the struct of today: on x86_64 two.
+inline constexpr bool is_stat_version(int version) {
+  return version >= 0 && version <= kStatVersion;
+}
 
 }  // namespace cacheshim

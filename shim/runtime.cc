@@ -188,10 +188,10 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   return true;
 }
 
-// A new daemon's mount has another number.
+// What was known of the mount does not count: a daemon may live on when its mount is gone, beside the next one's.
 bool is_device_of_mount(unsigned long device) {
-  if (device == mount_device.load(std::memory_order_relaxed)) return true;
-  const Result<MountState> found = read_mount_state(router.mount());
+  const auto root = look_at_root(router.mount());
+  const auto found = root ? Result<MountState>(*root) : read_mount_state(router.mount());
   if (!found || found->kind != MountKind::kWhole) return false;
   const unsigned long now = ::gnu_dev_makedev(found->major, found->minor);
   mount_device.store(now, std::memory_order_relaxed);

@@ -51,7 +51,7 @@ std::string_view folder_of(int dirfd, PathBuffer& out);
 // one line, once. May change errno.
 bool fell_back(PathAt at, CallKind kind, int error);
 
-// Whether this is the st_dev of the mount's files, as far as the kernel's table of mounts tells.
+// Whether this is the st_dev of the files of what is mounted now.
 // Async-signal-safe; may change errno.
 bool is_device_of_mount(unsigned long device);
 

@@ -230,6 +230,22 @@ def stat_into_nowhere(file):
     return call(name, ctypes.c_void_p(1)), ctypes.get_errno()
 
 
+def call_libc(name, *args):
+    """What a function of libc gives for these integers, bytes and (for a null pointer) None; its error is raised."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = getattr(libc, name)(*(ctypes.c_long(one) if isinstance(one, int) else one for one in args))
+    if result == -1:
+        raise OSError(ctypes.get_errno(), name)
+    return result
+
+
+def told_by_libc(size, name, *args):
+    """The same for one that writes `size` bytes to the place that stands as "out" among its arguments."""
+    out = ctypes.create_string_buffer(size)
+    call_libc(name, *(out if one == "out" else one for one in args))
+    return out.raw
+
+
 def map_and_read(path):
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as region:
         return bytes(region)

@@ -4,7 +4,13 @@
 Whether they did is counted by the daemon's own pages: no test passes because nothing was direct.
 """
 
+import contextlib
+import errno
+import shutil
+
+import mounts
 import pytest
+from jobs import wait_until
 
 UID = 20001
 KEY = "triton/KEY"
@@ -62,3 +68,51 @@ class Count:
         after = self._mount.job(self._job)
         self.opens = after["direct_opens"] - self._before["direct_opens"]
         self.looks = after["direct_looks"] - self._before["direct_looks"]
+
+
+def opens_as_the_views_folder(process, path):
+    """Whether what is opened there is a folder in which the process can make something: not the base's own."""
+    fd = process("hold", path)
+    try:
+        process("os.mkdir", "mine", dir_fd=fd)
+        return True
+    except OSError as error:
+        assert error.errno in (errno.EROFS, errno.ENOTDIR), error
+        return False
+    finally:
+        process("release", fd)
+
+
+class Turns:
+    """Processes with what turns.cc does behind the library."""
+
+    def __init__(self, mount, scratch, shimmed_job_of):
+        self.mount, self.folder = mount, scratch / "turns"
+        self._start = shimmed_job_of
+        self.folder.mkdir()
+        self.folder.chmod(0o777)
+        built = mounts.REPOSITORY / "build/tests/mount/libturns.so"
+        self._env = {"LD_PRELOAD": f"{scratch}/libcacheshim.so:{shutil.copy(built, scratch)}",
+                     "TURNS": str(self.folder)}
+
+    def job(self, name, uid):
+        return self._start(self.mount, name, uid, env=self._env)
+
+    def be_late(self, seconds):
+        (self.folder / "late").unlink(missing_ok=True)
+        (self.folder / "late").symlink_to(str(seconds))
+
+    @contextlib.contextmanager
+    def held(self, process, moment, name, *call):
+        """While `process` makes the call and is held before, or after, it opens what is called so."""
+        (self.folder / moment).symlink_to(name)
+        process.start(*call)
+        held = self.folder / "held"
+        wait_until(held.is_symlink, what=f"an open of {name}")
+        yield
+        held.unlink()
+
+
+@pytest.fixture
+def turns(mount, scratch, shimmed_job_of):
+    return Turns(mount, scratch, shimmed_job_of)

@@ -4,10 +4,12 @@
 import errno
 import os
 import random
+import signal
 import subprocess
 
 import pytest
-from direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
+from direct import KEY, UID, Count, base, mount, opens_as_the_views_folder  # noqa: F401
+from direct import plain, shimmed, warm  # noqa: F401
 from jobs import PYTHON, wait_until
 
 
@@ -98,6 +100,23 @@ def test_an_answer_that_has_no_place_is_an_error_and_no_crash(shimmed, plain):
     assert shimmed("stat_into_nowhere", path) == plain("stat_into_nowhere", path) == (-1, errno.EFAULT)
 
 
+def test_a_buffer_that_is_smaller_than_was_said_ends_the_program(shimmed):
+    for call in ("__readlink_chk(path, out, 100, 10)", "__readlinkat_chk(-100, path, out, 100, 10)"):
+        code = f"import ctypes, sys; path, out = sys.argv[1].encode(), ctypes.create_string_buffer(100)\n" \
+               f"ctypes.CDLL(None).{call}"
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", code, shimmed.path(KEY, "file")],
+                       capture_output=True)
+        assert done.returncode == -signal.SIGABRT, call
+
+
+def test_what_statx_refuses_is_refused(shimmed, plain):
+    for process in (shimmed, plain):
+        with pytest.raises(OSError) as refused:
+            process("told_by_libc", 256, "statx", -100, process.path(KEY, "file").encode(), 0, 0x80000000,
+                    "out")
+        assert refused.value.errno == errno.EINVAL
+
+
 def test_an_entry_begun_here_is_served_from_the_layer_alone(mount, shimmed, job_of):
     shimmed("os.mkdir", shimmed.path("triton/NEW"))
     shimmed.write("triton/NEW/kernel.ptx", b"of this job")
@@ -133,19 +152,7 @@ def test_a_file_that_is_known_and_becomes_a_folder_is_opened_as_one(mount_store,
     assert count.opens == 3
     (base / KEY / "file").unlink()
     (base / KEY / "file").mkdir()
-
-    def is_opened_as_the_views():
-        fd = process("hold", process.path(KEY, "file"))
-        try:
-            process("os.mkdir", "mine", dir_fd=fd)
-            return True
-        except OSError as error:
-            assert error.errno == errno.EROFS
-            return False
-        finally:
-            process("release", fd)
-
-    wait_until(is_opened_as_the_views)
+    wait_until(lambda: opens_as_the_views_folder(process, process.path(KEY, "file")))
     assert process.exists(f"{KEY}/file/mine") and not (base / KEY / "file/mine").exists()
 
 

@@ -4,6 +4,7 @@
 import errno
 import fcntl
 import os
+import struct
 
 import pytest
 from direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
@@ -107,6 +108,76 @@ def test_what_is_changed_by_it_is_the_views_file(mount, shimmed, plain, store, w
     assert sorted(plain("os.listxattr", plain.path(KEY, "file"))) == names
 
 
+TIMES = struct.pack("4q", 7, 0, 8, 0)
+RECORD = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+AT_EMPTY_PATH = 0x1000
+RAW_ONLY = pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
+FD = "fd"
+OTHER_WAYS = {
+    "fchmod by number": ("syscall", 91, FD, 0o751),
+    "fchown by number": ("syscall", 93, FD, UID, UID),
+    "fsetxattr by number": ("syscall", 190, FD, b"user.colour", b"red", 3, 0),
+    "fremovexattr by number": ("syscall", 199, FD, b"user.base"),
+    "futimens by number": ("syscall", 280, FD, None, TIMES, 0),
+    "futimesat by number": ("syscall", 261, FD, None, TIMES),
+    "utimensat of nothing by number": ("syscall", 280, FD, b"", TIMES, AT_EMPTY_PATH),
+    "fchownat of nothing by number": ("syscall", 260, FD, b"", UID, UID, AT_EMPTY_PATH),
+    "utimensat of nothing": ("utimensat", FD, b"", TIMES, AT_EMPTY_PATH),
+    "fchownat of nothing": ("fchownat", FD, b"", UID, UID, AT_EMPTY_PATH),
+    "futimesat of no path": ("futimesat", FD, None, TIMES),
+}
+
+
+@RAW_ONLY
+@pytest.mark.parametrize("way", OTHER_WAYS)
+def test_what_is_changed_by_it_in_other_ways_is_the_views_file_too(mount, shimmed, store, way):
+    os.setxattr(store / KEY / "file", "user.base", b"x")
+    before = os.stat(store / KEY / "file")
+    fd = open_directly(mount, shimmed)
+    shimmed("call_libc", *(fd if one is FD else one for one in OTHER_WAYS[way]))
+    after = os.stat(store / KEY / "file")
+    assert (after.st_mode, after.st_mtime, after.st_uid) == (before.st_mode, before.st_mtime,
+                                                             before.st_uid)
+    assert os.listxattr(store / KEY / "file") == ["user.base"]
+    assert mount.layer_files("j") == {f"{KEY}/file": BYTES}
+
+
+@RAW_ONLY
+def test_locks_by_number_are_the_mounts(mount, shimmed, plain):
+    one, two = open_directly(mount, shimmed), open_directly(mount, shimmed)
+    by_mount = plain("hold", plain.path(KEY, "file"), os.O_RDWR)
+    assert plain("try_flock", by_mount)
+    plain("fcntl.lockf", by_mount, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for call in ((73, one, fcntl.LOCK_EX | fcntl.LOCK_NB), (72, two, fcntl.F_SETLK, RECORD)):
+        with pytest.raises(BlockingIOError):
+            shimmed("call_libc", "syscall", *call)
+
+
+ST_DEV = (0, "<Q", lambda word: word)
+STX_DEV = (136, "<II", os.makedev)
+LOOKS = {
+    "fstat by number": (ST_DEV, ("syscall", 5, FD, "out")),
+    "newfstatat by number": (ST_DEV, ("syscall", 262, FD, b"", "out", AT_EMPTY_PATH)),
+    "statx by number": (STX_DEV, ("syscall", 332, FD, b"", AT_EMPTY_PATH, 0x7ff, "out")),
+    "fstatat of no path": (ST_DEV, ("fstatat", FD, None, "out", AT_EMPTY_PATH)),
+    "statx of no path": (STX_DEV, ("statx", FD, None, AT_EMPTY_PATH, 0x7ff, "out")),
+}
+
+
+@RAW_ONLY
+@pytest.mark.parametrize("way", LOOKS)
+def test_it_is_shown_as_the_views_in_other_ways_too(mount, shimmed, way):
+    fd = open_directly(mount, shimmed)
+    (offset, layout, device), call = LOOKS[way]
+    try:
+        told = shimmed("told_by_libc", 256, *(fd if one is FD else one for one in call))
+    except OSError as error:
+        assert error.errno == errno.EFAULT and "no path" in way  # a kernel before 6.11
+        return
+    shown = shimmed("os.stat", shimmed.path(KEY, "file"))
+    assert device(*struct.unpack_from(layout, told, offset)) == shown.st_dev
+
+
 def test_one_whose_file_was_replaced_stays_what_it_is(mount, shimmed, plain):
     fd = open_directly(mount, shimmed)
     plain.write(f"{KEY}/n", b"new")
@@ -131,7 +202,7 @@ check()
 """
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
+@RAW_ONLY
 @pytest.mark.parametrize("call", [
     "3, number", "33, other, number", "292, other, number, 0", "436, number, number + 9, 0",
 ], ids=["close", "dup2", "dup3", "close_range"])
@@ -146,7 +217,7 @@ def test_raw_calls_get_the_number_that_they_want(mount, shimmed, call):
     assert count.looks >= 300
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
+@RAW_ONLY
 def test_who_changes_user_by_a_raw_call_is_not_served_any_more(mount, shimmed_job_of):
     process = warm(mount, shimmed_job_of(mount, "r", 0))
     code = f"{RAW}libc.syscall(105, {UID})\nassert os.geteuid() == {UID}\ncheck()"

@@ -8,7 +8,8 @@ import subprocess
 
 import mounts
 import pytest
-from direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
+from direct import KEY, UID, Count, base, mount, opens_as_the_views_folder  # noqa: F401
+from direct import plain, shimmed, warm  # noqa: F401
 from jobs import PYTHON, wait_until
 
 
@@ -121,6 +122,30 @@ def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
     assert mount.stats()["hits_direct"] > 0
 
 
+def test_a_file_of_the_daemon_before_that_is_a_folder_now_is_opened_as_one(mount, shimmed):
+    """Each daemon counts the base's changes from the beginning: what was known at a count is not known now."""
+    assert shimmed.read(f"{KEY}/file") == b"of the base"
+    assert mount.unmount().returncode == 0
+    (mount.store / KEY / "file").unlink()
+    (mount.store / KEY / "file").mkdir()
+    mount.mount()
+    warm(mount, shimmed)
+    assert opens_as_the_views_folder(shimmed, shimmed.path(KEY, "file"))
+
+
+def test_a_daemon_that_lives_on_beside_the_mount_of_another_is_not_asked_anew(mount, scratch, shimmed):
+    shimmed("hold", shimmed.path(KEY))  # so that the daemon lives on
+    mount.detach()
+    (scratch / "second" / KEY).mkdir(parents=True)
+    (scratch / "second" / KEY / "file").write_bytes(b"of the second")
+    second = mounts.Mount(scratch / "second", mount.path).mount()
+    shimmed("os.setuid", UID)  # all is to be found out anew
+    for _ in range(40):
+        assert shimmed.read(f"{KEY}/file") == b"of the second"
+        assert shimmed.exists(f"{KEY}/file")
+    second.close()
+
+
 def test_the_rules_of_a_new_daemon_hold_for_paths_that_were_answered_before(
         own_profiles, mount_store, base, shimmed_job_of):
     profile = own_profiles / "mine.toml"
@@ -174,6 +199,81 @@ def test_who_knows_a_mount_that_only_a_container_has_still_asks_the_next_one(
     assert mount.daemon_pid() != daemon and pathlib.Path(f"/proc/{daemon}").exists()
     job_of(mount, "j", UID).write(f"{KEY}/file", b"of the job")
     assert shimmed.read(f"{KEY}/file") == b"of the job"
+
+
+def test_that_something_is_missing_is_not_believed_where_the_base_is_out_of_sight(mount, shimmed):
+    mounts.run("umount", "-l", mount.run_folder() / "base", check=True)
+    assert shimmed.exists(f"{KEY}/file")
+    assert not shimmed.exists("other/missing")
+
+
+LEAVES = """
+import ctypes, os, signal, sys
+libc, CLONE_NEWNS, MNT_DETACH = ctypes.CDLL(None, use_errno=True), 0x20000, 2
+path, new, mount = sys.argv[1], sys.argv[2].encode(), sys.argv[3].encode()
+for i in range(100):
+    assert os.path.exists(path)
+def umount():
+    assert libc.umount2(mount, MNT_DETACH) == 0, ctypes.get_errno()
+"""
+WAYS_OUT = {
+    "pivot_root": "assert libc.pivot_root(new, new + b'/old') == 0",
+    "pivot_root by number": "assert libc.syscall(155, new, new + b'/old') == 0",
+    "clone": "child = libc.syscall(56, ctypes.c_long(CLONE_NEWNS | signal.SIGCHLD), None, None, None, None)\n"
+             "if child > 0: os._exit(os.waitpid(child, 0)[1] != 0)\numount()",
+    "clone3": "args = (ctypes.c_uint64 * 8)(CLONE_NEWNS, 0, 0, 0, signal.SIGCHLD)\n"
+              "child = libc.syscall(435, args, ctypes.c_long(64))\n"
+              "if child > 0: os._exit(os.waitpid(child, 0)[1] != 0)\numount()",
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_who_leaves_for_other_mounts_is_not_served_from_the_ones_before(mount, scratch, shimmed_job_of,
+                                                                       way):
+    process = warm(mount, shimmed_job_of(mount, "r", 0))
+    (scratch / "new/old").mkdir(parents=True)
+    script = 'mount --make-rprivate / && mount -t tmpfs none "$0" && mkdir "$0/old" && exec "$@"'
+    code = f"{LEAVES}{WAYS_OUT[way]}\nos._exit(os.path.exists(path))"
+    words = [PYTHON, "-Ic", code, process.path(KEY, "file"), str(scratch / "new"), str(mount.path)]
+    with Count(mount, "r") as count:
+        done = process("subprocess.run", ["unshare", "-m", "sh", "-c", script, str(scratch / "new"), *words],
+                       capture_output=True)
+    assert done.returncode == 0, done
+    assert count.looks >= 90
+
+
+FILTERED = """
+import ctypes, os, struct, sys
+libc, path = ctypes.CDLL(None, use_errno=True), sys.argv[1]
+for i in range(30):
+    assert os.path.exists(path) and not os.path.exists(path + 'x')
+fd = os.open(path, os.O_RDONLY)
+LOAD, EQUAL, RETURN, STATX = 0x20, 0x15, 0x06, 332
+code = b''.join(struct.pack('=HBBI', *one) for one in (
+    (LOAD, 0, 0, 0), (EQUAL, 0, 1, STATX), (RETURN, 0, 0, 0x80000000), (RETURN, 0, 0, 0x7fff0000)))
+text = ctypes.create_string_buffer(code)
+program = struct.pack('HxxxxxxP', 4, ctypes.addressof(text))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.{install} == 0, ctypes.get_errno()
+for i in range(100):
+    assert os.path.exists(path) and not os.path.exists(path + 'x')
+    assert open(path, 'rb').read() == b'of the base'
+os.fstat(fd)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
+@pytest.mark.parametrize("install", ["prctl(22, 2, program)", "syscall(157, 22, 2, program)",
+                                     "syscall(317, 1, 0, program)"])
+def test_who_filters_its_own_calls_is_not_killed_for_ours(mount, shimmed, install):
+    code = FILTERED.replace("{install}", install)
+    with Count(mount) as count:
+        done = shimmed("subprocess.run", [PYTHON, "-Ic", code, shimmed.path(KEY, "file")],
+                       capture_output=True)
+    assert done.returncode == 0, done
+    assert 50 <= count.looks < 100
 
 
 def test_without_a_run_folder_all_goes_to_the_mount(mount, job_of, library, scratch):

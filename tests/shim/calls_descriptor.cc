@@ -88,7 +88,10 @@ void run_identity_calls() {
   (void)CALL(setresuid, ::getuid(), ::geteuid(), ::geteuid());
   (void)CALL(setfsuid, ::geteuid());
   (void)CALL(chroot, at("missing").c_str());
+  (void)CALL(pivot_root, at("missing").c_str(), at("missing").c_str());
   (void)CALL(setns, -1, 0);
+  (void)CALL(prctl, PR_GET_DUMPABLE, 0L, 0L, 0L, 0L);
+  (void)CALL(prctl, -1, 0L, 0L, 0L, 0L);
   (void)CALL(unshare, 0);
 }
 

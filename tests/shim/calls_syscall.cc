@@ -44,6 +44,24 @@ void make_and_look() {
   (void)BY_NUMBER(removexattr, file, address("user.n"));
 }
 
+#ifdef SYS_openat2
+// Where a path starts at its folder for the kernel alone to follow.
+void open_beneath() {
+  const int folder = ::open(at("numbers").c_str(), O_PATH | O_DIRECTORY);
+  (void)BY_NUMBER(mkdirat, long{folder}, address("sub"), 0700L);
+  for (const unsigned long resolve : {8UL, 16UL}) {  // RESOLVE_BENEATH, RESOLVE_IN_ROOT
+    const unsigned long how[3] = {O_RDONLY, 0, resolve};
+    for (const std::string& path : {std::string("sub/../file"), std::string("../file"),
+                                    std::string("/file"), at("numbers/file")}) {
+      ::close(static_cast<int>(
+          BY_NUMBER(openat2, long{folder}, address(path.c_str()), address(how), long{sizeof how})));
+    }
+  }
+  (void)BY_NUMBER(openat2, long{folder}, address("../numbers/file"), 0L, 24L);
+  ::close(folder);
+}
+#endif
+
 void move_and_remove() {
   const std::string path = at("numbers/file");
   const std::string other = at("numbers/other");
@@ -112,6 +130,9 @@ void exec_by_number() {
 
 void run_syscall_calls() {
   make_and_look();
+#ifdef SYS_openat2
+  open_beneath();
+#endif
   move_and_remove();
 #ifdef SYS_open
   use_old_numbers();

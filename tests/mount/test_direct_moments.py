@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What changes in the middle of a process's call, or while it runs for days."""
+
+import errno
+import struct
+
+import pytest
+from direct import KEY, UID, Count, base, mount, opens_as_the_views_folder  # noqa: F401
+from direct import turns, warm  # noqa: F401
+from jobs import PYTHON, wait_until
+
+HOURS = 3600
+BASE_CHANGES = 48  # where MountPage has them (common/direct_page.h)
+
+
+def base_changes(mount):
+    return struct.unpack_from("<Q", (mount.run_folder() / "state").read_bytes(), BASE_CHANGES)[0]
+
+
+def test_a_file_that_becomes_a_folder_while_it_is_opened_is_opened_as_one_from_then_on(mount, base,
+                                                                                       turns):
+    process = warm(mount, turns.job("j", UID))
+    path = process.path(KEY, "file")
+    with turns.held(process, "after", "KEY/file", "read_file", path):
+        for change in ((base / KEY / "file").unlink, (base / KEY / "file").mkdir):
+            before = base_changes(mount)
+            change()
+            wait_until(lambda: base_changes(mount) > before)
+    assert process.result() == b"of the base"
+    wait_until(lambda: opens_as_the_views_folder(process, path))
+    assert not (base / KEY / "file/mine").exists()
+
+
+def test_a_file_in_use_is_told_of_every_day_by_a_process_that_runs_on(mount, turns):
+    process = warm(mount, turns.job("j", UID))
+    for late, opens in ((0, 1), (0, 1), (23 * HOURS, 1), (25 * HOURS, 0), (25 * HOURS, 1)):
+        turns.be_late(late)
+        with Count(mount) as count:
+            assert process.read(f"{KEY}/file") == b"of the base"
+        assert count.opens == opens, late
+
+
+@pytest.mark.parametrize("file", ["views/k", "counters/k"])
+def test_root_that_maps_its_view_while_the_jobs_user_comes_sees_it_as_that_ones(
+        mount, turns, job_of, file):
+    root = turns.job("k", 0)
+    path = root.path(KEY, "file")
+    root.exists("none")  # the job begins
+    with turns.held(root, "before", file, "look", path):
+        assert job_of(mount, "k", UID).read(f"{KEY}/file") == b"of the base"
+    root.result()
+    for _ in range(40):
+        assert root("os.stat", path).st_uid == UID
+
+
+def test_fstat_of_a_version_that_nobody_knows_fails(mount, turns):
+    process = warm(mount, turns.job("j", UID))
+    with Count(mount) as count:
+        fd = process("hold", process.path(KEY, "file"))
+    assert count.opens == 1
+    process("call_libc", "fstat_to_the_stack", 1, fd)
+    with pytest.raises(OSError) as refused:
+        process("call_libc", "fstat_to_the_stack", 2, fd)
+    assert refused.value.errno == errno.EINVAL
+
+
+PROLOGUE = """
+import ctypes, fcntl, os, sys, threading, time
+path, other, turns = sys.argv[1:]
+fd = os.open(other, os.O_RDONLY)
+def look(times):
+    for i in range(times):
+        assert os.path.exists(path) and not os.path.exists(path + 'x')
+def wait_for(condition):
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+def held_while(moment, name, call):
+    os.symlink(name, f'{turns}/{moment}')
+    thread = threading.Thread(target=call)
+    thread.start()
+    wait_for(lambda: os.path.lexists(f'{turns}/held'))
+    yield
+    os.unlink(f'{turns}/held')
+    thread.join()
+def is_ours():
+    return os.readlink('/proc/self/fd/500') == other
+"""
+
+
+def run_code(turns, scratch, code):
+    """In a process of its own, with a folder that has other bytes under the names of the base."""
+    process = warm(turns.mount, turns.job("j", UID))
+    other = scratch / "elsewhere"
+    (other / KEY).mkdir(parents=True)
+    (other / KEY / "file").write_bytes(b"of elsewhere")
+    words = [PYTHON, "-Ic", PROLOGUE + code, process.path(KEY, "file"), str(other), str(turns.folder)]
+    done = process("subprocess.run", words, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_who_takes_the_held_folders_number_in_the_middle_of_a_call_is_not_asked(turns, scratch):
+    run_code(turns, scratch, """
+look(100)
+assert os.readlink('/proc/self/fd/500').endswith('/base')
+got = []
+for _ in held_while('before', 'KEY/file', lambda: got.append(open(path, 'rb').read())):
+    os.dup2(fd, 500)
+assert got == [b'of the base'], got
+assert is_ours()
+""")
+
+
+def test_a_number_that_is_taken_while_the_folder_gets_it_is_the_programs(turns, scratch):
+    run_code(turns, scratch, """
+for _ in held_while('looked', '500', lambda: look(100)):
+    os.dup2(fd, 500)
+assert is_ours()
+look(100)
+os.close(500)
+look(100)
+""")
+
+
+def test_the_child_of_a_vfork_holds_no_folder_for_its_parent(turns, scratch):
+    run_code(turns, scratch, """
+look(30)
+ctypes.CDLL(None).look_in_a_vfork(path.encode(), 10)
+assert fcntl.fcntl(fd, fcntl.F_DUPFD, 500) == 500
+look(100)
+os.close(500)
+""")

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Preloaded behind the library, it makes certain what is rare. $TURNS is a folder, in which these symlinks count:
+//
+//   late             as many seconds as this says, time(2) is late
+//   before, after    the next open of a path that ends so waits, before or after it is made: the link is then
+//                    called `held`, and the call goes on when that has been removed
+//   looked           the same after the next statx(2) of a descriptor whose number ends so
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace {
+
+template <class Function>
+Function* next(const char* name) {
+  void* const found = ::dlsym(RTLD_NEXT, name);
+  if (found == nullptr) std::abort();
+  return reinterpret_cast<Function*>(found);
+}
+
+std::string link_of(const char* name) {
+  const char* const folder = std::getenv("TURNS");
+  return folder == nullptr ? std::string() : std::string(folder) + "/" + name;
+}
+
+// Empty where there is none.
+std::string text_of(const std::string& link) {
+  std::array<char, 4096> text{};
+  const ssize_t length = ::readlink(link.c_str(), text.data(), text.size());
+  return {text.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
+}
+
+void wait_if(const char* moment, std::string_view path) {
+  const int before = errno;
+  const std::string link = link_of(moment);
+  const std::string end = text_of(link);
+  if (!end.empty() && path.size() >= end.size() && path.substr(path.size() - end.size()) == end) {
+    const std::string held = link_of("held");
+    if (std::rename(link.c_str(), held.c_str()) != 0) std::abort();
+    while (!text_of(held).empty()) (void)::usleep(1000);
+  }
+  errno = before;
+}
+
+template <class Open>
+int open_in_turn(const char* path, Open open) {
+  wait_if("before", path);
+  const int fd = open();
+  wait_if("after", path);
+  return fd;
+}
+
+}  // namespace
+
+extern "C" time_t time(time_t* out) noexcept {
+  const int before = errno;
+  const std::string late = text_of(link_of("late"));
+  errno = before;
+  timespec now{};
+  (void)::clock_gettime(CLOCK_REALTIME_COARSE, &now);  // cannot fail
+  const time_t shown = now.tv_sec + std::atol(late.c_str());
+  if (out != nullptr) *out = shown;
+  return shown;
+}
+
+extern "C" int statx(int dirfd, const char* path, int flags, unsigned mask,
+                     struct statx* out) noexcept {
+  static const auto real = next<int(int, const char*, int, unsigned, struct statx*)>("statx");
+  const int result = real(dirfd, path, flags, mask, out);
+  if ((flags & AT_EMPTY_PATH) != 0) wait_if("looked", std::to_string(dirfd));
+  return result;
+}
+
+// Makes so many looks at a path in the child of a vfork.
+extern "C" void look_in_a_vfork(const char* path, int times) {
+  const pid_t child = ::vfork();
+  if (child == 0) {
+    struct stat status;
+    for (int i = 0; i < times; ++i) (void)::stat(path, &status);  // that it is made counts
+    ::_exit(0);
+  }
+  (void)::waitpid(child, nullptr, 0);
+}
+
+// fstat(2) as programs built against glibc before 2.33 call it, which most do with a place on the stack.
+extern "C" int __fxstat(int version, int fd, struct stat* out) noexcept;
+extern "C" int fstat_to_the_stack(int version, int fd) {
+  struct stat status;
+  return __fxstat(version, fd, &status);
+}
+
+extern "C" int open(const char* path, int flags, ...) {
+  static const auto real = next<int(const char*, int, ...)>("open");
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = va_arg(arguments, mode_t);
+  va_end(arguments);
+  return open_in_turn(path, [=] { return real(path, flags, mode); });
+}
+
+extern "C" int openat(int dirfd, const char* path, int flags, ...) {
+  static const auto real = next<int(int, const char*, int, ...)>("openat");
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = va_arg(arguments, mode_t);
+  va_end(arguments);
+  return open_in_turn(path, [=] { return real(dirfd, path, flags, mode); });
+}
