@@ -136,11 +136,11 @@ TEST_F(SharedFileTest, IsAsItWasUntilItIsCommittedAndWholeThen) {
   ASSERT_TRUE(file.stage(fd.get()));
   write(fd.get(), "NEWER");
   EXPECT_EQ(scratch_.read("base/" + path_), "old");
-  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
+  ASSERT_TRUE(file.commit(fd.get(), files_, path_, [] {}));
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
   ASSERT_TRUE(file.stage(fd.get(), 2));  // the next copy is of what is there now
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
-  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
+  ASSERT_TRUE(file.commit(fd.get(), files_, path_, [] {}));
   EXPECT_EQ(scratch_.read("base/" + path_), "NE");
   EXPECT_EQ(staged(), 0U);
 }
@@ -161,7 +161,7 @@ TEST_F(SharedFileTest, AFileThatWasRemovedDoesNotComeBack) {
   SharedFile file(staging_.get(), path_, /*is_new=*/false);
   ASSERT_TRUE(file.stage(fd.get()));
   ASSERT_TRUE(files_.remove(path_));
-  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
+  ASSERT_TRUE(file.commit(fd.get(), files_, path_, [] {}));
   EXPECT_FALSE(scratch_.exists("base/" + path_));
   EXPECT_EQ(staged(), 0U);
 }
