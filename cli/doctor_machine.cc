@@ -18,7 +18,7 @@
 #include <system_error>
 
 #include "cli/doctor.h"
-#include "cli/mount_info.h"
+#include "common/mount_info.h"
 #include "common/names.h"
 #include "common/unique_fd.h"
 #include "store/sys.h"

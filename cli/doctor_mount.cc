@@ -12,9 +12,9 @@
 #include "cli/control_client.h"
 #include "cli/doctor.h"
 #include "cli/failure.h"
-#include "cli/mount_info.h"
 #include "cli/paths.h"
 #include "cli/text.h"
+#include "common/mount_info.h"
 #include "fuse/daemon.h"
 
 namespace cacheshim::cli {

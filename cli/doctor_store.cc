@@ -11,8 +11,8 @@
 #include <system_error>
 
 #include "cli/doctor.h"
-#include "cli/mount_info.h"
 #include "cli/units.h"
+#include "common/mount_info.h"
 #include "common/names.h"
 #include "common/unique_fd.h"
 #include "store/base_watch.h"

@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "cli/failure.h"
-#include "cli/mount_info.h"
 #include "cli/paths.h"
 #include "common/exit_codes.h"
+#include "common/mount_info.h"
 #include "common/names.h"
 
 namespace cacheshim::cli {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/mount_info.h"
+#include "common/mount_info.h"
 
 namespace cacheshim::cli {
 

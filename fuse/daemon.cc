@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 
 #include "common/cuda_defaults.h"
 #include "common/exit_codes.h"
+#include "common/mount_info.h"
 #include "common/names.h"
 #include "fuse/filesystem.h"
 #include "fuse/plain_overlay.h"
@@ -101,14 +103,20 @@ void record_mount_path(Store& store, const std::string& shown) {
   }
 }
 
+// By mountinfo: a look at the path may wait for a file system on the way there.
+bool is_mounted_at(const std::string& path, dev_t device) {
+  const auto mount = find_mount(read_mounts(), path);
+  return mount && mount->device == fmt::format("{}:{}", major(device), minor(device));
+}
+
 // Returns the signal. `on_left` is called where the mount is ours to be seen at its path no more, which may
 // be long before: others can have it in a mount namespace of theirs, or a file of it open.
 int wait_for_signal(const UniqueFd& signals, const std::string& mount_point,
                     const std::function<void()>& on_left) {
   const auto device = device_of_mount(mount_point);
   const auto mounts = sys::open_path("/proc/self/mountinfo", O_RDONLY);
-  pollfd events[] = {{signals.get(), POLLIN, 0},
-                     {device && mounts ? mounts->get() : -1, POLLPRI, 0}};
+  const bool is_known = device && mounts && is_mounted_at(mount_point, *device);
+  pollfd events[] = {{signals.get(), POLLIN, 0}, {is_known ? mounts->get() : -1, POLLPRI, 0}};
   for (;;) {
     (void)::poll(events, 2, -1);
     signalfd_siginfo signal{};
@@ -116,9 +124,7 @@ int wait_for_signal(const UniqueFd& signals, const std::string& mount_point,
       on_left();
       return static_cast<int>(signal.ssi_signo);
     }
-    if (events[1].revents == 0) continue;
-    const auto now = device_of_mount(mount_point);
-    if (now && *now == *device) continue;
+    if (events[1].revents == 0 || is_mounted_at(mount_point, *device)) continue;
     on_left();
     events[1].fd = -1;
   }

@@ -16,11 +16,11 @@
 #include "cli/control_client.h"
 #include "cli/daemon_end.h"
 #include "cli/failure.h"
-#include "cli/mount_info.h"
 #include "cli/mount_users.h"
 #include "cli/paths.h"
 #include "cli/run_environment.h"
 #include "common/exit_codes.h"
+#include "common/mount_info.h"
 #include "common/unique_fd.h"
 
 namespace cacheshim::cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/mount_info.h"
+#include "common/mount_info.h"
 
 #include <errno.h>
 #include <sys/vfs.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace cacheshim::cli {
+namespace cacheshim {
 namespace {
 
 bool is_octal(char c) { return c >= '0' && c <= '7'; }
@@ -87,4 +87,4 @@ bool is_dead_mount(const std::string& path) {
   return ::statfs(path.c_str(), &status) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
-}  // namespace cacheshim::cli
+}  // namespace cacheshim

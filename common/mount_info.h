@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace cacheshim::cli {
+namespace cacheshim {
 
 // One line of /proc/PID/mountinfo.
 struct MountEntry {
@@ -30,4 +30,4 @@ std::vector<MountEntry> read_mounts();
 // Whether the daemon behind a FUSE mount is gone. Blocks for as long as a living one does.
 bool is_dead_mount(const std::string& path);
 
-}  // namespace cacheshim::cli
+}  // namespace cacheshim
