@@ -121,19 +121,19 @@ def test_sigterm_ends_a_daemon_that_publishes_where_others_look(mount, start, sc
     cache = mount.base("own-cache")
     cache.mkdir(mode=0o777)
     wait_until(lambda: one.exists("own-cache"), what="the folder")
-    one("fill_files", one.path("own-cache"), 2000)
+    one("fill_files", one.path("own-cache"), 500)
     folder = two("os.open", two.path("own-cache"), os.O_RDONLY)
     two.start("ask_until", f"/proc/self/fd/{folder}", str(scratch / "stop"))
     daemon = os.pidfd_open(mount.daemon_pid())
     end = start("job", "end", "one", "--success", "--mount", mount.path)
-    wait_until(lambda: any(cache.iterdir()), what="publishing")
+    wait_until(lambda: any(cache.iterdir()), seconds=30, what="publishing")
     signal.pidfd_send_signal(daemon, signal.SIGTERM)
     with os.fdopen(daemon) as file:
         assert select.select([file], [], [], 30)[0], "the daemon has not ended"
     (scratch / "stop").touch()
     assert two.result(timeout=10) > 0
     end.communicate(timeout=10)
-    assert len(list(cache.iterdir())) == 2000
+    assert len(list(cache.iterdir())) == 500
 
 
 @pytest.mark.parametrize("raw", ["flock", "records"])
