@@ -7,13 +7,13 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "common/kernel_locks.h"
 #include "common/names.h"
 
 namespace cacheshim::cli {
@@ -36,17 +36,9 @@ UniqueFd open_holder(int lock) {
 
 }  // namespace
 
-// Lines as "1: FLOCK  ADVISORY  WRITE 708 00:13:1234 0 EOF", of those who wait with "->" behind the
-// number. Source: locks_show of the kernel, proc(5).
 pid_t find_flock_holder(std::string_view table, dev_t device, ino_t inode) {
-  const std::string file = fmt::format("{:02x}:{:02x}:{}", major(device), minor(device), inode);
-  std::istringstream lines{std::string(table)};
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string number, kind, advice, access, place;
-    pid_t process = 0;
-    words >> number >> kind >> advice >> access >> process >> place;
-    if (kind == "FLOCK" && place == file) return process;
+  for (const KernelLock& lock : kernel_locks(table, device, inode)) {
+    if (lock.is_flock && !lock.waits) return lock.process;
   }
   return 0;
 }

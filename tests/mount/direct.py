@@ -109,8 +109,10 @@ class Turns:
         process.start(*call)
         held = self.folder / "held"
         wait_until(held.is_symlink, what=f"an open of {name}")
-        yield
-        held.unlink()
+        try:
+            yield
+        finally:
+            held.unlink()
 
 
 @pytest.fixture

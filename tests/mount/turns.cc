@@ -3,7 +3,7 @@
 //
 //   late             as many seconds as this says, time(2) is late
 //   before, after    the next open of a path that ends so waits, before or after it is made: the link is then
-//                    called `held`, and the call goes on when that has been removed
+//                    called `held`, and the call goes on when that has been removed, within a minute
 //   looked           the same after the next statx(2) of a descriptor whose number ends so
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -21,6 +21,9 @@
 #include <string_view>
 
 namespace {
+
+constexpr useconds_t kLookUs = 1000;  // between two looks whether the call may go on
+constexpr int kMostLooks = 60'000;
 
 template <class Function>
 Function* next(const char* name) {
@@ -48,7 +51,10 @@ void wait_if(const char* moment, std::string_view path) {
   if (!end.empty() && path.size() >= end.size() && path.substr(path.size() - end.size()) == end) {
     const std::string held = link_of("held");
     if (std::rename(link.c_str(), held.c_str()) != 0) std::abort();
-    while (!text_of(held).empty()) (void)::usleep(1000);
+    for (int left = kMostLooks; !text_of(held).empty(); --left) {
+      if (left == 0) std::abort();
+      (void)::usleep(kLookUs);
+    }
   }
   errno = before;
 }
