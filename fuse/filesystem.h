@@ -397,6 +397,7 @@ class Filesystem {
   void tend_store();
   void tend_store_if_due();
   void tell_of_gone(const std::vector<std::string>& paths);
+  void tell_of_gone_and_wait(const std::vector<std::string>& paths);
   // Answers a request that holds `folder`, once the kernel knows that these paths are gone.
   void answer_gone(const std::vector<std::string>& paths, fuse_ino_t folder,
                    std::function<void()> answer);

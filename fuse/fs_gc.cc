@@ -32,6 +32,11 @@ void Filesystem::tell_of_gone(const std::vector<std::string>& paths) {
   if (!paths.empty()) base_changed(changes_by(paths));
 }
 
+// Before who has asked for it is answered.
+void Filesystem::tell_of_gone_and_wait(const std::vector<std::string>& paths) {
+  if (!paths.empty()) notify_and_wait(notices_of(changes_by(paths)));
+}
+
 void Filesystem::answer_gone(const std::vector<std::string>& paths, fuse_ino_t folder,
                              std::function<void()> answer) {
   if (paths.empty()) return answer();
@@ -70,7 +75,7 @@ Result<EvictionReport> Filesystem::collect_garbage(bool dry_run) {
   CACHESHIM_TRY(lock, store_.try_lock_base());
   EvictionReport report = plan_eviction(store_, entries_, options_.gc);
   if (dry_run) return report;
-  tell_of_gone(carry_out(store_, report));
+  tell_of_gone_and_wait(carry_out(store_, report));
   bool is_urgent = false;
   for (const EvictedUnit& one : report.evicted) is_urgent = is_urgent || one.reason == "min_free";
   sweep_trash(store_, is_base_local_ || is_urgent ? 0 : kTrashKeepSeconds);
@@ -92,7 +97,7 @@ Result<VerifyReport> Filesystem::verify(bool repair, const VerifyProgress& progr
     lock = std::move(taken);
   }
   CACHESHIM_TRY(report, verify_base(store_, entries_, repair, progress));
-  tell_of_gone(report.gone);
+  tell_of_gone_and_wait(report.gone);
   for (const DamagedFile& file : report.damaged) {
     spdlog::warn("verify: '{}' is damaged: {}{}", file.path, file.why,
                  repair ? "; its entry goes to trash" : "");
