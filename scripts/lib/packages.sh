@@ -23,6 +23,7 @@ test_packages=(
 long_test_packages=(clang python3-gdbm
     debootstrap                       # the library in other systems
     g++-aarch64-linux-gnu qemu-user)  # and for another architecture
+suite_packages=(perl e2fsprogs bc gawk)  # what the suites of others call (tests/suites/README.md)
 inductor_packages=(python3-dev)  # what torch.compile() has g++ build includes Python.h
 bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 

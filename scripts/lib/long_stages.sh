@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
+# The stages of `scripts/test --long`. stages.toml lists them, each with the sources that it depends on;
+# the stage NAME is the function stage_NAME here.
+
+readonly sanitizers=(-Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized)
+readonly thread_sanitizer=(-Db_sanitize=thread -Db_lundef=false -Dbuildtype=debugoptimized)
+
+stage_storm() {
+    ensure_triton
+    ensure_old_tritons
+    stage 'storm in full size' "$results/storm-full.xml" storm full --junit "$results/storm-full.xml"
+}
+
+stage_inductor() {
+    ensure_packages "${inductor_packages[@]}"
+    ensure_torch
+    stage 'torch.compile()' "$results/inductor.xml" storm inductor --junit "$results/inductor.xml"
+}
+
+stage_cpython() {
+    ensure_packages "$(python_testsuite)"
+    stage "CPython's own tests" "$results/cpython.xml" \
+        mount_tests programs long "$results/cpython.xml"
+}
+
+stage_killed_holders() {
+    stage 'a thousand killed holders of locks' "$results/kills.xml" \
+        mount_tests mount long "$results/kills.xml"
+}
+
+# A minute plain, a minute under ThreadSanitizer and one under valgrind.
+stage_threads() {
+    stage '64 threads, watched' "$results/thread-storm.xml" \
+        _thread_storm "$results/thread-storm.xml"
+}
+
+_thread_storm() { # JUNIT
+    STORM_SECONDS=60 meson_tests "$repo/build" "$1" shim-storm
+}
+
+stage_cuda_hooks() {
+    stage 'hooks on the CUDA driver, one by one' "$results/removal.xml" \
+        /usr/bin/python3 -B "$repo/tests/cuda/removal.py" "$repo" "$repo/build" \
+        --junit "$results/removal.xml"
+}
+
+stage_aarch64() {
+    stage 'the library on aarch64' "$results/aarch64.xml" \
+        "$repo/tests/shim/aarch64.sh" "$repo" "$repo/build" "$results/aarch64.xml"
+}
+
+stage_elsewhere() {
+    stage 'the library in other systems' "$results/elsewhere.xml" \
+        "$repo/tests/shim/elsewhere.sh" "$repo" "$repo/build" "$results/elsewhere.xml"
+}
+
+stage_clang() {
+    stage 'clang' "$results/clang.xml" _clang_tests "$results/clang.xml"
+}
+
+_clang_tests() { # JUNIT
+    CC=clang CXX=clang++ variant_tests clang "$1"
+}
+
+stage_sanitized_units() {
+    stage 'sanitizers' "$results/sanitized.xml" \
+        variant_tests sanitized "$results/sanitized.xml" "${sanitizers[@]}"
+}
+
+stage_sanitized() {
+    _build_daemon sanitized "${sanitizers[@]}" || die 'cannot build with the sanitizers'
+    stage 'real mounts, sanitized daemon' "$results/mount-sanitized.xml" \
+        without_rings _sanitized_mounts "$results/mount-sanitized.xml"
+}
+
+stage_sanitized_rings() {
+    _require_rings
+    _build_daemon sanitized "${sanitizers[@]}" || die 'cannot build with the sanitizers'
+    stage 'several clients, sanitized daemon, by io_uring' "$results/mount-sanitized-rings.xml" \
+        with_rings _sanitized_mounts "$results/mount-sanitized-rings.xml" "$several_clients"
+}
+
+stage_thread_sanitizer() {
+    _build_daemon threads "${thread_sanitizer[@]}" || die 'cannot build with ThreadSanitizer'
+    stage 'several clients under ThreadSanitizer' "$results/threads.xml" \
+        without_rings _thread_tests "$results/threads.xml"
+}
+
+stage_thread_sanitizer_rings() {
+    _require_rings
+    _build_daemon threads "${thread_sanitizer[@]}" || die 'cannot build with ThreadSanitizer'
+    stage 'several clients under ThreadSanitizer, by io_uring' "$results/threads-rings.xml" \
+        with_rings _thread_tests "$results/threads-rings.xml"
+}
+
+stage_rings() {
+    _require_rings
+    stage 'real mounts, by io_uring' "$results/mount-by-rings.xml" \
+        with_rings mount_tests mount 'not long' "$results/mount-by-rings.xml"
+}
+
+_require_rings() {
+    has_rings || die 'this kernel has no FUSE over io_uring'
+}
+
+# The preloaded library is left out of sanitized builds: programs built without a sanitizer load it. `run`
+# preloads the one that is installed beside its program.
+_build_daemon() { # VARIANT MESON OPTION…
+    local variant=$1
+    build_variant "$@" -- cli/cacheshim || return 1
+    meson install -C "$repo/build/variants/$variant" --no-rebuild --quiet || return 1
+    install -D "$dist/lib/libcacheshim.so" "$repo/build/variants/$variant/dist/lib/libcacheshim.so"
+}
+
+_sanitized_mounts() { # JUNIT [VARIABLE=VALUE…]
+    local junit=$1
+    shift
+    mount_tests mount 'not long and not preloads_program' "$junit" \
+        CACHESHIM_BIN=@repo@/build/variants/sanitized/dist/bin/cacheshim \
+        CACHESHIM_LIB=@repo@/build/dist/lib/libcacheshim.so "$@"
+}
+
+# ThreadSanitizer goes on after a report, so the reports decide, not the tests alone.
+_thread_tests() { # JUNIT
+    local junit=$1 reports=$results/threads status=0
+    mkdir -p "$reports"
+    chmod 1777 "$reports"
+    mount_tests mount 'not long' "$junit" \
+        CACHESHIM_BIN=@repo@/build/variants/threads/dist/bin/cacheshim \
+        CACHESHIM_LIB=@repo@/build/dist/lib/libcacheshim.so \
+        TSAN_OPTIONS=log_path=@repo@/build/results/threads/report "$several_clients" || status=$?
+    if compgen -G "$reports/report*" > /dev/null; then
+        cat "$reports"/report* >&2
+        status=1
+    fi
+    return "$status"
+}

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The record of long stages' passes. Usage: stage_table_test.py REPOSITORY"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+REPOSITORY = pathlib.Path(sys.argv[1])
+TOOL = REPOSITORY / "scripts/lib/stage_table.py"
+STAGES = """
+common = ["common"]
+[stage.one]
+about = "the first"
+sources = ["first"]
+[stage.two]
+about = "the second"
+sources = ["second"]
+"""
+
+
+class StageTable(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.top = pathlib.Path(scratch.name)
+        self.git("init", "-q")
+        (self.top / "tests").mkdir()
+        (self.top / "tests/stages.toml").write_text(STAGES)
+        for name in ("common", "first", "second"):
+            (self.top / name).write_text(name)
+        self.commit()
+
+    def git(self, *words):
+        subprocess.run(["git", "-C", self.top, "-c", "user.name=a", "-c", "user.email=a@a", *words],
+                       check=True)
+
+    def commit(self):
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "change")
+
+    def table(self, *words):
+        return subprocess.run([sys.executable, "-B", TOOL, self.top, *words], check=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+
+    def due(self):
+        return self.table("names", "--due").split()
+
+    def record(self, name):
+        self.table("record", name, "90", "3 passed, 0 failed")
+
+    def test_stages_that_never_passed_are_due(self):
+        self.assertEqual(self.due(), ["one", "two"])
+
+    def test_a_recorded_pass_is_valid_and_shown(self):
+        self.record("one")
+        self.assertEqual(self.due(), ["two"])
+        self.assertRegex(self.table("show"), r"one +valid .*2 min, 3 passed, 0 failed")
+
+    def test_a_change_of_its_sources_ends_a_pass(self):
+        self.record("one")
+        self.record("two")
+        (self.top / "second").write_text("changed")
+        self.commit()
+        self.assertEqual(self.due(), ["two"])
+        self.assertRegex(self.table("show"), "two +sources changed")
+
+    def test_a_change_of_common_sources_ends_every_pass(self):
+        self.record("one")
+        self.record("two")
+        (self.top / "common").write_text("changed")
+        self.commit()
+        self.assertEqual(self.due(), ["one", "two"])
+
+    def test_a_pass_with_uncommitted_sources_is_not_recorded(self):
+        (self.top / "first").write_text("changed")
+        self.record("one")
+        self.assertEqual(self.due(), ["one", "two"])
+
+    def test_the_sources_of_every_stage_exist(self):
+        sys.path.insert(0, str(TOOL.parent))
+        from stage_table import Stages
+        stages = Stages(REPOSITORY)
+        for name in stages.names():
+            for source in stages.sources(name):
+                self.assertTrue((REPOSITORY / source).exists(), f"stage {name}: {source}")
+
+    def test_every_stage_has_a_function(self):
+        functions = re.findall(r"^stage_(\w+)\(\)", (REPOSITORY / "scripts/lib/long_stages.sh").read_text(),
+                               re.MULTILINE)
+        self.assertEqual(sorted(functions), sorted(self.names_of_repository()))
+
+    def names_of_repository(self):
+        return subprocess.run([sys.executable, "-B", TOOL, REPOSITORY, "names"], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout.split()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
