@@ -147,6 +147,26 @@ def device(scratch):
 
 
 @pytest.fixture
+def sbin(scratch):
+    """An /sbin, for this run's mount namespace alone, in which mount(8) finds our helpers."""
+    ours = pathlib.Path(mounts.PROGRAM).resolve().parents[1] / "sbin"
+    helpers = list(ours.glob("*mount.fuse.cacheshim"))
+    if not helpers:
+        pytest.fail(f"no helper in {ours}: install the build first")
+    merged = scratch / "sbin"
+    merged.mkdir()
+    real = pathlib.Path("/sbin").resolve()
+    for entry in real.iterdir():
+        (merged / entry.name).symlink_to(f"/proc/1/root{real}/{entry.name}")
+    for helper in helpers:
+        (merged / helper.name).unlink(missing_ok=True)
+        (merged / helper.name).symlink_to(helper)
+    subprocess.run(["mount", "--bind", merged, real], check=True)
+    yield
+    subprocess.run(["umount", real], check=True)
+
+
+@pytest.fixture
 def agent(scratch):
     for module in pathlib.Path(__file__).parent.glob("agent*.py"):
         shutil.copyfile(module, scratch / module.name)

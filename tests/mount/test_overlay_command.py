@@ -3,7 +3,6 @@
 
 import errno
 import os
-import pathlib
 import stat
 import subprocess
 
@@ -11,7 +10,6 @@ import mounts
 import pytest
 from jobs import as_user, wait_until
 
-HELPER = pathlib.Path(mounts.PROGRAM).resolve().parents[1] / "sbin/mount.fuse.cacheshim"
 FLAGS = {"noexec": os.ST_NOEXEC, "nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV,
          "noatime": os.ST_NOATIME}
 
@@ -335,23 +333,6 @@ def test_a_user_overlays_folders_without_root(program, overlay):
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.splitlines() == ["xfolder 0 755", "mine 0 4711", "theirs 65534 4755"]
     assert owner(overlay.upper / "mine") == (20001, 20001)
-
-
-@pytest.fixture
-def sbin(scratch):
-    """An /sbin, for this run's mount namespace alone, in which mount(8) finds the helper."""
-    if not HELPER.exists():
-        pytest.fail(f"no helper at {HELPER}: install the build first")
-    merged = scratch / "sbin"
-    merged.mkdir()
-    real = pathlib.Path("/sbin").resolve()
-    for entry in real.iterdir():
-        (merged / entry.name).symlink_to(f"/proc/1/root{real}/{entry.name}")
-    (merged / "mount.fuse.cacheshim").unlink(missing_ok=True)
-    (merged / "mount.fuse.cacheshim").symlink_to(HELPER)
-    subprocess.run(["mount", "--bind", merged, real], check=True)
-    yield
-    subprocess.run(["umount", real], check=True)
 
 
 @pytest.mark.usefixtures("sbin")

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests that run other people's suites share. README.md says what must lie below CACHESHIM_SUITES."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "mount"))
+
+from fixtures import *  # noqa: E402,F401,F403  # fixtures and hooks are found by their names here
+
+
+@pytest.fixture
+def suite():
+    """suite("ltp", "lib/libltp.a"): the directory of a checkout that holds these files, else a skip."""
+
+    def find(name, *built):
+        top = pathlib.Path(os.environ.get("CACHESHIM_SUITES", "/nonexistent")) / name
+        if not top.is_dir():
+            pytest.skip(f"there is no {name} below CACHESHIM_SUITES")
+        for path in built:
+            if not (top / path).exists():
+                pytest.fail(f"{top} is not built: it has no {path}")
+        return top
+
+    return find
+
+
+@pytest.fixture
+def native(scratch):
+    """A directory of the same file system that the overlay's upper directory lies on."""
+    path = scratch / "native"
+    path.mkdir()
+    return path

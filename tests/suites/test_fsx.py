@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fsx: random reads, writes, truncations and mappings of one file, each checked against what it must hold."""
+
+import subprocess
+
+import pytest
+
+OPERATIONS = 20_000
+SEEDS = [1, 2, 3]
+
+
+def run(fsx, file, seed, *options):
+    return subprocess.run([fsx, "-q", "-N", str(OPERATIONS), "-S", str(seed), *options, file],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=280, check=False)
+
+
+@pytest.mark.timeout_s(300)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("place", ["overlay", "over a lower file", "view"])
+def test_finds_no_difference(suite, overlay, mount_store, store, place, seed):
+    fsx = suite("xfstests", "ltp/fsx") / "ltp/fsx"
+    if place == "view":
+        file = mount_store(store).path / "unknown/file"
+        file.parent.mkdir()
+    else:
+        file = overlay.path / "file"
+        if place != "overlay":
+            (overlay.lowers[0] / "file").write_bytes(b"")
+        overlay.mount()
+    result = run(fsx, file, seed)
+    assert result.returncode == 0, result.stdout[-3000:]

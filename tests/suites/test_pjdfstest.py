@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pjdfstest on a plain overlay: each check ends as on the file system below it."""
+
+import re
+import subprocess
+
+import pytest
+from outcomes import assert_as_natively
+
+FILE_TIMEOUT_S = 300
+# Checks that end otherwise, each with the reason.
+KNOWN = {}
+
+
+def checks(suite, directory):
+    """How each check of each file ended, by `file:number`."""
+    found = {}
+    for file in sorted((suite / "tests").rglob("*.t")):
+        name = str(file.relative_to(suite / "tests"))
+        try:
+            output = subprocess.run(["sh", file], cwd=directory, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                    timeout=FILE_TIMEOUT_S, check=False).stdout
+        except subprocess.TimeoutExpired:
+            found[name] = "timed out"
+            continue
+        for outcome, number in re.findall(r"^(ok|not ok) (\d+)", output, re.MULTILINE):
+            found[f"{name}:{number}"] = outcome
+    return found
+
+
+@pytest.mark.timeout_s(1800)
+def test_each_check_ends_as_natively(suite, overlay, native, scratch):
+    top = suite("pjdfstest", "pjdfstest")
+    expected = checks(top, native)
+    assert list(expected.values()).count("ok") > 8000, "the suite does not run natively"
+    found = checks(top, overlay.mount().path)
+    assert_as_natively(expected, found, KNOWN, scratch.parent / "pjdfstest.json")
