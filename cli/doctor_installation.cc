@@ -125,7 +125,7 @@ bool is_same_file(const std::string& one, const std::string& other) {
 
 void check_preload(Findings& findings) {
   constexpr const char* kCheck = "LD_PRELOAD";
-  const std::string list = preload_at_start();
+  const std::string list = find_variable("LD_PRELOAD").value_or("");
   const std::string installed = find_installation().library;
   bool has_ours = false;
   for (const std::string& entry : preload_entries(list)) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -14,8 +12,6 @@
 #include "cli/commands.h"
 #include "cli/failure.h"
 #include "cli/mount_helper.h"
-#include "cli/paths.h"
-#include "cli/run_environment.h"
 #include "common/exit_codes.h"
 
 namespace cacheshim::cli {
@@ -62,22 +58,6 @@ Environment:
 
 Configuration: /etc/cacheshim/cacheshim.toml and profiles.d/*.toml beside it for root,
 ~/.config/cacheshim/ (or XDG_CONFIG_HOME/cacheshim/) for others. See man cacheshim.toml.)";
-
-// A job's script may preload our library into everything it calls, this program included, which has
-// to see the mount as it is.
-void leave_preload(char** argv) {
-  const auto list = find_variable("LD_PRELOAD");
-  if (!list || list->find("libcacheshim.so") == list->npos) return;
-  const std::string others = without_our_library(*list);
-  if (others == *list) return;
-  if (others.empty()) {
-    (void)::unsetenv("LD_PRELOAD");
-  } else {
-    (void)::setenv("LD_PRELOAD", others.c_str(), 1);
-  }
-  keep_preload(*list);
-  (void)::execv("/proc/self/exe", argv);  // where that fails, going on as it is
-}
 
 // "cacheshim job end", as far as the command line was understood.
 std::string chosen_command(const CLI::App& app) {
@@ -140,11 +120,16 @@ int run_program(std::vector<std::string> words) {
 }  // namespace
 }  // namespace cacheshim::cli
 
+// kProgramMark: a job's script may preload our library into everything that it calls, this program
+// included.
+extern "C" {
+[[gnu::visibility("default"), gnu::used]] extern const char cacheshim_program_mark;
+const char cacheshim_program_mark = 0;
+}
+
 int main(int argc, char** argv) {
   // Inherited as ignored, it would hide the ends of our children.
   (void)::signal(SIGCHLD, SIG_DFL);
-  cacheshim::cli::leave_preload(argv);
-  cacheshim::cli::forget_kept_preload();
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (argc > 0 && cacheshim::cli::is_mount_helper(argv[0])) {
     words = cacheshim::cli::words_of_mount_helper(words);

@@ -17,9 +17,6 @@ namespace {
 constexpr std::string_view kLibraryName = "libcacheshim.so";
 constexpr const char* kPreload = "LD_PRELOAD";
 constexpr std::string_view kPreloadSeparators = " :";
-constexpr const char* kKeptPreload = "CACHESHIM_PRELOAD_AT_START";
-
-std::string kept_preload;  // set before there is a second thread
 
 [[noreturn]] void fail_id(std::string_view what, const std::string& text) {
   throw Failure(
@@ -81,15 +78,6 @@ std::string without_our_library(const std::string& list) {
   }
   return kept;
 }
-
-void keep_preload(const std::string& list) { set_variable(kKeptPreload, list); }
-
-void forget_kept_preload() {
-  kept_preload = find_variable(kKeptPreload).value_or(find_variable(kPreload).value_or(""));
-  (void)::unsetenv(kKeptPreload);
-}
-
-std::string preload_at_start() { return kept_preload; }
 
 bool preload(const std::string& library) {
   if (library.find_first_of(kPreloadSeparators) != library.npos) return false;

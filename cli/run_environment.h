@@ -26,13 +26,6 @@ void check_job_id(const std::string& id);
 // `list`, as LD_PRELOAD is (blanks or colons between), without our library's entries.
 std::string without_our_library(const std::string& list);
 
-// main() starts this program anew without our library where that was preloaded; this says with what
-// LD_PRELOAD it was started. keep_preload() is for the first start, forget_kept_preload() for the second:
-// it takes the note out of the environment again.
-void keep_preload(const std::string& list);
-void forget_kept_preload();
-std::string preload_at_start();
-
 // Whether an entry of LD_PRELOAD is our library, by its name.
 bool is_our_library(std::string_view path);
 // The entries of such a list.

@@ -168,6 +168,11 @@ bool LoadedObject::is_called(const char* soname) const {
 
 bool is_glibc_loaded() { return any_loaded({is_glibc, nullptr}); }
 
+bool is_marked_program(const SymbolName& mark) {
+  const link_map* const program = first_loaded();
+  return program != nullptr && LoadedObject(*program).find(mark) != nullptr;
+}
+
 LibcLoader libc_loader() {
   LibcLoader loader{};
   loader.find = known_find.load(std::memory_order_acquire);

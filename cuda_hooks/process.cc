@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstring>
 
+#include "common/loaded_symbol.h"
 #include "common/names.h"
 #include "common/unique_fd.h"
 #include "cuda_hooks/loading_variable.h"
@@ -99,7 +100,8 @@ void start_once() {
   const ProcessEnvironment environment;
   const std::string_view disabled = environment.find(kDisableVariable);
   const bool is_disabled = !disabled.empty() && std::strcmp(disabled.data(), "0") != 0;
-  if (::getauxval(AT_SECURE) != 0 || is_disabled) {
+  const bool is_ours = is_marked_program(kProgramMark);
+  if (::getauxval(AT_SECURE) != 0 || is_disabled || is_ours) {
     the_plan = make_disabled_plan(environment);
   } else {
     the_plan = make_plan(environment, find_defaults(environment));

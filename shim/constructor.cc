@@ -173,6 +173,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
   const ErrnoGuard errno_guard;
   note_next_objects();
   if (!is_glibc_loaded()) return;  // as if absent
+  if (is_marked_program(kProgramMark)) return;
   note_stderr();
   const ProcessEnvironment environment;
   if (::getauxval(AT_SECURE) != 0 || environment.is_on(kDisableVariable)) return;

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of the program, as `--help` names them, where it is easily surprised: preloaded, in a job,
+and with a CACHESHIM_MOUNT that is none."""
+
+import dataclasses
+import re
+import shutil
+
+import jobs
+import mounts
+import pytest
+
+pytestmark = pytest.mark.preloads_program
+
+IN_TIME_S = 20
+ROOT, USER = 0, 20001
+FAILED, UNAVAILABLE = 1, 69
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """How a command is called, and its exit codes."""
+
+    words: str             # after the command's name
+    user: int | None = 0   # for who is not root; None: root alone tries it
+    none: int = UNAVAILABLE  # where CACHESHIM_MOUNT is no mount
+    lines: int = 0         # on stderr there, beside the one of a failure
+
+
+# In the order in which they are called on one mount.
+ROWS = {
+    "mount": Row("--store {other} {point}", user=None, none=0),
+    "unmount": Row("{point}", user=None, none=0),
+    "overlay": Row("-o lowerdir={other} {overlaid}", user=None, none=0),
+    "run": Row("-- true", none=0, lines=1),
+    "lock": Row("{lock} true", none=0),
+    "job start": Row("4711"),
+    "job list": Row(""),
+    "job show": Row("4711"),
+    "job publish": Row("4711"),
+    "job discard": Row("4711"),
+    "job end": Row("4711 --success"),
+    "job wait": Row("4711"),
+    "status": Row(""),
+    "stats": Row(""),
+    "explain": Row("triton/KEY/k.cubin"),
+    "profile list": Row("", none=0),
+    "profile show": Row("triton", none=0),
+    "profile check": Row("{profile}", none=0),
+    "gc": Row("", user=FAILED),
+    "verify": Row("", user=FAILED),
+    "doctor": Row(""),
+}
+# It tells of the machine too, which may have a problem.
+MAY_FIND_A_PROBLEM = {"doctor"}
+
+
+def commands_of(program, *words):
+    """The commands that have no further ones below them."""
+    text = mounts.run(program, *words, "--help").stdout
+    listed = re.search(r"^subcommands:\s*\n((?: .+\n)+)", text, re.MULTILINE | re.IGNORECASE)
+    names = re.findall(r"^ {2}([a-z]+)\b", listed[1] if listed else "", re.MULTILINE)
+    if not names:
+        return [" ".join(words)]
+    return [one for name in names for one in commands_of(program, *words, name)]
+
+
+class Caller:
+    """Calls all commands in one situation, and notes what is not as it should be."""
+
+    def __init__(self, program, scratch, env, uid=ROOT, before=()):
+        self._program, self._env, self._uid, self._before = program, env, uid, before
+        self._places = {name: scratch / name for name in ("other", "point", "overlaid", "lock")}
+        for name in ("other", "point", "overlaid"):
+            self._places[name].mkdir()
+        self._places["lock"].touch()
+        self._places["lock"].chmod(0o666)
+        self._places["profile"] = mounts.REPOSITORY / "profiles/triton.toml"
+
+    def call(self, name, words):
+        argv = [*self._before, self._program, *name.split(), *words.format(**self._places).split()]
+        return jobs.as_user(self._uid, argv, env=self._env, timeout=IN_TIME_S)
+
+    def call_all(self, code_of, lines_of):
+        """Returns a line for each command with another exit code, or another number of lines on stderr."""
+        wrong = []
+        for name, row in ROWS.items():
+            code = code_of(row)
+            if code is None:
+                continue
+            result = self.call(name, row.words)
+            codes = {code, FAILED} if name in MAY_FIND_A_PROBLEM and code == 0 else {code}
+            lines = result.stderr.splitlines()
+            most = lines_of(row) if result.returncode == 0 or name in MAY_FIND_A_PROBLEM else 1
+            if result.returncode not in codes or len(lines) > most:
+                wrong.append(f"{name}: {result.returncode}, not {code}: {result.stderr!r}")
+        return wrong
+
+
+@pytest.fixture
+def preload(library, scratch):
+    """What puts the library into a program, from where every user can read it."""
+    return {"LD_PRELOAD": str(shutil.copy(library, scratch / "libcacheshim.so"))}
+
+
+def on_mount(uid):
+    return (lambda row: 0 if uid == ROOT else row.user), (lambda row: 0)
+
+
+def test_every_command_of_the_program_has_a_row(program):
+    assert sorted(commands_of(program)) == sorted(ROWS)
+
+
+@pytest.mark.parametrize("uid", [ROOT, USER], ids=["root", "user"])
+def test_commands_work_while_preloaded(program, scratch, mount, preload, uid):
+    caller = Caller(program, scratch, {**preload, "CACHESHIM_MOUNT": str(mount.path)}, uid)
+    assert caller.call_all(*on_mount(uid)) == []
+
+
+@pytest.mark.parametrize("uid", [ROOT, USER], ids=["root", "user"])
+def test_commands_work_inside_a_job(program, scratch, mount, uid):
+    inside = [program, "run", "--job", "outer", "--"]
+    caller = Caller(program, scratch, {"CACHESHIM_MOUNT": str(mount.path)}, uid, inside)
+    assert caller.call_all(*on_mount(uid)) == []
+
+
+@pytest.mark.parametrize("preloaded", [False, True], ids=["plain", "preloaded"])
+@pytest.mark.parametrize("where", ["directory", "missing", "file"])
+def test_commands_say_in_one_line_that_there_is_no_mount(program, scratch, preload, where, preloaded):
+    path = scratch / where
+    if where == "directory":
+        path.mkdir()
+    elif where == "file":
+        path.touch()
+    env = {"CACHESHIM_MOUNT": str(path), **(preload if preloaded else {})}
+    # What `lock` starts says it too, where the library is preloaded.
+    wrong = Caller(program, scratch, env).call_all(
+        lambda row: row.none, lambda row: max(row.lines, int(preloaded and row.none == 0)))
+    assert wrong == []
+
+
+def test_strictness_does_not_keep_the_program_from_mounting(program, scratch, preload):
+    env = {**preload, "CACHESHIM_STRICT": "1", "CACHESHIM_MOUNT": str(scratch / "point")}
+    caller = Caller(program, scratch, env)
+    result = caller.call("mount", ROWS["mount"].words)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert caller.call("status", "").returncode == 0
+
+
+def test_a_preloaded_lock_hands_the_library_on(program, scratch, mount, preload):
+    env = {**preload, "CACHESHIM_MOUNT": str(mount.path)}
+    result = Caller(program, scratch, env).call("lock", "{lock} grep -c libcacheshim.so /proc/self/maps")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_preloaded_program_sees_the_files_themselves(program, scratch, mount, preload):
+    """A default path of a cache means the directory in the home, as it does to the shell."""
+    home = scratch / "home"
+    (home / ".triton/cache").mkdir(parents=True)
+    env = {**preload, "CACHESHIM_MOUNT": str(mount.path), "CACHESHIM_JOB": "j", "HOME": str(home)}
+    lock = home / ".triton/cache/x.lock"
+    assert Caller(program, scratch, env).call("lock", f"{lock} true").returncode == 0
+    assert lock.exists()
+    assert mount.layer_files("j") == {}
