@@ -3,6 +3,8 @@
 
 #include "shim/child_environment.h"
 
+#include <unistd.h>
+
 #include <cstring>
 
 #include "common/names.h"
@@ -22,6 +24,7 @@ constinit char text[16384] = {};  // the program may overwrite the environment i
 constinit std::size_t text_length = 0;
 constinit const char* ours[kMaxOurs] = {};
 constinit std::size_t our_count = 0;  // 0: nothing is added
+constinit pid_t own_pid = 0;
 
 bool starts_with(const char* entry, const char* prefix) {
   return std::strncmp(entry, prefix, std::strlen(prefix)) == 0;
@@ -93,6 +96,7 @@ void prepare(char* const* environment, const char* warned) {
   PathBuffer entry;
   const std::size_t length = name_own_library(find_variable(environment, "LD_PRELOAD"), library);
   if (length == 0 || is_left(environment)) return;
+  own_pid = ::getpid();
   if (join_path(entry, {kPreload, {library.text, length}}) == 0) return;
   keep(entry.text);
   if (our_count == 0) return;
@@ -111,6 +115,11 @@ bool lacks_ours(char* const* environment) {
   // Linux takes none for an empty one.
   return environment == nullptr ||
          (find_variable(environment, "LD_PRELOAD") == nullptr && !is_left(environment));
+}
+
+bool has_dropped_library(char* const* environment) {
+  return environment != nullptr && lacks_ours(environment) && ::getpid() == own_pid &&
+         has(environment, ours[our_count - 1]);
 }
 
 bool names_library(char* const* environment) {

@@ -18,6 +18,10 @@ void prepare(char* const* environment, const char* warned);
 // Whether variables of ours are missing.
 bool lacks_ours(char* const* environment);
 
+// Returns whether LD_PRELOAD is missing in the environment beside other variables of ours. False in a
+// forked child, which may have been given such an environment by the program that started it.
+bool has_dropped_library(char* const* environment);
+
 // Whether LD_PRELOAD names this library, and not by a path that the loader completes.
 bool names_library(char* const* environment);
 

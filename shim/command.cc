@@ -40,6 +40,17 @@ const char* path_list() {
   return own != nullptr ? own : "/bin:/usr/bin";
 }
 
+bool is_restart_without_library(PathAt at, char* const* environment) {
+  if (at.path == nullptr || !child_environment::has_dropped_library(environment)) return false;
+  const ErrnoGuard errno_guard;
+  struct stat target;
+  struct stat own;
+  const int flags = *at.path == '\0' ? AT_EMPTY_PATH : 0;
+  return real::__fxstatat(kStatVersion, at.dirfd, at.path, &target, flags) == 0 &&
+         real::__xstat(kStatVersion, "/proc/self/exe", &own) == 0 && target.st_dev == own.st_dev &&
+         target.st_ino == own.st_ino;
+}
+
 bool search_is_ours(const char* file, const char* folders, char* const* environment) {
   if (runtime::state.load(std::memory_order_relaxed) == runtime::State::kInactive) return false;
   if (*file == '\0') return false;

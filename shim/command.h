@@ -55,10 +55,23 @@ inline child_environment::Library library_for(PathAt at, char* const* environmen
   return fit_of(at) == Fit::kOtherMachine ? Library::kDropped : Library::kAsItIs;
 }
 
-// Calls call(environment) for the program at a path, with the environment that it is to have.
+// Calls call(environment) for the program at a path, with the environment that it is to have as a child
+// of this process.
+template <class Call>
+auto call_for_child(PathAt at, char* const* environment, Call call) {
+  return child_environment::call_with(environment, library_for(at, environment), call);
+}
+
+// Returns whether this process replaces itself by the program that it runs already and has taken
+// LD_PRELOAD out of its environment before. Such a program wants to run without preloaded libraries: given
+// ours again, it would restart itself for ever.
+bool is_restart_without_library(PathAt at, char* const* environment);
+
+// The same as call_for_child(), for the program that replaces this one.
 template <class Call>
 auto call_with_environment(PathAt at, char* const* environment, Call call) {
-  return child_environment::call_with(environment, library_for(at, environment), call);
+  if (!is_restart_without_library(at, environment)) return call_for_child(at, environment, call);
+  return child_environment::call_with(environment, child_environment::Library::kAsItIs, call);
 }
 
 // Writes one candidate of a search and moves `path_list` behind it; false where that does not fit.

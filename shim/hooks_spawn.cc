@@ -75,7 +75,7 @@ int spawn_again(Real& real_spawn, const RoutedPath& routed, PathAt at, const Spa
 template <class Real>
 int spawn_path(Real& real_spawn, const char* path, const Spawn& spawn, char* const* environment) {
   const PathAt at{AT_FDCWD, path};
-  return command::call_with_environment(at, environment, [&](char* const* with_ours) {
+  return command::call_for_child(at, environment, [&](char* const* with_ours) {
     const int entry_errno = errno;
     PathBuffer buffer;
     RoutedPath routed;

@@ -166,7 +166,19 @@ class ShimChildren : public ShimClauses {
 
 TEST_F(ShimChildren, AreGivenOurVariablesWithACleanEnvironment) {
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), all_of_ours());
-  EXPECT_EQ(ours("env -u LD_PRELOAD /usr/bin/env"), all_of_ours());
+  EXPECT_EQ(ours("env -u LD_PRELOAD sh -c env"), all_of_ours());
+}
+
+// A program that wants to run without preloaded libraries, as some do.
+TEST_F(ShimChildren, MayStartThemselvesAnewWithoutTheLibrary) {
+  write_text(stage_.path("anew.py"), R"(import os, sys
+if 'LD_PRELOAD' in os.environ:
+    del os.environ['LD_PRELOAD']
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+os.execv('/usr/bin/env', ['env']))");
+  const std::string found = ours("timeout 20 /usr/bin/python3 " + stage_.path("anew.py"));
+  EXPECT_NE(found.find("CACHESHIM_JOB=j1\n"), found.npos) << found;
+  EXPECT_EQ(found.find("LD_PRELOAD"), found.npos) << found;
 }
 
 TEST_F(ShimChildren, KeepWhatTheyWereGiven) {
