@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocks of a document: what stands indented by four spaces or between two lines of ```."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """One block, as a reader sees it."""
+
+    document: str
+    line: int
+    heading: str
+    text: str
+
+    def __str__(self):
+        return f"{self.document}:{self.line}"
+
+    def commands(self):
+        """The lines of a shell, each with those that it goes on in."""
+        command = ""
+        for line in self.text.splitlines():
+            command += line
+            if command.endswith("\\"):
+                command += "\n"
+            elif command.strip():
+                yield command
+                command = ""
+
+
+def blocks_of(path, name):
+    """The blocks of the document at `path`, which is called `name`, in order."""
+    found, heading, start, lines, fenced = [], "", 0, [], False
+
+    def end():
+        while lines and not lines[-1]:
+            lines.pop()
+        if lines:
+            found.append(Block(name, start, heading, "\n".join(lines) + "\n"))
+        lines.clear()
+
+    before = ""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            end()
+            fenced, start = not fenced, number + 1
+        elif fenced:
+            lines.append(line)
+        elif line.startswith("    ") and (lines or not before):
+            start = start if lines else number
+            lines.append(line[4:])
+        elif lines and not line:
+            lines.append("")
+        else:
+            end()
+            heading = line.lstrip("# ") if line.startswith("#") else heading
+        before = line
+    end()
+    return found

@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# enter-fresh-root.sh WORK REPOSITORY
+#
+# Prints "ready" from within mount and PID namespaces of its own, whose root is this machine as it is
+# before somebody follows the README: nothing in /usr/local, no /ci-cache and no /data, empty homes, a
+# writable copy of /etc, /usr/sbin and the repository. Nothing that is changed there is seen outside. All
+# of it goes away, mounts and processes, when stdin is closed or this script is killed. WORK is an empty
+# directory.
+set -euo pipefail
+
+readonly empty=(/usr/local /home /root /run /tmp /mnt /media /opt)
+
+writable() { # DIRECTORY: changes of it go to memory
+    local name=${1//\//_}
+    mkdir "$layers/$name" "$layers/$name.work"
+    mount -t overlay overlay "$root$1" \
+        -o "lowerdir=$1,upperdir=$layers/$name,workdir=$layers/$name.work"
+}
+
+build_root() {
+    local entry
+    for entry in /* /.[!.]*; do
+        case $entry in
+            /proc | /ci-cache | /data | /scratch | /local-nvme) continue ;;
+        esac
+        if [ -L "$entry" ]; then
+            cp -P "$entry" "$root$entry"
+        elif [ -d "$entry" ]; then
+            mkdir "$root$entry"
+            mount --rbind "$entry" "$root$entry"
+        fi
+    done
+    for entry in "${empty[@]}"; do
+        mkdir -p "$root$entry"
+        mount -t tmpfs -o mode=0755 tmpfs "$root$entry"
+    done
+    chmod 1777 "$root/tmp"
+    mkdir "$root/proc" "$root/.old"
+    mount -t proc proc "$root/proc"
+}
+
+inside() { # WORK REPOSITORY: the first process of the new namespaces
+    readonly root=$1/root layers=$1/layers repository=$2
+    mkdir "$root" "$layers"
+    mount -t tmpfs -o mode=0755 tmpfs "$root"
+    mount -t tmpfs -o mode=0755 tmpfs "$layers"
+    build_root
+    mkdir -p "$root$repository"
+    for entry in /etc /usr/sbin "$repository"; do writable "$entry"; done
+    cd "$root"
+    pivot_root . .old
+    umount -l /.old
+    rmdir /.old
+    cd /
+    echo ready
+    # Not by exec: as the first process this shell also reaps what daemons leave behind.
+    { cat <&3 > /dev/null & } 3<&0  # bash gives it /dev/null otherwise
+    wait $!
+}
+
+if [ "$1" = --inside ]; then
+    shift
+    inside "$@"
+    exit
+fi
+exec unshare --mount --pid --fork --kill-child --propagation private -- \
+    "${BASH_SOURCE[0]}" --inside "$@"

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of each block of the documents: who runs it, or why nobody does.
+
+A row names a block by its heading and by how it begins. A block without a row fails the test, and so
+does a row without a block.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Commands of a user, one after the other in the one shell of this user."""
+
+    user: str
+    given: str = ""       # what root does before, of which the document says that it is so
+    stand_ins: dict = dataclasses.field(default_factory=dict)  # command: (what is run instead, reason)
+    says: str = ""        # on stderr, in each line; else nothing
+    then: tuple = ()      # (user, command, text that it prints): what the document promises
+
+
+@dataclasses.dataclass(frozen=True)
+class Script(Run):
+    """A whole file that bash runs, as `file` of the repository, which holds every line of it."""
+
+    file: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """A cacheshim.toml: a mount starts with it."""
+
+    given: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """A profile, in this file of a user's home from the beginning."""
+
+    user: str
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Fstab:
+    """A line of /etc/fstab, which mount(8) then mounts."""
+
+    mount_point: str
+    given: str = ""  # what root does before
+    after: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Synopsis:
+    """The form of a command: `cacheshim COMMAND --help` has every option that it names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Quoted:
+    """A piece of a file of the repository, which holds every line of it."""
+
+    file: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """C++, the body of a function with these parameters and helpers."""
+
+    before: str
+    after: str = "}\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """Not run, for this reason."""
+
+    reason: str
+
+
+MINUTES = Listed("takes minutes and measures this machine; it starts by installing packages")
+OUTPUT = Listed("what a command has printed, no command")
+SLURM = Listed("needs SLURM with enroot and pyxis, and an image")
+GROUP = "__grp__k.json"
+PRELOAD = "LD_PRELOAD=/usr/local/lib/libcacheshim.so"
+
+# What a machine has that the README starts from: a `python`, as a virtual environment brings it, users
+# of these names, and train.py in their homes.
+MACHINE = """
+mkdir -p /usr/local/bin /usr/local/sbin
+ln -s /usr/bin/python3 /usr/local/bin/python
+install -m 0755 @tests@/systemctl /usr/local/sbin/systemctl
+echo release:x:20003: >> /etc/group
+for user in ci:20001 alice:20002; do
+    id=${user#*:} name=${user%:*}
+    echo "$name:x:$id:" >> /etc/group
+    echo "$name:x:$id:$id::/home/$name:/bin/bash" >> /etc/passwd
+    install -d -o "$id" -g "$id" "/home/$name"
+    install -m 0644 @tests@/train.py "/home/$name/train.py"
+done
+"""
+INSTALLED = "cp -a @dist@/. /usr/local/"
+MOUNTED = "mkdir -p /ci-cache /data/ci-cache && cacheshim mount --store /data/ci-cache /ci-cache"
+
+README = {
+    ("Two commands", "scripts/demo"): MINUTES,
+    ("Two commands", "meson setup"): Run(
+        "root", given="cd @repository@",
+        stand_ins={"ninja -C build-release install": (
+            INSTALLED, "builds everything anew, for minutes; the build under test has the same files")},
+        then=(("root", "cacheshim --version", "cacheshim "),
+              ("root", "ls /usr/local/lib", "libcacheshim.so"))),
+    ("Quick start", "mkdir -p /ci-cache"): Run("root"),
+    ("Quick start", "export LD_PRELOAD"): Run("alice", then=(
+        ("root", "ls /data/ci-cache/triton/KEY", GROUP),
+        ("alice", "python train.py", "hit"),
+        ("alice", "TRITON_CACHE_DIR=/ci-cache/triton python train.py", "hit"),
+        # What the shell itself sees, and what its children see.
+        ("alice", "(cd ~/.triton/cache) || echo none", "none"),
+        ("alice", "echo ~/.triton/cache/*", "/home/alice/.triton/cache/*"),
+        ("alice", "env -C /home/alice/.triton/cache ls KEY", GROUP))),
+    ("Quick start", "ls ~/.triton/cache"): Run("alice", then=(
+        ("alice", "ls ~/.triton/cache", "KEY"),)),
+    ("Quick start", "cacheshim run"): Run("alice"),
+    ("Quick start", "cacheshim status"): Run("alice", then=(
+        ("alice", "cacheshim status", "/data/ci-cache"),
+        ("alice", "cacheshim job list", "uid-20002"))),
+    ("When is something published?", "cacheshim job show ID"): Run(
+        "alice",
+        given="runuser -u alice -- env CACHESHIM_JOB=ID CACHESHIM_PUBLISH=end cacheshim job start ID",
+        then=(("alice", "cacheshim job show ID", "active"),)),
+    ("Who may publish?", "[publish]"): Configuration(),
+    ("Why is it not there?", "cacheshim explain"): Run("alice", then=(
+        ("alice", "cacheshim explain ~/.triton/cache/KEY/k.cubin", "uid-20002"),
+        ("alice", "cacheshim explain ~/.triton/cache/KEY/k.cubin --job ID", "base"))),
+    ("Why is it not there?", "cacheshim doctor"): Run("alice"),
+    ("SLURM", "#!/bin/bash"): Script("alice", file="integrations/slurm/job.sh", given="""
+        ln -s /usr/bin/env /usr/local/bin/srun  # starts the command where it is""",
+        then=(("alice", "cacheshim job show 4711", "4711"),)),
+    ("SLURM", "library="): SLURM,
+    ("SLURM", "cacheshim job start"): SLURM,
+    ("GitHub Actions with docker", "docker run"): Listed("needs docker, a GPU and an image"),
+    ("On /ci-cache at boot", "cacheshim unmount"): Run("root", then=(
+        ("alice", "python train.py", "built"),)),  # in the home directory: without a mount
+    ("On /ci-cache at boot", "mkdir -p"): Run("root", given="cd @repository@", then=(
+        ("root", "cacheshim status", "/data/ci-cache"),
+        ("ci", f"env {PRELOAD} python train.py", "hit"))),
+    ("On /ci-cache at boot", 'layers = "/local-nvme'): Configuration(given="mkdir -p /local-nvme/cacheshim"),
+    ("The overlay alone", "cacheshim overlay"): Run(
+        "root", given="mkdir -p /data/a /data/b /scratch/upper /scratch/work /mnt/merged; touch /data/b/b",
+        then=(("root", "ls /data/a /data/b", "b"),)),
+    ("The overlay alone", "ln -s"): Run("root", then=(
+        ("root", "touch /mnt/merged/new && ls /scratch/upper", "new"),
+        ("root", "umount /mnt/merged && echo gone", "gone"))),
+    ("The overlay alone", "/data/ci-cache  /ci-cache"): Fstab(
+        "/ci-cache", given="systemctl disable --now cacheshim",
+        after="systemctl enable --now cacheshim"),
+    ("Taking it away again", "systemctl disable"): Run("root"),
+    ("Taking it away again", "rmdir"): Run("root", then=(
+        ("ci", "TRITON_CACHE_DIR=/ci-cache/triton python train.py", "hit"),)),
+}
+
+DOCUMENTS = {
+    "README.md": README,
+    "docs/benchmarks.md": {
+        ("Benchmarks", "scripts/bench "): MINUTES,
+        ("Size", "scripts/bench --walk"): MINUTES,
+        ("The library alone", "scripts/bench library"): MINUTES,
+        ("A result", "p "): OUTPUT,
+        ("A result", "walk: cacheshim"): OUTPUT,
+    },
+    "docs/control.md": {("Records", "{"): OUTPUT},
+    "docs/cuda.md": {
+        ("CUDA: kernels that are loaded too late", "export LD_PRELOAD"): Run("alice", says="no cacheshim mount at /ci-cache", then=(
+            ("alice", "CACHESHIM_LOG=/dev/null python train.py 2>&1 | head -1", "hit"),
+            ("alice", "sh -c 'echo $CUDA_MODULE_LOADING'", "EAGER"),)),
+        ("What it does", "cacheshim: CUDA:"): OUTPUT,
+        ("What it does", "[cuda]"): Configuration(),
+        ("What is confirmed", "scripts/gpu-check"): Listed("needs a GPU"),
+    },
+    "docs/doctor.md": {
+        ("cacheshim doctor", "cacheshim doctor [--mount M]"): Synopsis(),
+        ("cacheshim doctor", "cacheshim doctor --mount /ci-cache ||"): Run("root", given=MOUNTED),
+    },
+    "docs/locks.md": {
+        ("From C++: FileLock", "#include"): Compiled(
+            "void log(const std::string&);\nvoid use(const std::string& cache_path) {\n"),
+        ("From C++: FileLock", "void RuntimeCache"): Quoted("tests/locks/runtime_cache.cc"),
+        ("From a shell", "cacheshim lock"): Synopsis(),
+    },
+    "docs/profiles.md": {
+        ("Profiles", "cacheshim profile list"): Run(
+            "alice"),
+        ("The file", "name ="): Profile("alice", "mine.toml"),
+    },
+    "docs/trust.md": {
+        ("Trust: who may publish", "[publish]"): Configuration(),
+        ("Whether it still is what was published", "verify_on_open"): Configuration(),
+    },
+}

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocks of README.md and docs/*.md, run as they are printed and in order, each document on a fresh machine."""
+
+import re
+import subprocess
+
+import mounts
+import printed
+import pytest
+from blocks import blocks_of
+from fresh_root import FreshRoot
+
+TESTS = mounts.REPOSITORY / "tests/docs"
+DOCUMENTS = {str(path.relative_to(mounts.REPOSITORY)): path for path in
+             [mounts.REPOSITORY / "README.md", *sorted(mounts.REPOSITORY.glob("docs/*.md"))]}
+CONFIGURATION = "/etc/cacheshim/cacheshim.toml"
+
+
+def rows_of(name):
+    """Each block of a document with its row."""
+    rows = dict(printed.DOCUMENTS.get(name, {}))
+    found, used = [], set()
+    for block in blocks_of(DOCUMENTS[name], name):
+        keys = [(heading, start) for heading, start in rows
+                if heading == block.heading and block.text.lstrip().startswith(start)]
+        found.append((block, rows[keys[0]] if keys else None))
+        used.update(keys)
+    return found, rows.keys() - used
+
+
+class Machine:
+    """A fresh root and what the rows make of it."""
+
+    def __init__(self, scratch, program):
+        self.root = FreshRoot(scratch, mounts.REPOSITORY)
+        self._places = {"@tests@": TESTS, "@repository@": mounts.REPOSITORY,
+                        "@dist@": program.parents[1]}
+
+    def run(self, where, user, command, says=None):
+        """Runs a command that has to succeed and, with `says`, writes no other lines to stderr; returns
+        what it printed."""
+        ended = self.root.shell(user).run(command)
+        lines = [] if says is None else [one for one in ended.err.splitlines() if not says or says not in one]
+        assert not lines, f"{where}: `{command}` as {user}: {lines[-20:]}"
+        assert ended.status == 0, (f"{where}: `{command}` as {user}: exit {ended.status}\n"
+                                   f"{ended.out[-2000:]}{ended.err[-2000:]}")
+        return ended.out
+
+    def prepare(self, where, script):
+        """Runs a script of the rows as root."""
+        for mark, path in self._places.items():
+            script = script.replace(mark, str(path))
+        if script.strip():
+            self.run(where, "root", script)
+
+    def write(self, where, path, text):
+        self.run(where, "root", f"mkdir -p $(dirname {path}) && cat > {path} <<'END'\n{text}END")
+
+    def try_configuration(self, where, text):
+        """A mount starts with it, and follows it."""
+        self.write(where, CONFIGURATION, text)
+        self.run(where, "root", "mkdir -p /tmp/point /tmp/store; "
+                 "cacheshim mount --store /tmp/store /tmp/point && cacheshim unmount /tmp/point")
+        self.run(where, "root", f"rm {CONFIGURATION}")
+
+
+def run_block(machine, block, row):
+    commands = [block.text] if isinstance(row, printed.Script) else list(block.commands())
+    machine.prepare(block, row.given)
+    if isinstance(row, printed.Script):
+        assert_is_quoted(block, row.file)
+        machine.write(block, "/tmp/script", block.text)
+        commands = ["SLURM_JOB_ID=4711 bash /tmp/script"]
+    unused = set(row.stand_ins)
+    for command in commands:
+        if command in row.stand_ins:
+            unused.remove(command)
+            machine.prepare(block, row.stand_ins[command][0])
+        else:
+            machine.run(block, row.user, command, says=row.says)
+    assert not unused, f"{block}: no such commands: {unused}"
+    for user, command, text in row.then:
+        out = machine.run(block, user, command)
+        assert text in out, f"{block}: `{command}` as {user} printed {out!r}, without {text!r}"
+
+
+def assert_is_quoted(block, file):
+    lines = [line.strip() for line in (mounts.REPOSITORY / file).read_text().splitlines()]
+    missing = [line for line in block.text.splitlines() if line.strip() not in lines]
+    assert not missing, f"{block}: not in {file}: {missing}"
+
+
+def check_synopsis(machine, block):
+    words = re.match(r"cacheshim(?: [a-z]+)+", block.text)[0]
+    help_text = machine.run(block, "alice", f"{words} --help")
+    options = set(re.findall(r"--[a-z][a-z-]*", block.text))
+    assert options <= set(re.findall(r"--[a-z][a-z-]*", help_text)), f"{block}: {words} --help"
+
+
+def compile_block(block, row, scratch):
+    source = scratch / "block.cc"
+    includes = "".join(f"{line}\n" for line in block.text.splitlines() if line.startswith("#"))
+    body = "".join(f"{line}\n" for line in block.text.splitlines() if not line.startswith("#"))
+    source.write_text(includes + row.before + body + row.after)
+    subprocess.run(["g++", "-std=c++17", "-fsyntax-only", f"-I{mounts.REPOSITORY}", source],
+                   check=True, timeout=60)
+
+
+def try_line_of_fstab(machine, block, row):
+    machine.prepare(block, row.given)
+    machine.run(block, "root", f"cat >> /etc/fstab <<'END'\n{block.text}END")
+    machine.run(block, "root", f"mount {row.mount_point}")
+    machine.run(block, "root", f"cacheshim status --mount {row.mount_point}")
+    machine.run(block, "root", f"cacheshim unmount {row.mount_point}")
+    machine.prepare(block, row.after)
+
+
+def act(machine, block, row, scratch):
+    if isinstance(row, printed.Run):
+        run_block(machine, block, row)
+    elif isinstance(row, printed.Configuration):
+        machine.prepare(block, row.given)
+        machine.try_configuration(block, block.text)
+    elif isinstance(row, printed.Profile):
+        machine.run(block, row.user, f"cacheshim profile check {row.path}")
+    elif isinstance(row, printed.Fstab):
+        try_line_of_fstab(machine, block, row)
+    elif isinstance(row, printed.Synopsis):
+        check_synopsis(machine, block)
+    elif isinstance(row, printed.Quoted):
+        assert_is_quoted(block, row.file)
+    elif isinstance(row, printed.Compiled):
+        compile_block(block, row, scratch)
+
+
+@pytest.fixture
+def machine(scratch, program, library):
+    one = Machine(scratch, mounts.pathlib.Path(program))
+    yield one
+    one.root.close()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_block_is_run_or_listed(name):
+    found, unused = rows_of(name)
+    assert not [str(block) for block, row in found if row is None], "neither run nor listed"
+    assert not unused, "rows of blocks that are not there"
+
+
+@pytest.mark.timeout_s(300)
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if any(
+    not isinstance(row, printed.Listed) for _block, row in rows_of(name)[0])])
+def test_printed_blocks_do_what_the_document_says(name, machine, scratch):
+    machine.prepare(name, printed.MACHINE)
+    if name != "README.md":
+        machine.prepare(name, printed.INSTALLED)
+    found, _ = rows_of(name)
+    for block, row in found:
+        if isinstance(row, printed.Profile):
+            machine.write(block, f"/home/{row.user}/{row.path}", block.text)
+    for block, row in found:
+        act(machine, block, row, scratch)
