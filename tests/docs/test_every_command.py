@@ -3,6 +3,7 @@
 and with a CACHESHIM_MOUNT that is none."""
 
 import dataclasses
+import pathlib
 import re
 import shutil
 
@@ -78,7 +79,10 @@ class Caller:
         self._places["profile"] = mounts.REPOSITORY / "profiles/triton.toml"
 
     def call(self, name, words):
-        argv = [*self._before, self._program, *name.split(), *words.format(**self._places).split()]
+        return self.run([*self._before, self._program, *name.split(),
+                         *words.format(**self._places).split()])
+
+    def run(self, argv):
         return jobs.as_user(self._uid, argv, env=self._env, timeout=IN_TIME_S)
 
     def call_all(self, code_of, lines_of):
@@ -145,6 +149,35 @@ def test_strictness_does_not_keep_the_program_from_mounting(program, scratch, pr
     result = caller.call("mount", ROWS["mount"].words)
     assert (result.returncode, result.stderr) == (0, "")
     assert caller.call("status", "").returncode == 0
+
+
+def test_the_very_mount_is_taken_away_and_made_while_preloaded(program, scratch, mount, preload):
+    caller = Caller(program, scratch, {**preload, "CACHESHIM_MOUNT": str(mount.path)})
+    helper = pathlib.Path(program).parents[1] / "sbin/mount.fuse.cacheshim"
+    for argv in ([program, "unmount", mount.path],
+                 [program, "mount", "--store", mount.store, mount.path],
+                 [program, "unmount", mount.path],
+                 [helper, mount.store, mount.path, "-o", "rw"],
+                 [program, "status"]):
+        result = caller.run(argv)
+        assert (result.returncode, result.stderr) == (0, ""), argv
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("uid", [ROOT, USER], ids=["root", "user"])
+def test_a_store_is_used_for_one_command_while_preloaded(program, scratch, mount, preload, uid):
+    """The store of its own wins over the mount that the library would lead to."""
+    env = {**preload, "CACHESHIM_MOUNT": str(mount.path)}
+    caller = Caller(program, scratch, env, uid)
+    own = scratch / "own"
+    own.mkdir()
+    shutil.chown(own, uid, uid)
+    script = f"mkdir -p {mount.path}/triton/K && echo x > {mount.path}/triton/K/k.so"
+    result = caller.run([program, "run", "--store", own, "--", "sh", "-c", script])
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (own / "triton/K/k.so").read_text() == "x\n"
+    assert not (mount.store / "triton/K").exists()
+    mount.unmount()  # its daemon has the device open
 
 
 def test_a_preloaded_lock_hands_the_library_on(program, scratch, mount, preload):
