@@ -9,7 +9,8 @@
 # directory.
 set -euo pipefail
 
-readonly empty=(/usr/local /home /root /run /tmp /mnt /media /opt)
+# On a real machine some are file systems of their own; here none may be, so that all can be mounted on.
+readonly empty=(home root run tmp mnt media opt)
 
 writable() { # DIRECTORY: changes of it go to memory
     local name=${1//\//_}
@@ -24,6 +25,7 @@ build_root() {
         case $entry in
             /proc | /ci-cache | /data | /scratch | /local-nvme) continue ;;
         esac
+        if [[ " ${empty[*]} " = *" ${entry#/} "* ]]; then continue; fi
         if [ -L "$entry" ]; then
             cp -P "$entry" "$root$entry"
         elif [ -d "$entry" ]; then
@@ -31,13 +33,10 @@ build_root() {
             mount --rbind "$entry" "$root$entry"
         fi
     done
-    for entry in "${empty[@]}"; do
-        mkdir -p "$root$entry"
-        mount -t tmpfs -o mode=0755 tmpfs "$root$entry"
-    done
+    (cd "$root" && mkdir "${empty[@]}" proc .old)
     chmod 1777 "$root/tmp"
-    mkdir "$root/proc" "$root/.old"
     mount -t proc proc "$root/proc"
+    mount -t tmpfs -o mode=0755 tmpfs "$root/usr/local"
 }
 
 inside() { # WORK REPOSITORY: the first process of the new namespaces

@@ -127,8 +127,9 @@ README = {
         ("alice", "(cd ~/.triton/cache) || echo none", "none"),
         ("alice", "echo ~/.triton/cache/*", "/home/alice/.triton/cache/*"),
         ("alice", "env -C /home/alice/.triton/cache ls KEY", GROUP))),
-    ("Quick start", "ls ~/.triton/cache"): Run("alice", then=(
-        ("alice", "ls ~/.triton/cache", "KEY"),)),
+    ("Quick start", "ls -l ~/.triton/cache/"): Run("alice", then=(
+        ("alice", "ls -l ~/.triton/cache/", "KEY"),
+        ("alice", "ls -l ~/.triton/cache", "-> .jobs/uid-20002/triton"))),
     ("Quick start", "cacheshim run"): Run("alice"),
     ("Quick start", "cacheshim status"): Run("alice", then=(
         ("alice", "cacheshim status", "/data/ci-cache"),
@@ -205,4 +206,19 @@ DOCUMENTS = {
         ("Trust: who may publish", "[publish]"): Configuration(),
         ("Whether it still is what was published", "verify_on_open"): Configuration(),
     },
+}
+
+# Who runs the examples of `cacheshim --help`, in their order, and what root does before.
+EXAMPLES = {
+    "cacheshim mount": ("root", "mkdir -p /ci-cache /data/ci-cache"),
+    "cacheshim run python": ("alice", ""),
+    "cacheshim run --store": ("alice", "install -d -o alice /home/alice/cache"),
+    "cacheshim status": ("alice", ""),
+    "cacheshim job end": ("root", "cacheshim job start 4711"),
+    "cacheshim lock": ("alice", "echo all: > /home/alice/Makefile"),
+    "cacheshim explain": ("alice", ""),
+    "cacheshim doctor": ("root", ""),
+    "cacheshim gc": ("root", ""),
+    "cacheshim unmount": ("root", ""),
+    "cacheshim overlay": ("root", "mkdir /a /b /u /w"),
 }

@@ -161,3 +161,20 @@ def test_printed_blocks_do_what_the_document_says(name, machine, scratch):
             machine.write(block, f"/home/{row.user}/{row.path}", block.text)
     for block, row in found:
         act(machine, block, row, scratch)
+
+
+@pytest.mark.usefixtures("device")
+def test_the_examples_of_help_work(machine):
+    machine.prepare("--help", printed.MACHINE + printed.INSTALLED)
+    text = machine.run("--help", "root", "cacheshim --help")
+    examples = re.search(r"^Examples:\n((?: .*\n)+)", text, re.MULTILINE)[1]
+    commands = [re.split(r"\s{2,}", line.strip())[0] for line in examples.splitlines()]
+    unused = set(printed.EXAMPLES)
+    for command in commands:
+        starts = [start for start in printed.EXAMPLES if command.startswith(start)]
+        assert starts, f"no row for `{command}`"
+        user, given = printed.EXAMPLES[starts[0]]
+        machine.prepare("--help", given)
+        machine.run("--help", user, command, says="")
+        unused.discard(starts[0])
+    assert not unused
