@@ -58,6 +58,11 @@ TEST(LoadedSymbol, KnowsItsOwnObjectAndLibc) {
   EXPECT_FALSE(LoadedObject(*first_loaded()).is_called("libc.so.6"));
 }
 
+TEST(LoadedSymbol, TakesNoOtherProgramForOurs) {
+  EXPECT_FALSE(is_marked_program(kProgramMark));
+  EXPECT_FALSE(is_marked_program(SymbolName("getpid")));  // one of its libraries has it
+}
+
 TEST(LoadedSymbol, CannotTellOfWhatItCannotRead) {
   const LoadedObject nothing;
   EXPECT_FALSE(nothing.is_readable());
