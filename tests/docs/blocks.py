@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of a document: what stands indented by four spaces or between two lines of ```."""
+"""The blocks of a document: what stands indented by four spaces or between two lines of ```; in a manual
+page, what is displayed literally."""
 
 import dataclasses
 
@@ -30,6 +31,25 @@ class Block:
 
 def blocks_of(path, name):
     """The blocks of the document at `path`, which is called `name`, in order."""
+    return blocks_of_text(path, name) if path.suffix == ".md" else blocks_of_manual(path, name)
+
+
+def blocks_of_manual(path, name):
+    found, heading, lines = [], "", None
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.startswith(".Sh "):
+            heading = line[len(".Sh "):]
+        elif line.startswith(".Bd -literal"):
+            start, lines = number + 1, []
+        elif line == ".Ed":
+            found.append(Block(name, start, heading, "\n".join(lines) + "\n"))
+            lines = None
+        elif lines is not None:
+            lines.append(line)
+    return found
+
+
+def blocks_of_text(path, name):
     found, heading, start, lines, fenced = [], "", 0, [], False
 
     def end():

@@ -14,6 +14,7 @@ class Run:
 
     user: str
     given: str = ""       # what root does before, of which the document says that it is so
+    setting: str = ""     # and this user, in that shell
     stand_ins: dict = dataclasses.field(default_factory=dict)  # command: (what is run instead, reason)
     says: str = ""        # on stderr, in each line; else nothing
     then: tuple = ()      # (user, command, text that it prints): what the document promises
@@ -105,6 +106,8 @@ for user in ci:20001 alice:20002; do
 done
 """
 INSTALLED = "cp -a @dist@/. /usr/local/"
+# Stands for srun: starts the command where it is.
+SRUN = "ln -s /usr/bin/env /usr/local/bin/srun"
 MOUNTED = "mkdir -p /ci-cache /data/ci-cache && cacheshim mount --store /data/ci-cache /ci-cache"
 
 README = {
@@ -143,8 +146,8 @@ README = {
         ("alice", "cacheshim explain ~/.triton/cache/KEY/k.cubin", "uid-20002"),
         ("alice", "cacheshim explain ~/.triton/cache/KEY/k.cubin --job ID", "base"))),
     ("Why is it not there?", "cacheshim doctor"): Run("alice"),
-    ("SLURM", "#!/bin/bash"): Script("alice", file="integrations/slurm/job.sh", given="""
-        ln -s /usr/bin/env /usr/local/bin/srun  # starts the command where it is""",
+    ("SLURM", "#!/bin/bash"): Script(
+        "alice", file="integrations/slurm/job.sh", given=SRUN,
         then=(("alice", "cacheshim job show 4711", "4711"),)),
     ("SLURM", "library="): SLURM,
     ("SLURM", "cacheshim job start"): SLURM,
@@ -206,6 +209,22 @@ DOCUMENTS = {
         ("Trust: who may publish", "[publish]"): Configuration(),
         ("Whether it still is what was published", "verify_on_open"): Configuration(),
     },
+    "docs/man/cacheshim.1": {
+        ("EXAMPLES", "mkdir -p"): Run("root"),
+        ("EXAMPLES", "#!/bin/bash"): Script("alice", file="integrations/slurm/job.sh", given=SRUN),
+        ("EXAMPLES", ("outcome=", "Epilog=")): Listed("a part of SLURM's configuration"),
+        ("EXAMPLES", "export CACHESHIM_JOB"): Run(
+            "alice", given="cp @tests@/train.py /home/alice/pytest.py",
+            setting="export GITHUB_RUN_ID=7 GITHUB_RUN_ATTEMPT=1 GITHUB_JOB=test",
+            then=(("alice", "cacheshim job show 7-1-test", "success"),)),
+        ("EXAMPLES", "cacheshim run --store"): Run(
+            "alice", given="install -d -o alice /home/alice/cache",
+            then=(("alice", "ls ~/cache/triton/KEY", GROUP),)),
+        ("EXAMPLES", "cacheshim status"): Run("root"),
+    },
+    "docs/man/cacheshim.toml.5": {
+        ("EXAMPLES", "layers ="): Configuration(given="mkdir -p /local-nvme/cacheshim")},
+    "docs/man/cacheshim-cuda.7": {("FILES", "[cuda]"): Configuration()},
 }
 
 # Who runs the examples of `cacheshim --help`, in their order, and what root does before.

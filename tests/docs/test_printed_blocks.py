@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of README.md and docs/*.md, run as they are printed and in order, each document on a fresh machine."""
+"""The blocks of README.md, docs/*.md and the manual pages, run as they are printed and in order, each document
+on a fresh machine."""
 
 import re
 import subprocess
@@ -12,7 +13,8 @@ from fresh_root import FreshRoot
 
 TESTS = mounts.REPOSITORY / "tests/docs"
 DOCUMENTS = {str(path.relative_to(mounts.REPOSITORY)): path for path in
-             [mounts.REPOSITORY / "README.md", *sorted(mounts.REPOSITORY.glob("docs/*.md"))]}
+             [mounts.REPOSITORY / "README.md", *sorted(mounts.REPOSITORY.glob("docs/*.md")),
+              *sorted(mounts.REPOSITORY.glob("docs/man/*"))]}
 CONFIGURATION = "/etc/cacheshim/cacheshim.toml"
 
 
@@ -40,8 +42,8 @@ class Machine:
         """Runs a command that has to succeed and, with `says`, writes no other lines to stderr; returns
         what it printed."""
         ended = self.root.shell(user).run(command)
-        lines = [] if says is None else [one for one in ended.err.splitlines() if not says or says not in one]
-        assert not lines, f"{where}: `{command}` as {user}: {lines[-20:]}"
+        lines = [line for line in ended.err.splitlines() if not says or says not in line]
+        assert says is None or not lines, f"{where}: `{command}` as {user}: {lines[-20:]}"
         assert ended.status == 0, (f"{where}: `{command}` as {user}: exit {ended.status}\n"
                                    f"{ended.out[-2000:]}{ended.err[-2000:]}")
         return ended.out
@@ -67,6 +69,8 @@ class Machine:
 def run_block(machine, block, row):
     commands = [block.text] if isinstance(row, printed.Script) else list(block.commands())
     machine.prepare(block, row.given)
+    if row.setting:
+        machine.run(block, row.user, row.setting)
     if isinstance(row, printed.Script):
         assert_is_quoted(block, row.file)
         machine.write(block, "/tmp/script", block.text)
