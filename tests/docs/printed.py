@@ -157,7 +157,8 @@ README = {
     ("On /ci-cache at boot", "mkdir -p"): Run("root", given="cd @repository@", then=(
         ("root", "cacheshim status", "/data/ci-cache"),
         ("ci", f"env {PRELOAD} python train.py", "hit"))),
-    ("On /ci-cache at boot", 'layers = "/local-nvme'): Configuration(given="mkdir -p /local-nvme/cacheshim"),
+    ("On /ci-cache at boot", 'layers = "/local-nvme'): Configuration(
+        given="mkdir -p /local-nvme/cacheshim"),
     ("The overlay alone", "cacheshim overlay"): Run(
         "root", given="mkdir -p /data/a /data/b /scratch/upper /scratch/work /mnt/merged; touch /data/b/b",
         then=(("root", "ls /data/a /data/b", "b"),)),
@@ -183,9 +184,10 @@ DOCUMENTS = {
     },
     "docs/control.md": {("Records", "{"): OUTPUT},
     "docs/cuda.md": {
-        ("CUDA: kernels that are loaded too late", "export LD_PRELOAD"): Run("alice", says="no cacheshim mount at /ci-cache", then=(
-            ("alice", "CACHESHIM_LOG=/dev/null python train.py 2>&1 | head -1", "hit"),
-            ("alice", "sh -c 'echo $CUDA_MODULE_LOADING'", "EAGER"),)),
+        ("CUDA: kernels that are loaded too late", "export LD_PRELOAD"): Run(
+            "alice", says="no cacheshim mount at /ci-cache", then=(
+                ("alice", "CACHESHIM_LOG=/dev/null python train.py 2>&1 | head -1", "hit"),
+                ("alice", "sh -c 'echo $CUDA_MODULE_LOADING'", "EAGER"))),
         ("What it does", "cacheshim: CUDA:"): OUTPUT,
         ("What it does", "[cuda]"): Configuration(),
         ("What is confirmed", "scripts/gpu-check"): Listed("needs a GPU"),

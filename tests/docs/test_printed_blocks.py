@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of README.md, docs/*.md and the manual pages, run as they are printed and in order, each document
-on a fresh machine."""
+"""The blocks of README.md, docs/*.md and the manual pages, run as they are printed and in order, each
+document on a fresh machine."""
 
 import re
-import subprocess
 
 import mounts
 import printed
@@ -101,13 +100,12 @@ def check_synopsis(machine, block):
     assert options <= set(re.findall(r"--[a-z][a-z-]*", help_text)), f"{block}: {words} --help"
 
 
-def compile_block(block, row, scratch):
-    source = scratch / "block.cc"
+def compile_block(machine, block, row):
     includes = "".join(f"{line}\n" for line in block.text.splitlines() if line.startswith("#"))
     body = "".join(f"{line}\n" for line in block.text.splitlines() if not line.startswith("#"))
-    source.write_text(includes + row.before + body + row.after)
-    subprocess.run(["g++", "-std=c++17", "-fsyntax-only", f"-I{mounts.REPOSITORY}", source],
-                   check=True, timeout=60)
+    machine.write(block, "/tmp/block.cc", includes + row.before + body + row.after)
+    machine.run(block, "alice", "g++ -std=c++17 -fsyntax-only $(pkg-config --cflags cacheshim-locks) "
+                "/tmp/block.cc")
 
 
 def try_line_of_fstab(machine, block, row):
@@ -119,7 +117,7 @@ def try_line_of_fstab(machine, block, row):
     machine.prepare(block, row.after)
 
 
-def act(machine, block, row, scratch):
+def act(machine, block, row):
     if isinstance(row, printed.Run):
         run_block(machine, block, row)
     elif isinstance(row, printed.Configuration):
@@ -134,7 +132,7 @@ def act(machine, block, row, scratch):
     elif isinstance(row, printed.Quoted):
         assert_is_quoted(block, row.file)
     elif isinstance(row, printed.Compiled):
-        compile_block(block, row, scratch)
+        compile_block(machine, block, row)
 
 
 @pytest.fixture
@@ -155,7 +153,7 @@ def test_every_block_is_run_or_listed(name):
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if any(
     not isinstance(row, printed.Listed) for _block, row in rows_of(name)[0])])
-def test_printed_blocks_do_what_the_document_says(name, machine, scratch):
+def test_printed_blocks_do_what_the_document_says(name, machine):
     machine.prepare(name, printed.MACHINE)
     if name != "README.md":
         machine.prepare(name, printed.INSTALLED)
@@ -164,7 +162,7 @@ def test_printed_blocks_do_what_the_document_says(name, machine, scratch):
         if isinstance(row, printed.Profile):
             machine.write(block, f"/home/{row.user}/{row.path}", block.text)
     for block, row in found:
-        act(machine, block, row, scratch)
+        act(machine, block, row)
 
 
 @pytest.mark.usefixtures("device")
