@@ -16,6 +16,7 @@ class Run:
     given: str = ""       # what root does before, of which the document says that it is so
     setting: str = ""     # and this user, in that shell
     stand_ins: dict = dataclasses.field(default_factory=dict)  # command: (what is run instead, reason)
+    prints: str = ""      # some of what the commands print
     says: str = ""        # on stderr, in each line; else nothing
     then: tuple = ()      # (user, command, text that it prints): what the document promises
 
@@ -80,7 +81,6 @@ class Listed:
 
 MINUTES = Listed("takes minutes and measures this machine; it starts by installing packages")
 OUTPUT = Listed("what a command has printed, no command")
-SLURM = Listed("needs SLURM with enroot and pyxis, and an image")
 GROUP = "__grp__k.json"
 # What `meson install` would install and the stand-in has not.
 NOT_INSTALLED = """
@@ -106,8 +106,12 @@ for user in ci:20001 alice:20002; do
 done
 """
 INSTALLED = "cp -a @dist@/. /usr/local/"
-# Stands for srun: starts the command where it is.
-SRUN = "ln -s /usr/bin/env /usr/local/bin/srun"
+# Stand for srun with enroot and for docker, whose image has a module `pytest`.
+CONTAINERS = """
+install -m 0755 @tests@/container /usr/local/bin/srun
+install -m 0755 @tests@/container /usr/local/bin/docker
+install -D -m 0644 @tests@/train.py /image/pytest.py
+"""
 MOUNTED = "mkdir -p /ci-cache /data/ci-cache && cacheshim mount --store /data/ci-cache /ci-cache"
 
 README = {
@@ -122,7 +126,7 @@ README = {
         then=(("root", f"python -c '{NOT_INSTALLED}'", "[]"),
               ("root", "cacheshim --version", "cacheshim "))),
     ("Quick start", "mkdir -p /ci-cache"): Run("root"),
-    ("Quick start", "export LD_PRELOAD"): Run("alice", then=(
+    ("Quick start", "export LD_PRELOAD"): Run("alice", prints="built", then=(
         ("root", "ls /data/ci-cache/triton/KEY", GROUP),
         ("alice", "python train.py", "hit"),
         ("alice", "TRITON_CACHE_DIR=/ci-cache/triton python train.py", "hit"),
@@ -133,7 +137,7 @@ README = {
     ("Quick start", "ls -l ~/.triton/cache/"): Run("alice", then=(
         ("alice", "ls -l ~/.triton/cache/", "KEY"),
         ("alice", "ls -l ~/.triton/cache", "-> .jobs/uid-20002/triton"))),
-    ("Quick start", "cacheshim run"): Run("alice"),
+    ("Quick start", "cacheshim run"): Run("alice", prints="hit"),
     ("Quick start", "cacheshim status"): Run("alice", then=(
         ("alice", "cacheshim status", "/data/ci-cache"),
         ("alice", "cacheshim job list", "uid-20002"))),
@@ -147,11 +151,17 @@ README = {
         ("alice", "cacheshim explain ~/.triton/cache/KEY/k.cubin --job ID", "base"))),
     ("Why is it not there?", "cacheshim doctor"): Run("alice"),
     ("SLURM", "#!/bin/bash"): Script(
-        "alice", file="integrations/slurm/job.sh", given=SRUN,
+        "alice", file="integrations/slurm/job.sh", given=CONTAINERS, prints="hit",
         then=(("alice", "cacheshim job show 4711", "4711"),)),
-    ("SLURM", "library="): SLURM,
-    ("SLURM", "cacheshim job start"): SLURM,
-    ("GitHub Actions with docker", "docker run"): Listed("needs docker, a GPU and an image"),
+    ("SLURM", "library="): Run(
+        "alice", setting="export SLURM_JOB_ID=4712", prints="hit",
+        then=(("alice", "cacheshim job show 4712", "20002"),)),
+    ("SLURM", "cacheshim job start"): Run(
+        "alice", setting="export SLURM_JOB_ID=4713", prints="hit"),
+    ("GitHub Actions with docker", "docker run"): Run(
+        "alice", setting="unset SLURM_JOB_ID; "
+        "export GITHUB_RUN_ID=7 GITHUB_RUN_ATTEMPT=1 GITHUB_JOB=test", prints="hit",
+        then=(("alice", "cacheshim job show 7-1-test", "20002"),)),
     ("On /ci-cache at boot", "cacheshim unmount"): Run("root", then=(
         ("alice", "python train.py", "built"),)),  # in the home directory: without a mount
     ("On /ci-cache at boot", "mkdir -p"): Run("root", given="cd @repository@", then=(
@@ -213,10 +223,10 @@ DOCUMENTS = {
     },
     "docs/man/cacheshim.1": {
         ("EXAMPLES", "mkdir -p"): Run("root"),
-        ("EXAMPLES", "#!/bin/bash"): Script("alice", file="integrations/slurm/job.sh", given=SRUN),
+        ("EXAMPLES", "#!/bin/bash"): Script("alice", file="integrations/slurm/job.sh", given=CONTAINERS),
         ("EXAMPLES", ("outcome=", "Epilog=")): Listed("a part of SLURM's configuration"),
         ("EXAMPLES", "export CACHESHIM_JOB"): Run(
-            "alice", given="cp @tests@/train.py /home/alice/pytest.py",
+            "alice", given="cp @tests@/train.py /home/alice/pytest.py", prints="hit",
             setting="export GITHUB_RUN_ID=7 GITHUB_RUN_ATTEMPT=1 GITHUB_JOB=test",
             then=(("alice", "cacheshim job show 7-1-test", "success"),)),
         ("EXAMPLES", "cacheshim run --store"): Run(

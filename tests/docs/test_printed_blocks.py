@@ -78,14 +78,15 @@ def run_block(machine, block, row):
         assert_is_quoted(block, row.file)
         machine.write(block, "/tmp/script", block.text)
         commands = ["SLURM_JOB_ID=4711 bash /tmp/script"]
-    unused = set(row.stand_ins)
+    unused, printed_text = set(row.stand_ins), ""
     for command in commands:
         if command in row.stand_ins:
             unused.remove(command)
             machine.prepare(block, row.stand_ins[command][0])
         else:
-            machine.run(block, row.user, command, says=row.says)
+            printed_text += machine.run(block, row.user, command, says=row.says)
     assert not unused, f"{block}: no such commands: {unused}"
+    assert row.prints in printed_text, f"{block} printed {printed_text!r}, without {row.prints!r}"
     for user, command, text in row.then:
         out = machine.run(block, user, command)
         assert text in out, f"{block}: `{command}` as {user} printed {out!r}, without {text!r}"
