@@ -15,6 +15,7 @@ class Run:
     user: str
     given: str = ""       # what root does before, of which the document says that it is so
     setting: str = ""     # and this user, in that shell
+    placeholders: dict = dataclasses.field(default_factory=dict)  # what a reader puts in their place
     stand_ins: dict = dataclasses.field(default_factory=dict)  # command: (what is run instead, reason)
     prints: str = ""      # some of what the commands print
     says: str = ""        # on stderr, in each line; else nothing
@@ -214,7 +215,8 @@ DOCUMENTS = {
         ("From a shell", "cacheshim lock"): Synopsis(),
     },
     "docs/profiles.md": {
-        ("Profiles", "cacheshim profile list"): Run("alice"),
+        ("Profiles", "cacheshim profile list"): Run(
+            "alice", given=MOUNTED, placeholders={"--mount M ": "--mount /ci-cache "}),
         ("The file", "name ="): Profile("alice", "mine.toml"),
     },
     "docs/trust.md": {

@@ -80,6 +80,8 @@ def run_block(machine, block, row):
         commands = ["SLURM_JOB_ID=4711 bash /tmp/script"]
     unused, printed_text = set(row.stand_ins), ""
     for command in commands:
+        for name, value in row.placeholders.items():
+            command = command.replace(name, value)
         if command in row.stand_ins:
             unused.remove(command)
             machine.prepare(block, row.stand_ins[command][0])
