@@ -31,6 +31,7 @@
 #include "store/closing_record.h"
 #include "store/layer.h"
 #include "store/store.h"
+#include "store/store_format.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -146,7 +147,7 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
         kExitUnavailable,
         fmt::format("cannot wait for signals: {}; nothing was mounted", std::strerror(errno))};
   }
-  auto mounted = Session::mount(options.mount_point, options.mount_flags, filesystem);
+  auto mounted = Session::mount(options, filesystem);
   if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);
   events.on_mounted();
@@ -187,24 +188,38 @@ void announce(RunFolder& run_folder, const DaemonOptions& options) {
                options.run_dir, std::strerror(announced.error().code()));
 }
 
+// EWOULDBLOCK: a mount of the same path in another mount namespace, or one that was detached while in use.
+void warn_of_run_folder(const std::string& run_dir, Errno error) {
+  const bool is_taken = error == EWOULDBLOCK;
+  spdlog::warn("cannot use run directory '{}': {}; {}", run_dir,
+               is_taken ? "another daemon serves a mount at the same path and has it"
+                        : std::strerror(error.code()),
+               "jobs take the routes that libcacheshim.so has built in and open all files through "
+               "the mount");
+}
+
+// For `status`; empty where there are none.
+std::string layers_path(const DaemonOptions& options) {
+  if (options.is_store_read_only) return "";
+  return options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
+}
+
 std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,
                                        const std::function<void()>& on_ready) {
-  if (const Status prepared = prepare_base(store, options.profiles); !prepared) {
+  const Status prepared = options.is_store_read_only ? Status() : prepare_base(store, options.profiles);
+  if (!prepared) {
     return DaemonError{kExitUnavailable,
                        fmt::format("cannot write to store '{}': {}; nothing was mounted",
                                    options.store_dir, std::strerror(prepared.error().code()))};
   }
   sweep_ended_layers(store.layers(), options.layer_keep.count());
   auto run_folder = make_run_folder(options, compile_routes(options.profiles));
-  if (!run_folder) {  // a mount of this path in another namespace has it, or we may not write there
-    spdlog::warn(
-        "cannot use run folder '{}': {}; jobs take the routes that libcacheshim.so has built in",
-        options.run_dir, std::strerror(run_folder.error().code()));
+  if (!run_folder) {
+    warn_of_run_folder(options.run_dir, run_folder.error());
   } else {
     offer_direct_opens(*run_folder, store, options);
   }
-  const std::string layers =
-      options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
+  const std::string layers = layers_path(options);
   const std::string shown = shown_path(options);
   // What is to be held against its digest first is answered by us alone.
   const bool may_be_direct = run_folder && !options.verify_on_open;
@@ -227,7 +242,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                          .verify_on_open = options.verify_on_open});
   const MountEvents events{.on_mounted =
                                [&] {
-                                 record_mount_path(store, shown);
+                                 if (!options.is_store_read_only) record_mount_path(store, shown);
                                  if (run_folder) announce(*run_folder, options);
                                },
                            .on_left =
@@ -239,7 +254,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
 
 std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
                                          const std::function<void()>& on_ready) {
-  auto opened = open_plain_overlay(*options.overlay);
+  auto opened = open_plain_overlay(options);
   if (auto* error = std::get_if<DaemonError>(&opened)) return std::move(*error);
   auto& folders = std::get<PlainOverlay>(opened);
   // Without it there is no log, and `unmount` does not wait for the daemon's end.
@@ -271,7 +286,32 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
                        fmt::format("cannot read '{}': {}; nothing was mounted",
                                    served_folder(options), std::strerror(shown.error().code()))};
   }
-  return serve_mount(filesystem, options, {.on_mounted = [] {}, .on_left = [] {}}, on_ready);
+  const MountEvents events{.on_mounted = [] {}, .on_left = [&] { folders.served.reset(); }};
+  return serve_mount(filesystem, options, events, on_ready);
+}
+
+// The base alone. Records that say how to read it are heeded, if they can be read.
+std::variant<Store, StoreError> open_read_only(const std::string& path) {
+  auto base = sys::open_path(path, O_RDONLY | O_DIRECTORY);
+  if (!base) {
+    return StoreError{fmt::format("cannot use store '{}': {}; nothing was mounted", path,
+                                  std::strerror(base.error().code()))};
+  }
+  const auto text =
+      sys::read_file(base->get(), fmt::format("{}/{}", kControlName, kStoreFormatFile));
+  const auto format = text ? parse_store_format(*text) : StoreFormat();
+  if (const auto* refusal = std::get_if<std::string>(&format)) {
+    return StoreError{fmt::format("store '{}': {}; nothing was mounted", path, *refusal)};
+  }
+  return Store::bare(*std::move(base));
+}
+
+// A store that is only read has no layers, so that jobs cannot change anything.
+DaemonOptions without_changes(DaemonOptions options) {
+  options.publish = PublishPolicy::kNever;
+  options.flight_timeout = std::chrono::seconds(0);
+  options.gc = {};
+  return options;
 }
 
 }  // namespace
@@ -282,11 +322,14 @@ std::optional<DaemonError> serve(const DaemonOptions& options,
   raise_file_limit();
   (void)::umask(022);
   if (options.overlay) return serve_overlay(options, on_ready);
-  auto opened = Store::open(options.store_dir, options.layers_dir);
+  auto opened = options.is_store_read_only ? open_read_only(options.store_dir)
+                                           : Store::open(options.store_dir, options.layers_dir);
   if (const auto* error = std::get_if<StoreError>(&opened)) {
     return DaemonError{kExitUnavailable, error->message};
   }
-  return serve_store(std::get<Store>(opened), options, on_ready);
+  Store& store = std::get<Store>(opened);
+  return serve_store(store, options.is_store_read_only ? without_changes(options) : options,
+                     on_ready);
 }
 
 }  // namespace cacheshim

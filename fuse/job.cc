@@ -75,6 +75,7 @@ LayerRecord Job::wanted_record() const {
 Status Job::ensure_layer(int layers) {
   if (layer) return {};
   if (rules_.is_plain) return overlay.has_layer() ? Status() : Errno(EROFS);
+  if (layers < 0) return Errno(EROFS);  // of a store that cannot be written to
   CACHESHIM_TRY(taken, Layer::take(layers, wanted_record()));
   layer = std::move(taken);
   settle_trust();

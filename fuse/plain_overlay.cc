@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -22,8 +24,8 @@ DaemonError refuse(const std::string& path, const std::string& why) {
 }
 
 DaemonError refuse(const std::string& path, Errno error) {
-  const bool is_taken = error == EWOULDBLOCK;
-  return refuse(path, is_taken ? "another overlay has it" : std::strerror(error.code()));
+  if (error != EWOULDBLOCK) return refuse(path, std::strerror(error.code()));
+  return refuse(path, "another overlay has it as its upperdir or workdir");
 }
 
 Result<UniqueFd> open_folder(const std::string& path) {
@@ -37,22 +39,69 @@ Result<UniqueFd> take_folder(const std::string& path) {
   return folder;
 }
 
+// A mounter that finds the overlay's directories taken probes this lock: it is free once the mount is gone,
+// though the daemon is still there. A probe holds it only for an instant.
+UniqueFd mark_served(int work) {
+  auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
+  if (!mark || !sys::lock_file(mark->get(), LOCK_SH)) return UniqueFd();  // a mounter then waits in vain
+  return *std::move(mark);
+}
+
 Result<UniqueFd> make_work(int parent) {
   const Status made = sys::make_dir_at(parent, kWorkName, 0700);
   if (!made && !made.failed_with(EEXIST)) return made.error();
   return sys::open_beneath(parent, kWorkName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
+// Opens the directories anew, through copies of their mounts. The locks stay.
+Status reopen(const OverlayFolders& folders, PlainOverlay& overlay) {
+  for (UniqueFd& lower : overlay.lowers) {
+    CACHESHIM_TRY(opened, overlay.mounts.reopen(lower.get()));
+    lower = std::move(opened);
+  }
+  if (!overlay.upper || !overlay.mounts.have_atimes()) return {};
+  CACHESHIM_TRY(opened, overlay.mounts.reopen_both({folders.upper, overlay.upper.get()},
+                                                   {folders.work, overlay.work_parent.get()}));
+  CACHESHIM_TRY(work, sys::open_beneath(opened.second.get(), kWorkName, O_RDONLY | O_DIRECTORY));
+  overlay.upper_lock = std::exchange(overlay.upper, std::move(opened.first));
+  overlay.work = std::move(work);
+  return {};
+}
+
+// Whether its mount point is below a lower directory. On top of one it is out of the overlay's sight.
+bool sees_itself(const DaemonOptions& options) {
+  const auto& lowers = options.overlay->lowers;
+  return std::any_of(lowers.begin(), lowers.end(), [&](const std::string& lower) {
+    return options.mount_point.starts_with(lower == "/" ? lower : lower + "/");
+  });
+}
+
+// Not being able to choose the access times is no reason to fail.
+std::variant<PlainOverlay, DaemonError> with_copies(PlainOverlay overlay,
+                                                    const DaemonOptions& options) {
+  if (!overlay.mounts.are_needed()) return overlay;
+  const Status opened = reopen(*options.overlay, overlay);
+  if (opened) return overlay;
+  if (sees_itself(options) && !opened.failed_with(EXDEV)) {
+    return refuse(options.mount_point, "it lies in a lowerdir, whose mount cannot be copied");
+  }
+  spdlog::warn("cannot copy the mounts of '{}' and the others: {}; access times go by these mounts",
+               options.overlay->lowers.front(), std::strerror(opened.error().code()));
+  return overlay;
+}
+
 }  // namespace
 
-std::variant<PlainOverlay, DaemonError> open_plain_overlay(const OverlayFolders& folders) {
+std::variant<PlainOverlay, DaemonError> open_plain_overlay(const DaemonOptions& options) {
+  const OverlayFolders& folders = *options.overlay;
   PlainOverlay overlay;
+  overlay.mounts = MountCopies(options.mount_flags, sees_itself(options));
   for (const std::string& path : folders.lowers) {
     auto lower = open_folder(path);
     if (!lower) return refuse(path, lower.error());
     overlay.lowers.push_back(*std::move(lower));
   }
-  if (folders.upper.empty()) return overlay;
+  if (folders.upper.empty()) return with_copies(std::move(overlay), options);
   auto upper = take_folder(folders.upper);
   if (!upper) return refuse(folders.upper, upper.error());
   auto work_parent = take_folder(folders.work);
@@ -67,7 +116,8 @@ std::variant<PlainOverlay, DaemonError> open_plain_overlay(const OverlayFolders&
   overlay.upper = *std::move(upper);
   overlay.work_parent = *std::move(work_parent);
   overlay.work = *std::move(work);
-  return overlay;
+  overlay.served = mark_served(overlay.work.get());
+  return with_copies(std::move(overlay), options);
 }
 
 }  // namespace cacheshim

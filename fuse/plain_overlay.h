@@ -6,6 +6,7 @@
 
 #include "common/unique_fd.h"
 #include "fuse/daemon.h"
+#include "fuse/mount_copies.h"
 
 namespace cacheshim {
 
@@ -15,8 +16,12 @@ struct PlainOverlay {
   UniqueFd upper;                // empty, as what follows: read-only
   UniqueFd work;  // WORKDIR/work, ours alone; what an earlier daemon was in the middle of is gone
   UniqueFd work_parent;
+  UniqueFd upper_lock;    // where `upper` was opened once more
+  MountCopies mounts;
+  UniqueFd served;  // WORKDIR/work again, locked shared; to be closed once the mount is gone
 };
 
-std::variant<PlainOverlay, DaemonError> open_plain_overlay(const OverlayFolders& folders);
+// Opens what `options.overlay` names, for a mount with these flags at this mount point.
+std::variant<PlainOverlay, DaemonError> open_plain_overlay(const DaemonOptions& options);
 
 }  // namespace cacheshim

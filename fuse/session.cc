@@ -40,6 +40,21 @@ ssize_t splice_reply(int from, off_t* from_offset, int to, off_t* to_offset, std
   return ::splice(from, from_offset, to, to_offset, length, flags);
 }
 
+std::string device_refusal(int code) {
+  const char* advice = "";
+  if (code == ENOENT) {
+    advice = " (load the kernel's module 'fuse', or start the container with --device /dev/fuse)";
+  } else if (code == EPERM) {
+    advice = " (a container has to be started with --device /dev/fuse)";
+  } else if (code == EACCES) {
+    advice = " (its mode is usually 0666; ask the administrator, or be root)";
+  } else if (code == ENODEV || code == ENXIO) {
+    advice = " (the kernel has no FUSE: load its module 'fuse')";
+  }
+  return fmt::format("cannot open {}: {}{}; nothing was mounted", kDevice, std::strerror(code),
+                     advice);
+}
+
 std::string mount_refusal(const std::string& mount_point, int code) {
   std::string why = std::strerror(code);
   if (code == EPERM) why += " (root, or `cacheshim run --store`, can mount)";
@@ -48,14 +63,11 @@ std::string mount_refusal(const std::string& mount_point, int code) {
 
 }  // namespace
 
-std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const std::string& mount_point,
-                                                                   unsigned long flags,
+std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const DaemonOptions& options,
                                                                    Filesystem& filesystem) {
+  const std::string& mount_point = options.mount_point;
   auto device = sys::open_path(kDevice, O_RDWR);
-  if (!device) {
-    return unavailable(fmt::format("cannot open {}: {}; nothing was mounted", kDevice,
-                                   std::strerror(device.error().code())));
-  }
+  if (!device) return unavailable(device_refusal(device.error().code()));
   std::unique_ptr<Session> session(new Session);
   session->mount_point_ = mount_point;
   std::string program = "cacheshim";
@@ -69,8 +81,8 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const std::st
   const std::string data =
       fmt::format("fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other",
                   device->get(), ::getuid(), ::getgid());
-  if (::mount("cacheshim", mount_point.c_str(), std::string(kFilesystemType).c_str(), flags,
-              data.c_str()) == -1) {
+  if (::mount(options.source.c_str(), mount_point.c_str(), std::string(kFilesystemType).c_str(),
+              options.mount_flags, data.c_str()) == -1) {
     session->detached_ = true;
     return unavailable(mount_refusal(mount_point, errno));
   }

@@ -22,8 +22,7 @@ class Session {
  public:
   // Opens /dev/fuse and mounts it. From here on the mount is there; it is served once run() is
   // called. Detached again by the destructor where the kernel has not ended it.
-  static std::variant<std::unique_ptr<Session>, DaemonError> mount(const std::string& mount_point,
-                                                                   unsigned long flags,
+  static std::variant<std::unique_ptr<Session>, DaemonError> mount(const DaemonOptions& options,
                                                                    Filesystem& filesystem);
   ~Session();
   Session(const Session&) = delete;
