@@ -8,8 +8,10 @@
 #include "cli/commands.h"
 #include "cli/daemon_process.h"
 #include "cli/failure.h"
+#include "cli/mount_options.h"
 #include "cli/mount_point.h"
 #include "cli/paths.h"
+#include "cli/predecessor.h"
 #include "cli/run_environment.h"
 #include "cli/setup.h"
 #include "cli/standby.h"
@@ -38,12 +40,21 @@ bool stand_by(const std::string& mount_point, DaemonOptions& options) {
   return true;
 }
 
+std::string choose_mount_point(const MountArguments& arguments, const DaemonOptions& options) {
+  const std::string path = resolve_path(arguments.mount_point);
+  check_apart(path, "store", options.store_dir);
+  if (!options.layers_dir.empty()) check_apart(path, "directory of layers", options.layers_dir);
+  const bool may_be_nonempty = parse_mount_options(arguments.daemon.options).may_be_nonempty;
+  return check_mount_point(arguments.mount_point, may_be_nonempty);
+}
+
 void do_mount(const MountArguments& arguments) {
   DaemonOptions options = make_daemon_options(arguments.daemon, find_installation().profiles);
   options.cycle = choose_cycle("").view();
   if (arguments.standby && !stand_by(arguments.mount_point, options)) return;
-  options.mount_point = check_mount_point(arguments.mount_point);
+  options.mount_point = choose_mount_point(arguments, options);
   options.run_dir = run_dir(options.mount_point);
+  wait_for_predecessor(options);
   mount_and_serve(options, arguments.foreground || arguments.standby);
 }
 
@@ -74,15 +85,17 @@ void add_mount(CLI::App& app, int& exit_code) {
   mount->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
   mount->add_flag("--standby", arguments->standby,
                   "Stay here, and serve when the daemon that serves has died");
-  mount->add_option("MOUNTPOINT", arguments->mount_point, "Existing folder, usually /ci-cache")
+  mount->add_option("MOUNTPOINT", arguments->mount_point, "Existing, empty directory, usually /ci-cache")
       ->required();
   mount->footer(
-      "A mount point whose daemon has died is freed and used again. Once mounted, the daemon logs to\n"
+      "The mount point has to be empty (or -o nonempty) and apart from the store. One whose daemon has\n"
+      "died is freed and used again; for one that is still finishing, mount waits at most 10 s. With -o ro\n"
+      "a store that cannot be written to is served too. Once mounted, the daemon logs to\n"
       "/run/cacheshim/MOUNT/log (not root: XDG_RUNTIME_DIR/cacheshim/MOUNT/log).\n"
       "A standby leaves with 0 when the mount is closed for good, by unmount or SIGTERM, in its own\n"
       "cycle (CACHESHIM_CYCLE), also when that is on record as it starts.\n"
-      "Exit codes: 0 mounted, 2 unknown option or configuration key, 69 store, mount point or\n"
-      "/dev/fuse not available (nothing was mounted then).");
+      "Exit codes: 0 mounted, 2 unknown option or configuration key, or store, layers and mount point in\n"
+      "each other, 69 store, mount point or /dev/fuse not available (nothing was mounted then).");
   mount->callback([arguments, &exit_code] {
     do_mount(*arguments);
     exit_code = kExitSuccess;

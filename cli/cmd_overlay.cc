@@ -12,6 +12,7 @@
 #include "cli/mount_point.h"
 #include "cli/overlay_options.h"
 #include "cli/paths.h"
+#include "cli/predecessor.h"
 #include "cli/setup.h"
 #include "common/exit_codes.h"
 
@@ -24,10 +25,6 @@ struct OverlayArguments {
   bool foreground = false;
 };
 
-bool is_inside(const std::string& path, const std::string& folder) {
-  return path == folder || path.starts_with(folder + "/");
-}
-
 // Resolved here: the daemon works in another current folder.
 OverlayFolders resolve(const OverlayFolders& given) {
   OverlayFolders folders;
@@ -37,35 +34,46 @@ OverlayFolders resolve(const OverlayFolders& given) {
   if (given.upper.empty()) return folders;
   folders.upper = check_folder("upperdir", given.upper, R_OK | W_OK | X_OK);
   folders.work = check_folder("workdir", given.work, R_OK | W_OK | X_OK);
-  if (is_inside(folders.upper, folders.work) || is_inside(folders.work, folders.upper)) {
+  if (lies_in(folders.upper, folders.work) || lies_in(folders.work, folders.upper)) {
     throw Failure(kExitUsage,
                   fmt::format("'upperdir={}' and 'workdir={}' must not lie in each other",
                               given.upper, given.work));
   }
   for (const std::string& lower : folders.lowers) {
-    if (!is_inside(lower, folders.upper) && !is_inside(lower, folders.work)) continue;
+    if (!lies_in(lower, folders.upper) && !lies_in(lower, folders.work)) continue;
     throw Failure(kExitUsage,
                   fmt::format("'lowerdir={}' must not lie in upperdir or workdir", lower));
   }
   return folders;
 }
 
-void tell_ignored(const std::vector<std::string>& words) {
+// A mount point that holds one of the directories, or is a lower itself, hides it from others alone.
+void check_mount_is_outside(const std::string& mount_point, const OverlayFolders& folders) {
+  if (folders.upper.empty()) return;
+  if (lies_in(mount_point, folders.upper)) check_apart(mount_point, "upperdir", folders.upper);
+  if (lies_in(mount_point, folders.work)) check_apart(mount_point, "workdir", folders.work);
+}
+
+void tell_words(std::string_view why, const std::vector<std::string>& words) {
   if (words.empty()) return;
   std::string all;
   for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-  print_line(fmt::format("ignored, as it has no meaning here: {}", all));
+  print_line(fmt::format("{}: {}", why, all));
 }
 
 void mount_overlay(const OverlayArguments& arguments) {
-  const OverlayOptions wanted = parse_overlay_options(arguments.options);
+  const OverlayOptions wanted = parse_overlay_options(arguments.options, is_real_root());
   DaemonOptions options;
   options.overlay = resolve(wanted.folders);
   options.mount_flags = wanted.mount.flags;
   options.owners = wanted.mount.owners;
-  options.mount_point = check_mount_point(arguments.mount_point);
+  if (!wanted.mount.source.empty()) options.source = wanted.mount.source;
+  check_mount_is_outside(resolve_path(arguments.mount_point), *options.overlay);
+  options.mount_point = check_mount_point(arguments.mount_point, wanted.mount.may_be_nonempty);
   options.run_dir = run_dir(options.mount_point);
-  tell_ignored(wanted.ignored);
+  tell_words("ignored, as it has no meaning here", wanted.ignored);
+  tell_words("ignored, as only root may set it", wanted.denied);
+  wait_for_predecessor(options);
   mount_and_serve(options, arguments.foreground);
 }
 
@@ -90,7 +98,10 @@ void add_overlay(CLI::App& app, int& exit_code) {
       "  owner=squash           everything belongs to who mounts\n"
       "  squash_to_root, squash_to_uid=N, squash_to_gid=N   everything is shown as theirs\n"
       "  noacl                  POSIX ACLs do not count\n"
-      "  ro, noexec, noatime, suid, dev and others of mount(8); nosuid and nodev are the default\n"
+      "  ro, noexec, noatime, suid, dev and others of mount(8); nosuid and nodev are the default,\n"
+      "                         and stay so unless root mounts\n"
+      "  nonempty               the mount point may hold something, which is hidden then\n"
+      "  fsname=NAME            the source that mountinfo shows\n"
       "  threaded=, fast_ino=, volatile and other switches of fuse-overlayfs are ignored\n"
       "Exit codes: 0 mounted, 2 wrong options, 69 a folder, the mount point or /dev/fuse not\n"
       "available (nothing was mounted then). Ends with `cacheshim unmount` or umount(8).");

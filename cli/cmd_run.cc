@@ -23,6 +23,7 @@
 #include "cli/commands.h"
 #include "cli/control_client.h"
 #include "cli/failure.h"
+#include "cli/mount_point.h"
 #include "cli/paths.h"
 #include "cli/private_run.h"
 #include "cli/run_environment.h"
@@ -136,6 +137,7 @@ int run_on_store(const Run& run, const std::string& shipped_profiles) {
   DaemonArguments arguments;
   arguments.store = run.arguments.store;
   DaemonOptions options = make_daemon_options(arguments, shipped_profiles);
+  check_apart(resolve_path(run.mount), "store", options.store_dir);
   options.mount_point = run.mount;
   options.run_dir = run_dir(run.mount);
   return with_private_mount(options, [&] { return run_on_mount(run, OrphanPolicy::kKillChild); });

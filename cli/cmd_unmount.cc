@@ -21,6 +21,7 @@
 #include "cli/mount_users.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
+#include "cli/utab.h"
 #include "common/exit_codes.h"
 #include "common/mount_info.h"
 #include "common/names.h"
@@ -127,11 +128,13 @@ void unmount(const std::string& given, std::chrono::seconds grace) {
   const MountEntry mount = find_our_mount(path);
   if (is_dead_mount(path)) {
     (void)try_detach(path, MNT_DETACH);
+    forget_mount(path);
     print_line(fmt::format("freed the mount at '{}', whose daemon was dead", path));
     return;
   }
   const DaemonEnd daemon(run_dir(path));
   if (!try_detach(path, 0)) detach_from_users(path, mount, grace);
+  forget_mount(path);
   wait_for_daemon(path, mount, daemon);
 }
 

@@ -26,8 +26,7 @@ pid_t holder_of(int lock) {
   return ::fstat(lock, &st) == 0 ? find_flock_holder(table.str(), st.st_dev, st.st_ino) : 0;
 }
 
-UniqueFd open_holder(int lock) {
-  const pid_t holder = holder_of(lock);
+UniqueFd open_holder(int lock, pid_t holder) {
   if (holder <= 0) return UniqueFd();
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, holder, 0)));
   // Not of another process that has the number by now.
@@ -47,7 +46,9 @@ DaemonEnd::DaemonEnd(const std::string& run_dir) {
   if (run_dir.empty()) return;
   const std::string path = fmt::format("{}/{}", run_dir, kRunLockFile);
   lock_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (lock_) process_ = open_holder(lock_.get());
+  if (!lock_) return;
+  holder_ = holder_of(lock_.get());
+  process_ = open_holder(lock_.get(), holder_);
 }
 
 bool DaemonEnd::wait(std::chrono::milliseconds time) const {

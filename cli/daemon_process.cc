@@ -27,6 +27,7 @@
 
 #include "cli/failure.h"
 #include "cli/progress.h"
+#include "cli/utab.h"
 #include "common/exit_codes.h"
 #include "common/unique_fd.h"
 
@@ -174,7 +175,7 @@ pid_t start_daemon(const DaemonOptions& options, DaemonLife life) {
 
 void run_in_foreground(const DaemonOptions& options) {
   log_to_stderr(spdlog::level::info);
-  const auto error = serve(options, [] {});
+  const auto error = serve(options, [&] { note_mount_later(options.source, options.mount_point); });
   if (error) throw Failure(error->exit_code, error->message);
 }
 
@@ -183,6 +184,7 @@ void mount_and_serve(const DaemonOptions& options, bool foreground) {
     run_in_foreground(options);
   } else {
     (void)start_daemon(options, DaemonLife::kOnItsOwn);  // init reaps it in its time
+    note_mount(options.source, options.mount_point);
   }
 }
 

@@ -66,12 +66,21 @@ std::string chosen_command(const CLI::App& app) {
   return name;
 }
 
+// The first word that neither the program nor the chosen command knows, or "".
+std::string find_unknown_word(const CLI::App& app) {
+  const auto left = app.remaining(/*recurse=*/true);
+  return left.empty() ? "" : left.front();
+}
+
 // CLI11's own help and version are no errors; its errors are usage.
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
   std::string message = error.what();
-  if (app.get_subcommands().empty() && !app.remaining().empty()) {
-    message = fmt::format("unknown command or option '{}'", app.remaining().front());
+  const std::string unknown = find_unknown_word(app);
+  if (app.get_subcommands().empty() && !unknown.empty()) {
+    message = fmt::format("unknown command or option '{}'", unknown);
+  } else if (unknown.starts_with('-')) {
+    message = fmt::format("unknown option '{}'", unknown);  // CLI11 reports what is missing first
   }
   for (char& c : message) {
     if (c == '\n') c = ' ';
@@ -90,6 +99,7 @@ int run_program(std::vector<std::string> words) {
   add_mount(app, exit_code);
   add_overlay(app, exit_code);
   add_unmount(app, exit_code);
+  add_mount8_helpers(app, exit_code);
   add_run(app, command, exit_code);
   add_lock(app, command, exit_code);
   add_job(app, exit_code);
@@ -132,7 +142,9 @@ int main(int argc, char** argv) {
   (void)::signal(SIGCHLD, SIG_DFL);
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (argc > 0 && cacheshim::cli::is_mount_helper(argv[0])) {
-    words = cacheshim::cli::words_of_mount_helper(words);
+    words = cacheshim::cli::words_of_mount_helper(words, cacheshim::cli::is_real_root());
+  } else if (argc > 0 && cacheshim::cli::is_umount_helper(argv[0])) {
+    words = cacheshim::cli::words_of_umount_helper(words);
   }
   return cacheshim::cli::run_program(std::move(words));
 }

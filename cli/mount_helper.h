@@ -5,17 +5,24 @@
 #include <string_view>
 #include <vector>
 
-// mount.fuse.cacheshim: the program under the name by which mount(8) calls it for
-// `mount -t fuse.cacheshim` and for such lines of fstab.
+// mount.fuse.cacheshim and umount.fuse.cacheshim: the program under the names by which mount(8) and
+// umount(8) call it for this type of file system.
 namespace cacheshim::cli {
 
 // By the last component of argv[0].
 bool is_mount_helper(std::string_view program);
+bool is_umount_helper(std::string_view program);
 
-// What mount(8) passes, "SOURCE MOUNTPOINT [-snv] [-o OPTIONS] [-t TYPE] [-N NS]", as words of this
-// program: `overlay` where the options name a lowerdir, SOURCE being just a name then, else `mount`
-// with SOURCE as the store; layers=DIR and config=FILE among the options are those of `mount`.
-// Words that mount(8) would not pass are left for the command to refuse.
-std::vector<std::string> words_of_mount_helper(const std::vector<std::string>& words);
+// Returns what mount(8) passes, "SOURCE MOUNTPOINT [-snv] [-o OPTIONS] [-t TYPE] [-N NS]", as words of
+// this program: `remount` where the options say so; `overlay` where they name a lowerdir, SOURCE being
+// just a name then; else `mount` with SOURCE as the store, layers=DIR and config=FILE among the options
+// being those of `mount`. Words that mount(8) would not pass are left for the command to refuse.
+//
+// mount(8) never passes on `suid`, `dev` or `exec`, only their opposites, since they are its defaults.
+// So an overlay has them unless the options say otherwise, if `is_root`; a store never has the first two.
+std::vector<std::string> words_of_mount_helper(const std::vector<std::string>& words, bool is_root);
+
+// The same for umount(8): "MOUNTPOINT [-nlfvr] [-t TYPE] [-N NS]". The word is `umount-as-helper`.
+std::vector<std::string> words_of_umount_helper(const std::vector<std::string>& words);
 
 }  // namespace cacheshim::cli

@@ -21,7 +21,8 @@ struct Option {
 constexpr unsigned long kAtimes = MS_NOATIME | MS_RELATIME | MS_STRICTATIME;
 
 // What mount(8) passes on for an ordinary fstab line is accepted where it says what we do anyway.
-// suid and dev are not: a store's mount never has them.
+// suid and dev are not: a store's mount never has them. Whoever may publish could else hand set-id
+// programs to others.
 constexpr Option kFlags[] = {
     {"ro", MS_RDONLY, 0},
     {"rw", 0, MS_RDONLY},
@@ -43,7 +44,13 @@ constexpr Option kFlags[] = {
 };
 
 constexpr std::string_view kSilent[] = {
-    "defaults", "allow_other", "default_permissions", "auto", "noauto", "nofail", "_netdev"};
+    "defaults", "allow_other", "default_permissions", "auto",   "noauto", "nofail", "_netdev",
+    "user",     "users",       "nouser",              "owner",  "group",  "silent", "loud"};
+
+// Words for mount(8) and umount(8) alone. The ids are in the options of a mount that is there, which
+// mount(8) repeats for a remount.
+constexpr std::string_view kSilentKeys[] = {"x-",       "user=",    "uhelper=",
+                                            "comment=", "user_id=", "group_id="};
 
 bool apply_owner_option(std::string_view word, OwnerRule& owners) {
   if (word == "owner=squash" || word == "owner=keep") {
@@ -56,9 +63,38 @@ bool apply_owner_option(std::string_view word, OwnerRule& owners) {
   return true;
 }
 
+bool apply_mount_point_option(std::string_view word, MountOptions& options) {
+  constexpr std::string_view kSource = "fsname=";
+  if (word == "nonempty") {
+    options.may_be_nonempty = true;
+  } else if (word.starts_with(kSource)) {
+    options.source = undo_backslashes(word.substr(kSource.size()));
+  } else if (word == "remount") {
+    throw Failure(kExitUsage,
+                  "option 'remount' is for mount(8): mount -o remount,ro MOUNTPOINT, with "
+                  "mount.fuse.cacheshim in /sbin; nothing was changed");
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-MountOptions default_mount_options() { return {MS_NOSUID | MS_NODEV, {}}; }
+MountOptions default_mount_options() {
+  MountOptions options;
+  options.flags = MS_NOSUID | MS_NODEV;
+  return options;
+}
+
+std::string undo_backslashes(std::string_view text) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\\' && at + 1 < text.size()) ++at;
+    plain += text[at];
+  }
+  return plain;
+}
 
 std::vector<std::string> split_options(const std::vector<std::string>& texts) {
   std::vector<std::string> words;
@@ -93,14 +129,17 @@ bool apply_mount_option(const std::string& word, MountOptions& options) {
   for (const std::string_view silent : kSilent) {
     if (silent == word) return true;
   }
-  return word.starts_with("x-") || apply_owner_option(word, options.owners);
+  for (const std::string_view key : kSilentKeys) {
+    if (word.starts_with(key)) return true;
+  }
+  return apply_mount_point_option(word, options) || apply_owner_option(word, options.owners);
 }
 
 std::string known_mount_options() {
   std::string names;
   for (const Option& option : kFlags) names += fmt::format("{}, ", option.name);
   for (const std::string_view name : kSilent) names += fmt::format("{}, ", name);
-  return names + "owner=squash, owner=keep, noacl";
+  return names + "owner=squash, owner=keep, noacl, nonempty, fsname=NAME";
 }
 
 MountOptions parse_mount_options(const std::vector<std::string>& texts) {

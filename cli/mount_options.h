@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fuse/daemon.h"
@@ -10,8 +11,10 @@ namespace cacheshim::cli {
 
 // What the words of -o say, whatever is mounted.
 struct MountOptions {
-  unsigned long flags;  // MS_*
+  unsigned long flags = 0;  // MS_*
   OwnerRule owners;
+  std::string source;          // fsname=, unescaped; empty: not given
+  bool may_be_nonempty = false;  // the mount point
 };
 
 // What a mount without -o has: nosuid, nodev.
@@ -20,6 +23,9 @@ MountOptions default_mount_options();
 // The words in the texts of one or more -o: split at ',', but for one after '\', which goes. Any other
 // '\' stays.
 std::vector<std::string> split_options(const std::vector<std::string>& texts);
+
+// Replaces each "\x" by x.
+std::string undo_backslashes(std::string_view text);
 
 // Takes one word into account, as mount(8) and fstab have them. False for one that is not known here.
 bool apply_mount_option(const std::string& word, MountOptions& options);

@@ -6,6 +6,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <system_error>
 
 #include "cli/failure.h"
@@ -16,6 +17,8 @@
 
 namespace cacheshim::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Failure(kExitUnavailable, why + "; nothing was mounted");
@@ -37,9 +40,16 @@ void free_dead_mount(const std::string& path) {
   free_dead_mount(path);  // of several on top of each other
 }
 
+// The name of something in the directory; "" for an empty one, and for one that cannot be read.
+std::string find_any_entry(const std::string& path) {
+  std::error_code error;
+  const fs::directory_iterator entries(path, error);
+  return error || entries == fs::directory_iterator() ? "" : entries->path().filename().string();
+}
+
 }  // namespace
 
-std::string check_mount_point(const std::string& given) {
+std::string check_mount_point(const std::string& given, bool may_be_nonempty) {
   const std::string path = resolve_path(given);
   free_dead_mount(path);
   struct stat status {};
@@ -49,7 +59,30 @@ std::string check_mount_point(const std::string& given) {
                        errno == ENOENT ? "; make the folder first" : ""));
   }
   if (!S_ISDIR(status.st_mode)) refuse(fmt::format("mount point '{}' is not a folder", given));
+  if (may_be_nonempty) return path;
+  if (const std::string held = find_any_entry(path); !held.empty()) {
+    refuse(fmt::format("mount point '{}' is not empty: the mount would hide '{}'; name an empty "
+                       "directory, or mount with -o nonempty",
+                       given, held));
+  }
   return path;
+}
+
+void check_apart(const std::string& mount_point, std::string_view what,
+                 const std::string& directory) {
+  std::string why;
+  if (mount_point == directory) {
+    why = fmt::format("it is the {} itself", what);
+  } else if (lies_in(mount_point, directory)) {
+    why = fmt::format("it lies in the {} '{}'", what, directory);
+  } else if (lies_in(directory, mount_point)) {
+    why = fmt::format("the {} '{}' lies in it", what, directory);
+  } else {
+    return;
+  }
+  throw Failure(kExitUsage, fmt::format("cannot mount at '{}': {}; name a directory outside it; "
+                                        "nothing was mounted",
+                                        mount_point, why));
 }
 
 }  // namespace cacheshim::cli

@@ -41,8 +41,6 @@ std::vector<std::string> split_paths(std::string_view text, char separator) {
   return paths;
 }
 
-std::string one_path(std::string_view value) { return split_paths(value, '\0').front(); }
-
 std::vector<std::string> lower_paths(std::string_view value) {
   std::vector<std::string> paths = split_paths(value, ':');
   if (std::find(paths.begin(), paths.end(), "") != paths.end()) {
@@ -77,27 +75,31 @@ bool apply_folder(std::string_view key, std::string_view value, OverlayFolders& 
   if (key == "lowerdir") {
     folders.lowers = lower_paths(value);
   } else if (key == "upperdir") {
-    folders.upper = one_path(value);
+    folders.upper = undo_backslashes(value);
   } else if (key == "workdir") {
-    folders.work = one_path(value);
+    folders.work = undo_backslashes(value);
   } else {
     return false;
   }
   return true;
 }
 
-bool apply_flag(std::string_view word, unsigned long& flags) {
+bool apply_flag(const std::string& word, OverlayOptions& options, bool is_root) {
   if (word != "suid" && word != "dev") return false;
-  flags &= ~static_cast<unsigned long>(word == "suid" ? MS_NOSUID : MS_NODEV);
+  if (is_root) {
+    options.mount.flags &= ~static_cast<unsigned long>(word == "suid" ? MS_NOSUID : MS_NODEV);
+  } else {
+    options.denied.push_back(word);
+  }
   return true;
 }
 
-void apply(const std::string& word, OverlayOptions& options) {
+void apply(const std::string& word, OverlayOptions& options, bool is_root) {
   const std::string_view all = word;
   const auto equals = std::min(all.find('='), all.size());
   const std::string_view key = all.substr(0, equals);
   const std::string_view value = all.substr(std::min(equals + 1, all.size()));
-  if (apply_mount_option(word, options.mount) || apply_flag(word, options.mount.flags) ||
+  if (apply_mount_option(word, options.mount) || apply_flag(word, options, is_root) ||
       apply_folder(key, value, options.folders) || apply_squash(key, value, options.mount.owners)) {
     return;
   }
@@ -120,11 +122,11 @@ void check_folders(const OverlayFolders& folders) {
 
 }  // namespace
 
-OverlayOptions parse_overlay_options(const std::vector<std::string>& texts) {
+OverlayOptions parse_overlay_options(const std::vector<std::string>& texts, bool is_root) {
   OverlayOptions options;
   options.mount = default_mount_options();
   options.mount.owners.keep = true;
-  for (const std::string& word : split_options(texts)) apply(word, options);
+  for (const std::string& word : split_options(texts)) apply(word, options, is_root);
   check_folders(options.folders);
   OwnerRule& owners = options.mount.owners;
   if (!owners.keep) {  // one view for all: what belongs to "its user" belongs to who mounts it

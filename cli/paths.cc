@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "common/names.h"
@@ -60,6 +62,22 @@ std::string resolve_path(const std::string& path) {
   if (!error) return whole;
   const fs::path parent = fs::canonical(full.parent_path(), error);
   return error ? full : parent / full.filename();
+}
+
+bool lies_in(std::string_view path, std::string_view directory) {
+  if (!path.starts_with(directory)) return false;
+  return path.size() == directory.size() || directory == "/" || path[directory.size()] == '/';
+}
+
+bool is_real_root() {
+  if (::geteuid() != 0) return false;
+  std::ifstream map("/proc/self/uid_map");
+  std::uint64_t first = 0;
+  std::uint64_t outside = 0;
+  std::uint64_t count = 0;
+  constexpr std::uint64_t kAll = 0xFFFFFFFF;
+  // A kernel without user namespaces has no such file.
+  return !(map >> first >> outside >> count) || (outside == 0 && count == kAll);
 }
 
 std::string chosen_mount(const std::string& option) {

@@ -32,6 +32,12 @@ std::string run_dir(std::string_view mount_point);
 // cannot be asked about, as that of a dead mount, stays as it is.
 std::string resolve_path(const std::string& path);
 
+// Whether `path` is `directory` or below it; both as resolve_path() returns them.
+bool lies_in(std::string_view path, std::string_view directory);
+
+// Whether this process is root, and not only in a user namespace.
+bool is_real_root();
+
 // The mount that a command means: --mount, else CACHESHIM_MOUNT, else /ci-cache.
 std::string chosen_mount(const std::string& option);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@
 #include "cli/mount_options.h"
 #include "cli/paths.h"
 #include "common/exit_codes.h"
+#include "common/mount_info.h"
+#include "common/names.h"
 
 namespace cacheshim::cli {
 std::vector<Profile> load_all_profiles(const std::string& shipped) {
@@ -54,17 +57,70 @@ std::string check_folder(std::string_view what, const std::string& path, int acc
                             std::generic_category().message(error), advice));
 }
 
+namespace {
+
+// A store's mount shows a store; served again, each request would come back to the daemon of the first.
+void refuse_own_mount(const std::string& store) {
+  const auto mounts = read_mounts();
+  const MountEntry* above = nullptr;
+  for (const MountEntry& mount : mounts) {
+    const bool is_nearer = above == nullptr || mount.path.size() >= above->path.size();
+    if (lies_in(store, mount.path) && is_nearer) above = &mount;
+  }
+  if (above == nullptr || above->type != kFilesystemType) return;
+  const std::string version = fmt::format("{}/{}/version", above->path, kControlName);
+  if (::access(version.c_str(), F_OK) != 0) return;  // of a plain overlay: any directory will do
+  throw Failure(kExitUsage,
+                fmt::format("cannot use the store '{}': it is in the mount of a store, at '{}'; name "
+                            "the directory that is mounted there; nothing was mounted",
+                            store, above->path));
+}
+
+// Of all that lies in a store, STORE/.cacheshim/layers alone is for layers: the rest of it is the base's,
+// which all jobs see, or swept by the daemon.
+void check_layers(const std::string& layers, const std::string& store) {
+  if (lies_in(layers, fmt::format("{}/{}/layers", store, kControlName))) return;
+  const bool is_inside = lies_in(layers, store);
+  if (!is_inside && !lies_in(store, layers)) return;
+  throw Failure(kExitUsage,
+                fmt::format("cannot keep layers in '{}': {} the store '{}', where jobs' unpublished "
+                            "files would show as cache files; name a directory outside the store; "
+                            "nothing was mounted",
+                            layers, is_inside ? "it is in" : "it holds", store));
+}
+
+// Whether the store is to be mounted for reading alone. With -o ro that is so where it cannot be written to.
+bool is_for_reading(const std::string& store, unsigned long flags) {
+  const std::string records = fmt::format("{}/{}", store, kControlName);
+  const std::string& written = ::access(records.c_str(), F_OK) == 0 ? records : store;
+  if (::faccessat(AT_FDCWD, written.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return false;
+  if (errno != EROFS && errno != EACCES) return false;
+  if ((flags & MS_RDONLY) != 0) return true;
+  if (errno == EACCES) return false;  // the daemon says what it cannot do
+  throw Failure(kExitUnavailable,
+                fmt::format("cannot use the store '{}': cannot write to '{}': {}; mount it with -o "
+                            "ro to read from it; nothing was mounted",
+                            store, written, std::generic_category().message(errno)));
+}
+
+}  // namespace
+
 DaemonOptions make_daemon_options(const DaemonArguments& arguments,
                                   const std::string& shipped_profiles) {
   DaemonOptions options;
   const MountOptions mount = parse_mount_options(arguments.options);
   options.mount_flags = mount.flags;
   options.owners = mount.owners;
+  options.source = mount.source;
   const Config config = load_config(arguments.config);
   options.store_dir = check_folder("store", arguments.store, R_OK | X_OK);
+  if (options.source.empty()) options.source = options.store_dir;
+  refuse_own_mount(options.store_dir);
+  options.is_store_read_only = is_for_reading(options.store_dir, mount.flags);
   const std::string& layers = arguments.layers.empty() ? config.layers : arguments.layers;
   if (!layers.empty()) {
     options.layers_dir = check_folder("folder of layers", layers, R_OK | W_OK | X_OK);
+    check_layers(options.layers_dir, options.store_dir);
   }
   options.profiles = load_all_profiles(shipped_profiles);
   options.publish = config.publish.value_or(options.publish);

@@ -36,6 +36,7 @@ def all_scratch():
     mounts.enter_private_mount_namespace()
     top = pathlib.Path(tempfile.mkdtemp(prefix="cacheshim-test-", dir="/tmp"))
     top.chmod(0o755)
+    os.environ["LIBMOUNT_UTAB"] = str(top / "utab")  # /run/mount is the machine's
     watchdog = mounts.Watchdog(top)
     atexit.register(mounts.remove, top)
     yield top
@@ -148,22 +149,22 @@ def device(scratch):
 
 @pytest.fixture
 def sbin(scratch):
-    """An /sbin, for this run's mount namespace alone, in which mount(8) finds our helpers."""
-    ours = pathlib.Path(mounts.PROGRAM).resolve().parents[1] / "sbin"
-    helpers = list(ours.glob("*mount.fuse.cacheshim"))
-    if not helpers:
-        pytest.fail(f"no helper in {ours}: install the build first")
+    """An /sbin, for this run's mount namespace alone, in which mount(8) and umount(8) find the helpers."""
+    helpers = pathlib.Path(mounts.PROGRAM).resolve().parents[1] / "sbin"
+    names = ("mount.fuse.cacheshim", "umount.fuse.cacheshim")
     merged = scratch / "sbin"
     merged.mkdir()
     real = pathlib.Path("/sbin").resolve()
     for entry in real.iterdir():
-        (merged / entry.name).symlink_to(f"/proc/1/root{real}/{entry.name}")
-    for helper in helpers:
-        (merged / helper.name).unlink(missing_ok=True)
-        (merged / helper.name).symlink_to(helper)
+        if entry.name not in names:
+            (merged / entry.name).symlink_to(f"/proc/1/root{real}/{entry.name}")
+    for name in names:
+        if not (helpers / name).exists():
+            pytest.fail(f"no helper at {helpers / name}: install the build first")
+        (merged / name).symlink_to(helpers / name)
     subprocess.run(["mount", "--bind", merged, real], check=True)
     yield
-    subprocess.run(["umount", real], check=True)
+    subprocess.run(["/usr/bin/umount", real], check=True)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ TEST(MountOptions, RefuseWhatIsUnknownAndSayWhatIsKnown) {
 
 TEST(OverlayOptions, NameTheFolders) {
   const OverlayOptions options = parse_overlay_options(
-      {"lowerdir=/one:/t\\:wo:th\\\\ree\\,,upperdir=/u\\:p,workdir=/w", "noatime"});
+      {"lowerdir=/one:/t\\:wo:th\\\\ree\\,,upperdir=/u\\:p,workdir=/w", "noatime"}, true);
   EXPECT_EQ(options.folders.lowers, (Words{"/one", "/t:wo", "th\\ree,"}));
   EXPECT_EQ(options.folders.upper, "/u:p");
   EXPECT_EQ(options.folders.work, "/w");
@@ -60,21 +60,45 @@ TEST(OverlayOptions, NameTheFolders) {
 }
 
 TEST(OverlayOptions, KeepOwnersAndAreReadOnlyWithoutAnUpper) {
-  const OverlayOptions options = parse_overlay_options({"lowerdir=/a"});
+  const OverlayOptions options = parse_overlay_options({"lowerdir=/a"}, true);
   EXPECT_EQ(options.mount.flags, kUsual | MS_RDONLY);
   EXPECT_TRUE(options.mount.owners.keep);
   EXPECT_FALSE(options.mount.owners.shown_uid || options.mount.owners.shown_gid);
-  EXPECT_EQ(parse_overlay_options({"lowerdir=/a,rw"}).mount.flags & MS_RDONLY,
+  EXPECT_EQ(parse_overlay_options({"lowerdir=/a,rw"}, true).mount.flags & MS_RDONLY,
             static_cast<unsigned long>(MS_RDONLY));
 }
 
 TEST(OverlayOptions, AllowSetIdsAndDevicesWhenAsked) {
-  EXPECT_EQ(parse_overlay_options({"lowerdir=/a,upperdir=/u,workdir=/w,suid,dev"}).mount.flags, 0U);
+  EXPECT_EQ(parse_overlay_options({"lowerdir=/a,upperdir=/u,workdir=/w,suid,dev"}, true).mount.flags, 0U);
+}
+
+TEST(OverlayOptions, DenySetIdsAndDevicesToOthersThanRoot) {
+  const OverlayOptions options = parse_overlay_options({"lowerdir=/a,suid,dev"}, false);
+  EXPECT_EQ(options.mount.flags & kUsual, kUsual);
+  EXPECT_EQ(options.denied, (Words{"suid", "dev"}));
+}
+
+TEST(MountOptions, TakeASourceAndANonemptyMountPoint) {
+  const MountOptions options = parse_mount_options({"fsname=a\\,b\\\\c,nonempty"});
+  EXPECT_EQ(options.source, "a,b\\c");
+  EXPECT_TRUE(options.may_be_nonempty);
+  EXPECT_FALSE(parse_mount_options({"rw"}).may_be_nonempty);
+}
+
+TEST(MountOptions, IgnoreWordsForMountAndUmountAlone) {
+  const MountOptions options = parse_mount_options(
+      {"user,users,owner,group,user=me,uhelper=x,comment=y,x-systemd.z,silent,nofail,_netdev"});
+  EXPECT_EQ(options.flags, kUsual);
+}
+
+TEST(MountOptions, NameTheProgramThatRemounts) {
+  const std::string refusal = failure_of([] { (void)parse_mount_options({"remount,ro"}); });
+  EXPECT_EQ(refusal.rfind("2 option 'remount' is for mount(8)", 0), 0U) << refusal;
 }
 
 TEST(OverlayOptions, SquashToIdsWhateverTheOrder) {
   const auto owners = [](const std::string& words) {
-    return parse_overlay_options({"lowerdir=/a," + words}).mount.owners;
+    return parse_overlay_options({"lowerdir=/a," + words}, true).mount.owners;
   };
   EXPECT_EQ(owners("squash_to_root").shown_uid, 0U);
   EXPECT_EQ(owners("squash_to_root").shown_gid, 0U);
@@ -87,14 +111,14 @@ TEST(OverlayOptions, SquashToIdsWhateverTheOrder) {
 
 TEST(OverlayOptions, IgnoreSwitchesOfOthersAndSaySo) {
   const OverlayOptions options =
-      parse_overlay_options({"lowerdir=/a,threaded=1,fast_ino=1,noxattrs=1,volatile,index=off"});
+      parse_overlay_options({"lowerdir=/a,threaded=1,fast_ino=1,noxattrs=1,volatile,index=off"}, true);
   EXPECT_EQ(options.ignored,
             (Words{"threaded=1", "fast_ino=1", "noxattrs=1", "volatile", "index=off"}));
 }
 
 TEST(OverlayOptions, RefuseWhatCannotBeMeant) {
   const auto refusal = [](const std::string& words) {
-    return failure_of([&] { (void)parse_overlay_options({words}); });
+    return failure_of([&] { (void)parse_overlay_options({words}, true); });
   };
   EXPECT_EQ(refusal("upperdir=/u,workdir=/w").rfind("2 option 'lowerdir=' is missing", 0), 0U);
   EXPECT_EQ(refusal("lowerdir=/a,upperdir=/u").rfind("2 option 'upperdir=' needs 'workdir='", 0),
@@ -116,17 +140,42 @@ TEST(MountHelper, IsKnownByItsName) {
   EXPECT_FALSE(is_mount_helper(""));
 }
 
+TEST(MountHelper, UnmountsByItsOtherName) {
+  EXPECT_TRUE(is_umount_helper("/sbin/umount.fuse.cacheshim"));
+  EXPECT_FALSE(is_umount_helper("/sbin/mount.fuse.cacheshim"));
+  EXPECT_FALSE(is_mount_helper("/sbin/umount.fuse.cacheshim"));
+  EXPECT_EQ(words_of_umount_helper(
+                {"/mnt", "-n", "-l", "-f", "-v", "-r", "-t", "fuse.cacheshim", "-N", "/proc/1/ns/mnt"}),
+            (Words{"umount-as-helper", "/mnt", "-l", "-f", "-r"}));
+}
+
 TEST(MountHelper, MountsAnOverlayWhereALowerIsNamed) {
-  EXPECT_EQ(words_of_mount_helper({"overlay", "/mnt", "-n", "-sv", "-o", "rw,lowerdir=/a:/b\\,c",
-                                   "-t", "fuse.cacheshim"}),
-            (Words{"overlay", "-o", "rw,lowerdir=/a:/b\\,c", "/mnt"}));
+  const Words given = {"a,b\\c", "/mnt", "-n", "-sv", "-o", "rw,lowerdir=/a:/b\\,c", "-t",
+                       "fuse.cacheshim"};
+  EXPECT_EQ(words_of_mount_helper(given, /*is_root=*/false),
+            (Words{"overlay", "-o", "fsname=a\\,b\\\\c", "-o", "rw,lowerdir=/a:/b\\,c", "/mnt"}));
+}
+
+TEST(MountHelper, GivesRootsOverlaysTheDefaultsOfMount8) {
+  const Words words =
+      words_of_mount_helper({"o", "/mnt", "-o", "rw,nosuid,lowerdir=/a"}, /*is_root=*/true);
+  EXPECT_EQ(words, (Words{"overlay", "-o", "suid,dev", "-o", "fsname=o", "-o",
+                          "rw,nosuid,lowerdir=/a", "/mnt"}));
+  const auto flags =
+      parse_overlay_options({"suid,dev", "fsname=o", "rw,nosuid,lowerdir=/a"}, true).mount.flags;
+  EXPECT_EQ(flags & kUsual, static_cast<unsigned long>(MS_NOSUID));
+}
+
+TEST(MountHelper, RemountsWhereTheOptionsSaySo) {
+  EXPECT_EQ(words_of_mount_helper({"o", "/mnt", "-o", "ro,remount,lowerdir=/a"}, true),
+            (Words{"remount", "-o", "ro,remount,lowerdir=/a", "/mnt"}));
 }
 
 TEST(MountHelper, MountsAStoreOtherwise) {
-  EXPECT_EQ(words_of_mount_helper({"/data", "/ci-cache", "-o", "rw,noatime,layers=/nvme"}),
-            (Words{"mount", "-o", "rw", "-o", "noatime", "--layers=/nvme", "--store", "/data",
+  EXPECT_EQ(words_of_mount_helper({"/data", "/ci-cache", "-o", "rw,suid,noatime,layers=/nvme"}, true),
+            (Words{"mount", "-o", "rw", "-o", "noatime", "--layers=/nvme", "--store=/data",
                    "/ci-cache"}));
-  EXPECT_EQ(words_of_mount_helper({"/data"}), (Words{"mount", "--store", "/data"}));
+  EXPECT_EQ(words_of_mount_helper({"/data"}, true), (Words{"mount", "--store=/data"}));
 }
 
 }  // namespace

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// umount(2) returns when the mount is gone, which is before its daemon has put everything away. Somebody
+// who mounts again at once then met its locks: 10 of 100 times.
+#include "cli/predecessor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "cli/daemon_end.h"
+#include "cli/progress.h"
+#include "common/mount_info.h"
+#include "common/names.h"
+#include "common/unique_fd.h"
+
+namespace cacheshim::cli {
+namespace {
+
+constexpr std::chrono::seconds kDeadline{10};
+// In which a daemon sees that its mount is gone, on a machine that is busy.
+constexpr std::chrono::seconds kNoticed{2};
+constexpr std::chrono::milliseconds kPoll{10};
+
+// Whether the process sees a mount of ours there, in its own mount namespace. True where /proc does not
+// say: nobody is waited for without a reason.
+bool still_has_mount(pid_t process, const std::string& mount_point) {
+  std::ifstream file(fmt::format("/proc/{}/mountinfo", process));
+  std::ostringstream text;
+  if (!file.is_open() || !(text << file.rdbuf())) return true;
+  const auto mount = find_mount(parse_mount_info(text.str()), mount_point);
+  return mount && mount->type == kFilesystemType;
+}
+
+void wait_for_run_dir(const DaemonOptions& options) {
+  const auto deadline = Progress::Clock::now() + kDeadline;
+  const DaemonEnd daemon(options.run_dir);
+  if (daemon.holder() == 0 || still_has_mount(daemon.holder(), options.mount_point)) return;
+  Progress progress;
+  while (!daemon.wait(kPoll) && Progress::Clock::now() < deadline) {
+    progress.update("waiting for the daemon that was here before to end", 0, 0);
+  }
+}
+
+// Takes the lock for an instant. What is not there has no lock.
+bool is_free(const std::string& path) {
+  const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return !directory || ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+void wait_for_directories(const OverlayFolders& folders) {
+  const auto start = Progress::Clock::now();
+  Progress progress;
+  while (!is_free(folders.upper) || !is_free(folders.work)) {
+    const auto waited = Progress::Clock::now() - start;
+    const bool is_mounted = !is_free(folders.work + "/work");  // see PlainOverlay::served
+    if (waited > (is_mounted ? kNoticed : kDeadline)) return;
+    progress.update("waiting for the overlay that had these directories before to end", 0, 0);
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+}  // namespace
+
+void wait_for_predecessor(const DaemonOptions& options) {
+  if (!options.run_lock) wait_for_run_dir(options);
+  if (options.overlay && !options.overlay->upper.empty()) wait_for_directories(*options.overlay);
+}
+
+}  // namespace cacheshim::cli
