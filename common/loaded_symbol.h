@@ -60,11 +60,6 @@ class LoadedObject {
   std::uintptr_t soname_offset_ = 0;  // in strings_; 0: none
 };
 
-inline constexpr const char* kLibcName = "libc.so.6";
-
-// False where the program has another libc, or one that is made to look like glibc.
-bool is_glibc_loaded();
-
 // The symbol by which the library knows our own program (cli/main.cc exports it). The library does nothing
 // there: the program has to see the mount as it is.
 inline constexpr SymbolName kProgramMark("cacheshim_program_mark");
@@ -72,6 +67,11 @@ inline constexpr SymbolName kProgramMark("cacheshim_program_mark");
 // Returns whether the program itself, and none of its libraries, exports `mark`. False where the program
 // does not say where the loader's list is.
 bool is_marked_program(const SymbolName& mark);
+
+inline constexpr const char* kLibcName = "libc.so.6";
+
+// False where the program has another libc, or one that is made to look like glibc.
+bool is_glibc_loaded();
 
 // libc's own functions of the dynamic loader; none of them is an interposer's. Null members where
 // libc has none: dlvsym, on musl; all, on a glibc before 2.34, until something brings its libdl.so.2.
