@@ -66,6 +66,7 @@ void add_mount(CLI::App& app, int& exit_code) {
       "mount", "Show a store of cache folders at MOUNTPOINT; returns once it is usable");
   mount->add_option("--store", arguments->daemon.store, "Folder that holds the caches")
       ->type_name("DIR")
+      ->check(refuse_empty_path)
       ->required();
   mount
       ->add_option("--layers", arguments->daemon.layers,
@@ -86,6 +87,7 @@ void add_mount(CLI::App& app, int& exit_code) {
   mount->add_flag("--standby", arguments->standby,
                   "Stay here, and serve when the daemon that serves has died");
   mount->add_option("MOUNTPOINT", arguments->mount_point, "Existing, empty directory, usually /ci-cache")
+      ->check(refuse_empty_path)
       ->required();
   mount->footer(
       "The mount point has to be empty (or -o nonempty) and apart from the store. One whose daemon has\n"

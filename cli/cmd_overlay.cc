@@ -89,7 +89,9 @@ void add_overlay(CLI::App& app, int& exit_code) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->required();
   overlay->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
-  overlay->add_option("MOUNTPOINT", arguments->mount_point, "Existing folder")->required();
+  overlay->add_option("MOUNTPOINT", arguments->mount_point, "Existing, empty directory")
+      ->check(refuse_empty_path)
+      ->required();
   overlay->footer(
       "Options of -o:\n"
       "  lowerdir=L1[:L2...]    the folders to show, L1 on top; '\\:' for a ':' in a name\n"

@@ -18,6 +18,7 @@
 #include "cli/control_client.h"
 #include "cli/daemon_end.h"
 #include "cli/failure.h"
+#include "cli/mount_point.h"
 #include "cli/mount_users.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
@@ -153,7 +154,9 @@ void add_unmount(CLI::App& app, int& exit_code) {
                    "Close it though it is in use, and give its users this many seconds to leave")
       ->type_name("S")
       ->check(CLI::Range(0, 86400));
-  command->add_option("MOUNTPOINT", arguments->path, "Where it is mounted")->required();
+  command->add_option("MOUNTPOINT", arguments->path, "Where it is mounted")
+      ->check(refuse_empty_path)
+      ->required();
   command->footer(
       "Who only waits, for a lock (ENOLCK) or for a job's end, is sent home. With --grace that is done\n"
       "though others use it; where these stay, it is as it was when the time is over.\n"

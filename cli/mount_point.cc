@@ -68,6 +68,10 @@ std::string check_mount_point(const std::string& given, bool may_be_nonempty) {
   return path;
 }
 
+std::string refuse_empty_path(const std::string& path) {
+  return path.empty() ? "the path is empty" : "";
+}
+
 void check_apart(const std::string& mount_point, std::string_view what,
                  const std::string& directory) {
   std::string why;

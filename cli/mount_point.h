@@ -11,6 +11,9 @@ namespace cacheshim::cli {
 // something and `may_be_nonempty` is not set.
 std::string check_mount_point(const std::string& given, bool may_be_nonempty);
 
+// For the value of an option that is a path: what is wrong with it, as CLI11 asks for it.
+std::string refuse_empty_path(const std::string& path);
+
 // Throws Failure (usage) if `directory`, which the daemon is to serve or to write to, is the mount point,
 // lies in it or holds it: the daemon would wait for itself, or users could not reach the directory.
 // `what` is what a message calls the directory. Both paths are as resolve_path() returns them.

@@ -38,12 +38,13 @@ bool still_has_mount(pid_t process, const std::string& mount_point) {
   return mount && mount->type == kFilesystemType;
 }
 
-void wait_for_run_dir(const DaemonOptions& options) {
-  const auto deadline = Progress::Clock::now() + kDeadline;
+using Time = Progress::Clock::time_point;
+
+void wait_for_run_dir(const DaemonOptions& options, Time start) {
   const DaemonEnd daemon(options.run_dir);
   if (daemon.holder() == 0 || still_has_mount(daemon.holder(), options.mount_point)) return;
   Progress progress;
-  while (!daemon.wait(kPoll) && Progress::Clock::now() < deadline) {
+  while (!daemon.wait(kPoll) && Progress::Clock::now() < start + kDeadline) {
     progress.update("waiting for the daemon that was here before to end", 0, 0);
   }
 }
@@ -54,8 +55,7 @@ bool is_free(const std::string& path) {
   return !directory || ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
-void wait_for_directories(const OverlayFolders& folders) {
-  const auto start = Progress::Clock::now();
+void wait_for_directories(const OverlayFolders& folders, Time start) {
   Progress progress;
   while (!is_free(folders.upper) || !is_free(folders.work)) {
     const auto waited = Progress::Clock::now() - start;
@@ -69,8 +69,10 @@ void wait_for_directories(const OverlayFolders& folders) {
 }  // namespace
 
 void wait_for_predecessor(const DaemonOptions& options) {
-  if (!options.run_lock) wait_for_run_dir(options);
-  if (options.overlay && !options.overlay->upper.empty()) wait_for_directories(*options.overlay);
+  const auto start = Progress::Clock::now();
+  if (!options.run_lock) wait_for_run_dir(options, start);
+  const bool has_upper = options.overlay && !options.overlay->upper.empty();
+  if (has_upper) wait_for_directories(*options.overlay, start);
 }
 
 }  // namespace cacheshim::cli

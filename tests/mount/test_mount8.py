@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import time
 
+import jobs
 import mounts
 import pytest
 
@@ -124,6 +125,16 @@ def test_umount_returns_when_the_daemon_has_exited(overlay, monkeypatch):
     monkeypatch.chdir(overlay.path.parent)
     umount(overlay.path.name)  # a relative path
     assert not daemons(overlay)
+
+
+def test_umount_waits_for_a_daemon_in_the_foreground(overlay):
+    with subprocess.Popen([mounts.PROGRAM, "overlay", "--foreground", "-o", overlay.folders(),
+                           overlay.path], stderr=subprocess.DEVNULL) as daemon:
+        table = pathlib.Path(os.environ["LIBMOUNT_UTAB"])
+        jobs.wait_until(lambda: table.exists() and f"TARGET={overlay.path} " in table.read_text(),
+                        what="the entry in libmount's table")
+        umount(overlay.path)
+        assert daemon.poll() == 0
 
 
 def test_umount_of_a_mount_in_use_fails_and_names_the_user(overlay):

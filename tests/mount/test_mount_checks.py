@@ -232,6 +232,14 @@ def test_a_second_daemon_at_the_same_path_says_who_has_the_run_directory(store, 
     assert "Resource temporarily unavailable" not in text
 
 
+@pytest.mark.parametrize("words", [("mount", "--store", "", "/mnt"), ("mount", "--store", "/x", ""),
+                                   ("overlay", "-o", "lowerdir=/", ""), ("unmount", "")])
+def test_an_empty_path_is_refused(program, words):
+    done = mounts.run(program, *words)
+    assert done.returncode == 2
+    assert "the path is empty" in done.stderr
+
+
 @pytest.mark.parametrize("kind, text", [("missing", "No such file or directory; make the folder first"),
                                         ("file", "Not a directory; name a folder")])
 def test_a_store_that_is_no_directory_is_refused(attempt, scratch, point, kind, text):
