@@ -17,6 +17,7 @@
 #include "cli/text.h"
 #include "cli/units.h"
 #include "common/exit_codes.h"
+#include "store/json_text.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -120,7 +121,7 @@ void print_answer(const json& answer) {
 
 void explain(const ExplainArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
-  const json status = json::parse(client.read("status"), nullptr, false);
+  const json status = parse_json(client.read("status"));
   const auto found = find_cache_path(arguments.path, client.mount(), text_of(status, "store"),
                                      load_all_profiles(find_installation().profiles));
   if (!found) {
@@ -131,7 +132,9 @@ void explain(const ExplainArguments& arguments) {
   std::string job = arguments.job.empty() ? found->job : arguments.job;
   if (job.empty()) job = own_job();
   check_job_id(job);
-  const json answer = client.request({{"op", "explain"}, {"path", found->path}, {"job", job}});
+  nlohmann::ordered_json request = {{"op", "explain"}, {"job", job}};
+  put_name(request, "path", found->path);
+  const json answer = client.request(request);
   if (arguments.as_json) {
     fmt::print("{}\n", answer.dump());
   } else {

@@ -14,6 +14,7 @@
 #include "cli/setup.h"
 #include "cli/text.h"
 #include "common/exit_codes.h"
+#include "store/json_text.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -29,7 +30,7 @@ std::vector<Profile> load_for_reading() { return load_all_profiles(find_installa
 
 // Those of a mount, by its own word, are the ones that it found when it was mounted.
 std::vector<std::string> names_in_use(const std::string& mount) {
-  const auto status = nlohmann::json::parse(ControlClient(mount).read("status"), nullptr, false);
+  const auto status = parse_json(ControlClient(mount).read("status"));
   std::vector<std::string> names;
   for (const auto& name : status.value("profiles", nlohmann::json::array())) {
     names.push_back(name.get<std::string>());

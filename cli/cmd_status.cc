@@ -17,6 +17,7 @@
 #include "cli/text.h"
 #include "cli/units.h"
 #include "common/exit_codes.h"
+#include "store/json_text.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -57,7 +58,7 @@ struct StatusArguments {
 };
 
 json parse(const ControlClient& client, const std::string& file) {
-  json parsed = json::parse(client.read(file), nullptr, /*allow_exceptions=*/false);
+  json parsed = parse_json(client.read(file));
   if (parsed.is_object()) return parsed;
   throw Failure(kExitFailed, fmt::format("the daemon of '{}' gave a '{}' that is not JSON",
                                          client.mount(), file));

@@ -16,6 +16,7 @@
 #include "common/exit_codes.h"
 #include "common/names.h"
 #include "common/result.h"
+#include "store/json_text.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -23,6 +24,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kReadSize = std::size_t{1} << 20;
+constexpr JsonLimits kAnswerLimits{std::size_t{1} << 30, 32};  // a mount may be anybody's
 
 std::string reason(Errno error) { return std::generic_category().message(error.code()); }
 
@@ -93,7 +95,7 @@ ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
 json ControlClient::request(const json& request, const OnProgress& on_progress) const {
   auto fd = open_at(folder_.get(), "control", O_RDWR);
   if (!fd) fail_unavailable(mount_, fd.error());
-  if (const Status written = write_request(fd->get(), request.dump()); !written) {
+  if (const Status written = write_request(fd->get(), dump_json(request)); !written) {
     fail_unavailable(mount_, written.error());
   }
   std::string text;
@@ -102,7 +104,7 @@ json ControlClient::request(const json& request, const OnProgress& on_progress) 
     const auto more = read_more(fd->get(), text);
     if (!more) fail_unavailable(mount_, more.error());
     for (auto end = text.find('\n', seen); end != text.npos; end = text.find('\n')) {
-      const json line = json::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false);
+      const json line = parse_json(std::string_view(text).substr(0, end), kAnswerLimits);
       text.erase(0, end + 1);
       if (!line.is_object()) continue;
       if (const auto progress = line.find("progress"); progress != line.end()) {

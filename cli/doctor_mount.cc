@@ -16,6 +16,7 @@
 #include "cli/text.h"
 #include "common/mount_info.h"
 #include "fuse/daemon.h"
+#include "store/json_text.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -58,8 +59,7 @@ bool check_daemon(Patient& patient, Findings& findings) {
   }
   patient.mount = resolve_path(patient.mount);
   try {
-    const auto status = nlohmann::json::parse(ControlClient(patient.mount).read("status"), nullptr,
-                                              /*allow_exceptions=*/false);
+    const auto status = parse_json(ControlClient(patient.mount).read("status"));
     if (status.is_object()) patient.status = status;
   } catch (const Failure& failure) {
     findings.problem(kCheck, patient.mount, failure.what(), "");

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/guard.h"
 #include "store/paths.h"
 
 namespace cacheshim {
@@ -114,7 +115,7 @@ void Batons::run() {
         orphan.is_orphan = true;
         in_use.push_back(std::move(orphan));
       } else {
-        reap_(orphan.baton);
+        (void)run_guarded("reaping a baton", [&] { reap_(orphan.baton); });
       }
     }
     const std::lock_guard lock(mutex_);

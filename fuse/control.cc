@@ -13,11 +13,15 @@
 #include "common/exit_codes.h"
 #include "fuse/control_requests.h"
 #include "fuse/filesystem.h"
+#include "store/json_text.h"
 
 namespace cacheshim {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);  // a read waits for two at the most
+
+// A path of 4,095 bytes takes 24 KiB where each of them is escaped.
+constexpr JsonLimits kRequestLimits{std::size_t{64} << 10, 8};
 
 using Json = nlohmann::ordered_json;
 
@@ -50,7 +54,7 @@ std::vector<std::pair<const char*, std::uint64_t>> all_counters(Filesystem& file
 Status ControlSession::submit(Filesystem& filesystem, const Caller& caller,
                               std::string_view request,
                               const std::shared_ptr<ControlSession>& self) {
-  const auto json = nlohmann::json::parse(request, nullptr, false);
+  const auto json = parse_json(request, kRequestLimits);
   if (!json.is_object() || !json.contains("op") || !json["op"].is_string()) return Errno(EINVAL);
   {
     const std::lock_guard lock(mutex_);
@@ -63,7 +67,7 @@ Status ControlSession::submit(Filesystem& filesystem, const Caller& caller,
 
 std::string ControlSession::progress_line() const {
   const Json json = {{"progress", {{"what", what_}, {"done", done_}, {"total", total_}}}};
-  return json.dump() + "\n";
+  return dump_json(json) + "\n";
 }
 
 // Takes what is to be answered from under the lock, and answers after it is released.
@@ -117,10 +121,11 @@ void ControlSession::progress(std::string_view what, std::uint64_t done, std::ui
   total_ = total;
 }
 
-void ControlSession::answer(const Json& line) { answer_line(line.dump()); }
+void ControlSession::answer(const Json& line) { answer_line(dump_json(line)); }
 
 void ControlSession::answer_line(std::string line) {
   std::unique_lock lock(mutex_);
+  if (answered_) return;  // that was the last line
   pending_ += std::move(line) + "\n";
   answered_ = true;
   if (reader_ != nullptr) reply(lock);
@@ -154,7 +159,7 @@ Json describe_job(Job& job, const std::string& layers_dir) {
 std::string stats_json(Filesystem& filesystem) {
   Json json;
   for (const auto& [name, count] : all_counters(filesystem)) json[name] = count;
-  return json.dump(2) + "\n";
+  return dump_json(json, 2) + "\n";
 }
 
 std::string stats_metrics(Filesystem& filesystem) {
@@ -177,7 +182,7 @@ std::string flights_json(const Filesystem& filesystem) {
                      {"waiting", flight.waiting}});
     }
   }
-  return all.dump(2) + "\n";
+  return dump_json(all, 2) + "\n";
 }
 
 std::string status_json(Filesystem& filesystem) {
@@ -201,7 +206,7 @@ std::string status_json(Filesystem& filesystem) {
   Json names = Json::array();
   for (const Profile& profile : filesystem.profiles()) names.push_back(profile.name);
   json["profiles"] = std::move(names);
-  return json.dump(2) + "\n";
+  return dump_json(json, 2) + "\n";
 }
 
 Ticker::Ticker(std::chrono::milliseconds idle_interval, std::function<void()> on_idle_interval)
@@ -267,12 +272,14 @@ void Ticker::run() {
     const bool is_due = then_ && std::chrono::steady_clock::now() >= call_at_;
     const auto then = is_due ? std::exchange(then_, nullptr) : nullptr;
     lock.unlock();
-    if (then) then();
+    if (then) (void)run_guarded("what was due", then);
     for (const auto& watched : sessions) {
-      if (const auto session = watched.lock()) session->tick();
+      (void)run_guarded("a line of progress", [&] {
+        if (const auto session = watched.lock()) session->tick();
+      });
     }
     if (std::chrono::steady_clock::now() >= idle_due) {
-      on_idle_interval_();
+      (void)run_guarded("tending jobs and the store", on_idle_interval_);
       idle_due = std::chrono::steady_clock::now() + idle_interval_;
     }
     lock.lock();

@@ -16,6 +16,8 @@
 #include "fuse/control.h"
 #include "fuse/explain.h"
 #include "fuse/filesystem.h"
+#include "store/guard.h"
+#include "store/json_text.h"
 #include "store/paths.h"
 #include "store/sys.h"
 
@@ -25,6 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
+constexpr std::size_t kMostWaiting = 1024;             // requests; anybody may send them
 
 struct Request {
   Filesystem& filesystem;
@@ -108,7 +111,7 @@ std::string list_objects(const std::vector<JobState>& states, const std::string&
     job["outcome"] = to_string(state.outcome);
     listed.push_back(std::move(job));
   }
-  return Json{{"ok", true}, {"jobs", std::move(listed)}}.dump();
+  return dump_json(Json{{"ok", true}, {"jobs", std::move(listed)}});
 }
 
 void list_jobs(const Request& request) {
@@ -163,6 +166,10 @@ void start_job(const Request& request) {
     return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
   }
   JobTable& jobs = request.filesystem.jobs();
+  if (request.caller.uid != 0 && is_of_another_uid(id, request.caller.uid)) {
+    return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
+                                   kExitFailed);
+  }
   const std::string cycle = request.text("cycle");
   const JobClaim claim{JobId::from_text(id), JobId::from_text(cycle.empty() ? "0" : cycle),
                        std::nullopt};
@@ -174,6 +181,7 @@ void start_job(const Request& request) {
   }
   Job& job = jobs.ensure_active(id, claim, request.flag("shared_uids"));
   (void)job.enter(request.caller);  // root leaves the view to the first other user
+  job.keep_claim();
   if (!job.may_change(request.caller.uid)) {
     return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
                                    kExitFailed);
@@ -212,7 +220,9 @@ void plan_publishing(const Request& request, Job& job) {
   for (const UnitPlan& unit :
        request.filesystem.plan_publishing(job, request.progress("looking at entries"))) {
     const bool is_kept = !unit.why_kept.empty();
-    Json line = {{"entry", unit.unit}, {"publish", !is_kept}};
+    Json line;
+    put_name(line, "entry", unit.unit);
+    line["publish"] = !is_kept;
     line["files"] = unit.files;
     line["bytes"] = unit.bytes;
     if (is_kept) line["why"] = unit.why_kept;
@@ -242,7 +252,11 @@ void plan_discarding(const Request& request, const Job& job) {
   std::uint64_t bytes = 0;
   Json plan = Json::array();
   for (const LayerUnit& unit : content.units) {
-    plan.push_back({{"entry", unit.unit}, {"files", unit.files}, {"bytes", unit.bytes}});
+    Json line;
+    put_name(line, "entry", unit.unit);
+    line["files"] = unit.files;
+    line["bytes"] = unit.bytes;
+    plan.push_back(std::move(line));
     files += unit.files;
     bytes += unit.bytes;
   }
@@ -323,7 +337,7 @@ bool is_store_path(std::string_view path) {
 }
 
 void explain(const Request& request) {
-  const std::string path = request.text("path");
+  const std::string path = get_name(request.fields, "path");
   const std::string id = request.text("job");
   if (!is_store_path(path)) {
     return request.session->refuse(fmt::format("'{}' is no path of this mount", path), kExitUsage);
@@ -361,12 +375,14 @@ void collect_garbage(const Request& request) {
   if (!report) return refuse_error(request, report.error());
   Json evicted = Json::array();
   for (const EvictedUnit& one : report->evicted) {
-    evicted.push_back({{"entry", one.unit.unit},
-                       {"bytes", one.unit.bytes},
-                       {"files", one.unit.files},
-                       {"last_use", one.unit.last_use},
-                       {"reason", one.reason},
-                       {"young", one.is_young}});
+    Json line;
+    put_name(line, "entry", one.unit.unit);
+    line["bytes"] = one.unit.bytes;
+    line["files"] = one.unit.files;
+    line["last_use"] = one.unit.last_use;
+    line["reason"] = one.reason;
+    line["young"] = one.is_young;
+    evicted.push_back(std::move(line));
   }
   request.session->answer({{"ok", true},
                            {"limits", request.filesystem.options().gc.are_set()},
@@ -386,7 +402,11 @@ void verify(const Request& request) {
   if (!report) return refuse_error(request, report.error());
   Json damaged = Json::array();
   for (const DamagedFile& file : report->damaged) {
-    damaged.push_back({{"path", file.path}, {"entry", file.unit}, {"why", file.why}});
+    Json line;
+    put_name(line, "path", file.path);
+    put_name(line, "entry", file.unit);
+    line["why"] = file.why;
+    damaged.push_back(std::move(line));
   }
   request.session->answer({{"ok", true},
                            {"files", report->files},
@@ -400,6 +420,14 @@ struct Operation {
   void (*run)(const Request&);
   bool takes_long;
 };
+
+// Whatever becomes of it, whoever asked is answered.
+void run_operation(const Operation& operation, const Request& request) {
+  if (run_guarded("a control request", [&] { operation.run(request); })) return;
+  (void)run_guarded("its answer", [&] {
+    request.session->refuse("the daemon failed at it; see its log", kExitFailed);
+  });
+}
 
 const std::map<std::string, Operation>& operations() {
   static const std::map<std::string, Operation> kOperations = {
@@ -423,10 +451,12 @@ void run_control_request(Filesystem& filesystem, const Caller& caller, const nlo
   const auto found = operations().find(op);
   if (found == operations().end()) {
     session->refuse(fmt::format("unknown request '{}'", op), kExitUsage);
-  } else if (found->second.takes_long) {
-    filesystem.tasks().post([run = found->second.run, request] { run(request); });
-  } else {
-    found->second.run(request);
+  } else if (!found->second.takes_long) {
+    run_operation(found->second, request);
+  } else if (!filesystem.tasks().try_post(
+                 [operation = found->second, request] { run_operation(operation, request); },
+                 kMostWaiting)) {
+    session->refuse("too many requests wait already; try again", kExitFailed);
   }
 }
 

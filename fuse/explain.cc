@@ -9,6 +9,7 @@
 
 #include "fuse/filesystem.h"
 #include "store/digest.h"
+#include "store/json_text.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -144,7 +145,7 @@ Json explain_path(Filesystem& filesystem, Job* job, const std::string& path) {
   const auto opened = open_seen(filesystem, job, path);
   Json json;
   json["ok"] = true;
-  json["path"] = path;
+  put_name(json, "path", path);
   json["job"] = job != nullptr ? Json(job->id) : Json();
   json["from"] = !opened ? "nowhere" : opened->in_upper ? "layer" : "base";
   if (opened) add_object(json, *opened);
@@ -153,7 +154,8 @@ Json explain_path(Filesystem& filesystem, Job* job, const std::string& path) {
     json["evidence"] = to_string(profile->evidence);
     json["class"] = to_string(entries.class_of(path));
   }
-  json["entry"] = ref ? Json(unit) : Json();
+  json["entry"] = Json();
+  if (ref) put_name(json, "entry", unit);
   add_history(json, history_of(filesystem.store().audit(), path, unit));
   const bool is_own_folder = opened && opened->in_upper && json.value("kind", "") == "folder" &&
                              !(ref && ref->is_entry_folder());

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "fuse/job.h"
+#include "store/guard.h"
 
 namespace cacheshim {
 namespace {
@@ -86,7 +87,7 @@ void Flights::wake() const {
 }
 
 void Flights::give(const Answers& answers) {
-  for (const auto& wait : answers) wait->answer_();
+  for (const auto& wait : answers) (void)run_guarded("a waiter's answer", wait->answer_);
 }
 
 bool Flights::builds(const Lease& lease, const Lineage& lineage) {
@@ -389,25 +390,30 @@ void Flights::run() {
     }
     const int count = ::epoll_wait(events_.get(), events.data(), events.size(),
                                    static_cast<int>(timeout.count()));
-    Answers answers;
-    {
-      const std::lock_guard lock(mutex_);
-      for (int i = 0; i < count; ++i) {
-        if (events[static_cast<std::size_t>(i)].data.u64 == kWakeUp) {
-          eventfd_t value = 0;
-          (void)::eventfd_read(wake_event_.get(), &value);
-        } else {
-          leader_ended(events[static_cast<std::size_t>(i)].data.u64, answers);
-        }
-      }
-      look_after(answers);
-      try_others_leases();
-    }
-    give(answers);
-    answers.clear();
-    check(answers);
-    give(answers);
+    const std::span happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
+    (void)run_guarded("tending flights", [&] { tend(happened); });
   }
+}
+
+void Flights::tend(std::span<const epoll_event> events) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const epoll_event& event : events) {
+      if (event.data.u64 == kWakeUp) {
+        eventfd_t value = 0;
+        (void)::eventfd_read(wake_event_.get(), &value);
+      } else {
+        leader_ended(event.data.u64, answers);
+      }
+    }
+    look_after(answers);
+    try_others_leases();
+  }
+  give(answers);
+  answers.clear();
+  check(answers);
+  give(answers);
 }
 
 void Flights::leader_ended(std::uint64_t serial, Answers& answers) {

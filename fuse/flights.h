@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -161,6 +164,7 @@ class Flights {
   static void give(const Answers& answers);
 
   void run();
+  void tend(std::span<const epoll_event> events);
   void wake() const;
   std::chrono::milliseconds time_to_next_look() const;
   void look_after(Answers& answers);

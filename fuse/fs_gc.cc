@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "fuse/filesystem.h"
+#include "store/guard.h"
 #include "store/layer.h"
 
 // Keeping the store in bounds: eviction, repair, and what daemons that are gone have left.
@@ -128,7 +129,7 @@ void Filesystem::tend_store_if_due() {
   if (tending_.exchange(true)) return;  // still at it
   store_tended_ = now;
   control_.post([this] {
-    tend_store();
+    (void)run_guarded("tending the store", [this] { tend_store(); });
     tending_ = false;
   });
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "store/sys.h"
+#include "store/guard.h"
 
 namespace cacheshim {
 namespace {
@@ -299,8 +300,10 @@ void LockTable::keep() {
     const std::vector<Queue> waiting(waiting_.begin(), waiting_.end());
     lock.unlock();
     polls = false;
-    for (const Queue& queue : waiting) polls |= visit(queue, interrupts);
-    if (watches_) visit_idle();
+    (void)run_guarded("tending locks", [&] {
+      for (const Queue& queue : waiting) polls |= visit(queue, interrupts);
+      if (watches_) visit_idle();
+    });
     lock.lock();
   }
 }

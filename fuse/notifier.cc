@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "store/guard.h"
+
 namespace cacheshim {
 namespace {
 
@@ -88,8 +90,10 @@ void Notifier::run() {
 void Notifier::run_front(std::unique_lock<std::mutex>& lock) {
   Batch& batch = queue_.front();  // stays in front: post() looks at its notices
   lock.unlock();
-  for (const Notice& notice : batch.notices) send(notice);
-  batch.done();
+  (void)run_guarded("invalidating names", [&] {
+    for (const Notice& notice : batch.notices) send(notice);
+  });
+  (void)run_guarded("an answer", batch.done);
   lock.lock();
   if (!batch.is_repeat) {
     std::erase_if(batch.notices, [](const Notice& n) { return n.kind != Notice::Kind::kName; });

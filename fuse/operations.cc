@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "fuse/filesystem.h"
+#include "store/guard.h"
 #include "fuse/request_view.h"
 #include "fuse/wire.h"
 
@@ -72,13 +73,16 @@ void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
 }
 
 void forget(fuse_req_t req, fuse_ino_t ino, std::uint64_t count) {
-  static_cast<Filesystem*>(fuse_req_userdata(req))->forget(ino, count);
+  auto& fs = *static_cast<Filesystem*>(fuse_req_userdata(req));
+  (void)run_guarded("a forget", [&] { fs.forget(ino, count); });
   fuse_reply_none(req);
 }
 
 void forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forgets) {
-  auto* fs = static_cast<Filesystem*>(fuse_req_userdata(req));
-  for (std::size_t i = 0; i < count; ++i) fs->forget(forgets[i].ino, forgets[i].nlookup);
+  auto& fs = *static_cast<Filesystem*>(fuse_req_userdata(req));
+  for (std::size_t i = 0; i < count; ++i) {
+    (void)run_guarded("a forget", [&] { fs.forget(forgets[i].ino, forgets[i].nlookup); });
+  }
   fuse_reply_none(req);
 }
 

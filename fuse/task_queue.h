@@ -8,10 +8,13 @@
 #include <thread>
 #include <vector>
 
+#include "store/guard.h"
+
 namespace cacheshim {
 
 // Threads for work that a worker of the receive loop must not wait for: publishing and the ends of
-// jobs. Tasks start in the order they came.
+// jobs. Tasks start in the order they came. A task that throws is logged; what it owes somebody is its own
+// to see to (OnceAnswer).
 class TaskQueue {
  public:
   // Throws std::system_error where there are no more threads to be had.
@@ -35,6 +38,17 @@ class TaskQueue {
     wake_.notify_one();
   }
 
+  // The same where fewer than `most` wait; returns whether it was taken.
+  bool try_post(std::function<void()> task, std::size_t most) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_ || tasks_.size() >= most) return false;
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+    return true;
+  }
+
   // Runs what is queued and returns. Idempotent.
   void stop() {
     {
@@ -55,7 +69,7 @@ class TaskQueue {
       const std::function<void()> task = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
-      task();
+      (void)run_guarded("a task", task);
       lock.lock();
     }
   }

@@ -9,6 +9,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "store/json_text.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -22,24 +23,11 @@ constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
 // File names are bytes; JSON is UTF-8. Those that are not are kept in hex under another key.
 void add_path(Json& json, const std::string& key, const std::string& path) {
-  try {
-    (void)Json(path).dump();
+  if (is_utf8(path)) {
     json[key] = path;
-  } catch (const Json::exception&) {
-    std::string hex;
-    for (const char c : path) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
-    json[key + "_hex"] = hex;
+  } else {
+    json[key + "_hex"] = to_hex(path);
   }
-}
-
-std::string path_in(const nlohmann::json& json, const std::string& key) {
-  if (json.contains(key)) return json[key].get<std::string>();
-  const std::string hex = json.value(key + "_hex", "");
-  std::string path;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-    path.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
-  }
-  return path;
 }
 
 AuditRecord record_in(const nlohmann::json& json) {
@@ -50,14 +38,14 @@ AuditRecord record_in(const nlohmann::json& json) {
   }
   record.time = json.value("time", 0.0);
   record.node = json.value("node", "");
-  record.unit = path_in(json, "entry");
+  record.unit = get_name(json, "entry");
   record.job = json.value("job", "");
   record.cycle = json.value("cycle", "");
   record.reason = json.value("reason", "");
   if (json.contains("uid")) record.uid = json["uid"].get<unsigned>();
   for (const auto& file : json.value("files", nlohmann::json::array())) {
     record.files.push_back(
-        {path_in(file, "path"), file.value("size", std::uint64_t{0}), file.value("xxh3", "")});
+        {get_name(file, "path"), file.value("size", std::uint64_t{0}), file.value("xxh3", "")});
   }
   return record;
 }
@@ -103,11 +91,11 @@ std::string to_json_line(const AuditRecord& record) {
   } else {
     json["reason"] = record.reason;
   }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dump_json(json) + "\n";
 }
 
 Result<AuditRecord> parse_audit_line(std::string_view line) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto json = parse_json(line);
   if (!json.is_object()) return Errno(EINVAL);
   try {
     return record_in(json);

@@ -66,7 +66,17 @@ class Lister {
     measure(unit, path);
   }
 
+  // No recursion: who publishes makes trees as deep as he likes.
   void measure(BaseUnit& unit, const std::string& path) const {
+    std::vector<std::string> paths{path};
+    while (!paths.empty()) {
+      const std::string one = std::move(paths.back());
+      paths.pop_back();
+      measure_one(unit, one, paths);
+    }
+  }
+
+  void measure_one(BaseUnit& unit, const std::string& path, std::vector<std::string>& further) const {
     const auto object = sys::open_beneath(base_, path, O_PATH | O_NOFOLLOW);
     const auto st = object ? sys::stat_fd(object->get()) : object.error();
     if (!st) return;
@@ -79,7 +89,7 @@ class Lister {
     const auto names = sys::list_dir(object->get());
     if (!names) return;
     if (names->empty()) unit.last_use = std::max(unit.last_use, st->st_mtime);
-    for (const sys::DirEntry& name : *names) measure(unit, join_path(path, name.name));
+    for (const sys::DirEntry& name : *names) further.push_back(join_path(path, name.name));
   }
 
   const int base_;

@@ -14,6 +14,7 @@
 
 #include "common/unique_fd.h"
 #include "store/base_watch.h"
+#include "store/guard.h"
 
 // The two ways of base_watch.h, and what they share. Internal to store/.
 namespace cacheshim {
@@ -52,7 +53,7 @@ class EventThread {
       (void)::poll(wanted, 2, -1);  // EINTR: nothing is set, and we look again
       if (wanted[0].revents != 0) return;
       if (wanted[1].revents == 0) continue;
-      read_();
+      (void)run_guarded("reading events of the base", read_);
       pollfd stop = {stop_.get(), POLLIN, 0};
       if (::poll(&stop, 1, kPauseMs) > 0) return;
     }

@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "store/json_text.h"
+
 namespace cacheshim {
 namespace {
 
 std::optional<BatonRecord> parse_line(std::string_view line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_json(line);
   if (!json.is_object()) return std::nullopt;
   BatonRecord record;
   try {

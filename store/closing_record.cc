@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "store/json_text.h"
 #include "store/paths.h"
 #include "store/sys.h"
 
@@ -22,7 +23,7 @@ Status record_closing(const std::string& run_dir, const std::string& cycle) {
   CACHESHIM_TRY(folder, sys::open_path("/" + std::string(parent_path(path.substr(1))),
                                        O_RDONLY | O_DIRECTORY));
   const nlohmann::ordered_json json = {{"cycle", cycle}};
-  return sys::replace_file(folder.get(), std::string(base_name(path)), json.dump() + "\n", 0644);
+  return sys::replace_file(folder.get(), std::string(base_name(path)), dump_json(json) + "\n", 0644);
 }
 
 void forget_closing(const std::string& run_dir) {
@@ -34,7 +35,7 @@ std::optional<std::string> recorded_closing(const std::string& run_dir) {
   const auto fd = sys::open_path(record_path(run_dir), O_RDONLY);
   const auto text = fd ? sys::read_all(fd->get()) : Result<std::string>(fd.error());
   if (!text) return std::nullopt;
-  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_json(*text);
   if (!json.is_object()) return std::nullopt;
   const auto cycle = json.find("cycle");
   return cycle != json.end() && cycle->is_string() ? cycle->get<std::string>() : "0";

@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "store/paths.h"
 #include "store/whiteout.h"
@@ -32,6 +33,20 @@ class WhiteoutKey {
 };
 
 }  // namespace
+
+LayerIndex::Folder::~Folder() {
+  std::vector<std::unique_ptr<Folder>> doomed;
+  const auto take_folders = [&](Folder& folder) {
+    for (auto& [name, child] : folder.folders) doomed.push_back(std::move(child));
+    folder.folders.clear();
+  };
+  take_folders(*this);
+  while (!doomed.empty()) {
+    const std::unique_ptr<Folder> folder = std::move(doomed.back());
+    doomed.pop_back();
+    take_folders(*folder);
+  }
+}
 
 LayerIndex::Place LayerIndex::place_of(std::string_view path) const {
   Place place;

@@ -59,6 +59,10 @@ class LayerIndex {
     }
   };
   struct Folder {
+    Folder() = default;
+    Folder(Folder&&) = default;
+    Folder& operator=(Folder&&) = default;
+    ~Folder();  // without recursion: a job makes trees as deep as it likes
     bool opaque = false;
     std::unordered_map<std::string, std::unique_ptr<Folder>, Hash, std::equal_to<>> folders;
     std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // see whiteout_key()

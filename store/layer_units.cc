@@ -28,7 +28,12 @@ class Lister {
   Lister(int upper, const EntryMap& entries) : upper_(upper), entries_(entries) {}
 
   LayerContent list() {
-    visit("");
+    folders_.emplace_back();
+    while (!folders_.empty()) {  // no recursion: a job makes trees as deep as it likes
+      const std::string folder = std::move(folders_.back());
+      folders_.pop_back();
+      visit(folder);
+    }
     LayerContent content;
     for (auto& [unit, found] : units_) content.units.push_back(found);
     content.removed = removed_;
@@ -45,7 +50,7 @@ class Lister {
       if (is_reserved_name(name.name)) {
         if (name.name != kOpaqueMarker) ++removed_;
       } else if (name.type == DT_DIR) {
-        visit(path);
+        folders_.push_back(path);
       } else {
         add(path);
       }
@@ -67,6 +72,7 @@ class Lister {
   const EntryMap& entries_;
   std::map<std::string, LayerUnit> units_;
   std::uint64_t removed_ = 0;
+  std::vector<std::string> folders_;  // to be visited
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "store/paths.h"
@@ -13,10 +14,14 @@
 namespace cacheshim {
 namespace {
 
-constexpr mode_t kLockMode = 0666;
 constexpr mode_t kSharedMode = 0644;  // who is beside the mount and no service account may read
 
 }  // namespace
+
+const LockAccess& LockFiles::open_to_all() {
+  static const LockAccess kAccess{std::nullopt};
+  return kAccess;
+}
 
 bool LockFiles::is_hidden(const std::string& path) const {
   if (!hides_some_) return false;
@@ -47,7 +52,10 @@ Result<struct stat> LockFiles::find(const std::string& path) const {
 Result<UniqueFd> LockFiles::open(const std::string& path, int flags) const {
   if (is_hidden(path)) return Errno(ENOENT);
   const int safe_flags = (flags & O_PATH) != 0 ? flags : flags | O_NONBLOCK;
-  return sys::open_beneath(base_, path, safe_flags | O_NOFOLLOW);
+  auto file = sys::open_beneath(base_, path, safe_flags | O_NOFOLLOW);
+  const bool is_to_be_locked = file && (flags & O_PATH) == 0 && entries_.is_lock(path);
+  if (is_to_be_locked) access_.load()->apply(file->get());
+  return file;
 }
 
 Status LockFiles::ensure_folder(const std::string& path) const {
@@ -66,9 +74,11 @@ Result<UniqueFd> LockFiles::create(const std::string& path, int flags) {
     if (!again.failed_with(ENOENT)) return again;
   }
   CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
-  const mode_t mode = entries_.is_lock(path) ? kLockMode : kSharedMode;
+  const bool is_lock = entries_.is_lock(path);
+  const mode_t mode = is_lock ? mode_t{0600} : kSharedMode;
   CACHESHIM_TRY(made, sys::open_beneath(base_, path, flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
-  CACHESHIM_CHECK(sys::set_mode(made.get(), mode));  // whatever the umask
+  CACHESHIM_CHECK(sys::set_mode(made.get(), is_lock ? access_.load()->mode() : mode));  // whatever the umask
+  if (is_lock) access_.load()->apply(made.get());
   return made;
 }
 

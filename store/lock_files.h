@@ -12,6 +12,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "store/entry_map.h"
+#include "store/lock_access.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -33,7 +34,11 @@ class LockFiles {
 
   // From now on they are those of `base`, a folder that stays open and can be written to; -1: they
   // are files of the layer like any others.
-  void share(int base) { base_ = base; }
+  // `access` outlives it, and says who may lock one beside the mount.
+  void share(int base, const LockAccess* access) {
+    if (access != nullptr) access_ = access;
+    base_ = base;
+  }
   // Whether a regular file of this name is, or would be, a shared one.
   bool is_shared_name(std::string_view path) const {
     return base_ >= 0 && entries_.is_common(path);
@@ -65,7 +70,9 @@ class LockFiles {
   Status ensure_folder(const std::string& path) const;
 
   const EntryMap& entries_;
+  static const LockAccess& open_to_all();
   std::atomic<int> base_{-1};
+  std::atomic<const LockAccess*> access_{&open_to_all()};
   std::atomic<bool> hides_some_{false};
   mutable std::mutex mutex_;  // of what follows
   std::set<std::string> hidden_;

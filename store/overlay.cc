@@ -221,7 +221,16 @@ Status Overlay::load_layer() {
   CACHESHIM_CHECK(empty_work());
   CACHESHIM_CHECK(links_.load(work_->get()));
   if (!links_.is_empty()) shadow("", true);  // any name may be one of a copied file
-  return load_folder(upper_.get(), "");
+  // No recursion, and one descriptor at a time: a job makes trees as deep as it likes.
+  std::vector<std::string> folders{""};
+  while (!folders.empty()) {
+    const std::string path = std::move(folders.back());
+    folders.pop_back();
+    CACHESHIM_TRY(folder, sys::open_beneath(upper_.get(), path,
+                                            O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    CACHESHIM_CHECK(load_folder(folder.get(), path, folders));
+  }
+  return {};
 }
 
 Status Overlay::empty_work() {
@@ -234,7 +243,9 @@ Status Overlay::empty_work() {
   return {};
 }
 
-Status Overlay::load_folder(int folder, const std::string& path) {
+// Adds those that it holds to `further`.
+Status Overlay::load_folder(int folder, const std::string& path,
+                            std::vector<std::string>& further) {
   CACHESHIM_TRY(entries, sys::read_dir(folder));
   for (const sys::DirEntry& entry : entries) {
     if (entry.name == kOpaqueMarker) {
@@ -252,7 +263,7 @@ Status Overlay::load_folder(int folder, const std::string& path) {
       if (is_file) continue;
       if (!child) return child.error();
       index_.add_folder(child_path);
-      CACHESHIM_CHECK(load_folder(child->get(), child_path));
+      further.push_back(child_path);
     } else {
       shadow(join_path(path, entry.name), true);
     }

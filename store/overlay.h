@@ -87,7 +87,7 @@ class Overlay {
   // Lock files, which are the base's own for all (LockFiles): `base` as in LockFiles::share(). They are
   // found, opened, made and removed like others, the latter whoever has them locked; not renamed
   // (EXDEV), not linked (EPERM).
-  void share_locks(int base) { locks_.share(base); }
+  void share_locks(int base, const LockAccess* access = nullptr) { locks_.share(base, access); }
   // Whether there is one at `path`; whether a regular file made there would be one.
   bool is_shared_lock(const std::string& path) const;
   bool is_shared_lock_name(const std::string& path) const { return locks_.is_shared_name(path); }
@@ -157,7 +157,7 @@ class Overlay {
   bool is_store_record(std::string_view path) const;
   void shadow(const std::string& path, bool tree) const;
   Status check_name(const std::string& path) const;
-  Status load_folder(int folder, const std::string& path);
+  Status load_folder(int folder, const std::string& path, std::vector<std::string>& further);
   Status empty_work();
 
   // ---- overlay_copy_up.cc

@@ -130,6 +130,8 @@ Status Overlay::copy_up_special(const std::string& path, const struct stat& st) 
 
 // Takes `path`, a merged folder, whole into the layer.
 Status Overlay::copy_up_tree(const std::string& path) {
+  constexpr std::ptrdiff_t kMostDepth = 4096;  // what a path of 4,095 bytes cannot exceed
+  if (std::count(path.begin(), path.end(), '/') > kMostDepth) return Errno(ELOOP);
   // What the base has not there is the layer's as it is.
   if (index_.has_folder(path) && find_in_base(path).failed_with(ENOENT)) return mark_opaque(path);
   CACHESHIM_TRY(entries, list(path));

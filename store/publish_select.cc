@@ -120,7 +120,10 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
   std::vector<Candidate> units;
   std::set<std::string> seen;  // entries of several files
   const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
-  const std::function<void(const std::string&)> visit = [&](const std::string& folder) {
+  std::vector<std::string> folders{""};  // no recursion: a job makes trees as deep as it likes
+  while (!folders.empty()) {
+    const std::string folder = std::move(folders.back());
+    folders.pop_back();
     for (const sys::DirEntry& entry : own_names(overlay, folder)) {
       const std::string path = join_path(folder, entry.name);
       const bool is_dir = entry.type == DT_DIR;
@@ -134,13 +137,12 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
         }
       } else if (is_dir &&
                  (folder.empty() || entries_.find_profile(path.substr(0, path.find('/'))))) {
-        visit(path);  // above the level of the entries
+        folders.push_back(path);  // above the level of the entries
       } else {
         add(path, job_succeeded);
       }
     }
-  };
-  visit("");
+  }
   return units;
 }
 

@@ -54,6 +54,7 @@ bool wait_until_unwritable(int fd) {
 
 std::string Publisher::why_kept(Errno error) {
   if (error.code() == EBUSY) return "a file of it is open for writing";
+  if (error.code() == EFBIG) return "a file that names paths is too large, or nested too deeply";
   if (error.code() == EPERM) {
     return "it holds a path or a symlink that leads elsewhere than below the mount path on record";
   }
@@ -200,11 +201,21 @@ bool Publisher::opens_all(int upper, const std::string& unit) const {
 
 Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
   stage.opens_all = opens_all(stage.upper.get(), unit);
-  if (!stage.is_group) return collect(stage, "");
+  if (!stage.is_group) {
+    std::vector<std::string> folders;
+    CACHESHIM_CHECK(collect(stage, "", folders));
+    while (!folders.empty()) {  // no recursion: a job makes trees as deep as it likes
+      const std::string rest = std::move(folders.back());
+      folders.pop_back();
+      CACHESHIM_CHECK(collect_folder(stage, rest, folders));
+    }
+    return {};
+  }
   stage.folders.emplace_back();
   for (const std::string& path : entries_.find(unit)->file_paths()) {
     if (entries_.is_beside_entry(path)) continue;
-    const Status collected = collect(stage, std::string(base_name(path)));
+    std::vector<std::string> folders;  // a folder of that name belongs to nothing
+    const Status collected = collect(stage, std::string(base_name(path)), folders);
     if (!collected && !collected.failed_with(ENOENT)) return collected;
     if (collected && path == unit)
       stage.files.back().completes = true;  // the first named is put there last
@@ -214,22 +225,33 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
 
 // Lists the unit's files in the layer: not scratch names, locks and batons, our markers, FIFOs and
 // sockets.
-Status Publisher::collect(Stage& stage, const std::string& rest) const {
+// Folders go to `folders`, to be looked into.
+Status Publisher::collect(Stage& stage, const std::string& rest,
+                          std::vector<std::string>& folders) const {
   const std::string path = join_path(stage.unit, rest);
   CACHESHIM_TRY(object, sys::open_beneath(stage.upper.get(), path, O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
     return collect_file(stage, rest, object.get(), st);
   }
-  if (!S_ISDIR(st.st_mode)) return {};
+  if (S_ISDIR(st.st_mode)) folders.push_back(rest);
+  return {};
+}
+
+Status Publisher::collect_folder(Stage& stage, const std::string& rest,
+                                 std::vector<std::string>& folders) const {
+  const auto folder = sys::open_beneath(stage.upper.get(), join_path(stage.unit, rest),
+                                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (folder.failed_with(ENOENT)) return {};
+  if (!folder) return folder.error();
   stage.folders.push_back(rest);
-  CACHESHIM_TRY(entries, sys::list_dir(object.get()));
+  CACHESHIM_TRY(entries, sys::read_dir(folder->get()));
   for (const sys::DirEntry& entry : entries) {
     const std::string child = join_path(rest, entry.name);
     if (is_reserved_name(entry.name) || entries_.is_beside_entry(join_path(stage.unit, child))) {
       continue;
     }
-    const Status collected = collect(stage, child);
+    const Status collected = collect(stage, child, folders);
     if (!collected && !collected.failed_with(ENOENT)) return collected;
   }
   return {};

@@ -132,7 +132,9 @@ class Publisher {
       "the base has another version of it: first writer wins";
   static std::string why_kept(Errno error);
   Status collect_unit(Stage& stage, const std::string& unit) const;
-  Status collect(Stage& stage, const std::string& rest) const;
+  Status collect(Stage& stage, const std::string& rest, std::vector<std::string>& folders) const;
+  Status collect_folder(Stage& stage, const std::string& rest,
+                        std::vector<std::string>& folders) const;
   Status collect_file(Stage& stage, const std::string& rest, int object,
                       const struct stat& st) const;
   bool may_point_to(std::string_view path, std::string_view target) const;

@@ -300,7 +300,7 @@ Status write_all(int fd, std::string_view bytes) {
   return {};
 }
 
-Result<std::string> read_all(int fd) {
+Result<std::string> read_all(int fd, std::size_t most_bytes) {
   std::string bytes;
   char part[64 * 1024];
   for (;;) {
@@ -308,12 +308,13 @@ Result<std::string> read_all(int fd) {
     if (count == -1 && errno == EINTR) continue;
     if (count == -1) return Errno::last();
     if (count == 0) return bytes;
+    if (static_cast<std::size_t>(count) > most_bytes - bytes.size()) return Errno(EFBIG);
     bytes.append(part, static_cast<std::size_t>(count));
   }
 }
 
 Result<std::string> read_file(int dir, const std::string& name) {
-  CACHESHIM_TRY(fd, open_beneath(dir, name, O_RDONLY));
+  CACHESHIM_TRY(fd, open_beneath(dir, name, O_RDONLY | O_NONBLOCK));  // a FIFO is not waited for
   return read_all(fd.get());
 }
 
@@ -342,6 +343,11 @@ Result<std::vector<DirEntry>> read_dir(int dir) {
   }
 }
 
+bool is_private_dir(const struct stat& st, uid_t owner) {
+  const bool is_ours = st.st_uid == 0 || st.st_uid == own_uid() || st.st_uid == owner;
+  return S_ISDIR(st.st_mode) && is_ours && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 uid_t own_uid() {
   static const uid_t uid = ::geteuid();
   return uid;
@@ -360,19 +366,57 @@ Status replace_file(int dir, const std::string& name, std::string_view bytes, mo
   return rename_at(dir, staged, dir, name);
 }
 
+namespace {
+
+// Moves what the directory `name` of `folder` holds into `folder`, and removes it.
+Status hoist(int folder, const std::string& name, unsigned& moved) {
+  CACHESHIM_TRY(deeper, open_beneath(folder, name, O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(entries, read_dir(deeper.get()));
+  for (const DirEntry& entry : entries) {
+    if (entry.type != DT_DIR && unlink_at(deeper.get(), entry.name)) continue;
+    Status status;
+    do {
+      const std::string free_name = ".cacheshim-removed-" + std::to_string(moved++);
+      status = rename_at(deeper.get(), entry.name, folder, free_name);  // onto an empty one too
+    } while (status.failed_with(EEXIST) || status.failed_with(ENOTEMPTY) ||
+             status.failed_with(ENOTDIR));
+    if (!status && !status.failed_with(ENOENT)) return status;
+  }
+  return unlink_at(folder, name, AT_REMOVEDIR);
+}
+
+// Removes what is in the open directory `folder`, but for directories that hold something: what these hold
+// is moved up into `folder`. Returns whether anything is left. `moved` counts names that nothing else has.
+Result<bool> empty_once(int folder, unsigned& moved) {
+  CACHESHIM_TRY(entries, list_dir(folder));
+  Status first;
+  for (const DirEntry& entry : entries) {
+    const Status removed = unlink_at(folder, entry.name);
+    if (removed || removed.failed_with(ENOENT)) continue;
+    Status status = removed;
+    if (removed.failed_with(EISDIR) || removed.failed_with(EPERM)) {
+      status = unlink_at(folder, entry.name, AT_REMOVEDIR);
+      if (status.failed_with(ENOTEMPTY)) status = hoist(folder, entry.name, moved);
+    }
+    if (!status && !status.failed_with(ENOENT) && first) first = status;
+  }
+  if (!first) return first.error();
+  return !entries.empty();
+}
+
+}  // namespace
+
+// Neither recursion nor a descriptor a level: a job makes trees as deep as it likes.
 Status remove_tree(int dir, const std::string& name) {
   const Status removed = unlink_at(dir, name);
   if (removed || removed.failed_with(ENOENT)) return {};
   if (!removed.failed_with(EISDIR) && !removed.failed_with(EPERM)) return removed.error();
   CACHESHIM_TRY(folder, open_beneath(dir, name, O_RDONLY | O_DIRECTORY));
-  CACHESHIM_TRY(entries, list_dir(folder.get()));
-  Status first;
-  for (const DirEntry& entry : entries) {
-    Status status = remove_tree(folder.get(), entry.name);
-    if (!status && first) first = status;
+  unsigned moved = 0;
+  for (;;) {
+    CACHESHIM_TRY(is_left, empty_once(folder.get(), moved));
+    if (!is_left) return unlink_at(dir, name, AT_REMOVEDIR);
   }
-  if (!first) return first;
-  return unlink_at(dir, name, AT_REMOVEDIR);
 }
 
 }  // namespace cacheshim::sys

@@ -16,7 +16,7 @@ test_packages=(
     acl attr binutils
     git rsync ccache                                               # run on the mount
     libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded beside our library
-    valgrind
+    valgrind strace
     mandoc                                                         # checks the manual pages
     musl-tools                                                     # another libc
 )

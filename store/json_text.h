@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+// JSON that somebody else has written, and JSON of names that somebody else has chosen.
+//
+// nlohmann::json copies, dumps and destroys a value by recursion, and dump() throws for a string that is
+// not UTF-8. File names are bytes, and a process may send what it likes: both have ended the daemon.
+namespace cacheshim {
+
+struct JsonLimits {
+  std::size_t bytes;
+  int depth;  // of arrays and objects in each other
+};
+inline constexpr JsonLimits kRecordLimits{std::size_t{16} << 20, 32};  // what a daemon has written
+
+// Returns a discarded value for text that is not JSON, is too long, or is nested too deeply.
+nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = kRecordLimits);
+
+// Never throws for what a string holds: bytes that are not UTF-8 are replaced by U+FFFD.
+std::string dump_json(const nlohmann::ordered_json& json, int indent = -1);
+
+bool is_utf8(std::string_view text);
+// Lower-case hexadecimal digits, two a byte; from_hex() returns "" for anything else.
+std::string to_hex(std::string_view bytes);
+std::string from_hex(std::string_view digits);
+
+// Sets `key` to a name, for people; and KEY_hex to its bytes as well where these are not UTF-8.
+void put_name(nlohmann::ordered_json& object, const std::string& key, const std::string& name);
+// What put_name() has put there; "" for none.
+std::string get_name(const nlohmann::json& object, const std::string& key);
+
+}  // namespace cacheshim

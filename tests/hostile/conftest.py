@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users who try to break others' work. All of them are uids of these tests in a mount namespace of their own."""
+
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "mount"))
+
+from fixtures import *  # noqa: E402,F401,F403  # fixtures and hooks are found by their names here
+from trust import mount_allowing  # noqa: E402,F401
+
+
+@pytest.fixture(autouse=True)
+def hostile_agent(scratch):
+    """What these tests' processes do besides, where they find it."""
+    module = pathlib.Path(__file__).parent / "agent_hostile.py"
+    shutil.copyfile(module, scratch / module.name)
+    (scratch / module.name).chmod(0o644)
