@@ -28,6 +28,29 @@ Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
+// The uid that a file system gives to what we make: another than ours where a file server maps it
+// (root_squash). Ours where we can make nothing.
+uid_t uid_given_by(int folder) {
+  const std::string name = fmt::format("{}.probe-{}", kControlName, ::getpid());
+  if (!sys::make_dir_at(folder, name, kPrivateMode)) return sys::own_uid();
+  const auto st = sys::stat_at(folder, name);
+  (void)sys::unlink_at(folder, name, AT_REMOVEDIR);  // an empty directory that says what it is
+  return st ? st->st_uid : sys::own_uid();
+}
+
+// Why the records must not be kept in this directory of `parent`; "" where nothing speaks
+// against it.
+std::string why_unsafe(int parent, const struct stat& st) {
+  if (sys::is_private_dir(st, sys::own_uid())) return "";
+  const bool is_strange = st.st_uid != 0 && st.st_uid != sys::own_uid();
+  if (is_strange && st.st_uid != uid_given_by(parent)) {
+    return fmt::format("belongs to uid {}, which is neither root nor the service account",
+                       st.st_uid);
+  }
+  if ((st.st_mode & (S_IWGRP | S_IWOTH)) == 0) return "";
+  return fmt::format("can be written by others (mode {:04o})", st.st_mode & 07777U);
+}
+
 }  // namespace
 
 std::string node_name() {
@@ -61,24 +84,49 @@ StoreError Store::explain(const std::string& path, Errno error) const {
                       std::strerror(error.code()))};
 }
 
+// A directory of our records, made if it is missing. Whoever could change one could hand a job another's
+// layer, or what was never published: with a reason in `refusal_` it is EPERM.
+Result<UniqueFd> Store::open_record_dir(int parent, const std::string& name,
+                                        const std::string& shown) {
+  auto folder = ensure_dir(parent, name, kPrivateMode);
+  if (folder.failed_with(ELOOP) || folder.failed_with(ENOTDIR)) {
+    refusal_ = fmt::format("'{}' is {}", shown,
+                           folder.failed_with(ELOOP) ? "a symlink" : "not a directory");
+  }
+  if (!folder) return folder.error();
+  CACHESHIM_TRY(st, sys::stat_fd(folder->get()));
+  const std::string why = why_unsafe(parent, st);
+  if (why.empty()) return folder;
+  refusal_ = fmt::format("'{}' {}", shown, why);
+  return Errno(EPERM);
+}
+
 Status Store::make_records(const std::string& layers_path) {
-  CACHESHIM_TRY(control, ensure_dir(base_.get(), std::string(kControlName), kPrivateMode));
+  const std::string control_name(kControlName);
+  CACHESHIM_TRY(control, open_record_dir(base_.get(), control_name, control_name));
   control_ = std::move(control);
   CACHESHIM_CHECK(read_format());
+  const auto open_own = [&](const char* name) {
+    return open_record_dir(control_.get(), name, join_path(control_name, name));
+  };
   if (layers_path.empty()) {
-    CACHESHIM_TRY(layers, ensure_dir(control_.get(), "layers", kPrivateMode));
+    CACHESHIM_TRY(layers, open_own("layers"));
     layers_ = std::move(layers);
   } else {
     CACHESHIM_TRY(layers, sys::open_path(layers_path, O_RDONLY | O_DIRECTORY));
+    CACHESHIM_TRY(st, sys::stat_fd(layers.get()));
+    if (const std::string why = why_unsafe(layers.get(), st); !why.empty()) {
+      refusal_ = fmt::format("the directory of layers '{}' {}", layers_path, why);
+      return Errno(EPERM);
+    }
     layers_ = std::move(layers);
   }
-  CACHESHIM_TRY(trash, ensure_dir(control_.get(), "trash", kPrivateMode));
+  CACHESHIM_TRY(trash, open_own("trash"));
   trash_ = std::move(trash);
-  CACHESHIM_TRY(audit, ensure_dir(control_.get(), "audit", kPrivateMode));
+  CACHESHIM_TRY(audit, open_own("audit"));
   audit_ = AuditLog(std::move(audit), node_name());
-  CACHESHIM_TRY(leases, ensure_dir(control_.get(), "leases", kPrivateMode));
+  CACHESHIM_TRY(leases, open_own("leases"));
   leases_ = std::move(leases);
-  sweep();
   return open_staging();
 }
 
@@ -111,7 +159,9 @@ Result<UniqueFd> Store::try_lock_base() const {
 
 // The name need only be new: containers give equal host names and pids to several daemons.
 Status Store::open_staging() {
-  CACHESHIM_TRY(all, ensure_dir(control_.get(), "staging", kPrivateMode));
+  CACHESHIM_TRY(all, open_record_dir(control_.get(), "staging",
+                                     join_path(kControlName, "staging")));
+  sweep(all.get());
   for (unsigned number = 0; number < kMostAttempts; ++number) {
     const std::string own = fmt::format("{}-{}-{}", node_name(), ::getpid(), number);
     const Status made = sys::make_dir_at(all.get(), own, kPrivateMode);
@@ -131,19 +181,17 @@ Status Store::open_staging() {
 }
 
 // What a daemon that is gone has left: its lock is free.
-void Store::sweep() {
-  const auto all = sys::open_beneath(control_.get(), "staging", O_RDONLY | O_DIRECTORY);
-  if (!all) return;
-  const auto daemons = sys::list_dir(all->get());
+void Store::sweep(int all) {
+  const auto daemons = sys::list_dir(all);
   if (!daemons) return;
   for (const sys::DirEntry& daemon : *daemons) {
-    const auto lock = sys::open_beneath(all->get(), join_path(daemon.name, kLockFile), O_RDWR);
+    const auto lock = sys::open_beneath(all, join_path(daemon.name, kLockFile), O_RDWR);
     if (!lock && !lock.failed_with(ENOENT)) continue;
     if (lock && !sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) {
       has_other_daemons_ = true;
       continue;
     }
-    (void)sys::remove_tree(all->get(), daemon.name);  // tried again at the next mount
+    (void)sys::remove_tree(all, daemon.name);  // tried again at the next mount
   }
 }
 

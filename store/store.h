@@ -56,10 +56,11 @@ class Store {
   Status ensure_base_dir(const std::string& name) const;
 
  private:
+  Result<UniqueFd> open_record_dir(int parent, const std::string& name, const std::string& shown);
   Status make_records(const std::string& layers_path);
   Status read_format();
   Status open_staging();
-  void sweep();
+  void sweep(int all);
   StoreError explain(const std::string& path, Errno error) const;
 
   UniqueFd base_;
