@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 
 #include "common/exit_codes.h"
 #include "fuse/daemon.h"
+#include "fuse/own_mount.h"
 #include "fuse/process.h"
 #include "fuse/request_view.h"
 #include "fuse/wire.h"
@@ -334,13 +334,12 @@ void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) {
   });
 }
 
-// A request may be waiting for an entry now (see RequestRing). So one of our own, on that core: with its
+// A request may be waiting for an entry now (see RequestRing). So one more, on that core: with its
 // answer an entry is given back, and the kernel hands on what waits. That may be answered later in its
 // turn, so as long as something comes. When all receivers of the core are at rest there is an entry for
 // ours, and nobody else on this core takes it first; one that is held up is not waited for.
 // Returns which of those that are answered later have been thought of.
 std::uint64_t RingLoop::call_waiting_ones(const Core& core, int core_number) {
-  (void)go_to_core(core_number);
   std::optional<std::uint64_t> called_at;  // arrivals before our last one
   std::uint64_t held = core.held;
   unsigned patience = kPatience;
@@ -353,8 +352,7 @@ std::uint64_t RingLoop::call_waiting_ones(const Core& core, int core_number) {
     patience = kPatience;
     called_at = before;
     held = core.held;
-    struct statfs ignored;
-    if (::statfs(mount_point_.c_str(), &ignored) == -1) break;
+    if (!own_mount::ask(mount_point_, core_number)) break;
   }
   return held;
 }

@@ -3,6 +3,7 @@
 
 #include "fuse/filesystem.h"
 #include "fuse/operations.h"
+#include "fuse/own_mount.h"
 #include "fuse/wire.h"
 
 #include <fcntl.h>
@@ -119,7 +120,7 @@ void Session::start(unsigned threads, bool use_rings, const std::function<void()
 void Session::detach() {
   if (std::exchange(detached_, true)) return;
   // EINVAL: it is unmounted already, which is how most sessions end.
-  (void)::umount2(mount_point_.c_str(), MNT_DETACH);
+  own_mount::detach(mount_point_);
 }
 
 void Session::stop() {

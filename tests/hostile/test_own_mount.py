@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon's threads make no call on its own mount: one that is killed in it could not be reaped."""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import signal
+import subprocess
+
+import mounts
+import pytest
+from jobs import threads, wait_until
+
+PARAMETER = pathlib.Path("/sys/module/fuse/parameters/enable_uring")
+UID = 20001
+
+
+@pytest.fixture
+def mount_by_rings(mount_store, store):
+    """The parameter is only looked at when a mount begins."""
+    if not os.access(PARAMETER, os.W_OK):
+        pytest.skip("FUSE over io_uring came with Linux 6.14")
+    with mounts.setting(PARAMETER, "Y"):
+        mount = mount_store(store)
+    if mount.status()["requests"] != "io_uring":
+        pytest.skip("no FUSE over io_uring here")
+    return mount
+
+
+@contextlib.contextmanager
+def traced(pid, scratch):
+    """The calls on the mount that threads of this process make meanwhile; those that it has cloned are none."""
+    log = scratch / "calls"
+    tracer = subprocess.Popen(["strace", "-f", "-e", "trace=statfs,umount2", "-o", log,
+                               "-p", str(pid)], stderr=subprocess.PIPE, text=True)
+    assert "attached" in tracer.stderr.readline()
+    made = []
+    yield made
+    own = {thread.name for thread in threads(pid)}
+    tracer.terminate()
+    tracer.wait(20)
+    calls = log.read_text().splitlines()
+    made += [line for line in calls if line.split()[0] in own and "(" in line]
+    made.append(f"{len(calls)} in all")
+
+
+def children(pid):
+    found = set()
+    for thread in threads(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.update(map(int, (thread / "children").read_text().split()))
+    return found
+
+
+def test_a_daemon_that_is_killed_while_requests_wait(mount_by_rings, job_of, scratch):
+    """Those that are answered later make it ask its own mount, again and again."""
+    mount = mount_by_rings
+    holder, crowd = (job_of(mount, "j", UID) for _ in range(2))
+    holder.write("triton/lock", b"")
+    fd = holder("os.open", holder.path("triton/lock"), os.O_RDWR)
+    holder("fcntl.flock", fd, fcntl.LOCK_EX)
+    pid = mount.daemon_pid()
+    for one in (holder, crowd):
+        one("os.sched_setaffinity", 0, {min(os.sched_getaffinity(0))})
+    fds = crowd("open_often", crowd.path("triton/lock"), 100)
+    with traced(pid, scratch) as calls:
+        crowd.start("flock_each", fds, fcntl.LOCK_EX)
+        wait_until(lambda: mount.stats()["lock_waits"] >= 100, what="a hundred waits")
+    assert len(calls) == 1 and not calls[0].startswith("0 "), calls
+    mount.kill_daemon()  # has a deadline of its own
+    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the daemon's end")
+    crowd.kill()
+
+
+def test_a_daemon_that_is_killed_while_it_asks(mount_by_rings, job_of):
+    """The process that asks is stopped in the middle, so that the daemon waits for it."""
+    mount = mount_by_rings
+    holder, waiter = (job_of(mount, "j", UID) for _ in range(2))
+    holder.write("triton/lock", b"")
+    fd = holder("os.open", holder.path("triton/lock"), os.O_RDWR)
+    holder("fcntl.flock", fd, fcntl.LOCK_EX)
+    pid = mount.daemon_pid()
+    fds = waiter("open_often", waiter.path("triton/lock"), 30)
+    waiter.start("flock_each", fds, fcntl.LOCK_EX)
+    stopped = set()
+
+    def has_stopped_one():
+        for child in children(pid) - stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGSTOP)
+                stopped.add(child)
+        return stopped
+
+    with contextlib.suppress(AssertionError):  # it is quick: then it is killed where it is
+        wait_until(has_stopped_one, seconds=3, what="a process that asks")
+    mount.kill_daemon()
+    for child in stopped:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGCONT)
+    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the daemon's end")
+    for child in stopped:
+        wait_until(lambda child=child: not pathlib.Path(f"/proc/{child}").exists(),
+                   what="the end of the process that asked")
+    waiter.kill()
+
+
+def test_no_descriptor_of_the_mount_in_the_daemon(mount, job_of):
+    """It would be flushed at exit, which takes an answer."""
+    job_of(mount, "j", UID).write("triton/x", b"x")
+    device = os.lstat(mount.path).st_dev
+    for fd in pathlib.Path(f"/proc/{mount.daemon_pid()}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            path = os.readlink(fd)
+            if path.startswith("/") and not path.startswith(("/dev/", "/memfd:")):
+                assert os.stat(fd).st_dev != device, path
+
+
+def test_an_end_without_a_call_by_a_thread(mount, job_of):
+    """SIGTERM detaches the mount, with a dirty mapping in it."""
+    job = job_of(mount, "j", UID)
+    job.write("triton/x", b"x" * 65536)
+    pid = mount.daemon_pid()
+    handle = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGTERM)
+    with os.fdopen(handle):
+        wait_until(lambda: not mounts.is_mounted(mount.path), what="the end of the mount")
+        job.close()
+        wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the daemon's end")
