@@ -81,6 +81,16 @@ bool is_job_id(std::string_view text) {
   return true;
 }
 
+bool is_of_another_uid(std::string_view id, uid_t uid) {
+  constexpr std::string_view kPrefix = "uid-";
+  if (id.size() <= kPrefix.size()) return false;
+  if (std::memcmp(id.data(), kPrefix.data(), kPrefix.size()) != 0) return false;
+  for (std::size_t i = kPrefix.size(); i < id.size(); ++i) {
+    if (!is_digit(id.data()[i])) return false;
+  }
+  return JobId::for_uid(uid).view() != id;
+}
+
 std::string_view EnvironmentBlock::find(std::string_view name) const {
   std::string_view rest = block_;
   while (!rest.empty()) {

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
+#include <sys/auxv.h>
 
+#include <cstring>
+#include <optional>
 #include <sstream>
 
 #include "common/names.h"
@@ -28,14 +30,37 @@ pid_t parent_of(pid_t pid) {
   return static_cast<pid_t>(stat_field(*stat, 4).value_or(0));
 }
 
-bool is_owned_by(pid_t pid, uid_t uid) {
-  struct stat st;
-  return ::stat(fmt::format("/proc/{}", pid).c_str(), &st) == 0 && st.st_uid == uid;
+// All four of its user ids: not by the owner of /proc/PID, which is root for a process that does not let
+// itself be dumped, whosever it is.
+bool is_wholly_of(pid_t pid, uid_t uid) {
+  const auto status = read_proc(pid, "status");
+  if (!status) return false;
+  std::istringstream numbers{std::string(status_field(*status, "Uid"))};
+  int count = 0;
+  for (uid_t one; numbers >> one; ++count) {
+    if (one != uid) return false;
+  }
+  return count == 4;
 }
 
-std::optional<JobClaim> claim_of_process(pid_t pid) {
+// Whether the environment of a process is that of whoever it runs as. A set-id program, and one with
+// capabilities of its file, is given it by its caller: sudo and su are root's with a stranger's variables.
+// Source: getauxval(3), AT_SECURE.
+bool has_own_environment(pid_t pid) {
+  const auto auxv = read_proc(pid, "auxv");
+  if (!auxv) return false;
+  unsigned long entry[2];
+  for (std::size_t at = 0; at + sizeof entry <= auxv->size(); at += sizeof entry) {
+    std::memcpy(entry, auxv->data() + at, sizeof entry);
+    if (entry[0] == AT_SECURE) return entry[1] == 0;
+  }
+  return false;
+}
+
+std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid) {
   // The views below point into these; what /proc does not tell is empty.
-  const std::string block = read_proc_text(pid, "environ");
+  std::string block = read_proc_text(pid, "environ");
+  if (!has_own_environment(pid)) block.clear();
   const std::string cgroup_text = read_proc_text(pid, "cgroup");
   const EnvironmentBlock environment(block);
   const JobId cgroup_job = slurm_job_from_cgroup(cgroup_text);
@@ -45,16 +70,16 @@ std::optional<JobClaim> claim_of_process(pid_t pid) {
   const bool from_slurm =
       environment.find(kJobVariable).empty() && !environment.find("SLURM_JOB_ID").empty();
   if (!cgroup_job.empty() && (claim.job.empty() || from_slurm)) claim.job = cgroup_job;
-  if (claim.job.empty()) return std::nullopt;
+  if (claim.job.empty() || is_of_another_uid(claim.job.view(), uid)) return std::nullopt;
   return claim;
 }
 
 JobClaim find_claim(const Caller& caller) {
   pid_t pid = caller.tid;  // /proc/TID works for any thread
   for (int step = 0; pid > 1 && step < kMostAncestors; ++step) {
-    if (auto claim = claim_of_process(pid)) return *claim;
+    if (auto claim = claim_of_process(pid, caller.uid)) return *claim;
     pid = parent_of(pid);
-    if (pid <= 1 || !is_owned_by(pid, caller.uid)) break;  // another user's say is nothing to us
+    if (pid <= 1 || !is_wholly_of(pid, caller.uid)) break;  // another user's say is nothing to us
   }
   return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
 }
@@ -70,15 +95,16 @@ std::vector<gid_t> groups_of(pid_t tid) {
   return groups;
 }
 
-std::optional<CallerJobs::Image> CallerJobs::image_of(pid_t tid) {
-  const auto stat = tid > 0 ? read_proc(tid, "stat") : Result<std::string>(Errno(ESRCH));
+std::optional<CallerJobs::Image> CallerJobs::image_of(const Caller& caller) {
+  const auto stat =
+      caller.tid > 0 ? read_proc(caller.tid, "stat") : Result<std::string>(Errno(ESRCH));
   const auto start_time = stat ? stat_field(*stat, 22) : std::nullopt;
   if (!start_time) return std::nullopt;
-  return Image{*start_time, stat_field(*stat, 50).value_or(0)};
+  return Image{*start_time, stat_field(*stat, 50).value_or(0), caller.uid};
 }
 
 JobClaim CallerJobs::claim_of(const Caller& caller) {
-  const auto image = image_of(caller.tid);
+  const auto image = image_of(caller);
   if (!image) return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
   {
     const std::lock_guard lock(mutex_);

@@ -24,7 +24,8 @@ struct Caller {
 };
 
 // What a process says of its job, by the one rule (common/job_id.h): its environment, else its
-// cgroup, else its parent's, else uid-<uid>. The environment is that of its exec.
+// cgroup, else its parent's, else uid-<uid>. The environment is that of its exec; that of a set-id
+// program does not count, since its caller has made it, nor does the uid-<uid> of another user.
 struct JobClaim {
   JobId job;
   JobId cycle;
@@ -45,13 +46,14 @@ class CallerJobs {
   struct Image {
     std::uint64_t start_time;         // clock ticks since boot
     std::uint64_t environment_start;  // address; 0 where the daemon may not see it
+    uid_t uid;                        // a thread may become another user's without an exec
     friend bool operator==(const Image&, const Image&) = default;
   };
   struct Known {
     Image image;
     JobClaim claim;
   };
-  static std::optional<Image> image_of(pid_t tid);
+  static std::optional<Image> image_of(const Caller& caller);
 
   std::mutex mutex_;
   std::unordered_map<pid_t, Known> known_;

@@ -142,6 +142,8 @@ class Filesystem {
   // ---- fs_trust.cc: before a request that changes what `ino` is part of; before one that opens it
   Status note_change(fuse_req_t req, fuse_ino_t ino);
   Status note_open(fuse_req_t req, fuse_ino_t ino, int flags);
+  // Whether the caller must not be served what is in the view that this object is of: it is another user's.
+  static bool is_kept_from(fuse_req_t req, const NodeInfo& info);
 
   // From within a request's interrupt: takes no lock but one of its own.
   void interrupt_lock(std::uint64_t ticket);
@@ -204,6 +206,7 @@ class Filesystem {
   std::vector<ListedEntry> list_own(fuse_req_t req, const NodeInfo& info);
   std::string text_of(NodeIndex node, const NodeInfo& info);
   void reply_job(fuse_req_t req, const Result<fuse_entry_param>& entry);
+  JobClaim claim_of(const Caller& caller);
   Job& job_of(fuse_req_t req);
   Job* find_job_of(fuse_req_t req);
   std::string view_name(const Job& job, ViewSlot slot) const;
@@ -440,6 +443,7 @@ class Filesystem {
   std::atomic<std::size_t> shared_count_{0};
   StaleRetries stale_retries_;  // of what replace_shared() replaces
   CallerJobs callers_;
+  const LockAccess lock_access_;
   const PublishTrust trust_;
   const NodeIndex jobs_dir_;
   JobTable jobs_;

@@ -320,6 +320,7 @@ void Filesystem::readlink(fuse_req_t req, fuse_ino_t ino) {
     (void)fuse_reply_readlink(req, link_target(req, ref.node, info).c_str());
     return;
   }
+  if (is_kept_from(req, info)) return (void)fuse_reply_err(req, EACCES);
   const auto target = look_by_path(info.job->overlay, [&]() -> Result<std::string> {
     CACHESHIM_TRY(fd, open_object(ref.node));
     return sys::read_link_at(fd.get(), "");

@@ -172,6 +172,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     tell_of_gone(gone);
     return (void)fuse_reply_err(req, ESTALE);
   }
+  if (is_kept_from(req, info)) return (void)fuse_reply_err(req, EACCES);
   Result<std::unique_ptr<FileHandle>> handle = open_file(ref, *info.job, fi->flags);
   if (!handle) return reply_failed(req, handle.error().code());
   stale_retries_.end(fuse_req_ctx(req)->pid);
@@ -269,6 +270,9 @@ void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_fil
 
 void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
                         fuse_file_info* fi) {
+  if (is_kept_from(req, nodes_.info(decode(parent).node))) {
+    return (void)fuse_reply_err(req, EACCES);
+  }
   auto created = create_file(decode(parent), name, new_object(req, mode & 07777), fi->flags);
   if (created && (fi->flags & O_EXCL) != 0) note_baton(req, *created->second);
   reply_created(req, std::move(created), fi);

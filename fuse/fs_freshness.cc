@@ -7,6 +7,7 @@
 
 #include "fuse/filesystem.h"
 #include "fuse/timeouts.h"
+#include "store/guard.h"
 
 // How long the kernel may keep an answer, and what it is told of when the base changes: by this
 // daemon's publishing, or by other processes as BaseWatch sees them.
@@ -91,7 +92,10 @@ void Filesystem::tell_other_views(const Job& job, NodeIndex node, ViewSlot slot)
 void Filesystem::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
   if (job.begin_telling_claim()) {
     claims_.post([this, &job, asked, answer = std::move(answer)] {
-      tell_of_claim(job, asked);
+      (void)run_guarded("telling of a job's first user", [&] {
+        job.keep_claim();
+        tell_of_claim(job, asked);
+      });
       job.end_telling_claim();
       answer();
     });

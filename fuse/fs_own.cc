@@ -9,6 +9,7 @@
 #include "cacheshim_version.h"
 #include "common/names.h"
 #include "fuse/filesystem.h"
+#include "store/json_text.h"
 #include "store/sys.h"
 #include <nlohmann/json.hpp>
 
@@ -38,13 +39,26 @@ std::string Filesystem::view_name(const Job& job, ViewSlot slot) const {
   return fmt::format("{}@{}", job.id, job.view(slot).uid.value_or(0));
 }
 
+// A job that root belongs to may be, or become, another user's: whoever knows its id can be the first to
+// use it. Root, whose processes no mode keeps out, then has the job of its own instead.
+JobClaim Filesystem::claim_of(const Caller& caller) {
+  JobClaim claim = callers_.claim_of(caller);
+  if (caller.uid != 0) return claim;
+  const Job* job = jobs_.find(std::string(claim.job.view()));
+  if (job != nullptr && job->is_closed_to(caller.uid)) {
+    claim.job = JobId::for_uid(caller.uid);
+    claim.cycle = JobId::from_text("0");
+  }
+  return claim;
+}
+
 Job& Filesystem::job_of(fuse_req_t req) {
-  const JobClaim claim = callers_.claim_of(caller_of(req));
+  const JobClaim claim = claim_of(caller_of(req));
   return jobs_.ensure_active(std::string(claim.job.view()), claim);
 }
 
 Job* Filesystem::find_job_of(fuse_req_t req) {
-  return jobs_.find(std::string(callers_.claim_of(caller_of(req)).job.view()));
+  return jobs_.find(std::string(claim_of(caller_of(req)).job.view()));
 }
 
 struct stat Filesystem::own_attr(NodeIndex node, const NodeInfo& info) const {
@@ -128,7 +142,8 @@ Result<Job*> Filesystem::find_open_job(const Caller& caller, const std::string& 
   Job* job = jobs_.find(id);
   if (job != nullptr && job->is_active() && job->may_change(caller.uid)) return job;
   const JobClaim claim = callers_.claim_of(caller);
-  const bool belongs = make || caller.uid == 0 || claim.job.view() == id;
+  const bool may_belong = caller.uid == 0 || !is_of_another_uid(id, caller.uid);
+  const bool belongs = may_belong && (make || caller.uid == 0 || claim.job.view() == id);
   if (belongs && begin) job = &jobs_.ensure_active(id, claim);
   if (job == nullptr) return Errno(ENOENT);
   if (!belongs && !job->may_change(caller.uid)) return Errno(EACCES);
@@ -179,6 +194,7 @@ void Filesystem::reply_job(fuse_req_t req, const Result<fuse_entry_param>& entry
 Status Filesystem::make_in_root(fuse_req_t req, const std::string& name, mode_t mode) {
   Job& job = job_of(req);
   (void)job.enter(caller_of(req));
+  job.keep_claim();
   {
     const std::unique_lock lock(job.overlay.mutex());
     CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
@@ -231,7 +247,7 @@ std::vector<ListedEntry> Filesystem::list_own(fuse_req_t req, const NodeInfo& in
 
 std::string Filesystem::text_of(NodeIndex node, const NodeInfo& info) {
   if (info.kind == NodeKind::kJobInfo) {
-    return describe_job(*info.job, options_.layers_dir).dump(2) + "\n";
+    return dump_json(describe_job(*info.job, options_.layers_dir), 2) + "\n";
   }
   const std::string name = nodes_.name(node);
   if (name == "stats") return stats_json(*this);

@@ -9,11 +9,24 @@
 
 #include "fuse/filesystem.h"
 #include "store/closing_record.h"
+#include "store/guard.h"
 #include "store/sys.h"
 
 // Publishing and the ends of jobs, as the mount sees them: what sets them off, who is told, and who
 // waits for it. The work itself is done by tasks, never by a worker of the receive loop.
 namespace cacheshim {
+namespace {
+
+// An answer that is given once, however often it is called: a task that fails on its way cannot know
+// whether it has been given, and a request must not be answered twice.
+std::function<void()> once(std::function<void()> answer) {
+  auto is_given = std::make_shared<std::atomic<bool>>(false);
+  return [is_given = std::move(is_given), answer = std::move(answer)] {
+    if (!is_given->exchange(true)) answer();
+  };
+}
+
+}  // namespace
 
 Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
                        FilesystemOptions options)
@@ -21,6 +34,7 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       options_(std::move(options)),
       entries_(profiles),
       started_(std::time(nullptr)),
+      lock_access_(options_.allow),
       trust_(options_.allow),
       jobs_dir_(nodes_.intern_own(kRootNode, std::string(kJobsName), NodeKind::kJobsDir)),
       jobs_(store_, entries_, counters_, nodes_, jobs_dir_, options_.publish, options_.owners,
@@ -32,10 +46,11 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       lowers_{store_.base()},
       is_base_local_(is_local_file_system(store_.base())) {
   if (const auto base = sys::stat_fd(store_.base())) nodes_.add_device(base->st_dev);
-  base_locks_.share(store_.base());
+  base_locks_.share(store_.base(), &lock_access_);
   locks_.set_idle_hook([this](const LockFileId& id) { return finish_removal(id); });
   if (options_.verify_on_open) verifier_ = std::make_unique<OpenVerifier>(store_, entries_);
   if (trust_.is_restricted()) jobs_.restrict_publishing();
+  jobs_.set_lock_access(lock_access_);
   jobs_.adopt_orphans();
 }
 
@@ -163,10 +178,11 @@ void Filesystem::publish_completed(Job& job, const std::string& path, Arrival ar
     return answer();
   }
   job.begin_publishing();
-  publishing_.post([this, &job, entry, held = std::move(held), answer = std::move(answer)] {
-    const PublishReport report = publish_entry(job, entry);
+  publishing_.post([this, &job, entry, held = std::move(held), answer = once(std::move(answer))] {
+    PublishReport report;
+    (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
     job.end_publishing();
-    tell_of(report, job, held, answer);
+    if (!run_guarded("telling of it", [&] { tell_of(report, job, held, answer); })) answer();
   });
 }
 
@@ -182,17 +198,19 @@ void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
                                std::function<void()> answer) {
   if (job.is_refused()) return answer();
   job.begin_publishing();
-  publishing_.post([this, &job, paths = std::move(paths), answer = std::move(answer)] {
+  publishing_.post([this, &job, paths = std::move(paths), answer = once(std::move(answer))] {
     PublishReport report;
-    for (const std::string& path : paths) {
-      const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
-      if (entry.empty()) continue;
-      const PublishReport one = publisher_.publish(job.overlay, entry, job);
-      if (flights_ && !one.busy) flights_->made(job, entry);
-      report += one;
-    }
+    (void)run_guarded("publishing what was built", [&] {
+      for (const std::string& path : paths) {
+        const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
+        if (entry.empty()) continue;
+        const PublishReport one = publisher_.publish(job.overlay, entry, job);
+        if (flights_ && !one.busy) flights_->made(job, entry);
+        report += one;
+      }
+    });
     job.end_publishing();
-    tell_of(report, job, {}, answer);
+    if (!run_guarded("telling of it", [&] { tell_of(report, job, {}, answer); })) answer();
   });
 }
 
@@ -210,7 +228,8 @@ void Filesystem::retry_postponed(Job& job) {
   for (const std::string& entry : job.take_postponed()) {
     job.begin_publishing();
     publishing_.post([this, &job, entry] {
-      const PublishReport report = publish_entry(job, entry);
+      PublishReport report;
+      (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
       job.end_publishing();
       tell_of(report, job, {}, [] {});
     });

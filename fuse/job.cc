@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/job_id.h"
 #include "store/store.h"
 #include "store/sys.h"
 
@@ -31,11 +32,13 @@ bool View::may_read(const struct stat& st) const {
 
 struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const {
   struct stat shown = st;
+  const bool is_lock = !in_upper && is_closed_lock(st);
+  if (is_lock) shown.st_mode = S_IFREG | 0666;
   if (is_root) {
     // Closed even while the view is free: before the kernel refuses somebody it asks for the
     // attributes anew (fuse_permission), which is how the first user is seen to come.
     shown.st_mode = S_IFDIR | 0700;
-  } else if (!in_upper && !S_ISLNK(st.st_mode) && !may_read(st)) {
+  } else if (!in_upper && !S_ISLNK(st.st_mode) && !is_lock && !may_read(st)) {
     return shown;
   }
   shown.st_uid = uid.value_or(sys::own_uid());
@@ -55,6 +58,10 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
       nodes_(nodes),
       rules_(rules) {
   if (rules.is_plain) claim_ = Claim::kTold;  // everybody's, from the start
+  if (id == JobId::for_uid(0).view()) {       // root's, from the start
+    views_.front() = View{0, 0, {}};
+    claim_ = Claim::kTold;
+  }
 }
 
 LayerRecord Job::wanted_record() const {
@@ -188,7 +195,6 @@ ViewSlot Job::enter(const Caller& caller) {
   touch();
   const std::lock_guard lock(mutex_);
   if (caller.tid > 0) processes_.insert(caller.tid);
-  if (caller.uid == 0) return 0;
   for (std::size_t slot = 0; slot < views_.size(); ++slot) {
     View& view = views_[slot];
     if (view.uid == caller.uid) {
@@ -198,6 +204,8 @@ ViewSlot Job::enter(const Caller& caller) {
       return static_cast<ViewSlot>(slot);
     }
   }
+  // Root leaves a view that is still free to the first other user.
+  if (caller.uid == 0 && (!views_.front().uid || !shared_uids_)) return 0;
   View mine{caller.uid, caller.gid, groups_of(caller.tid)};
   if (!views_.front().uid) {
     views_.front() = std::move(mine);
@@ -224,6 +232,7 @@ struct stat Job::show(ViewSlot slot, const struct stat& st, bool in_upper, bool 
   const bool is_private_root = is_root && !rules_.is_plain;
   if (!rules_.owners.keep || is_private_root) return view(slot).show(st, in_upper, is_root);
   struct stat shown = st;
+  if (!rules_.is_plain && !in_upper && is_closed_lock(st)) shown.st_mode = S_IFREG | 0666;
   if (rules_.owners.shown_uid) shown.st_uid = *rules_.owners.shown_uid;
   if (rules_.owners.shown_gid) shown.st_gid = *rules_.owners.shown_gid;
   if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;  // as in View::show
@@ -233,6 +242,13 @@ struct stat Job::show(ViewSlot slot, const struct stat& st, bool in_upper, bool 
 std::size_t Job::view_count() const {
   const std::lock_guard lock(mutex_);
   return views_.size();
+}
+
+bool Job::is_closed_to(uid_t uid) const {
+  if (rules_.is_plain || shared_uids_) return false;
+  const std::lock_guard lock(mutex_);
+  const auto& owner = views_.front().uid;
+  return owner && *owner != uid;
 }
 
 bool Job::may_change(uid_t uid) const {

@@ -52,6 +52,7 @@ struct JobRules {
   bool is_plain = false;
   // The base, to be written to, of whose lock files a job that publishes makes use; or -1.
   int lock_base = -1;
+  const LockAccess* lock_access = nullptr;  // of these
   // Where jobs tell their processes what they may take from the base by themselves; null: nothing.
   const DirectFolders* direct = nullptr;
   // Counts beginnings and ends of all jobs.
@@ -107,6 +108,11 @@ class Job final : public PublishHooks, private OverlayObserver {
   // The view of this uid, claimed if it is still free. Nothing for a uid that the job is closed to:
   // it then sees the first view, whose mode closes it.
   ViewSlot enter(const Caller& caller);
+  // Whether the job has an owner whose layer this uid must not be served. Root is no exception.
+  bool is_closed_to(uid_t uid) const;
+  // Ensures that the layer's record says whose it is, durably. Call before the first answer to its owner,
+  // with no lock held. Costs nothing where there is no layer, or where it is on record.
+  void keep_claim();
   View view(ViewSlot slot) const;
   // An object as the view shows it; `is_root`: the view's root.
   struct stat show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const;

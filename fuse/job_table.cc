@@ -34,6 +34,7 @@ Job& JobTable::get_or_make(const std::string& id) {
     job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_,
                                 JobRules{.owners = owners_,
                                          .lock_base = lock_base,
+                                         .lock_access = lock_access_,
                                          .direct = direct_,
                                          .changes = &changes_,
                                          .is_restricted = is_restricted_});
@@ -92,7 +93,9 @@ std::size_t JobTable::active_count() const {
 void JobTable::adopt_orphans() {
   const std::lock_guard lock(mutex_);
   for (Layer& orphan : take_orphans(store_.layers(), node_name())) {
-    if (!is_job_id(orphan.record().job)) continue;
+    const LayerRecord& found = orphan.record();
+    if (!is_job_id(found.job)) continue;
+    if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;  // left to sweep
     Job& job = get_or_make(orphan.record().job);
     if (job.layer) continue;  // an older cycle's: the next daemon's concern, or gc's
     const std::unique_lock layer_lock(job.overlay.mutex());

@@ -37,6 +37,8 @@ class JobTable {
   PublishPolicy policy() const { return policy_; }
   // Not everybody may publish. Call before there are jobs.
   void restrict_publishing() { is_restricted_ = true; }
+  // Outlives the table.
+  void set_lock_access(const LockAccess& access) { lock_access_ = &access; }
 
   // The one job of a plain overlay, whose view is the whole mount. Never active, so it has no end.
   Job& make_plain(std::shared_ptr<const LowerStack> lowers);
@@ -60,6 +62,7 @@ class JobTable {
   const OwnerRule owners_;
   const DirectFolders* const direct_;
   bool is_restricted_ = false;
+  const LockAccess* lock_access_ = nullptr;
   const std::shared_ptr<const LowerStack> lowers_;
   std::atomic<std::uint64_t> changes_{0};  // of jobs that have begun or ended
   mutable std::mutex mutex_;

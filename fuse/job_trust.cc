@@ -22,7 +22,7 @@ void Job::set_refused(const std::string& why) {
   spdlog::info("job '{}' may not publish: {}; it keeps its layer", id, why);
 }
 
-void Job::settle_locks() { overlay.share_locks(may_publish() ? rules_.lock_base : -1); }
+void Job::settle_locks() { overlay.share_locks(may_publish() ? rules_.lock_base : -1, rules_.lock_access); }
 
 std::string Job::why_refused() const {
   if (!refused_) return "";
@@ -58,6 +58,24 @@ void Job::forget_layer() {
     refusal_is_kept_ = false;
   }
   settle_locks();
+}
+
+void Job::keep_claim() {
+  {
+    const std::shared_lock lock(overlay.mutex());
+    if (!layer || layer->record().uid == view(0).uid) return;
+  }
+  const std::unique_lock lock(overlay.mutex());
+  const auto owner = view(0).uid;
+  if (!layer || layer->record().uid == owner) return;
+  LayerRecord record = layer->record();
+  record.uid = owner;
+  if (const Status kept = layer->save(record); !kept) {
+    spdlog::error(
+        "cannot record whose layer that of job '{}' is: {}; should the daemon die, it is whose who comes "
+        "first",
+        id, std::strerror(kept.error().code()));
+  }
 }
 
 // A layer that was there already.

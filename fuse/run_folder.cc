@@ -76,7 +76,9 @@ Result<RunFolder> RunFolder::make(const std::string& path, UniqueFd lock, const 
   // Processes take their routes from here: nobody else may be able to lay them.
   if (st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) return Errno(EPERM);
   if (!lock) {
-    CACHESHIM_TRY(own, sys::open_beneath(fd.get(), kRunLockFile, O_RDWR | O_CREAT, 0644));
+    CACHESHIM_TRY(own, sys::open_beneath(fd.get(), kRunLockFile, O_RDWR | O_CREAT, 0600));
+    // Whoever could open it could lock it, and keep the mount from being served.
+    CACHESHIM_CHECK(sys::set_mode(own.get(), 0600));
     CACHESHIM_CHECK(sys::lock_file(own.get(), LOCK_EX | LOCK_NB));
     lock = std::move(own);
   }

@@ -143,7 +143,8 @@ JobId find_job(const ProcessEnvironment& environment) {
     const Result<std::size_t> got = read_file(cgroup_path(), cgroup, sizeof cgroup);
     if (got) length = *got;
   }
-  return job_of_process(environment, {cgroup, length});
+  const JobId job = job_of_process(environment, {cgroup, length});
+  return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;  // the daemon knows the caller's
 }
 
 void set_routes(const ProcessEnvironment& environment, const MountState& mount,

@@ -306,6 +306,18 @@ RoutedPath Router::complete_relative(const char* path, const Relative& match,
   return result;
 }
 
+void Router::leave_view(RoutedPath& routed, PathBuffer& out) const {
+  if (!moves_mount_paths_ || routed.kind != RoutedPath::Kind::kRewritten) return;
+  if (routed.path != out.text || !starts_with_folder(out.text, view_)) return;
+  const std::string_view rest = rest_from(out.text, view_.size());
+  std::string_view below = rest;
+  (void)take_component(below);
+  if (take_component(below).empty()) return;
+  const std::size_t taken = view_.size() - mount_.size();
+  if (routed.to_length >= view_.size()) routed.to_length -= taken;
+  std::memmove(out.text + mount_.size(), rest.data(), rest.size() + 1);
+}
+
 std::string_view Router::job() const {
   if (!moves_mount_paths_) return {};
   return rest_from(view_, mount_.size() + 1 + kJobsName.size() + 1);

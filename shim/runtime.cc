@@ -158,6 +158,9 @@ RoutedPath route(PathAt at, PathBuffer& out) {
     routed = has_dot_dot(at.path) ? route_climbing(at, out) : route_from_above(at, out);
   }
   given_back::note_use(routed);
+  // Root's job may be, or become, another user's, whose layer root must not be served: the daemon gives
+  // it a view of its own then, by the symlinks in the mount's root.
+  if (routed.kind == RoutedPath::Kind::kRewritten && ::geteuid() == 0) router.leave_view(routed, out);
   return routed;
 }
 

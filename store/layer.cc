@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "store/json_text.h"
 #include "store/paths.h"
 #include "store/sys.h"
 
@@ -25,6 +26,14 @@ Status ensure_dir(int parent, const std::string& name, mode_t mode) {
 
 Result<UniqueFd> open_dir(int parent, const std::string& name) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
+}
+
+// EPERM for one that somebody else has made, or can change. `layers` itself is known to be ours.
+Status check_own_dir(int layers, const std::string& path) {
+  CACHESHIM_TRY(top, sys::stat_fd(layers));
+  CACHESHIM_TRY(folder, open_dir(layers, path));
+  CACHESHIM_TRY(st, sys::stat_fd(folder.get()));
+  return sys::is_private_dir(st, top.st_uid) ? Status() : Errno(EPERM);
 }
 
 Outcome parse_outcome(const std::string& text) {
@@ -75,11 +84,11 @@ std::string to_json(const LayerRecord& record) {
   json["outcome"] = to_string(record.outcome);
   json["started"] = record.started;
   json["ended"] = record.ended;
-  return json.dump(2) + "\n";
+  return dump_json(json, 2) + "\n";
 }
 
 Result<LayerRecord> parse_layer_record(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json(text);
   if (!json.is_object()) return Errno(EINVAL);
   LayerRecord record;
   try {
@@ -103,6 +112,8 @@ Result<LayerRecord> parse_layer_record(std::string_view text) {
 
 Result<Layer> Layer::take_existing(int layers, const std::string& job, const std::string& name) {
   const std::string path = join_path(job, name);
+  CACHESHIM_CHECK(check_own_dir(layers, job));
+  CACHESHIM_CHECK(check_own_dir(layers, path));
   CACHESHIM_TRY(folder, open_dir(layers, path));
   CACHESHIM_TRY(lock, sys::open_beneath(folder.get(), kLockFile, O_RDWR | O_CREAT, 0600));
   CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
@@ -114,19 +125,46 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   return layer;
 }
 
+// Whether `wanted` may go on with a layer that is there. One that nothing tells of is as its maker, or a
+// power failure, left it; one of root's alone is the first user's.
+bool Layer::may_be_taken(const LayerRecord& wanted) const {
+  const auto text = sys::read_file(folder_.get(), kLayerRecordFile);
+  if (!text) {
+    return text.failed_with(ENOENT) &&
+           sys::open_beneath(folder_.get(), "upper", O_PATH).failed_with(ENOENT);
+  }
+  const auto old = parse_layer_record(*text);
+  if (!old) return false;
+  if (!old->active || !old->uid || old->shared_uids) return true;
+  return wanted.uid == old->uid;
+}
+
+// The names above the record, which its own rename does not make durable.
+Status Layer::sync_names(int layers) const {
+  for (const std::string& path : {path_, std::string(parent_path(path_)), std::string()}) {
+    CACHESHIM_TRY(folder, open_dir(layers, path));
+    CACHESHIM_CHECK(sys::sync_file(folder.get()));
+  }
+  return {};
+}
+
 Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
   CACHESHIM_CHECK(ensure_dir(layers, wanted.job, kPrivateMode));
+  CACHESHIM_CHECK(check_own_dir(layers, wanted.job));
   for (unsigned number = 1; number <= kMostDaemons; ++number) {
     std::string path = fmt::format("{}/{}@{}", wanted.job, wanted.cycle, wanted.node);
     if (number > 1) path += fmt::format(".{}", number);
     CACHESHIM_CHECK(ensure_dir(layers, path, kPrivateMode));
+    CACHESHIM_CHECK(check_own_dir(layers, path));
     CACHESHIM_TRY(folder, open_dir(layers, path));
     CACHESHIM_TRY(lock, sys::open_beneath(folder.get(), kLockFile, O_RDWR | O_CREAT, 0600));
     const Status locked = sys::lock_file(lock.get(), LOCK_EX | LOCK_NB);
     if (locked.failed_with(EWOULDBLOCK)) continue;
     if (!locked) return locked.error();
     Layer layer(std::move(folder), std::move(lock), path);
+    if (!layer.may_be_taken(wanted)) continue;
     CACHESHIM_CHECK(layer.prepare(wanted));
+    CACHESHIM_CHECK(layer.sync_names(layers));
     return layer;
   }
   return Errno(EUSERS);
@@ -139,6 +177,7 @@ Status Layer::prepare(const LayerRecord& wanted) {
   if (const auto text = sys::read_file(folder_.get(), kLayerRecordFile)) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
+    if (!record_.uid) record_.uid = wanted.uid;
     // Whatever became of its job, what was written to it is there.
     record_.publish = wanted.publish;
     record_.vouched = wanted.vouched && old && old->vouched;
@@ -149,7 +188,8 @@ Status Layer::prepare(const LayerRecord& wanted) {
 
 Status Layer::save(const LayerRecord& record) {
   record_ = record;
-  return sys::replace_file(folder_.get(), kLayerRecordFile, to_json(record_), 0600);
+  CACHESHIM_CHECK(sys::replace_file(folder_.get(), kLayerRecordFile, to_json(record_), 0600));
+  return sys::sync_file(folder_.get());
 }
 
 Status Layer::append(const char* file, std::string_view line) const {

@@ -48,8 +48,10 @@ Result<LayerRecord> parse_layer_record(std::string_view json);
 // Holds the layer's owner.lock while it lives. Move-only.
 class Layer {
  public:
-  // Takes the layer of this job, cycle and node, made if it is missing. One that another living
-  // daemon holds is left to it, and a further one is made beside it ("<cycle>@<node>.2").
+  // Takes the layer of this job, cycle and node, made if it is missing. When it returns, whose it is is on
+  // record, durably. One that another living daemon holds is left to it, and one that is another user's,
+  // or that nothing on record says whose it is, to nobody; a further one is made beside it
+  // ("<cycle>@<node>.2").
   static Result<Layer> take(int layers, const LayerRecord& wanted);
   // Takes an existing folder of a job, "<cycle>@<node>". Errors: EWOULDBLOCK where it is held.
   static Result<Layer> take_existing(int layers, const std::string& job, const std::string& name);
@@ -57,6 +59,7 @@ class Layer {
   const LayerRecord& record() const { return record_; }
   // Relative to the layers' folder.
   const std::string& path() const { return path_; }
+  // Durably.
   Status save(const LayerRecord& record);
 
   // A file beside the record: a line more, all of it. Not synced.
@@ -73,7 +76,9 @@ class Layer {
  private:
   Layer(UniqueFd folder, UniqueFd lock, std::string path)
       : folder_(std::move(folder)), lock_(std::move(lock)), path_(std::move(path)) {}
+  bool may_be_taken(const LayerRecord& wanted) const;
   Status prepare(const LayerRecord& wanted);
+  Status sync_names(int layers) const;
 
   UniqueFd folder_;
   UniqueFd lock_;

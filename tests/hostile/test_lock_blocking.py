@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing that a stranger can open lets him hold up others."""
+
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+
+import mounts
+import pytest
+from jobs import as_user, wait_until
+
+TRUSTED, STRANGER, GROUP = 20001, 20002, 21000
+ENGINE = "tensorrt-rtx/a.cache"
+LOCK = f"{ENGINE}.lock"
+
+
+@pytest.fixture
+def lock_name(program):
+    """The name of a lock file by a profile that is shipped."""
+    shown = mounts.run(program, "profile", "show", "tensorrt-rtx").stdout
+    assert "*.lock" in shown
+    return LOCK
+
+
+def take(job, name):
+    fd = job("os.open", job.path(name), os.O_RDWR | os.O_CREAT, 0o666)
+    job("fcntl.flock", fd, fcntl.LOCK_EX)
+    return fd
+
+
+def assert_free(job, name):
+    """It is locked at once."""
+    fd = job("os.open", job.path(name), os.O_RDWR)
+    job("fcntl.flock", fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    job("os.close", fd)
+
+
+def test_the_run_directory(mount, job_of, store, mount_store):
+    job_of(mount, "j", TRUSTED).write("triton/x", b"x")
+    stranger = job_of(mount, "s", STRANGER)
+    folder = mount.run_folder()
+    assert stranger("agent_hostile.try_to_lock", str(folder / "lock")) == errno.EACCES
+    stranger("agent_hostile.lock_all_below", str(folder))
+    assert mount.unmount().returncode == 0
+    mount.mount()
+    assert mount.status()["run_dir"] == str(folder)
+
+
+def test_a_lock_of_the_run_directory_that_an_older_version_has_made(mount, job_of):
+    folder = mount.run_folder()
+    mount.kill_daemon()
+    mount.detach()
+    os.chmod(folder / "lock", 0o644)
+    mount.mount()
+    assert stat.S_IMODE(os.stat(folder / "lock").st_mode) == 0o600
+    assert mount.run_folder() == folder
+
+
+@pytest.mark.parametrize("way", ["run", "store"])
+def test_lock_files_of_those_who_may_publish(mount_allowing, job_of, lock_name, way):
+    mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
+    trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
+    trusted("os.close", take(trusted, lock_name))
+    top = mount.run_folder() / "base" if way == "run" else mount.store
+    assert stranger("agent_hostile.try_to_lock", str(top / lock_name)) == errno.EACCES
+    assert_free(trusted, lock_name)
+    raw = trusted("agent_hostile.try_to_lock", str(mount.store / lock_name))
+    assert raw == ["flock", "fcntl"]
+
+
+def test_a_lock_file_that_was_made_before_there_was_a_rule(mount_allowing, store, job_of, lock_name):
+    (store / lock_name).parent.mkdir()
+    (store / lock_name).touch(0o666)
+    os.chmod(store / lock_name, 0o666)
+    mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
+    trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
+    assert_free(trusted, lock_name)
+    assert stranger("agent_hostile.try_to_lock", str(store / lock_name)) == errno.EACCES
+
+
+def test_those_who_may_publish_exclude_each_other_beside_the_mount(mount_allowing, job_of,
+                                                                   lock_name):
+    mount = mount_allowing(f"{{ users = [{TRUSTED}], groups = [{GROUP}] }}")
+    trusted = job_of(mount, "one", TRUSTED)
+    held = take(trusted, lock_name)
+    flock = ["flock", "-n", mount.store / lock_name, "true"]
+    assert as_user(TRUSTED, flock).returncode == 1
+    member = as_user(STRANGER, flock, extra_groups=[GROUP])
+    assert member.returncode == 1 and member.stderr == ""
+    root = subprocess.run([str(word) for word in flock], check=False)
+    assert root.returncode == 1
+    trusted("os.close", held)
+    assert as_user(TRUSTED, flock).returncode == 0
+    assert as_user(STRANGER, flock, extra_groups=[GROUP]).returncode == 0
+    assert "Permission denied" in as_user(STRANGER, flock).stderr
+
+
+def test_a_lock_file_in_views(mount_allowing, job_of, lock_name):
+    """It is as before: everybody's to lock, of his own kind."""
+    mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
+    trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
+    held = take(trusted, lock_name)
+    assert stat.S_IMODE(trusted("os.stat", trusted.path(lock_name)).st_mode) == 0o666
+    seen = stranger("os.stat", stranger.path(lock_name))
+    assert (seen.st_uid, stat.S_IMODE(seen.st_mode)) == (STRANGER, 0o666)
+    for _ in range(2):  # of the base, then of its layer
+        assert_free(stranger, lock_name)
+    stranger.write(lock_name, b"mine")
+    assert stranger.read(lock_name) == b"mine"
+    trusted("os.close", held)
+    assert trusted.read(lock_name) == b""
+
+
+def test_everybody_locks_where_everybody_may_publish(mount, job_of, lock_name):
+    one, two = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
+    fd = take(one, lock_name)
+    assert stat.S_IMODE(os.stat(mount.store / lock_name).st_mode) == 0o666
+    other = two("os.open", two.path(lock_name), os.O_RDWR)
+    with pytest.raises(BlockingIOError):
+        two("fcntl.flock", other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    flock = ["flock", "-n", mount.store / lock_name, "true"]
+    assert as_user(STRANGER, flock).returncode == 1
+    one("os.close", fd)
+    wait_until(lambda: as_user(STRANGER, flock).returncode == 0, what="the lock")
