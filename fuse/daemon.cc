@@ -50,12 +50,21 @@ unsigned worker_count(unsigned wanted) {
   return std::clamp(2 * std::thread::hardware_concurrency(), 4U, 16U);
 }
 
-// A descriptor an open file of any job: as many as we may have.
+constexpr rlim_t kFewFiles = 4096;
+
+// Each file that a process opens here takes a descriptor of the daemon's, which gets as many as it may have.
+// Beyond them the opens of all processes fail, hence the warning.
 void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == -1) return;
   limit.rlim_cur = limit.rlim_max;
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);  // then it stays as it was
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);  // else it stays as it was
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == -1 || limit.rlim_cur >= kFewFiles) return;
+  spdlog::warn(
+      "the daemon may have {} files open (RLIMIT_NOFILE), and each file that any process has open on "
+      "the mount takes one: beyond that all opens fail with EMFILE; mount it where `ulimit -Hn` is {} "
+      "or more",
+      limit.rlim_cur, kFewFiles);
 }
 
 std::string shown_path(const DaemonOptions& options) {
