@@ -10,6 +10,7 @@
 #include "fuse/wire.h"
 #include "store/new_object.h"
 #include "store/sys.h"
+#include "store/whiteout.h"
 
 // Attributes: stat, chmod, chown, utimes, truncate, xattrs, readlink, statfs.
 namespace cacheshim {
@@ -348,6 +349,7 @@ void Filesystem::statfs(fuse_req_t req, fuse_ino_t ino) {
 }
 
 bool Filesystem::keeps_xattr(const char* name) const {
+  if (is_overlay_xattr(name)) return false;
   if (is_user_xattr(name)) return true;
   if (!options_.owners.keep) return false;
   return (options_.owners.acls && is_acl(name)) || std::string_view(name) == kCapability;

@@ -14,6 +14,7 @@
 
 #include "store/new_object.h"
 #include "store/sys.h"
+#include "store/whiteout.h"
 
 namespace cacheshim {
 namespace {
@@ -71,7 +72,9 @@ Status copy_data(int source, int target, const struct stat& st, off_t size) {
   return sys::set_size(target, size);
 }
 
-bool is_wanted_first(const std::string& xattr) { return xattr.starts_with("user."); }
+bool is_wanted_first(const std::string& xattr) {
+  return xattr.starts_with("user.") && !is_overlay_xattr(xattr);
+}
 
 // Those that chown(2) and chmod(2) change.
 bool is_wanted_last(const std::string& xattr) {

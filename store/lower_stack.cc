@@ -3,8 +3,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/sysmacros.h>
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace cacheshim {
 namespace {
 
 bool is_device_whiteout(const struct stat& st) {
-  return S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0);
+  return cacheshim::is_device_whiteout(st.st_mode, st.st_rdev);
 }
 
 bool is_device_whiteout(int folder, const sys::DirEntry& entry) {

@@ -101,6 +101,8 @@ Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
 }
 
 Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
+  // It would hide this name of further lowers where the layer is a lower itself. As overlayfs.
+  if (is_device_whiteout(wanted.mode, wanted.device)) return Errno(EPERM);
   if (S_ISREG(wanted.mode) && locks_.is_shared_name(path)) {
     CACHESHIM_TRY(made, create_lock(path, O_RDONLY));
     return {};

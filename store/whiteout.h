@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <string>
 #include <string_view>
 
@@ -20,6 +23,17 @@ std::string whiteout_name(std::string_view name);
 // Whether the whiteout of `name` has the second form.
 inline bool needs_encoding(std::string_view name) {
   return name.size() > 255 - kWhiteoutPrefix.size();  // NAME_MAX
+}
+
+// How the kernel's overlayfs says it: a character device 0:0. Heeded in lowers, never made.
+inline bool is_device_whiteout(mode_t mode, dev_t device) {
+  return S_ISCHR(mode) && device == makedev(0, 0);
+}
+
+// Whether the attribute is a record of the kernel's overlayfs, such as that a directory is opaque: heeded in
+// lowers, but neither copied up nor anybody's to set.
+inline bool is_overlay_xattr(std::string_view name) {
+  return name.starts_with("user.overlay.") || name.starts_with("trusted.overlay.");
 }
 
 // Whether a name is one of ours. Jobs can neither see nor make such names.
