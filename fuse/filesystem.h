@@ -252,7 +252,8 @@ class Filesystem {
   Look begin_look(const Job& job, std::string folder);
   // How long what was found, or that nothing was, may be kept, in seconds.
   double keep_name(const Look& look, const Found* found) const;
-  double keep_attr(const Look& look, const Found& found) const;
+  double keep_attr(const Look& look, const Found& found, Ref ref);
+  bool may_be_written_unseen(const Look& look, const Found& found, Ref ref);
   void base_changed(const std::vector<BaseChange>& changes);
   std::vector<Notifier::Notice> notices_of(const std::vector<BaseChange>& changes);
   void tell_other_views(const Job& job, NodeIndex node, ViewSlot slot);

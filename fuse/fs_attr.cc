@@ -95,7 +95,8 @@ Result<Filesystem::Attr> Filesystem::attr_by_path(Ref ref) {
     info.job->overlay.correct_links(st);
     if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
     CACHESHIM_TRY(shown, show(ref, info, st, true));
-    return Attr{shown, kShortTimeout, st.st_ino};
+    const bool may_change = io_modes_.may_be_written(encode(ref));
+    return Attr{shown, may_change ? 0 : kShortTimeout, st.st_ino};
   }
   CACHESHIM_TRY(path, nodes_.path(ref.node));
   const Look look = begin_look(*info.job, std::string(parent_path(path)));
@@ -108,7 +109,8 @@ Result<Filesystem::Attr> Filesystem::attr_by_path(Ref ref) {
   // root's alone.
   const bool is_private_root = info.is_view_root && info.job->has_private_views();
   if (info.job->overlay.is_shared_lock_name(path)) return Attr{shown, 0, found->st.st_ino};
-  return Attr{shown, is_private_root ? kShortTimeout : keep_attr(look, *found), found->st.st_ino};
+  const double keep = is_private_root ? kShortTimeout : keep_attr(look, *found, ref);
+  return Attr{shown, keep, found->st.st_ino};
 }
 
 void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {

@@ -31,6 +31,11 @@ constexpr std::size_t kSpliceFrom = std::size_t{64} * 1024;
 // not O_DIRECT: our buffers are not aligned.
 int backing_flags(int flags) { return flags & (O_ACCMODE | O_TRUNC); }
 
+// By which the kernel then writes without us.
+bool may_be_mapped_for_writing(const FileHandle& handle) {
+  return handle.backing_id != 0 && handle.access == O_RDWR;
+}
+
 void reply_size(fuse_req_t req, const Result<std::size_t>& size) {
   if (size) {
     (void)fuse_reply_write(req, *size);
@@ -80,8 +85,13 @@ Status Filesystem::choose_io(FileHandle& handle, const struct stat& st) {
                                            {.fd = handle.fd.get(),
                                             .st = st,
                                             .wanted = wanted,
-                                            .readable = handle.access != O_WRONLY}));
+                                            .readable = handle.access != O_WRONLY,
+                                            .writable = handle.writable}));
   handle.backing_id = backing_id;
+  // What the kernel has kept of it so far would outlast a write by a mapping.
+  if (may_be_mapped_for_writing(handle)) {
+    notifier_->tell_attributes({encode({handle.node, handle.slot})});
+  }
   return {};
 }
 
@@ -227,6 +237,7 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
     nodes_.set_lacks_capabilities(ref.node, true);
     Opened opened{*std::move(fd), !is_lock, is_lock, overlay.most_lock_bytes(path)};
     CACHESHIM_TRY(handle, make_handle(std::move(opened), st, ref, info.job, flags));
+    if (may_be_mapped_for_writing(*handle)) entry.attr_timeout = 0;
     handle->shared = std::move(shared);
     if (!is_lock) note_built(*info.job, path);
     return Created(entry, std::move(handle));

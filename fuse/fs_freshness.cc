@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <time.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "fuse/filesystem.h"
 #include "fuse/timeouts.h"
 #include "store/guard.h"
+#include "store/sys.h"
 
 // How long the kernel may keep an answer, and what it is told of when the base changes: by this
 // daemon's publishing, or by other processes as BaseWatch sees them.
@@ -46,12 +48,26 @@ double Filesystem::keep_name(const Look& look, const Found* found) const {
   return look.watched && can_expire ? kLongTimeout : kShortTimeout;
 }
 
-double Filesystem::keep_attr(const Look& look, const Found& found) const {
+double Filesystem::keep_attr(const Look& look, const Found& found, Ref ref) {
   const double keep = keep_name(look, &found);
+  if (may_be_written_unseen(look, found, ref)) return 0;
   if (look.claimed != look.job->is_claimed()) return 0;  // it may be shown as root's
   if (found.in_upper || keep != kLongTimeout) return keep;
   if (S_ISDIR(found.st.st_mode)) return keep;
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
+}
+
+// Whether the kernel may write to the file by a mapping, of which nobody tells us: st_mtime and st_ctime
+// change all the same. With Overlay::mutex() held, so that nobody else opens the file for writing.
+bool Filesystem::may_be_written_unseen(const Look& look, const Found& found, Ref ref) {
+  if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;
+  if (!io_modes_.may_be_written(encode(ref))) return false;
+  const auto path = nodes_.path(ref.node);
+  if (!path) return true;
+  return io_modes_.check_may_be_written(encode(ref), [&] {
+    const auto file = look.job->overlay.open(*path, O_RDONLY);
+    return file && sys::can_be_written(file->fd.get());
+  });
 }
 
 void Filesystem::add_notices(const BaseChange& change, const Job& job,

@@ -68,7 +68,7 @@ Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
   // on what they see of it while they hold it.
   if (info.job->overlay.is_shared_lock_name(join_path(look.folder, name))) return entry;
   entry.entry_timeout = keep_name(look, &found);
-  entry.attr_timeout = keep_attr(look, found);
+  entry.attr_timeout = keep_attr(look, found, ref);
   return entry;
 }
 

@@ -26,9 +26,24 @@ Result<std::uint32_t> IoModes::open(fuse_ino_t inode, const Opening& opening) {
   if (counted.backing_id != 0) {
     if (!counted.is_of(opening.st)) return Errno(ESTALE);
     counted.may_be_mapped = counted.may_be_mapped || opening.readable;
+    counted.may_be_written = counted.may_be_written || (opening.readable && opening.writable);
   }
   ++counted.handles;
   return counted.backing_id;
+}
+
+bool IoModes::may_be_written(fuse_ino_t inode) {
+  return check_may_be_written(inode, [] { return true; });
+}
+
+bool IoModes::check_may_be_written(fuse_ino_t inode, const std::function<bool()>& can_be_written) {
+  if (device_ < 0) return false;
+  Shard& shard = shard_of(inode);
+  const std::lock_guard lock(shard.mutex);
+  const auto found = shard.inodes.find(inode);
+  if (found == shard.inodes.end() || !found->second.may_be_written) return false;
+  if (found->second.handles == 0) found->second.may_be_written = can_be_written();
+  return found->second.may_be_written;
 }
 
 // What was registered is given back with the last handle: the kernel would keep it open for writing.

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <unordered_map>
 
@@ -27,7 +28,11 @@ namespace cacheshim {
 // closed. What was written by it would not show in pages that the kernel keeps of the other mode, so
 // an inode that may be mapped stays in its mode until the kernel forgets it.
 //
-// Thread-safe: a mutex for each of some sets of inodes, innermost, held across one ioctl(2).
+// Such a mapping also changes st_mtime of which we hear nothing: from the first open on that allows one, the
+// kernel may keep no attributes of the inode.
+//
+// Thread-safe: a mutex for each of some sets of inodes, innermost, held across one ioctl(2) or
+// can_be_written().
 class IoModes {
  public:
   // Before it nothing passes through, and nothing is counted. `device`: that of the connection.
@@ -39,10 +44,16 @@ class IoModes {
     const struct stat& st;  // of it
     bool wanted;            // to pass through, if it is the first
     bool readable;          // and so to be mapped
+    bool writable;
   };
   // Counts a handle of `inode`. Returns the backing file that the kernel is to be told of, or 0 for a
   // handle that goes by way of us. Errors: ESTALE (not counted) where that of the others is another.
   Result<std::uint32_t> open(fuse_ino_t inode, const Opening& opening);
+  // Whether the kernel may write to the file by a mapping, which no request tells of.
+  bool may_be_written(fuse_ino_t inode);
+  // The same after a check: where no handle is left, `can_be_written` says whether a mapping is. It takes no
+  // lock of the daemon's but LayerIndex's, and nobody opens the file for writing meanwhile.
+  bool check_may_be_written(fuse_ino_t inode, const std::function<bool()>& can_be_written);
   // That handle is closed, or has not come about.
   void close(fuse_ino_t inode);
   void forget(fuse_ino_t inode);
@@ -54,6 +65,7 @@ class IoModes {
     dev_t backing_device = 0;
     ino_t backing_inode = 0;
     bool may_be_mapped = false;
+    bool may_be_written = false;  // by a mapping
 
     bool is_of(const struct stat& st) const {
       return backing_device == st.st_dev && backing_inode == st.st_ino;
