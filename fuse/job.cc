@@ -44,7 +44,7 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
   shown.st_uid = uid.value_or(sys::own_uid());
   shown.st_gid = uid ? gid : sys::own_gid();
   shown.st_mode &= ~static_cast<mode_t>(S_ISVTX);
-  // A merged folder's count of subfolders is not known; 1 says so, as in overlayfs and btrfs.
+  // 1: not counted, as in overlayfs and btrfs. Direct opens show the same.
   if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;
   return shown;
 }
@@ -235,7 +235,6 @@ struct stat Job::show(ViewSlot slot, const struct stat& st, bool in_upper, bool 
   if (!rules_.is_plain && !in_upper && is_closed_lock(st)) shown.st_mode = S_IFREG | 0666;
   if (rules_.owners.shown_uid) shown.st_uid = *rules_.owners.shown_uid;
   if (rules_.owners.shown_gid) shown.st_gid = *rules_.owners.shown_gid;
-  if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;  // as in View::show
   return shown;
 }
 

@@ -84,7 +84,13 @@ LowerStack::LowerStack(const std::vector<int>& folders) : folders_(folders) {
 Result<struct stat> LowerStack::find(const std::string& path) const {
   if (folders_.size() > 1) {
     CACHESHIM_TRY(object, open_merged(path));
-    return sys::stat_fd(object.fd.get());
+    CACHESHIM_TRY(st, sys::stat_fd(object.fd.get()));
+    // Subdirectories of one that is merged are not counted, as with overlayfs.
+    if (S_ISDIR(st.st_mode)) {
+      CACHESHIM_TRY(merged, open_folders(path));
+      if (merged.size() > 1) st.st_nlink = 1;
+    }
+    return st;
   }
   const Result<struct stat> st = roots_.front().stat(path);
   if (st && is_device_whiteout(*st)) return Errno(ENOENT);

@@ -99,7 +99,19 @@ Result<Overlay::Located> Overlay::locate_linked(const std::string& path,
 
 Result<Found> Overlay::find(const std::string& path) const {
   CACHESHIM_TRY(located, locate(path));
+  if (S_ISDIR(located.st.st_mode)) located.st.st_nlink = count_folder_links(path, located);
   return Found{located.st, located.where == Where::kUpper || located.where == Where::kIndex};
+}
+
+// A directory that is in one layer alone has as many subdirectories as its file system says: a name
+// that is hidden there has its marker in the layer, which makes two of it. Of one that is merged they
+// would have to be listed, and 1 says that nobody has counted, as with overlayfs and btrfs.
+nlink_t Overlay::count_folder_links(const std::string& path, const Located& found) const {
+  constexpr nlink_t kNotCounted = 1;
+  if (path.empty()) return kNotCounted;  // merged, or with the store's records in it
+  if (found.where == Where::kLowers) return found.st.st_nlink;
+  if (index_.is_opaque(path) || !find_in_base(path)) return found.st.st_nlink;
+  return kNotCounted;
 }
 
 // The store's own records are no part of any view.

@@ -156,6 +156,7 @@ class Overlay {
                      std::vector<ListedEntry>& listed) const;
   bool is_store_record(std::string_view path) const;
   void shadow(const std::string& path, bool tree) const;
+  nlink_t count_folder_links(const std::string& path, const Located& found) const;
   Status check_name(const std::string& path) const;
   Status load_folder(int folder, const std::string& path, std::vector<std::string>& further);
   Status empty_work();
