@@ -125,6 +125,7 @@ void Filesystem::fsyncdir(fuse_req_t req, fuse_ino_t ino) {
     const auto folder =
         path ? info.job->overlay.open(*path, O_RDONLY | O_DIRECTORY) : Result<Opened>(path.error());
     synced = folder ? sys::sync_file(folder->fd.get()) : Status(folder.error());
+    if (synced) synced = info.job->overlay.sync_records();
   }
   (void)fuse_reply_err(req, synced ? 0 : synced.error().code());
 }

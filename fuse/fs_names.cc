@@ -58,7 +58,7 @@ Result<std::string> Filesystem::child_path(Ref parent, const std::string& name) 
 Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
                                               const std::string& name, const Found& found,
                                               const Look& look) {
-  const NodeIndex node = nodes_.intern(parent.node, name, info.job, found.st, found.in_upper);
+  const NodeIndex node = nodes_.intern(parent.node, name, info.job, found);
   const Ref ref{node, parent.slot};
   CACHESHIM_TRY(st, show(ref, nodes_.info(node), found.st, found.in_upper));
   fuse_entry_param entry{};

@@ -58,6 +58,12 @@ Filesystem::~Filesystem() { stop(); }
 
 Status Filesystem::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work) {
   lowers_ = lowers;
+  // In one order at each mount: inode numbers depend on it.
+  std::vector<int> all = lowers;
+  if (upper) all.push_back(upper.get());
+  for (const int folder : all) {
+    if (const auto st = sys::stat_fd(folder)) nodes_.add_device(st->st_dev);
+  }
   is_base_local_ = std::all_of(lowers.begin(), lowers.end(), is_local_file_system);
   Job& job = jobs_.make_plain(std::make_shared<const LowerStack>(lowers));
   if (upper) CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));

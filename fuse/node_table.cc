@@ -196,7 +196,6 @@ void NodeTable::detach(NodeIndex index, const Name& name, UniqueFd removed) {
   } else {
     node.named = false;
     node.parent = 0;
-    origins_.erase(id_of(node));
     if (removed) extra_of(node).removed = std::move(removed);
   }
   drop_child(parent);
@@ -212,7 +211,6 @@ void NodeTable::free_if_unused(NodeIndex index) {
   if (node.lookups > 0 || node.children > 0 || index == kRootNode) return;
   const auto link = hard_links_.find({id_of(node), node.job});
   if (link != hard_links_.end() && link->second == index) hard_links_.erase(link);
-  remember_origin(node);
   std::vector<NodeIndex> parents;
   if (node.named) {
     parents.push_back(node.parent);
@@ -228,13 +226,6 @@ void NodeTable::free_if_unused(NodeIndex index) {
   arena_.release(index);
   ++freed_;
   for (const NodeIndex parent : parents) drop_child(parent);
-}
-
-// Only this daemon takes files out of a layer, and the kernel looks a name up before it removes it:
-// no other file can come to have the number of one that is on record here.
-void NodeTable::remember_origin(const Node& node) {
-  if (!node.named || !node.in_upper || node.is_dir || node.ino == number_of(node)) return;
-  origins_[id_of(node)] = {node.ino, node.job};
 }
 
 NodeIndex NodeTable::intern_own(NodeIndex parent, std::string_view component, NodeKind kind,
@@ -267,28 +258,28 @@ bool NodeTable::is_unchanged(const Node& node, const struct stat& st, bool in_up
 }
 
 NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* job,
-                            const struct stat& st, bool in_upper) {
+                            const Found& found) {
   const Name name{parent, component};
   {
     const std::shared_lock lock(mutex_);
     const NodeIndex index = find_locked(name);
-    if (index != 0 && is_unchanged(at(index), st, in_upper)) {
+    if (index != 0 && is_unchanged(at(index), found.st, found.in_upper)) {
       std::atomic_ref(at(index).lookups).fetch_add(1, std::memory_order_relaxed);
       return index;
     }
   }
   const std::unique_lock lock(mutex_);
-  return intern_locked(name, job, st, in_upper);
+  return intern_locked(name, job, found);
 }
 
-NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const struct stat& st,
-                                   bool in_upper) {
+NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const Found& found) {
+  const struct stat& st = found.st;
   const FileId id{st.st_dev, st.st_ino};
   const bool is_dir = S_ISDIR(st.st_mode);
   const bool has_links = !is_dir && st.st_nlink > 1;
   const LinkedFile linked{id, job};
   NodeIndex index = find_locked(name);
-  if (index != 0 && !is_same(at(index), id, is_dir, in_upper)) {
+  if (index != 0 && !is_same(at(index), id, is_dir, found.in_upper)) {
     detach(index, name, UniqueFd());
     index = 0;
   }
@@ -300,15 +291,14 @@ NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const struct stat
   }
   if (index == 0) {
     index = make(name, NodeKind::kObject, job);
-    const auto origin = in_upper ? origins_.find(id) : origins_.end();
     at(index).is_dir = is_dir;
     set_id(at(index), st);
-    at(index).ino = origin == origins_.end() ? number_of(at(index)) : origin->second.ino;
+    at(index).ino = found.origin ? number_of(*found.origin) : number_of(at(index));
     if (has_links) hard_links_[linked] = index;
   }
   Node& node = at(index);
   move_id(index, st);
-  node.in_upper = in_upper;
+  node.in_upper = found.in_upper;
   ++node.lookups;
   return index;
 }

@@ -20,6 +20,7 @@
 #include "fuse/closer.h"
 #include "fuse/inode_numbers.h"
 #include "fuse/name_index.h"
+#include "store/overlay_types.h"
 
 namespace cacheshim {
 
@@ -84,8 +85,7 @@ class NodeTable {
   NodeIndex intern_own(NodeIndex parent, std::string_view name, NodeKind kind, Job* job = nullptr);
   // The node of an object that a lookup has found. Counts one lookup. A name that leads to another
   // object than before (the base has replaced it) gets a new node.
-  NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const struct stat& st,
-                   bool in_upper);
+  NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const Found& found);
   // A node for a file that never had a name, `object` being an O_PATH descriptor of it; without one it
   // stands for what is not there yet.
   NodeIndex intern_nameless(Job* job, const struct stat& st, UniqueFd object);
@@ -200,15 +200,14 @@ class NodeTable {
     bool in_upper : 1 = false;
     bool named : 1 = false;
   };
-  struct Origin {  // the number that a copied-up file was shown with before the kernel forgot it
-    std::uint64_t ino;
-    const Job* job;
-  };
 
   Node& at(NodeIndex node) const { return arena_.get(node); }
   FileId id_of(const Node& node) const { return {numbers_.device(node.device), node.inode}; }
   std::uint64_t number_of(const Node& node) const {
     return InodeNumbers::number(node.device, node.inode);
+  }
+  std::uint64_t number_of(const OriginLog::Origin& origin) {
+    return InodeNumbers::number(numbers_.find_or_add(origin.device), origin.inode);
   }
   void set_id(Node& node, const struct stat& st);
   void move_id(NodeIndex node, const struct stat& st);
@@ -219,12 +218,11 @@ class NodeTable {
   void detach(NodeIndex node, const Name& name, UniqueFd removed);
   void drop_child(NodeIndex parent);
   void free_if_unused(NodeIndex node);
-  void remember_origin(const Node& node);
   bool is_view_root(NodeIndex index) const;
   bool is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const;
   bool is_unchanged(const Node& node, const struct stat& st, bool in_upper) const;
   NodeIndex find_locked(const Name& name) const;
-  NodeIndex intern_locked(const Name& name, Job* job, const struct stat& st, bool in_upper);
+  NodeIndex intern_locked(const Name& name, Job* job, const Found& found);
   void rename_locked(const Name& from, const Name& to);
   std::vector<UniqueFd> take_doomed() { return std::exchange(doomed_, {}); }
   static std::uint64_t hash_of(const Name& name);
@@ -236,7 +234,6 @@ class NodeTable {
   NameIndex by_name_;
   InodeNumbers numbers_;
   std::unordered_map<LinkedFile, NodeIndex, LinkedFileHash> hard_links_;  // with several names
-  std::unordered_map<FileId, Origin, FileIdHash> origins_;
   std::vector<UniqueFd> doomed_;  // to be closed without the lock: a last close may take long
   std::size_t freed_ = 0;         // since memory was last given back
   Closer closer_;

@@ -29,7 +29,6 @@ std::size_t NodeTable::drop_all(const Job* job, NodeIndex view_root) {
     const std::string component = node.name.get();
     if (node.named) detach(index, {node.parent, component}, UniqueFd());
   }
-  std::erase_if(origins_, [job](const auto& origin) { return origin.second.job == job; });
   return count;
 }
 

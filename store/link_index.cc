@@ -147,17 +147,18 @@ Status LinkIndex::set_names_left(const std::string& key, File& file, nlink_t nam
   return {};
 }
 
-void LinkIndex::forget_if_gone(dev_t device, ino_t inode) {
+bool LinkIndex::forget_if_gone(dev_t device, ino_t inode) {
   const auto key = keys_.find(inode);
-  if (key == keys_.end()) return;
+  if (key == keys_.end()) return false;
   const auto file = files_.find(key->second);
-  if (file->second.device != device || file->second.names_left > 0) return;
+  if (file->second.device != device || file->second.names_left > 0) return false;
   const std::string name = file_name(file->first, file->second);
   const auto st = sys::stat_at(folder_.get(), name);
-  if (!st || st->st_nlink > 1) return;
-  if (!sys::unlink_at(folder_.get(), name)) return;
+  if (!st || st->st_nlink > 1) return false;
+  if (!sys::unlink_at(folder_.get(), name)) return false;
   files_.erase(file);
   keys_.erase(key);
+  return true;
 }
 
 }  // namespace cacheshim

@@ -48,6 +48,13 @@ class LinkIndex {
   Status load(int work);
   void clear();  // there is no layer
   bool is_empty() const { return files_.empty(); }
+  // Calls `function(folder, name, inode)` for each copy.
+  template <class Function>
+  void for_each_copy(Function&& function) const {
+    for (const auto& [inode, key] : keys_) {
+      function(folder_.get(), file_name(key, files_.at(key)), inode);
+    }
+  }
 
   const File* find(const std::string& key) const;  // null for none
   // The copy of a file that has one, opened and looked at.
@@ -63,8 +70,8 @@ class LinkIndex {
   // One of the base's names has been copied up or hidden; of a file not on record yet, that had so
   // many.
   Status take_name(const std::string& key, nlink_t names);
-  // Forgets the file whose copy this was, if it has no name left anywhere.
-  void forget_if_gone(dev_t device, ino_t inode);
+  // Forgets the file whose copy this was, if it has no name left anywhere. Returns whether it has.
+  bool forget_if_gone(dev_t device, ino_t inode);
 
  private:
   static std::string file_name(const std::string& key, const File& file);

@@ -79,6 +79,20 @@ class MergedNames {
 LowerStack::LowerStack(const std::vector<int>& folders) : folders_(folders) {
   roots_.reserve(folders.size());
   for (const int folder : folders) roots_.emplace_back(folder);
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    const auto st = sys::stat_fd(*folder);
+    devices_.push_back(st ? st->st_dev : 0);
+  }
+}
+
+std::optional<std::size_t> LowerStack::find_device(dev_t device) const {
+  const auto found = std::find(devices_.begin(), devices_.end(), device);
+  if (found == devices_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - devices_.begin());
+}
+
+std::optional<dev_t> LowerStack::device_of(std::size_t lower) const {
+  return lower < devices_.size() ? std::optional(devices_[lower]) : std::nullopt;
 }
 
 Result<struct stat> LowerStack::find(const std::string& path) const {

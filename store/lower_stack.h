@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,11 @@ class LowerStack {
   // All names of a merged folder, markers left out.
   Result<std::vector<sys::DirEntry>> list(const std::string& path) const;
 
+  // The lower nearest to the bottom that is on this file system, and the file system of a lower; nothing
+  // for one that is none of ours.
+  std::optional<std::size_t> find_device(dev_t device) const;
+  std::optional<dev_t> device_of(std::size_t lower) const;
+
  private:
   using Folders = std::vector<Object>;  // that are merged into one, the topmost first
 
@@ -53,6 +59,7 @@ class LowerStack {
 
   const std::vector<int> folders_;
   std::vector<PathRoot> roots_;
+  std::vector<dev_t> devices_;  // from the bottom up
 };
 
 }  // namespace cacheshim

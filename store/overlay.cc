@@ -29,6 +29,7 @@ Overlay::Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entri
       counters_(counters),
       observer_(observer),
       options_(options),
+      origins_(*lowers_),
       locks_(entries),
       staged_(observer, options.keep_owner) {}
 
@@ -42,6 +43,7 @@ void Overlay::set_layer(UniqueFd upper, UniqueFd work) {
   upper_paths_ = upper_ ? std::make_unique<PathRoot>(upper_.get()) : nullptr;
   index_.clear();
   links_.clear();
+  origins_.clear();
   staged_.set_work(work_);
 }
 
@@ -100,7 +102,9 @@ Result<Overlay::Located> Overlay::locate_linked(const std::string& path,
 Result<Found> Overlay::find(const std::string& path) const {
   CACHESHIM_TRY(located, locate(path));
   if (S_ISDIR(located.st.st_mode)) located.st.st_nlink = count_folder_links(path, located);
-  return Found{located.st, located.where == Where::kUpper || located.where == Where::kIndex};
+  const bool in_upper = located.where == Where::kUpper || located.where == Where::kIndex;
+  return Found{located.st, in_upper,
+               in_upper ? origins_.find(located.st.st_ino) : std::nullopt};
 }
 
 // A directory that is in one layer alone has as many subdirectories as its file system says: a name
@@ -184,6 +188,13 @@ Result<std::vector<ListedEntry>> Overlay::list_upper(const std::string& path) co
   CACHESHIM_TRY(folder, sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   CACHESHIM_TRY(entries, sys::read_dir(folder.get()));
   std::erase_if(entries, [](const ListedEntry& entry) { return is_reserved_name(entry.name); });
+  if (origins_.is_empty()) return entries;
+  for (ListedEntry& entry : entries) {
+    const auto origin = origins_.find(entry.ino);
+    if (!origin) continue;
+    entry.device = origin->device;
+    entry.ino = origin->inode;
+  }
   return entries;
 }
 
@@ -233,6 +244,10 @@ Status Overlay::load_layer() {
   CACHESHIM_CHECK(empty_work());
   CACHESHIM_CHECK(links_.load(work_->get()));
   if (!links_.is_empty()) shadow("", true);  // any name may be one of a copied file
+  origins_.begin_load(work_->get());
+  links_.for_each_copy([this](int folder, const std::string& name, ino_t inode) {
+    origins_.found(folder, name, inode);
+  });
   // No recursion, and one descriptor at a time: a job makes trees as deep as it likes.
   std::vector<std::string> folders{""};
   while (!folders.empty()) {
@@ -242,13 +257,14 @@ Status Overlay::load_layer() {
                                             O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
     CACHESHIM_CHECK(load_folder(folder.get(), path, folders));
   }
+  origins_.end_load();
   return {};
 }
 
 Status Overlay::empty_work() {
   CACHESHIM_TRY(entries, sys::list_dir(work_->get()));
   for (const sys::DirEntry& entry : entries) {
-    if (entry.name != LinkIndex::kFolder) {
+    if (entry.name != LinkIndex::kFolder && entry.name != OriginLog::kFile) {
       (void)sys::remove_tree(work_->get(), entry.name);  // at worst it takes up space
     }
   }
@@ -260,6 +276,7 @@ Status Overlay::load_folder(int folder, const std::string& path,
                             std::vector<std::string>& further) {
   CACHESHIM_TRY(entries, sys::read_dir(folder));
   for (const sys::DirEntry& entry : entries) {
+    origins_.found(folder, entry.name, entry.ino);
     if (entry.name == kOpaqueMarker) {
       shadow(path, true);
       index_.add_opaque(path);

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <shared_mutex>
 #include <string>
@@ -19,6 +20,7 @@
 #include "store/lock_files.h"
 #include "store/lower_stack.h"
 #include "store/new_object.h"
+#include "store/origin_log.h"
 #include "store/overlay_types.h"
 #include "store/path_root.h"
 #include "store/paths.h"
@@ -131,6 +133,8 @@ class Overlay {
   Status load_layer();
   // For objects that were not found by name: st_nlink as the merged view has it.
   void correct_links(struct stat& st) const { links_.correct_links(st); }
+  // Writes to disk what the work directory records of copies, which are on disk themselves then.
+  Status sync_records() { return origins_.sync(); }
 
  private:
   enum class Where { kUpper, kIndex, kLowers, kLock };
@@ -179,6 +183,8 @@ class Overlay {
   Status name_copy(const std::string& path, const StagedCopies::Ticket& copy,
                    const struct stat& base, int parent);
   void announce_copy(const std::string& path, int parent);
+  Status name_staged(const std::string& staged, int parent, const std::string& path,
+                     const struct stat& base);
 
   Status prepare_new_name(const std::string& path);
   void begin_entry(const std::string& path);
@@ -190,8 +196,11 @@ class Overlay {
   Status exchange(const std::string& from, const std::string& to);
   Status check_rename_target(const Located& source, const std::string& to,
                              const Result<Located>& target, unsigned flags) const;
+  Status remove_last_name(const std::string& path, const std::function<Status()>& remove);
+  void forget_link_if_gone(const struct stat& st);
   bool try_remove_own_dir(const std::string& path);
   Status remove_upper_dir(const std::string& path);
+  Status remove_upper_file(const std::string& path);
 
   const std::shared_ptr<const LowerStack> lowers_;
   UniqueFd upper_;
@@ -203,6 +212,7 @@ class Overlay {
   const OverlayOptions options_;
   LayerIndex index_;
   LinkIndex links_;
+  OriginLog origins_;
   LockFiles locks_;
   StagedCopies staged_;
   mutable std::shared_mutex mutex_;

@@ -166,8 +166,25 @@ Status Overlay::remove_file(const std::string& path, Hold hold) {
     CACHESHIM_CHECK(hide_in_base(path, found));
     CACHESHIM_CHECK(add_whiteout(path));
   }
-  if (found.where != Where::kUpper) return {};
-  return drop_file(path);
+  return found.where == Where::kUpper ? remove_upper_file(path) : Status();
+}
+
+// Removes an object of the layer by `remove`, whose last name `path` may be. The record of its origin goes
+// first: a new object may get its inode number at once.
+Status Overlay::remove_last_name(const std::string& path,
+                                 const std::function<Status()>& remove) {
+  if (origins_.is_empty()) return remove();
+  const auto st = upper_paths_->stat(path);
+  const bool is_last = st && (S_ISDIR(st->st_mode) || st->st_nlink == 1);
+  const auto record = is_last ? origins_.remove(st->st_ino) : std::nullopt;
+  Status removed = remove();
+  if (!removed && record) origins_.put_back(st->st_ino, *record);
+  return removed;
+}
+
+// The same of a copy with several names of the base.
+void Overlay::forget_link_if_gone(const struct stat& st) {
+  if (links_.forget_if_gone(st.st_dev, st.st_ino)) (void)origins_.remove(st.st_ino);
 }
 
 // A folder that the layer alone has, without markers: rmdir(2) itself says whether it is empty. False
@@ -177,7 +194,8 @@ bool Overlay::try_remove_own_dir(const std::string& path) {
     return false;
   }
   if (!find_in_base(path).failed_with(ENOENT)) return false;
-  if (!upper_paths_->unlink(path, AT_REMOVEDIR)) return false;
+  const auto unlink = [&] { return upper_paths_->unlink(path, AT_REMOVEDIR); };
+  if (!remove_last_name(path, unlink)) return false;
   index_.erase_tree(path);
   return true;
 }
@@ -195,24 +213,33 @@ Status Overlay::remove_dir(const std::string& path, Hold hold) {
 }
 
 Status Overlay::remove_upper_dir(const std::string& path) {
-  Status removed = upper_paths_->unlink(path, AT_REMOVEDIR);
-  if (removed.failed_with(ENOTEMPTY)) {  // whiteouts and the opaque marker
+  Status removed = remove_last_name(path, [&]() -> Status {
+    Status unlinked = upper_paths_->unlink(path, AT_REMOVEDIR);
+    if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // whiteouts and the opaque marker
     CACHESHIM_TRY(parent, open_upper_parent(path));
     const std::string staged = staged_.new_name();
     CACHESHIM_CHECK(
         sys::rename_at(parent.get(), std::string(base_name(path)), work_->get(), staged));
-    removed = sys::remove_tree(work_->get(), staged);
-  }
+    return sys::remove_tree(work_->get(), staged);
+  });
   if (removed) index_.erase_tree(path);
   return removed;
 }
 
-Status Overlay::drop_file(const std::string& path) {
-  if (links_.is_empty()) return upper_paths_->unlink(path);
+Status Overlay::remove_upper_file(const std::string& path) {
+  const auto unlink = [&] { return upper_paths_->unlink(path); };
+  if (links_.is_empty()) return remove_last_name(path, unlink);
   const auto st = upper_paths_->stat(path);
-  CACHESHIM_CHECK(upper_paths_->unlink(path));
-  if (st && st->st_nlink == 2) links_.forget_if_gone(st->st_dev, st->st_ino);
+  CACHESHIM_CHECK(remove_last_name(path, unlink));
+  if (st && st->st_nlink == 2) forget_link_if_gone(*st);
   return {};
+}
+
+// The base's file may be the same object: it is no copy any more.
+Status Overlay::drop_file(const std::string& path) {
+  const auto st = origins_.is_empty() ? Errno(ENOENT) : upper_paths_->stat(path);
+  if (st) (void)origins_.remove(st->st_ino);
+  return remove_upper_file(path);
 }
 
 // The base's name at `path`, of which `found` is what shows there, is about to be hidden.
@@ -222,7 +249,7 @@ Status Overlay::hide_in_base(const std::string& path, const Located& found) {
   CACHESHIM_TRY(key, link_key(path));
   shadow("", true);  // any name may be one of this file
   CACHESHIM_CHECK(links_.take_name(key, found.st.st_nlink));
-  if (found.where == Where::kIndex) links_.forget_if_gone(found.st.st_dev, found.st.st_ino);
+  if (found.where == Where::kIndex) forget_link_if_gone(found.st);
   return {};
 }
 
@@ -244,7 +271,8 @@ void Overlay::prune_empty_dirs(const std::string& path) {
   // Only a folder that the base has as well: an empty one of the job's own is the job's.
   if (!path.empty() && !find_in_base(path)) return;
   // It stays where it holds something.
-  if (upper_paths_->unlink(path, AT_REMOVEDIR)) index_.erase_tree(path);
+  const auto unlink = [&] { return upper_paths_->unlink(path, AT_REMOVEDIR); };
+  if (remove_last_name(path, unlink)) index_.erase_tree(path);
 }
 
 void Overlay::begin_entry(const std::string& path) {

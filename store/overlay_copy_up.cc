@@ -42,6 +42,16 @@ Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
   return ensure_upper_dir(std::string(parent_path(path)));
 }
 
+// Gives `staged`, a copy of `base` in the work folder, its name in the layer.
+Status Overlay::name_staged(const std::string& staged, int parent, const std::string& path,
+                            const struct stat& base) {
+  const auto copy = origins_.add(work_->get(), staged, base);
+  Status named = sys::rename_at(work_->get(), staged, parent, std::string(base_name(path)),
+                                RENAME_NOREPLACE);
+  if (!named && copy) (void)origins_.remove(*copy);
+  return named;
+}
+
 Status Overlay::copy_up_folder(int parent, const std::string& path, const struct stat& st) {
   CACHESHIM_TRY(base, lowers_->open(path, O_PATH | O_DIRECTORY));
   shadow(path, false);
@@ -51,8 +61,7 @@ Status Overlay::copy_up_folder(int parent, const std::string& path, const struct
   const Status made = [&]() -> Status {
     CACHESHIM_TRY(folder, sys::open_beneath(work_->get(), staged, O_RDONLY | O_DIRECTORY));
     CACHESHIM_CHECK(copy_attributes(base.fd.get(), folder.get(), st, options_.keep_owner));
-    return sys::rename_at(work_->get(), staged, parent, std::string(base_name(path)),
-                          RENAME_NOREPLACE);
+    return name_staged(staged, parent, path, st);
   }();
   if (!made) {
     (void)sys::unlink_at(work_->get(), staged, AT_REMOVEDIR);  // else the next daemon does
@@ -121,8 +130,7 @@ Status Overlay::copy_up_special(const std::string& path, const struct stat& st) 
   const std::string staged = staged_.new_name();
   const Status made = [&]() -> Status {
     CACHESHIM_CHECK(stage_special(object.fd.get(), st, staged));
-    return sys::rename_at(work_->get(), staged, parent.get(), std::string(base_name(path)),
-                          RENAME_NOREPLACE);
+    return name_staged(staged, parent.get(), path, st);
   }();
   if (!made) (void)sys::unlink_at(work_->get(), staged);  // else the next daemon does
   return made;
@@ -219,8 +227,7 @@ Status Overlay::name_copy(const std::string& path, const StagedCopies::Ticket& c
   }
   CACHESHIM_CHECK(staged_.at_step(CopyUpStep::kIndexed));
   const KeepTimes parent_times(parent);
-  CACHESHIM_CHECK(sys::rename_at(copy->work(), copy->name(), parent, std::string(base_name(path)),
-                                 RENAME_NOREPLACE));
+  CACHESHIM_CHECK(name_staged(copy->name(), parent, path, base));
   staged_.set_taken(copy);
   CACHESHIM_CHECK(staged_.at_step(CopyUpStep::kNamed));
   if (!key.empty()) CACHESHIM_CHECK(links_.take_name(key, base.st_nlink));

@@ -66,7 +66,7 @@ Status Overlay::rename(const std::string& from, const std::string& to, unsigned 
   if (target) CACHESHIM_CHECK(hide_in_base(to, *target));
   if (!is_dir) begin_entry(to);
   CACHESHIM_CHECK(move_over(from, to, is_dir));
-  if (target) links_.forget_if_gone(target->st.st_dev, target->st.st_ino);
+  if (target) forget_link_if_gone(target->st);
   if (base_has_source) CACHESHIM_CHECK(add_whiteout(from));
   remove_whiteout(to);
   return {};
@@ -74,8 +74,9 @@ Status Overlay::rename(const std::string& from, const std::string& to, unsigned 
 
 Status Overlay::move_over(const std::string& from, const std::string& to, bool is_dir) {
   CACHESHIM_CHECK(ensure_folder(std::string(parent_path(to))));
-  Status moved = upper_paths_->rename(from, to);
-  if (moved.failed_with(ENOTEMPTY) || moved.failed_with(EEXIST)) {
+  const Status moved = remove_last_name(to, [&]() -> Status {
+    Status renamed = upper_paths_->rename(from, to);
+    if (!renamed.failed_with(ENOTEMPTY) && !renamed.failed_with(EEXIST)) return renamed;
     // The target is empty in the merged view but holds whiteouts in the layer.
     CACHESHIM_CHECK(upper_paths_->rename(from, to, RENAME_EXCHANGE));
     CACHESHIM_TRY(old_parent, open_upper_parent(from));
@@ -83,8 +84,8 @@ Status Overlay::move_over(const std::string& from, const std::string& to, bool i
     CACHESHIM_CHECK(
         sys::rename_at(old_parent.get(), std::string(base_name(from)), work_->get(), staged));
     (void)sys::remove_tree(work_->get(), staged);  // the next daemon empties the folder
-    moved = {};
-  }
+    return {};
+  });
   if (!moved || !is_dir) return moved;
   index_.erase_tree(to);
   index_.move_tree(from, to);

@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <optional>
 #include <string>
 
 #include "common/unique_fd.h"
+#include "store/origin_log.h"
 #include "store/sys.h"
 
 // What an Overlay gives and takes.
@@ -15,6 +17,8 @@ namespace cacheshim {
 struct Found {
   struct stat st;
   bool in_upper;  // the layer has the object, and not a lower
+  // Of a copy: the object of a lower whose inode number it is shown with.
+  std::optional<OriginLog::Origin> origin = std::nullopt;
 };
 
 struct Opened {

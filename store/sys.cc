@@ -147,12 +147,13 @@ Result<struct statvfs> statvfs_fd(int fd) {
   return st;
 }
 
-Result<std::string> file_handle(int fd) {
+Result<std::string> file_handle(int dir, const std::string& name) {
   alignas(struct ::file_handle) char space[sizeof(struct ::file_handle) + MAX_HANDLE_SZ];
   auto* handle = reinterpret_cast<struct ::file_handle*>(space);
   handle->handle_bytes = MAX_HANDLE_SZ;
   int mount_id = 0;
-  if (::name_to_handle_at(fd, "", handle, &mount_id, AT_EMPTY_PATH) == -1) return Errno::last();
+  const int flags = name.empty() ? AT_EMPTY_PATH : 0;
+  if (::name_to_handle_at(dir, name.c_str(), handle, &mount_id, flags) == -1) return Errno::last();
   const auto* type = reinterpret_cast<const char*>(&handle->handle_type);
   std::string bytes(type, sizeof handle->handle_type);
   bytes.append(reinterpret_cast<const char*>(handle->f_handle), handle->handle_bytes);

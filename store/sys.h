@@ -39,8 +39,8 @@ Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
 Result<struct statvfs> statvfs_fd(int fd);
 // What the file system knows the object by, name_to_handle_at(2): the same bytes while it lives, and
-// never again for another. Errors: EOPNOTSUPP.
-Result<std::string> file_handle(int fd);
+// never again for another. `name` as in stat_at(). Errors: EOPNOTSUPP.
+Result<std::string> file_handle(int dir, const std::string& name = "");
 
 Status make_dir_at(int dir, const std::string& name, mode_t mode);
 Status make_node_at(int dir, const std::string& name, mode_t mode, dev_t device);

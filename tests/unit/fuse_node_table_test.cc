@@ -21,7 +21,7 @@ struct stat object(mode_t type, ino_t inode, nlink_t links = 1) {
 class NodeTableTest : public ::testing::Test {
  protected:
   NodeIndex file(const std::string& name, ino_t inode, bool in_upper = false, nlink_t links = 1) {
-    return nodes_.intern(folder_, name, nullptr, object(S_IFREG, inode, links), in_upper);
+    return nodes_.intern(folder_, name, nullptr, {object(S_IFREG, inode, links), in_upper});
   }
   std::string path(NodeIndex node) {
     const auto path = nodes_.path(node);
@@ -31,7 +31,7 @@ class NodeTableTest : public ::testing::Test {
   NodeTable nodes_;
   NodeIndex jobs_ = nodes_.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
   NodeIndex root_ = nodes_.intern_own(jobs_, "job", NodeKind::kObject);
-  NodeIndex folder_ = nodes_.intern(root_, "d", nullptr, object(S_IFDIR, 1), false);
+  NodeIndex folder_ = nodes_.intern(root_, "d", nullptr, {object(S_IFDIR, 1), false});
 };
 
 TEST_F(NodeTableTest, PathsBeginAtTheViewsRoot) {

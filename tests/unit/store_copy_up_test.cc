@@ -19,11 +19,12 @@ class CopyUp : public OverlayTest {
     const std::unique_lock lock(overlay_.mutex());
     return overlay_.open_writable(path, O_RDWR);
   }
-  // What is left in the work folder, but for the record of hard links.
+  // What is left in the work folder, but for the records of hard links and origins.
   Names left_in_work() const {
     Names names;
     for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "work")) {
-      if (entry.path().filename() != LinkIndex::kFolder) names.push_back(entry.path().filename());
+      const auto name = entry.path().filename();
+      if (name != LinkIndex::kFolder && name != OriginLog::kFile) names.push_back(name);
     }
     return names;
   }
