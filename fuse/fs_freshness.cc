@@ -66,7 +66,7 @@ bool Filesystem::may_be_written_unseen(const Look& look, const Found& found, Ref
   if (!path) return true;
   return io_modes_.check_may_be_written(encode(ref), [&] {
     const auto file = look.job->overlay.open(*path, O_RDONLY);
-    return file && sys::can_be_written(file->fd.get());
+    return !file || sys::can_be_written(file->fd.get());  // not opened, not known
   });
 }
 

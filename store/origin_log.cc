@@ -161,7 +161,7 @@ void OriginLog::rewrite() {
     for (const auto& [inode, record] : records_) text += line_of(inode, record);
     lines_ = records_.size();
   }
-  file_.reset();  // append() opens the new one
+  file_.reset();                                      // append() opens the new one
   (void)sys::replace_file(work_, kFile, text, 0600);  // else the longer one stays
 }
 

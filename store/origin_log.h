@@ -77,7 +77,8 @@ class OriginLog {
   void rewrite();
 
   const LowerStack& lowers_;
-  // records_.size(), relaxed: who finds a copy by its name took the overlay's mutex after its record was added.
+  // records_.size(), read without a lock: whoever finds a copy by its name took the overlay's mutex after
+  // the record was added.
   std::atomic<std::size_t> count_{0};
   mutable std::shared_mutex mutex_;  // of records_, innermost; not held across a system call
   Records records_;

@@ -103,8 +103,7 @@ Result<Found> Overlay::find(const std::string& path) const {
   CACHESHIM_TRY(located, locate(path));
   if (S_ISDIR(located.st.st_mode)) located.st.st_nlink = count_folder_links(path, located);
   const bool in_upper = located.where == Where::kUpper || located.where == Where::kIndex;
-  return Found{located.st, in_upper,
-               in_upper ? origins_.find(located.st.st_ino) : std::nullopt};
+  return Found{located.st, in_upper, in_upper ? origins_.find(located.st.st_ino) : std::nullopt};
 }
 
 // A directory that is in one layer alone has as many subdirectories as its file system says: a name

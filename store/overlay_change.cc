@@ -171,8 +171,7 @@ Status Overlay::remove_file(const std::string& path, Hold hold) {
 
 // Removes an object of the layer by `remove`, whose last name `path` may be. The record of its origin goes
 // first: a new object may get its inode number at once.
-Status Overlay::remove_last_name(const std::string& path,
-                                 const std::function<Status()>& remove) {
+Status Overlay::remove_last_name(const std::string& path, const std::function<Status()>& remove) {
   if (origins_.is_empty()) return remove();
   const auto st = upper_paths_->stat(path);
   const bool is_last = st && (S_ISDIR(st->st_mode) || st->st_nlink == 1);

@@ -46,8 +46,8 @@ Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
 Status Overlay::name_staged(const std::string& staged, int parent, const std::string& path,
                             const struct stat& base) {
   const auto copy = origins_.add(work_->get(), staged, base);
-  Status named = sys::rename_at(work_->get(), staged, parent, std::string(base_name(path)),
-                                RENAME_NOREPLACE);
+  Status named =
+      sys::rename_at(work_->get(), staged, parent, std::string(base_name(path)), RENAME_NOREPLACE);
   if (!named && copy) (void)origins_.remove(*copy);
   return named;
 }
