@@ -24,6 +24,7 @@
 #include "fuse/flights.h"
 #include "fuse/generations.h"
 #include "fuse/handle.h"
+#include "fuse/idle_jobs.h"
 #include "fuse/io_modes.h"
 #include "fuse/job_table.h"
 #include "fuse/lock_table.h"
@@ -48,6 +49,7 @@ struct FilesystemOptions {
   std::string layers_dir;  // for messages
   std::string store_dir;
   std::string run_dir;
+  std::string routes;  // for processes that do not see run_dir
   PublishPolicy publish;
   WatchMode watch;
   std::chrono::seconds job_idle;
@@ -395,7 +397,6 @@ class Filesystem {
                std::vector<Notifier::FolderId> held, std::function<void()> answer);
   std::size_t drop_layer(Job& job, Outcome outcome);
   void notify_and_wait(std::vector<Notifier::Notice> notices);
-  void end_idle_jobs();
 
   // ---- fs_gc.cc
   void tend_store();
@@ -460,6 +461,7 @@ class Filesystem {
   int device_ = -1;  // the session's
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<BaseWatch> watch_;
+  std::unique_ptr<IdleJobs> idle_jobs_;
   std::unique_ptr<Ticker> ticker_;
   std::unique_ptr<Flights> flights_;  // null without single flight
   std::unique_ptr<Batons> batons_;

@@ -91,8 +91,13 @@ void Filesystem::start(fuse_session* session) {
   }
   const auto interval =
       std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);
+  idle_jobs_ = std::make_unique<IdleJobs>(jobs_, options_.job_idle, [this](Job& job) {
+    control_.post([this, &job] {
+      if (idle_jobs_->may_end(job)) (void)end_job(job, Outcome::kNone, [](auto, auto) {});
+    });
+  });
   ticker_ = std::make_unique<Ticker>(interval, [this] {
-    end_idle_jobs();
+    idle_jobs_->tick();
     tend_store_if_due();
   });
   batons_ = std::make_unique<Batons>([this](const Baton& baton) { reap(baton); });
@@ -317,17 +322,6 @@ std::uint64_t Filesystem::direct_opens() const {
   std::uint64_t opens = 0;
   for (const Job* job : jobs_.all()) opens += job->filter.opens();
   return opens;
-}
-
-void Filesystem::end_idle_jobs() {
-  const auto now = std::chrono::steady_clock::now();
-  for (Job* job : jobs_.all()) {
-    const bool has_end = !job->id.starts_with("uid-");
-    const bool idle =
-        job->open_files == 0 && job->runs == 0 && now - job->last_use() > options_.job_idle;
-    if (!job->is_active() || !has_end || !idle || job->has_living_process()) continue;
-    control_.post([this, job] { (void)end_job(*job, Outcome::kNone, [](auto, auto) {}); });
-  }
 }
 
 }  // namespace cacheshim

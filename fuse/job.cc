@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/job.h"
 
-#include <signal.h>
-
 #include <algorithm>
 
 #include "common/job_id.h"
@@ -194,7 +192,7 @@ void Job::on_end(OnEnd then) {
 ViewSlot Job::enter(const Caller& caller) {
   touch();
   const std::lock_guard lock(mutex_);
-  if (caller.tid > 0) processes_.insert(caller.tid);
+  note_entered(caller.tid);
   for (std::size_t slot = 0; slot < views_.size(); ++slot) {
     View& view = views_[slot];
     if (view.uid == caller.uid) {
@@ -255,6 +253,15 @@ bool Job::may_change(uid_t uid) const {
   const std::lock_guard lock(mutex_);
   return std::any_of(views_.begin(), views_.end(),
                      [uid](const View& view) { return view.uid == uid; });
+}
+
+std::vector<uid_t> Job::users() const {
+  std::vector<uid_t> uids;
+  const std::lock_guard lock(mutex_);
+  for (const View& view : views_) {
+    if (view.uid) uids.push_back(*view.uid);
+  }
+  return uids;
 }
 
 std::string Job::cycle() const {
@@ -339,10 +346,36 @@ std::vector<std::string> Job::take_built(
   return taken;
 }
 
-bool Job::has_living_process() {
+// Cheap for a thread that is known, since this is called at every READLINK in the mount's root.
+void Job::note_entered(pid_t tid) {
+  if (tid <= 0) return;
+  const auto known = processes_.find(tid);
+  if (known != processes_.end()) {
+    known->second.seen = ticks_since_boot();
+  } else if (const pid_t process = process_of(tid); process > 0) {
+    if (processes_.size() >= most_processes_) forget_gone("/proc");
+    processes_.emplace(tid, Entered{process, ticks_since_boot()});
+  }
+}
+
+void Job::forget_gone(const std::string& proc) {
+  std::erase_if(processes_, [&](const auto& entered) {
+    const auto& [process, seen] = entered.second;
+    const auto stat = stat_of(process, proc);
+    return !stat || is_dead(*stat) || stat->start_time > seen;
+  });
+  most_processes_ = std::max(most_processes_, 2 * processes_.size());
+}
+
+std::optional<Process> Job::known_process(const std::string& proc) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(processes_, [](pid_t pid) { return ::kill(pid, 0) == -1 && errno == ESRCH; });
-  return !processes_.empty();
+  forget_gone(proc);
+  for (const auto& [thread, entered] : processes_) {
+    if (const auto stat = stat_of(entered.process, proc)) {
+      return Process{entered.process, stat->start_time};
+    }
+  }
+  return std::nullopt;
 }
 
 bool Job::note_conflict(const std::string& unit) {

@@ -21,6 +21,7 @@
 #include "fuse/caller.h"
 #include "fuse/node_table.h"
 #include "fuse/owner_rule.h"
+#include "fuse/process.h"
 #include "fuse/view_filter.h"
 #include "store/entry_map.h"
 #include "store/layer.h"
@@ -127,6 +128,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   bool begin_telling_claim();
   void end_telling_claim() { claim_ = Claim::kTold; }
   bool may_change(uid_t uid) const;  // the job itself: its own user, and root
+  std::vector<uid_t> users() const;  // whose views there are, without root
 
   // Descriptors that may write to a file: from open to RELEASE. FLUSH alone is no end, since a shell
   // closes a duplicate before the first byte is written.
@@ -158,8 +160,9 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::atomic<bool> a_run_failed{false};
   void touch() { last_use_ = std::chrono::steady_clock::now(); }
   std::chrono::steady_clock::time_point last_use() const { return last_use_; }
-  // Forgets those that are gone.
-  bool has_living_process();
+  // A living process that has entered a view, if there is any; forgets those that have ended. `proc`: as
+  // for stat_of().
+  std::optional<Process> known_process(const std::string& proc = "/proc");
 
   std::time_t started() const { return started_.load(); }
   Outcome outcome() const { return outcome_.load(); }
@@ -210,7 +213,14 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::set<std::string> built_;
   std::set<std::string> conflicts_;          // counted once an entry, however often it is tried
   std::map<std::string, std::string> kept_;  // units and reasons
-  std::set<pid_t> processes_;
+  struct Entered {
+    pid_t process;
+    std::uint64_t seen;  // clock ticks since boot: a process that began later has taken over the number
+  };
+  void note_entered(pid_t tid);
+  void forget_gone(const std::string& proc);
+  std::map<pid_t, Entered> processes_;  // by thread
+  std::size_t most_processes_ = 4096;   // those that have ended are forgotten then
   std::vector<OnEnd> waiting_;
 };
 

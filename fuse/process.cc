@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <ctime>
 #include <sstream>
 
 #include "store/sys.h"
@@ -37,8 +38,8 @@ std::string text_field(const std::string& stat, int number) {
 
 }  // namespace
 
-Result<std::string> read_proc(pid_t pid, const char* file) {
-  CACHESHIM_TRY(fd, sys::open_path(fmt::format("/proc/{}/{}", pid, file), O_RDONLY));
+Result<std::string> read_proc(pid_t pid, const char* file, const std::string& proc) {
+  CACHESHIM_TRY(fd, sys::open_path(fmt::format("{}/{}/{}", proc, pid, file), O_RDONLY));
   return sys::read_all(fd.get());
 }
 
@@ -55,13 +56,24 @@ pid_t process_of(pid_t tid) {
   return status ? std::atoi(std::string(status_field(*status, "Tgid")).c_str()) : 0;
 }
 
-std::optional<ProcessStat> stat_of(pid_t pid) {
-  const auto text = read_proc(pid, "stat");
+std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc) {
+  const auto text = read_proc(pid, "stat", proc);
   const auto parent = text ? stat_field(*text, kParentField) : std::nullopt;
   const auto start_time = text ? stat_field(*text, kStartTimeField) : std::nullopt;
   if (!parent || !start_time) return std::nullopt;
   return ProcessStat{text_field(*text, kStateField).front(), static_cast<pid_t>(*parent),
                      *start_time};
+}
+
+bool is_dead(const ProcessStat& stat) { return stat.state == 'Z' || stat.state == 'X'; }
+
+std::uint64_t ticks_since_boot() {
+  static const std::uint64_t ticks_per_second = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
+  timespec now{};
+  (void)::clock_gettime(CLOCK_BOOTTIME, &now);  // cannot fail
+  const std::uint64_t nanoseconds_per_tick = 1'000'000'000 / ticks_per_second;
+  return static_cast<std::uint64_t>(now.tv_sec) * ticks_per_second +
+         static_cast<std::uint64_t>(now.tv_nsec) / nanoseconds_per_tick;
 }
 
 // Source: include/linux/sched.h, fs/proc/array.c. The exit code is 0 to those who may not trace it; the

@@ -16,7 +16,7 @@
 namespace cacheshim {
 
 // All of /proc/PID/<file>; a thread's number does as well.
-Result<std::string> read_proc(pid_t pid, const char* file);
+Result<std::string> read_proc(pid_t pid, const char* file, const std::string& proc = "/proc");
 // Of field `number` (1-based, 4 and up) of the text of /proc/PID/stat: those behind the command, which
 // may hold blanks and parentheses. Nothing where it is no number.
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number);
@@ -32,13 +32,17 @@ struct ProcessStat {
   pid_t parent = 0;
   std::uint64_t start_time = 0;  // clock ticks since boot
 };
+// A zombie, or on its way out for good.
+bool is_dead(const ProcessStat& stat);
+// Now, as ProcessStat::start_time counts.
+std::uint64_t ticks_since_boot();
 // Whether this thread is on its way out, and a signal is why.
 bool is_being_killed(pid_t tid);
 // What process numbers are of: this boot of the machine, and our pid namespace.
 std::string boot_id();
 std::string pid_namespace();
-// Nothing of a process that is gone.
-std::optional<ProcessStat> stat_of(pid_t pid);
+// Nothing of a process that is gone. `proc`: where proc(5) is mounted.
+std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc = "/proc");
 
 // One process, whatever happens to its number later.
 struct Process {

@@ -22,8 +22,6 @@
 namespace cacheshim {
 namespace {
 
-bool is_dead(const ProcessStat& stat) { return stat.state == 'Z' || stat.state == 'X'; }
-
 std::string link_at(const std::string& path) {
   std::array<char, PATH_MAX> target;
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
