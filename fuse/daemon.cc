@@ -203,8 +203,7 @@ void warn_of_run_folder(const std::string& run_dir, Errno error) {
   spdlog::warn("cannot use run directory '{}': {}; {}", run_dir,
                is_taken ? "another daemon serves a mount at the same path and has it"
                         : std::strerror(error.code()),
-               "jobs take the routes that libcacheshim.so has built in and open all files through "
-               "the mount");
+               "jobs take their routes and read the base through the mount");
 }
 
 // For `status`; empty where there are none.
@@ -222,7 +221,8 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                                    options.store_dir, std::strerror(prepared.error().code()))};
   }
   sweep_ended_layers(store.layers(), options.layer_keep.count());
-  auto run_folder = make_run_folder(options, compile_routes(options.profiles));
+  const std::string routes = compile_routes(options.profiles);
+  auto run_folder = make_run_folder(options, routes);
   if (!run_folder) {
     warn_of_run_folder(options.run_dir, run_folder.error());
   } else {
@@ -237,6 +237,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                          .layers_dir = layers,
                          .store_dir = options.store_dir,
                          .run_dir = options.run_dir,
+                         .routes = routes,
                          .publish = options.publish,
                          .watch = options.watch,
                          .job_idle = options.job_idle,
@@ -277,6 +278,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
                          .layers_dir = "",
                          .store_dir = "",
                          .run_dir = options.run_dir,
+                         .routes = "",
                          .publish = PublishPolicy::kNever,
                          .watch = options.watch,
                          .job_idle = options.job_idle,

@@ -25,8 +25,8 @@ constexpr double kAskAlways = 0;
 constexpr double kKeep = 60;    // seconds
 constexpr double kKeepJob = 1;  // seconds: an ended job begins again with the next look at it
 
-constexpr std::array<const char*, 6> kControlFiles = {"version", "stats",   "metrics",
-                                                      "status",  "flights", "control"};
+constexpr std::array<const char*, 7> kControlFiles = {"version", "stats",  "metrics", "status",
+                                                      "flights", "routes", "control"};
 
 }  // namespace
 
@@ -254,6 +254,7 @@ std::string Filesystem::text_of(NodeIndex node, const NodeInfo& info) {
   if (name == "metrics") return stats_metrics(*this);
   if (name == "status") return status_json(*this);
   if (name == "flights") return flights_json(*this);
+  if (name == kRoutesFile) return options_.routes;
   return CACHESHIM_VERSION "\n";
 }
 

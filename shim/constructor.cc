@@ -21,9 +21,10 @@
 #include "shim/report.h"
 #include "shim/runtime.h"
 #include "shim/start_plan.h"
+#include "shim/timed_read.h"
 
-// The start of a process. Nothing here touches a path of the mount: a daemon that hangs must not keep
-// a program from starting. It runs in every process of a job, so it costs a few reads of /proc and
+// The start of a process. Nothing here touches a path of the mount without a time limit: a daemon that hangs
+// must not keep a program from starting. It runs in every process of a job, so it costs a few reads of /proc and
 // one of the routes, and it either activates the library or leaves it as if it were not there.
 //
 // setenv and putenv are looked up behind us, as the interposed functions are: bash exports functions
@@ -31,6 +32,7 @@
 namespace cacheshim {
 namespace {
 
+constexpr int kRoutesTimeoutMs = 1000;
 constexpr std::string_view kWarnedVariable = "CACHESHIM_WARNED";
 constinit char warned_entry[] = "CACHESHIM_WARNED=0";  // becomes part of the environment
 constinit char mount_text[PATH_MAX] = {};
@@ -121,8 +123,22 @@ Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
   return RouteTable::parse({routes_text, got});
 }
 
-// The daemon's routes, or the built-in ones where no run folder is in sight.
-Result<RouteTable> find_routes(const ProcessEnvironment& environment, std::string_view mount) {
+// Where no run directory is in sight, as in most containers.
+Result<RouteTable> read_routes_of_mount(std::string_view mount) {
+  PathBuffer path;
+  if (join_path(path, {mount, "/", kControlName, "/", kRoutesFile}) == 0) return Errno(ENOENT);
+  CACHESHIM_TRY(got, read_file_in_time(path.text, routes_text, sizeof routes_text, kRoutesTimeoutMs));
+  return RouteTable::parse({routes_text, got});
+}
+
+// ENOENT: a daemon that does not offer them yet; ENOTCONN, ECONNABORTED: a dead one.
+bool is_worth_a_line(const Errno& error) {
+  return error.code() != ENOENT && error.code() != ENOTCONN && error.code() != ECONNABORTED;
+}
+
+// The daemon's routes, by its run directory or else through the mount; or the built-in ones.
+Result<RouteTable> find_routes(const ProcessEnvironment& environment, MountKind kind,
+                               std::string_view mount) {
   for (const std::string_view base : run_bases(environment)) {
     if (base.empty()) continue;
     Result<RouteTable> routes = read_routes(base, mount);
@@ -130,7 +146,16 @@ Result<RouteTable> find_routes(const ProcessEnvironment& environment, std::strin
     if (routes.failed_with(ENOENT) || routes.failed_with(EACCES)) continue;
     report_line({"cannot use the routes in '", base, "/", kRunDirName, "' of the mount at ", mount,
                  "; running with the built-in ones"});
-    break;
+    return RouteTable::parse(builtin_routes());
+  }
+  if (kind == MountKind::kWhole) {
+    const Result<RouteTable> routes = read_routes_of_mount(mount);
+    if (routes) return routes;
+    if (is_worth_a_line(routes.error()) && !environment.is_on(kWarnedVariable)) {
+      report_line({"cannot read '", mount, "/", kControlName, "/", kRoutesFile, "': ",
+                   routes.failed_with(ETIMEDOUT) ? "the daemon does not answer" : "no valid routes",
+                   "; running with the built-in ones"});
+    }
   }
   return RouteTable::parse(builtin_routes());
 }
@@ -154,7 +179,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
   Router& router = runtime::router;
   if (!router.set_mount(path, job.view())) return;
   CollectedActions actions;
-  if (const Result<RouteTable> routes = find_routes(environment, router.mount())) {
+  if (const Result<RouteTable> routes = find_routes(environment, mount.kind, router.mount())) {
     plan_profiles(environment, *routes, router, actions);
   }
   plan_own_routes(environment, router, actions);  // the later of two equal paths counts
