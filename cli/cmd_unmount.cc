@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/control_client.h"
 #include "cli/daemon_end.h"
+#include "cli/dead_mount.h"
 #include "cli/failure.h"
 #include "cli/mount_point.h"
 #include "cli/mount_users.h"
@@ -124,13 +125,25 @@ void wait_for_daemon(const std::string& path, const MountEntry& mount, const Dae
   }
 }
 
+// Nobody has recorded that it is closed for good, so a standby goes on.
+void free_dead(const std::string& path) {
+  const pid_t successor = find_successor(path);
+  if (successor != 0) {
+    throw Failure(kExitFailed,
+                  fmt::format("the daemon of the mount at '{}' is dead, and a standby (process {}) "
+                              "mounts it anew; nothing was unmounted: try again in a moment",
+                              path, successor));
+  }
+  (void)try_detach(path, MNT_DETACH);
+  forget_mount(path);
+  print_line(fmt::format("freed the mount at '{}', whose daemon was dead", path));
+}
+
 void unmount(const std::string& given, std::chrono::seconds grace) {
   const std::string path = resolve_path(given);
   const MountEntry mount = find_our_mount(path);
   if (is_dead_mount(path)) {
-    (void)try_detach(path, MNT_DETACH);
-    forget_mount(path);
-    print_line(fmt::format("freed the mount at '{}', whose daemon was dead", path));
+    free_dead(path);
     return;
   }
   const DaemonEnd daemon(run_dir(path));

@@ -10,7 +10,9 @@
 #include <array>
 #include <system_error>
 
+#include "cli/dead_mount.h"
 #include "cli/failure.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "common/exit_codes.h"
@@ -36,10 +38,8 @@ std::string reason(Errno error) { return std::generic_category().message(error.c
                               mount, mount));
   }
   if (error == ENOTCONN || error == ECONNABORTED) {
-    throw Failure(kExitUnavailable,
-                  fmt::format("the daemon of the mount at '{}' is dead; free the mount with "
-                              "'cacheshim unmount {}' and mount it again",
-                              mount, mount));
+    throw Failure(kExitUnavailable, fmt::format("the daemon of the mount at '{}' is dead; {}", mount,
+                                                dead_mount_advice(resolve_path(mount))));
   }
   throw Failure(kExitUnavailable,
                 fmt::format("cannot talk to the daemon of '{}': {}", mount, reason(error)));

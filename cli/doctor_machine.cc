@@ -17,6 +17,7 @@
 #include <optional>
 #include <system_error>
 
+#include "cli/dead_mount.h"
 #include "cli/doctor.h"
 #include "common/mount_info.h"
 #include "common/names.h"
@@ -170,9 +171,11 @@ void check_kernel(Findings& findings) {
   findings.ok(kCheck, "", features);
 }
 
-std::string free_command(const MountEntry& mount) {
-  if (mount.type == kFilesystemType) return fmt::format("'cacheshim unmount {}'", mount.path);
-  return fmt::format("'umount -l {0}', as its user 'fusermount3 -uz {0}'", mount.path);
+std::string advice_for(const MountEntry& mount, bool is_dead) {
+  if (mount.type == kFilesystemType) {
+    return is_dead ? dead_mount_advice(mount.path) : hung_mount_advice(mount.path);
+  }
+  return fmt::format("free it with 'umount -l {0}', as its user 'fusermount3 -uz {0}'", mount.path);
 }
 
 void check_dead_mounts(Findings& findings) {
@@ -189,7 +192,7 @@ void check_dead_mounts(Findings& findings) {
     const std::string what =
         is_dead ? "its daemon is dead; who uses it gets 'Transport endpoint is not connected'"
                 : fmt::format("does not answer within {} s", kReplyTimeoutMs / 1000);
-    const std::string advice = "free it with " + free_command(mount);
+    const std::string advice = advice_for(mount, is_dead);
     if (mount.type == kFilesystemType && is_dead) {
       findings.problem(kCheck, mount.path, what, advice);
     } else {

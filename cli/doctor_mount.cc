@@ -10,6 +10,7 @@
 
 #include "cacheshim_version.h"
 #include "cli/control_client.h"
+#include "cli/dead_mount.h"
 #include "cli/doctor.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
@@ -47,14 +48,13 @@ bool check_daemon(Patient& patient, Findings& findings) {
   constexpr const char* kCheck = "mount";
   const Reply reply = ask_file_system(patient.mount);
   if (reply == Reply::kNone) {
-    findings.problem(
-        kCheck, patient.mount, "does not answer",
-        "look into its log (RUN_DIR/log, docs/doctor.md); 'umount -l' frees the mount point");
+    findings.problem(kCheck, patient.mount, "does not answer",
+                     hung_mount_advice(patient.mount));  // resolve_path() would wait for it
     return false;
   }
   if (reply == Reply::kDead) {
     findings.problem(kCheck, patient.mount, "its daemon is dead",
-                     fmt::format("'cacheshim unmount {}', then mount it again", patient.mount));
+                     dead_mount_advice(resolve_path(patient.mount)));
     return false;
   }
   patient.mount = resolve_path(patient.mount);
@@ -139,13 +139,13 @@ void check_run_folder(const Patient& patient, Findings& findings) {
   if (path.empty()) {
     return findings.warn(
         kCheck, "",
-        "the daemon has none: jobs take the routes that are built in, and there is no log",
+        "the daemon has none: jobs read the base through the mount, and there is no log",
         "set XDG_RUNTIME_DIR where it is mounted");
   }
   if (::access((path + "/routes").c_str(), R_OK) != 0) {
     return findings.warn(kCheck, path,
-                         fmt::format("cannot be read from here ({}): jobs take the routes that are "
-                                     "built in",
+                         fmt::format("cannot be read from here ({}): jobs take their routes and read "
+                                     "the base through the mount",
                                      std::generic_category().message(errno)),
                          "in a container, bind it at the same path");
   }

@@ -15,6 +15,17 @@
 
 namespace cacheshim::cli {
 namespace fs = std::filesystem;
+namespace {
+
+std::string run_dir_in(std::string_view base, std::string_view mount_point) {
+  std::array<char, NAME_MAX> name{};
+  const std::size_t length = escape_mount_path(mount_point, name.data(), name.size());
+  if (length == 0) return "";
+  const std::string_view escaped(name.data(), length);
+  return std::string(base) + "/" + std::string(kRunDirName) + "/" + std::string(escaped);
+}
+
+}  // namespace
 
 Installation find_installation() {
   std::error_code error;
@@ -42,16 +53,13 @@ std::string config_dir() {
 }
 
 std::string run_dir(std::string_view mount_point) {
-  std::string base(kRunBase);
-  if (::geteuid() != 0) {
-    const auto runtime = find_variable("XDG_RUNTIME_DIR");
-    if (!runtime) return "";
-    base = *runtime;
-  }
-  std::array<char, NAME_MAX> name{};
-  const std::size_t length = escape_mount_path(mount_point, name.data(), name.size());
-  if (length == 0) return "";
-  return base + "/" + std::string(kRunDirName) + "/" + std::string(name.data(), length);
+  if (::geteuid() == 0) return run_dir_of_root(mount_point);
+  const auto runtime = find_variable("XDG_RUNTIME_DIR");
+  return runtime ? run_dir_in(*runtime, mount_point) : "";
+}
+
+std::string run_dir_of_root(std::string_view mount_point) {
+  return run_dir_in(kRunBase, mount_point);
 }
 
 std::string resolve_path(const std::string& path) {

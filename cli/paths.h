@@ -27,6 +27,8 @@ std::string config_dir();
 // Where the daemon of a mount at `mount_point` keeps what the preloaded library maps; empty where
 // there is no place for it.
 std::string run_dir(std::string_view mount_point);
+// The same of a daemon of root's, whoever asks.
+std::string run_dir_of_root(std::string_view mount_point);
 
 // `path` made absolute, its symlinks resolved as far as its folders exist. A last component that
 // cannot be asked about, as that of a dead mount, stays as it is.

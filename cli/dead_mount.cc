@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/dead_mount.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "cli/paths.h"
+#include "common/kernel_locks.h"
+#include "common/names.h"
+
+namespace cacheshim::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kHandOver{300};
+constexpr std::chrono::milliseconds kPoll{20};
+
+// The daemon may be root's, and the one who asks a user.
+std::vector<KernelLock> locks_of(const std::string& mount_point) {
+  std::ostringstream table;
+  table << std::ifstream("/proc/locks").rdbuf();
+  for (const std::string& folder : {run_dir(mount_point), run_dir_of_root(mount_point)}) {
+    struct stat st {};
+    const std::string path = fmt::format("{}/{}", folder, kRunLockFile);
+    if (folder.empty() || ::stat(path.c_str(), &st) == -1) continue;
+    auto locks = kernel_locks(table.str(), st.st_dev, st.st_ino);
+    if (!locks.empty()) return locks;
+  }
+  return {};
+}
+
+pid_t find_process(const std::string& mount_point, bool waits_only) {
+  for (const KernelLock& lock : locks_of(mount_point)) {
+    if (lock.is_flock && (lock.waits || !waits_only)) return lock.process;
+  }
+  return 0;
+}
+
+}  // namespace
+
+// A process that waited for the lock is in neither list from when the dead daemon's is gone until it runs
+// again: tens of milliseconds on a busy machine. So this looks for a while.
+pid_t find_successor(const std::string& mount_point) {
+  const auto deadline = std::chrono::steady_clock::now() + kHandOver;
+  pid_t process = find_process(mount_point, false);
+  while (process == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kPoll);
+    process = find_process(mount_point, false);
+  }
+  return process;
+}
+
+pid_t find_standby(const std::string& mount_point) { return find_process(mount_point, true); }
+
+std::string dead_mount_advice(const std::string& mount_point) {
+  if (const pid_t successor = find_successor(mount_point)) {
+    return fmt::format("a standby (process {}) mounts it anew: try again in a moment", successor);
+  }
+  return fmt::format("free the mount with 'cacheshim unmount {}' and mount it again", mount_point);
+}
+
+std::string hung_mount_advice(const std::string& mount_point) {
+  constexpr const char* kLook = "look into its log (RUN_DIR/log, docs/doctor.md); ";
+  if (const pid_t standby = find_standby(mount_point)) {
+    return fmt::format("{}when the daemon is killed, the standby (process {}) mounts it anew", kLook,
+                       standby);
+  }
+  return fmt::format("{}'umount -l' frees the mount point", kLook);
+}
+
+}  // namespace cacheshim::cli
