@@ -32,6 +32,7 @@ using nlohmann::json;
 struct JobArguments {
   std::string id;
   std::string mount;
+  std::string cycle;
   bool as_json = false;
   bool shared_uids = false;
   bool success = false;
@@ -83,7 +84,10 @@ int end(const JobArguments& arguments) {
     throw Failure(kExitUsage, "job end needs either --success or --failure");
   }
   const char* outcome = arguments.success ? "success" : "failure";
-  const json answer = ask(arguments, {{"op", "job-end"}, {"outcome", outcome}, {"run", false}});
+  const json answer = ask(arguments, {{"op", "job-end"},
+                                      {"outcome", outcome},
+                                      {"cycle", arguments.cycle},
+                                      {"run", false}});
   if (!answer.value("ended", true)) {
     fmt::print("job {} goes on: another 'cacheshim run' of it is active and will end it\n",
                arguments.id);
@@ -333,6 +337,10 @@ void add_job(CLI::App& app, int& exit_code) {
   end_command->add_flag("--success", arguments->success, "The job succeeded");
   end_command->add_flag("--failure", arguments->failure,
                         "The job failed: nothing more is published");
+  end_command
+      ->add_option("--cycle", arguments->cycle,
+                   "Only this attempt: fails if the job is at another one by now")
+      ->type_name("N");
   end_command->footer("One of --success and --failure is required.");
   add_command(*job, arguments, "list", "All jobs that the daemon knows", list, exit_code)
       ->add_flag("--json", arguments->as_json, "As JSON");

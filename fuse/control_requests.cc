@@ -198,6 +198,13 @@ void end_job(const Request& request) {
   if (wanted != "success" && wanted != "failure") {
     return request.session->refuse("the outcome must be success or failure", kExitUsage);
   }
+  const std::string cycle = request.text("cycle");
+  if (!cycle.empty() && cycle != job->cycle()) {
+    return request.session->refuse(
+        fmt::format("job '{}' is at attempt {} by now, not at {}; it goes on", job->id,
+                    job->cycle(), cycle),
+        kExitFailed);
+  }
   if (request.flag("run")) {
     if (wanted == "failure") job->a_run_failed = true;
     if (--job->runs > 0) {

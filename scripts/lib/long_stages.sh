@@ -24,6 +24,10 @@ stage_cpython() {
         mount_tests programs long "$results/cpython.xml"
 }
 
+stage_slurm() {
+    stage 'jobs of a real SLURM' "$results/slurm.xml" mount_tests slurm 'not long' "$results/slurm.xml"
+}
+
 stage_killed_holders() {
     stage 'a thousand killed holders of locks' "$results/kills.xml" \
         mount_tests mount long "$results/kills.xml"

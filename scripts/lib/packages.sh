@@ -21,6 +21,7 @@ test_packages=(
     musl-tools                                                     # another libc
 )
 long_test_packages=(clang python3-gdbm
+    slurm-wlm munge                   # a cluster of this machine alone
     debootstrap                       # the library in other systems
     g++-aarch64-linux-gnu qemu-user)  # and for another architecture
 suite_packages=(perl e2fsprogs bc gawk)  # what the suites of others call (tests/suites/README.md)

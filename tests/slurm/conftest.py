@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster, a mount on its node, and jobs that have been submitted together: most of the time is SLURM's own."""
+
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "mount"))
+
+from fixtures import *  # noqa: E402,F401,F403  # fixtures and hooks are found by their names here
+import mounts  # noqa: E402
+from cluster import Cluster  # noqa: E402
+from site_jobs import Site  # noqa: E402
+
+EPILOG = mounts.REPOSITORY / "integrations/slurm/epilog.sh"
+
+
+def epilog_for(mount, program):
+    """The epilog as an administrator adapts it."""
+    text = EPILOG.read_text()
+    for line, value in (("readonly mount=/ci-cache", f"readonly mount={mount}"),
+                        ("readonly program=/usr/local/bin/cacheshim", f"readonly program={program}")):
+        assert text.count(f"{line}\n") == 1
+        text = text.replace(line, value)
+    return text
+
+
+@pytest.fixture(scope="session")
+def site(all_scratch):
+    """The cluster with a mount, as an administrator sets them up."""
+    top = all_scratch / "site"
+    installed = pathlib.Path(mounts.PROGRAM).parents[1]
+    shutil.copytree(installed / "bin", top / "bin")
+    shutil.copytree(installed / "share/cacheshim", top / "share/cacheshim")
+    program, library = top / "bin/cacheshim", top / "libcacheshim.so"
+    shutil.copy(mounts.LIBRARY, library)
+    cluster = Cluster(top, epilog_for(top / "mnt", program))
+    try:
+        yield Site(cluster, top, program, library)
+    finally:
+        cluster.close()

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mount on the cluster's node, and what its jobs leave there."""
+
+import time
+
+import jobs
+
+FINAL_STATES = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
+
+
+class Site:
+    def __init__(self, cluster, top, program, library):
+        self.cluster, self.top, self.program, self.library = cluster, top, program, library
+        self.mount, self.store = self.mount_store("mnt", "store")
+
+    def mount_store(self, point, store, config=""):
+        mount, folder = self.top / point, self.top / store
+        mount.mkdir()
+        folder.mkdir()
+        file = self.top / f"{point}.toml"
+        file.write_text(config)
+        self.cluster.run(self.program, "mount", "--store", folder, "--config", file, mount)
+        return mount, folder
+
+    def submit(self, user, script, *options):
+        """A batch job with the library preloaded. Of a cache without a profile nothing but a success publishes."""
+        lines = [f"export LD_PRELOAD={self.library} CACHESHIM_MOUNT={self.mount}",
+                 f"MOUNT={self.mount} PROGRAM={self.program}",
+                 'write() { mkdir -p "$MOUNT/blobs/$1" && echo "$2" > "$MOUNT/blobs/$1/file"; }', script]
+        return self.cluster.submit(user, "\n".join(lines), *options)
+
+    def published(self, name):
+        """What the base has of it; None for nothing."""
+        path = self.store / "blobs" / name / "file"
+        return path.read_text().strip() if path.exists() else None
+
+    def layers(self, job):
+        """The text of the files in the job's layers, by attempt."""
+        found = {}
+        for layer in sorted((self.store / ".cacheshim/layers" / job).glob("*")):
+            texts = [path.read_text().strip() for path in layer.glob("upper/blobs/*/file")]
+            if texts:
+                found[layer.name.split("@")[0]] = texts
+        return found
+
+    def describe(self, job, mount=None):
+        """The daemon's description of a job, "" where it does not know it."""
+        result = self.cluster.try_run("cat", f"{mount or self.mount}/.cacheshim/jobs/{job}")
+        return result.stdout if result.returncode == 0 else ""
+
+    def is_active(self, job, mount=None):
+        return '"state": "active"' in self.describe(job, mount)
+
+    def wait_for_end(self, job, seconds=60):
+        """Until SLURM knows the job's final state and the daemon has ended it. Returns the state."""
+        state = self.cluster.wait_for_state(job, *FINAL_STATES, seconds=seconds)
+
+        def has_ended():
+            time.sleep(0.1)
+            return not self.is_active(job)
+        jobs.wait_until(has_ended, seconds=30, what=f"the end of job {job} in the daemon")
+        return state
