@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPassWait = 100ms;  // a pass over a thousand processes takes a fifth of it
+constexpr auto kPassWait = 100ms;  // a pass over a thousand processes takes a third of it
 constexpr auto kSlowPass = 60s;
 constexpr int kRestFactor = 19;  // a pass of 1 s is followed by 19 s without one
 

@@ -26,7 +26,7 @@ using LivingProcesses = std::map<std::string, Process>;  // one process per job
 // belongs to one of the job's users: nobody else can keep a job from ending. The calling process, the
 // daemon, never counts: it may have been started within a job.
 //
-// Takes some 20 µs per process of those users, and of root. May block for as long as a process has its
+// Takes some 30 µs of CPU per process of those users, and of root. May block for as long as a process has its
 // memory map locked (a page fault on a file system that hangs): reading /proc/PID/environ takes that lock.
 LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs,
                                       const std::string& proc = "/proc");

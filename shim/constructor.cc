@@ -32,7 +32,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kRoutesTimeoutMs = 1000;
+constexpr int kRoutesTimeoutMs = 3000;  // a machine with hundreds of runnable threads takes tens of ms
 constexpr std::string_view kWarnedVariable = "CACHESHIM_WARNED";
 constinit char warned_entry[] = "CACHESHIM_WARNED=0";  // becomes part of the environment
 constinit char mount_text[PATH_MAX] = {};
@@ -131,9 +131,19 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
   return RouteTable::parse({routes_text, got});
 }
 
-// ENOENT: a daemon that does not offer them yet; ENOTCONN, ECONNABORTED: a dead one.
-bool is_worth_a_line(const Errno& error) {
-  return error.code() != ENOENT && error.code() != ENOTCONN && error.code() != ECONNABORTED;
+constinit bool has_no_routes_of_mount = false;  // and the user has been told
+
+// Nothing to say of a dead daemon (ENOTCONN, ECONNABORTED), whose mount is not used, and of one that does
+// not offer its routes yet (ENOENT).
+void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
+  if (error == ENOENT || error == ENOTCONN || error == ECONNABORTED) return;
+  has_no_routes_of_mount = true;
+  if (environment.is_on(kWarnedVariable)) return;
+  std::string_view why = "it cannot be read";
+  if (error == ETIMEDOUT) why = "the daemon does not answer";
+  if (error == EINVAL || error == EFBIG) why = "it is no table of routes";
+  report_line({"cannot use '", mount, "/", kControlName, "/", kRoutesFile, "': ", why,
+               "; running with the built-in routes"});
 }
 
 // The daemon's routes, by its run directory or else through the mount; or the built-in ones.
@@ -151,11 +161,7 @@ Result<RouteTable> find_routes(const ProcessEnvironment& environment, MountKind 
   if (kind == MountKind::kWhole) {
     const Result<RouteTable> routes = read_routes_of_mount(mount);
     if (routes) return routes;
-    if (is_worth_a_line(routes.error()) && !environment.is_on(kWarnedVariable)) {
-      report_line({"cannot read '", mount, "/", kControlName, "/", kRoutesFile, "': ",
-                   routes.failed_with(ETIMEDOUT) ? "the daemon does not answer" : "no valid routes",
-                   "; running with the built-in ones"});
-    }
+    say_why(environment, routes.error(), mount);
   }
   return RouteTable::parse(builtin_routes());
 }
@@ -187,7 +193,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
   start.device = ::gnu_dev_makedev(mount.major, mount.minor);
   start.strict = environment.is_on(kStrictVariable);
   char* const value = warned_entry + sizeof warned_entry - 2;
-  if (environment.is_on(kWarnedVariable)) *value = '1';
+  if (environment.is_on(kWarnedVariable) || has_no_routes_of_mount) *value = '1';
   if (real_putenv(warned_entry) == 0) start.warned = value;
   actions.apply();
   child_environment::prepare(::environ, start.warned == nullptr ? nullptr : warned_entry);

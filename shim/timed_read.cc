@@ -17,7 +17,7 @@ namespace cacheshim {
 namespace {
 
 struct Header {  // of what the child sends; the bytes follow
-  int error;
+  std::size_t error;
   std::size_t length;
 };
 
@@ -48,7 +48,7 @@ void close_all_but(int fd) {
 [[noreturn]] void read_and_send(int fd, const char* path, char* out, std::size_t capacity) {
   close_all_but(fd);
   const Result<std::size_t> got = read_file(path, out, capacity);
-  const Header header{got ? 0 : got.error().code(), got ? *got : 0};
+  const Header header{got ? 0 : static_cast<std::size_t>(got.error().code()), got ? *got : 0};
   if (send_all(fd, &header, sizeof header)) (void)send_all(fd, out, header.length);
   ::_exit(0);
 }
@@ -75,7 +75,7 @@ Result<std::size_t> receive(int fd, char* out, std::size_t capacity, int timeout
   const long long deadline = now_ms() + timeout_ms;
   Header header{};
   CACHESHIM_CHECK(receive_all(fd, &header, sizeof header, deadline));
-  if (header.error != 0) return Errno(header.error);
+  if (header.error != 0) return Errno(static_cast<int>(header.error));
   if (header.length > capacity) return Errno(EFBIG);
   CACHESHIM_CHECK(receive_all(fd, out, header.length, deadline));
   return header.length;
