@@ -30,8 +30,8 @@
 #include "fuse/lock_table.h"
 #include "fuse/node_table.h"
 #include "fuse/notifier.h"
+#include "fuse/open_files.h"
 #include "fuse/publish_trust.h"
-#include "fuse/stale_retries.h"
 #include "fuse/task_queue.h"
 #include "fuse/wire.h"
 #include "store/base_watch.h"
@@ -225,9 +225,7 @@ class Filesystem {
   Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
   Result<std::string> xattr_of(NodeIndex node, const char* name);
-  Result<UniqueFd> open_object(NodeIndex node);
   Result<UniqueFd> open_for_change(NodeIndex node, off_t keep_bytes);
-  Status own_removed(NodeIndex node);
   // Before Overlay::mutex() is taken for a change that copies the node up: Overlay::prepare_copy_up().
   Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
                                         bool whole_tree = false);
@@ -289,7 +287,7 @@ class Filesystem {
       fuse_ino_t parent, const std::string& name,
       const std::function<Status(Overlay&, const std::string&)>& make);
   Result<fuse_entry_param> entry_of(Ref parent, const NodeInfo& info, const std::string& name,
-                                    const Found& found, const Look& look);
+                                    Found found, const Look& look);
   // Returns the path it had.
   using RemoveName = std::function<Status(Job& job, const std::string& path, Hold hold)>;
   Result<std::string> remove_name(fuse_ino_t parent, const std::string& name,
@@ -297,22 +295,35 @@ class Filesystem {
   Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
+
+  // ---- fs_nameless.cc: objects that have lost their name, and those of the base that all change
   NodeTable::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
                                  const std::string& path) const;
+  // An O_PATH descriptor of an object, wherever it is. Requires: Overlay::mutex().
+  Result<UniqueFd> open_object(NodeIndex node);
+  Status settle_name(NodeIndex node);
+  Status own_removed(NodeIndex node);
+  Result<std::unique_ptr<FileHandle>> open_removed(Ref ref, const NodeInfo& info, int flags);
+  Result<Attr> attr_of_open(Ref ref) const;
+  Common common_kind(const std::string& path) const;
+  static off_t most_bytes_of(Common kind);
+  bool is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const;
+  Result<Attr> attr_of_common(Ref ref, const NodeInfo& info) const;
+  Result<std::unique_ptr<FileHandle>> open_common(Ref ref, const NodeInfo& info, int flags);
+  using Created = std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>;
+  Result<Created> create_common(Ref parent, const NodeInfo& info, const std::string& path,
+                                int flags);
 
   // ---- fs_files.cc
   Result<std::unique_ptr<FileHandle>> open_file(Ref ref, Job& job, int flags);
-  std::optional<Result<std::unique_ptr<FileHandle>>> try_open_lock(Ref ref, Job& job, int flags);
   Result<std::unique_ptr<FileHandle>> open_writable(Ref ref, Job& job, int flags);
   // With Overlay::mutex() held, as open_removed().
   Result<std::unique_ptr<FileHandle>> open_readable(Ref ref, Job& job, int flags);
   void note_use(int fd, const struct stat& st) const;
-  Result<std::unique_ptr<FileHandle>> open_removed(Ref ref, const NodeInfo& info, int flags);
   // With Overlay::mutex() held, so that the file is not published before it counts as written to.
   Result<std::unique_ptr<FileHandle>> make_handle(Opened opened, const struct stat& st, Ref ref,
                                                   Job* job, int flags);
   Status choose_io(FileHandle& handle, const struct stat& st);
-  using Created = std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>;
   Result<Created> create_file(Ref parent, const std::string& name, const NewObject& wanted,
                               int flags);
   Result<Created> create_tmpfile(Ref parent, const NewObject& wanted, int flags);
@@ -327,7 +338,8 @@ class Filesystem {
 
   // ---- fs_shared.cc
   // Null for what is not staged: locks, and what is only read.
-  std::unique_ptr<SharedFile> shared_file_of(const std::string& path, int flags, bool is_new) const;
+  std::unique_ptr<SharedFile> shared_file_of(const std::string& path, Common kind, int flags,
+                                             bool is_new) const;
   Result<std::size_t> change_shared(FileHandle& handle,
                                     const std::function<Result<std::size_t>(int fd)>& change,
                                     off_t keep_bytes = kWholeFile);
@@ -336,10 +348,7 @@ class Filesystem {
   void note_shared(const FileHandle& handle, pid_t opener);
   void forget_shared(const FileHandle& handle);
   std::optional<Result<Attr>> attr_of_writer(fuse_req_t req, Ref ref, const NodeInfo& info);
-  Result<Attr> attr_of_replaced(Ref ref, const NodeInfo& info);
   // `closing`: the thread that closes it.
-  void reply_failed(fuse_req_t req, int error);
-  Status replace_shared(SharedFile& shared, int fd, const std::string& path);
   Status commit_shared(FileHandle& handle, pid_t closing);
   void end_shared(FileHandle& handle);
   Result<Attr> handle_attr(Ref ref, const NodeInfo& info, const FileHandle& handle) const;
@@ -356,8 +365,6 @@ class Filesystem {
   std::vector<std::string> built_under(const FileHandle& handle, const LockWish& wish);
   void forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner);
   void release_locks(const FileHandle& handle, std::uint64_t fh);
-  // An O_PATH descriptor of a node that is a shared lock file; nothing for others.
-  std::optional<Opened> try_open_lock_object(NodeIndex node);
   // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
   Status remove_lock(Job& job, const std::string& path, pid_t process);
   // If what has just been made exclusively is one of a profile's batons.
@@ -369,6 +376,7 @@ class Filesystem {
 
   // ---- fs_dirs.cc
   bool may_keep_listing(NodeIndex node, const NodeInfo& info);
+  void close_dir(std::uint64_t fh);
   Status load(fuse_req_t req, Ref ref, DirHandle& dir);
 
   bool may_publish(fuse_req_t req) const;
@@ -379,7 +387,7 @@ class Filesystem {
   Result<fuse_entry_param> join_flight(fuse_req_t req, Ref parent, const NodeInfo& info,
                                        const std::string& name, const fuse_entry_param& missed);
   Result<fuse_entry_param> placeholder_entry(Ref ref) const;
-  bool may_be_placeholder(const NodeInfo& info) const;
+  bool may_be_placeholder(NodeIndex node, const NodeInfo& info) const;
   void wait_for_flight(fuse_req_t req, Ref ref, const NodeInfo& info);
 
   // ---- fs_publish.cc
@@ -421,6 +429,7 @@ class Filesystem {
   Counters counters_;
   NodeTable nodes_;
   HandleTable handles_;
+  OpenFiles open_files_;
   IoModes io_modes_;
   std::atomic<bool> is_asked_by_rings_{false};
   LockTable locks_{counters_};
@@ -443,7 +452,6 @@ class Filesystem {
   std::mutex shared_mutex_;  // of the openings of files of class `shared`, by node
   std::map<NodeIndex, std::vector<SharedOpening>> shared_openings_;
   std::atomic<std::size_t> shared_count_{0};
-  StaleRetries stale_retries_;  // of what replace_shared() replaces
   CallerJobs callers_;
   const LockAccess lock_access_;
   const PublishTrust trust_;

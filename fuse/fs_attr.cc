@@ -89,9 +89,10 @@ Result<Filesystem::Attr> Filesystem::object_attr(Ref ref, const NodeInfo& given)
 
 Result<Filesystem::Attr> Filesystem::attr_by_path(Ref ref) {
   const NodeInfo info = nodes_.info(ref.node);
+  if (info.common != Common::kNone) return attr_of_common(ref, info);
   if (info.removed) {
-    if (info.removed_fd < 0) return Errno(ESTALE);
-    CACHESHIM_TRY(st, sys::stat_fd(info.removed_fd));
+    if (info.object_fd < 0) return Errno(ESTALE);
+    CACHESHIM_TRY(st, sys::stat_fd(info.object_fd));
     info.job->overlay.correct_links(st);
     if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
     CACHESHIM_TRY(shown, show(ref, info, st, true));
@@ -108,7 +109,6 @@ Result<Filesystem::Attr> Filesystem::attr_by_path(Ref ref) {
   // Its user is seen here, where the kernel does not refuse anybody: root's rights over files are not
   // root's alone.
   const bool is_private_root = info.is_view_root && info.job->has_private_views();
-  if (info.job->overlay.is_shared_lock_name(path)) return Attr{shown, 0, found->st.st_ino};
   const double keep = is_private_root ? kShortTimeout : keep_attr(look, *found, ref);
   return Attr{shown, keep, found->st.st_ino};
 }
@@ -121,7 +121,7 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     (void)fuse_reply_attr(req, &st, kShortTimeout);
     return;
   }
-  if (fi == nullptr && may_be_placeholder(info)) return wait_for_flight(req, ref, info);
+  if (fi == nullptr && may_be_placeholder(ref.node, info)) return wait_for_flight(req, ref, info);
   // Where a view or a folder of it is bound elsewhere, or a process was put into one before it became
   // its user's, the view's name is not looked up: then this is where the user is seen. A file that
   // somebody was handed open is no way in.
@@ -138,31 +138,11 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
     own = attr_of_writer(req, ref, info);
   }
   Result<Attr> attr = own ? *std::move(own) : object_attr(ref, info);
-  if (attr.failed_with(ESTALE) && shared_count_ > 0) attr = attr_of_replaced(ref, info);
-  if (!attr && handle != nullptr) {  // its name is gone with the layer; the open file is not
-    const auto st = sys::stat_fd(handle->fd.get());
-    const auto shown = st ? show(ref, info, *st, true) : st;
-    if (shown) attr = Attr{*shown, kShortTimeout, st->st_ino};
-  }
-  if (!attr) return reply_failed(req, attr.error().code());
-  stale_retries_.looked(fuse_req_ctx(req)->pid);
+  if (attr.failed_with(ESTALE)) attr = attr_of_open(ref);
+  if (!attr) return (void)fuse_reply_err(req, attr.error().code());
   const auto reply = [req, attr = *attr] { (void)fuse_reply_attr(req, &attr.st, attr.keep); };
   if (!enters) return reply();
   answer_entered(job, ref.node, reply);
-}
-
-// An O_PATH descriptor of an object, wherever it is. Overlay::mutex() must be held.
-Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
-  const NodeInfo info = nodes_.info(node);
-  if (info.removed) {
-    if (info.removed_fd < 0) return Errno(ESTALE);
-    return sys::reopen(info.removed_fd, O_PATH);
-  }
-  CACHESHIM_TRY(path, nodes_.path(node));
-  CACHESHIM_TRY(opened, info.job->overlay.open(path, O_PATH));
-  CACHESHIM_TRY(st, sys::stat_fd(opened.fd.get()));
-  if (!nodes_.is_current(node, st, opened.in_upper)) return Errno(ESTALE);
-  return std::move(opened.fd);
 }
 
 Result<PreparedCopies> Filesystem::prepare_change(NodeIndex node, off_t keep_bytes,
@@ -189,6 +169,7 @@ Result<PreparedCopies> Filesystem::prepare_change(NodeIndex node, off_t keep_byt
 
 // The same of the layer's own copy, made if need be. Overlay::mutex() must be held exclusively.
 Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, off_t keep_bytes) {
+  CACHESHIM_CHECK(settle_name(node));
   const NodeInfo info = nodes_.info(node);
   if (!info.removed) {
     CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
@@ -198,19 +179,6 @@ Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, off_t keep_bytes) {
     CACHESHIM_CHECK(own_removed(node));
   }
   return open_object(node);
-}
-
-// Ensures that a node without a name holds an object of the layer. The base's, which has its name in
-// the base still, is everybody's. Overlay::mutex() must be held exclusively.
-Status Filesystem::own_removed(NodeIndex node) {
-  const NodeInfo info = nodes_.info(node);
-  if (info.removed_fd < 0) return Errno(ESTALE);
-  if (info.in_upper) return {};
-  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
-  CACHESHIM_TRY(copy, info.job->overlay.copy_nameless(info.removed_fd));
-  CACHESHIM_TRY(st, sys::stat_fd(copy.get()));
-  nodes_.copied_nameless(node, st, std::move(copy));
-  return {};
 }
 
 // Before the file's data change: what the caller may not leave it with.
@@ -256,8 +224,8 @@ Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
                                const struct stat& attr, int to_set, FileHandle* handle) {
   // A job's view has a root that is the view's, 0700, whatever is asked.
   if (info.is_view_root && info.job->has_private_views()) return {};
-  if (const auto lock = try_open_lock_object(ref.node)) {
-    return change_lock(lock->fd.get(), lock->most_bytes, attr, to_set);
+  if (info.common != Common::kNone) {
+    return change_lock(info.object_fd, most_bytes_of(info.common), attr, to_set);
   }
   CACHESHIM_TRY(set_ids, set_ids_after(req, ref, info, to_set));
   const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;
@@ -362,7 +330,7 @@ Status Filesystem::change_xattr(fuse_ino_t ino, const char* name,
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
-  if (try_open_lock_object(ref.node)) return Errno(EOPNOTSUPP);
+  if (info.common != Common::kNone) return Errno(EOPNOTSUPP);
   CACHESHIM_TRY(prepared, prepare_change(ref.node));
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, open_for_change(ref.node, kWholeFile));

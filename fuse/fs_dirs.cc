@@ -38,17 +38,30 @@ void Filesystem::opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   const NodeIndex node = decode(ino).node;
   const NodeInfo info = nodes_.info(node);
   if (info.job != nullptr) info.job->touch();
-  fi->fh = handles_.add(std::make_unique<DirHandle>());
-  fi->cache_readdir = fi->keep_cache = may_keep_listing(node, info);
-  if (fuse_reply_open(req, fi) == -ENOENT) handles_.remove(fi->fh);
+  auto dir = std::make_unique<DirHandle>();
+  dir->node = node;
+  if (info.kind == NodeKind::kObject) {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    fi->cache_readdir = fi->keep_cache = may_keep_listing(node, info);
+    if (auto object = open_object(node)) dir->object = *std::move(object);
+  }
+  if (dir->object) open_files_.add(node, dir->object.get());
+  fi->fh = handles_.add(std::move(dir));
+  if (fuse_reply_open(req, fi) == -ENOENT) close_dir(fi->fh);
 }
 
-// The kernel drops a listing when it changes the folder itself or is told of a change by others.
+// The kernel drops a listing when it changes the folder itself or is told of a change by others. Requires:
+// Overlay::mutex().
 bool Filesystem::may_keep_listing(NodeIndex node, const NodeInfo& info) {
-  if (info.kind != NodeKind::kObject || info.removed || info.job->shares_uids()) return false;
-  const std::shared_lock lock(info.job->overlay.mutex());
+  if (info.removed || info.job->shares_uids()) return false;
   const auto path = nodes_.path(node);
   return path && begin_look(*info.job, *path).watched;
+}
+
+void Filesystem::close_dir(std::uint64_t fh) {
+  const DirHandle* const dir = handles_.dir(fh);
+  if (dir != nullptr && dir->object) open_files_.remove(dir->node, dir->object.get());
+  handles_.remove(fh);
 }
 
 Status Filesystem::load(fuse_req_t req, Ref ref, DirHandle& dir) {
@@ -111,7 +124,7 @@ void Filesystem::readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t
 }
 
 void Filesystem::releasedir(fuse_req_t req, fuse_file_info* fi) {
-  handles_.remove(fi->fh);
+  close_dir(fi->fh);
   (void)fuse_reply_err(req, 0);
 }
 
@@ -120,11 +133,11 @@ void Filesystem::fsyncdir(fuse_req_t req, fuse_ino_t ino) {
   const NodeInfo info = nodes_.info(ref.node);
   Status synced;
   if (info.kind == NodeKind::kObject && !info.removed) {
-    const std::shared_lock lock(info.job->overlay.mutex());
-    const auto path = nodes_.path(ref.node);
+    const auto object = look_by_path(info.job->overlay, [&] { return open_object(ref.node); });
     const auto folder =
-        path ? info.job->overlay.open(*path, O_RDONLY | O_DIRECTORY) : Result<Opened>(path.error());
-    synced = folder ? sys::sync_file(folder->fd.get()) : Status(folder.error());
+        object ? sys::reopen(object->get(), O_RDONLY | O_DIRECTORY) : Result<UniqueFd>(object.error());
+    synced = folder ? sys::sync_file(folder->get()) : Status(folder.error());
+    const std::shared_lock lock(info.job->overlay.mutex());
     if (synced) synced = info.job->overlay.sync_records();
   }
   (void)fuse_reply_err(req, synced ? 0 : synced.error().code());

@@ -8,6 +8,7 @@
 
 #include "common/direct_page.h"
 #include "fuse/filesystem.h"
+#include "fuse/open_flags.h"
 #include "fuse/ring_loop.h"
 #include "fuse/set_ids.h"
 #include "fuse/timeouts.h"
@@ -19,17 +20,11 @@
 namespace cacheshim {
 namespace {
 
-bool wants_write(int flags) { return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0; }
-
 // From there on the copy of each page costs more than a backing file of the kernel's.
 constexpr off_t kLargeFile = 256 * 1024;
 
 // Data of so many bytes are not copied by us; of less, two more system calls cost more than that.
 constexpr std::size_t kSpliceFrom = std::size_t{64} * 1024;
-
-// What of an application's flags the backing file needs. Not O_APPEND: the kernel gives the offset;
-// not O_DIRECT: our buffers are not aligned.
-int backing_flags(int flags) { return flags & (O_ACCMODE | O_TRUNC); }
 
 // By which the kernel then writes without us.
 bool may_be_mapped_for_writing(const FileHandle& handle) {
@@ -67,6 +62,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
   if (handle->counts_as_writer) job->add_writer(st.st_dev, st.st_ino);
   ++job->open_files;
+  open_files_.add(ref.node, handle->fd.get());
   (handle->in_upper ? counters_.opens_layer : counters_.opens_base)
       .fetch_add(1, std::memory_order_relaxed);
   return handle;
@@ -95,41 +91,12 @@ Status Filesystem::choose_io(FileHandle& handle, const struct stat& st) {
   return {};
 }
 
-// A file that has lost its name since the kernel resolved it, or that is opened by way of /proc.
-Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const NodeInfo& info,
-                                                             int flags) {
-  if (info.removed_fd < 0) return Errno(ESTALE);
-  CACHESHIM_TRY(fd, sys::reopen(info.removed_fd, backing_flags(flags)));
-  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  return make_handle({std::move(fd), info.in_upper}, st, ref, info.job, flags);
-}
-
-// A shared lock file is opened where it is, without a layer. Nothing where the node is none.
-std::optional<Result<std::unique_ptr<FileHandle>>> Filesystem::try_open_lock(Ref ref, Job& job,
-                                                                             int flags) {
-  const std::shared_lock lock(job.overlay.mutex());
-  const auto path = nodes_.path(ref.node);
-  if (!path || !job.overlay.is_shared_lock(*path)) return std::nullopt;
-  return [&]() -> Result<std::unique_ptr<FileHandle>> {
-    auto shared = shared_file_of(*path, flags, /*is_new=*/false);
-    auto fd = job.overlay.open_writable(*path, shared ? O_RDWR : backing_flags(flags));
-    if (fd.failed_with(ENOENT)) return Errno(ESTALE);  // removed meanwhile: the kernel looks again
-    if (!fd) return fd.error();
-    CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
-    if (!nodes_.is_current(ref.node, st, false)) return Errno(ESTALE);
-    if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(shared->stage(fd->get(), 0));
-    const off_t most_bytes = job.overlay.most_lock_bytes(*path);
-    CACHESHIM_TRY(handle,
-                  make_handle({*std::move(fd), false, true, most_bytes}, st, ref, &job, flags));
-    handle->shared = std::move(shared);
-    return handle;
-  }();
-}
-
 Result<std::unique_ptr<FileHandle>> Filesystem::open_writable(Ref ref, Job& job, int flags) {
-  if (auto lock = try_open_lock(ref, job, flags)) return *std::move(lock);
   CACHESHIM_TRY(prepared, prepare_change(ref.node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
   const std::unique_lock lock(job.overlay.mutex());
+  const bool was_removed = nodes_.info(ref.node).removed;
+  CACHESHIM_CHECK(settle_name(ref.node));
+  if (!was_removed && nodes_.info(ref.node).removed) return Errno(ESTALE);
   if (nodes_.info(ref.node).removed) {
     CACHESHIM_CHECK(own_removed(ref.node));
     return open_removed(ref, nodes_.info(ref.node), flags);
@@ -168,15 +135,23 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_readable(Ref ref, Job& job,
 
 Result<std::unique_ptr<FileHandle>> Filesystem::open_file(Ref ref, Job& job, int flags) {
   job.touch();
+  const NodeInfo info = nodes_.info(ref.node);
+  if (info.common != Common::kNone) return open_common(ref, info, flags);
   if (wants_write(flags)) return open_writable(ref, job, flags);
-  return look_by_path(job.overlay, [&] { return open_readable(ref, job, flags); });
+  auto opened = look_by_path(job.overlay, [&] { return open_readable(ref, job, flags); });
+  if (opened.failed_with(ESTALE) && open_files_.has(ref.node)) {
+    // By way of /proc, and the kernel asks once more; or by a name, which it then looks up again.
+    const std::unique_lock lock(job.overlay.mutex());
+    (void)settle_name(ref.node);  // it stays ESTALE
+  }
+  return opened;
 }
 
 void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   const Ref ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return open_own(req, ref, info, fi);
-  if (may_be_placeholder(info)) return wait_for_flight(req, ref, info);
+  if (may_be_placeholder(ref.node, info)) return wait_for_flight(req, ref, info);
   // The kernel looks the name up again, which misses it.
   if (const auto gone = put_damaged_away(ref); !gone.empty()) {
     tell_of_gone(gone);
@@ -184,8 +159,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   }
   if (is_kept_from(req, info)) return (void)fuse_reply_err(req, EACCES);
   Result<std::unique_ptr<FileHandle>> handle = open_file(ref, *info.job, fi->flags);
-  if (!handle) return reply_failed(req, handle.error().code());
-  stale_retries_.end(fuse_req_ctx(req)->pid);
+  if (!handle) return (void)fuse_reply_err(req, handle.error().code());
   // Pages that an earlier open has left would be those of before what now goes past them.
   fi->keep_cache = (*handle)->keeps_pages && (*handle)->backing_id == 0;
   wire::pass_through((*handle)->backing_id);
@@ -222,24 +196,21 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
   return change_names(*info.job, [&](Hold hold) -> Result<Created> {
     CACHESHIM_TRY(path, child_path(parent, name));
     if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
-    const bool is_lock = overlay.is_shared_lock_name(path);
-    auto shared = is_lock ? shared_file_of(path, flags, /*is_new=*/true) : nullptr;
-    Result<UniqueFd> fd = overlay.create_file(path, shared ? O_RDWR : backing_flags(flags), wanted);
+    if (overlay.is_shared_lock_name(path)) return create_common(parent, info, path, flags);
+    Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), wanted);
     // Published, or made in another view of this layer, since the kernel looked. It looks again then,
     // and checks whether this caller may open what is there.
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
-    if (is_lock) forget_removal(*info.job, st);
     const Look look = begin_look(*info.job, std::string(parent_path(path)));
-    CACHESHIM_TRY(entry, entry_of(parent, info, name, {st, !is_lock}, look));
+    nodes_.part(parent.node, name, st);
+    CACHESHIM_TRY(entry, entry_of(parent, info, name, {st, true, {}}, look));
     const Ref ref = decode(entry.ino);
     nodes_.set_lacks_capabilities(ref.node, true);
-    Opened opened{*std::move(fd), !is_lock, is_lock, overlay.most_lock_bytes(path)};
-    CACHESHIM_TRY(handle, make_handle(std::move(opened), st, ref, info.job, flags));
+    CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, info.job, flags));
     if (may_be_mapped_for_writing(*handle)) entry.attr_timeout = 0;
-    handle->shared = std::move(shared);
-    if (!is_lock) note_built(*info.job, path);
+    note_built(*info.job, path);
     return Created(entry, std::move(handle));
   });
 }
@@ -294,30 +265,42 @@ void Filesystem::tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, fuse_fi
 }
 
 // Opens the file again where its data have moved since: into the layer by copy-up, or, for a handle
-// that is about to be written to, out of it by publishing.
+// that is about to be written to, out of it by publishing. Errors: ESTALE where there is no way to it but the
+// handle's own descriptor.
 Status Filesystem::refresh(FileHandle& handle) {
   const std::uint32_t epoch = nodes_.epoch(handle.node);
   if (handle.epoch == epoch) return {};
+  if (handle.writable) {  // Overlay::mutex() is held exclusively
+    CACHESHIM_CHECK(settle_name(handle.node));
+    if (nodes_.info(handle.node).removed) CACHESHIM_CHECK(own_removed(handle.node));
+  }
   const NodeInfo info = nodes_.info(handle.node);
-  const Result<UniqueFd> fd = [&]() -> Result<UniqueFd> {
-    if (info.removed && info.removed_fd < 0) return Errno(ESTALE);
-    if (info.removed) return sys::reopen(info.removed_fd, handle.access);
+  CACHESHIM_TRY(fd, [&]() -> Result<UniqueFd> {
+    if (info.removed && info.object_fd < 0) return Errno(ESTALE);
+    if (info.removed) return sys::reopen(info.object_fd, handle.access);
     CACHESHIM_TRY(path, nodes_.path(handle.node));
     if (handle.writable) return handle.job->overlay.open_writable(path, handle.access);
-    CACHESHIM_TRY(opened, handle.job->overlay.open(path, handle.access));
-    return std::move(opened.fd);
-  }();
-  if (fd && ::dup3(fd->get(), handle.fd.get(), O_CLOEXEC) == -1) return Errno::last();
-  // A file that has neither name nor descriptor any more is read to its end by the old one.
-  if (!fd && !fd.failed_with(ESTALE)) return fd.error();
+    auto opened = handle.job->overlay.open(path, handle.access);
+    if (opened.failed_with(ENOENT)) return Errno(ESTALE);
+    if (!opened) return opened.error();
+    CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
+    if (!nodes_.is_current(handle.node, st, opened->in_upper)) return Errno(ESTALE);
+    return std::move(opened->fd);
+  }());
+  if (::dup3(fd.get(), handle.fd.get(), O_CLOEXEC) == -1) return Errno::last();
   handle.epoch = epoch;
   return {};
 }
 
-// A writable handle is refreshed by what it writes.
+// A writable handle is refreshed by what it writes. A file that has no name any more is read to its end by the
+// descriptor that the handle has.
 Status Filesystem::refresh_for_reading(FileHandle& handle) {
-  if (handle.writable || handle.epoch == nodes_.epoch(handle.node)) return {};
-  return look_by_path(handle.job->overlay, [&] { return refresh(handle); });
+  const std::uint32_t epoch = nodes_.epoch(handle.node);
+  if (handle.writable || handle.epoch == epoch) return {};
+  const Status fresh = look_by_path(handle.job->overlay, [&] { return refresh(handle); });
+  if (!fresh.failed_with(ESTALE)) return fresh;
+  handle.epoch = epoch;
+  return {};
 }
 
 void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi) {
@@ -421,6 +404,7 @@ void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
   if (FileHandle* handle = handles_.file(fi->fh)) {
     release_locks(*handle, fi->fh);
     forget_shared(*handle);
+    open_files_.remove(handle->node, handle->fd.get());
     if (handle->shared) end_shared(*handle);
     // Before all else, so that nothing of ours holds the file open for writing when it is to be published.
     handle->fd.reset();

@@ -59,15 +59,16 @@ Result<fuse_entry_param> Filesystem::placeholder_entry(Ref ref) const {
   return entry;
 }
 
-bool Filesystem::may_be_placeholder(const NodeInfo& info) const {
-  return flights_ && info.kind == NodeKind::kObject && info.removed && info.removed_fd < 0;
+bool Filesystem::may_be_placeholder(NodeIndex node, const NodeInfo& info) const {
+  const bool has_nothing = info.removed && info.object_fd < 0;
+  return flights_ && info.kind == NodeKind::kObject && has_nothing && !open_files_.has(node);
 }
 
 // ESTALE makes the kernel look the name up again, and it takes what it gets then.
 void Filesystem::wait_for_flight(fuse_req_t req, Ref ref, const NodeInfo& info) {
   auto wait = std::make_shared<Flights::Wait>(seeker_of(req, *info.job, ""), [this, req] {
     fuse_req_interrupt_func(req, nullptr, nullptr);
-    reply_failed(req, ESTALE);
+    (void)fuse_reply_err(req, ESTALE);
   });
   // Before anybody can answer; afterwards the request may be gone.
   fuse_req_interrupt_func(

@@ -169,17 +169,6 @@ void Filesystem::release_locks(const FileHandle& handle, std::uint64_t fh) {
   locks_.released(lock_file_id(handle), fh);
 }
 
-std::optional<Opened> Filesystem::try_open_lock_object(NodeIndex node) {
-  const NodeInfo info = nodes_.info(node);
-  if (info.kind != NodeKind::kObject || info.is_dir || info.removed) return std::nullopt;
-  const std::shared_lock lock(info.job->overlay.mutex());
-  const auto path = nodes_.path(node);
-  if (!path || !info.job->overlay.is_shared_lock_name(*path)) return std::nullopt;
-  auto opened = info.job->overlay.open(*path, O_PATH);
-  if (!opened || !opened->is_lock) return std::nullopt;
-  return *std::move(opened);
-}
-
 // Held or awaited by others it stays, since these would otherwise have a lock that nobody else meets any
 // more; the job that wanted it away no longer sees it. With Overlay::mutex() held.
 Status Filesystem::remove_lock(Job& job, const std::string& path, pid_t process) {
@@ -281,7 +270,7 @@ bool Filesystem::finish_removal(const LockFileId& id) {
   const auto open = [&] { return base_locks_.open(path, O_PATH); };
   const Status removed = locks_.unless_wanted(id, open, -1, [&]() -> Status {
     const auto st = base_locks_.find(path);
-    if (!st || st->st_dev != id.device || st->st_ino != id.inode)
+    if (!st || st->st.st_dev != id.device || st->st.st_ino != id.inode)
       return {};  // it is another by now
     if (is_locked_elsewhere(id.device, id.inode)) return Errno(EBUSY);
     return base_locks_.remove(path);

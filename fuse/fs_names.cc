@@ -56,9 +56,14 @@ Result<std::string> Filesystem::child_path(Ref parent, const std::string& name) 
 }
 
 Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
-                                              const std::string& name, const Found& found,
+                                              const std::string& name, Found found,
                                               const Look& look) {
-  const NodeIndex node = nodes_.intern(parent.node, name, info.job, found);
+  const bool is_common = static_cast<bool>(found.lock);
+  const NodeIndex node =
+      is_common ? nodes_.intern_common(parent.node, name, info.job,
+                                       {common_kind(join_path(look.folder, name)), found.st,
+                                        std::move(found.lock)})
+                : nodes_.intern(parent.node, name, info.job, found);
   const Ref ref{node, parent.slot};
   CACHESHIM_TRY(st, show(ref, nodes_.info(node), found.st, found.in_upper));
   fuse_entry_param entry{};
@@ -66,7 +71,7 @@ Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
   entry.attr = st;
   // What a lock file is, and how many names it has, others may change at any moment, and programs rely
   // on what they see of it while they hold it.
-  if (info.job->overlay.is_shared_lock_name(join_path(look.folder, name))) return entry;
+  if (is_common) return entry;
   entry.entry_timeout = keep_name(look, &found);
   entry.attr_timeout = keep_attr(look, found, ref);
   return entry;
@@ -78,8 +83,8 @@ Result<fuse_entry_param> Filesystem::find_entry(Ref parent, const NodeInfo& info
   CACHESHIM_TRY(folder, nodes_.path(parent.node));
   const Look look = begin_look(*info.job, folder);
   const std::string path = join_path(folder, name);
-  const Result<Found> found = info.job->overlay.find(path);
-  if (found) return entry_of(parent, info, name, *found, look);
+  Result<Found> found = info.job->overlay.find(path);
+  if (found) return entry_of(parent, info, name, *std::move(found), look);
   if (!found.failed_with(ENOENT)) return found.error();
   fuse_entry_param nothing{};
   if (!info.job->overlay.is_shared_lock_name(path))
@@ -121,6 +126,8 @@ void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {
 // The same of what has just been made.
 Result<fuse_entry_param> Filesystem::made_entry(Ref parent, const NodeInfo& info,
                                                 const std::string& name) {
+  CACHESHIM_TRY(path, child_path(parent, name));
+  if (const auto made = info.job->overlay.find(path)) nodes_.part(parent.node, name, made->st);
   CACHESHIM_TRY(entry, find_entry(parent, info, name));
   if (entry.ino == 0) return Errno(EIO);  // somebody else has taken it out of the layer
   return entry;
@@ -189,7 +196,7 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     CACHESHIM_TRY(found, job->overlay.find(new_path));
     nodes_.add_link(source.node, parent.node, name, found.st);
     linked = new_path;
-    return entry_of(parent, folder, name, found, look);
+    return entry_of(parent, folder, name, std::move(found), look);
   }();
   if (!entry) return reply_entry(req, entry);
   publish_completed(*job, linked, Arrival::kNamed, {parent_ino, ino},
@@ -200,22 +207,11 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
 Status Filesystem::link_to(NodeIndex node, Job& job, const std::string& new_path) {
   const NodeInfo info = nodes_.info(node);
   if (info.removed) {
-    if (info.removed_fd < 0 || !info.in_upper) return Errno(ENOENT);
-    return job.overlay.link_object(info.removed_fd, new_path);
+    if (info.object_fd < 0 || !info.in_upper) return Errno(ENOENT);
+    return job.overlay.link_object(info.object_fd, new_path);
   }
   CACHESHIM_TRY(path, nodes_.path(node));
   return job.overlay.link(path, new_path);
-}
-
-// An O_PATH descriptor of what is about to lose its name, for those who have it open or are in it;
-// nothing where the kernel knows no node of that name.
-NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex parent,
-                                           const std::string& name, const std::string& path) const {
-  if (nodes_.find(parent, name) == 0) return {};
-  auto opened = overlay.open(path, O_PATH);
-  if (!opened) return {};
-  // A lock file without its name is still everybody's, to be changed as it is.
-  return {std::move(opened->fd), opened->in_upper || opened->is_lock};
 }
 
 Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,

@@ -5,6 +5,7 @@
 
 #include "fuse/caller.h"
 #include "fuse/filesystem.h"
+#include "fuse/open_flags.h"
 #include "fuse/process.h"
 #include "store/sys.h"
 
@@ -14,10 +15,9 @@
 // same way; what such a one has written is as it happened to be, and is thrown away.
 namespace cacheshim {
 
-std::unique_ptr<SharedFile> Filesystem::shared_file_of(const std::string& path, int flags,
-                                                       bool is_new) const {
-  const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
-  if (!changes || entries_.is_lock(path)) return nullptr;
+std::unique_ptr<SharedFile> Filesystem::shared_file_of(const std::string& path, Common kind,
+                                                       int flags, bool is_new) const {
+  if (!wants_write(flags) || kind != Common::kShared) return nullptr;
   return std::make_unique<SharedFile>(store_.staging(), path, is_new);
 }
 
@@ -29,24 +29,14 @@ Result<std::size_t> Filesystem::change_shared(
   return change(handle.fd.get());
 }
 
-Status Filesystem::replace_shared(SharedFile& shared, int fd, const std::string& path) {
-  return shared.commit(fd, base_locks_, path, [this] { stale_retries_.wait(); });
-}
-
 // Where the file is now, "" where it has lost its name: renamed with its node, or replaced underneath
-// it, which leaves the node without a name and without an object.
+// it, which leaves the node without a name.
 std::string Filesystem::shared_path(const FileHandle& handle) {
   const std::shared_lock lock(handle.job->overlay.mutex());
   const NodeInfo info = nodes_.info(handle.node);
-  if (info.removed) return info.removed_fd < 0 ? handle.shared->path() : "";
+  if (info.removed) return info.was_unlinked ? "" : handle.shared->path();
   const auto path = nodes_.path(handle.node);
   return path ? *path : handle.shared->path();
-}
-
-// Of an open or a look.
-void Filesystem::reply_failed(fuse_req_t req, int error) {
-  if (error == ESTALE) stale_retries_.begin(fuse_req_ctx(req)->pid);
-  (void)fuse_reply_err(req, error);
 }
 
 Status Filesystem::commit_shared(FileHandle& handle, pid_t closing) {
@@ -58,7 +48,7 @@ Status Filesystem::commit_shared(FileHandle& handle, pid_t closing) {
     return {};
   }
   if (path.empty()) return {};
-  return replace_shared(shared, handle.fd.get(), path);
+  return shared.commit(handle.fd.get(), base_locks_, path);
 }
 
 void Filesystem::note_shared(const FileHandle& handle, pid_t opener) {
@@ -93,27 +83,26 @@ std::optional<Result<Filesystem::Attr>> Filesystem::attr_of_writer(fuse_req_t re
   return std::nullopt;
 }
 
-// Of a file that has been replaced since it was opened.
-Result<Filesystem::Attr> Filesystem::attr_of_replaced(Ref ref, const NodeInfo& info) {
-  const std::lock_guard lock(shared_mutex_);
-  const auto found = shared_openings_.find(ref.node);
-  if (found == shared_openings_.end()) return Errno(ESTALE);
-  return handle_attr(ref, info, *found->second.back().handle);
-}
-
 void Filesystem::end_shared(FileHandle& handle) {
   SharedFile& shared = *handle.shared;
   const std::lock_guard lock(shared.mutex);
   shared.discard();
   if (!shared.is_unfinished()) return;
   const auto st = base_locks_.find(shared.path());
-  const bool is_as_made = st && st->st_dev == handle.device && st->st_ino == handle.inode;
-  if (is_as_made && st->st_size == 0) (void)base_locks_.remove(shared.path());  // it may stay
+  const bool is_as_made =
+      st && st->st.st_dev == handle.device && st->st.st_ino == handle.inode;
+  if (is_as_made && st->st.st_size == 0) (void)base_locks_.remove(shared.path());  // it may stay
 }
 
 Result<Filesystem::Attr> Filesystem::handle_attr(Ref ref, const NodeInfo& info,
                                                  const FileHandle& handle) const {
   CACHESHIM_TRY(st, sys::stat_fd(handle.fd.get()));
+  CACHESHIM_TRY(opened, sys::stat_fd(info.object_fd));
+  {  // staged, it has a name in staging
+    const std::shared_lock lock(info.job->overlay.mutex());
+    const bool has_name = is_named(ref.node, info, opened) || is_named(ref.node, info, st);
+    st.st_nlink = has_name ? 1 : 0;
+  }
   CACHESHIM_TRY(shown, show(ref, info, st, handle.in_upper));
   return Attr{shown, 0, st.st_ino};
 }
@@ -134,19 +123,18 @@ std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(Ref ref, c
     return changed();
   }
   if ((to_set & FUSE_SET_ATTR_SIZE) == 0) return std::nullopt;
-  const auto object = try_open_lock_object(ref.node);
-  if (!object) return std::nullopt;
+  if (info.common != Common::kShared) return std::nullopt;
   const auto path = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
     return nodes_.path(ref.node);
   }();
-  if (!path || entries_.is_lock(*path)) return std::nullopt;
+  if (!path) return std::nullopt;
   return [&]() -> Result<Attr> {
-    CACHESHIM_TRY(fd, sys::reopen(object->fd.get(), O_RDWR));
+    CACHESHIM_TRY(fd, sys::reopen(info.object_fd, O_RDWR));
     SharedFile shared(store_.staging(), *path, /*is_new=*/false);
     CACHESHIM_CHECK(shared.stage(fd.get(), attr.st_size));
-    CACHESHIM_CHECK(change_lock(fd.get(), object->most_bytes, attr, to_set));
-    CACHESHIM_CHECK(replace_shared(shared, fd.get(), *path));
+    CACHESHIM_CHECK(change_lock(fd.get(), most_bytes_of(info.common), attr, to_set));
+    CACHESHIM_CHECK(shared.commit(fd.get(), base_locks_, *path));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     CACHESHIM_TRY(shown, show(ref, info, st, false));
     return Attr{shown, 0, st.st_ino};

@@ -50,6 +50,8 @@ struct FileHandle {
 // every listing, so that one that the kernel has kept, or that is read on after a change, goes on
 // where it was, and telldir(3) has a meaning.
 struct DirHandle {
+  NodeIndex node = 0;
+  UniqueFd object;  // an O_PATH descriptor of it, in the layer or the base
   struct Entry {
     std::uint64_t place;
     ListedEntry listed;

@@ -79,7 +79,9 @@ NodeInfo NodeTable::info(NodeIndex index) const {
   info.removed = !node.named;
   info.is_dir = node.is_dir;
   info.in_upper = node.in_upper;
-  info.removed_fd = node.extra ? node.extra->removed.get() : -1;
+  info.was_unlinked = node.was_unlinked;
+  info.common = node.common;
+  info.object_fd = node.extra ? node.extra->object.get() : -1;
   info.is_view_root = is_view_root(index);
   return info;
 }
@@ -171,7 +173,8 @@ void NodeTable::attach(NodeIndex index, const Name& name) {
     node.parent = name.parent;
     node.name = copy_of(name.component);
     node.named = true;
-    if (node.extra) node.extra->removed.reset();
+    node.was_unlinked = false;
+    if (node.extra && node.common == Common::kNone) node.extra->object.reset();
   } else {
     extra_of(node).names.emplace_back(name.parent, name.component);
   }
@@ -179,7 +182,7 @@ void NodeTable::attach(NodeIndex index, const Name& name) {
   ++at(name.parent).children;
 }
 
-void NodeTable::detach(NodeIndex index, const Name& name, UniqueFd removed) {
+void NodeTable::detach(NodeIndex index, const Name& name, UniqueFd object) {
   by_name_.erase(hash_of(name), index);
   Node& node = at(index);
   const bool is_first = node.parent == name.parent && node.name.get() == name.component;
@@ -196,8 +199,10 @@ void NodeTable::detach(NodeIndex index, const Name& name, UniqueFd removed) {
   } else {
     node.named = false;
     node.parent = 0;
-    if (removed) extra_of(node).removed = std::move(removed);
+    // What a node holds it keeps: somebody may be about to use the descriptor.
+    if (object && !extra_of(node).object) extra_of(node).object = std::move(object);
   }
+  if (object) doomed_.push_back(std::move(object));
   drop_child(parent);
 }
 
@@ -222,7 +227,7 @@ void NodeTable::free_if_unused(NodeIndex index) {
       by_name_.erase(hash_of({parent, component}), index);
     }
   }
-  if (node.extra && node.extra->removed) doomed_.push_back(std::move(node.extra->removed));
+  if (node.extra && node.extra->object) doomed_.push_back(std::move(node.extra->object));
   arena_.release(index);
   ++freed_;
   for (const NodeIndex parent : parents) drop_child(parent);
@@ -263,13 +268,29 @@ NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* j
   {
     const std::shared_lock lock(mutex_);
     const NodeIndex index = find_locked(name);
-    if (index != 0 && is_unchanged(at(index), found.st, found.in_upper)) {
+    const bool is_known = index != 0 && is_unchanged(at(index), found.st, found.in_upper);
+    if (is_known && at(index).common == Common::kNone) {
       std::atomic_ref(at(index).lookups).fetch_add(1, std::memory_order_relaxed);
       return index;
     }
   }
   const std::unique_lock lock(mutex_);
+  // The job may not share such files any more, and sees one of its own.
+  const NodeIndex before = find_locked(name);
+  if (before != 0 && at(before).common != Common::kNone) detach(before, name, UniqueFd());
   return intern_locked(name, job, found);
+}
+
+NodeIndex NodeTable::intern_common(NodeIndex parent, std::string_view component, Job* job,
+                                   CommonFile file) {
+  UniqueFd unused;  // closed last
+  const std::unique_lock lock(mutex_);
+  const NodeIndex index = intern_locked({parent, component}, job, Found{file.st, false});
+  Node& node = at(index);
+  node.common = file.kind;
+  UniqueFd& held = extra_of(node).object;
+  (held ? unused : held) = std::move(file.object);
+  return index;
 }
 
 NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const Found& found) {
@@ -313,7 +334,7 @@ NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, UniqueFd o
   node.lookups = 1;
   set_id(node, st);
   node.ino = number_of(node);
-  extra_of(node).removed = std::move(object);
+  extra_of(node).object = std::move(object);
   return index;
 }
 
@@ -346,41 +367,6 @@ void NodeTable::forget(NodeIndex index, std::uint64_t count) {
   if (trim) (void)::malloc_trim(0);  // 0: there was nothing to give back
 }
 
-void NodeTable::add_link(NodeIndex index, NodeIndex parent, std::string_view component,
-                         const struct stat& st) {
-  const std::unique_lock lock(mutex_);
-  const Name name{parent, component};
-  if (const NodeIndex old = find_locked(name); old != 0) detach(old, name, UniqueFd());
-  attach(index, name);
-  Node& node = at(index);
-  set_id(node, st);
-  node.in_upper = true;
-  hard_links_[{id_of(node), node.job}] = index;
-}
-
-void NodeTable::remove(NodeIndex parent, std::string_view component, Removed removed) {
-  std::vector<UniqueFd> doomed;  // closed last
-  const std::unique_lock lock(mutex_);
-  const Name name{parent, component};
-  const NodeIndex index = find_locked(name);
-  if (index == 0) return;
-  // Of folders nobody has told where they are since they were looked up.
-  if (removed.object) at(index).in_upper = removed.in_upper;
-  detach(index, name, std::move(removed.object));
-  free_if_unused(index);
-  doomed = take_doomed();
-}
-
-void NodeTable::copied_nameless(NodeIndex index, const struct stat& st, UniqueFd object) {
-  UniqueFd before;  // closed last
-  const std::unique_lock lock(mutex_);
-  Node& node = at(index);
-  before = std::exchange(extra_of(node).removed, std::move(object));
-  set_id(node, st);
-  node.in_upper = true;
-  std::atomic_ref(node.epoch).fetch_add(1);
-}
-
 void NodeTable::rename_locked(const Name& from, const Name& to) {
   const NodeIndex index = find_locked(from);
   if (index == 0) return;
@@ -401,21 +387,6 @@ void NodeTable::rename_locked(const Name& from, const Name& to) {
     }
   }
   drop_child(left);
-}
-
-void NodeTable::rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
-                       std::string_view new_name) {
-  const std::unique_lock lock(mutex_);
-  rename_locked({parent, name}, {new_parent, new_name});
-}
-
-void NodeTable::exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
-                         std::string_view new_name) {
-  const std::unique_lock lock(mutex_);
-  const Name aside{parent, "/"};  // no component looks like this
-  rename_locked({parent, name}, aside);
-  rename_locked({new_parent, new_name}, {parent, name});
-  rename_locked(aside, {new_parent, new_name});
 }
 
 bool NodeTable::is_current(NodeIndex index, const struct stat& st, bool in_upper) const {

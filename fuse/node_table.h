@@ -38,6 +38,9 @@ enum class NodeKind : std::uint8_t {
   kObject,       // something in a job's view, the view's root among them
 };
 
+// Files that are the base's own, one inode for all jobs (LockFiles).
+enum class Common : std::uint8_t { kNone, kLock, kShared };
+
 using NodeIndex = std::uint32_t;
 inline constexpr NodeIndex kRootNode = 1;
 
@@ -50,9 +53,12 @@ struct NodeInfo {
   bool is_view_root = false;
   bool is_dir = false;
   bool removed = false;  // has no name any more
+  bool was_unlinked = false;  // then: by a request, and not by others beside this view
   bool in_upper = false;
-  int removed_fd =
-      -1;  // when removed: an O_PATH descriptor of the object, or -1; lives with the node
+  Common common = Common::kNone;
+  // An O_PATH descriptor of the object, which lives with the node: of one that is removed, if it is held, and
+  // of one that is common; else -1.
+  int object_fd = -1;
 };
 
 // What the names of a job's view lead to, as far as the kernel has asked for it.
@@ -60,7 +66,9 @@ struct NodeInfo {
 // A node has a name (parent and component) and finds its object by walking from the job's roots, so
 // it holds no descriptor and does not mind copy-up and publishing. Hard links share one
 // node, with further names beside the first. A node whose last name is removed keeps an O_PATH
-// descriptor instead.
+// descriptor instead. Common files are removed and made anew by all at any time, while others open them:
+// their nodes hold a descriptor from the start, so that who opens one that a lookup has found gets that
+// one. The kernel forgets such a node when it is closed, as its name is kept for no time.
 //
 // Thread-safe by one reader-writer lock of its own, the innermost but the arena's; it is never held
 // across a system call. Looking, finding a known node again and forgetting some of its look-ups take it
@@ -86,6 +94,16 @@ class NodeTable {
   // The node of an object that a lookup has found. Counts one lookup. A name that leads to another
   // object than before (the base has replaced it) gets a new node.
   NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const Found& found);
+  // To be called before intern() for an object of the layer that has just been made: one that the node of this
+  // name stands for is not copied up to it, but others have removed it since the kernel looked.
+  void part(NodeIndex parent, std::string_view name, const struct stat& made);
+  // The same as intern() of a common file; `object` is an O_PATH descriptor of it.
+  struct CommonFile {
+    Common kind;
+    struct stat st;
+    UniqueFd object;
+  };
+  NodeIndex intern_common(NodeIndex parent, std::string_view name, Job* job, CommonFile file);
   // A node for a file that never had a name, `object` being an O_PATH descriptor of it; without one it
   // stands for what is not there yet.
   NodeIndex intern_nameless(Job* job, const struct stat& st, UniqueFd object);
@@ -102,6 +120,9 @@ class NodeTable {
     bool in_upper = false;
   };
   void remove(NodeIndex parent, std::string_view name, Removed removed);
+  // The node's first name leads to it no more: others beside this view have removed or replaced the file.
+  // `object` is an O_PATH descriptor of it, by one who has it open.
+  void lose_name(NodeIndex node, UniqueFd object);
   // The base's object that a node without a name held was copied: `object` is the layer's own.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
   void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
@@ -179,7 +200,7 @@ class NodeTable {
   // What few nodes have.
   struct Extra {
     std::vector<std::pair<NodeIndex, std::string>> names;  // further ones, of a hard link
-    UniqueFd removed;
+    UniqueFd object;
   };
   struct Node {
     std::uint64_t lookups = 0;  // changed under the shared lock too, by std::atomic_ref
@@ -196,6 +217,8 @@ class NodeTable {
     NodeKind kind = NodeKind::kObject;
     std::uint8_t lacks_capabilities = 0;  // without the lock, by std::atomic_ref
     std::uint8_t takes_locks = 0;         // likewise
+    Common common = Common::kNone;
+    bool was_unlinked : 1 = false;
     bool is_dir : 1 = false;
     bool in_upper : 1 = false;
     bool named : 1 = false;
@@ -215,7 +238,7 @@ class NodeTable {
   bool has_name(const Node& node, const Name& name) const;
   NodeIndex make(const Name& name, NodeKind kind, Job* job);
   void attach(NodeIndex node, const Name& name);
-  void detach(NodeIndex node, const Name& name, UniqueFd removed);
+  void detach(NodeIndex node, const Name& name, UniqueFd object);
   void drop_child(NodeIndex parent);
   void free_if_unused(NodeIndex node);
   bool is_view_root(NodeIndex index) const;

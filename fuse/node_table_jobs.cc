@@ -21,7 +21,8 @@ std::size_t NodeTable::drop_all(const Job* job, NodeIndex view_root) {
   std::size_t count = 0;
   for_each_of(job, [&](NodeIndex index, const Node& node) {
     ++count;
-    if (!node.is_dir && index != view_root) files.push_back(index);
+    const bool is_of_layer = !node.is_dir && node.common == Common::kNone;
+    if (is_of_layer && index != view_root) files.push_back(index);
   });
   for (const NodeIndex index : files) {
     // Once for each of its names, as often as the index was listed.

@@ -14,6 +14,7 @@
 namespace cacheshim {
 namespace {
 
+constexpr int kMostTries = 1000;      // to make or open a file that others make and remove meanwhile
 constexpr mode_t kSharedMode = 0644;  // who is beside the mount and no service account may read
 
 }  // namespace
@@ -41,12 +42,12 @@ void LockFiles::show(const std::string& path) {
   hides_some_ = !hidden_.empty();
 }
 
-Result<struct stat> LockFiles::find(const std::string& path) const {
+Result<LockFiles::Object> LockFiles::find(const std::string& path) const {
   if (is_hidden(path)) return Errno(ENOENT);
   CACHESHIM_TRY(object, sys::open_beneath(base_, path, O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   if (!S_ISREG(st.st_mode)) return Errno(EISDIR);
-  return st;
+  return Object{std::move(object), st};
 }
 
 Result<UniqueFd> LockFiles::open(const std::string& path, int flags) const {
@@ -67,19 +68,33 @@ Status LockFiles::ensure_folder(const std::string& path) const {
   return made.failed_with(EEXIST) ? Status() : made;
 }
 
-Result<UniqueFd> LockFiles::create(const std::string& path, int flags) {
+// open(O_CREAT) of the base's file system makes or opens in one step; here the two are apart, to tell which it
+// was, so that others may remove the file in between.
+Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
+  const int plain_flags = flags & ~(O_CREAT | O_EXCL);
   if (is_hidden(path)) {
     show(path);
-    auto again = open(path, flags & ~(O_CREAT | O_EXCL));
-    if (!again.failed_with(ENOENT)) return again;
+    auto again = open(path, plain_flags);
+    if (again) return Made{*std::move(again), true};
+    if (!again.failed_with(ENOENT)) return again.error();
   }
-  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
   const bool is_lock = entries_.is_lock(path);
   const mode_t mode = is_lock ? mode_t{0600} : kSharedMode;
-  CACHESHIM_TRY(made, sys::open_beneath(base_, path, flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode));
-  CACHESHIM_CHECK(sys::set_mode(made.get(), is_lock ? access_.load()->mode() : mode));  // whatever the umask
-  if (is_lock) access_.load()->apply(made.get());
-  return made;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+    auto made = sys::open_beneath(base_, path, plain_flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    if (made) {
+      // Whatever the umask.
+      CACHESHIM_CHECK(sys::set_mode(made->get(), is_lock ? access_.load()->mode() : mode));
+      if (is_lock) access_.load()->apply(made->get());
+      return Made{*std::move(made), true};
+    }
+    if (!made.failed_with(EEXIST) || (flags & O_EXCL) != 0) return made.error();
+    auto there = open(path, plain_flags);
+    if (there) return Made{*std::move(there), false};
+    if (!there.failed_with(ENOENT)) return there.error();
+  }
+  return Errno(EEXIST);
 }
 
 off_t LockFiles::most_bytes(std::string_view path) const {

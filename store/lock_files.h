@@ -46,11 +46,20 @@ class LockFiles {
   // How far it may grow.
   off_t most_bytes(std::string_view path) const;
 
+  struct Object {
+    UniqueFd fd;  // O_PATH
+    struct stat st;
+  };
   // Errors: ENOENT, also for a hidden one; EISDIR for anything that is no regular file.
-  Result<struct stat> find(const std::string& path) const;
+  Result<Object> find(const std::string& path) const;
   Result<UniqueFd> open(const std::string& path, int flags) const;
-  // Makes it and the folders above it. A hidden one is shown again. Errors: EEXIST.
-  Result<UniqueFd> create(const std::string& path, int flags);
+  struct Made {
+    UniqueFd fd;
+    bool is_new;
+  };
+  // Makes it and the folders above it, or, without O_EXCL, opens the one that is there. A hidden one is
+  // shown again and counts as made. Errors: EEXIST.
+  Result<Made> create(const std::string& path, int flags);
   Status remove(const std::string& path) const;
   // Puts the file `name` of `folder`, which is on the base's file system, in the place of one that is there.
   Status replace(const std::string& path, int folder, const std::string& name) const;

@@ -54,8 +54,8 @@ Result<Overlay::Located> Overlay::locate(const std::string& path) const {
 // A shared lock file; or what has its name and is no regular file. One that the layer has itself, from
 // a time when its job did not publish, is not seen.
 Result<Overlay::Located> Overlay::locate_lock(const std::string& path) const {
-  const Result<struct stat> lock = locks_.find(path);
-  if (lock) return Located{*lock, Where::kLock, {}};
+  Result<LockFiles::Object> lock = locks_.find(path);
+  if (lock) return Located{lock->st, Where::kLock, {}, std::move(lock->fd)};
   Result<Located> other = locate_merged(path);
   if (other && S_ISREG(other->st.st_mode)) return Errno(ENOENT);
   return other;
@@ -72,13 +72,13 @@ Result<Overlay::Located> Overlay::locate_merged(const std::string& path) const {
     Result<struct stat> upper = upper_paths_->stat(path);
     if (upper) {
       links_.correct_links(*upper);
-      return Located{*upper, Where::kUpper, {}};
+      return Located{*upper, Where::kUpper, {}, {}};
     }
     if (!upper.failed_with(ENOENT)) return upper.error();
   }
   if (place.hides_lowers || is_store_record(path)) return Errno(ENOENT);
   CACHESHIM_TRY(st, lowers_->find(path));
-  if (links_.is_empty() || !has_other_names(st)) return Located{st, Where::kLowers, {}};
+  if (links_.is_empty() || !has_other_names(st)) return Located{st, Where::kLowers, {}, {}};
   return locate_linked(path, st);
 }
 
@@ -87,7 +87,7 @@ Result<Overlay::Located> Overlay::locate_linked(const std::string& path,
                                                 const struct stat& st) const {
   CACHESHIM_TRY(key, link_key(path));
   const LinkIndex::File* const file = links_.find(key);
-  Located located{st, Where::kLowers, std::move(key)};
+  Located located{st, Where::kLowers, std::move(key), {}};
   if (file == nullptr) return located;
   if (!file->has_copy) {
     located.st.st_nlink = file->names_left;
@@ -103,7 +103,8 @@ Result<Found> Overlay::find(const std::string& path) const {
   CACHESHIM_TRY(located, locate(path));
   if (S_ISDIR(located.st.st_mode)) located.st.st_nlink = count_folder_links(path, located);
   const bool in_upper = located.where == Where::kUpper || located.where == Where::kIndex;
-  return Found{located.st, in_upper, in_upper ? origins_.find(located.st.st_ino) : std::nullopt};
+  auto origin = in_upper ? origins_.find(located.st.st_ino) : std::nullopt;
+  return Found{located.st, in_upper, std::move(origin), std::move(located.lock)};
 }
 
 // A directory that is in one layer alone has as many subdirectories as its file system says: a name

@@ -94,6 +94,9 @@ class Overlay {
   bool is_shared_lock(const std::string& path) const;
   bool is_shared_lock_name(const std::string& path) const { return locks_.is_shared_name(path); }
   off_t most_lock_bytes(const std::string& path) const { return locks_.most_bytes(path); }
+  // Makes and opens a lock file; where there is one already and `flags` lack O_EXCL, opens that one. Errors:
+  // EEXIST, also for what is no regular file.
+  Result<LockFiles::Made> create_lock(const std::string& path, int flags);
   void hide_lock(const std::string& path) { locks_.hide(path); }
   void show_lock(const std::string& path) { locks_.show(path); }
 
@@ -102,7 +105,7 @@ class Overlay {
   Status copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
   // Opens a regular file for writing, copied up first; O_TRUNC saves copying the data.
   Result<UniqueFd> open_writable(const std::string& path, int flags);
-  // Makes and opens a regular file that does not exist yet (EEXIST).
+  // Makes and opens a regular file that does not exist yet (EEXIST; of a lock file, see create_lock()).
   Result<UniqueFd> create_file(const std::string& path, int flags, const NewObject& wanted);
   Status make_dir(const std::string& path, const NewObject& wanted);
   Status make_node(const std::string& path, const NewObject& wanted);  // all but folders and links
@@ -142,6 +145,7 @@ class Overlay {
     struct stat st;
     Where where;      // kIndex: a name of the base whose data LinkIndex has
     std::string key;  // in LinkIndex, where that was asked
+    UniqueFd lock;    // kLock: an O_PATH descriptor of it
   };
 
   Result<Located> locate(const std::string& path) const;
@@ -149,7 +153,6 @@ class Overlay {
   Result<Located> locate_merged(const std::string& path) const;
   Result<Opened> open_merged(const std::string& path, int flags) const;
   Result<std::vector<ListedEntry>> list_merged(const std::string& path) const;
-  Result<UniqueFd> create_lock(const std::string& path, int flags);
   bool becomes_common(const Located& source, const std::string& to) const;
   bool base_has_part_of(const std::string& entry) const;
   bool is_own_file(const std::string& path, const Located& found) const;

@@ -61,17 +61,20 @@ Status Overlay::prepare_new_name(const std::string& path) {
 }
 
 // Its folder is one of the view, which need not be in the base yet.
-Result<UniqueFd> Overlay::create_lock(const std::string& path, int flags) {
+Result<LockFiles::Made> Overlay::create_lock(const std::string& path, int flags) {
   CACHESHIM_CHECK(check_name(path));
   const Result<Located> there = locate_lock(path);
-  if (there) return Errno(EEXIST);
+  if (there && (there->where != Where::kLock || (flags & O_EXCL) != 0)) return Errno(EEXIST);
   CACHESHIM_TRY(folder, find(std::string(parent_path(path))));
   if (!S_ISDIR(folder.st.st_mode)) return Errno(ENOTDIR);
   return locks_.create(path, flags);
 }
 
 Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const NewObject& wanted) {
-  if (locks_.is_shared_name(path)) return create_lock(path, flags);
+  if (locks_.is_shared_name(path)) {
+    CACHESHIM_TRY(made, create_lock(path, flags | O_EXCL));
+    return std::move(made.fd);
+  }
   CACHESHIM_CHECK(prepare_new_name(path));
   shadow(path, true);
   begin_entry(path);
@@ -104,7 +107,7 @@ Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
   // It would hide this name of further lowers where the layer is a lower itself. As overlayfs.
   if (is_device_whiteout(wanted.mode, wanted.device)) return Errno(EPERM);
   if (S_ISREG(wanted.mode) && locks_.is_shared_name(path)) {
-    CACHESHIM_TRY(made, create_lock(path, O_RDONLY));
+    CACHESHIM_TRY(made, create_lock(path, O_RDONLY | O_EXCL));
     return {};
   }
   CACHESHIM_CHECK(prepare_new_name(path));

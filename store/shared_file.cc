@@ -26,15 +26,13 @@ Status SharedFile::stage(int fd, off_t keep_bytes) {
   return copied;
 }
 
-Status SharedFile::commit(int fd, const LockFiles& files, const std::string& path,
-                          const std::function<void()>& before_rename) {
+Status SharedFile::commit(int fd, const LockFiles& files, const std::string& path) {
   if (!is_staged()) return {};
   if (files.find(path).failed_with(ENOENT)) {
     discard();
     return {};
   }
   CACHESHIM_CHECK(sys::sync_file(fd));
-  before_rename();
   CACHESHIM_CHECK(files.replace(path, staging_, name_));
   name_.clear();
   is_new_ = false;

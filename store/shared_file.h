@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <functional>
 #include <mutex>
 #include <string>
 
@@ -41,10 +40,8 @@ class SharedFile {
   // Ensures that `fd`, open for reading and writing, is the copy's: of the first `keep_bytes` of what it was.
   Status stage(int fd, off_t keep_bytes = kWholeFile);
   // Syncs the copy and renames it to `path` of `files`; does nothing where nothing is staged. Where there is
-  // no such file any more, the copy is thrown away. Errors leave it staged. `before_rename` is called when
-  // that is all that is left to do.
-  Status commit(int fd, const LockFiles& files, const std::string& path,
-                const std::function<void()>& before_rename);
+  // no such file any more, the copy is thrown away. Errors leave it staged.
+  Status commit(int fd, const LockFiles& files, const std::string& path);
   void discard();
 
  private:

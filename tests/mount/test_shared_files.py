@@ -213,7 +213,7 @@ print(opens, stale)
 
 
 def test_who_opens_what_is_replaced_again_and_again_has_it(both):
-    """The kernel looks twice. Many on one core are often replaced between a look and the open."""
+    """Many readers on one core: the file is often replaced between their lookup and their open."""
     mount, one, two = both
     env = {**os.environ, "CACHESHIM_JOB": "two"}
     readers = [subprocess.Popen([sys.executable, "-S", "-c", OPEN_OFTEN, two.path(NAME)], text=True,
@@ -225,7 +225,7 @@ def test_who_opens_what_is_replaced_again_and_again_has_it(both):
     mount.base(NAME).with_name("kernels.cache.stop").touch()
     counts = [tuple(map(int, reader.communicate(timeout=30)[0].split())) for reader in readers]
     opens, stale = map(sum, zip(*counts))
-    assert stale <= opens / 500, "who replaces it waits for them, but not for long"
+    assert opens > 0 and stale == 0
 
 
 @pytest.mark.parametrize("shimmed", [False, True], ids=["plain", "shimmed"])

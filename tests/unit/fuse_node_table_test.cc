@@ -100,8 +100,58 @@ TEST_F(NodeTableTest, WhatIsRemovedKeepsTheDescriptorItIsGiven) {
   const int number = fd.get();
   nodes_.remove(folder_, "x", {std::move(fd), true});
   EXPECT_TRUE(nodes_.info(x).removed);
-  EXPECT_EQ(nodes_.info(x).removed_fd, number);
+  EXPECT_EQ(nodes_.info(x).object_fd, number);
   EXPECT_EQ(path(x), "<stale>");
+}
+
+TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
+  const Scratch scratch;
+  const auto lock = [&](ino_t inode, const std::string& folder) {
+    return nodes_.intern_common(
+        folder_, "x", nullptr, {Common::kLock, object(S_IFREG, inode), scratch.open_dir(folder)});
+  };
+  const NodeIndex x = lock(2, "one");
+  const int held = nodes_.info(x).object_fd;
+  EXPECT_GE(held, 0);
+  EXPECT_EQ(lock(2, "one"), x);
+  EXPECT_EQ(nodes_.info(x).object_fd, held);
+  EXPECT_NE(lock(3, "other"), x);
+  EXPECT_TRUE(nodes_.info(x).removed);
+  EXPECT_FALSE(nodes_.info(x).was_unlinked);
+  EXPECT_EQ(nodes_.info(x).object_fd, held);
+}
+
+TEST_F(NodeTableTest, AnUnlinkedCommonFileIsTold) {
+  const Scratch scratch;
+  const NodeIndex x = nodes_.intern_common(
+      folder_, "x", nullptr, {Common::kShared, object(S_IFREG, 2), scratch.open_dir("one")});
+  nodes_.remove(folder_, "x", {});
+  EXPECT_TRUE(nodes_.info(x).was_unlinked);
+  EXPECT_GE(nodes_.info(x).object_fd, 0);
+}
+
+TEST_F(NodeTableTest, AFileThatIsMadeWhereTheBaseHadOneIsAnotherNode) {
+  const NodeIndex before = file("x", 2);
+  nodes_.part(folder_, "x", object(S_IFREG, 99));
+  EXPECT_NE(file("x", 99, true), before);
+  EXPECT_EQ(path(before), "<stale>");
+}
+
+TEST_F(NodeTableTest, WhatIsMadeKeepsANodeThatALookupHasGivenIt) {
+  const NodeIndex found = file("x", 99, true);
+  nodes_.part(folder_, "x", object(S_IFREG, 99));
+  EXPECT_EQ(file("x", 99, true), found);
+}
+
+TEST_F(NodeTableTest, ALostNameLeavesTheDescriptorOfWhoHasItOpen) {
+  const Scratch scratch;
+  const NodeIndex x = file("x", 2, false, 2);
+  EXPECT_EQ(file("y", 2, false, 2), x);
+  nodes_.lose_name(x, scratch.open_dir("open"));
+  EXPECT_EQ(path(x), "d/y");
+  nodes_.lose_name(x, scratch.open_dir("open"));
+  EXPECT_TRUE(nodes_.info(x).removed);
+  EXPECT_GE(nodes_.info(x).object_fd, 0);
 }
 
 TEST_F(NodeTableTest, RenamedFoldersTakeTheirChildrenAlong) {

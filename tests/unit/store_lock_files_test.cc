@@ -40,6 +40,19 @@ TEST_F(LockFilesTest, AreMadeInTheBaseOpenToAllAndAreFoundThere) {
   EXPECT_TRUE(overlay_.create_file("fam/entry/x.lock", O_WRONLY, 0644).failed_with(EEXIST));
 }
 
+TEST_F(LockFilesTest, OneThatOthersHaveMadeIsOpenedUnlessItIsToBeNew) {
+  const auto made = overlay_.create_lock("fam/entry/x.lock", O_RDWR);
+  ASSERT_TRUE(made);
+  EXPECT_TRUE(made->is_new);
+  const auto again = overlay_.create_lock("fam/entry/x.lock", O_RDWR);
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->is_new);
+  EXPECT_EQ(sys::stat_fd(again->fd.get())->st_ino, sys::stat_fd(made->fd.get())->st_ino);
+  EXPECT_TRUE(overlay_.create_lock("fam/entry/x.lock", O_RDWR | O_EXCL).failed_with(EEXIST));
+  ASSERT_TRUE(overlay_.make_dir("fam/entry/y.lock", 0755));
+  EXPECT_TRUE(overlay_.create_lock("fam/entry/y.lock", O_RDWR).failed_with(EEXIST));
+}
+
 TEST_F(LockFilesTest, AreNotCopiedUpAndListedThoughTheEntryIsOpaque) {
   put("fam/entry/x.lock", "");
   put("fam/entry/file", "of the layer");  // begins the entry, which the base has not
@@ -136,11 +149,11 @@ TEST_F(SharedFileTest, IsAsItWasUntilItIsCommittedAndWholeThen) {
   ASSERT_TRUE(file.stage(fd.get()));
   write(fd.get(), "NEWER");
   EXPECT_EQ(scratch_.read("base/" + path_), "old");
-  ASSERT_TRUE(file.commit(fd.get(), files_, path_, [] {}));
+  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
   ASSERT_TRUE(file.stage(fd.get(), 2));  // the next copy is of what is there now
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
-  ASSERT_TRUE(file.commit(fd.get(), files_, path_, [] {}));
+  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
   EXPECT_EQ(scratch_.read("base/" + path_), "NE");
   EXPECT_EQ(staged(), 0U);
 }
@@ -161,7 +174,7 @@ TEST_F(SharedFileTest, AFileThatWasRemovedDoesNotComeBack) {
   SharedFile file(staging_.get(), path_, /*is_new=*/false);
   ASSERT_TRUE(file.stage(fd.get()));
   ASSERT_TRUE(files_.remove(path_));
-  ASSERT_TRUE(file.commit(fd.get(), files_, path_, [] {}));
+  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
   EXPECT_FALSE(scratch_.exists("base/" + path_));
   EXPECT_EQ(staged(), 0U);
 }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <limits>
+#include <utility>
+
+#include "fuse/filesystem.h"
+#include "fuse/open_flags.h"
+#include "fuse/timeouts.h"
+#include "store/sys.h"
+
+// Objects that are not found by their name. A file or directory may be open when its name goes: removed in
+// this view, or in the base by another job, gc, verify or a process beside the mount. Its node then finds it by
+// an O_PATH descriptor of its own, or by those of who has it open (OpenFiles), and all calls on an open
+// descriptor go on as on a local file system. Common files are never found by name once the kernel knows
+// them (NodeTable).
+namespace cacheshim {
+
+// An O_PATH descriptor of what is about to lose its name, for those who have it open or are in it;
+// nothing where the kernel knows no node of that name.
+NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex parent,
+                                           const std::string& name, const std::string& path) const {
+  const NodeIndex node = nodes_.find(parent, name);
+  if (node == 0 || nodes_.info(node).common != Common::kNone) return {};
+  auto opened = overlay.open(path, O_PATH);
+  if (!opened) return {};
+  const auto st = sys::stat_fd(opened->fd.get());
+  // Others may have put another file there since the kernel looked.
+  if (!st || !nodes_.is_current(node, *st, opened->in_upper)) return {};
+  return {std::move(opened->fd), opened->in_upper};
+}
+
+Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
+  const NodeInfo info = nodes_.info(node);
+  if (info.object_fd >= 0) return sys::reopen(info.object_fd, O_PATH);
+  if (info.removed) return open_files_.open_object(node);
+  CACHESHIM_TRY(path, nodes_.path(node));
+  auto opened = info.job->overlay.open(path, O_PATH);
+  if (opened.failed_with(ENOENT)) return open_files_.open_object(node);
+  if (!opened) return opened.error();
+  CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
+  if (!nodes_.is_current(node, st, opened->in_upper)) return open_files_.open_object(node);
+  return std::move(opened->fd);
+}
+
+// Before a change of a file of the base: where its name leads to it no more, the node gets what is open of it in
+// place of the name. Requires: Overlay::mutex() held exclusively. Errors: ESTALE where nobody has it open.
+Status Filesystem::settle_name(NodeIndex node) {
+  for (;;) {
+    const NodeInfo info = nodes_.info(node);
+    if (info.object_fd >= 0) return {};
+    if (!info.removed) {
+      if (info.in_upper || info.is_view_root) return {};  // which no others change
+      CACHESHIM_TRY(path, nodes_.path(node));
+      const auto found = info.job->overlay.find(path);
+      if (found && nodes_.is_current(node, found->st, found->in_upper)) return {};
+      if (!found && !found.failed_with(ENOENT)) return found.error();
+    }
+    CACHESHIM_TRY(object, open_files_.open_object(node));
+    nodes_.lose_name(node, std::move(object));  // it may have others
+  }
+}
+
+// Ensures that a node without a name holds an object of the layer. The base's is everybody's, whether it has a
+// name there still or not. Overlay::mutex() must be held exclusively.
+Status Filesystem::own_removed(NodeIndex node) {
+  const NodeInfo info = nodes_.info(node);
+  if (info.object_fd < 0) return Errno(ESTALE);
+  if (info.in_upper) return {};
+  CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
+  CACHESHIM_TRY(copy, info.job->overlay.copy_nameless(info.object_fd));
+  CACHESHIM_TRY(st, sys::stat_fd(copy.get()));
+  nodes_.copied_nameless(node, st, std::move(copy));
+  return {};
+}
+
+// A file that has lost its name since the kernel resolved it, or that is opened by way of /proc.
+Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const NodeInfo& info,
+                                                             int flags) {
+  if (info.object_fd < 0) return Errno(ESTALE);
+  CACHESHIM_TRY(fd, sys::reopen(info.object_fd, backing_flags(flags)));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  return make_handle({std::move(fd), info.in_upper}, st, ref, info.job, flags);
+}
+
+// As fstat(2) of an open descriptor shows it.
+Result<Filesystem::Attr> Filesystem::attr_of_open(Ref ref) const {
+  CACHESHIM_TRY(st, open_files_.stat(ref.node));
+  CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
+  // The one name that it may have yet is in the trash.
+  if (S_ISDIR(st.st_mode) || st.st_nlink == 1) shown.st_nlink = 0;
+  return Attr{shown, 0, st.st_ino};
+}
+
+Common Filesystem::common_kind(const std::string& path) const {
+  return entries_.is_lock(path) ? Common::kLock : Common::kShared;
+}
+
+off_t Filesystem::most_bytes_of(Common kind) {
+  return kind == Common::kLock ? kMostLockBytes : std::numeric_limits<off_t>::max();
+}
+
+// Whether the name of a common file leads to `st`. Requires: Overlay::mutex().
+bool Filesystem::is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const {
+  const auto path = nodes_.path(node);
+  if (!path) return false;
+  const auto named = info.job->overlay.find(*path);
+  return named && named->st.st_dev == st.st_dev && named->st.st_ino == st.st_ino;
+}
+
+// Programs that unlink their lock files tell by st_nlink whether they have locked one that is still there. In
+// this view it is not where the name leads elsewhere, though the file has one somewhere: hidden, or in the
+// trash. Requires: Overlay::mutex().
+Result<Filesystem::Attr> Filesystem::attr_of_common(Ref ref, const NodeInfo& info) const {
+  CACHESHIM_TRY(st, sys::stat_fd(info.object_fd));
+  if (!is_named(ref.node, info, st)) st.st_nlink = 0;
+  CACHESHIM_TRY(shown, show(ref, info, st, false));
+  return Attr{shown, 0, st.st_ino};
+}
+
+// The one that the lookup has found, as on a local file system: without a layer, and whatever has become of its
+// name since.
+Result<std::unique_ptr<FileHandle>> Filesystem::open_common(Ref ref, const NodeInfo& info,
+                                                            int flags) {
+  const std::shared_lock lock(info.job->overlay.mutex());
+  const auto path = nodes_.path(ref.node);
+  auto shared = shared_file_of(path ? *path : "", info.common, flags, /*is_new=*/false);
+  CACHESHIM_TRY(fd, sys::reopen(info.object_fd, shared ? O_RDWR : backing_flags(flags)));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  if (!wants_write(flags)) note_use(fd.get(), st);
+  if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(shared->stage(fd.get(), 0));
+  CACHESHIM_TRY(handle, make_handle({std::move(fd), false, true, most_bytes_of(info.common)}, st,
+                                    ref, info.job, flags));
+  handle->shared = std::move(shared);
+  return handle;
+}
+
+// Without O_EXCL others may have made it since the kernel looked: then it is opened, as open(2) of one call does.
+Result<Filesystem::Created> Filesystem::create_common(Ref parent, const NodeInfo& info,
+                                                      const std::string& path, int flags) {
+  const Common kind = common_kind(path);
+  const bool is_staged = kind == Common::kShared && wants_write(flags);
+  auto made = info.job->overlay.create_lock(
+      path, (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
+  // Something else has the name: the kernel looks again.
+  if (made.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
+  if (!made) return made.error();
+  CACHESHIM_TRY(st, sys::stat_fd(made->fd.get()));
+  forget_removal(*info.job, st);
+  CACHESHIM_TRY(object, sys::reopen(made->fd.get(), O_PATH));
+  const Look look = begin_look(*info.job, std::string(parent_path(path)));
+  CACHESHIM_TRY(entry, entry_of(parent, info, std::string(base_name(path)),
+                                {st, false, std::move(object)}, look));
+  auto shared = shared_file_of(path, kind, flags, made->is_new);
+  const bool empties = shared && !made->is_new && (flags & O_TRUNC) != 0;
+  if (empties) CACHESHIM_CHECK(shared->stage(made->fd.get(), 0));
+  CACHESHIM_TRY(handle, make_handle({std::move(made->fd), false, true, most_bytes_of(kind)}, st,
+                                    decode(entry.ino), info.job, flags));
+  handle->shared = std::move(shared);
+  return Created(entry, std::move(handle));
+}
+
+}  // namespace cacheshim

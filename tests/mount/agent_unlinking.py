@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks whose file goes when they are released, as filelock 3.24 to 3.29 makes them."""
+
+import collections
+import errno
+import fcntl
+import os
+import time
+
+
+class UnlinkingLock:
+    """Open, flock, and check st_nlink; unlink before the release. Counts what a local file system never does."""
+
+    def __init__(self, path):
+        self.path, self.errors, self._fd = path, collections.Counter(), None
+
+    def _told(self, call, *args):
+        try:
+            return call(*args)
+        except OSError as error:
+            self.errors[f"{call.__name__}: {errno.errorcode[error.errno]}"] += 1
+            return None
+
+    def try_acquire(self):
+        fd = self._told(os.open, self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        if fd is None:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        held = self._told(os.fstat, fd)
+        if held is None or held.st_nlink == 0:
+            os.close(fd)
+            return False
+        named = self._told(os.stat, self.path)
+        if named and (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
+            self.errors["the name leads to another file"] += 1
+        self._fd = fd
+        return True
+
+    def release(self):
+        self._told(os.unlink, self.path)
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        os.close(self._fd)
+
+
+def lock_and_unlink(path, guard, count, seconds=60):
+    """Takes the lock that often; `guard` is a name beside the mount that its holder alone may make.
+
+    Returns how often it had the lock, and what went wrong.
+    """
+    lock = UnlinkingLock(path)
+    had, deadline = 0, time.monotonic() + seconds
+    while had < count and time.monotonic() < deadline:
+        if not lock.try_acquire():
+            continue
+        try:
+            os.close(os.open(guard, os.O_CREAT | os.O_EXCL, 0o666))
+        except FileExistsError:
+            lock.errors["two holders"] += 1
+        else:
+            os.unlink(guard)
+        lock.release()
+        had += 1
+    return had, dict(lock.errors)
+
+
+def make_and_unlink(path, count):
+    """Opens a file that another makes and unlinks as well, makes it if need be, and unlinks it. Returns the errors."""
+    errors = collections.Counter()
+    for _ in range(count):
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            os.fstat(fd)
+            os.close(fd)
+        except OSError as error:
+            errors[errno.errorcode[error.errno]] += 1
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+    return dict(errors)
+
+
+def link_and_unlink(path, name, count):
+    """Gives a file a second name, again and again. Returns the errors."""
+    errors = collections.Counter()
+    for _ in range(count):
+        for call, *args in ((os.link, path, name), (os.unlink, name)):
+            try:
+                call(*args)
+            except OSError as error:
+                errors[f"{call.__name__}: {errno.errorcode[error.errno]}"] += 1
+    return dict(errors)
