@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
-# PyPI's filelock with its own tests, which its wheel does not have.
+# PyPI's filelock with its own tests, which its wheel does not have: an environment for each version.
 
-readonly filelock_version=3.20.0 # the last whose source distribution needs hatchling alone
+# 3.20 leaves its lock files; 3.24 and 3.29 unlink them at each release.
+readonly filelock_versions=(3.20.0 3.29.0)
+readonly more_filelock_versions=(3.13.4 3.24.3 4.2.0) # for --long
 
-ensure_filelock_tests() { # its environment is build/venv/filelock, the tests are in src/ there
-    local log=$repo/build/logs/filelock.log
-    ensure_venv filelock "filelock==$filelock_version" pytest pytest-mock pytest-asyncio \
-        pytest-timeout virtualenv || return 1
-    [ ! -d "$venv_path/src/tests" ] || return 0
-    quietly "getting the tests of filelock $filelock_version" "$log" \
-        _get_filelock_tests "$venv_path"
+ensure_filelock_tests() { # VERSION…: in build/venv/filelock-VERSION, the tests are in src/ there
+    local version
+    for version in "$@"; do
+        ensure_venv "filelock-$version" "filelock==$version" pytest pytest-mock pytest-asyncio \
+            pytest-timeout virtualenv hatchling hatch-vcs || return 1
+        [ ! -d "$venv_path/src/tests" ] || continue
+        quietly "getting the tests of filelock $version" \
+            "$repo/build/logs/filelock-$version.log" _get_filelock_tests "$venv_path" "$version" ||
+            return 1
+    done
 }
 
-_get_filelock_tests() { # VENV
+# pip asks a source distribution for its metadata, which takes hatchling and hatch-vcs. Only the tests are
+# kept: the package is the wheel's.
+_get_filelock_tests() { # VENV VERSION
     local sdist=$1/sdist
-    mkdir -p "$sdist" "$1/src" &&
+    mkdir -p "$sdist" "$1/new" &&
         "$1/bin/python" -m pip download --disable-pip-version-check --no-input --no-deps \
-            --no-binary filelock --dest "$sdist" "filelock==$filelock_version" &&
-        tar -xf "$sdist/filelock-$filelock_version.tar.gz" -C "$1/src" --strip-components 1 &&
-        chmod -R a+rX "$1"
+            --no-build-isolation --no-binary filelock --dest "$sdist" "filelock==$2" &&
+        tar -xf "$sdist/filelock-$2.tar.gz" -C "$1/new" --strip-components 1 &&
+        rm -rf "$1/new/src" && chmod -R a+rX "$1" && mv "$1/new" "$1/src"
 }

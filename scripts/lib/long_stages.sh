@@ -18,10 +18,12 @@ stage_inductor() {
     stage 'torch.compile()' "$results/inductor.xml" storm inductor --junit "$results/inductor.xml"
 }
 
-stage_cpython() {
+stage_programs() {
     ensure_packages "$(python_testsuite)"
-    stage "CPython's own tests" "$results/cpython.xml" \
-        mount_tests programs long "$results/cpython.xml"
+    ensure_filelock_tests "${filelock_versions[@]}" "${more_filelock_versions[@]}" ||
+        die 'cannot get the tests of filelock'
+    stage "CPython's and filelock's own tests" "$results/programs-long.xml" \
+        mount_tests programs long "$results/programs-long.xml"
 }
 
 stage_slurm() {
