@@ -97,13 +97,15 @@ std::optional<dev_t> LowerStack::device_of(std::size_t lower) const {
 
 Result<struct stat> LowerStack::find(const std::string& path) const {
   if (folders_.size() > 1) {
-    CACHESHIM_TRY(object, open_merged(path));
+    CACHESHIM_TRY(folders, open_folders(parent_path(path)));
+    if (path.empty()) return sys::stat_fd(folders.front().fd.get());
+    const std::string name(base_name(path));
+    CACHESHIM_TRY(object, find_topmost(folders, name));
     CACHESHIM_TRY(st, sys::stat_fd(object.fd.get()));
+    if (!S_ISDIR(st.st_mode)) return st;
     // Subdirectories of one that is merged are not counted, as with overlayfs.
-    if (S_ISDIR(st.st_mode)) {
-      CACHESHIM_TRY(merged, open_folders(path));
-      if (merged.size() > 1) st.st_nlink = 1;
-    }
+    CACHESHIM_TRY(merged, descend(folders, name));
+    if (merged.size() > 1) st.st_nlink = 1;
     return st;
   }
   const Result<struct stat> st = roots_.front().stat(path);
