@@ -136,6 +136,15 @@ TEST_F(Origins, HardLinksShareOneNumberUntilTheLastNameGoes) {
   EXPECT_EQ(records(), 0);
 }
 
+// As after publishing, which leaves the file its name in the base.
+TEST_F(Origins, DroppedFilesAreNoCopies) {
+  ASSERT_TRUE(overlay_.copy_up("e"));
+  std::filesystem::create_hard_link(scratch_ / "upper/e", scratch_ / "published");
+  ASSERT_TRUE(overlay_.drop_file("e"));
+  std::filesystem::create_hard_link(scratch_ / "published", scratch_ / "upper/e");
+  EXPECT_EQ(shown("e"), own("upper/e"));
+}
+
 TEST_F(Origins, RecordOfAnotherObjectDoesNotCount) {
   ASSERT_TRUE(overlay_.copy_up("e"));
   std::istringstream record(scratch_.read("work/origins"));
