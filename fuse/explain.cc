@@ -57,6 +57,13 @@ std::string why_not_published(const Filesystem& filesystem, const Job& job,
   if (name_class == NameClass::kScratch) return "a temporary name is never published";
   if (name_class == NameClass::kBaton) return "a baton is never published";
   if (name_class == NameClass::kLock) return "a lock file is never published";
+  const auto own = [&] {
+    const std::shared_lock lock(job.overlay.mutex());
+    return job.overlay.find(path);
+  }();
+  if (own && filesystem.publisher().is_lock_by_use(path, own->st)) {
+    return "a lock file is never published";
+  }
   if (const std::string why = job.why_refused(); !why.empty()) {
     return "the job may not publish: " + why;
   }

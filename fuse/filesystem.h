@@ -28,6 +28,7 @@
 #include "fuse/io_modes.h"
 #include "fuse/job_table.h"
 #include "fuse/lock_table.h"
+#include "fuse/named_locks.h"
 #include "fuse/node_table.h"
 #include "fuse/notifier.h"
 #include "fuse/open_files.h"
@@ -358,13 +359,18 @@ class Filesystem {
 
   // ---- fs_locks.cc
   static LockFileId lock_file_id(const FileHandle& handle);
+  // Whether the kernel is to tell when a descriptor of a handle that is about to be opened is closed.
+  bool tells_of_close(NodeIndex node, int flags) const;
   LockWish lock_wish(const FileHandle& handle, const fuse_file_info& fi) const;
   LockWish record_wish(const FileHandle& handle, const fuse_file_info& fi,
                        const struct flock& lock) const;
   void set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish);
+  enum class LockUse { kLock, kUnlock, kFind };
+  bool may_share_lock(fuse_req_t req, const FileHandle& handle, LockUse use);
+  NamedLocks::Lock named_lock_of(fuse_req_t req, FileHandle& handle, LockUse use);
   std::vector<std::string> built_under(const FileHandle& handle, const LockWish& wish);
   void forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner);
-  void release_locks(const FileHandle& handle, std::uint64_t fh);
+  void release_locks(FileHandle& handle, std::uint64_t fh);
   // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
   Status remove_lock(Job& job, const std::string& path, pid_t process);
   // If what has just been made exclusively is one of a profile's batons.
@@ -441,6 +447,7 @@ class Filesystem {
   std::mutex removals_mutex_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_;
   LockFiles base_locks_{entries_};
+  NamedLocks named_locks_{locks_, base_locks_};
   void refuse_waits();
   std::mutex closing_mutex_;
   bool is_closed_for_good_ = false;

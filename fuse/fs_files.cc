@@ -57,8 +57,10 @@ Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const
   handle->is_lock_file = opened.is_lock;
   handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
   handle->most_bytes = opened.most_bytes;
-  handle->tells_close = opened.is_lock || nodes_.takes_locks(ref.node);
   CACHESHIM_CHECK(choose_io(*handle, st));
+  nodes_.count_silent_handle(ref.node, true);  // first: see node_table_locks.cc
+  handle->tells_close = opened.is_lock || tells_of_close(ref.node, flags);
+  if (handle->tells_close) nodes_.count_silent_handle(ref.node, false);
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
   if (handle->counts_as_writer) job->add_writer(st.st_dev, st.st_ino);
   ++job->open_files;
@@ -410,6 +412,7 @@ void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
     handle->fd.reset();
     io_modes_.close(encode({handle->node, handle->slot}));
     if (handle->counts_as_writer) end_writing(*handle);
+    if (!handle->tells_close) nodes_.count_silent_handle(handle->node, false);
     --handle->job->open_files;
     handle->job->touch();
   } else if (const auto* control = std::get_if<ControlHandle>(&handles_.get(fi->fh))) {

@@ -38,11 +38,12 @@ struct FileHandle {
   bool counts_as_writer = false;
   dev_t device = 0;
   ino_t inode = 0;
-  bool is_lock_file = false;           // of the base, the same for all jobs
-  off_t most_bytes = 0;                // then: how far it may grow
-  bool is_shared_file = false;         // of the base, of class `shared`
-  std::unique_ptr<SharedFile> shared;  // then, where it is open for writing
-  bool tells_close = false;            // the kernel sends FLUSH for each descriptor that is closed
+  bool is_lock_file = false;                 // of the base, the same for all jobs
+  off_t most_bytes = 0;                      // then: how far it may grow
+  bool is_shared_file = false;               // of the base, of class `shared`
+  std::unique_ptr<SharedFile> shared;        // then, where it is open for writing
+  std::atomic<bool> uses_named_lock{false};  // its locks may be those of a base file (NamedLocks)
+  bool tells_close = false;  // the kernel sends FLUSH for each descriptor that is closed
 };
 
 // An open folder: a listing, taken when it is first read and after each rewind, so that it is stable

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/lock_queue.h"
 
-#include <dirent.h>
-#include <fmt/core.h>
-#include <signal.h>
 #include <sys/file.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <limits>
-#include <string>
 
 #include "store/sys.h"
 
@@ -52,30 +47,12 @@ int find_lock(int fd, struct flock& lock) {
   return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 ? 0 : errno;
 }
 
-// By fdinfo, which takes no look at the file itself: that would be a request to us.
-bool process_has_open(pid_t process, std::uint64_t shown_inode) {
-  if (process <= 0) return true;
-  if (::kill(process, 0) == -1) return errno != ESRCH;
-  const std::string folder = fmt::format("/proc/{}/fdinfo", process);
-  DIR* const dir = ::opendir(folder.c_str());
-  if (dir == nullptr) return errno != ENOENT;
-  const std::string wanted = fmt::format("ino:\t{}", shown_inode);
-  bool says_inodes = false;
-  bool found = false;
-  while (const dirent* entry = ::readdir(dir)) {
-    std::ifstream file(folder + "/" + entry->d_name);
-    for (std::string line; !found && std::getline(file, line);) {
-      says_inodes |= line.starts_with("ino:");
-      found = line == wanted;
-    }
-  }
-  (void)::closedir(dir);
-  return found || !says_inodes;  // Linux before 5.14 does not say
-}
-
 }  // namespace
 
-LockSystem LockSystem::real() { return {set_lock, find_lock, process_has_open}; }
+LockSystem LockSystem::real() {
+  return {set_lock,      find_lock, process_has_open, descriptors_of, cacheshim::has_descriptor,
+          lock_call_kind};
+}
 
 bool LockQueue::conflict(const LockWish& wish, bool is_record, const Range& range) {
   if (wish.is_record != is_record) return false;
@@ -113,7 +90,25 @@ bool LockQueue::covers(const LockWish& wish, const Range& range) {
          end_of(range.start, range.length) <= end_of(wish.start, wish.length);
 }
 
-// For our own bookkeeping: an unlock in the middle of a range leaves it, which does no harm.
+// Leaves what lies before and behind the bytes of `wish`.
+void LockQueue::subtract(std::vector<Range>& ranges, const LockWish& wish) {
+  const off_t end = end_of(wish.start, wish.length);
+  std::vector<Range> left;
+  for (const Range& range : ranges) {
+    const off_t range_end = end_of(range.start, range.length);
+    if (range.start < wish.start) {
+      const off_t until = std::min(range_end, wish.start);
+      left.push_back({range.type, range.start, until - range.start});
+    }
+    if (range_end <= end) continue;
+    const off_t from = std::max(range.start, end);
+    const bool has_no_end = range.length == 0;
+    left.push_back({range.type, from, has_no_end ? 0 : range_end - from});
+  }
+  ranges = std::move(left);
+}
+
+// What the kernel has granted.
 void LockQueue::remember(Owner& owner, const LockWish& wish, int error) {
   const Range range{wish.type, wish.start, wish.length};
   if (!wish.is_record) {
@@ -122,7 +117,7 @@ void LockQueue::remember(Owner& owner, const LockWish& wish, int error) {
     return;
   }
   if (error != 0) return;
-  std::erase_if(owner.held, [&](const Range& known) { return covers(wish, known); });
+  subtract(owner.held, wish);
   if (wish.type != F_UNLCK) owner.held.push_back(range);
 }
 
@@ -138,8 +133,17 @@ int LockQueue::try_set(const LockWish& wish) {
     owner.fd = *std::move(writer);
     error = system_.set(owner.fd.get(), wish);
   }
+  if (error == 0 && wish.type != F_UNLCK && owner.held.empty()) note_descriptors(owner, wish);
   remember(owner, wish, error);
   return error;
+}
+
+// After the first lock, and not before each attempt: that is several reads of /proc.
+void LockQueue::note_descriptors(Owner& owner, const LockWish& wish) const {
+  const bool may_lose =
+      wish.others_close_unseen && system_.call_kind(wish.thread) == LockCallKind::kOfProcess;
+  owner.descriptors = may_lose ? system_.descriptors(wish.process, wish.shown_inode)
+                               : std::vector<OpenDescriptor>();
 }
 
 // As above; what is in the way but has gone without our being told is cleared away.
@@ -148,14 +152,23 @@ int LockQueue::try_set_again(const LockWish& wish) {
   return is_busy(error) && drop_stale(wish) ? try_set(wish) : error;
 }
 
-// The record locks of a process that is gone, or has closed the file while a child keeps it open.
+bool LockQueue::has_closed_one(const Owner& owner) const {
+  return std::any_of(owner.descriptors.begin(), owner.descriptors.end(),
+                     [&](const OpenDescriptor& descriptor) {
+                       return !system_.has_descriptor(owner.process, descriptor);
+                     });
+}
+
+// The record locks of a process that is gone, or has closed the file while a child keeps it open, or has
+// closed one of several descriptors.
 bool LockQueue::drop_stale(const LockWish& wish) {
   if (!wish.is_record) return false;
   return std::erase_if(owners_, [&](const auto& known) {
            const auto& [key, owner] = known;
            const bool is_other = key != OwnerKey{true, wish.owner};
-           return key.first && is_other && !owner.tells_close && !owner.held.empty() &&
-                  !system_.has_open(owner.process, owner.shown_inode);
+           if (!key.first || !is_other || owner.held.empty()) return false;
+           return has_closed_one(owner) ||
+                  (!owner.tells_close && !system_.has_open(owner.process, owner.shown_inode));
          }) > 0;
 }
 
@@ -176,7 +189,7 @@ bool LockQueue::may_be_leaving(const LockWish& wish) const {
   return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
     const auto& [key, owner] = known;
     if (key.first != wish.is_record || key.second == wish.owner || owner.held.empty()) return false;
-    return !owner.tells_close || now - owner.closed_at < kLeavingFor;
+    return !owner.tells_close || !owner.descriptors.empty() || now - owner.closed_at < kLeavingFor;
   });
 }
 
@@ -192,7 +205,9 @@ bool LockQueue::is_held_against(const LockWish& wish) const {
 
 int LockQueue::ask(const LockWish& wish, Answers& answers) {
   if (must_queue(wish)) return EINPROGRESS;
-  const bool had_lock = owners_.contains({wish.is_record, wish.owner});
+  const auto known = owners_.find({wish.is_record, wish.owner});
+  const bool had_lock = known != owners_.end();
+  if (had_lock && has_closed_one(known->second)) owners_.erase(known);
   const int error = try_set_again(wish);
   // Unlocked, downgraded, or lost by a conversion that failed.
   if (had_lock) pump(answers);
@@ -263,11 +278,11 @@ void LockQueue::released(std::uint64_t handle, Answers& answers) {
   if (gone > 0) pump(answers);
 }
 
-void LockQueue::interrupted(std::uint64_t ticket, Answers& answers) {
+void LockQueue::withdraw(std::uint64_t ticket, int error, Answers& answers) {
   const auto found = std::find_if(waiters_.begin(), waiters_.end(),
                                   [&](const Waiter& waiter) { return waiter.ticket == ticket; });
   if (found == waiters_.end()) return;  // answered meanwhile
-  answers.emplace_back(std::move(found->call), EINTR);
+  answers.emplace_back(std::move(found->call), error);
   waiters_.erase(found);
   pump(answers);
 }
@@ -292,6 +307,21 @@ void LockQueue::refuse_all(int error, Answers& answers) {
     answers.emplace_back(std::move(waiter.call), waiter.until ? EAGAIN : error);
   }
   waiters_.clear();
+}
+
+void LockQueue::add_blockers(const std::set<std::uint64_t>& owners,
+                             std::set<std::uint64_t>& blockers) const {
+  for (const Waiter& waiter : waiters_) {
+    const LockWish& wish = waiter.wish;
+    if (!wish.is_record || waiter.until || !owners.contains(wish.owner)) continue;
+    for (const auto& [key, owner] : owners_) {
+      if (key.first && key.second != wish.owner &&
+          std::any_of(owner.held.begin(), owner.held.end(),
+                      [&](const Range& range) { return conflict(wish, true, range); })) {
+        blockers.insert(key.second);
+      }
+    }
+  }
 }
 
 void LockQueue::add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const {

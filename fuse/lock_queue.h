@@ -18,6 +18,7 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "fuse/open_descriptors.h"
 
 namespace cacheshim {
 
@@ -32,6 +33,9 @@ struct LockWish {
   off_t length = 0;          // record, bytes; 0: to the end, however far it moves
   bool waits = false;
   bool tells_close = false;  // the kernel tells when a descriptor of the handle is closed (FLUSH)
+  // The file is open elsewhere by a handle that does not: see Owner::descriptors.
+  bool others_close_unseen = false;
+  pid_t thread = 0;               // of `process`, blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it of the caller's descriptors
 };
 
@@ -53,6 +57,10 @@ struct LockSystem {
   std::function<int(int fd, struct flock& lock)> find;
   // Whether a process still has the file open; true where that is not known.
   std::function<bool(pid_t process, std::uint64_t shown_inode)> has_open;
+  // As those of open_descriptors.h.
+  std::function<std::vector<OpenDescriptor>(pid_t process, std::uint64_t shown_inode)> descriptors;
+  std::function<bool(pid_t process, const OpenDescriptor& descriptor)> has_descriptor;
+  std::function<LockCallKind(pid_t thread)> call_kind;
   static LockSystem real();
 };
 
@@ -91,13 +99,16 @@ class LockQueue {
   void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers);
   // The handle is gone, and what was locked through it.
   void released(std::uint64_t handle, Answers& answers);
-  void interrupted(std::uint64_t ticket, Answers& answers);
+  // Answers a waiting request with `error`. Does nothing if it has its answer.
+  void withdraw(std::uint64_t ticket, int error, Answers& answers);
   // Tries those who wait, for what nobody tells of.
   void poll(Answers& answers);
   // Gives `error` to those who wait, EAGAIN to those who only seem to.
   void refuse_all(int error, Answers& answers);
 
   bool has_waiters() const { return !waiters_.empty(); }
+  // Adds those whose record locks are in the way of what these owners of record locks wait for here.
+  void add_blockers(const std::set<std::uint64_t>& owners, std::set<std::uint64_t>& blockers) const;
   // Adds the handles that somebody waits through, and the processes that do.
   void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const;
   bool is_unused() const { return owners_.empty() && waiters_.empty(); }
@@ -114,6 +125,7 @@ class LockQueue {
     off_t start;
     off_t length;
   };
+  static void subtract(std::vector<Range>& ranges, const LockWish& wish);
   static bool covers(const LockWish& wish, const Range& range);
   struct Owner {
     UniqueFd fd;
@@ -122,7 +134,12 @@ class LockQueue {
     std::vector<std::uint64_t> handles;
     bool tells_close = false;
     Clock::time_point closed_at{};
-    std::vector<Range> held;  // of records as they were granted, for is_held() and find() alone
+    std::vector<Range> held;
+    // POSIX: a process that closes any descriptor of a file loses its record locks on it. The kernel tells
+    // of a close by FLUSH, but not for a handle that was opened when nobody had locked the file. So
+    // these are all descriptors that the process had when it got its first lock, if there was such a
+    // handle: once one of them is closed, the locks are gone. Empty for an open file description's.
+    std::vector<OpenDescriptor> descriptors;
   };
   struct Waiter {
     LockWish wish;
@@ -140,6 +157,8 @@ class LockQueue {
   bool must_queue(const LockWish& wish) const;
   bool may_be_leaving(const LockWish& wish) const;
   bool drop_stale(const LockWish& wish);
+  void note_descriptors(Owner& owner, const LockWish& wish) const;
+  bool has_closed_one(const Owner& owner) const;
   bool is_held_against(const LockWish& wish) const;
   void pump(Answers& answers);
 

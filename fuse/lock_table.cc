@@ -151,10 +151,52 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& w
     {
       const std::lock_guard keeper(keeper_mutex_);
       waiting_.insert(*queue);
+      called_ |= std::this_thread::get_id() == keeper_.get_id();  // which is among the others now
     }
     waiting.wait(ticket);  // nobody can answer it: the queue is ours
-    return leave(id, *queue, lock, answers);
+    leave(id, *queue, lock, answers);
+    if (wish.is_record && wish.waits) break_cycle(id, *queue, wish, ticket);
+    return;
   }
+}
+
+// As Linux does it for the record locks of a local file system (posix_locks_deadlock() in fs/locks.c): whoever
+// would wait for itself by way of what others wait for, on whatever file of the mount, gets EDEADLK.
+// Locks of open file descriptions are left out, since another thread may let go of them.
+void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
+                            std::uint64_t ticket) {
+  std::unique_lock cycles(cycles_mutex_);
+  if (!waits_for_itself(wish.owner)) return;
+  if (system_.call_kind(wish.thread) == LockCallKind::kOfDescription) return;
+  LockQueue::Answers answers;
+  std::unique_lock lock(queue->mutex);
+  queue->withdraw(ticket, EDEADLK, answers);
+  cycles.unlock();  // an answer may ask for another lock
+  leave(id, queue, lock, answers);
+}
+
+bool LockTable::waits_for_itself(std::uint64_t owner) {
+  constexpr int kMostSteps = 10;  // as Linux
+  constexpr std::size_t kMostOwners = 256;
+  const std::vector<Queue> waiting = [this] {
+    const std::lock_guard lock(keeper_mutex_);
+    return std::vector<Queue>(waiting_.begin(), waiting_.end());
+  }();
+  std::set<std::uint64_t> seen;
+  std::set<std::uint64_t> step{owner};
+  for (int steps = 0; steps < kMostSteps && !step.empty() && seen.size() < kMostOwners; ++steps) {
+    std::set<std::uint64_t> blockers;
+    for (const Queue& queue : waiting) {
+      const std::lock_guard lock(queue->mutex);
+      queue->add_blockers(step, blockers);
+    }
+    if (blockers.contains(owner)) return true;
+    step.clear();
+    for (const std::uint64_t blocker : blockers) {
+      if (seen.insert(blocker).second) step.insert(blocker);
+    }
+  }
+  return false;
 }
 
 bool LockTable::gives_up_exclusive(const LockFileId& id, const LockWish& unlock) {
@@ -162,6 +204,13 @@ bool LockTable::gives_up_exclusive(const LockFileId& id, const LockWish& unlock)
   if (queue == nullptr) return false;
   const std::lock_guard lock(queue->mutex);
   return queue->gives_up_exclusive(unlock);
+}
+
+bool LockTable::is_wanted(const LockFileId& id) {
+  const Queue queue = find_queue(id);
+  if (queue == nullptr) return false;
+  const std::lock_guard lock(queue->mutex);
+  return queue->is_wanted_by_others(-1);
 }
 
 int LockTable::find(const LockFileId& id, const Opener& open, const LockWish& wish,
@@ -273,7 +322,7 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
   bool again = false;
   {
     const std::lock_guard lock(queue->mutex);
-    for (const std::uint64_t ticket : interrupts) queue->interrupted(ticket, answers);
+    for (const std::uint64_t ticket : interrupts) queue->withdraw(ticket, EINTR, answers);
     if (queue->needs_poll()) queue->poll(answers);
     again = queue->needs_poll();
     if (!queue->has_waiters()) {

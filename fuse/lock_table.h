@@ -29,7 +29,8 @@ struct LockFileId {
 // All locks of a mount: a LockQueue a file, made with its first lock and dropped with its last handle,
 // and one thread, the keeper, that sleeps unless somebody waits for what nobody tells of.
 //
-// Thread-safe. Lock order: the table's mutex or a queue's, then the keeper's; no two queues' at once.
+// Thread-safe. Lock order: that of cycles, the table's mutex or a queue's, then the keeper's; no two queues'
+// at once.
 // Calls are answered with none of them held.
 class LockTable {
  public:
@@ -41,13 +42,16 @@ class LockTable {
   LockTable(const LockTable&) = delete;
   LockTable& operator=(const LockTable&) = delete;
 
-  // Answers `call` now or later: 0, EAGAIN for a wish that does not wait, EINTR, ENOLCK once the table
-  // is closed, or what the file system says. Where the file system of a shared file knows no locks
+  // Answers `call` now or later: 0, EAGAIN for a wish that does not wait, EINTR, EDEADLK for a record lock
+  // whose owner would wait for itself (break_cycle()), ENOLCK once the table is closed, or what the file system says. Where the file system of a shared file knows no locks
   // (ENOLCK, ENOSYS, EOPNOTSUPP at the first), it is locked among this mount's processes alone.
   void lock(const LockFileId& id, const Opener& open, const LockWish& wish,
             std::unique_ptr<LockCall> call);
   // Whether this unlock is of all of an exclusive lock that its owner has on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockWish& unlock);
+  // Whether somebody has a lock on the file or waits for one; whether it has a queue at all.
+  bool is_wanted(const LockFileId& id);
+  bool is_in_use(const LockFileId& id) { return find_queue(id) != nullptr; }
   // F_GETLK. Returns an errno value, or 0 with `lock` filled in.
   int find(const LockFileId& id, const Opener& open, const LockWish& wish, struct flock& lock);
   // FLUSH and RELEASE of a handle.
@@ -93,6 +97,9 @@ class LockTable {
   bool can_lock(int file, std::uint64_t device);
   void leave(const LockFileId& id, const Queue& queue, std::unique_lock<std::mutex>& lock,
              LockQueue::Answers& answers);
+  void break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
+                   std::uint64_t ticket);
+  bool waits_for_itself(std::uint64_t owner);
   void wake_if_needed(const LockQueue& queue);
   void keep();
   bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);
@@ -105,6 +112,9 @@ class LockTable {
   std::atomic<std::size_t> count_{0};  // of queues
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<bool> closed_{false};
+
+  std::mutex
+      cycles_mutex_;  // held while one cycle is looked for, so that one request of it is refused
 
   std::mutex mutex_;  // of what follows
   std::unordered_map<LockFileId, Queue, IdHash> queues_;

@@ -410,12 +410,6 @@ void NodeTable::set_lacks_capabilities(NodeIndex node, bool lacks) const {
   std::atomic_ref(at(node).lacks_capabilities) = lacks ? 1 : 0;
 }
 
-bool NodeTable::takes_locks(NodeIndex node) const {
-  return std::atomic_ref(at(node).takes_locks) != 0;
-}
-
-void NodeTable::set_takes_locks(NodeIndex node) const { std::atomic_ref(at(node).takes_locks) = 1; }
-
 void NodeTable::moved(NodeIndex index, const struct stat& st, bool in_upper) {
   const std::unique_lock lock(mutex_);
   Node& node = at(index);

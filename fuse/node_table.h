@@ -146,6 +146,9 @@ class NodeTable {
   // Whether somebody has locked the file since the kernel knows it.
   bool takes_locks(NodeIndex node) const;
   void set_takes_locks(NodeIndex node) const;
+  // How many handles are open of whose closing the kernel does not tell (FLUSH).
+  std::uint32_t silent_handles(NodeIndex node) const;
+  void count_silent_handle(NodeIndex node, bool is_opened) const;
   // The object's data are elsewhere now: open handles see another epoch and open again.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
   // The same for a name that has gone over to the base. A file with further names, which stay the
@@ -212,6 +215,7 @@ class NodeTable {
     NodeIndex parent = 0;        // 0 for a node without a name
     std::uint32_t children = 0;  // nodes that have this one as a name's parent
     std::uint32_t epoch = 0;     // read without the lock, by std::atomic_ref
+    std::uint32_t silent = 0;    // handles; changed in the same way
     std::uint32_t stamp = 0;     // hash of the base file's size and times; changed in the same way
     InodeNumbers::Place device = 0;
     NodeKind kind = NodeKind::kObject;

@@ -62,6 +62,10 @@ bool EntryMap::is_lock(std::string_view path) const {
   return profile != nullptr && profile->is_of(path, NameClass::kLock);
 }
 
+bool EntryMap::may_become_lock(std::string_view path) const {
+  return path.ends_with(".lock") && find_profile(take_component(path)) == nullptr;
+}
+
 bool EntryMap::is_common(std::string_view path) const {
   const Profile* profile = find_profile(take_component(path));
   return profile != nullptr &&

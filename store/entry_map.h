@@ -39,6 +39,14 @@ class EntryMap {
   NameClass class_of(std::string_view path) const;
   bool is_scratch(std::string_view path) const { return class_of(path) == NameClass::kScratch; }
   bool is_lock(std::string_view path) const;
+  // Whether a small file of this name shares its locks as soon as it is locked: `*.lock` in a cache
+  // without a profile.
+  bool may_become_lock(std::string_view path) const;
+  // Whether a file of `size` bytes and this name is a lock and nothing else: an empty `*.lock` in a
+  // cache without a profile.
+  bool is_bare_lock(std::string_view path, off_t size) const {
+    return size == 0 && may_become_lock(path);
+  }
   // Locks and what is shared: files that are the base's own for all.
   bool is_common(std::string_view path) const;
   // Whether the family that `path` belongs to has names of either.

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <limits>
 #include <optional>
@@ -95,6 +96,35 @@ Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
     if (!there.failed_with(ENOENT)) return there.error();
   }
   return Errno(EEXIST);
+}
+
+Result<UniqueFd> LockFiles::open_named(const std::string& path) const {
+  if (!may_become_lock(path)) return Errno(ENOENT);
+  CACHESHIM_TRY(object, sys::open_beneath(base_, path, O_PATH | O_NOFOLLOW));
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  if (!S_ISREG(st.st_mode)) return Errno(EISDIR);
+  if (st.st_size > kMostLockBytes) return Errno(EFBIG);
+  CACHESHIM_CHECK(sys::check_access(object.get(), R_OK | W_OK));
+  return object;
+}
+
+Result<UniqueFd> LockFiles::ensure_named(const std::string& path) const {
+  if (!may_become_lock(path)) return Errno(ENOENT);
+  if (auto known = open_named(path); !known.failed_with(ENOENT)) return restricted(std::move(known));
+  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+  // Read-only: closing it is then no event for those who watch the base for changes.
+  const int flags = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+  const auto made = sys::open_beneath(base_, path, flags, 0600);
+  if (made) CACHESHIM_CHECK(sys::set_mode(made->get(), access_.load()->mode()));  // whatever the umask
+  if (!made && !made.failed_with(EEXIST)) return made.error();
+  return restricted(open_named(path));
+}
+
+Result<UniqueFd> LockFiles::restricted(Result<UniqueFd> object) const {
+  if (!object) return object;
+  const auto file = sys::reopen(object->get(), O_RDONLY | O_NONBLOCK);
+  if (file) access_.load()->apply(file->get());
+  return object;
 }
 
 off_t LockFiles::most_bytes(std::string_view path) const {

@@ -69,6 +69,16 @@ class LockFiles {
   void hide(const std::string& path);
   void show(const std::string& path);
 
+  // The base's file that takes the locks of `path`, a small `*.lock` in a cache without a profile, as an
+  // O_PATH descriptor. Errors: ENOENT where there is none, and for other names; EFBIG for a larger file;
+  // EISDIR; EACCES for one that we cannot write to.
+  bool may_become_lock(const std::string& path) const {
+    return base_ >= 0 && entries_.may_become_lock(path);
+  }
+  Result<UniqueFd> open_named(const std::string& path) const;
+  // The same, but makes it, empty, and the directories above it; open to those whom LockAccess names.
+  Result<UniqueFd> ensure_named(const std::string& path) const;
+
   // What a listing of `folder` is to have of them: none that is hidden, and, where the layer hides the
   // base (`base_is_hidden`), those of the base all the same.
   void adjust(const std::string& folder, bool base_is_hidden,
@@ -76,6 +86,8 @@ class LockFiles {
 
  private:
   bool is_hidden(const std::string& path) const;
+  // Closes the file to those who may not lock it beside the mount.
+  Result<UniqueFd> restricted(Result<UniqueFd> object) const;
   Status ensure_folder(const std::string& path) const;
 
   const EntryMap& entries_;

@@ -65,6 +65,22 @@ bool Overlay::is_shared_lock(const std::string& path) const {
   return locks_.is_shared_name(path) && locks_.find(path);
 }
 
+Result<UniqueFd> Overlay::open_named_lock(const std::string& path, bool makes) const {
+  if (!locks_.may_become_lock(path)) return Errno(ENOENT);
+  CACHESHIM_TRY(located, locate_merged(path));
+  if (!S_ISREG(located.st.st_mode)) return Errno(EISDIR);
+  if (located.st.st_size > kMostLockBytes) return Errno(EFBIG);
+  auto known = locks_.open_named(path);
+  if (!makes || !known.failed_with(ENOENT)) return known;
+  constexpr mode_t kOpen = S_IROTH | S_IXOTH;
+  for (std::string folder(parent_path(path)); !folder.empty(); folder = parent_path(folder)) {
+    if (lowers_->find(folder)) break;
+    CACHESHIM_TRY(above, locate_merged(folder));
+    if ((above.st.st_mode & kOpen) != kOpen) return Errno(EACCES);
+  }
+  return locks_.ensure_named(path);
+}
+
 Result<Overlay::Located> Overlay::locate_merged(const std::string& path) const {
   if (is_reserved_name(base_name(path))) return Errno(ENOENT);
   const LayerIndex::Place place = index_.place_of(path);

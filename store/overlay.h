@@ -97,6 +97,11 @@ class Overlay {
   // Makes and opens a lock file; where there is one already and `flags` lack O_EXCL, opens that one. Errors:
   // EEXIST, also for what is no regular file.
   Result<LockFiles::Made> create_lock(const std::string& path, int flags);
+  // The base's file that takes the locks of the file at `path` (LockFiles::open_named()), made if
+  // `makes`. Errors: as there, and EACCES where a directory is missing in the base that the view closes
+  // to others: making it there would open to all what the job publishes in it.
+  bool may_become_lock(const std::string& path) const { return locks_.may_become_lock(path); }
+  Result<UniqueFd> open_named_lock(const std::string& path, bool makes) const;
   void hide_lock(const std::string& path) { locks_.hide(path); }
   void show_lock(const std::string& path) { locks_.show(path); }
 

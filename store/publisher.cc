@@ -231,6 +231,7 @@ Status Publisher::collect(Stage& stage, const std::string& rest,
   const std::string path = join_path(stage.unit, rest);
   CACHESHIM_TRY(object, sys::open_beneath(stage.upper.get(), path, O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  if (is_lock_by_use(path, st)) return {};
   if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
     return collect_file(stage, rest, object.get(), st);
   }
@@ -255,6 +256,16 @@ Status Publisher::collect_folder(Stage& stage, const std::string& rest,
     if (!collected && !collected.failed_with(ENOENT)) return collected;
   }
   return {};
+}
+
+// An empty file of the base took the locks of the layer's, whose bytes are the job's own (its process id, say).
+bool Publisher::is_lock_by_use(const std::string& path, const struct stat& st) const {
+  if (!S_ISREG(st.st_mode)) return false;
+  if (entries_.is_bare_lock(path, st.st_size)) return true;
+  if (st.st_size > kMostLockBytes || !entries_.may_become_lock(path)) return false;
+  const auto theirs = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
+  const auto base = theirs ? sys::stat_fd(theirs->get()) : theirs.error();
+  return base && S_ISREG(base->st_mode) && entries_.is_bare_lock(path, base->st_size);
 }
 
 Status Publisher::collect_file(Stage& stage, const std::string& rest, int object,

@@ -207,6 +207,10 @@ Status set_mode(int fd, mode_t mode) {
   return status_of(::chmod(ProcPath(fd).get(), mode));
 }
 
+Status check_access(int fd, int mode) {
+  return status_of(::faccessat(AT_FDCWD, ProcPath(fd).get(), mode, AT_EACCESS));
+}
+
 Status set_mode_at(int dir, const std::string& path, mode_t mode) {
   return status_of(::fchmodat(dir, path.c_str(), mode, 0));
 }

@@ -3,6 +3,7 @@
 
 import os
 import random
+import shutil
 
 import mounts
 import pytest
@@ -18,7 +19,7 @@ def parity(scratch, store, mount_store, request):
     if not os.access(PROGRAM, os.X_OK):
         pytest.fail(f"no program at {PROGRAM}: build first, or set CACHESHIM_PARITY")
 
-    def compare(uid, kind, folder, *options):
+    def compare(uid, kind, folder, *options, env=None):
         native = scratch / "native"
         native.mkdir()
         os.chown(native, uid, uid)
@@ -30,11 +31,20 @@ def parity(scratch, store, mount_store, request):
         mount = mount_store(store)
         view = mount.path / ".jobs/{job}" / folder  # a try to shrink a failure has its own job
         result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", view, *options],
-                         job="parity", timeout=500)
+                         job="parity", timeout=500,
+                         env={**(env or {}), "CACHESHIM_MOUNT": str(mount.path)})
         assert result.returncode == 0, (
             f"exit {result.returncode}\n{result.stdout[-20000:]}{result.stderr}")
 
     return compare
+
+
+@pytest.mark.timeout_s(600)
+def test_locks_of_preloaded_processes(parity, library, scratch):
+    """Without those that close a descriptor that the library has opened directly in the base."""
+    copy = shutil.copy(library, scratch / "libcacheshim.so")
+    parity(12345, "", "parity", "--filter", "@(record locks *O_RDWR*|deadlock*|flock*|waiting*)",
+           env={"LD_PRELOAD": str(copy)})
 
 
 @pytest.mark.timeout_s(600)

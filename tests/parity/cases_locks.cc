@@ -103,6 +103,79 @@ void record_locks(Side& side, const std::string& name) {
   others(15, 1, F_SETLK);
 }
 
+int set_record(int fd, short type, off_t start, int command) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = start;
+  lock.l_len = 1;
+  return ::fcntl(fd, command, &lock) == 0 ? 0 : errno;
+}
+
+// POSIX: closing any descriptor of a file takes the process's record locks on it away, also a descriptor that
+// was opened before anybody had locked the file. Not those of open file descriptions.
+void close_after_record_lock(Side& side, const std::string& name, int flags, bool duplicate) {
+  const std::string path = side.path_of(name);
+  UniqueFd earlier = side.open(name, flags);
+  if (!earlier) return;
+  const UniqueFd fd = side.open(name, O_RDWR);
+  UniqueFd copy(duplicate ? ::dup(earlier.get()) : -1);
+  const auto other = [&](int command) {
+    side.note("another: " + std::to_string(in_child(
+                                [&] { return try_record_lock(path, command, F_WRLCK, 0, 1); })));
+  };
+  side.did("F_SETLK", set_record(fd.get(), F_WRLCK, 0, F_SETLK));
+  other(F_SETLK);
+  (duplicate ? copy : earlier).reset();
+  other(F_SETLK);
+  side.did("F_SETLK again", set_record(fd.get(), F_WRLCK, 0, F_SETLK));
+  other(F_OFD_SETLK);
+  side.did("unlock", set_record(fd.get(), F_UNLCK, 0, F_SETLK));
+  earlier = side.open(name, flags);
+  side.did("F_OFD_SETLK", set_record(fd.get(), F_WRLCK, 0, F_OFD_SETLK));
+  earlier.reset();
+  other(F_SETLK);
+}
+
+// Two processes, each with a lock that the other one waits for: one of them gets EDEADLK.
+void deadlock(Side& side, const std::string& first, const std::string& second) {
+  const off_t bytes[2] = {0, 1};
+  const UniqueFd fds[2] = {side.open(first, O_RDWR), side.open(second, O_RDWR)};
+  if (!fds[0] || !fds[1]) return;
+  int ready[2];
+  side.did("pipe", ::pipe2(ready, O_CLOEXEC));
+  const auto take = [&](int which, int command) {
+    return set_record(fds[which].get(), F_WRLCK, bytes[which], command);
+  };
+  side.did("F_SETLK", take(0, F_SETLK));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)::alarm(20);
+    (void)take(1, F_SETLK);
+    (void)::write(ready[1], "x", 1);
+    ::_exit(take(0, F_SETLKW));
+  }
+  char byte = 0;
+  (void)::read(ready[0], &byte, 1);
+  const int own = take(1, F_SETLKW);
+  (void)set_record(fds[0].get(), F_UNLCK, 0, F_SETLK);
+  int status = 0;
+  (void)::waitpid(child, &status, 0);
+  const int other = WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+  const bool one_is_refused = (own == EDEADLK) != (other == EDEADLK);
+  side.note(one_is_refused && own + other == EDEADLK ? "one of them got EDEADLK"
+                                                     : "both wait, or both were refused");
+  (void)::close(ready[0]);
+  (void)::close(ready[1]);
+}
+
+void deadlock_on_one_file(Side& side, const std::string& name) { deadlock(side, name, name); }
+
+void deadlock_on_two_files(Side& side, const std::string& name) {
+  (void)side.open("other", O_RDWR | O_CREAT);
+  deadlock(side, name, "other");
+}
+
 void waiting_lock(Side& side, const std::string& name) {
   const std::string path = side.path_of(name);
   UniqueFd fd = side.open(name, O_RDONLY);
@@ -174,6 +247,18 @@ void add_lock_cases(CaseList& list) {
   list.add_for_each("flock", file_names(), whole_file_locks);
   list.add_for_each("flock and copy-up", file_names(), lock_and_copy_up);
   list.add_for_each("record locks", file_names(), record_locks);
+  for (const int flags : {O_RDONLY, O_RDWR}) {
+    list.add_for_each("record locks and closing " + flag_names(flags), file_names(),
+                      [=](Side& side, const std::string& name) {
+                        close_after_record_lock(side, name, flags, false);
+                      });
+    list.add_for_each("record locks and closing a duplicate of " + flag_names(flags), file_names(),
+                      [=](Side& side, const std::string& name) {
+                        close_after_record_lock(side, name, flags, true);
+                      });
+  }
+  list.add_for_each("deadlock on one file", file_names(), deadlock_on_one_file);
+  list.add_for_each("deadlock on two files", file_names(), deadlock_on_two_files);
   list.add_for_each("waiting lock", file_names(), waiting_lock);
   list.add_for_each("appending writers", file_names(), appending_writers);
   list.add_for_each("inherited descriptor", file_names(), inherited_descriptor);

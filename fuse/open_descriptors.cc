@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/open_descriptors.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "common/mount_info.h"
+#include "fuse/process.h"
+
+namespace cacheshim {
+namespace {
+
+// Of the line "<name>:" of the text of /proc/PID/fdinfo/N.
+std::uint64_t fdinfo_field(const std::string& text, std::string_view name) {
+  const std::string_view field = status_field(text, name);
+  std::uint64_t value = 0;
+  (void)std::from_chars(field.data(), field.data() + field.size(), value);  // else 0: no such file
+  return value;
+}
+
+// Inode 0 where there is none of that number, or Linux is older than 5.14.
+OpenDescriptor read_descriptor(pid_t process, int number) {
+  const auto text = read_proc(process, fmt::format("fdinfo/{}", number).c_str());
+  if (!text) return {};
+  return {number, fdinfo_field(*text, "ino"), fdinfo_field(*text, "mnt_id")};
+}
+
+std::vector<int> numbers_of(pid_t process) {
+  std::vector<int> numbers;
+  DIR* const dir = ::opendir(fmt::format("/proc/{}/fdinfo", process).c_str());
+  if (dir == nullptr) return numbers;
+  while (const dirent* entry = ::readdir(dir)) {
+    if (entry->d_name[0] != '.') numbers.push_back(std::atoi(entry->d_name));
+  }
+  (void)::closedir(dir);
+  return numbers;
+}
+
+LockCallKind kind_of(unsigned long command) {
+  switch (command) {
+    case F_SETLK:
+    case F_SETLKW:
+      return LockCallKind::kOfProcess;
+    case F_OFD_SETLK:
+    case F_OFD_SETLKW:
+      return LockCallKind::kOfDescription;
+    default:  // a 32-bit process's number, say
+      return LockCallKind::kUnknown;
+  }
+}
+
+bool is_fuse(const MountEntry& mount) { return mount.type.starts_with("fuse"); }
+
+}  // namespace
+
+bool process_has_open(pid_t process, std::uint64_t shown_inode) {
+  if (process <= 0) return true;
+  if (::kill(process, 0) == -1) return errno != ESRCH;
+  const std::vector<int> numbers = numbers_of(process);
+  bool says_inodes = false;
+  for (const int number : numbers) {
+    const OpenDescriptor found = read_descriptor(process, number);
+    if (found.inode == shown_inode) return true;
+    says_inodes |= found.inode != 0;
+  }
+  return !says_inodes && read_proc(process, "stat");
+}
+
+// Another file may have the same number on another file system: the mounts tell them apart.
+std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode) {
+  std::vector<OpenDescriptor> found;
+  if (process <= 0) return found;
+  for (const int number : numbers_of(process)) {
+    const OpenDescriptor one = read_descriptor(process, number);
+    if (one.inode == shown_inode && one.inode != 0) found.push_back(one);
+  }
+  if (found.size() < 2) return found;
+  const auto text = read_proc(process, "mountinfo");
+  const auto mounts = parse_mount_info(text ? std::string_view(*text) : std::string_view());
+  std::erase_if(found, [&](const OpenDescriptor& one) {
+    return std::none_of(mounts.begin(), mounts.end(), [&](const MountEntry& mount) {
+      return mount.id == one.mount && is_fuse(mount);
+    });
+  });
+  return found;
+}
+
+bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
+  return read_descriptor(process, descriptor.number) == descriptor;
+}
+
+// The thread may still be on its way from the request to its sleep: /proc then says "running".
+LockCallKind lock_call_kind(pid_t thread) {
+  constexpr int kMostLooks = 20;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000};
+  for (int looks = 0; thread > 0 && looks < kMostLooks; ++looks) {
+    const auto text =
+        read_proc(thread, "syscall");  // its number, then the arguments: "72 0x3 0x7 …"
+    if (!text) return LockCallKind::kUnknown;
+    const auto command = text->find("0x", text->find("0x") + 2);
+    if (command != text->npos) return kind_of(std::strtoul(text->c_str() + command, nullptr, 16));
+    (void)::nanosleep(&kPause, nullptr);  // a shorter pause does no harm
+  }
+  return LockCallKind::kUnknown;
+}
+
+}  // namespace cacheshim

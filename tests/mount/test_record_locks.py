@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record locks of fcntl(2): what a process loses by closing a descriptor, and deadlocks."""
+
+import errno
+import fcntl
+import os
+
+import pytest
+from jobs import wait_until
+
+NAMES = {"base": "triton/locks/base", "layer": "triton/locks/layer", "class lock": "triton/KEY/lock",
+         "unknown cache": "other/x.lock"}
+PLACES = pytest.mark.parametrize("place", list(NAMES))
+
+
+@pytest.fixture
+def lock_mount(mount_store, store):
+    (store / "triton/locks").mkdir(parents=True)
+    (store / "triton/locks/base").write_bytes(b"data")
+    return mount_store(store)
+
+
+@pytest.fixture
+def workers(lock_mount, job_of):
+    def start(count, job="one"):
+        return [job_of(lock_mount, job, 20001) for _ in range(count)]
+    return start
+
+
+def path_of(worker, place):
+    path = worker.path(NAMES[place])
+    worker("os.makedirs", os.path.dirname(path), exist_ok=True)
+    worker("os.close", worker("os.open", path, os.O_RDWR | os.O_CREAT, 0o644))
+    return path
+
+
+def start_waiting(mount, worker, *arguments):
+    before = mount.stats()["lock_waits"]
+    worker.start("set_record", *arguments)
+    wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
+
+
+@PLACES
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR])
+def test_closing_a_descriptor_from_before_the_first_lock_releases_it(workers, place, flags):
+    one, two = workers(2)
+    path = path_of(one, place)
+    earlier = one("os.open", path, flags)
+    one("set_record", one("os.open", path, os.O_RDWR))
+    assert not two("try_record", path)
+    one("os.close", earlier)
+    assert two("try_record", path)
+
+
+@PLACES
+def test_a_waiter_gets_what_such_a_close_releases(lock_mount, workers, place):
+    one, two = workers(2)
+    path = path_of(one, place)
+    earlier = one("os.open", path, os.O_RDONLY)
+    one("set_record", one("os.open", path, os.O_RDWR))
+    start_waiting(lock_mount, two, two("os.open", path, os.O_RDWR))
+    one("os.close", earlier)
+    two.result(timeout=10)
+
+
+@pytest.mark.parametrize("place", ["base", "layer"])
+def test_closing_another_file_of_that_inode_number_releases_nothing(lock_mount, workers, place):
+    """The base's own file has the number that the view shows."""
+    one, two = workers(2)
+    path = path_of(one, place)
+    silent = one("os.open", path, os.O_RDONLY)
+    beside = one("os.open", str(lock_mount.base("triton/locks/base")), os.O_RDONLY)
+    one("set_record", one("os.open", path, os.O_RDWR))
+    one("os.close", beside)
+    assert not two("try_record", path)
+    one("os.close", silent)
+    assert two("try_record", path)
+
+
+@PLACES
+def test_locks_of_a_description_survive_such_a_close(workers, place):
+    one, two = workers(2)
+    path = path_of(one, place)
+    earlier = one("os.open", path, os.O_RDONLY)
+    one("set_record", one("os.open", path, os.O_RDWR), 0, 0, fcntl.F_OFD_SETLK)
+    one("os.close", earlier)
+    assert not two("try_record", path)
+
+
+@PLACES
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_request_that_would_wait_for_itself_gets_edeadlk(lock_mount, workers, place, files):
+    one, two = workers(2)
+    path = path_of(one, place)
+    other = one.path("triton/locks/other") if files == 2 else path
+    one("os.close", one("os.open", other, os.O_RDWR | os.O_CREAT, 0o644))
+    fds = [[worker("os.open", name, os.O_RDWR) for name in (path, other)] for worker in (one, two)]
+    one("set_record", fds[0][0], 0, 1)
+    two("set_record", fds[1][1], 1, 1)
+    start_waiting(lock_mount, one, fds[0][1], 1, 1)
+    with pytest.raises(OSError) as refused:
+        two("set_record", fds[1][0], 0, 1)
+    assert refused.value.errno == errno.EDEADLK
+    two("set_record", fds[1][1], 1, 1, fcntl.F_SETLK, fcntl.F_UNLCK)
+    one.result(timeout=10)
+
+
+def test_two_jobs_that_wait_for_each_other_get_edeadlk(lock_mount, job_of):
+    """On lock files, which are the same for both."""
+    one, two = (job_of(lock_mount, name, uid) for name, uid in (("one", 20001), ("two", 20002)))
+    fds = []
+    for job in (one, two):
+        job("os.makedirs", job.path("other"), exist_ok=True)
+        fds.append([job("os.open", job.path(name), os.O_RDWR | os.O_CREAT, 0o644)
+                    for name in ("other/a.lock", "other/b.lock")])
+    one("set_record", fds[0][0])
+    two("set_record", fds[1][1])
+    start_waiting(lock_mount, one, fds[0][1])
+    with pytest.raises(OSError) as refused:
+        two("set_record", fds[1][0])
+    assert refused.value.errno == errno.EDEADLK
+    two.kill()
+    one.result(timeout=10)
+
+
+def test_locks_of_descriptions_wait_in_a_cycle_as_on_a_local_file_system(lock_mount, workers):
+    one, two = workers(2)
+    path = path_of(one, "layer")
+    fds = [worker("os.open", path, os.O_RDWR) for worker in (one, two)]
+    for number, worker in enumerate((one, two)):
+        worker("set_record", fds[number], number, 1, fcntl.F_OFD_SETLK)
+    start_waiting(lock_mount, one, fds[0], 1, 1, fcntl.F_OFD_SETLKW)
+    start_waiting(lock_mount, two, fds[1], 0, 1, fcntl.F_OFD_SETLKW)
+    with pytest.raises(AssertionError, match="did not come back"):
+        two.result(timeout=0.1)
+    one.kill()
+    two.result(timeout=10)

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "fuse/lock_table.h"
+#include "store/sys.h"
+
+// Deadlocks among record locks, and what a process loses by closing a descriptor.
+namespace cacheshim {
+namespace {
+
+constexpr std::chrono::seconds kDeadline{10};
+
+class Answer {
+ public:
+  void set(int error) {
+    const std::lock_guard lock(mutex_);
+    error_ = error;
+    changed_.notify_all();
+  }
+  bool is_there() {
+    const std::lock_guard lock(mutex_);
+    return error_.has_value();
+  }
+  int wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kDeadline, [this] { return error_.has_value(); });
+    return error_.value_or(-1);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<int> error_;
+};
+
+class Call final : public LockCall {
+ public:
+  explicit Call(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
+  void wait(std::uint64_t) override {}
+  void answer(int error) override { answer_->set(error); }
+
+ private:
+  const std::shared_ptr<Answer> answer_;
+};
+
+struct LockRules : testing::Test {
+  static LockWish wish(std::uint64_t owner, off_t start, off_t length = 1, short type = F_WRLCK) {
+    LockWish wish;
+    wish.is_record = true;
+    wish.owner = wish.handle = owner;
+    wish.process = static_cast<pid_t>(1000 + owner);
+    wish.type = type;
+    wish.start = start;
+    wish.length = length;
+    wish.waits = true;
+    wish.tells_close = true;
+    return wish;
+  }
+  std::shared_ptr<Answer> ask(std::uint64_t file, const LockWish& wish) {
+    auto answer = std::make_shared<Answer>();
+    const auto none = []() -> Result<UniqueFd> { return Errno(EIO); };  // the files are stand-ins
+    table.lock({0, file}, none, wish, std::make_unique<Call>(answer));
+    return answer;
+  }
+
+  static LockSystem real() { return LockSystem::real(); }
+  Counters counters;
+  LockSystem system = real();
+  LockCallKind kind = LockCallKind::kOfProcess;
+  std::vector<OpenDescriptor> descriptors;
+  LockTable table{counters, [this] {
+                    system.call_kind = [this](pid_t) { return kind; };
+                    system.descriptors = [this](pid_t, std::uint64_t) { return descriptors; };
+                    system.has_descriptor = [this](pid_t, const OpenDescriptor& one) {
+                      return std::find(descriptors.begin(), descriptors.end(), one) !=
+                             descriptors.end();
+                    };
+                    return system;
+                  }()};
+};
+
+TEST_F(LockRules, TheRequestThatClosesACycleOfTwoFilesGetsEdeadlk) {
+  ASSERT_EQ(ask(1, wish(1, 0))->wait(), 0);
+  ASSERT_EQ(ask(2, wish(2, 0))->wait(), 0);
+  const auto first = ask(2, wish(1, 0));
+  EXPECT_EQ(ask(1, wish(2, 0))->wait(), EDEADLK);
+  EXPECT_FALSE(first->is_there());
+  ASSERT_EQ(ask(2, wish(2, 0, 1, F_UNLCK))->wait(), 0);
+  EXPECT_EQ(first->wait(), 0);
+}
+
+TEST_F(LockRules, ACycleOfThreeProcessesOnOneFileIsFound) {
+  for (std::uint64_t owner = 1; owner <= 3; ++owner) {
+    ASSERT_EQ(ask(7, wish(owner, static_cast<off_t>(owner)))->wait(), 0);
+  }
+  const auto first = ask(7, wish(1, 2));
+  const auto second = ask(7, wish(2, 3));
+  EXPECT_EQ(ask(7, wish(3, 1))->wait(), EDEADLK);
+  EXPECT_FALSE(first->is_there() || second->is_there());
+}
+
+TEST_F(LockRules, ALongChainWithoutACycleWaits) {
+  constexpr std::uint64_t kOwners = 40;
+  for (std::uint64_t owner = 1; owner <= kOwners; ++owner) {
+    ASSERT_EQ(ask(owner, wish(owner, 0))->wait(), 0);
+  }
+  std::vector<std::shared_ptr<Answer>> waiting;
+  for (std::uint64_t owner = kOwners; owner > 1; --owner) {
+    waiting.push_back(ask(owner - 1, wish(owner, 0)));
+  }
+  for (const auto& one : waiting) EXPECT_FALSE(one->is_there());
+}
+
+// A local file system waits too: another thread may let go of the description's lock.
+TEST_F(LockRules, LocksOfOpenFileDescriptionsWait) {
+  kind = LockCallKind::kOfDescription;
+  ASSERT_EQ(ask(1, wish(1, 0))->wait(), 0);
+  ASSERT_EQ(ask(1, wish(2, 1))->wait(), 0);
+  const auto first = ask(1, wish(1, 1));
+  const auto second = ask(1, wish(2, 0));
+  EXPECT_FALSE(first->is_there() || second->is_there());
+}
+
+TEST_F(LockRules, BytesThatWereUnlockedInTheMiddleCloseNoCycle) {
+  ASSERT_EQ(ask(1, wish(1, 0, 0))->wait(), 0);
+  ASSERT_EQ(ask(1, wish(1, 10, 10, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(ask(1, wish(2, 10, 5))->wait(), 0);
+  ASSERT_EQ(ask(1, wish(3, 15, 5))->wait(), 0);
+  const auto first = ask(1, wish(1, 10, 5));   // for 2
+  const auto second = ask(1, wish(2, 15, 5));  // for 3, and not for 1, which has given that up
+  EXPECT_FALSE(first->is_there() || second->is_there());
+  ASSERT_EQ(ask(1, wish(3, 0, 0, F_UNLCK))->wait(), 0);
+  EXPECT_EQ(second->wait(), 0);
+}
+
+TEST_F(LockRules, ADescriptorThatIsClosedUnseenTakesTheLocksAway) {
+  descriptors = {{3, 9, 1}, {4, 9, 1}};
+  LockWish quiet = wish(1, 0);
+  quiet.others_close_unseen = true;
+  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  LockWish other = wish(2, 0);
+  other.waits = false;
+  EXPECT_EQ(ask(1, other)->wait(), EAGAIN);
+  const auto waiter = ask(1, wish(3, 0));
+  EXPECT_FALSE(waiter->is_there());
+  descriptors.pop_back();
+  EXPECT_EQ(waiter->wait(), 0);
+}
+
+TEST_F(LockRules, ADescriptionKeepsItsLocksWhenAnotherDescriptorIsClosed) {
+  kind = LockCallKind::kOfDescription;
+  descriptors = {{3, 9, 1}, {4, 9, 1}};
+  LockWish quiet = wish(1, 0);
+  quiet.others_close_unseen = true;
+  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  descriptors.pop_back();
+  LockWish other = wish(2, 0);
+  other.waits = false;
+  EXPECT_EQ(ask(1, other)->wait(), EAGAIN);
+}
+
+TEST_F(LockRules, ALockThatIsTakenAfterTheCloseStays) {
+  descriptors = {{3, 9, 1}, {4, 9, 1}};
+  LockWish quiet = wish(1, 0);
+  quiet.others_close_unseen = true;
+  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  descriptors.pop_back();
+  LockWish next = wish(1, 5);
+  ASSERT_EQ(ask(1, next)->wait(), 0);
+  LockWish other = wish(2, 0);
+  other.waits = false;
+  EXPECT_EQ(ask(1, other)->wait(), 0);
+  other.start = 5;
+  EXPECT_EQ(ask(1, other)->wait(), EAGAIN);
+}
+
+}  // namespace
+}  // namespace cacheshim
