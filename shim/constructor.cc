@@ -133,15 +133,15 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
 
 constinit bool has_no_routes_of_mount = false;  // and the user has been told
 
-// Nothing to say of a dead daemon (ENOTCONN, ECONNABORTED), whose mount is not used, and of one that does
-// not offer its routes yet (ENOENT).
+// Nothing is said of a dead daemon, of an older one, which has no such file, and of a sandbox that allows no
+// child process: all else works there.
 void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
-  if (error == ENOENT || error == ENOTCONN || error == ECONNABORTED) return;
-  has_no_routes_of_mount = true;
-  if (environment.is_on(kWarnedVariable)) return;
-  std::string_view why = "it cannot be read";
+  std::string_view why;
   if (error == ETIMEDOUT) why = "the daemon does not answer";
   if (error == EINVAL || error == EFBIG) why = "it is no table of routes";
+  if (why.empty()) return;
+  has_no_routes_of_mount = true;
+  if (environment.is_on(kWarnedVariable)) return;
   report_line({"cannot use '", mount, "/", kControlName, "/", kRoutesFile, "': ", why,
                "; running with the built-in routes"});
 }

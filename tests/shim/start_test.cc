@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -195,6 +197,10 @@ class ShimRoutes : public ShimStart {
     std::filesystem::create_directories(path);
     return path + "/routes";
   }
+  std::string mounts_file() {
+    std::filesystem::create_directories(stage_.mount() + "/.cacheshim");
+    return stage_.mount() + "/.cacheshim/routes";
+  }
   std::string other_routes() {
     Profile profile;
     profile.name = "triton";
@@ -223,6 +229,42 @@ TEST_F(ShimRoutes, AreTheBuiltInOnesWhereTheFileIsNoTable) {
   EXPECT_EQ(ended.out, stage_.mount() + "/triton");
   EXPECT_EQ(ended.err.rfind("cacheshim: cannot use the routes in '", 0), 0u) << ended.err;
   EXPECT_EQ(count_lines(ended.err), 1u);
+}
+
+TEST_F(ShimRoutes, ComeThroughTheMountWhereNoRunFolderIsInSight) {
+  write_text(mounts_file(), other_routes());
+  const Ended ended = stage_.run_shell("echo x > ~/other/f; printf %s \"$OTHER_VARIABLE\"");
+  EXPECT_EQ(ended.out + ended.err, stage_.mount() + "/triton");
+  EXPECT_TRUE(exists(stage_.view() + "/f"));
+}
+
+TEST_F(ShimRoutes, OfTheRunFolderAreTakenFirst) {
+  write_text(mounts_file(), "no table");
+  write_text(routes_file("run"), other_routes());
+  const Ended ended = stage_.run_shell("printf %s \"$OTHER_VARIABLE\"");
+  EXPECT_EQ(ended.out + ended.err, stage_.mount() + "/triton");
+}
+
+TEST_F(ShimRoutes, OfTheMountThatAreNoTableAreNamedOnceForATreeOfProcesses) {
+  for (const std::string& text : {std::string("no table"), std::string(70'000, 'x')}) {
+    write_text(mounts_file(), text);
+    const Ended ended = stage_.run_shell(std::string("sh -c 'sh -c true'; ") + kPrintVariable);
+    EXPECT_EQ(ended.out, stage_.mount() + "/triton");
+    EXPECT_EQ(ended.err, "cacheshim: cannot use '" + mounts_file() +
+                             "': it is no table of routes; running with the built-in routes\n");
+  }
+}
+
+// A FIFO that nobody writes to blocks its reader, as a daemon that hangs does.
+TEST_F(ShimRoutes, OfAMountThatHangsAreWaitedForNoLongerThanThreeSeconds) {
+  (void)mounts_file();
+  ASSERT_EQ(::mkfifo(mounts_file().c_str(), 0644), 0);
+  const auto began = std::chrono::steady_clock::now();
+  const Ended ended = stage_.run_shell(std::string("exec 2>&1; ") + kPrintVariable);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
+  EXPECT_EQ(ended.out, stage_.mount() + "/triton");
+  EXPECT_EQ(ended.err, "cacheshim: cannot use '" + mounts_file() +
+                           "': the daemon does not answer; running with the built-in routes\n");
 }
 
 TEST_F(ShimRoutes, TakeTheUsersOwnOnes) {
