@@ -17,6 +17,7 @@ test_packages=(
     git rsync ccache                                               # run on the mount
     libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded beside our library
     valgrind strace
+    runc                                                           # a container of its own
     mandoc                                                         # checks the manual pages
     musl-tools                                                     # another libc
 )
