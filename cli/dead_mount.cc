@@ -8,7 +8,6 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
-#include <vector>
 
 #include "cli/paths.h"
 #include "common/kernel_locks.h"
@@ -20,23 +19,30 @@ namespace {
 constexpr std::chrono::milliseconds kHandOver{300};
 constexpr std::chrono::milliseconds kPoll{20};
 
-// The daemon may be root's, and the one who asks a user.
-std::vector<KernelLock> locks_of(const std::string& mount_point) {
-  std::ostringstream table;
-  table << std::ifstream("/proc/locks").rdbuf();
-  for (const std::string& folder : {run_dir(mount_point), run_dir_of_root(mount_point)}) {
-    struct stat st {};
-    const std::string path = fmt::format("{}/{}", folder, kRunLockFile);
-    if (folder.empty() || ::stat(path.c_str(), &st) == -1) continue;
-    auto locks = kernel_locks(table.str(), st.st_dev, st.st_ino);
-    if (!locks.empty()) return locks;
-  }
-  return {};
+bool is_owned_by(pid_t process, uid_t uid) {
+  struct stat st {};
+  return ::stat(fmt::format("/proc/{}", process).c_str(), &st) == 0 && st.st_uid == uid;
 }
 
+// Of the owner of the run directory: others may be able to open its lock, and do not mount anything.
+pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
+  struct stat st {};
+  if (::stat(lock_file.c_str(), &st) == -1) return 0;
+  std::ostringstream table;
+  table << std::ifstream("/proc/locks").rdbuf();
+  for (const KernelLock& lock : kernel_locks(table.str(), st.st_dev, st.st_ino)) {
+    const bool is_wanted = lock.is_flock && (lock.waits || !waits_only);
+    if (is_wanted && is_owned_by(lock.process, st.st_uid)) return lock.process;
+  }
+  return 0;
+}
+
+// The daemon may be root's, and the one who asks a user.
 pid_t find_process(const std::string& mount_point, bool waits_only) {
-  for (const KernelLock& lock : locks_of(mount_point)) {
-    if (lock.is_flock && (lock.waits || !waits_only)) return lock.process;
+  for (const std::string& folder : {run_dir(mount_point), run_dir_of_root(mount_point)}) {
+    if (folder.empty()) continue;
+    const std::string lock_file = fmt::format("{}/{}", folder, kRunLockFile);
+    if (const pid_t process = find_owners_process(lock_file, waits_only)) return process;
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <exception>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -65,8 +66,16 @@ void IdleJobs::begin_pass(std::vector<Job*> jobs) {
     }
   }
   if (asked_.empty()) return;
-  std::packaged_task<LivingProcesses()> pass(
-      [users = std::move(users), proc = proc_] { return find_living_processes(users, proc); });
+  std::packaged_task<std::optional<Pass>()> pass(
+      [users = std::move(users), proc = proc_]() -> std::optional<Pass> {
+        const auto began = Clock::now();
+        try {
+          LivingProcesses found = find_living_processes(users, proc);
+          return Pass{std::move(found), Clock::now() - began};
+        } catch (const std::exception&) {
+          return std::nullopt;
+        }
+      });
   pass_ = pass.get_future();
   pass_began_ = Clock::now();
   has_warned_ = false;
@@ -77,22 +86,24 @@ void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   }
 }
 
+void IdleJobs::warn_of_slow_pass() {
+  if (Clock::now() - pass_began_ < kSlowPass || std::exchange(has_warned_, true)) return;
+  spdlog::warn(
+      "reading /proc for the processes of {} idle jobs has taken 60 s so far: a process may hang in a page "
+      "fault; no job is ended for being idle meanwhile",
+      asked_.size());
+}
+
 void IdleJobs::finish_pass() {
   if (asked_.empty()) return;
-  const auto took = Clock::now() - pass_began_;
-  if (pass_.wait_for(0s) != std::future_status::ready) {
-    if (took > kSlowPass && !std::exchange(has_warned_, true)) {
-      spdlog::warn("reading /proc for the processes of {} idle jobs has taken 60 s so far: a process may "
-                   "hang in a page fault; no job is ended for being idle meanwhile",
-                   asked_.size());
-    }
-    return;
-  }
-  next_pass_ = Clock::now() + took * kRestFactor;
-  LivingProcesses found = pass_.get();
-  for (Job* job : std::exchange(asked_, {})) {
-    const auto living = found.find(job->id);
-    if (living != found.end()) {
+  if (pass_.wait_for(0s) != std::future_status::ready) return warn_of_slow_pass();
+  const std::vector<Job*> asked = std::exchange(asked_, {});
+  const std::optional<Pass> pass = pass_.get();
+  if (!pass) return;
+  next_pass_ = Clock::now() + pass->took * kRestFactor;
+  for (Job* job : asked) {
+    const auto living = pass->found.find(job->id);
+    if (living != pass->found.end()) {
       living_.insert_or_assign(job, living->second);
       job->touch();
     } else if (may_end(*job)) {

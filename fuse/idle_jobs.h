@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ class IdleJobs {
   void keep_living();
   void begin_pass(std::vector<Job*> jobs);
   void finish_pass();
+  void warn_of_slow_pass();
 
   JobTable& jobs_;
   const std::chrono::seconds job_idle_;
@@ -46,7 +48,11 @@ class IdleJobs {
   std::map<Job*, Process> living_;  // one process of each job that had one when it was looked for
   // The pass over /proc that is under way; asked_ is empty while there is none.
   std::vector<Job*> asked_;
-  std::future<LivingProcesses> pass_;
+  struct Pass {
+    LivingProcesses found;
+    Clock::duration took;
+  };
+  std::future<std::optional<Pass>> pass_;  // nothing: it has failed, for want of memory
   Clock::time_point pass_began_{};
   Clock::time_point next_pass_{};
   bool has_warned_ = false;
