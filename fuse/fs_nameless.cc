@@ -34,9 +34,9 @@ NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex par
 Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
   const NodeInfo info = nodes_.info(node);
   if (info.object_fd >= 0) return sys::reopen(info.object_fd, O_PATH);
-  if (info.removed) return open_files_.open_object(node);
-  CACHESHIM_TRY(path, nodes_.path(node));
-  auto opened = info.job->overlay.open(path, O_PATH);
+  const auto path = nodes_.path(node);
+  if (!path) return open_files_.open_object(node);  // it has no name, or its directory has none
+  auto opened = info.job->overlay.open(*path, O_PATH);
   if (opened.failed_with(ENOENT)) return open_files_.open_object(node);
   if (!opened) return opened.error();
   CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
@@ -52,8 +52,8 @@ Status Filesystem::settle_name(NodeIndex node) {
     if (info.object_fd >= 0) return {};
     if (!info.removed) {
       if (info.in_upper || info.is_view_root) return {};  // which no others change
-      CACHESHIM_TRY(path, nodes_.path(node));
-      const auto found = info.job->overlay.find(path);
+      const auto path = nodes_.path(node);
+      const auto found = path ? info.job->overlay.find(*path) : Result<Found>(Errno(ENOENT));
       if (found && nodes_.is_current(node, found->st, found->in_upper)) return {};
       if (!found && !found.failed_with(ENOENT)) return found.error();
     }
