@@ -44,7 +44,9 @@ std::string choose_mount_point(const MountArguments& arguments, const DaemonOpti
   const std::string path = resolve_path(arguments.mount_point);
   check_apart(path, "store", options.store_dir);
   if (!options.layers_dir.empty()) check_apart(path, "directory of layers", options.layers_dir);
-  const bool may_be_nonempty = parse_mount_options(arguments.daemon.options).may_be_nonempty;
+  // A standby takes over unattended, where there was a mount before.
+  const bool may_be_nonempty =
+      arguments.standby || parse_mount_options(arguments.daemon.options).may_be_nonempty;
   return check_mount_point(arguments.mount_point, may_be_nonempty);
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/mount_info.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -22,11 +23,37 @@ Result<std::uint64_t> mount_id(int fd) {
   return st.stx_mnt_id;
 }
 
+// Where the mount that holds the directory begins. A copy from there keeps the paths of all its objects
+// apart: in one that began at the directory, BaseWatch would take those outside for some below it.
+Result<fs::path> top_of_mount(const MountCopies::Folder& folder) {
+  CACHESHIM_TRY(mount, mount_id(folder.fd));
+  fs::path top = folder.path;
+  while (top != top.parent_path()) {
+    CACHESHIM_TRY(above, sys::open_path(top.parent_path(), O_PATH | O_DIRECTORY));
+    CACHESHIM_TRY(above_mount, mount_id(above.get()));
+    if (above_mount != mount) break;
+    top = top.parent_path();
+  }
+  return top;
+}
+
+bool has_mounts_below(const std::string& path) {
+  const std::string prefix = path == "/" ? path : path + "/";
+  const auto mounts = read_mounts();
+  return std::any_of(mounts.begin(), mounts.end(),
+                     [&](const MountEntry& mount) { return mount.path.starts_with(prefix); });
+}
+
 fs::path common_part(const fs::path& one, const fs::path& other) {
   const auto end = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first;
   fs::path common;
   for (auto at = one.begin(); at != end; ++at) common /= *at;
   return common;
+}
+
+// `path`, which lies below `top`, in a copy that begins at `top`.
+Result<UniqueFd> open_below(int copy, const fs::path& top, const fs::path& path) {
+  return sys::open_beneath(copy, path.lexically_relative(top).string(), O_RDONLY | O_DIRECTORY);
 }
 
 }  // namespace
@@ -37,9 +64,9 @@ MountCopies::MountCopies(unsigned long mount_flags, bool is_apart) : is_apart_(i
   if ((mount_flags & MS_NODIRATIME) != 0) atimes_ |= MOUNT_ATTR_NODIRATIME;
 }
 
-Result<int> MountCopies::copy_mount(int folder, unsigned recursive) {
+Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) {
   const int tree =
-      ::open_tree(folder, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | recursive);
+      ::open_tree(AT_FDCWD, top.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive);
   if (tree == -1) return Errno::last();
   UniqueFd copy(tree);
   struct mount_attr change {};
@@ -55,9 +82,10 @@ Result<int> MountCopies::copy_mount(int folder, unsigned recursive) {
   return tree;
 }
 
-Result<UniqueFd> MountCopies::reopen(int folder) {
-  CACHESHIM_TRY(copy, copy_mount(folder, AT_RECURSIVE));
-  return sys::open_beneath(copy, "", O_RDONLY | O_DIRECTORY);
+Result<UniqueFd> MountCopies::reopen(const Folder& folder) {
+  CACHESHIM_TRY(top, top_of_mount(folder));
+  CACHESHIM_TRY(copy, copy_mount(top, has_mounts_below(folder.path) ? AT_RECURSIVE : 0));
+  return open_below(copy, top, folder.path);
 }
 
 Result<std::pair<UniqueFd, UniqueFd>> MountCopies::reopen_both(const Folder& one,
@@ -66,14 +94,9 @@ Result<std::pair<UniqueFd, UniqueFd>> MountCopies::reopen_both(const Folder& one
   CACHESHIM_TRY(other_mount, mount_id(other.fd));
   if (one_mount != other_mount) return Errno(EXDEV);
   const fs::path above = common_part(one.path, other.path);
-  CACHESHIM_TRY(common, sys::open_path(above, O_RDONLY | O_DIRECTORY));
-  CACHESHIM_TRY(copy, copy_mount(common.get(), 0));
-  const auto open_again = [&](const Folder& folder) {
-    const std::string below = fs::path(folder.path).lexically_relative(above);
-    return sys::open_beneath(copy, below, O_RDONLY | O_DIRECTORY);
-  };
-  CACHESHIM_TRY(first, open_again(one));
-  CACHESHIM_TRY(second, open_again(other));
+  CACHESHIM_TRY(copy, copy_mount(above, 0));
+  CACHESHIM_TRY(first, open_below(copy, above, one.path));
+  CACHESHIM_TRY(second, open_below(copy, above, other.path));
   return std::pair(std::move(first), std::move(second));
 }
 

@@ -34,13 +34,13 @@ class MountCopies {
 
   // Opens the directory again, with what is mounted below it. Errors: EPERM without privilege over the
   // mount namespace, ENOSYS before Linux 5.12.
-  Result<UniqueFd> reopen(int folder);
+  Result<UniqueFd> reopen(const Folder& folder);
   // The same for two directories on one mount, so that files can be renamed from one to the other.
   // Errors: also EXDEV if they are not on one.
   Result<std::pair<UniqueFd, UniqueFd>> reopen_both(const Folder& one, const Folder& other);
 
  private:
-  Result<int> copy_mount(int folder, unsigned recursive);
+  Result<int> copy_mount(const std::string& top, unsigned recursive);
 
   std::uint64_t atimes_ = 0;  // MOUNT_ATTR_*
   bool is_apart_ = false;

@@ -55,8 +55,9 @@ Result<UniqueFd> make_work(int parent) {
 
 // Opens the directories anew, through copies of their mounts. The locks stay.
 Status reopen(const OverlayFolders& folders, PlainOverlay& overlay) {
-  for (UniqueFd& lower : overlay.lowers) {
-    CACHESHIM_TRY(opened, overlay.mounts.reopen(lower.get()));
+  for (std::size_t at = 0; at < overlay.lowers.size(); ++at) {
+    UniqueFd& lower = overlay.lowers[at];
+    CACHESHIM_TRY(opened, overlay.mounts.reopen({folders.lowers[at], lower.get()}));
     lower = std::move(opened);
   }
   if (!overlay.upper || !overlay.mounts.have_atimes()) return {};

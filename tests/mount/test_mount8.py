@@ -409,3 +409,14 @@ def test_strictatime_moves_access_times_at_each_read(tmpfs_overlay, mount8, opti
     assert done.returncode == 0, done.stderr
     read_all(overlay)
     assert [os.stat(path).st_atime < now + 500 for path in files] == [moves, moves]
+
+
+@pytest.mark.parametrize("option", ["noatime", "relatime"])
+def test_changes_of_a_lower_beside_the_mount_are_seen(tmpfs_overlay, mount8, option):
+    overlay = tmpfs_overlay
+    done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.folders()}")
+    assert done.returncode == 0, done.stderr
+    path = overlay.path / "folder/new"
+    assert not path.exists()
+    mounts.run("sh", "-c", f"echo x > {overlay.lowers[0]}/folder/new")  # raw, by another process
+    jobs.wait_until(path.exists, what="the new file of the lower")
