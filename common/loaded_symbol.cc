@@ -58,15 +58,30 @@ struct Search {
   void* out;
 };
 
-int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
+link_map object_of(const dl_phdr_info& listed) {
   link_map object{};
-  object.l_addr = listed->dlpi_addr;
-  for (int i = 0; i < listed->dlpi_phnum; ++i) {
-    if (listed->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-    object.l_ld = reinterpret_cast<ElfW(Dyn)*>(listed->dlpi_addr + listed->dlpi_phdr[i].p_vaddr);
+  object.l_addr = listed.dlpi_addr;
+  for (int i = 0; i < listed.dlpi_phnum; ++i) {
+    if (listed.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+    object.l_ld = reinterpret_cast<ElfW(Dyn)*>(listed.dlpi_addr + listed.dlpi_phdr[i].p_vaddr);
   }
+  return object;
+}
+
+int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
   const Search& search = *static_cast<Search*>(data);
-  return search.is_it(LoadedObject(object), search.out) ? 1 : 0;
+  return search.is_it(LoadedObject(object_of(*listed)), search.out) ? 1 : 0;
+}
+
+// An object without the hash table of names that we read may define any. The kernel's vDSO, which has none
+// on some machines, is no part of dlsym's search.
+int may_listed_define(dl_phdr_info* listed, std::size_t, void* data) {
+  const link_map object = object_of(*listed);
+  const bool is_vdso = listed->dlpi_addr == ::getauxval(AT_SYSINFO_EHDR);
+  if (object.l_ld == own_dynamic || object.l_ld == nullptr || is_vdso) return 0;
+  const LoadedObject loaded(object);
+  const auto& name = *static_cast<const SymbolName*>(data);
+  return !loaded.is_readable() || loaded.find(name) != nullptr ? 1 : 0;
 }
 
 bool any_loaded(Search search) {
@@ -133,11 +148,10 @@ const ElfW(Sym) * LoadedObject::find(const SymbolName& name) const {
   const std::uint32_t bucket_count = gnu_hash_[0];
   const std::uint32_t first_symbol = gnu_hash_[1];
   const std::uint32_t bloom_words = gnu_hash_[2];  // a power of two
-  const auto* const bloom =
-      static_cast<const ElfW(Addr)*>(static_cast<const void*>(gnu_hash_ + 4));
+  const auto* const bloom = static_cast<const ElfW(Addr)*>(static_cast<const void*>(gnu_hash_ + 4));
   const ElfW(Addr) word = bloom[name.hash / kWordBits & (bloom_words - 1)];
-  const ElfW(Addr) both = word >> (name.hash % kWordBits) &
-                          word >> ((name.hash >> gnu_hash_[3]) % kWordBits);
+  const ElfW(Addr) both =
+      word >> (name.hash % kWordBits) & word >> ((name.hash >> gnu_hash_[3]) % kWordBits);
   if ((both & 1) == 0) return nullptr;
   const auto* const buckets =
       static_cast<const std::uint32_t*>(static_cast<const void*>(bloom + bloom_words));
@@ -164,6 +178,10 @@ void* LoadedObject::function(const ElfW(Sym) * symbol) const {
 
 bool LoadedObject::is_called(const char* soname) const {
   return strings_ != nullptr && same(strings_ + soname_offset_, soname);  // empty at offset 0
+}
+
+bool may_be_defined(const SymbolName& name) {
+  return ::dl_iterate_phdr(may_listed_define, const_cast<SymbolName*>(&name)) != 0;
 }
 
 bool is_glibc_loaded() { return any_loaded({is_glibc, nullptr}); }

@@ -73,14 +73,18 @@ inline constexpr const char* kLibcName = "libc.so.6";
 // False where the program has another libc, or one that is made to look like glibc.
 bool is_glibc_loaded();
 
+// Whether any object of this process but this library may define the name. A dlsym that fails replaces
+// the error that the application has not asked for by dlerror(3) yet: ask here first. Takes the loader's lock.
+bool may_be_defined(const SymbolName& name);
+
 // libc's own functions of the dynamic loader; none of them is an interposer's. Null members where
 // libc has none: dlvsym, on musl; all, on a glibc before 2.34, until something brings its libdl.so.2.
 // Thread-safe; may be called before any constructor.
 struct LibcLoader {
-  void* (*find)(void* handle, const char* name);                               // dlsym
-  void* (*open)(const char* path, int flags);                                  // dlopen
-  int (*locate)(const void* address, Dl_info* out);                            // dladdr
-  char* (*take_error)();                                                       // dlerror
+  void* (*find)(void* handle, const char* name);     // dlsym
+  void* (*open)(const char* path, int flags);        // dlopen
+  int (*locate)(const void* address, Dl_info* out);  // dladdr
+  char* (*take_error)();                             // dlerror
 };
 LibcLoader libc_loader();
 

@@ -28,7 +28,7 @@ constexpr const char* kCallNames[] = {
 #undef CACHESHIM_CUDA_CALL
 };
 
-// A look-up that fails leaves an error for the next dlerror, which belongs to the application.
+// A lookup that fails leaves an error for the next dlerror, which belongs to the application.
 void* find_quietly(void* handle, const char* name) {
   const LibcLoader loader = libc_loader();
   if (loader.find == nullptr) return nullptr;
@@ -40,6 +40,7 @@ void* find_quietly(void* handle, const char* name) {
 // What comes after us in the search order, else the driver that is loaded: Python opens its
 // extensions by RTLD_LOCAL, and so the driver that they are linked to.
 void* find_direct(const char* name) {
+  if (!may_be_defined(SymbolName(name))) return nullptr;
   if (void* const next = find_quietly(RTLD_NEXT, name)) return next;
   // Never closed again: the caller is linked to it, so it does not go away before the caller does.
   const auto open = libc_loader().open;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/real_function.h"
 
-#include <sys/auxv.h>
 #include <sys/sysmacros.h>
 
 #include <array>
@@ -17,6 +16,7 @@
 #include "shim/direct_view.h"
 #include "shim/errno_guard.h"
 #include "shim/mount_file.h"
+#include "shim/process_environment.h"
 #include "shim/process_files.h"
 #include "shim/report.h"
 #include "shim/runtime.h"
@@ -36,26 +36,9 @@ constexpr int kRoutesTimeoutMs = 3000;  // a machine with hundreds of runnable t
 constexpr std::string_view kWarnedVariable = "CACHESHIM_WARNED";
 constinit char warned_entry[] = "CACHESHIM_WARNED=0";  // becomes part of the environment
 constinit char mount_text[PATH_MAX] = {};
-constinit char report_file_text[PATH_MAX] = {};
 alignas(RouteTableHeader) constinit char routes_text[65536] = {};
 constinit RealFunction<decltype(&::setenv)> real_setenv{"setenv"};
 constinit RealFunction<decltype(&::putenv)> real_putenv{"putenv"};
-
-class ProcessEnvironment final : public Environment {
- public:
-  std::string_view find(std::string_view name) const override {
-    if (::environ == nullptr) return {};
-    for (char** entry = ::environ; *entry != nullptr; ++entry) {
-      if (std::strncmp(*entry, name.data(), name.size()) != 0) continue;
-      if ((*entry)[name.size()] == '=') return *entry + name.size() + 1;
-    }
-    return {};
-  }
-  bool is_on(std::string_view name) const {
-    const std::string_view value = find(name);
-    return !value.empty() && value != "0";
-  }
-};
 
 // Collects, since a variable set now could be another profile's `unless`.
 class CollectedActions final : public StartActions {
@@ -206,14 +189,9 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
   note_next_objects();
   if (!is_glibc_loaded()) return;  // as if absent
   if (is_marked_program(kProgramMark)) return;
-  note_stderr();
+  settle_reports();
   const ProcessEnvironment environment;
-  if (::getauxval(AT_SECURE) != 0 || environment.is_on(kDisableVariable)) return;
-  const std::string_view log = environment.find(kLogVariable);
-  if (!log.empty() && log.size() < sizeof report_file_text) {
-    std::memcpy(report_file_text, log.data(), log.size());
-    set_report_file({report_file_text, log.size()});
-  }
+  if (environment.is_disabled()) return;
   const std::string_view path = find_mount_path(environment);
   if (path.empty()) {
     return stay_away(environment, {kMountVariable, " '", environment.find(kMountVariable),

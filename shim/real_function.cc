@@ -50,8 +50,13 @@ void* ask_loader(const SymbolName& name) {
   if (looking_up) return nullptr;
   const auto find = libc_loader().find;  // dlsym itself is one of our own names
   if (find == nullptr) return find_without_dlsym(name);
+  if (!may_be_defined(name)) return nullptr;
   looking_up = true;
   void* const found = find(RTLD_NEXT, name.text);
+  // The error is ours, not the application's.
+  if (const auto take_error = libc_loader().take_error; found == nullptr && take_error != nullptr) {
+    (void)take_error();
+  }
   looking_up = false;
   return found;
 }
@@ -69,7 +74,7 @@ void note_next_objects() {
     is_libc = noted.data()[count++].is_called(kLibcName);
   }
   if (is_libc) return noted_count.store(count, std::memory_order_release);
-  // What the list does not tell, the loader is asked for now: it cannot be asked at any time.
+    // What the list does not tell, the loader is asked for now: it cannot be asked at any time.
 #define CACHESHIM_SYMBOL(name, group) (void)real::name.get();
 #include "shim/symbols.def"
 #undef CACHESHIM_SYMBOL

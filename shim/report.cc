@@ -6,15 +6,19 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
+#include <climits>
 #include <cstring>
 
 #include "common/unique_fd.h"
 #include "shim/errno_guard.h"
+#include "shim/process_environment.h"
 
 namespace cacheshim {
 namespace {
 
-constinit std::string_view report_file;
+constinit std::atomic<bool> is_settled{false};
+constinit char report_file[PATH_MAX] = {};  // empty: stderr
 constinit bool had_stderr = true;
 
 // A program that has no stderr may have its data at that number: in a file that it reads as well.
@@ -54,13 +58,22 @@ class SigpipeGuard {
 
 }  // namespace
 
-void set_report_file(std::string_view path) { report_file = path; }
-
-void note_stderr() { had_stderr = ::fcntl(STDERR_FILENO, F_GETFL) != -1; }
+// Two threads that come here together write the same.
+void settle_reports() {
+  if (is_settled.load(std::memory_order_acquire)) return;
+  had_stderr = ::fcntl(STDERR_FILENO, F_GETFL) != -1;
+  const ProcessEnvironment environment;
+  const std::string_view log = environment.find(kLogVariable);
+  if (!environment.is_disabled() && !log.empty() && log.size() < sizeof report_file) {
+    std::memcpy(report_file, log.data(), log.size());
+  }
+  is_settled.store(true, std::memory_order_release);
+}
 
 void report_line(std::initializer_list<std::string_view> parts) {
   const ErrnoGuard errno_guard;
   const SigpipeGuard sigpipe_guard;
+  settle_reports();
   char line[1024] = "cacheshim: ";
   std::size_t length = std::strlen(line);
   for (const std::string_view part : parts) {
@@ -70,8 +83,8 @@ void report_line(std::initializer_list<std::string_view> parts) {
   }
   line[length++] = '\n';
   UniqueFd file;
-  if (!report_file.empty()) {
-    file.reset(real::open(report_file.data(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+  if (report_file[0] != '\0') {
+    file.reset(real::open(report_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   }
   if (!file && !is_stderr(STDERR_FILENO)) return;
   // A line that nobody can be told is lost.

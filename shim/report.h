@@ -7,12 +7,10 @@
 
 namespace cacheshim {
 
-// Where the lines go: to the end of `path`, or to stderr for an empty one. `path` must stay valid.
-void set_report_file(std::string_view path);
-
-// To be called when the process starts: one that has no stderr then gets no lines there later, where
-// its data may be.
-void note_stderr();
+// Settles where lines go, once: to the end of the file that CACHESHIM_LOG names now, else to stderr. A
+// process that has no stderr now gets no lines there later, where its data may be. Called when the process
+// starts, and by the first line, if a library's constructor, which runs before ours, causes one.
+void settle_reports();
 
 // The text of an error that ends the use of a mount. Unlike strerror it neither locks nor allocates.
 std::string_view mount_error_text(int error);

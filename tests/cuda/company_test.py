@@ -120,6 +120,20 @@ class Company(unittest.TestCase):
         self.assertEqual(ended.trace[0][:2], ["cuInit", "EAGER"], ended)
         self.assertEqual(ended.callers("cuInit"), ["libcacheshim.so"] * 2, ended)
 
+    def test_a_constructor_that_calls_cuInit_reports_to_the_log(self):
+        with tempfile.TemporaryDirectory(prefix="cacheshim-cuda-") as scratch:
+            log = pathlib.Path(scratch, "log")
+            ended = stage.run(["client_early", "cuModuleLoadData", "IMAGE"], spin_ms=stage.SHORT_MS,
+                              preload=[stage.library], CUDA_MODULE_LOADING="LAZY",
+                              CACHESHIM_LOG=str(log))
+            self.assertNotIn("cacheshim", ended.err, ended)
+            self.assertRegex(log.read_text(), r"\Acacheshim: CUDA_MODULE_LOADING=LAZY is respected")
+
+    def test_without_a_driver_a_pending_dlerror_stays(self):
+        ended = stage.run(["pending_error"], preload=[stage.library])
+        self.assertEqual((ended.status, ended.out), (0, "cuInit: 100\nthe application's error\n"),
+                         ended)
+
     def test_another_interposer_of_dlsym_after_ours(self):
         for route in ("dlsym", "v2", "direct", "torch"):
             ended = stage.run_route(route, "cuModuleLoadData",

@@ -17,6 +17,7 @@ for how in '' -static; do
         "$scratch/program" "$scratch/preloaded" > "$scratch/got" 2>&1 || failed=1
     diff -u "$scratch/expected" "$scratch/got" || failed=1
     grep -q '^write: 12' "$scratch/expected" || failed=1
+    grep -q '^dlerror at the start: none' "$scratch/expected" || failed=1
     rm -r "$scratch/plain" "$scratch/preloaded"
 done
 exit $failed

@@ -18,8 +18,10 @@ static void say(const char* what, long result) {
 int main(int argc, char** argv) {
   char text[64] = "";
   struct stat status;
+  const char* const pending = dlerror();
   if (argc < 2 || chdir(argv[1]) != 0) return 2;
   setvbuf(stdout, NULL, _IONBF, 0);
+  printf("dlerror at the start: %s\n", pending == NULL ? "none" : pending);
   const int fd = open("file", O_RDWR | O_CREAT, 0640);
   say("write", write(fd, "twelve bytes", 12));
   say("fstat", fstat(fd, &status) < 0 ? -1 : (long)status.st_size);
