@@ -13,7 +13,6 @@
 #include "cli/failure.h"
 #include "cli/paths.h"
 #include "cli/run_environment.h"
-#include "cli/setup.h"
 #include "cli/text.h"
 #include "cli/units.h"
 #include "common/exit_codes.h"
@@ -122,8 +121,8 @@ void print_answer(const json& answer) {
 void explain(const ExplainArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json status = parse_json(client.read("status"));
-  const auto found = find_cache_path(arguments.path, client.mount(), text_of(status, "store"),
-                                     load_all_profiles(find_installation().profiles));
+  const auto found =
+      find_cache_path(arguments.path, client.mount(), text_of(status, "store"), client.profiles());
   if (!found) {
     throw Failure(kExitUsage,
                   fmt::format("'{}' is neither below the mount '{}' nor a cache's default path",

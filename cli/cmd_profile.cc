@@ -14,7 +14,7 @@
 #include "cli/setup.h"
 #include "cli/text.h"
 #include "common/exit_codes.h"
-#include "store/json_text.h"
+#include "store/profile_check.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -25,26 +25,16 @@ std::string joined(const std::vector<std::string>& texts, const char* none) {
 
 std::string or_none(const std::string& text) { return text.empty() ? "-" : text; }
 
-// All profiles as a mount would load them now; what is refused is printed.
-std::vector<Profile> load_for_reading() { return load_all_profiles(find_installation().profiles); }
-
-// Those of a mount, by its own word, are the ones that it found when it was mounted.
-std::vector<std::string> names_in_use(const std::string& mount) {
-  const auto status = parse_json(ControlClient(mount).read("status"));
-  std::vector<std::string> names;
-  for (const auto& name : status.value("profiles", nlohmann::json::array())) {
-    names.push_back(name.get<std::string>());
-  }
-  return names;
+// Those that the mount uses; without one, all as a mount would load them now, and what is refused is printed.
+std::vector<Profile> load_for_reading(const std::string& mount) {
+  return mount.empty() ? load_all_profiles(find_installation().profiles)
+                       : ControlClient(mount).profiles();
 }
 
 void list_profiles(const std::string& mount) {
-  const auto in_use = mount.empty() ? std::vector<std::string>() : names_in_use(mount);
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "EVIDENCE", "VARIABLE", "DEFAULT PATHS", "FILE"}};
-  for (const Profile& profile : load_for_reading()) {
-    const bool is_in_use = std::find(in_use.begin(), in_use.end(), profile.name) != in_use.end();
-    if (!mount.empty() && !is_in_use) continue;
+  for (const Profile& profile : load_for_reading(mount)) {
     rows.push_back({profile.name, std::string(to_string(profile.evidence)),
                     or_none(profile.variable), joined(profile.default_paths, "-"), profile.origin});
   }
@@ -80,13 +70,14 @@ std::string entry_text(const EntryRule& rule) {
   return fmt::format("files {}, ending in {}", rule.path.text(), joined(endings, ""));
 }
 
-void show_profile(const std::string& name) {
-  const std::vector<Profile> profiles = load_for_reading();
+void show_profile(const std::string& name, const std::string& mount) {
+  const std::vector<Profile> profiles = load_for_reading(mount);
   const auto found = std::find_if(profiles.begin(), profiles.end(),
                                   [&](const Profile& profile) { return profile.name == name; });
   if (found == profiles.end()) {
     throw Failure(kExitFailed,
-                  fmt::format("no profile '{}'; 'cacheshim profile list' names them", name));
+                  fmt::format("no profile '{0}'; 'cacheshim profile list{1}' names them", name,
+                              mount.empty() ? "" : " --mount " + mount));
   }
   const Profile& profile = *found;
   const char* early = profile.may_publish_early() ? "" : ": published at the job's success only";
@@ -109,16 +100,32 @@ void show_profile(const std::string& name) {
   print_pairs(pairs);
 }
 
+// The installed profiles that stay in use beside those in the given files.
+std::vector<Profile> installed_beside(const std::vector<std::string>& files) {
+  auto installed = load_profiles(profile_folders(find_installation().profiles)).profiles;
+  for (const std::string& file : files) {
+    const auto given = load_profile(file);
+    const auto* profile = std::get_if<Profile>(&given);
+    if (profile == nullptr) continue;
+    std::erase_if(installed, [&](const Profile& other) { return other.name == profile->name; });
+  }
+  return installed;
+}
+
 int check_profiles(const std::vector<std::string>& files) {
   int exit_code = kExitSuccess;
+  std::vector<Profile> others = installed_beside(files);
   for (const std::string& file : files) {
-    const auto parsed = load_profile(file);
-    if (const auto* error = std::get_if<ProfileError>(&parsed)) {
-      print_line(error->message);
-      exit_code = kExitFailed;
-    } else {
-      fmt::print("{}: '{}' is good\n", file, std::get<Profile>(parsed).name);
+    std::vector<std::string> findings = check_profile(file);
+    const auto loaded = load_profile(file);
+    if (const auto* profile = std::get_if<Profile>(&loaded)) {
+      const auto shared = check_against(*profile, others);
+      findings.insert(findings.end(), shared.begin(), shared.end());
+      if (findings.empty()) fmt::print("{}: '{}' is good\n", file, profile->name);
+      others.push_back(*profile);
     }
+    for (const std::string& finding : findings) print_line(finding);
+    if (!findings.empty()) exit_code = kExitFailed;
   }
   return exit_code;
 }
@@ -132,10 +139,11 @@ void add_profile(CLI::App& app, int& exit_code) {
       "Profiles are TOML files: those shipped, and one's own in /etc/cacheshim/profiles.d (not root:\n"
       "~/.config/cacheshim/profiles.d), which go before shipped ones of the same name. A bad one is\n"
       "refused with file, line and reason, and the others go on. docs/profiles.md says how to write\n"
-      "one. A mount uses those that it found when it was mounted.");
+      "one. A mount uses those that it found when it was mounted, also from profiles.d beside the\n"
+      "file that --config names: --mount shows them.");
   CLI::App* list = profile->add_subcommand("list", "All profiles");
   auto mount = std::make_shared<std::string>();
-  list->add_option("--mount", *mount, "Only those that this mount uses")->type_name("M");
+  list->add_option("--mount", *mount, "Those that this mount uses")->type_name("M");
   list->callback([mount, &exit_code] {
     list_profiles(*mount);
     exit_code = kExitSuccess;
@@ -143,8 +151,9 @@ void add_profile(CLI::App& app, int& exit_code) {
   auto name = std::make_shared<std::string>();
   CLI::App* show = profile->add_subcommand("show", "One profile, in words");
   show->add_option("NAME", *name, "As in 'profile list'")->required();
-  show->callback([name, &exit_code] {
-    show_profile(*name);
+  show->add_option("--mount", *mount, "As this mount uses it")->type_name("M");
+  show->callback([name, mount, &exit_code] {
+    show_profile(*name, *mount);
     exit_code = kExitSuccess;
   });
   auto files = std::make_shared<std::vector<std::string>>();

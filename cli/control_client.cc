@@ -19,6 +19,7 @@
 #include "common/names.h"
 #include "common/result.h"
 #include "store/json_text.h"
+#include "store/profile_json.h"
 
 namespace cacheshim::cli {
 namespace {
@@ -79,6 +80,12 @@ void report_progress(const json& progress, const ControlClient::OnProgress& on_p
   on_progress(text_of(progress, "what"), count_of(progress, "done"), count_of(progress, "total"));
 }
 
+void throw_if_refused(const json& line) {
+  if (!line.is_object() || !line.contains("error")) return;
+  const auto code = static_cast<int>(count_of(line, "exit"));
+  throw Failure(code == 0 ? kExitFailed : code, text_of(line, "error"));
+}
+
 }  // namespace
 
 ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
@@ -92,7 +99,8 @@ ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
   folder_ = std::move(folder);
 }
 
-json ControlClient::request(const json& request, const OnProgress& on_progress) const {
+void ControlClient::exchange(const json& request,
+                             const std::function<bool(std::string_view line)>& take) const {
   auto fd = open_at(folder_.get(), "control", O_RDWR);
   if (!fd) fail_unavailable(mount_, fd.error());
   if (const Status written = write_request(fd->get(), dump_json(request)); !written) {
@@ -104,22 +112,40 @@ json ControlClient::request(const json& request, const OnProgress& on_progress) 
     const auto more = read_more(fd->get(), text);
     if (!more) fail_unavailable(mount_, more.error());
     for (auto end = text.find('\n', seen); end != text.npos; end = text.find('\n')) {
-      const json line = parse_json(std::string_view(text).substr(0, end), kAnswerLimits);
+      if (take(std::string_view(text).substr(0, end))) return;
       text.erase(0, end + 1);
-      if (!line.is_object()) continue;
-      if (const auto progress = line.find("progress"); progress != line.end()) {
-        report_progress(*progress, on_progress);
-      } else if (line.contains("error")) {
-        const auto code = static_cast<int>(count_of(line, "exit"));
-        throw Failure(code == 0 ? kExitFailed : code, text_of(line, "error"));
-      } else {
-        return line;
-      }
     }
     if (!*more) break;
   }
   throw Failure(kExitUnavailable,
                 fmt::format("the daemon of '{}' broke off without an answer", mount_));
+}
+
+json ControlClient::request(const json& request, const OnProgress& on_progress) const {
+  json answer;
+  exchange(request, [&](std::string_view text) {
+    json line = parse_json(text, kAnswerLimits);
+    if (!line.is_object()) return false;
+    if (const auto progress = line.find("progress"); progress != line.end()) {
+      report_progress(*progress, on_progress);
+      return false;
+    }
+    throw_if_refused(line);
+    answer = std::move(line);
+    return true;
+  });
+  return answer;
+}
+
+std::string ControlClient::request_text(const json& request) const {
+  std::string answer;
+  exchange(request, [&](std::string_view text) {
+    if (text.starts_with(R"({"progress")")) return false;
+    if (text.starts_with(R"({"error")")) throw_if_refused(parse_json(text, kAnswerLimits));
+    answer = text;
+    return true;
+  });
+  return answer;
 }
 
 json ControlClient::request(const json& request) const {
@@ -137,6 +163,13 @@ std::string ControlClient::read(const std::string& name) const {
     if (!more) fail_unavailable(mount_, more.error());
     if (!*more) return text;
   }
+}
+
+std::vector<Profile> ControlClient::profiles() const {
+  auto profiles = profiles_from_json(read("profiles"));
+  if (profiles) return *std::move(profiles);
+  throw Failure(kExitFailed,
+                fmt::format("the daemon of '{}' gave profiles that cannot be read", mount_));
 }
 
 }  // namespace cacheshim::cli

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/unique_fd.h"
+#include "store/profile.h"
 
 namespace cacheshim::cli {
 
@@ -26,12 +28,22 @@ class ControlClient {
   // The same, with progress on stderr.
   nlohmann::json request(const nlohmann::json& request) const;
 
+  // The answer as the daemon wrote it, one line, not parsed: for long ones that are only passed on.
+  std::string request_text(const nlohmann::json& request) const;
+
   // The text of a file of the control folder, as "stats".
   std::string read(const std::string& name) const;
+
+  // The profiles that the daemon uses: those that it found when it mounted.
+  std::vector<Profile> profiles() const;
 
   const std::string& mount() const { return mount_; }
 
  private:
+  // Calls `take` with each line until it says that this was the answer.
+  void exchange(const nlohmann::json& request,
+                const std::function<bool(std::string_view line)>& take) const;
+
   std::string mount_;
   UniqueFd folder_;
 };

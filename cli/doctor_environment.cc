@@ -204,9 +204,8 @@ void check_environment(const Patient& patient, Findings& findings) {
   check_switches(findings);
   check_log(findings);
   check_mount_variable(patient, findings);
-  std::vector<std::string> folders = {find_installation().profiles};
-  if (const std::string own = config_dir(); !own.empty()) folders.push_back(own + "/profiles.d");
-  const ProfileSet set = load_profiles(folders);
+  const ProfileSet set =
+      load_profiles(profile_folders(find_installation().profiles, patient.config));
   check_cache_variables(patient, set.profiles, findings);
   if (findings.all().size() == before) findings.ok(kCheck, "", "nothing that contradicts itself");
   check_default_folders(set.profiles, findings);

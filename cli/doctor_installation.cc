@@ -37,7 +37,7 @@ void check_config(const Patient& patient, Findings& findings) {
               ::access(path.c_str(), F_OK) == 0 ? "good" : "none: all is as by default");
 }
 
-void check_profiles(Findings& findings) {
+void check_profiles(const Patient& patient, Findings& findings) {
   constexpr const char* kCheck = "profiles";
   const std::string shipped = find_installation().profiles;
   if (::access(shipped.c_str(), R_OK | X_OK) != 0) {
@@ -45,9 +45,7 @@ void check_profiles(Findings& findings) {
                             std::generic_category().message(errno) + ": nothing can be mounted",
                             "install cacheshim anew");
   }
-  std::vector<std::string> folders = {shipped};
-  if (const std::string own = config_dir(); !own.empty()) folders.push_back(own + "/profiles.d");
-  const ProfileSet set = load_profiles(folders);
+  const ProfileSet set = load_profiles(profile_folders(shipped, patient.config));
   for (const ProfileError& refused : set.refused) {
     findings.problem(kCheck, "", refused.message + "; mounts go on without this profile",
                      "'cacheshim profile check FILE' when it is corrected");
@@ -149,7 +147,7 @@ void check_preload(Findings& findings) {
 
 void check_installation(const Patient& patient, Findings& findings) {
   check_config(patient, findings);
-  check_profiles(findings);
+  check_profiles(patient, findings);
   check_library(findings);
   check_preload(findings);
 }

@@ -52,6 +52,17 @@ std::string config_dir() {
   return "";
 }
 
+std::vector<std::string> profile_folders(const std::string& shipped, const std::string& config) {
+  constexpr const char* kName = "/profiles.d";
+  std::vector<std::string> folders = {shipped};
+  const std::string own = config_dir();
+  if (!own.empty()) folders.push_back(own + kName);
+  std::error_code error;
+  const std::string beside = fs::absolute(config, error).lexically_normal().parent_path();
+  if (!config.empty() && !error && beside != own) folders.push_back(beside + kName);
+  return folders;
+}
+
 std::string run_dir(std::string_view mount_point) {
   if (::geteuid() == 0) return run_dir_of_root(mount_point);
   const auto runtime = find_variable("XDG_RUNTIME_DIR");

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cacheshim::cli {
 
@@ -23,6 +24,11 @@ bool is_switched_on(std::string_view name);
 
 // /etc/cacheshim for root, XDG_CONFIG_HOME/cacheshim (~/.config) for others; empty where there is none.
 std::string config_dir();
+
+// Where profiles are, a later directory's before an earlier one's: the shipped ones, profiles.d in
+// config_dir(), and profiles.d beside the configuration file that is named, if any.
+std::vector<std::string> profile_folders(const std::string& shipped,
+                                         const std::string& config = "");
 
 // Where the daemon of a mount at `mount_point` keeps what the preloaded library maps; empty where
 // there is no place for it.

@@ -21,16 +21,14 @@
 #include "common/names.h"
 
 namespace cacheshim::cli {
-std::vector<Profile> load_all_profiles(const std::string& shipped) {
+std::vector<Profile> load_all_profiles(const std::string& shipped, const std::string& config) {
   if (::access(shipped.c_str(), R_OK | X_OK) != 0) {
     throw Failure(kExitUnavailable,
                   fmt::format("cannot read the shipped profiles at '{}': {}; the installation is "
                               "not complete",
                               shipped, std::generic_category().message(errno)));
   }
-  std::vector<std::string> folders = {shipped};
-  if (const std::string own = config_dir(); !own.empty()) folders.push_back(own + "/profiles.d");
-  ProfileSet set = load_profiles(folders);
+  ProfileSet set = load_profiles(profile_folders(shipped, config));
   for (const ProfileError& refused : set.refused) {
     print_line(refused.message + "; going on without this profile");
   }
@@ -122,7 +120,7 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
     options.layers_dir = check_folder("folder of layers", layers, R_OK | W_OK | X_OK);
     check_layers(options.layers_dir, options.store_dir);
   }
-  options.profiles = load_all_profiles(shipped_profiles);
+  options.profiles = load_all_profiles(shipped_profiles, arguments.config);
   options.publish = config.publish.value_or(options.publish);
   options.allow = config.allow;
   options.job_idle = config.job_idle.value_or(options.job_idle);

@@ -21,9 +21,9 @@ struct DaemonArguments {
 // message calls it. Throws Failure (unavailable).
 std::string check_folder(std::string_view what, const std::string& path, int access);
 
-// The shipped profiles and those of config_dir(), which go before them. Refused ones are printed and
-// left out. Throws Failure (unavailable) where there are no shipped ones.
-std::vector<Profile> load_all_profiles(const std::string& shipped);
+// The profiles of profile_folders(). Refused ones are printed and left out. Throws Failure (unavailable)
+// where there are no shipped ones.
+std::vector<Profile> load_all_profiles(const std::string& shipped, const std::string& config = "");
 
 // Joins command line, configuration and profiles; everything but the mount point is set.
 // Throws Failure: usage for the configuration and the options, unavailable for a store, a folder of

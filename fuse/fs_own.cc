@@ -10,6 +10,7 @@
 #include "common/names.h"
 #include "fuse/filesystem.h"
 #include "store/json_text.h"
+#include "store/profile_json.h"
 #include "store/sys.h"
 #include <nlohmann/json.hpp>
 
@@ -25,8 +26,8 @@ constexpr double kAskAlways = 0;
 constexpr double kKeep = 60;    // seconds
 constexpr double kKeepJob = 1;  // seconds: an ended job begins again with the next look at it
 
-constexpr std::array<const char*, 7> kControlFiles = {"version", "stats",  "metrics", "status",
-                                                      "flights", "routes", "control"};
+constexpr std::array<const char*, 8> kControlFiles = {"version", "stats",    "metrics", "status",
+                                                      "flights", "profiles", "routes",  "control"};
 
 }  // namespace
 
@@ -255,6 +256,7 @@ std::string Filesystem::text_of(NodeIndex node, const NodeInfo& info) {
   if (name == "status") return status_json(*this);
   if (name == "flights") return flights_json(*this);
   if (name == kRoutesFile) return options_.routes;
+  if (name == "profiles") return profiles_to_json(profiles());
   return CACHESHIM_VERSION "\n";
 }
 

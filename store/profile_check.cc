@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/profile_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "store/path_languages.h"
+#include "store/toml_reader.h"
+
+// Each check asks for a path that shows a part of the profile at work (path_languages.h). Without any,
+// that part is reported. What is not decided within bounds passes.
+namespace cacheshim {
+namespace {
+
+// In the order in which they are tried; what a flight name is not.
+constexpr std::array kEarlier = {NameClass::kScratch, NameClass::kLock, NameClass::kBaton,
+                                 NameClass::kShared};
+
+// Lines of a parsed file, and the report.
+class Findings {
+ public:
+  Findings(const toml::table& table, std::string_view origin) : table_(table), origin_(origin) {}
+
+  // Where the value of `key` stands in `table`, or its element `index`.
+  static std::uint32_t line_of(const toml::table& table, std::string_view key,
+                               std::size_t index = 0) {
+    const toml::node* node = table.get(key);
+    if (node == nullptr) return table.source().begin.line;
+    const toml::array* array = node->as_array();
+    if (array != nullptr && index < array->size()) node = array->get(index);
+    return node->source().begin.line;
+  }
+  const toml::table& root() const { return table_; }
+  const toml::table& entry(std::size_t rule) const {
+    return *table_.get("entry")->as_array()->get(rule)->as_table();
+  }
+  const toml::table& classes() const { return *table_.get("class")->as_table(); }
+
+  void add(std::uint32_t line, std::string_view text) {
+    lines_.emplace_back(line, fmt::format("{}:{}: {}", origin_, line, text));
+  }
+  std::vector<std::string> take() {
+    std::stable_sort(lines_.begin(), lines_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::string> texts;
+    for (auto& [line, text] : lines_) texts.push_back(std::move(text));
+    return texts;
+  }
+
+ private:
+  const toml::table& table_;
+  std::string origin_;
+  std::vector<std::pair<std::uint32_t, std::string>> lines_;
+};
+
+void add_class_pattern(PathLanguages& languages, PathLanguages::Id id, const std::string& pattern,
+                       bool below) {
+  if (pattern.find('/') == pattern.npos) {
+    languages.add_names(id, pattern, below);
+  } else {
+    languages.add_pattern(id, pattern, below);
+  }
+}
+
+// A profile's classes and entry rules as languages; one object a question.
+class Question {
+ public:
+  using Accepts = PathLanguages::Accepts;
+
+  explicit Question(const Profile& profile) : profile_(profile) {}
+
+  PathLanguages& languages() { return languages_; }
+  // What is of this class if it is of none that is tried before.
+  PathLanguages::Id add_class(NameClass wanted) {
+    const PathLanguages::Id id = languages_.add();
+    for (const auto& [name_class, pattern] : profile_.classes) {
+      if (name_class != wanted) continue;
+      add_class_pattern(languages_, id, pattern.text(), name_class == NameClass::kScratch);
+    }
+    return id;
+  }
+  // Paths that the rule matches if no earlier one does: those of its entries, and what is in them.
+  PathLanguages::Id add_paths(const EntryRule& rule) {
+    const PathLanguages::Id id = languages_.add();
+    languages_.add_pattern(id, rule.path.text(), rule.is_folder());
+    return id;
+  }
+  // What ends with one of the endings; all paths, for a rule without.
+  PathLanguages::Id add_endings(const EntryRule& rule) {
+    const PathLanguages::Id id = languages_.add();
+    if (rule.is_folder()) languages_.add_pattern(id, "**");
+    for (const std::string& ending : rule.files) languages_.add_ending(id, ending);
+    return id;
+  }
+  // Whether `rule` is the first that matches.
+  std::function<bool(const Accepts&)> is_first(std::size_t rule) {
+    std::vector<std::pair<PathLanguages::Id, PathLanguages::Id>> rules;
+    for (std::size_t i = 0; i <= rule; ++i) {
+      const PathLanguages::Id paths = add_paths(profile_.entries[i]);
+      rules.emplace_back(paths, add_endings(profile_.entries[i]));
+    }
+    return [rules](const Accepts& held) {
+      const auto matches = [&](const auto& one) { return held[one.first] && held[one.second]; };
+      return matches(rules.back()) && std::none_of(rules.begin(), rules.end() - 1, matches);
+    };
+  }
+  bool is_possible(const std::function<bool(const Accepts&)>& wanted) const {
+    const auto found = languages_.find_path(wanted);
+    return !found.is_decided || found.path;
+  }
+  std::optional<std::string> example(const std::function<bool(const Accepts&)>& wanted) const {
+    return languages_.find_path(wanted).path;
+  }
+
+ private:
+  const Profile& profile_;
+  PathLanguages languages_;
+};
+
+bool tells_when_complete(const EntryRule& rule) {
+  return rule.says_when_complete() || !rule.built_under.empty();
+}
+
+class ProfileCheck {
+ public:
+  ProfileCheck(const Profile& profile, Findings& findings)
+      : profile_(profile), findings_(findings) {}
+
+  void run() {
+    check_variables();
+    for (std::size_t rule = 0; rule < profile_.entries.size(); ++rule) {
+      if (check_rule(rule)) check_names_of(rule);
+    }
+    std::size_t index = 0;
+    for (std::size_t i = 0; i < profile_.classes.size(); ++i) {
+      const bool is_next = i > 0 && profile_.classes[i].first == profile_.classes[i - 1].first;
+      index = is_next ? index + 1 : 0;
+      check_class(i, index);
+    }
+  }
+
+ private:
+  void check_variables() {
+    for (std::size_t i = 0; i < profile_.unless.size(); ++i) {
+      if (profile_.unless[i] != profile_.variable) continue;
+      findings_.add(
+          Findings::line_of(findings_.root(), "unless", i),
+          fmt::format("unless: '{}' is the profile's own variable: once it is set, nothing "
+                      "is sent to the mount",
+                      profile_.variable));
+    }
+    for (std::size_t i = 0; i < profile_.default_paths.size(); ++i) {
+      const std::string path = profile_.default_paths[i] + "/";
+      if (path.find("/../") == path.npos && path.find("/./") == path.npos) continue;
+      findings_.add(Findings::line_of(findings_.root(), "default_paths", i),
+                    fmt::format("default_paths: '{}' has a component '.' or '..': no path that a "
+                                "program uses matches it",
+                                profile_.default_paths[i]));
+    }
+  }
+
+  // Whether the rule applies to anything that is ever published.
+  bool check_rule(std::size_t rule) {
+    const toml::table& table = findings_.entry(rule);
+    const EntryRule& entry = profile_.entries[rule];
+    Question question(profile_);
+    const auto is_first = question.is_first(rule);
+    const PathLanguages::Id scratch = question.add_class(NameClass::kScratch);
+    const auto line = Findings::line_of(table, "path");
+    if (!question.is_possible(is_first)) {
+      findings_.add(line, fmt::format("entry.path: '{}' never applies: {}", entry.path.text(),
+                                      why_never(entry)));
+      return false;
+    }
+    if (!question.is_possible([&](const auto& held) { return is_first(held) && !held[scratch]; })) {
+      findings_.add(line, fmt::format("entry.path: nothing of '{}' is ever published: all of its "
+                                      "names are of class scratch",
+                                      entry.path.text()));
+      return false;
+    }
+    check_endings(rule);
+    check_lock(rule);
+    return true;
+  }
+
+  std::string why_never(const EntryRule& entry) const {
+    Question question(profile_);
+    const PathLanguages::Id paths = question.add_paths(entry);
+    const PathLanguages::Id endings = question.add_endings(entry);
+    const bool matches_any =
+        question.is_possible([&](const auto& held) { return held[paths] && held[endings]; });
+    return matches_any ? "earlier rules match all of its paths"
+                       : "none of its paths ends as 'files' says";
+  }
+
+  // Of endings the first that fits counts.
+  void check_endings(std::size_t rule) {
+    const std::vector<std::string>& files = profile_.entries[rule].files;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        if (!files[i].ends_with(files[j])) continue;
+        findings_.add(Findings::line_of(findings_.entry(rule), "files", i),
+                      fmt::format("entry.files: '{}' is never used: '{}' stands before it and fits "
+                                  "the same names",
+                                  files[i], files[j]));
+        break;
+      }
+    }
+  }
+
+  void check_lock(std::size_t rule) {
+    const std::string& lock_file = profile_.entries[rule].built_under;
+    if (lock_file.empty()) return;
+    Question question(profile_);
+    const PathLanguages::Id scratch = question.add_class(NameClass::kScratch);
+    const PathLanguages::Id locks = question.add_class(NameClass::kLock);
+    const PathLanguages::Id own = question.languages().add();
+    question.languages().add_pattern(own, lock_file);
+    const auto is_lock = [&](const auto& held) {
+      return held[own] && held[locks] && !held[scratch];
+    };
+    if (question.is_possible(is_lock)) return;
+    findings_.add(Findings::line_of(findings_.entry(rule), "built_under"),
+                  fmt::format("entry.built_under: '{}' is not of class lock: the entry is never "
+                              "complete, since no unlock of it is seen",
+                              lock_file));
+  }
+
+  void check_names_of(std::size_t rule) {
+    const EntryRule& entry = profile_.entries[rule];
+    check_names(rule, "complete", entry.complete);
+    check_names(rule, "complete_single", entry.complete_single);
+    check_names(rule, "complete_at_end", entry.complete_at_end);
+    check_names(rule, "paths_in", entry.paths_in);
+  }
+
+  // Patterns of names that a file of the entry must be able to have. Directly in a folder entry; a scratch
+  // name or a lock there does not count. Of an entry of files, a scratch name may be what tells.
+  void check_names(std::size_t rule, std::string_view key,
+                   const std::vector<std::string>& patterns) {
+    const EntryRule& entry = profile_.entries[rule];
+    for (std::size_t i = 0; i < patterns.size(); ++i) {
+      Question question(profile_);
+      const auto is_first = question.is_first(rule);
+      const PathLanguages::Id own = question.languages().add();
+      if (entry.is_folder() && key != "paths_in") {
+        question.languages().add_names_in(own, entry.path.text(), patterns[i]);
+      } else {
+        question.languages().add_names(own, patterns[i]);
+      }
+      const PathLanguages::Id scratch = question.add_class(NameClass::kScratch);
+      const PathLanguages::Id locks = question.add_class(NameClass::kLock);
+      const PathLanguages::Id batons = question.add_class(NameClass::kBaton);
+      const auto is_there = [&](const auto& held) { return is_first(held) && held[own]; };
+      const auto counts = [&](const auto& held) {
+        const bool is_beside = held[scratch] || held[locks] || held[batons];
+        return is_there(held) && (!entry.is_folder() || !is_beside);
+      };
+      if (question.is_possible(counts)) continue;
+      const auto line = Findings::line_of(findings_.entry(rule), key, i);
+      const auto example = question.example(is_there);
+      findings_.add(line, fmt::format("entry.{}: '{}' {}", key, patterns[i],
+                                      example ? fmt::format("counts for nothing: its names are of "
+                                                            "class {}",
+                                                            to_string(profile_.class_of(*example)))
+                                              : "matches no file of this entry"));
+    }
+  }
+
+  void check_class(std::size_t at, std::size_t index) {
+    const auto& [name_class, pattern] = profile_.classes[at];
+    const std::string_view key = to_string(name_class);
+    const auto report = [&](std::string_view reason) {
+      findings_.add(Findings::line_of(findings_.classes(), key, index),
+                    fmt::format("class.{}: '{}' {}", key, pattern.text(), reason));
+    };
+    const bool needs_trust = name_class == NameClass::kFlight || name_class == NameClass::kShared;
+    if (needs_trust && !profile_.may_publish_early()) {
+      return report("has no effect: the profile's evidence is guess");
+    }
+    if (const auto other = shadowing_class(name_class, pattern.text())) {
+      return report(fmt::format("has no effect: its names are of class {}", to_string(*other)));
+    }
+    if (name_class == NameClass::kFlight) check_flight(pattern.text(), report);
+  }
+
+  // The class that has all names of the pattern, which stands for a later one.
+  std::optional<NameClass> shadowing_class(NameClass name_class, const std::string& pattern) const {
+    Question question(profile_);
+    std::vector<PathLanguages::Id> before;
+    for (const NameClass earlier : kEarlier) {
+      if (earlier == name_class) break;
+      before.push_back(question.add_class(earlier));
+    }
+    const PathLanguages::Id own = question.languages().add();
+    add_class_pattern(question.languages(), own, pattern, name_class == NameClass::kScratch);
+    const bool can_be = question.is_possible([&](const auto& held) {
+      return held[own] &&
+             std::none_of(before.begin(), before.end(), [&](auto id) { return held[id]; });
+    });
+    if (can_be) return std::nullopt;
+    const auto example = question.example([&](const auto& held) { return held[own]; });
+    if (!example) return std::nullopt;
+    return profile_.class_of(*example);
+  }
+
+  // A wait is for a file in an entry that is a folder, and ends when that is complete.
+  template <typename Report>
+  void check_flight(const std::string& pattern, const Report& report) const {
+    std::optional<std::size_t> untold;
+    for (std::size_t rule = 0; rule < profile_.entries.size(); ++rule) {
+      const EntryRule& entry = profile_.entries[rule];
+      if (!entry.is_folder()) continue;
+      Question question(profile_);
+      const auto is_first = question.is_first(rule);
+      const PathLanguages::Id own = question.languages().add();
+      add_class_pattern(question.languages(), own, pattern, false);
+      const PathLanguages::Id scratch = question.add_class(NameClass::kScratch);
+      const PathLanguages::Id files = question.languages().add();
+      question.languages().add_pattern(files, entry.path.text() + "/*", true);
+      const bool can_be = question.is_possible([&](const auto& held) {
+        return held[own] && held[files] && !held[scratch] && is_first(held);
+      });
+      if (can_be && tells_when_complete(entry)) return;
+      if (can_be) untold = rule;
+    }
+    if (!untold) return report("is never waited for: no entry that is a directory has such a file");
+    report(
+        fmt::format("cannot hold other jobs until its entry is complete: nothing in the entry rule "
+                    "of line {} tells when that is",
+                    Findings::line_of(findings_.entry(*untold), "path")));
+  }
+
+  const Profile& profile_;
+  Findings& findings_;
+};
+
+// With the file's lines at hand. A file that was changed meanwhile may be no TOML any more.
+std::vector<std::string> find_in(const std::string& path,
+                                 const std::function<void(Findings&)>& find) {
+  try {
+    const toml::table table = toml::parse_file(path);
+    Findings findings(table, path);
+    find(findings);
+    return findings.take();
+  } catch (const toml::parse_error& error) {
+    return {fmt::format("{}:{}: {}", path, error.source().begin.line, error.description())};
+  }
+}
+
+void check_pair(const Profile& profile, const Profile& other, Findings& findings) {
+  const std::string whose = fmt::format("the profile '{}' ({})", other.name, other.origin);
+  const auto report = [&](std::string_view key, std::size_t index, std::string_view what) {
+    findings.add(Findings::line_of(findings.root(), key, index),
+                 fmt::format("{}: {} {} too: one of the two is not used", key, what, whose));
+  };
+  if (other.name == profile.name) {
+    report("name", 0, fmt::format("'{}' is the directory of", profile.name));
+  }
+  if (!profile.variable.empty() && other.variable == profile.variable) {
+    report("variable", 0, fmt::format("'{}' is the variable of", profile.variable));
+  }
+  const auto& theirs = other.default_paths;
+  for (std::size_t i = 0; i < profile.default_paths.size(); ++i) {
+    const std::string& path = profile.default_paths[i];
+    if (std::find(theirs.begin(), theirs.end(), path) == theirs.end()) continue;
+    report("default_paths", i, fmt::format("'{}' is a default path of", path));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> check_profile(const std::string& path) {
+  const auto loaded = load_profile(path);
+  if (const auto* error = std::get_if<ProfileError>(&loaded)) return {error->message};
+  return find_in(
+      path, [&](Findings& findings) { ProfileCheck(std::get<Profile>(loaded), findings).run(); });
+}
+
+std::vector<std::string> check_against(const Profile& profile, const std::vector<Profile>& others) {
+  return find_in(profile.origin, [&](Findings& findings) {
+    for (const Profile& other : others) check_pair(profile, other, findings);
+  });
+}
+
+}  // namespace cacheshim
