@@ -9,7 +9,6 @@
 #include <ctime>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +37,7 @@ struct JobArguments {
   bool success = false;
   bool failure = false;
   bool dry_run = false;
-  std::optional<unsigned> timeout_s;
+  std::string timeout;  // empty: none
 };
 
 ControlClient connect(const JobArguments& arguments) {
@@ -50,11 +49,19 @@ json ask(const JobArguments& arguments, json request) {
   return connect(arguments).request(request);
 }
 
+std::string entries_text(const json& counted) {
+  return fmt::format("{} ({}, {})", format_count(count_of(counted, "entries"), "entry", "entries"),
+                     format_count(count_of(counted, "files"), "file", "files"),
+                     format_size(count_of(counted, "bytes")));
+}
+
 std::string published(const json& answer) {
   const auto count = [&](const char* key) { return count_of(answer, key); };
-  std::string text =
-      fmt::format("published {} ({}, {})", format_count(count("entries"), "entry", "entries"),
-                  format_count(count("files"), "file", "files"), format_size(count("bytes")));
+  std::string text = "published " + entries_text(answer);
+  const json total = answer.value("total", json::object());
+  if (count_of(total, "entries") > count("entries")) {
+    text += fmt::format(" at its end, {} in all", entries_text(total));
+  }
   if (count("conflicts") > 0) {
     text += fmt::format(", {} kept back: the store has another version",
                         format_count(count("conflicts"), "entry", "entries"));
@@ -153,14 +160,15 @@ int discard(const JobArguments& arguments) {
 int wait(const JobArguments& arguments) {
   const ControlClient client = connect(arguments);
   const auto start_time = Progress::Clock::now();
+  const auto timeout = parse_timeout(arguments.timeout);
   Progress progress;
   const std::string what = fmt::format("waiting for job {}", arguments.id);
   const auto on_progress = [&](std::string_view, std::uint64_t, std::uint64_t) {
     const auto waited = Progress::Clock::now() - start_time;
-    if (arguments.timeout_s && waited >= std::chrono::seconds(*arguments.timeout_s)) {
+    if (timeout && waited >= *timeout) {
       progress.finish();
       throw Failure(kExitTimedOut, fmt::format("job '{}' has not ended within {} s", arguments.id,
-                                               *arguments.timeout_s));
+                                               std::chrono::duration<double>(*timeout).count()));
     }
     progress.update(what, 0, 0);
   };
@@ -177,10 +185,7 @@ std::string uid_text(const json& job) {
 }
 
 std::string layer_text(const json& layer) {
-  const std::string own =
-      fmt::format("{} ({}, {})", format_count(count_of(layer, "entries"), "entry", "entries"),
-                  format_count(count_of(layer, "files"), "file", "files"),
-                  format_size(count_of(layer, "bytes")));
+  const std::string own = entries_text(layer);
   const std::uint64_t removed = count_of(layer, "removed");
   if (removed == 0) return own;
   return fmt::format("{}; hides {} of the base", own, format_count(removed, "name", "names"));
@@ -285,8 +290,14 @@ void add_objects(const json& answer, std::vector<Row>& table) {
 int list(const JobArguments& arguments) {
   const ControlClient client = connect(arguments);
   if (arguments.as_json) {
-    const json answer = client.request({{"op", "job-list"}});
-    fmt::print("{}\n", answer.value("jobs", json::array()).dump());
+    constexpr std::string_view kBegin = R"({"ok":true,"jobs":)";
+    const std::string answer = client.request_text({{"op", "job-list"}});
+    if (!answer.starts_with(kBegin) || !answer.ends_with("]}")) {
+      throw Failure(kExitFailed,
+                    fmt::format("the daemon of '{}' gave no list of jobs", client.mount()));
+    }
+    fmt::print("{}\n",
+               std::string_view(answer).substr(kBegin.size(), answer.size() - kBegin.size() - 1));
     return kExitSuccess;
   }
   const json answer = client.request({{"op", "job-list"}, {"rows", true}});
@@ -346,8 +357,10 @@ void add_job(CLI::App& app, int& exit_code) {
       ->add_flag("--json", arguments->as_json, "As JSON");
   with_id("show", "One job", show)->add_flag("--json", arguments->as_json, "As JSON");
   with_id("wait", "Wait until a job has ended; returns 0 for success, else 1", wait)
-      ->add_option("--timeout", arguments->timeout_s, "Give up after S seconds, with exit code 75")
-      ->type_name("S");
+      ->add_option("--timeout", arguments->timeout,
+                   "Give up after S seconds, or 500ms, 10m, …, with exit code 75")
+      ->type_name("S")
+      ->check(timeout_problem);
   const auto with_plan = [&](const char* name, const char* help, Action action,
                              const char* footer) {
     CLI::App* command = with_id(name, help, action);

@@ -3,36 +3,31 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/child_process.h"
 #include "cli/commands.h"
 #include "cli/failure.h"
+#include "cli/units.h"
 #include "common/exit_codes.h"
 #include "locks/file_lock.h"
 
 namespace cacheshim::cli {
 namespace {
 
-using std::chrono::duration_cast;
-using std::chrono::milliseconds;
-
 struct LockArguments {
   std::string file;
   bool shared = false;
-  std::optional<double> timeout_s;
+  std::string timeout;  // empty: none
   std::vector<std::string> command;
 };
 
 FileLock::Result take(FileLock& lock, const LockArguments& arguments) {
   const auto mode = arguments.shared ? FileLock::Mode::kShared : FileLock::Mode::kExclusive;
-  if (!arguments.timeout_s) return lock.lock(mode);
-  const std::chrono::duration<double> timeout(*arguments.timeout_s);
-  return lock.try_lock_for(duration_cast<milliseconds>(timeout), mode);
+  const auto timeout = parse_timeout(arguments.timeout);
+  return timeout ? lock.try_lock_for(*timeout, mode) : lock.lock(mode);
 }
 
 int do_lock(const LockArguments& arguments) {
@@ -53,10 +48,10 @@ void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_
   auto arguments = std::make_shared<LockArguments>();
   CLI::App* lock = app.add_subcommand("lock", "Run a command while a file is locked");
   lock->add_flag("--shared", arguments->shared, "A shared lock (default: an exclusive one)");
-  lock->add_option("--timeout", arguments->timeout_s,
-                   "Give up after S seconds, with exit code 75 (default: wait)")
+  lock->add_option("--timeout", arguments->timeout,
+                   "Give up after S seconds, or 500ms, 10m, …, with exit code 75 (default: wait)")
       ->type_name("S")
-      ->check(CLI::NonNegativeNumber);
+      ->check(timeout_problem);
   lock->add_option("FILE", arguments->file, "Lock file, made if it is not there; or a folder")
       ->required();
   lock->formatter(make_formatter_with_command());

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 namespace cacheshim::cli {
@@ -36,6 +37,29 @@ std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
     return std::chrono::seconds(number * unit.seconds);
   }
   return std::nullopt;
+}
+
+std::optional<std::chrono::milliseconds> parse_timeout(std::string_view text) {
+  constexpr double kLongestMs = 10 * 365 * 86400e3;
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (error != std::errc() || !(number >= 0)) return std::nullopt;
+  const std::string_view letters(rest, static_cast<std::size_t>(end - rest));
+  double unit_ms = letters.empty() ? 1000 : letters == "ms" ? 1 : 0;
+  for (const Unit& unit : kUnits) {
+    if (letters == std::string_view(&unit.letter, 1)) {
+      unit_ms = 1000 * static_cast<double>(unit.seconds);
+    }
+  }
+  if (unit_ms == 0 || number * unit_ms > kLongestMs) return std::nullopt;
+  return std::chrono::milliseconds(std::llround(number * unit_ms));
+}
+
+std::string timeout_problem(const std::string& text) {
+  if (parse_timeout(text)) return "";
+  return fmt::format(
+      "'{}' is no duration; give seconds, or a number with a unit: 500ms, 1.5s, 10m, 2h", text);
 }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {

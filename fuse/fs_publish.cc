@@ -216,6 +216,7 @@ void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
         const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
         if (entry.empty()) continue;
         const PublishReport one = publisher_.publish(job.overlay, entry, job);
+        job.count_published(one);
         if (flights_ && !one.busy) flights_->made(job, entry);
         report += one;
       }
@@ -227,6 +228,7 @@ void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
 
 PublishReport Filesystem::publish_entry(Job& job, const std::string& entry) {
   PublishReport report = publisher_.publish(job.overlay, entry, job);
+  job.count_published(report);
   if (report.busy) {
     job.postpone(entry);
   } else if (flights_) {
@@ -257,6 +259,7 @@ void Filesystem::notify_and_wait(std::vector<Notifier::Notice> notices) {
 
 PublishReport Filesystem::publish_job(Job& job, const Publisher::Progress& progress) {
   const PublishReport report = publisher_.publish_all(job.overlay, job, false, progress);
+  job.count_published(report);
   notify_and_wait(notices_of(report, &job));
   return report;
 }
@@ -301,15 +304,17 @@ PublishReport Filesystem::end_job(Job& job, Outcome outcome, const Publisher::Pr
   if (!failed && job.wanted_policy() != PublishPolicy::kNever) {
     const bool succeeded = outcome == Outcome::kSuccess;
     report = publisher_.publish_all(job.overlay, job, succeeded, progress);
+    job.count_published(report);
     notify_and_wait(notices_of(report, &job));
   }
   (void)drop_layer(job, outcome);
   job.finish(outcome);
+  const Job::Published total = job.published_so_far();
   spdlog::info(
-      "job '{}' ended ({}): {} entries with {} files published, {} conflicts, {} incomplete, {} "
-      "refused",
-      job.id, to_string(outcome), report.entries, report.files, report.conflicts, report.incomplete,
-      report.refused);
+      "job '{}' ended ({}): {} entries with {} files published, {} of these entries at its end; not "
+      "published at its end: {} conflicts, {} incomplete, {} refused",
+      job.id, to_string(outcome), total.entries, total.files, report.entries, report.conflicts,
+      report.incomplete, report.refused);
   return report;
 }
 

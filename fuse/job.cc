@@ -114,6 +114,7 @@ void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   open_filter();
   outcome_ = Outcome::kNone;
   a_run_failed = false;
+  published_ = {};
   // One that may not publish can then neither hold the others up nor is it held up by them.
   settle_locks();
   touch();
@@ -322,6 +323,18 @@ std::vector<std::string> Job::take_postponed() {
   std::vector<std::string> entries(postponed_.begin(), postponed_.end());
   postponed_.clear();
   return entries;
+}
+
+void Job::count_published(const PublishReport& report) {
+  const std::lock_guard lock(mutex_);
+  published_.entries += report.entries;
+  published_.files += report.files;
+  published_.bytes += report.bytes;
+}
+
+Job::Published Job::published_so_far() const {
+  const std::lock_guard lock(mutex_);
+  return published_;
 }
 
 void Job::note_built(const std::string& path) {

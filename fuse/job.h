@@ -137,6 +137,14 @@ class Job final : public PublishHooks, private OverlayObserver {
   // Publishing that has been set off and not come to its end.
   void begin_publishing();
   void end_publishing();
+  // What the job has published since it began.
+  struct Published {
+    std::uint64_t entries = 0;
+    std::uint64_t files = 0;
+    std::uint64_t bytes = 0;
+  };
+  void count_published(const PublishReport& report);
+  Published published_so_far() const;
   // Waits for that, and for closes that are under way: what the job's processes did before they ended
   // is done then. Gives up after a while where a file stays open.
   void wait_until_settled();
@@ -208,6 +216,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::vector<View> views_{View{}};
   std::map<std::pair<dev_t, ino_t>, int> writers_;
   int publishing_ = 0;
+  Published published_;
   std::condition_variable settled_;  // a writer is gone, or publishing has ended
   std::set<std::string> postponed_;
   std::set<std::string> built_;

@@ -4,9 +4,11 @@
 #include "shim/runtime.h"
 
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cstring>
 
+#include "common/names.h"
 #include "shim/fd_link.h"
 #include "shim/given_back.h"
 #include "shim/mount_file.h"
@@ -146,6 +148,22 @@ void say_so(PathAt at, int error) {
                instead, " instead"});
 }
 
+// Says once why the mount refuses: the job whose id this process has is another user's.
+void say_if_closed() {
+  struct stat view;
+  if (start.warned != nullptr && *start.warned == '1') return;
+  if (look(router.view().data(), view) != 0 || view.st_uid == ::geteuid()) return;
+  if (::geteuid() == 0 || (view.st_mode & 0077) != 0) return;
+  if (start.warned != nullptr) *start.warned = '1';
+  FdLink owner;
+  FdLink own;
+  report_line({"the job of ", router.view(), " belongs to ",
+               owner.name("uid ", static_cast<int>(view.st_uid)), ", not to ",
+               own.name("uid ", static_cast<int>(::geteuid())),
+               ": what this process opens there fails (Permission denied); set ", kJobVariable,
+               " to an id of your own, or start the job with --shared-uids"});
+}
+
 }  // namespace
 
 RoutedPath route(PathAt at, PathBuffer& out) {
@@ -185,6 +203,7 @@ std::string_view folder_of(int dirfd, PathBuffer& out) {
 }
 
 bool fell_back(PathAt at, CallKind kind, int error) {
+  if (error == EACCES) say_if_closed();
   if (start.strict || !is_gone(kind, error)) return false;
   State expected = State::kActive;
   if (state.compare_exchange_strong(expected, State::kBroken)) say_so(at, error);

@@ -28,6 +28,26 @@ TEST(Duration, RefusesEverythingElse) {
   }
 }
 
+TEST(Timeout, IsADurationWithAFractionOrInMilliseconds) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(parse_timeout("0"), milliseconds(0));
+  EXPECT_EQ(parse_timeout("0.1"), milliseconds(100));
+  EXPECT_EQ(parse_timeout("1s"), milliseconds(1000));
+  EXPECT_EQ(parse_timeout("500ms"), milliseconds(500));
+  EXPECT_EQ(parse_timeout("1.5m"), milliseconds(90000));
+  EXPECT_EQ(parse_timeout("1w"), milliseconds(7 * 86400000));
+}
+
+TEST(Timeout, RefusesEverythingElse) {
+  for (const char* text :
+       {"", "s", "-1", "1x", "1 s", "1sec", "nan", "inf", "1e300", "99999w", "0x10"}) {
+    EXPECT_EQ(parse_timeout(text), std::nullopt) << text;
+    EXPECT_EQ(timeout_problem(text),
+              "'" + std::string(text) +
+                  "' is no duration; give seconds, or a number with a unit: 500ms, 1.5s, 10m, 2h");
+  }
+}
+
 TEST(Duration, IsWrittenWithTwoUnitsAtMost) {
   EXPECT_EQ(format_duration(seconds(0)), "0 s");
   EXPECT_EQ(format_duration(seconds(59)), "59 s");
