@@ -390,6 +390,10 @@ class Filesystem {
   // ---- fs_flight.cc
   bool is_worth_waiting_for(const Job& job, const std::string& path) const;
   Flights::Seeker seeker_of(fuse_req_t req, Job& job, std::string path) const;
+  Flights::EntryState inspect_flight(const Job& job, const std::string& path) const;
+  // Tells those who wait for it what has just happened to `path`. `completed` is the entry that is complete
+  // by it and will not be published now, or "".
+  void note_arrival(const Job& job, const std::string& path, const std::string& completed);
   Result<fuse_entry_param> join_flight(fuse_req_t req, Ref parent, const NodeInfo& info,
                                        const std::string& name, const fuse_entry_param& missed);
   Result<fuse_entry_param> placeholder_entry(Ref ref) const;

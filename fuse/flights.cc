@@ -16,12 +16,6 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::uint64_t kWakeUp = 0;  // no lease has this serial
-
-// How soon what nobody tells us of is seen: a leader that was stopped, a name that a raw process or
-// another daemon has made, a lease that another daemon has let go.
-constexpr auto kTick = std::chrono::milliseconds(50);
-
 // A leader looks for the name once before it builds, and once more when it gives it its name; the kernel
 // may make two of one, at once. One that goes on looking waits for the name itself.
 constexpr int kMostLooks = 8;
@@ -34,7 +28,8 @@ constexpr std::size_t kMostWaited =
 // the processors with all the others that follow.
 constexpr auto kShortestExpected = std::chrono::milliseconds(25);
 constexpr auto kLongestExpected = std::chrono::milliseconds(60);
-constexpr auto kLongestStep = std::chrono::milliseconds(250);  // else it does not come for the next one
+constexpr auto kLongestStep =
+    std::chrono::milliseconds(250);  // else it does not come for the next one
 
 }  // namespace
 
@@ -52,7 +47,7 @@ Flights::Flights(Options options, NodeTable& nodes, Counters& counters)
       wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u64 = kWakeUp;
+  event.data.u64 = kWakeUpSerial;
   (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, wake_event_.get(), &event);
   thread_ = std::thread([this] { run(); });
 }
@@ -185,13 +180,13 @@ bool Flights::is_busy(const Process& process) const {
   return std::any_of(leases_.begin(), leases_.end(), [&](const auto& each) {
     const Lease& lease = each.second;
     return lease.leader == process ||
-           std::any_of(lease.waits.begin(), lease.waits.end(), [&](const auto& wait) {
-             return contains(wait->seeker_.lineage, process);
-           });
+           std::any_of(lease.waits.begin(), lease.waits.end(),
+                       [&](const auto& wait) { return contains(wait->seeker_.lineage, process); });
   });
 }
 
-Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched) {
+Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker,
+                              UniqueFd watched) {
   serials_.erase(lease.serial);
   lease.leader = self(seeker);
   lease.expected.reset();
@@ -323,8 +318,8 @@ void Flights::give_up(const Seeker& seeker) {
   give(answers);
 }
 
-void Flights::made(const Job& job, const std::string& path) {
-  if (lease_count_.load() == 0) return;
+void Flights::finished(const Job& job, const std::string& path) {
+  if (!any()) return;
   Answers answers;
   bool is_to_be_checked = false;
   {
@@ -338,7 +333,8 @@ void Flights::made(const Job& job, const std::string& path) {
       if (lease.waits.empty() && lease.job == &job) {
         erase(at, answers);
       } else if (!lease.waits.empty()) {
-        lease.is_to_be_checked = is_to_be_checked = true;
+        lease.finished.insert(&job);
+        is_to_be_checked = true;
       }
     }
   }
@@ -361,140 +357,6 @@ std::vector<Flights::Description> Flights::describe() const {
                    {waiting_jobs.begin(), waiting_jobs.end()}});
   }
   return all;
-}
-
-// -1: not before there is news.
-std::chrono::milliseconds Flights::time_to_next_look() const {
-  std::chrono::milliseconds time(-1);
-  const auto now = Clock::now();
-  for (const auto& [key, lease] : leases_) {
-    if (lease.waits.empty() && !lease.expected) continue;
-    auto until = kTick;
-    if (lease.expected) {
-      until = std::clamp(std::chrono::ceil<std::chrono::milliseconds>(lease.expected_until - now),
-                         std::chrono::milliseconds(0), kTick);
-    }
-    time = time.count() < 0 ? until : std::min(time, until);
-  }
-  return time;
-}
-
-void Flights::run() {
-  std::array<epoll_event, 64> events;
-  for (;;) {
-    std::chrono::milliseconds timeout;
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_) return;
-      timeout = time_to_next_look();
-    }
-    const int count = ::epoll_wait(events_.get(), events.data(), events.size(),
-                                   static_cast<int>(timeout.count()));
-    const std::span happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
-    (void)run_guarded("tending flights", [&] { tend(happened); });
-  }
-}
-
-void Flights::tend(std::span<const epoll_event> events) {
-  Answers answers;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const epoll_event& event : events) {
-      if (event.data.u64 == kWakeUp) {
-        eventfd_t value = 0;
-        (void)::eventfd_read(wake_event_.get(), &value);
-      } else {
-        leader_ended(event.data.u64, answers);
-      }
-    }
-    look_after(answers);
-    try_others_leases();
-  }
-  give(answers);
-  answers.clear();
-  check(answers);
-  give(answers);
-}
-
-void Flights::leader_ended(std::uint64_t serial, Answers& answers) {
-  const auto key = serials_.find(serial);
-  const auto found = key != serials_.end() ? leases_.find(key->second) : leases_.end();
-  if (found != leases_.end()) hand_over(found, answers);
-}
-
-// Those who need not, or must not, wait any longer; and leaders that do not run.
-void Flights::look_after(Answers& answers) {
-  const auto now = Clock::now();
-  for (auto it = leases_.begin(); it != leases_.end();) {
-    const auto found = it++;
-    Lease& lease = found->second;
-    for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
-      const auto at = wait++;
-      const bool is_late = (*at)->deadline_ <= now;
-      if (is_late) counters_.flight_timeouts.fetch_add(1, std::memory_order_relaxed);
-      if (is_late || (*at)->interrupted_) release(lease, at, true, answers);
-    }
-    if (lease.expected && lease.expected_until <= now) {
-      lease.expected.reset();
-      followers_[lease.expecting].expects = false;
-      hand_over(found, answers);
-    } else if (!lease.waits.empty() && lease.leader && is_stopped(*lease.leader)) {
-      lease.builders.push_back(*lease.leader);
-      hand_over(found, answers);
-    }
-  }
-}
-
-// What another daemon has let go may be there: check() sees to it before anybody leads.
-void Flights::try_others_leases() {
-  for (auto& [key, lease] : leases_) {
-    if (!lease.is_others) continue;
-    auto file = options_.leases.try_take(key.first);
-    if (!file) continue;
-    lease.file = *std::move(file);
-    lease.is_others = false;
-    lease.is_to_be_checked = true;
-  }
-}
-
-// Asks, for the names that somebody waits for, who has them by now.
-void Flights::check(Answers& answers) {
-  std::vector<Question> questions;
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto& [key, lease] : leases_) {
-      if (lease.waits.empty() && !lease.is_to_be_checked) continue;
-      Question question{key, lease.is_to_be_checked, {}};
-      for (const auto& wait : lease.waits) question.jobs.insert(wait->seeker_.job);
-      if (lease.job != nullptr) question.jobs.insert(lease.job);
-      questions.push_back(std::move(question));
-      lease.is_to_be_checked = false;
-    }
-  }
-  for (Question& question : questions) {
-    std::erase_if(question.jobs,
-                  [&](const Job* job) { return !options_.is_there(*job, question.key.first); });
-    settle(question, answers);
-  }
-}
-
-// If the leader's view has the name he is done, once that was said: before, it may be about to be
-// published. For those in whose view it is not, since it was not, somebody else has to build it.
-void Flights::settle(const Question& having, Answers& answers) {
-  const std::lock_guard lock(mutex_);
-  const auto found = leases_.find(having.key);
-  if (found == leases_.end()) return;
-  Lease& lease = found->second;
-  for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
-    const auto at = wait++;
-    if (!having.jobs.contains((*at)->seeker_.job)) continue;
-    counters_.flight_hits.fetch_add(1, std::memory_order_relaxed);
-    if (lease.leader) note_builder((*at)->seeker_, *lease.leader);
-    release(lease, at, false, answers);
-  }
-  const bool has_no_leader = !lease.leader && !lease.is_others && !lease.expected;
-  const bool is_done = having.was_said && having.jobs.contains(lease.job);
-  if (has_no_leader || is_done) hand_over(found, answers);
 }
 
 }  // namespace cacheshim

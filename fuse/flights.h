@@ -31,9 +31,10 @@ namespace cacheshim {
 // Single flight: one process builds what the others wait for.
 //
 // The first process that misses a name gets its lease and with it the answer that the name is not
-// there; it is the leader, and goes on to build. Others wait until the name is there, the leader has
-// ended or was stopped (the one who waits longest leads then), or `timeout` has passed, when they
-// build for themselves, as they do when they are interrupted. Who builds has the truth from then on.
+// there; it is the leader, and goes on to build. Others wait until their view has the name in a complete
+// entry. The one who waits longest leads if the leader has ended, was stopped, or has removed its entry's
+// directory. Others build for themselves when `timeout` has passed, as they do when they are interrupted.
+// Who builds has the truth from then on.
 // Those who have got one result, and come for the next one, wait a moment for who has built the first: it
 // has loaded its compiler already, and is behind them only because it is answered after them. A process
 // that has waited so for nobody does it no more.
@@ -48,11 +49,20 @@ namespace cacheshim {
 // Thread-safe. Its mutex is taken before the node table's and after no other; callbacks run without.
 class Flights {
  public:
+  // What a job's view has of a name and its entry.
+  struct EntryState {
+    bool has_name = false;
+    // The entry's completing file is the base's. Where nothing tells of completion: the name is there.
+    bool is_complete = false;
+    bool is_begun = false;  // the job's layer has the entry's directory
+    // Whether the name is one that completes an entry: a complete entry may still get it.
+    bool completes = false;
+  };
   struct Options {
     std::chrono::milliseconds timeout;  // 0: nobody waits for anybody
     LeaseFiles leases;
-    // Whether the job's view has the name now. Takes Overlay::mutex().
-    std::function<bool(const Job& job, const std::string& path)> is_there;
+    // Takes Overlay::mutex().
+    std::function<EntryState(const Job& job, const std::string& path)> inspect;
   };
   // Whoever misses `path`, a name of the store.
   struct Seeker {
@@ -105,8 +115,11 @@ class Flights {
   void wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait);
   // The leader of this process has no need to build: the name was there after all.
   void give_up(const Seeker& seeker);
-  // What the job has just made, or published: a name, or a folder with all that is in it.
-  void made(const Job& job, const std::string& path);
+  // Whether any name is built or waited for.
+  bool any() const { return lease_count_.load() != 0; }
+  // The job builds no more of `path`, a name or an entry's directory: it is complete, and published
+  // unless it will not be.
+  void finished(const Job& job, const std::string& path);
   std::vector<Description> describe() const;
   // The mount is to go away: those who wait build for themselves, as all do until reopen().
   void close();
@@ -130,6 +143,7 @@ class Flights {
     Waits waits;
     std::unordered_map<const Job*, NodeIndex> placeholders;
     bool is_to_be_checked = false;
+    std::set<const Job*> finished;  // since the last check
     // Who is likely to come and lead, and until when nobody else does; and the process that waits for that.
     std::optional<Process> expected;
     Clock::time_point expected_until;
@@ -144,6 +158,8 @@ class Flights {
   using Leases = std::map<Key, Lease>;
   // The answers to be given once the mutex is free.
   using Answers = std::vector<std::shared_ptr<Wait>>;
+
+  static constexpr std::uint64_t kWakeUpSerial = 0;  // no lease has this serial
 
   static Process self(const Seeker& seeker) { return seeker.lineage.front(); }
   static bool only_looks(Lease& lease, const Seeker& seeker);
@@ -170,12 +186,16 @@ class Flights {
   void look_after(Answers& answers);
   void try_others_leases();
   void check(Answers& answers);
-  struct Question {
+  // What was found out of a lease with the mutex free.
+  struct Finding {
     Key key;
-    bool was_said;              // by made(), or that nobody leads any more
-    std::set<const Job*> jobs;  // that are asked; then those that have it
+    std::set<const Job*> finished;
+    std::map<const Job*, EntryState> states;  // of the leader's job and of those that wait
   };
-  void settle(const Question& having, Answers& answers);
+  std::vector<Finding> take_findings();
+  void settle(const Finding& finding, Answers& answers);
+  static bool releases(const Lease& lease, const Finding& finding, const Job* job);
+  static bool is_leader_done(const Lease& lease, const Finding& finding);
 
   const Options options_;
   NodeTable& nodes_;

@@ -2,9 +2,23 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "store/paths.h"
 
 // Single flight: which misses are worth waiting for, and the requests that wait (flights.h).
 namespace cacheshim {
+namespace {
+
+// Whether the profile can tell when the entry is complete. Else the name itself ends a wait for it.
+bool can_tell(const EntryRule& rule) {
+  return rule.says_when_complete() || !rule.built_under.empty();
+}
+
+bool can_complete(const EntryRule& rule, std::string_view path) {
+  const std::string_view name = base_name(path);
+  return rule.completes(name) || rule.completes_alone(name) || rule.completes_at_end(name);
+}
+
+}  // namespace
 
 // A name of class `flight`, in an entry that the caller's layer has begun: its folder is there. One that
 // nobody has begun, nobody may be about to build.
@@ -12,13 +26,50 @@ bool Filesystem::is_worth_waiting_for(const Job& job, const std::string& path) c
   if (!flights_ || entries_.class_of(path) != NameClass::kFlight) return false;
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return false;
-  return ref->profile->may_publish_early() && job.overlay.has_own_folder(std::string(ref->entry));
+  if (!ref->profile->may_publish_early()) return false;
+  if (!job.overlay.has_own_folder(std::string(ref->entry))) return false;
+  // Nobody is about to add a name that completes nothing to an entry that is complete.
+  if (!can_tell(*ref->rule) || can_complete(*ref->rule, path)) return true;
+  return !publisher_.is_complete_in_base(job.overlay, *ref) &&
+         !(ref->rule->says_when_complete() && publisher_.is_complete(job.overlay, *ref, false));
 }
 
 Flights::Seeker Filesystem::seeker_of(fuse_req_t req, Job& job, std::string path) const {
   const pid_t thread = fuse_req_ctx(req)->pid;
   const bool publishes = job.policy() == PublishPolicy::kComplete && may_publish(req);
   return {std::move(path), &job, publishes, lineage_of(thread), thread};
+}
+
+Flights::EntryState Filesystem::inspect_flight(const Job& job, const std::string& path) const {
+  const std::shared_lock lock(job.overlay.mutex());
+  Flights::EntryState state;
+  state.has_name = static_cast<bool>(job.overlay.find(path));
+  const auto ref = entries_.find(path);
+  if (!ref) return state;
+  state.is_begun = job.overlay.has_own_folder(std::string(ref->entry));
+  state.completes = can_complete(*ref->rule, path);
+  state.is_complete =
+      can_tell(*ref->rule) ? publisher_.is_complete_in_base(job.overlay, *ref) : state.has_name;
+  return state;
+}
+
+void Filesystem::note_arrival(const Job& job, const std::string& path,
+                              const std::string& completed) {
+  if (!flights_) return;
+  if (!completed.empty()) return flights_->finished(job, completed);
+  const auto ref = entries_.find(path);
+  if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return;
+  // Only a job that publishes notes what is built under a lock.
+  const bool notes_unlock = job.wanted_policy() == PublishPolicy::kComplete;
+  const bool is_end_seen =
+      ref->rule->says_when_complete() || (!ref->rule->built_under.empty() && notes_unlock);
+  // What is added to a complete entry completes nothing any more.
+  const auto is_addition = [&] {
+    if (entries_.class_of(path) != NameClass::kFlight) return false;
+    const std::shared_lock lock(job.overlay.mutex());
+    return publisher_.is_complete_in_base(job.overlay, *ref);
+  };
+  if (!is_end_seen || is_addition()) flights_->finished(job, path);
 }
 
 // The answer to a look that found nothing, `missed`.

@@ -81,12 +81,11 @@ void Filesystem::start(fuse_session* session) {
   const bool sees_all = watch_->mode() == WatchMode::kFanotify && is_base_local_;
   if (options_.direct != nullptr && sees_all) options_.direct->changes.begin();
   if (options_.flight_timeout.count() > 0) {
-    const auto is_there = [](const Job& job, const std::string& path) {
-      const std::shared_lock lock(job.overlay.mutex());
-      return static_cast<bool>(job.overlay.find(path));
+    const auto inspect = [this](const Job& job, const std::string& path) {
+      return inspect_flight(job, path);
     };
     flights_ = std::make_unique<Flights>(
-        Flights::Options{options_.flight_timeout, LeaseFiles(store_.leases()), is_there}, nodes_,
+        Flights::Options{options_.flight_timeout, LeaseFiles(store_.leases()), inspect}, nodes_,
         counters_);
   }
   const auto interval =
@@ -179,13 +178,15 @@ void Filesystem::tell_of(const PublishReport& report, const Job& publisher,
 void Filesystem::publish_completed(Job& job, const std::string& path, Arrival arrival,
                                    std::vector<Notifier::FolderId> held,
                                    std::function<void()> answer) {
-  const std::string entry = job.wanted_policy() == PublishPolicy::kComplete
+  const bool is_wanted = job.wanted_policy() == PublishPolicy::kComplete;
+  const bool is_awaited = flights_ && flights_->any();
+  const std::string entry = is_wanted || is_awaited
                                 ? publisher_.completed_entry(job.overlay, path, arrival)
                                 : std::string();
   const bool is_refused = job.is_refused();
-  if (!entry.empty() && is_refused) (void)publisher_.refuse(entry, job);
-  if (entry.empty() || is_refused) {
-    if (flights_) flights_->made(job, path);
+  if (is_wanted && is_refused && !entry.empty()) (void)publisher_.refuse(entry, job);
+  if (entry.empty() || !is_wanted || is_refused) {
+    if (is_awaited) note_arrival(job, path, entry);
     return answer();
   }
   job.begin_publishing();
@@ -207,7 +208,12 @@ void Filesystem::note_built(Job& job, const std::string& path) {
 // the job's success.
 void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
                                std::function<void()> answer) {
-  if (job.is_refused()) return answer();
+  if (job.is_refused()) {
+    for (const std::string& path : paths) {
+      note_arrival(job, path, publisher_.completed_entry(job.overlay, path, Arrival::kBuilt));
+    }
+    return answer();
+  }
   job.begin_publishing();
   publishing_.post([this, &job, paths = std::move(paths), answer = once(std::move(answer))] {
     PublishReport report;
@@ -217,7 +223,7 @@ void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
         if (entry.empty()) continue;
         const PublishReport one = publisher_.publish(job.overlay, entry, job);
         job.count_published(one);
-        if (flights_ && !one.busy) flights_->made(job, entry);
+        if (flights_) flights_->finished(job, entry);
         report += one;
       }
     });
@@ -232,7 +238,7 @@ PublishReport Filesystem::publish_entry(Job& job, const std::string& entry) {
   if (report.busy) {
     job.postpone(entry);
   } else if (flights_) {
-    flights_->made(job, entry);
+    flights_->finished(job, entry);
   }
   return report;
 }

@@ -78,6 +78,24 @@ bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at
   return has_some && (ref.rule->needs_no_name() ? has_all : is_told);
 }
 
+bool Publisher::is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const {
+  const std::string entry(ref.entry);
+  const auto folder = sys::open_beneath(store_.base(), entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!folder) return false;
+  const EntryRule& rule = *ref.rule;
+  if (rule.needs_no_name() && rule.complete_at_end.empty()) return true;
+  const auto entries = sys::list_dir(folder->get());
+  return entries && std::any_of(entries->begin(), entries->end(), [&](const auto& found) {
+           const std::string& name = found.name;
+           if (!rule.completes(name) && !rule.completes_alone(name) &&
+               !rule.completes_at_end(name)) {
+             return false;
+           }
+           const auto shown = overlay.find(join_path(entry, name));
+           return shown && !shown->in_upper;
+         });
+}
+
 // Whether what has just happened to `path` can have completed its entry.
 bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const {
   if (!ref.profile->may_publish_early()) return false;

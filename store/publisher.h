@@ -101,6 +101,10 @@ class Publisher {
   // Whether the layer's part of an entry is complete as far as names tell. Overlay::mutex() is held.
   bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
 
+  // Whether the base's part of a folder entry, as the view shows it, has a file that completes it. Files
+  // beside it do not matter: what is in the base counts as whole. Overlay::mutex() is held.
+  bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const;
+
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or folder of no entry.
   // Failures are reported as `incomplete` and logged by reason; the layer keeps what it has.
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
