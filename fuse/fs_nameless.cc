@@ -151,7 +151,7 @@ Result<Filesystem::Created> Filesystem::create_common(Ref parent, const NodeInfo
   CACHESHIM_TRY(object, sys::reopen(made->fd.get(), O_PATH));
   const Look look = begin_look(*info.job, std::string(parent_path(path)));
   CACHESHIM_TRY(entry, entry_of(parent, info, std::string(base_name(path)),
-                                {st, false, std::move(object)}, look));
+                                {st, false, std::nullopt, std::move(object)}, look));
   auto shared = shared_file_of(path, kind, flags, made->is_new);
   const bool empties = shared && !made->is_new && (flags & O_TRUNC) != 0;
   if (empties) CACHESHIM_CHECK(shared->stage(made->fd.get(), 0));
