@@ -23,8 +23,9 @@ struct Call {
   bool detaches;
 };
 
-// In the child: it shares our memory, and the thread that made it stands still meanwhile. System calls
-// alone. CLOSE_RANGE_UNSHARE gives it an empty table of descriptors of its own: nothing is copied, and
+// In the child: system calls alone, since other threads may have held any lock. It must not share our
+// memory: the mapping of a ring keeps the ring, and with it /dev/fuse, when we are dead (so RequestRing
+// has them left out of a fork). CLOSE_RANGE_UNSHARE gives it an empty table of descriptors of its own: nothing is copied, and
 // nothing that is open here is closed.
 [[gnu::no_sanitize("address", "thread", "undefined")]] int make_call(void* argument) {
   const auto* const call = static_cast<const Call*>(argument);
@@ -43,7 +44,7 @@ struct Call {
 // CLONE_VFORK waits as a call does, but a signal that kills ends the wait.
 bool run(const Call& call) {
   alignas(64) static thread_local char stack[kStackBytes];
-  constexpr int kFlags = CLONE_VM | CLONE_VFORK | CLONE_FILES;  // without a signal at its end
+  constexpr int kFlags = CLONE_VFORK | CLONE_FILES;  // without a signal at its end
   const int child = ::clone(make_call, stack + kStackBytes, kFlags, const_cast<Call*>(&call));
   if (child == -1) return false;
   int status = 0;

@@ -137,6 +137,8 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
     return nullptr;
   }
   ring->is_set_up_ = true;
+  // A process that is forked (own_mount) would keep the ring, and with it /dev/fuse, when we are dead.
+  if (::io_uring_ring_dontfork(&ring->ring_) != 0) return nullptr;
   for (CoreQueue& queue : ring->queues_) {
     for (unsigned i = 0; i < kEntriesOfQueue; ++i) {
       if (!ring->add_entry(queue)) return nullptr;

@@ -127,7 +127,7 @@ class SharedFileTest : public LockFilesTest {
     scratch_.write("base/fam/entry/x.all", "old");
     std::filesystem::create_directories(scratch_ / "staging");
     staging_ = *sys::open_path(scratch_ / "staging", O_RDONLY | O_DIRECTORY);
-    files_.share(base_.get());
+    files_.share(base_.get(), nullptr);
   }
   static void write(int fd, const std::string& text) {
     ASSERT_EQ(::pwrite(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
