@@ -88,7 +88,9 @@ void add_mount(CLI::App& app, int& exit_code) {
   mount->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
   mount->add_flag("--standby", arguments->standby,
                   "Stay here, and serve when the daemon that serves has died");
-  mount->add_option("MOUNTPOINT", arguments->mount_point, "Existing, empty directory, usually /ci-cache")
+  mount
+      ->add_option("MOUNTPOINT", arguments->mount_point,
+                   "Existing, empty directory, usually /ci-cache")
       ->check(refuse_empty_path)
       ->required();
   mount->footer(

@@ -47,8 +47,7 @@ struct UmountArguments {
 MountEntry find_mount_to(const char* action, const std::string& path, int exit_code) {
   const auto mount = find_mount(read_mounts(), path);
   if (mount && mount->type == kFilesystemType) return *mount;
-  throw Failure(exit_code,
-                fmt::format("no cacheshim mount at '{}'; nothing was {}", path, action));
+  throw Failure(exit_code, fmt::format("no cacheshim mount at '{}'; nothing was {}", path, action));
 }
 
 std::string reason() { return std::generic_category().message(errno); }
@@ -96,10 +95,9 @@ void remount(const std::string& given, const std::vector<std::string>& texts) {
   }
   if ((flags & MS_RDONLY) != 0 || takes_changes(path, is_store)) return;
   (void)change_flags(mount, flags | MS_RDONLY);
-  throw Failure(kExitFailed, fmt::format("cannot remount '{}' for writing: {}; it stays read-only",
-                                         path,
-                                         is_store ? "its store cannot be written to"
-                                                  : "it has no upperdir"));
+  throw Failure(kExitFailed,
+                fmt::format("cannot remount '{}' for writing: {}; it stays read-only", path,
+                            is_store ? "its store cannot be written to" : "it has no upperdir"));
 }
 
 [[noreturn]] void fail_busy(const MountEntry& mount) {
@@ -142,9 +140,10 @@ void wait_for_daemon(const MountEntry& mount, const DaemonEnd& daemon, bool lazy
     has_asked = waited > kElsewhere;
     if (waited > kDeadline) {
       progress.finish();
-      print_line(fmt::format("'{}' is unmounted, but its daemon is still finishing; it ends by "
-                             "itself",
-                             mount.path));
+      print_line(
+          fmt::format("'{}' is unmounted, but its daemon is still finishing; it ends by "
+                      "itself",
+                      mount.path));
       return;
     }
     progress.update("waiting for the daemon to end", 0, 0);

@@ -12,7 +12,8 @@ namespace cacheshim::cli {
 void add_mount(CLI::App& app, int& exit_code);
 void add_overlay(CLI::App& app, int& exit_code);
 void add_unmount(CLI::App& app, int& exit_code);
-void add_mount8_helpers(CLI::App& app, int& exit_code);  // remount and umount-as-helper, not in the help
+void add_mount8_helpers(CLI::App& app,
+                        int& exit_code);  // remount and umount-as-helper, not in the help
 // `command`, which must outlive `app`, is what take_run_command() took off the command line.
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 // The same of `lock`.

@@ -25,7 +25,7 @@ class DaemonEnd {
   bool wait(std::chrono::milliseconds time) const;
 
  private:
-  UniqueFd lock_;     // its lock file, which it holds until its run folder has gone
+  UniqueFd lock_;  // its lock file, which it holds until its run folder has gone
   pid_t holder_ = 0;
   UniqueFd process_;  // a pidfd; empty where /proc does not show us the process
 };

@@ -22,7 +22,7 @@ std::string_view last_component(std::string_view path) {
   return path.substr(slash == std::string_view::npos ? 0 : slash + 1);
 }
 
-// Words of one letter each, as "-nv", of those in `letters`.
+// Whether the word is '-' and then only letters of `letters`.
 bool has_only_letters(const std::string& word, const char* letters) {
   return word.size() > 1 && word[0] == '-' &&
          word.find_first_not_of(letters, 1) == std::string::npos;

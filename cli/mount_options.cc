@@ -43,14 +43,16 @@ constexpr Option kFlags[] = {
     {"nodev", MS_NODEV, 0},
 };
 
-constexpr std::string_view kSilent[] = {
-    "defaults", "allow_other", "default_permissions", "auto",   "noauto", "nofail", "_netdev",
-    "user",     "users",       "nouser",              "owner",  "group",  "silent", "loud"};
+constexpr std::string_view kSilent[] = {"defaults", "allow_other", "default_permissions",
+                                        "auto",     "noauto",      "nofail",
+                                        "_netdev",  "user",        "users",
+                                        "nouser",   "owner",       "group",
+                                        "silent",   "loud"};
 
 // Words for mount(8) and umount(8) alone. The ids are in the options of a mount that is there, which
 // mount(8) repeats for a remount.
-constexpr std::string_view kSilentKeys[] = {"x-",       "user=",    "uhelper=",
-                                            "comment=", "user_id=", "group_id="};
+constexpr std::string_view kSilentKeys[] = {
+    "x-", "user=", "uhelper=", "comment=", "user_id=", "group_id="};
 
 bool apply_owner_option(std::string_view word, OwnerRule& owners) {
   if (word == "owner=squash" || word == "owner=keep") {

@@ -13,7 +13,7 @@ namespace cacheshim::cli {
 struct MountOptions {
   unsigned long flags = 0;  // MS_*
   OwnerRule owners;
-  std::string source;          // fsname=, unescaped; empty: not given
+  std::string source;            // fsname=, unescaped; empty: not given
   bool may_be_nonempty = false;  // the mount point
 };
 

@@ -61,9 +61,10 @@ std::string check_mount_point(const std::string& given, bool may_be_nonempty) {
   if (!S_ISDIR(status.st_mode)) refuse(fmt::format("mount point '{}' is not a folder", given));
   if (may_be_nonempty) return path;
   if (const std::string held = find_any_entry(path); !held.empty()) {
-    refuse(fmt::format("mount point '{}' is not empty: the mount would hide '{}'; name an empty "
-                       "directory, or mount with -o nonempty",
-                       given, held));
+    refuse(
+        fmt::format("mount point '{}' is not empty: the mount would hide '{}'; name an empty "
+                    "directory, or mount with -o nonempty",
+                    given, held));
   }
   return path;
 }

@@ -68,10 +68,11 @@ void refuse_own_mount(const std::string& store) {
   if (above == nullptr || above->type != kFilesystemType) return;
   const std::string version = fmt::format("{}/{}/version", above->path, kControlName);
   if (::access(version.c_str(), F_OK) != 0) return;  // of a plain overlay: any directory will do
-  throw Failure(kExitUsage,
-                fmt::format("cannot use the store '{}': it is in the mount of a store, at '{}'; name "
-                            "the directory that is mounted there; nothing was mounted",
-                            store, above->path));
+  throw Failure(
+      kExitUsage,
+      fmt::format("cannot use the store '{}': it is in the mount of a store, at '{}'; name "
+                  "the directory that is mounted there; nothing was mounted",
+                  store, above->path));
 }
 
 // Of all that lies in a store, STORE/.cacheshim/layers alone is for layers: the rest of it is the base's,
@@ -80,11 +81,12 @@ void check_layers(const std::string& layers, const std::string& store) {
   if (lies_in(layers, fmt::format("{}/{}/layers", store, kControlName))) return;
   const bool is_inside = lies_in(layers, store);
   if (!is_inside && !lies_in(store, layers)) return;
-  throw Failure(kExitUsage,
-                fmt::format("cannot keep layers in '{}': {} the store '{}', where jobs' unpublished "
-                            "files would show as cache files; name a directory outside the store; "
-                            "nothing was mounted",
-                            layers, is_inside ? "it is in" : "it holds", store));
+  throw Failure(
+      kExitUsage,
+      fmt::format("cannot keep layers in '{}': {} the store '{}', where jobs' unpublished "
+                  "files would show as cache files; name a directory outside the store; "
+                  "nothing was mounted",
+                  layers, is_inside ? "it is in" : "it holds", store));
 }
 
 // Whether the store is to be mounted for reading alone. With -o ro that is so where it cannot be written to.

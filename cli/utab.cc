@@ -53,7 +53,8 @@ void note_mount_later(const std::string& source, const std::string& mount_point)
 
 void forget_mount(const std::string& mount_point) {
   if (!is_real_root()) return;
-  run_silently({"/bin/umount", "--fake", "--internal-only", "--no-canonicalize", "--", mount_point});
+  run_silently(
+      {"/bin/umount", "--fake", "--internal-only", "--no-canonicalize", "--", mount_point});
 }
 
 }  // namespace cacheshim::cli

@@ -214,7 +214,8 @@ std::string layers_path(const DaemonOptions& options) {
 
 std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,
                                        const std::function<void()>& on_ready) {
-  const Status prepared = options.is_store_read_only ? Status() : prepare_base(store, options.profiles);
+  const Status prepared =
+      options.is_store_read_only ? Status() : prepare_base(store, options.profiles);
   if (!prepared) {
     return DaemonError{kExitUnavailable,
                        fmt::format("cannot write to store '{}': {}; nothing was mounted",

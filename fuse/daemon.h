@@ -36,10 +36,10 @@ struct DaemonOptions {
   // Set for a plain overlay, which has no store: of what follows the profiles and all that concerns
   // stores, jobs and publishing mean nothing then.
   std::optional<OverlayFolders> overlay;
-  std::string store_dir;    // absolute
-  std::string layers_dir;   // absolute; empty: STORE/.cacheshim/layers
-  bool is_store_read_only = false;  // the store is only read: no records, layers and publishing
-  std::string mount_point;  // absolute, without symlinks; exists
+  std::string store_dir;             // absolute
+  std::string layers_dir;            // absolute; empty: STORE/.cacheshim/layers
+  bool is_store_read_only = false;   // the store is only read: no records, layers and publishing
+  std::string mount_point;           // absolute, without symlinks; exists
   std::string source = "cacheshim";  // shown as the source in mountinfo; not empty
   // The path that users see the mount at, where it differs from mount_point while it is being set
   // up; empty: mount_point.

@@ -43,7 +43,8 @@ Result<UniqueFd> take_folder(const std::string& path) {
 // though the daemon is still there. A probe holds it only for an instant.
 UniqueFd mark_served(int work) {
   auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
-  if (!mark || !sys::lock_file(mark->get(), LOCK_SH)) return UniqueFd();  // a mounter then waits in vain
+  if (!mark || !sys::lock_file(mark->get(), LOCK_SH))
+    return UniqueFd();  // a mounter then waits in vain
   return *std::move(mark);
 }
 

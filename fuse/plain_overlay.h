@@ -16,7 +16,7 @@ struct PlainOverlay {
   UniqueFd upper;                // empty, as what follows: read-only
   UniqueFd work;  // WORKDIR/work, ours alone; what an earlier daemon was in the middle of is gone
   UniqueFd work_parent;
-  UniqueFd upper_lock;    // where `upper` was opened once more
+  UniqueFd upper_lock;  // where `upper` was opened once more
   MountCopies mounts;
   UniqueFd served;  // WORKDIR/work again, locked shared; to be closed once the mount is gone
 };

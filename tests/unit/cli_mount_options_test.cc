@@ -69,7 +69,8 @@ TEST(OverlayOptions, KeepOwnersAndAreReadOnlyWithoutAnUpper) {
 }
 
 TEST(OverlayOptions, AllowSetIdsAndDevicesWhenAsked) {
-  EXPECT_EQ(parse_overlay_options({"lowerdir=/a,upperdir=/u,workdir=/w,suid,dev"}, true).mount.flags, 0U);
+  EXPECT_EQ(
+      parse_overlay_options({"lowerdir=/a,upperdir=/u,workdir=/w,suid,dev"}, true).mount.flags, 0U);
 }
 
 TEST(OverlayOptions, DenySetIdsAndDevicesToOthersThanRoot) {
@@ -110,8 +111,8 @@ TEST(OverlayOptions, SquashToIdsWhateverTheOrder) {
 }
 
 TEST(OverlayOptions, IgnoreSwitchesOfOthersAndSaySo) {
-  const OverlayOptions options =
-      parse_overlay_options({"lowerdir=/a,threaded=1,fast_ino=1,noxattrs=1,volatile,index=off"}, true);
+  const OverlayOptions options = parse_overlay_options(
+      {"lowerdir=/a,threaded=1,fast_ino=1,noxattrs=1,volatile,index=off"}, true);
   EXPECT_EQ(options.ignored,
             (Words{"threaded=1", "fast_ino=1", "noxattrs=1", "volatile", "index=off"}));
 }
@@ -144,14 +145,14 @@ TEST(MountHelper, UnmountsByItsOtherName) {
   EXPECT_TRUE(is_umount_helper("/sbin/umount.fuse.cacheshim"));
   EXPECT_FALSE(is_umount_helper("/sbin/mount.fuse.cacheshim"));
   EXPECT_FALSE(is_mount_helper("/sbin/umount.fuse.cacheshim"));
-  EXPECT_EQ(words_of_umount_helper(
-                {"/mnt", "-n", "-l", "-f", "-v", "-r", "-t", "fuse.cacheshim", "-N", "/proc/1/ns/mnt"}),
+  EXPECT_EQ(words_of_umount_helper({"/mnt", "-n", "-l", "-f", "-v", "-r", "-t", "fuse.cacheshim",
+                                    "-N", "/proc/1/ns/mnt"}),
             (Words{"umount-as-helper", "/mnt", "-l", "-f", "-r"}));
 }
 
 TEST(MountHelper, MountsAnOverlayWhereALowerIsNamed) {
-  const Words given = {"a,b\\c", "/mnt", "-n", "-sv", "-o", "rw,lowerdir=/a:/b\\,c", "-t",
-                       "fuse.cacheshim"};
+  const Words given = {"a,b\\c", "/mnt",          "-n", "-sv", "-o", "rw,lowerdir=/a:/b\\,c",
+                       "-t",     "fuse.cacheshim"};
   EXPECT_EQ(words_of_mount_helper(given, /*is_root=*/false),
             (Words{"overlay", "-o", "fsname=a\\,b\\\\c", "-o", "rw,lowerdir=/a:/b\\,c", "/mnt"}));
 }
@@ -172,9 +173,10 @@ TEST(MountHelper, RemountsWhereTheOptionsSaySo) {
 }
 
 TEST(MountHelper, MountsAStoreOtherwise) {
-  EXPECT_EQ(words_of_mount_helper({"/data", "/ci-cache", "-o", "rw,suid,noatime,layers=/nvme"}, true),
-            (Words{"mount", "-o", "rw", "-o", "noatime", "--layers=/nvme", "--store=/data",
-                   "/ci-cache"}));
+  EXPECT_EQ(
+      words_of_mount_helper({"/data", "/ci-cache", "-o", "rw,suid,noatime,layers=/nvme"}, true),
+      (Words{"mount", "-o", "rw", "-o", "noatime", "--layers=/nvme", "--store=/data",
+             "/ci-cache"}));
   EXPECT_EQ(words_of_mount_helper({"/data"}, true), (Words{"mount", "--store=/data"}));
 }
 
