@@ -11,15 +11,28 @@ import pytest
 
 VENVS = pathlib.Path(os.environ.get("CACHESHIM_FILELOCK", str(mounts.REPOSITORY / "build/venv")))
 # 3.20 leaves its lock files; 3.24 and 3.29 unlink them at each release.
-VERSIONS = [pytest.param(version, marks=[pytest.mark.long] if is_long else [])
-            for version, is_long in (("3.13.4", True), ("3.20.0", False), ("3.24.3", True),
-                                     ("3.29.0", False), ("4.2.0", True))]
+VERSIONS = ["3.13.4", "3.20.0", "3.24.3", "3.29.0", "4.2.0"]
+
+
+def params(*short):
+    """All versions, of which these are no part of the long tests."""
+    return [pytest.param(version, marks=[] if version in short else [pytest.mark.long])
+            for version in VERSIONS]
+
+
 # What they create there is, by inductor's profile, a lock of all jobs where it ends in .lock, and by
 # triton's a job's own.
 FAMILIES = ["inductor", "triton"]
-# A lock file of all jobs stays open to every user, whatever mode its maker wants for it.
-KNOWN = {"inductor": {"tests.test_filelock.test_lock_mode_soft"}}
-SECONDS = 280
+# What a lock file of all jobs does not do (docs/locks.md), by the beginnings of the tests' names: have the mode
+# that its maker wants; be renamed (EXDEV), as a stale soft lock is when it is broken; be linked (EPERM).
+KNOWN = {"inductor": ("tests.test_filelock.test_lock_mode_soft",
+                      "tests.test_default_mode.test_default_mode_respects_umask",
+                      "tests.test_lock_expiry.test_expired_lock_",
+                      "tests.test_soft_stale.test_stale_lock_",
+                      "tests.test_strict_soft")}
+# 20 threads take one lock 20,000 times in one of them, whose own limit is 20 s.
+TEST_SECONDS = 150
+SECONDS = 480
 
 
 class Suite:
@@ -44,7 +57,7 @@ class Suite:
         result = subprocess.run(
             [self.venv / "bin/python", "-m", "pytest", self.venv / "src/tests", "-q",
              "-p", "no:cacheprovider", "-o", "addopts=", f"--basetemp={folder / 't'}",
-             f"--junitxml={results}", "--deselect", "tests/test_virtualenv.py"],
+             f"--junitxml={results}", f"--timeout={TEST_SECONDS}", "--deselect", "tests/test_virtualenv.py"],
             cwd=self.venv / "src", env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False)
         found = {}
@@ -54,7 +67,7 @@ class Suite:
         return found, result.stdout[-6000:]
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=params("3.20.0"))
 def suite(request, all_scratch):
     return Suite(request.param, all_scratch)
 
@@ -68,4 +81,6 @@ def test_its_own_tests_end_as_natively(suite, mount, scratch, family, shimmed):
     different = {name: (suite.natively.get(name), found.get(name))
                  for name in suite.natively.keys() | found.keys()
                  if suite.natively.get(name) != found.get(name)}
-    assert different.keys() <= KNOWN.get(family, set()), f"native and view: {different}\n{output}"
+    unknown = {name: ways for name, ways in different.items()
+               if not name.startswith(KNOWN.get(family, ("none",)))}
+    assert not unknown, f"native and view: {unknown}\n{output}"

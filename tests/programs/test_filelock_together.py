@@ -6,7 +6,7 @@ import subprocess
 
 import mounts
 import pytest
-from test_filelock import VENVS, VERSIONS
+from test_filelock import VENVS, params
 
 COUNT = 150
 SECONDS = 100
@@ -36,7 +36,7 @@ def places(request, mount, store, scratch):
 @pytest.mark.timeout_s(SECONDS + 20)
 @pytest.mark.parametrize("shimmed", [False, True], ids=["plain", "shimmed"])
 @pytest.mark.parametrize("kind", ["FileLock", "SoftFileLock"])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", params("3.20.0", "3.29.0"))
 def test_each_has_it_in_turn_and_no_acquisition_fails(places, scratch, version, kind, shimmed):
     processes = []
     for folder, job in places:
