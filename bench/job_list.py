@@ -68,7 +68,8 @@ def main():
                 print(f"job list {' '.join(options):6} of {count} jobs: client {client:.1f} ms, "
                       f"daemon {daemon:.1f} ms of CPU")
         finally:
-            subprocess.run([program, "unmount", mount], check=True)
+            # A daemon of so many jobs may end later than `unmount` waits for.
+            subprocess.run([program, "unmount", mount], check=False)
 
 
 if __name__ == "__main__":
