@@ -128,7 +128,7 @@ def test_a_jobs_own_affairs_are_its_own(mount, two_jobs):
     two.exists("triton")
     argv = [mounts.PROGRAM, "explain", "triton/x", "--mount", mount.path, "--job", "one", "--json"]
     refused = jobs.as_user(20002, argv)
-    assert refused.returncode == 1 and "another user" in refused.stderr
+    assert refused.returncode == 1 and "belongs to uid 20001, not to uid 20002" in refused.stderr
     own = json.loads(jobs.as_user(20001, argv).stdout)
     assert own["from"] == "layer"
 

@@ -123,7 +123,7 @@ def test_only_its_user_and_root(mount, job_of):
     for command in ("publish", "discard"):
         argv = [mounts.PROGRAM, "job", command, "one", "--dry-run", "--mount", mount.path]
         refused = jobs.as_user(20002, argv)
-        assert refused.returncode == 1 and "another user" in refused.stderr
+        assert refused.returncode == 1 and "belongs to uid 20001, not to uid 20002" in refused.stderr
         assert jobs.as_user(20001, argv).returncode == 0
     assert os.path.exists(mount.uppers("one")[0] / "triton/x")
 
