@@ -89,8 +89,8 @@ std::vector<NamedLocks::Lock> NamedLocks::all_of(const FileHandle& handle) {
 }
 
 bool NamedLocks::is_current(const NamedLock& lock) const {
-  const auto st = base_.find(lock.path);
-  return st && st->st_dev == lock.id.device && st->st_ino == lock.id.inode;
+  const auto found = base_.find(lock.path);
+  return found && found->st.st_dev == lock.id.device && found->st.st_ino == lock.id.inode;
 }
 
 // Puts the base's file of now in the place of `stale`, unless another thread has done that.
