@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/failure.h"
 #include "cli/mount_helper.h"
+#include "cli/paths.h"
 #include "common/exit_codes.h"
 
 namespace cacheshim::cli {
