@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -29,13 +30,13 @@ class Closer {
   Closer(const Closer&) = delete;
   Closer& operator=(const Closer&) = delete;
 
-  void close(std::vector<UniqueFd> doomed) {
+  void close(std::vector<std::shared_ptr<const UniqueFd>> doomed) {
     if (doomed.empty()) return;
     bool is_first = false;
     {
       const std::lock_guard lock(mutex_);
       is_first = doomed_.empty();
-      for (UniqueFd& fd : doomed) doomed_.push_back(std::move(fd));
+      for (auto& fd : doomed) doomed_.push_back(std::move(fd));
     }
     if (is_first) wake_.notify_one();
   }
@@ -48,7 +49,7 @@ class Closer {
     while (!stopping_) {
       wake_.wait(lock, [this] { return stopping_ || !doomed_.empty(); });
       (void)wake_.wait_for(lock, kPause, [this] { return stopping_; });
-      std::vector<UniqueFd> doomed = std::exchange(doomed_, {});
+      std::vector<std::shared_ptr<const UniqueFd>> doomed = std::exchange(doomed_, {});
       lock.unlock();
       doomed.clear();
       lock.lock();
@@ -57,7 +58,7 @@ class Closer {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<UniqueFd> doomed_;
+  std::vector<std::shared_ptr<const UniqueFd>> doomed_;
   bool stopping_ = false;
   std::thread thread_;
 };

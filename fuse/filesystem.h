@@ -309,7 +309,8 @@ class Filesystem {
   Common common_kind(const std::string& path) const;
   static off_t most_bytes_of(Common kind);
   bool is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const;
-  Result<Attr> attr_of_common(Ref ref, const NodeInfo& info) const;
+  Result<std::shared_ptr<const UniqueFd>> common_object(NodeIndex node, const NodeInfo& info);
+  Result<Attr> attr_of_common(Ref ref, const NodeInfo& info);
   Result<std::unique_ptr<FileHandle>> open_common(Ref ref, const NodeInfo& info, int flags);
   using Created = std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>;
   Result<Created> create_common(Ref parent, const NodeInfo& info, const std::string& path,
@@ -352,7 +353,7 @@ class Filesystem {
   // `closing`: the thread that closes it.
   Status commit_shared(FileHandle& handle, pid_t closing);
   void end_shared(FileHandle& handle);
-  Result<Attr> handle_attr(Ref ref, const NodeInfo& info, const FileHandle& handle) const;
+  Result<Attr> handle_attr(Ref ref, const NodeInfo& info, const FileHandle& handle);
   std::optional<Result<Attr>> try_change_shared(Ref ref, const NodeInfo& info,
                                                 const struct stat& attr, int to_set,
                                                 FileHandle* handle);

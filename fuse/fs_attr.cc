@@ -91,8 +91,8 @@ Result<Filesystem::Attr> Filesystem::attr_by_path(Ref ref) {
   const NodeInfo info = nodes_.info(ref.node);
   if (info.common != Common::kNone) return attr_of_common(ref, info);
   if (info.removed) {
-    if (info.object_fd < 0) return Errno(ESTALE);
-    CACHESHIM_TRY(st, sys::stat_fd(info.object_fd));
+    if (info.object_fd() < 0) return Errno(ESTALE);
+    CACHESHIM_TRY(st, sys::stat_fd(info.object_fd()));
     info.job->overlay.correct_links(st);
     if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
     CACHESHIM_TRY(shown, show(ref, info, st, true));
@@ -225,7 +225,9 @@ Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
   // A job's view has a root that is the view's, 0700, whatever is asked.
   if (info.is_view_root && info.job->has_private_views()) return {};
   if (info.common != Common::kNone) {
-    return change_lock(info.object_fd, most_bytes_of(info.common), attr, to_set);
+    const std::shared_lock lock(info.job->overlay.mutex());
+    CACHESHIM_TRY(object, common_object(ref.node, info));
+    return change_lock(object->get(), most_bytes_of(info.common), attr, to_set);
   }
   CACHESHIM_TRY(set_ids, set_ids_after(req, ref, info, to_set));
   const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;

@@ -278,8 +278,8 @@ Status Filesystem::refresh(FileHandle& handle) {
   }
   const NodeInfo info = nodes_.info(handle.node);
   CACHESHIM_TRY(fd, [&]() -> Result<UniqueFd> {
-    if (info.removed && info.object_fd < 0) return Errno(ESTALE);
-    if (info.removed) return sys::reopen(info.object_fd, handle.access);
+    if (info.removed && info.object_fd() < 0) return Errno(ESTALE);
+    if (info.removed) return sys::reopen(info.object_fd(), handle.access);
     CACHESHIM_TRY(path, nodes_.path(handle.node));
     if (handle.writable) return handle.job->overlay.open_writable(path, handle.access);
     auto opened = handle.job->overlay.open(path, handle.access);

@@ -111,7 +111,7 @@ Result<fuse_entry_param> Filesystem::placeholder_entry(Ref ref) const {
 }
 
 bool Filesystem::may_be_placeholder(NodeIndex node, const NodeInfo& info) const {
-  const bool has_nothing = info.removed && info.object_fd < 0;
+  const bool has_nothing = info.removed && info.object_fd() < 0;
   return flights_ && info.kind == NodeKind::kObject && has_nothing && !open_files_.has(node);
 }
 

@@ -33,7 +33,7 @@ NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex par
 
 Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
   const NodeInfo info = nodes_.info(node);
-  if (info.object_fd >= 0) return sys::reopen(info.object_fd, O_PATH);
+  if (info.object_fd() >= 0) return sys::reopen(info.object_fd(), O_PATH);
   const auto path = nodes_.path(node);
   if (!path) return open_files_.open_object(node);  // it has no name, or its directory has none
   auto opened = info.job->overlay.open(*path, O_PATH);
@@ -49,7 +49,7 @@ Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
 Status Filesystem::settle_name(NodeIndex node) {
   for (;;) {
     const NodeInfo info = nodes_.info(node);
-    if (info.object_fd >= 0) return {};
+    if (info.object_fd() >= 0) return {};
     if (!info.removed) {
       if (info.in_upper || info.is_view_root) return {};  // which no others change
       const auto path = nodes_.path(node);
@@ -66,10 +66,10 @@ Status Filesystem::settle_name(NodeIndex node) {
 // name there still or not. Overlay::mutex() must be held exclusively.
 Status Filesystem::own_removed(NodeIndex node) {
   const NodeInfo info = nodes_.info(node);
-  if (info.object_fd < 0) return Errno(ESTALE);
+  if (info.object_fd() < 0) return Errno(ESTALE);
   if (info.in_upper) return {};
   CACHESHIM_CHECK(info.job->ensure_layer(store_.layers()));
-  CACHESHIM_TRY(copy, info.job->overlay.copy_nameless(info.object_fd));
+  CACHESHIM_TRY(copy, info.job->overlay.copy_nameless(info.object_fd()));
   CACHESHIM_TRY(st, sys::stat_fd(copy.get()));
   nodes_.copied_nameless(node, st, std::move(copy));
   return {};
@@ -78,8 +78,8 @@ Status Filesystem::own_removed(NodeIndex node) {
 // A file that has lost its name since the kernel resolved it, or that is opened by way of /proc.
 Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const NodeInfo& info,
                                                              int flags) {
-  if (info.object_fd < 0) return Errno(ESTALE);
-  CACHESHIM_TRY(fd, sys::reopen(info.object_fd, backing_flags(flags)));
+  if (info.object_fd() < 0) return Errno(ESTALE);
+  CACHESHIM_TRY(fd, sys::reopen(info.object_fd(), backing_flags(flags)));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   return make_handle({std::move(fd), info.in_upper}, st, ref, info.job, flags);
 }
@@ -101,6 +101,14 @@ off_t Filesystem::most_bytes_of(Common kind) {
   return kind == Common::kLock ? kMostLockBytes : std::numeric_limits<off_t>::max();
 }
 
+// What a common node holds, or what its name or an open descriptor leads to once the table has let go of it.
+// Requires: Overlay::mutex(). Errors: ESTALE where others have removed or replaced the file meanwhile.
+Result<std::shared_ptr<const UniqueFd>> Filesystem::common_object(NodeIndex node, const NodeInfo& info) {
+  if (info.object) return info.object;
+  CACHESHIM_TRY(object, open_object(node));
+  return std::make_shared<const UniqueFd>(std::move(object));
+}
+
 // Whether the name of a common file leads to `st`. Requires: Overlay::mutex().
 bool Filesystem::is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const {
   const auto path = nodes_.path(node);
@@ -112,8 +120,9 @@ bool Filesystem::is_named(NodeIndex node, const NodeInfo& info, const struct sta
 // Programs that unlink their lock files tell by st_nlink whether they have locked one that is still there. In
 // this view it is not where the name leads elsewhere, though the file has one somewhere: hidden, or in the
 // trash. Requires: Overlay::mutex().
-Result<Filesystem::Attr> Filesystem::attr_of_common(Ref ref, const NodeInfo& info) const {
-  CACHESHIM_TRY(st, sys::stat_fd(info.object_fd));
+Result<Filesystem::Attr> Filesystem::attr_of_common(Ref ref, const NodeInfo& info) {
+  CACHESHIM_TRY(object, common_object(ref.node, info));
+  CACHESHIM_TRY(st, sys::stat_fd(object->get()));
   if (!is_named(ref.node, info, st)) st.st_nlink = 0;
   CACHESHIM_TRY(shown, show(ref, info, st, false));
   return Attr{shown, 0, st.st_ino};
@@ -126,7 +135,8 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_common(Ref ref, const NodeI
   const std::shared_lock lock(info.job->overlay.mutex());
   const auto path = nodes_.path(ref.node);
   auto shared = shared_file_of(path ? *path : "", info.common, flags, /*is_new=*/false);
-  CACHESHIM_TRY(fd, sys::reopen(info.object_fd, shared ? O_RDWR : backing_flags(flags)));
+  CACHESHIM_TRY(object, common_object(ref.node, info));
+  CACHESHIM_TRY(fd, sys::reopen(object->get(), shared ? O_RDWR : backing_flags(flags)));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   if (!wants_write(flags)) note_use(fd.get(), st);
   if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(shared->stage(fd.get(), 0));

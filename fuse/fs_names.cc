@@ -207,8 +207,8 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
 Status Filesystem::link_to(NodeIndex node, Job& job, const std::string& new_path) {
   const NodeInfo info = nodes_.info(node);
   if (info.removed) {
-    if (info.object_fd < 0 || !info.in_upper) return Errno(ENOENT);
-    return job.overlay.link_object(info.object_fd, new_path);
+    if (info.object_fd() < 0 || !info.in_upper) return Errno(ENOENT);
+    return job.overlay.link_object(info.object_fd(), new_path);
   }
   CACHESHIM_TRY(path, nodes_.path(node));
   return job.overlay.link(path, new_path);

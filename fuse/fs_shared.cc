@@ -95,11 +95,12 @@ void Filesystem::end_shared(FileHandle& handle) {
 }
 
 Result<Filesystem::Attr> Filesystem::handle_attr(Ref ref, const NodeInfo& info,
-                                                 const FileHandle& handle) const {
+                                                 const FileHandle& handle) {
   CACHESHIM_TRY(st, sys::stat_fd(handle.fd.get()));
-  CACHESHIM_TRY(opened, sys::stat_fd(info.object_fd));
   {  // staged, it has a name in staging
     const std::shared_lock lock(info.job->overlay.mutex());
+    CACHESHIM_TRY(object, common_object(ref.node, info));
+    CACHESHIM_TRY(opened, sys::stat_fd(object->get()));
     const bool has_name = is_named(ref.node, info, opened) || is_named(ref.node, info, st);
     st.st_nlink = has_name ? 1 : 0;
   }
@@ -124,13 +125,14 @@ std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(Ref ref, c
   }
   if ((to_set & FUSE_SET_ATTR_SIZE) == 0) return std::nullopt;
   if (info.common != Common::kShared) return std::nullopt;
-  const auto path = [&] {
+  const auto [path, object] = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
-    return nodes_.path(ref.node);
+    return std::pair(nodes_.path(ref.node), common_object(ref.node, info));
   }();
   if (!path) return std::nullopt;
   return [&]() -> Result<Attr> {
-    CACHESHIM_TRY(fd, sys::reopen(info.object_fd, O_RDWR));
+    if (!object) return object.error();
+    CACHESHIM_TRY(fd, sys::reopen((*object)->get(), O_RDWR));
     SharedFile shared(store_.staging(), *path, /*is_new=*/false);
     CACHESHIM_CHECK(shared.stage(fd.get(), attr.st_size));
     CACHESHIM_CHECK(change_lock(fd.get(), most_bytes_of(info.common), attr, to_set));

@@ -29,6 +29,11 @@ std::unique_ptr<char[]> copy_of(std::string_view text) {
   return copy;
 }
 
+std::shared_ptr<const UniqueFd> shared(UniqueFd fd) {
+  return std::make_shared<const UniqueFd>(std::move(fd));
+}
+
+
 }  // namespace
 
 NodeTable::NodeTable() {
@@ -81,7 +86,7 @@ NodeInfo NodeTable::info(NodeIndex index) const {
   info.in_upper = node.in_upper;
   info.was_unlinked = node.was_unlinked;
   info.common = node.common;
-  info.object_fd = node.extra ? node.extra->object.get() : -1;
+  if (node.extra) info.object = node.extra->object;
   info.is_view_root = is_view_root(index);
   return info;
 }
@@ -200,9 +205,9 @@ void NodeTable::detach(NodeIndex index, const Name& name, UniqueFd object) {
     node.named = false;
     node.parent = 0;
     // What a node holds it keeps: somebody may be about to use the descriptor.
-    if (object && !extra_of(node).object) extra_of(node).object = std::move(object);
+    if (object && !extra_of(node).object) extra_of(node).object = shared(std::move(object));
   }
-  if (object) doomed_.push_back(std::move(object));
+  if (object) doomed_.push_back(shared(std::move(object)));
   drop_child(parent);
 }
 
@@ -227,7 +232,10 @@ void NodeTable::free_if_unused(NodeIndex index) {
       by_name_.erase(hash_of({parent, component}), index);
     }
   }
-  if (node.extra && node.extra->object) doomed_.push_back(std::move(node.extra->object));
+  if (node.extra) {
+    let_go(*node.extra);
+    if (node.extra->object) doomed_.push_back(std::move(node.extra->object));
+  }
   arena_.release(index);
   ++freed_;
   for (const NodeIndex parent : parents) drop_child(parent);
@@ -283,14 +291,33 @@ NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* j
 
 NodeIndex NodeTable::intern_common(NodeIndex parent, std::string_view component, Job* job,
                                    CommonFile file) {
-  UniqueFd unused;  // closed last
+  std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
   const std::unique_lock lock(mutex_);
   const NodeIndex index = intern_locked({parent, component}, job, Found{file.st, false});
-  Node& node = at(index);
-  node.common = file.kind;
-  UniqueFd& held = extra_of(node).object;
-  (held ? unused : held) = std::move(file.object);
+  at(index).common = file.kind;
+  hold(index, std::move(file.object));
+  doomed = take_doomed();
   return index;
+}
+
+void NodeTable::hold(NodeIndex index, UniqueFd object) {
+  Extra& extra = extra_of(at(index));
+  if (extra.held) {
+    held_.splice(held_.end(), held_, *extra.held);
+  } else {
+    extra.held = held_.insert(held_.end(), index);
+  }
+  // What a node holds it keeps: somebody may be about to use it.
+  auto own = shared(std::move(object));
+  (extra.object ? doomed_.emplace_back() : extra.object) = std::move(own);
+  if (held_.size() > kMostHeld) let_go(extra_of(at(held_.front())));
+}
+
+void NodeTable::let_go(Extra& extra) {
+  if (!extra.held) return;
+  held_.erase(*extra.held);
+  extra.held.reset();
+  doomed_.push_back(std::move(extra.object));
 }
 
 NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const Found& found) {
@@ -334,7 +361,7 @@ NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, UniqueFd o
   node.lookups = 1;
   set_id(node, st);
   node.ino = number_of(node);
-  extra_of(node).object = std::move(object);
+  extra_of(node).object = shared(std::move(object));
   return index;
 }
 
@@ -352,7 +379,7 @@ void NodeTable::forget(NodeIndex index, std::uint64_t count) {
       if (lookups.compare_exchange_weak(known, known - count)) return;
     }
   }
-  std::vector<UniqueFd> doomed;
+  std::vector<std::shared_ptr<const UniqueFd>> doomed;
   bool trim = false;
   {
     const std::unique_lock lock(mutex_);

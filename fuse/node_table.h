@@ -5,7 +5,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <list>
 #include <memory>
+#include <optional>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -56,9 +58,11 @@ struct NodeInfo {
   bool was_unlinked = false;  // then: by a request, and not by others beside this view
   bool in_upper = false;
   Common common = Common::kNone;
-  // An O_PATH descriptor of the object, which lives with the node: of one that is removed, if it is held, and
-  // of one that is common; else -1.
-  int object_fd = -1;
+  // An O_PATH descriptor of the object: of one that is removed, if it is held, and of a common one that was
+  // looked up lately; else null. It stays open as long as this object does.
+  std::shared_ptr<const UniqueFd> object;
+
+  int object_fd() const { return object ? object->get() : -1; }
 };
 
 // What the names of a job's view lead to, as far as the kernel has asked for it.
@@ -67,8 +71,9 @@ struct NodeInfo {
 // it holds no descriptor and does not mind copy-up and publishing. Hard links share one
 // node, with further names beside the first. A node whose last name is removed keeps an O_PATH
 // descriptor instead. Common files are removed and made anew by all at any time, while others open them:
-// their nodes hold a descriptor from the start, so that who opens one that a lookup has found gets that
-// one. The kernel forgets such a node when it is closed, as its name is kept for no time.
+// their nodes hold a descriptor from the lookup on, so that an open gets the file that the lookup has found.
+// The kernel keeps such nodes for long after their files are closed, so that the table closes the descriptor
+// of the one that was looked up longest ago once it holds kMostHeld; that one is found by its name again.
 //
 // Thread-safe by one reader-writer lock of its own, the innermost but the arena's; it is never held
 // across a system call. Looking, finding a known node again and forgetting some of its look-ups take it
@@ -77,6 +82,8 @@ struct NodeInfo {
 // mutex. About 130 bytes a file, its name included.
 class NodeTable {
  public:
+  static constexpr std::size_t kMostHeld = 1024;  // descriptors of common files
+
   NodeTable();
   ~NodeTable();
 
@@ -203,7 +210,8 @@ class NodeTable {
   // What few nodes have.
   struct Extra {
     std::vector<std::pair<NodeIndex, std::string>> names;  // further ones, of a hard link
-    UniqueFd object;
+    std::shared_ptr<const UniqueFd> object;
+    std::optional<std::list<NodeIndex>::iterator> held;  // in held_
   };
   struct Node {
     std::uint64_t lookups = 0;  // changed under the shared lock too, by std::atomic_ref
@@ -251,7 +259,10 @@ class NodeTable {
   NodeIndex find_locked(const Name& name) const;
   NodeIndex intern_locked(const Name& name, Job* job, const Found& found);
   void rename_locked(const Name& from, const Name& to);
-  std::vector<UniqueFd> take_doomed() { return std::exchange(doomed_, {}); }
+  std::vector<std::shared_ptr<const UniqueFd>> take_doomed() { return std::exchange(doomed_, {}); }
+  // Makes `object` that of a common node, in place of one that was let go.
+  void hold(NodeIndex index, UniqueFd object);
+  void let_go(Extra& extra);
   static std::uint64_t hash_of(const Name& name);
   template <class Function>
   void for_each_of(const Job* job, Function&& function) const;
@@ -261,7 +272,9 @@ class NodeTable {
   NameIndex by_name_;
   InodeNumbers numbers_;
   std::unordered_map<LinkedFile, NodeIndex, LinkedFileHash> hard_links_;  // with several names
-  std::vector<UniqueFd> doomed_;  // to be closed without the lock: a last close may take long
+  // To be closed without the lock: a last close may take long.
+  std::vector<std::shared_ptr<const UniqueFd>> doomed_;
+  std::list<NodeIndex> held_;  // common nodes with a descriptor, in the order of their lookups
   std::size_t freed_ = 0;         // since memory was last given back
   Closer closer_;
 };

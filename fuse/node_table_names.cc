@@ -21,7 +21,7 @@ void NodeTable::add_link(NodeIndex index, NodeIndex parent, std::string_view com
 }
 
 void NodeTable::remove(NodeIndex parent, std::string_view component, Removed removed) {
-  std::vector<UniqueFd> doomed;  // closed last
+  std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
   const std::unique_lock lock(mutex_);
   const Name name{parent, component};
   const NodeIndex index = find_locked(name);
@@ -35,14 +35,14 @@ void NodeTable::remove(NodeIndex parent, std::string_view component, Removed rem
 }
 
 void NodeTable::lose_name(NodeIndex index, UniqueFd object) {
-  std::vector<UniqueFd> doomed;  // closed last
+  std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
   const std::unique_lock lock(mutex_);
   Node& node = at(index);
   if (node.named) {
     const std::string component = node.name.get();
     detach(index, {node.parent, component}, std::move(object));
   } else if (!extra_of(node).object) {
-    extra_of(node).object = std::move(object);
+    extra_of(node).object = std::make_shared<const UniqueFd>(std::move(object));
   }
   doomed = take_doomed();
 }
@@ -61,10 +61,11 @@ void NodeTable::part(NodeIndex parent, std::string_view component, const struct 
 }
 
 void NodeTable::copied_nameless(NodeIndex index, const struct stat& st, UniqueFd object) {
-  UniqueFd before;  // closed last
+  std::shared_ptr<const UniqueFd> before;  // closed last
   const std::unique_lock lock(mutex_);
   Node& node = at(index);
-  before = std::exchange(extra_of(node).object, std::move(object));
+  before = std::exchange(extra_of(node).object,
+                         std::make_shared<const UniqueFd>(std::move(object)));
   set_id(node, st);
   node.in_upper = true;
   std::atomic_ref(node.epoch).fetch_add(1);

@@ -231,6 +231,8 @@ def test_who_opens_what_is_replaced_again_and_again_has_it(both):
 @pytest.mark.parametrize("shimmed", [False, True], ids=["plain", "shimmed"])
 def test_a_reader_never_sees_a_mix(both, shimmed, library):
     mount, one, two = both
+    assert one.exists(NAME) and two.exists(NAME)  # the jobs have their users before root reads in them
+
     def environment(job):
         return {**os.environ, "CACHESHIM_JOB": job, "CACHESHIM_MOUNT": str(mount.path),
                 **({"LD_PRELOAD": library} if shimmed else {})}

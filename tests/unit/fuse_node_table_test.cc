@@ -100,7 +100,7 @@ TEST_F(NodeTableTest, WhatIsRemovedKeepsTheDescriptorItIsGiven) {
   const int number = fd.get();
   nodes_.remove(folder_, "x", {std::move(fd), true});
   EXPECT_TRUE(nodes_.info(x).removed);
-  EXPECT_EQ(nodes_.info(x).object_fd, number);
+  EXPECT_EQ(nodes_.info(x).object_fd(), number);
   EXPECT_EQ(path(x), "<stale>");
 }
 
@@ -111,14 +111,14 @@ TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
         folder_, "x", nullptr, {Common::kLock, object(S_IFREG, inode), scratch.open_dir(folder)});
   };
   const NodeIndex x = lock(2, "one");
-  const int held = nodes_.info(x).object_fd;
+  const int held = nodes_.info(x).object_fd();
   EXPECT_GE(held, 0);
   EXPECT_EQ(lock(2, "one"), x);
-  EXPECT_EQ(nodes_.info(x).object_fd, held);
+  EXPECT_EQ(nodes_.info(x).object_fd(), held);
   EXPECT_NE(lock(3, "other"), x);
   EXPECT_TRUE(nodes_.info(x).removed);
   EXPECT_FALSE(nodes_.info(x).was_unlinked);
-  EXPECT_EQ(nodes_.info(x).object_fd, held);
+  EXPECT_EQ(nodes_.info(x).object_fd(), held);
 }
 
 TEST_F(NodeTableTest, AnUnlinkedCommonFileIsTold) {
@@ -127,7 +127,7 @@ TEST_F(NodeTableTest, AnUnlinkedCommonFileIsTold) {
       folder_, "x", nullptr, {Common::kShared, object(S_IFREG, 2), scratch.open_dir("one")});
   nodes_.remove(folder_, "x", {});
   EXPECT_TRUE(nodes_.info(x).was_unlinked);
-  EXPECT_GE(nodes_.info(x).object_fd, 0);
+  EXPECT_GE(nodes_.info(x).object_fd(), 0);
 }
 
 TEST_F(NodeTableTest, AFileThatIsMadeWhereTheBaseHadOneIsAnotherNode) {
@@ -151,7 +151,7 @@ TEST_F(NodeTableTest, ALostNameLeavesTheDescriptorOfWhoHasItOpen) {
   EXPECT_EQ(path(x), "d/y");
   nodes_.lose_name(x, scratch.open_dir("open"));
   EXPECT_TRUE(nodes_.info(x).removed);
-  EXPECT_GE(nodes_.info(x).object_fd, 0);
+  EXPECT_GE(nodes_.info(x).object_fd(), 0);
 }
 
 TEST_F(NodeTableTest, RenamedFoldersTakeTheirChildrenAlong) {
