@@ -74,8 +74,12 @@ std::string ControlSession::progress_line() const {
 // Takes what is to be answered from under the lock, and answers after it is released.
 void ControlSession::reply(std::unique_lock<std::mutex>& lock) {
   const fuse_req_t reader = std::exchange(reader_, nullptr);
-  const std::string text = pending_.substr(0, reader_size_);
-  pending_.erase(0, text.size());
+  const std::string text = pending_.substr(fetched_, reader_size_);
+  fetched_ += text.size();
+  if (!has_pending()) {
+    pending_.clear();
+    fetched_ = 0;
+  }
   lock.unlock();
   (void)fuse_reply_buf(reader, text.data(), text.size());
 }
@@ -89,13 +93,13 @@ void ControlSession::read(fuse_req_t req, std::size_t size) {
   }
   reader_ = req;
   reader_size_ = size;
-  if (!pending_.empty() || answered_ || !has_request_) reply(lock);
+  if (has_pending() || answered_ || !has_request_) reply(lock);
 }
 
 void ControlSession::tick() {
   std::unique_lock lock(mutex_);
   if (reader_ == nullptr) return;
-  if (pending_.empty()) pending_ = progress_line();
+  if (!has_pending()) pending_ = progress_line();
   reply(lock);
 }
 
@@ -107,12 +111,12 @@ void ControlSession::close() {
 
 bool ControlSession::is_waiting() {
   const std::lock_guard lock(mutex_);
-  return !closed_ && (!answered_ || !pending_.empty());
+  return !closed_ && (!answered_ || has_pending());
 }
 
 bool ControlSession::has_unread_answer() {
   const std::lock_guard lock(mutex_);
-  return !closed_ && answered_ && !pending_.empty();
+  return !closed_ && answered_ && has_pending();
 }
 
 void ControlSession::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
@@ -127,7 +131,12 @@ void ControlSession::answer(const Json& line) { answer_line(dump_json(line)); }
 void ControlSession::answer_line(std::string line) {
   std::unique_lock lock(mutex_);
   if (answered_) return;  // that was the last line
-  pending_ += std::move(line) + "\n";
+  line += '\n';
+  if (pending_.empty()) {
+    pending_ = std::move(line);
+  } else {
+    pending_ += line;
+  }
   answered_ = true;
   if (reader_ != nullptr) reply(lock);
 }

@@ -49,13 +49,15 @@ class ControlSession {
 
  private:
   void reply(std::unique_lock<std::mutex>& lock);
+  bool has_pending() const { return fetched_ < pending_.size(); }
   std::string progress_line() const;
 
   std::mutex mutex_;  // not held while a request is answered
   bool has_request_ = false;
   bool answered_ = false;
   bool closed_ = false;
-  std::string pending_;  // lines not read yet
+  std::string pending_;      // lines for the reader
+  std::size_t fetched_ = 0;  // how many of their bytes have been read
   std::string what_ = "working";
   std::uint64_t done_ = 0;
   std::uint64_t total_ = 0;

@@ -309,6 +309,7 @@ class Filesystem {
   Common common_kind(const std::string& path) const;
   static off_t most_bytes_of(Common kind);
   bool is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const;
+  static bool is_outdated(const NodeInfo& info);
   Result<std::shared_ptr<const UniqueFd>> common_object(NodeIndex node, const NodeInfo& info);
   Result<Attr> attr_of_common(Ref ref, const NodeInfo& info);
   Result<std::unique_ptr<FileHandle>> open_common(Ref ref, const NodeInfo& info, int flags);

@@ -224,6 +224,7 @@ Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
                                const struct stat& attr, int to_set, FileHandle* handle) {
   // A job's view has a root that is the view's, 0700, whatever is asked.
   if (info.is_view_root && info.job->has_private_views()) return {};
+  if (handle == nullptr && is_outdated(info)) return Errno(ESTALE);
   if (info.common != Common::kNone) {
     const std::shared_lock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(object, common_object(ref.node, info));

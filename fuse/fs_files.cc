@@ -138,6 +138,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_readable(Ref ref, Job& job,
 Result<std::unique_ptr<FileHandle>> Filesystem::open_file(Ref ref, Job& job, int flags) {
   job.touch();
   const NodeInfo info = nodes_.info(ref.node);
+  if (is_outdated(info)) return Errno(ESTALE);
   if (info.common != Common::kNone) return open_common(ref, info, flags);
   if (wants_write(flags)) return open_writable(ref, job, flags);
   auto opened = look_by_path(job.overlay, [&] { return open_readable(ref, job, flags); });

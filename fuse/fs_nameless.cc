@@ -101,6 +101,12 @@ off_t Filesystem::most_bytes_of(Common kind) {
   return kind == Common::kLock ? kMostLockBytes : std::numeric_limits<off_t>::max();
 }
 
+// Whether the kernel has looked up a common file for a job that must leave it alone from now on: it has a file
+// of its own of that name, which the kernel finds when it looks the name up again.
+bool Filesystem::is_outdated(const NodeInfo& info) {
+  return info.common != Common::kNone && !info.removed && info.job->is_refused();
+}
+
 // What a common node holds, or what its name or an open descriptor leads to once the table has let go of it.
 // Requires: Overlay::mutex(). Errors: ESTALE where others have removed or replaced the file meanwhile.
 Result<std::shared_ptr<const UniqueFd>> Filesystem::common_object(NodeIndex node, const NodeInfo& info) {

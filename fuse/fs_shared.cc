@@ -124,7 +124,7 @@ std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(Ref ref, c
     return changed();
   }
   if ((to_set & FUSE_SET_ATTR_SIZE) == 0) return std::nullopt;
-  if (info.common != Common::kShared) return std::nullopt;
+  if (info.common != Common::kShared || is_outdated(info)) return std::nullopt;
   const auto [path, object] = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
     return std::pair(nodes_.path(ref.node), common_object(ref.node, info));

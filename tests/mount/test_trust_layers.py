@@ -230,6 +230,17 @@ def test_it_has_locks_of_its_own(mount, job_of):
     trusted("fcntl.flock", held, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_it_truncates_no_lock_file_of_the_base(mount, job_of):
+    trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
+    name = "triton/KEY/lock"
+    trusted("os.makedirs", trusted.path("triton/KEY"))
+    trusted.write(name, b"123")
+    stranger("os.truncate", stranger.path(name), 0)
+    assert mount.base(name).read_bytes() == b"123"
+    assert stranger.read(name) == b""
+    assert trusted.read(name) == b"123"
+
+
 def test_it_makes_no_lock_in_the_base(mount, job_of):
     stranger = job_of(mount, "two", STRANGER)
     stranger("os.makedirs", stranger.path("triton/KEY"))
