@@ -41,16 +41,19 @@ def test_a_file_in_use_is_told_of_every_day_by_a_process_that_runs_on(mount, tur
 
 
 @pytest.mark.parametrize("file", ["views/k", "counters/k"])
-def test_root_that_maps_its_view_while_the_jobs_user_comes_sees_it_as_that_ones(
+def test_root_that_maps_its_view_while_the_jobs_user_comes_keeps_a_view_of_its_own(
         mount, turns, job_of, file):
     root = turns.job("k", 0)
     path = root.path(KEY, "file")
     root.exists("none")  # the job begins
     with turns.held(root, "before", file, "look", path):
-        assert job_of(mount, "k", UID).read(f"{KEY}/file") == b"of the base"
+        user = job_of(mount, "k", UID)
+        assert user.read(f"{KEY}/file") == b"of the base"
+        user.write(f"{KEY}/users", b"the user's own")
     root.result()
     for _ in range(40):
-        assert root("os.stat", path).st_uid == UID
+        assert root("os.stat", path).st_uid == 0
+        assert not root.exists(f"{KEY}/users")
 
 
 def test_fstat_of_a_version_that_nobody_knows_fails(mount, turns):
