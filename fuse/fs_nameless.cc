@@ -143,6 +143,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_common(Ref ref, const NodeI
   auto shared = shared_file_of(path ? *path : "", info.common, flags, /*is_new=*/false);
   CACHESHIM_TRY(object, common_object(ref.node, info));
   CACHESHIM_TRY(fd, sys::reopen(object->get(), shared ? O_RDWR : backing_flags(flags)));
+  if (info.common == Common::kLock) lock_access_.apply(fd.get());
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   if (!wants_write(flags)) note_use(fd.get(), st);
   if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(shared->stage(fd.get(), 0));
