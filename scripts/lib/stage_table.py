@@ -4,11 +4,12 @@
 
     stage_table.py REPOSITORY show              prints the table
     stage_table.py REPOSITORY names [--due]     prints a name a line; --due: those without a valid pass
-    stage_table.py REPOSITORY record NAME SECONDS TALLY   records a pass
+    stage_table.py REPOSITORY hash NAME         prints the hash of a stage's sources
+    stage_table.py REPOSITORY record NAME HASH SECONDS TALLY   records a pass of sources with that hash
 
 tests/stages.toml names the sources of each stage. A pass is recorded in tests/stage-passes.tsv with a hash
-of these sources, and is valid while they hash to the same. Only committed sources are hashed: a pass with
-uncommitted changes in them is not recorded.
+of these sources, and is valid while they hash to the same. Only committed sources are hashed: a pass is not
+recorded if they have uncommitted changes, or were changed while the stage ran.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ class Pass:
     sources: str  # the hash
 
 
+RECORD = "tests/stage-passes.tsv"
+
+
 class Stages:
     """The stages of a repository, and its record of passes."""
 
     def __init__(self, repository: Path):
         self._repository = repository
-        self._record = repository / "tests/stage-passes.tsv"
+        self._record = repository / RECORD
         table = tomllib.loads((repository / "tests/stages.toml").read_text())
         self._common = table["common"]
         self._stages = table["stage"]
@@ -54,11 +58,13 @@ class Stages:
 
     def hash_of(self, name: str) -> str:
         """Of the committed sources: their modes, names and contents, as git knows them."""
-        listing = self._git("ls-tree", "-r", "HEAD", "--", *self.sources(name))
-        return hashlib.sha256(listing.encode()).hexdigest()[:16]
+        listing = self._git("ls-tree", "-r", "HEAD", "--", *self.sources(name)).splitlines()
+        sources = [line for line in listing if not line.endswith(f"\t{RECORD}")]
+        return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16]
 
     def has_uncommitted_sources(self, name: str) -> bool:
-        return self._git("status", "--porcelain", "--", *self.sources(name)) != ""
+        return self._git("status", "--porcelain", "--", *self.sources(name),
+                         f":(exclude){RECORD}") != ""
 
     def passes(self) -> dict[str, Pass]:
         if not self._record.exists():
@@ -83,8 +89,9 @@ class Stages:
         self._record.write_text("".join("\t".join(row) + "\n" for row in rows))
 
     def _git(self, *words: str) -> str:
-        return subprocess.run(["git", "-C", str(self._repository), *words], check=True,
-                              stdout=subprocess.PIPE, text=True).stdout
+        # Root may work in a checkout of another user.
+        return subprocess.run(["git", "-c", "safe.directory=*", "-C", str(self._repository), *words],
+                              check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def state_of(stages: Stages, name: str) -> list[str]:
@@ -104,10 +111,10 @@ def show(stages: Stages) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
-def record(stages: Stages, name: str, seconds: int, tally: str) -> None:
-    if stages.has_uncommitted_sources(name):
-        print(f"stage {name}: its sources have uncommitted changes; this pass is not recorded",
-              file=sys.stderr)
+def record(stages: Stages, name: str, tested: str, seconds: int, tally: str) -> None:
+    if stages.has_uncommitted_sources(name) or stages.hash_of(name) != tested:
+        print(f"stage {name}: its sources have uncommitted changes, or changed while it ran; this "
+              "pass is not recorded", file=sys.stderr)
         return
     stages.record(name, seconds, tally)
 
@@ -118,8 +125,10 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("show")
     commands.add_parser("names").add_argument("--due", action="store_true")
+    commands.add_parser("hash").add_argument("name")
     recorder = commands.add_parser("record")
     recorder.add_argument("name")
+    recorder.add_argument("hash")
     recorder.add_argument("seconds", type=int)
     recorder.add_argument("tally")
     arguments = parser.parse_args()
@@ -130,8 +139,10 @@ def main() -> int:
         for name in stages.names():
             if not (arguments.due and stages.is_valid(name)):
                 print(name)
+    elif arguments.command == "hash":
+        print(stages.hash_of(arguments.name))
     else:
-        record(stages, arguments.name, arguments.seconds, arguments.tally)
+        record(stages, arguments.name, arguments.hash, arguments.seconds, arguments.tally)
     return 0
 
 

@@ -49,8 +49,9 @@ class StageTable(unittest.TestCase):
     def due(self):
         return self.table("names", "--due").split()
 
-    def record(self, name):
-        self.table("record", name, "90", "3 passed, 0 failed")
+    def record(self, name, tested=None):
+        tested = tested or self.table("hash", name).strip()
+        self.table("record", name, tested, "90", "3 passed, 0 failed")
 
     def test_stages_that_never_passed_are_due(self):
         self.assertEqual(self.due(), ["one", "two"])
@@ -79,6 +80,23 @@ class StageTable(unittest.TestCase):
         (self.top / "first").write_text("changed")
         self.record("one")
         self.assertEqual(self.due(), ["one", "two"])
+
+    def test_a_pass_of_sources_that_changed_meanwhile_is_not_recorded(self):
+        tested = self.table("hash", "one").strip()
+        (self.top / "first").write_text("changed")
+        self.commit()
+        self.record("one", tested)
+        self.assertEqual(self.due(), ["one", "two"])
+
+    def test_the_record_is_no_source_of_a_stage(self):
+        with open(self.top / "tests/stages.toml", "a", encoding="utf-8") as stages:
+            stages.write('[stage.three]\nabout = "all tests"\nsources = ["tests"]\n')
+        self.commit()
+        self.record("one")
+        self.record("three")
+        self.commit()
+        self.record("two")
+        self.assertEqual(self.due(), [])
 
     def test_the_sources_of_every_stage_exist(self):
         sys.path.insert(0, str(TOOL.parent))
