@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <sys/auxv.h>
 
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -43,18 +44,26 @@ bool is_wholly_of(pid_t pid, uid_t uid) {
   return count == 4;
 }
 
+template <class Word>
+std::optional<Word> find_in_auxv(const std::string& auxv, Word key) {
+  Word entry[2];
+  for (std::size_t at = 0; at + sizeof entry <= auxv.size(); at += sizeof entry) {
+    std::memcpy(entry, auxv.data() + at, sizeof entry);
+    if (entry[0] == key) return entry[1];
+  }
+  return std::nullopt;
+}
+
 // Whether the environment of a process is that of whoever it runs as. A set-id program, and one with
 // capabilities of its file, is given it by its caller: sudo and su are root's with a stranger's variables.
 // Source: getauxval(3), AT_SECURE.
 bool has_own_environment(pid_t pid) {
   const auto auxv = read_proc(pid, "auxv");
   if (!auxv) return false;
-  unsigned long entry[2];
-  for (std::size_t at = 0; at + sizeof entry <= auxv->size(); at += sizeof entry) {
-    std::memcpy(entry, auxv->data() + at, sizeof entry);
-    if (entry[0] == AT_SECURE) return entry[1] == 0;
+  if (find_in_auxv<std::uint64_t>(*auxv, AT_PAGESZ)) {
+    return find_in_auxv<std::uint64_t>(*auxv, AT_SECURE) == 0U;
   }
-  return false;
+  return find_in_auxv<std::uint32_t>(*auxv, AT_SECURE) == 0U;  // a 32-bit process
 }
 
 std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid) {
@@ -112,7 +121,15 @@ JobClaim CallerJobs::claim_of(const Caller& caller) {
     if (known != known_.end() && known->second.image == *image) return known->second.claim;
   }
   JobClaim claim = find_claim(caller);
+  // A program that sets its title writes it over its environment. What an earlier thread of the process
+  // has claimed holds for later ones, which the kernel gives the same environment.
+  const pid_t process = process_of(caller.tid);
   const std::lock_guard lock(mutex_);
+  const auto first = known_.find(process);
+  const bool is_same_program = first != known_.end() && first->second.image.uid == image->uid &&
+                               image->environment_start != 0 &&
+                               first->second.image.environment_start == image->environment_start;
+  if (process != caller.tid && is_same_program) claim = first->second.claim;
   if (known_.size() >= kMostKnown) known_.clear();
   known_.insert_or_assign(caller.tid, Known{*image, claim});
   return claim;
