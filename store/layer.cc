@@ -56,6 +56,12 @@ void for_each_layer(int layers, Function&& function) {
   }
 }
 
+// Some file systems sync no directories, and say EINVAL.
+Status sync_dir(int folder) {
+  const Status synced = sys::sync_file(folder);
+  return synced.failed_with(EINVAL) ? Status() : synced;
+}
+
 }  // namespace
 
 std::string_view to_string(Outcome outcome) {
@@ -143,7 +149,7 @@ bool Layer::may_be_taken(const LayerRecord& wanted) const {
 Status Layer::sync_names(int layers) const {
   for (const std::string& path : {path_, std::string(parent_path(path_)), std::string()}) {
     CACHESHIM_TRY(folder, open_dir(layers, path));
-    CACHESHIM_CHECK(sys::sync_file(folder.get()));
+    CACHESHIM_CHECK(sync_dir(folder.get()));
   }
   return {};
 }
@@ -189,7 +195,7 @@ Status Layer::prepare(const LayerRecord& wanted) {
 Status Layer::save(const LayerRecord& record) {
   record_ = record;
   CACHESHIM_CHECK(sys::replace_file(folder_.get(), kLayerRecordFile, to_json(record_), 0600));
-  return sys::sync_file(folder_.get());
+  return sync_dir(folder_.get());
 }
 
 Status Layer::append(const char* file, std::string_view line) const {

@@ -14,6 +14,7 @@
 # An epilog must neither fail nor hang: that would drain the node. So every step has a time limit, also where
 # SIGKILL does not end a process: one that waits for the answer of a daemon that hangs.
 
+export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}  # slurmd may give none
 readonly mount=/ci-cache
 readonly program=/usr/local/bin/cacheshim
 readonly squeue=squeue         # with its path where bash does not find it
@@ -44,7 +45,7 @@ active_cycle() {
             *'"cycle": '*) cycle=$line ;;
             *'"state": "active"'*) state=active ;;
         esac
-    done < <(cat "$mount/.cacheshim/jobs/$job" 2> /dev/null)
+    done < <(exec cat "$mount/.cacheshim/jobs/$job" 2> /dev/null)
     cycle=${cycle#*: \"}
     if [ -n "$state" ]; then printf '%s' "${cycle%\"*}"; fi
 }
@@ -54,9 +55,9 @@ active_cycle() {
 ask_slurm() {
     local found_job found_state found_restarts
     state='' restarts=''
-    while read -r found_job found_state found_restarts; do
+    while read -r -t 15 found_job found_state found_restarts; do
         if [ "$found_job" = "$job" ]; then state=$found_state restarts=$found_restarts; fi
-    done < <(timeout -k 1 10 "$squeue" --noheader --states=all --jobs="$job" \
+    done < <(exec timeout -k 1 10 "$squeue" --noheader --states=all --jobs="$job" \
         --Format=JobID:24,State:32,RestartCnt:16 2> /dev/null)
 }
 
