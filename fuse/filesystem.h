@@ -354,7 +354,8 @@ class Filesystem {
   // `closing`: the thread that closes it.
   Status commit_shared(FileHandle& handle, pid_t closing);
   void end_shared(FileHandle& handle);
-  Result<Attr> handle_attr(Ref ref, const NodeInfo& info, const FileHandle& handle);
+  // As the descriptor of a handle shows `st`. Excludes: shared_mutex_, since it takes Overlay::mutex().
+  Result<Attr> handle_attr(Ref ref, const NodeInfo& info, struct stat st, bool in_upper);
   std::optional<Result<Attr>> try_change_shared(Ref ref, const NodeInfo& info,
                                                 const struct stat& attr, int to_set,
                                                 FileHandle* handle);

@@ -133,7 +133,8 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   const bool is_staged = handle != nullptr && handle->shared != nullptr;
   std::optional<Result<Attr>> own;
   if (is_staged) {
-    own = handle_attr(ref, info, *handle);
+    const auto st = sys::stat_fd(handle->fd.get());
+    own = st ? handle_attr(ref, info, *st, handle->in_upper) : Result<Attr>(st.error());
   } else {
     own = attr_of_writer(req, ref, info);
   }
@@ -278,7 +279,8 @@ void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int 
     if (auto shared = try_change_shared(ref, info, *attr, to_set, handle))
       return *std::move(shared);
     CACHESHIM_CHECK(change_attr(req, ref, info, *attr, to_set, handle));
-    return object_attr(ref, info);
+    auto changed = object_attr(ref, info);
+    return changed.failed_with(ESTALE) ? attr_of_open(ref) : changed;  // others have removed it
   }();
   if (now) {
     (void)fuse_reply_attr(req, &now->st, now->keep);

@@ -467,6 +467,12 @@ void Filesystem::copy_file_range(fuse_req_t req, off_t in, fuse_file_info* fi_in
   if (const Status fresh = refresh_for_reading(*source); !fresh) {
     return (void)fuse_reply_err(req, fresh.error().code());
   }
+  if (target->is_lock_file) {
+    const auto st = sys::stat_fd(source->fd.get());
+    const off_t left = st ? std::max<off_t>(st->st_size - in, 0) : 0;
+    const off_t wanted = std::min<off_t>(static_cast<off_t>(length), left);
+    if (out > target->most_bytes - wanted) return (void)fuse_reply_err(req, EFBIG);
+  }
   reply_size(req, change_data(*target, [&](int fd) -> Result<std::size_t> {
                const ssize_t count = ::copy_file_range(source->fd.get(), &in, fd, &out, length, 0);
                if (count == -1) return Errno::last();

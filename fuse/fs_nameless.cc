@@ -104,7 +104,7 @@ off_t Filesystem::most_bytes_of(Common kind) {
 // Whether the kernel has looked up a common file for a job that must leave it alone from now on: it has a file
 // of its own of that name, which the kernel finds when it looks the name up again.
 bool Filesystem::is_outdated(const NodeInfo& info) {
-  return info.common != Common::kNone && !info.removed && info.job->is_refused();
+  return info.common != Common::kNone && info.job->is_refused();
 }
 
 // What a common node holds, or what its name or an open descriptor leads to once the table has let go of it.

@@ -127,7 +127,10 @@ void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {
 Result<fuse_entry_param> Filesystem::made_entry(Ref parent, const NodeInfo& info,
                                                 const std::string& name) {
   CACHESHIM_TRY(path, child_path(parent, name));
-  if (const auto made = info.job->overlay.find(path)) nodes_.part(parent.node, name, made->st);
+  if (const auto made = info.job->overlay.find(path)) {
+    if (made->lock) forget_removal(*info.job, made->st);
+    nodes_.part(parent.node, name, made->st);
+  }
   CACHESHIM_TRY(entry, find_entry(parent, info, name));
   if (entry.ino == 0) return Errno(EIO);  // somebody else has taken it out of the layer
   return entry;

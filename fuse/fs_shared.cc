@@ -72,13 +72,17 @@ void Filesystem::forget_shared(const FileHandle& handle) {
 std::optional<Result<Filesystem::Attr>> Filesystem::attr_of_writer(fuse_req_t req, Ref ref,
                                                                    const NodeInfo& info) {
   if (shared_count_ == 0) return std::nullopt;
-  const std::lock_guard lock(shared_mutex_);
+  std::unique_lock lock(shared_mutex_);
   const auto found = shared_openings_.find(ref.node);
   if (found == shared_openings_.end()) return std::nullopt;
   const pid_t process = process_of(fuse_req_ctx(req)->pid);
   for (const SharedOpening& opening : found->second) {
     const bool is_own = process != 0 && opening.process == process && opening.handle->shared;
-    if (is_own) return handle_attr(ref, info, *opening.handle);
+    if (!is_own) continue;
+    const auto st = sys::stat_fd(opening.handle->fd.get());
+    const bool in_upper = opening.handle->in_upper;
+    lock.unlock();  // what follows may wait for the job
+    return st ? handle_attr(ref, info, *st, in_upper) : Result<Attr>(st.error());
   }
   return std::nullopt;
 }
@@ -95,8 +99,7 @@ void Filesystem::end_shared(FileHandle& handle) {
 }
 
 Result<Filesystem::Attr> Filesystem::handle_attr(Ref ref, const NodeInfo& info,
-                                                 const FileHandle& handle) {
-  CACHESHIM_TRY(st, sys::stat_fd(handle.fd.get()));
+                                                 struct stat st, bool in_upper) {
   {  // staged, it has a name in staging
     const std::shared_lock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(object, common_object(ref.node, info));
@@ -104,7 +107,7 @@ Result<Filesystem::Attr> Filesystem::handle_attr(Ref ref, const NodeInfo& info,
     const bool has_name = is_named(ref.node, info, opened) || is_named(ref.node, info, st);
     st.st_nlink = has_name ? 1 : 0;
   }
-  CACHESHIM_TRY(shown, show(ref, info, st, handle.in_upper));
+  CACHESHIM_TRY(shown, show(ref, info, st, in_upper));
   return Attr{shown, 0, st.st_ino};
 }
 
@@ -119,7 +122,8 @@ std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(Ref ref, c
     const auto changed = [&]() -> Result<Attr> {
       if (resizes) CACHESHIM_CHECK(handle->shared->stage(handle->fd.get(), attr.st_size));
       CACHESHIM_CHECK(change_lock(handle->fd.get(), handle->most_bytes, attr, to_set));
-      return handle_attr(ref, info, *handle);
+      CACHESHIM_TRY(st, sys::stat_fd(handle->fd.get()));
+      return handle_attr(ref, info, st, handle->in_upper);
     };
     return changed();
   }

@@ -27,6 +27,7 @@ Status Filesystem::note_open(fuse_req_t req, fuse_ino_t ino, int flags) {
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject || info.job->is_refused()) return {};
   const bool is_lock = [&] {
+    if (info.common != Common::kNone) return true;  // it may have lost its name
     const std::shared_lock lock(info.job->overlay.mutex());
     const auto path = nodes_.path(ref.node);
     return path && info.job->overlay.is_shared_lock_name(*path);

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -296,7 +297,7 @@ Status LockTable::unless_wanted(const LockFileId& id, const Opener& open, pid_t 
 void LockTable::watch_idle(const LockFileId& id) {
   {
     const std::lock_guard lock(keeper_mutex_);
-    watched_.push_back(id);
+    if (std::find(watched_.begin(), watched_.end(), id) == watched_.end()) watched_.push_back(id);
     watches_ = called_ = true;
   }
   wake_.notify_one();

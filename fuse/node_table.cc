@@ -332,7 +332,8 @@ NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const Found& foun
     index = 0;
   }
   if (index == 0 && has_links) {
-    if (const auto link = hard_links_.find(linked); link != hard_links_.end()) {
+    const auto link = hard_links_.find(linked);
+    if (link != hard_links_.end() && at(link->second).common == Common::kNone) {
       index = link->second;
       attach(index, name);
     }

@@ -59,6 +59,9 @@ LockCallKind kind_of(unsigned long command) {
   }
 }
 
+// Whether what was asked for is not there, and not merely closed to us.
+bool is_gone(Errno error) { return error == ENOENT || error == ESRCH; }
+
 bool is_fuse(const MountEntry& mount) { return mount.type.starts_with("fuse"); }
 
 }  // namespace
@@ -73,7 +76,9 @@ bool process_has_open(pid_t process, std::uint64_t shown_inode) {
     if (found.inode == shown_inode) return true;
     says_inodes |= found.inode != 0;
   }
-  return !says_inodes && read_proc(process, "stat");
+  if (says_inodes) return false;
+  const auto stat = read_proc(process, "stat");
+  return stat || !is_gone(stat.error());
 }
 
 // Another file may have the same number on another file system: the mounts tell them apart.
@@ -96,7 +101,10 @@ std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_in
 }
 
 bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
-  return read_descriptor(process, descriptor.number) == descriptor;
+  const auto text = read_proc(process, fmt::format("fdinfo/{}", descriptor.number).c_str());
+  if (!text) return !is_gone(text.error());
+  return OpenDescriptor{descriptor.number, fdinfo_field(*text, "ino"),
+                        fdinfo_field(*text, "mnt_id")} == descriptor;
 }
 
 // The thread may still be on its way from the request to its sleep: /proc then says "running".

@@ -80,13 +80,13 @@ Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
     if (!again.failed_with(ENOENT)) return again.error();
   }
   const bool is_lock = entries_.is_lock(path);
-  const mode_t mode = is_lock ? mode_t{0600} : kSharedMode;
+  const mode_t mode = is_lock ? access_.load()->mode() : kSharedMode;
   for (int tries = 0; tries < kMostTries; ++tries) {
     CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
     auto made = sys::open_beneath(base_, path, plain_flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     if (made) {
       // Whatever the umask.
-      CACHESHIM_CHECK(sys::set_mode(made->get(), is_lock ? access_.load()->mode() : mode));
+      CACHESHIM_CHECK(sys::set_mode(made->get(), mode));
       if (is_lock) access_.load()->apply(made->get());
       return Made{*std::move(made), true};
     }
@@ -114,8 +114,9 @@ Result<UniqueFd> LockFiles::ensure_named(const std::string& path) const {
   CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
   // Read-only: closing it is then no event for those who watch the base for changes.
   const int flags = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-  const auto made = sys::open_beneath(base_, path, flags, 0600);
-  if (made) CACHESHIM_CHECK(sys::set_mode(made->get(), access_.load()->mode()));  // whatever the umask
+  const mode_t mode = access_.load()->mode();
+  const auto made = sys::open_beneath(base_, path, flags, mode);
+  if (made) CACHESHIM_CHECK(sys::set_mode(made->get(), mode));  // whatever the umask
   if (!made && !made.failed_with(EEXIST)) return made.error();
   return restricted(open_named(path));
 }

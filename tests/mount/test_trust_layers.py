@@ -241,6 +241,24 @@ def test_it_truncates_no_lock_file_of_the_base(mount, job_of):
     assert trusted.read(name) == b"123"
 
 
+def test_it_opens_no_lock_file_of_the_base_by_way_of_proc(mount, job_of):
+    """A lookup alone, by O_PATH, is not refused: what comes after the refusal is."""
+    trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
+    name = "triton/KEY/lock"
+    trusted("os.makedirs", trusted.path("triton/KEY"))
+    trusted.write(name, b"123")
+    fd = stranger("os.open", stranger.path(name), os.O_PATH)
+    stranger("os.mkdir", stranger.path("triton/OTHER"))  # refused from here on
+    stranger("os.stat", stranger.path(name))
+    with pytest.raises(OSError):
+        stranger("os.open", f"/proc/self/fd/{fd}", os.O_RDWR)
+    with pytest.raises(OSError):
+        stranger("os.truncate", f"/proc/self/fd/{fd}", 0)
+    assert mount.base(name).read_bytes() == b"123"
+    held = trusted("os.open", trusted.path(name), os.O_RDWR)
+    trusted("fcntl.flock", held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_it_makes_no_lock_in_the_base(mount, job_of):
     stranger = job_of(mount, "two", STRANGER)
     stranger("os.makedirs", stranger.path("triton/KEY"))
