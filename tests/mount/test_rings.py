@@ -120,8 +120,14 @@ def disk(rings, scratch, overlay):
     lower.close()
 
 
+def parent_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def daemon_of(overlay):
-    daemon, = mounts.processes_naming(str(overlay.work))
+    """It forks to ask its own mount: not such a child."""
+    found = set(mounts.processes_naming(str(overlay.work)))
+    daemon, = (pid for pid in found if parent_of(pid) not in found)
     return daemon
 
 

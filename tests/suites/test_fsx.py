@@ -22,7 +22,7 @@ def test_finds_no_difference(suite, overlay, mount_store, store, place, seed):
     fsx = suite("xfstests", "ltp/fsx") / "ltp/fsx"
     if place == "view":
         file = mount_store(store).path / "unknown/file"
-        file.parent.mkdir()
+        file.parent.mkdir(exist_ok=True)  # EEXIST, also for a new one (docs/semantics.md)
     else:
         file = overlay.path / "file"
         if place != "overlay":

@@ -22,7 +22,7 @@ ENDINGS = {0: "passed", 32: "skipped"}
 KNOWN = {}
 
 
-def tests(top):
+def commands(top):
     """The tests of these calls: their names and commands."""
     pattern = re.compile(rf"^((?:{'|'.join(CALLS)})\d+[A-Za-z_]*\d*)\s+(.+)$", re.MULTILINE)
     return dict(pattern.findall((top / "runtest/syscalls").read_text()))
@@ -50,7 +50,7 @@ def run(top, program, words, directory):
 def test_each_ends_as_natively(suite, overlay, native, scratch):
     top = suite("ltp", "lib/libltp.a")
     built = programs(top)
-    chosen = {name: command.split() for name, command in tests(top).items()
+    chosen = {name: command.split() for name, command in commands(top).items()
               if command.split()[0] in built}
     assert len(chosen) > 200, f"{top}: only {len(chosen)} of its tests are built"
     # LTP's parent directory of working directories is open to all users.
