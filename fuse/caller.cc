@@ -31,8 +31,8 @@ pid_t parent_of(pid_t pid) {
   return static_cast<pid_t>(stat_field(*stat, 4).value_or(0));
 }
 
-// All four of its user ids: not by the owner of /proc/PID, which is root for a process that does not let
-// itself be dumped, whosever it is.
+// Compares all four of its user ids. The owner of /proc/PID does not tell: it is root for a process that is
+// not dumpable, whatever its user.
 bool is_wholly_of(pid_t pid, uid_t uid) {
   const auto status = read_proc(pid, "status");
   if (!status) return false;
@@ -54,9 +54,9 @@ std::optional<Word> find_in_auxv(const std::string& auxv, Word key) {
   return std::nullopt;
 }
 
-// Whether the environment of a process is that of whoever it runs as. A set-id program, and one with
-// capabilities of its file, is given it by its caller: sudo and su are root's with a stranger's variables.
-// Source: getauxval(3), AT_SECURE.
+// Whether the environment of a process is that of the user that it runs as. A set-id program, and one with
+// file capabilities, gets its environment from its caller: sudo and su are root's with another user's
+// variables. Source: getauxval(3), AT_SECURE.
 bool has_own_environment(pid_t pid) {
   const auto auxv = read_proc(pid, "auxv");
   if (!auxv) return false;
@@ -88,7 +88,7 @@ JobClaim find_claim(const Caller& caller) {
   for (int step = 0; pid > 1 && step < kMostAncestors; ++step) {
     if (auto claim = claim_of_process(pid, caller.uid)) return *claim;
     pid = parent_of(pid);
-    if (pid <= 1 || !is_wholly_of(pid, caller.uid)) break;  // another user's say is nothing to us
+    if (pid <= 1 || !is_wholly_of(pid, caller.uid)) break;  // another user's claim does not count
   }
   return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
 }

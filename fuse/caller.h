@@ -23,9 +23,9 @@ struct Caller {
   pid_t tid;  // in the daemon's pid namespace; 0 for a caller outside of it
 };
 
-// What a process says of its job, by the one rule (common/job_id.h): its environment, else its
-// cgroup, else its parent's, else uid-<uid>. The environment is that of its exec; that of a set-id
-// program does not count, since its caller has made it, nor does the uid-<uid> of another user.
+// The job that a process claims, by the one rule (common/job_id.h): its environment, else its cgroup, else
+// its parent's, else uid-<uid>. The environment is that of its exec. That of a set-id program does not count,
+// since its caller has made it; nor does the uid-<uid> of another user.
 struct JobClaim {
   JobId job;
   JobId cycle;
@@ -46,7 +46,7 @@ class CallerJobs {
   struct Image {
     std::uint64_t start_time;         // clock ticks since boot
     std::uint64_t environment_start;  // address; 0 where the daemon may not see it
-    uid_t uid;                        // a thread may become another user's without an exec
+    uid_t uid;                        // a thread may become another user without an exec
     friend bool operator==(const Image&, const Image&) = default;
   };
   struct Known {

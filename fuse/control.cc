@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);  // a read waits for two at the most
 
-// A path of 4,095 bytes takes 24 KiB where each of them is escaped.
+// A path of 4,095 bytes takes 24 KiB if each byte is escaped.
 constexpr JsonLimits kRequestLimits{std::size_t{64} << 10, 8};
 
 using Json = nlohmann::ordered_json;
@@ -157,7 +157,7 @@ void append_quoted(std::string_view value, std::string& text) {
   }
 }
 
-// Ids and cycles have no letters that JSON spells otherwise.
+// Ids and cycles contain no characters that JSON escapes.
 void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text) {
   Job& job = *state.job;
   const View view = job.view(0);

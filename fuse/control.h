@@ -66,7 +66,7 @@ class ControlSession {
 };
 
 nlohmann::ordered_json describe_job(Job& job, const std::string& layers_dir);
-// The same as text, written without a tree of values: a list of ten thousand jobs takes a tenth of the time.
+// The same as text, written without a tree of values: this takes a tenth of the time for ten thousand jobs.
 void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text);
 std::string stats_json(Filesystem& filesystem);
 std::string stats_metrics(Filesystem& filesystem);

@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
-constexpr std::size_t kMostWaiting = 1024;             // requests; anybody may send them
+constexpr std::size_t kMostWaiting = 1024;             // requests; any user may send them
 
 struct Request {
   Filesystem& filesystem;
@@ -58,8 +58,8 @@ Json describe(const PublishReport& report) {
           {"refused", report.refused}};
 }
 
-// Whether the caller may change the job; else the request is refused. A `cacheshim run` says itself what
-// happens now.
+// Whether the caller may change the job; otherwise the request is refused. `cacheshim run` itself says what
+// happens next.
 bool require_owner(const Request& request, const Job& job) {
   if (job.may_change(request.caller.uid)) return true;
   const auto owner = job.view(0).uid;
@@ -435,7 +435,7 @@ struct Operation {
   bool takes_long;
 };
 
-// Whatever becomes of it, whoever asked is answered.
+// The requester gets an answer even if the task fails.
 void run_operation(const Operation& operation, const Request& request) {
   if (run_guarded("a control request", [&] { operation.run(request); })) return;
   (void)run_guarded("its answer", [&] {

@@ -52,13 +52,13 @@ unsigned worker_count(unsigned wanted) {
 
 constexpr rlim_t kFewFiles = 4096;
 
-// Each file that a process opens here takes a descriptor of the daemon's, which gets as many as it may have.
-// Beyond them the opens of all processes fail, hence the warning.
+// Each file that a process opens on the mount takes a descriptor of the daemon, so the daemon raises its limit
+// to the maximum. Beyond that the opens of all processes fail, hence the warning.
 void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == -1) return;
   limit.rlim_cur = limit.rlim_max;
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);  // else it stays as it was
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);  // otherwise the limit stays as it was
   if (::getrlimit(RLIMIT_NOFILE, &limit) == -1 || limit.rlim_cur >= kFewFiles) return;
   spdlog::warn(
       "the daemon may have {} files open (RLIMIT_NOFILE), and each file that any process has open on "
@@ -302,7 +302,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   return serve_mount(filesystem, options, events, on_ready);
 }
 
-// The base alone. Records that say how to read it are heeded, if they can be read.
+// The base alone. Obeys the records that say how to read it, if they can be read.
 std::variant<Store, StoreError> open_read_only(const std::string& path) {
   auto base = sys::open_path(path, O_RDONLY | O_DIRECTORY);
   if (!base) {
@@ -318,7 +318,7 @@ std::variant<Store, StoreError> open_read_only(const std::string& path) {
   return Store::bare(*std::move(base));
 }
 
-// A store that is only read has no layers, so that jobs cannot change anything.
+// A store that is only read has no layers, so jobs cannot change anything.
 DaemonOptions without_changes(DaemonOptions options) {
   options.publish = PublishPolicy::kNever;
   options.flight_timeout = std::chrono::seconds(0);

@@ -145,7 +145,7 @@ class Filesystem {
   // ---- fs_trust.cc: before a request that changes what `ino` is part of; before one that opens it
   Status note_change(fuse_req_t req, fuse_ino_t ino);
   Status note_open(fuse_req_t req, fuse_ino_t ino, int flags);
-  // Whether the caller must not be served what is in the view that this object is of: it is another user's.
+  // Whether the caller must not be served objects of this object's view, because it is another user's view.
   static bool is_kept_from(fuse_req_t req, const NodeInfo& info);
 
   // From within a request's interrupt: takes no lock but one of its own.
@@ -297,7 +297,7 @@ class Filesystem {
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
 
-  // ---- fs_nameless.cc: objects that have lost their name, and those of the base that all change
+  // ---- fs_nameless.cc: objects that have lost their name, and common objects of the base
   NodeTable::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
                                  const std::string& path) const;
   // An O_PATH descriptor of an object, wherever it is. Requires: Overlay::mutex().
@@ -362,7 +362,7 @@ class Filesystem {
 
   // ---- fs_locks.cc
   static LockFileId lock_file_id(const FileHandle& handle);
-  // Whether the kernel is to tell when a descriptor of a handle that is about to be opened is closed.
+  // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened.
   bool tells_of_close(NodeIndex node, int flags) const;
   LockWish lock_wish(const FileHandle& handle, const fuse_file_info& fi) const;
   LockWish record_wish(const FileHandle& handle, const fuse_file_info& fi,
@@ -394,8 +394,8 @@ class Filesystem {
   bool is_worth_waiting_for(const Job& job, const std::string& path) const;
   Flights::Seeker seeker_of(fuse_req_t req, Job& job, std::string path) const;
   Flights::EntryState inspect_flight(const Job& job, const std::string& path) const;
-  // Tells those who wait for it what has just happened to `path`. `completed` is the entry that is complete
-  // by it and will not be published now, or "".
+  // Notifies the waiters for `path` of a change that was made to it. `completed` is the entry that this change
+  // completes and that will not be published now, or "".
   void note_arrival(const Job& job, const std::string& path, const std::string& completed);
   Result<fuse_entry_param> join_flight(fuse_req_t req, Ref parent, const NodeInfo& info,
                                        const std::string& name, const fuse_entry_param& missed);

@@ -32,9 +32,9 @@ namespace cacheshim {
 //
 // The first process that misses a name gets its lease and with it the answer that the name is not
 // there; it is the leader, and goes on to build. Others wait until their view has the name in a complete
-// entry. The one who waits longest leads if the leader has ended, was stopped, or has removed its entry's
-// directory. Others build for themselves when `timeout` has passed, as they do when they are interrupted.
-// Who builds has the truth from then on.
+// entry. If the leader has ended, was stopped, or has removed its entry's directory, the process that has
+// waited longest leads. A waiter that has waited for `timeout`, or is interrupted, builds for itself. A
+// process that builds sees its job's files as they are from then on.
 // Those who have got one result, and come for the next one, wait a moment for who has built the first: it
 // has loaded its compiler already, and is behind them only because it is answered after them. A process
 // that has waited so for nobody does it no more.
@@ -52,10 +52,10 @@ class Flights {
   // What a job's view has of a name and its entry.
   struct EntryState {
     bool has_name = false;
-    // The entry's completing file is the base's. Where nothing tells of completion: the name is there.
+    // The entry's completing file is in the base. If the profile has no rule for completion: the name exists.
     bool is_complete = false;
     bool is_begun = false;  // the job's layer has the entry's directory
-    // Whether the name is one that completes an entry: a complete entry may still get it.
+    // Whether the name is one that completes an entry, so that a complete entry may still get it.
     bool completes = false;
   };
   struct Options {
@@ -115,10 +115,10 @@ class Flights {
   void wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait);
   // The leader of this process has no need to build: the name was there after all.
   void give_up(const Seeker& seeker);
-  // Whether any name is built or waited for.
+  // Whether any name is being built or waited for.
   bool any() const { return lease_count_.load() != 0; }
-  // The job builds no more of `path`, a name or an entry's directory: it is complete, and published
-  // unless it will not be.
+  // The job has finished building `path`, a name or an entry's directory: it is complete,
+  // and published if it is going to be.
   void finished(const Job& job, const std::string& path);
   std::vector<Description> describe() const;
   // The mount is to go away: those who wait build for themselves, as all do until reopen().
@@ -186,11 +186,11 @@ class Flights {
   void look_after(Answers& answers);
   void try_others_leases();
   void check(Answers& answers);
-  // What was found out of a lease with the mutex free.
+  // The state of a lease, found with the mutex released.
   struct Finding {
     Key key;
     std::set<const Job*> finished;
-    std::map<const Job*, EntryState> states;  // of the leader's job and of those that wait
+    std::map<const Job*, EntryState> states;  // of the leader's job and of the waiters'
   };
   std::vector<Finding> take_findings();
   void settle(const Finding& finding, Answers& answers);

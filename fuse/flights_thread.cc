@@ -10,17 +10,17 @@
 #include "fuse/flights.h"
 #include "store/guard.h"
 
-// The thread that ends waits: it hears of leaders that end, and checks what nobody announces.
+// The thread that ends waits. It learns of leaders that end, and polls for changes without a notification.
 namespace cacheshim {
 namespace {
 
-// How soon what nobody announces is seen: a leader that was stopped, a name that a raw process or
-// another daemon has made, a lease that another daemon has let go, an entry that its leader has removed.
+// The poll interval for changes without a notification: a leader that was stopped, a name that a raw process
+// or another daemon has made, a lease that another daemon has released, an entry that its leader has removed.
 constexpr auto kTick = std::chrono::milliseconds(50);
 
 }  // namespace
 
-// -1: not before there is news.
+// -1: no timeout.
 std::chrono::milliseconds Flights::time_to_next_look() const {
   std::chrono::milliseconds time(-1);
   const auto now = Clock::now();
@@ -79,7 +79,7 @@ void Flights::leader_ended(std::uint64_t serial, Answers& answers) {
   if (found != leases_.end()) hand_over(found, answers);
 }
 
-// Those who need not, or must not, wait any longer; and leaders that do not run.
+// Processes that need not, or must not, wait any longer; and leaders that do not run.
 void Flights::look_after(Answers& answers) {
   const auto now = Clock::now();
   for (auto it = leases_.begin(); it != leases_.end();) {
@@ -102,7 +102,7 @@ void Flights::look_after(Answers& answers) {
   }
 }
 
-// What another daemon has let go may be there: check() sees to it before anybody leads.
+// Another daemon has released the lease, so the name may exist: check() tests this before a process leads.
 void Flights::try_others_leases() {
   for (auto& [key, lease] : leases_) {
     if (!lease.is_others) continue;
@@ -128,7 +128,7 @@ std::vector<Flights::Finding> Flights::take_findings() {
   return findings;
 }
 
-// Inspects, for the names that somebody waits for, the views of all who take part.
+// Inspects, for each name with waiters, the views of all jobs that take part.
 void Flights::check(Answers& answers) {
   std::vector<Finding> findings = take_findings();
   for (Finding& finding : findings) {
@@ -137,8 +137,8 @@ void Flights::check(Answers& answers) {
   }
 }
 
-// Whether a wait of this job is over. A complete entry that does not have the name is the real answer too,
-// unless the name may still be added.
+// Whether a wait of this job is over. A complete entry without the name is the final answer too, unless the
+// name may still be added.
 bool Flights::releases(const Lease& lease, const Finding& finding, const Job* job) {
   const auto found = finding.states.find(job);
   if (found == finding.states.end()) return false;  // has come since: the next check
@@ -149,7 +149,7 @@ bool Flights::releases(const Lease& lease, const Finding& finding, const Job* jo
   return state.has_name || (has_answer && (!finding.finished.empty() || !lease.leader));
 }
 
-// For those in whose view the entry is not complete when the leader is done, somebody else has to build it.
+// If the leader is done and the entry is not complete in a waiter's view, another process must build it.
 void Flights::settle(const Finding& finding, Answers& answers) {
   const std::lock_guard lock(mutex_);
   const auto found = leases_.find(finding.key);
@@ -169,8 +169,8 @@ void Flights::settle(const Finding& finding, Answers& answers) {
   if (has_no_leader || is_leader_done(lease, finding)) hand_over(found, answers);
 }
 
-// A leader is done once its job has finished: before, the entry may be about to be published. It has given
-// up if the entry's directory is gone.
+// A leader is done once its job has finished: before that, the entry may be about to be published. It has
+// given up if the entry's directory is gone.
 bool Flights::is_leader_done(const Lease& lease, const Finding& finding) {
   const auto found = finding.states.find(lease.job);
   if (found == finding.states.end()) return false;

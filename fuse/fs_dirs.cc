@@ -50,7 +50,7 @@ void Filesystem::opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   if (fuse_reply_open(req, fi) == -ENOENT) close_dir(fi->fh);
 }
 
-// The kernel drops a listing when it changes the folder itself or is told of a change by others. Requires:
+// The kernel drops a listing when it changes the directory itself or when the daemon invalidates it. Requires:
 // Overlay::mutex().
 bool Filesystem::may_keep_listing(NodeIndex node, const NodeInfo& info) {
   if (info.removed || info.job->shares_uids()) return false;
@@ -138,7 +138,7 @@ void Filesystem::fsyncdir(fuse_req_t req, fuse_ino_t ino) {
         object ? sys::reopen(object->get(), O_RDONLY | O_DIRECTORY) : Result<UniqueFd>(object.error());
     synced = folder ? sys::sync_file(folder->get()) : Status(folder.error());
     const std::shared_lock lock(info.job->overlay.mutex());
-    (void)info.job->overlay.sync_records();  // at worst a copy comes to have its own inode number
+    (void)info.job->overlay.sync_records();  // at worst a copy is shown with its own inode number
   }
   (void)fuse_reply_err(req, synced ? 0 : synced.error().code());
 }

@@ -26,7 +26,7 @@ constexpr off_t kLargeFile = 256 * 1024;
 // Data of so many bytes are not copied by us; of less, two more system calls cost more than that.
 constexpr std::size_t kSpliceFrom = std::size_t{64} * 1024;
 
-// By which the kernel then writes without us.
+// Whether the handle allows a mapping, through which the kernel then writes without the daemon.
 bool may_be_mapped_for_writing(const FileHandle& handle) {
   return handle.backing_id != 0 && handle.access == O_RDWR;
 }
@@ -86,7 +86,7 @@ Status Filesystem::choose_io(FileHandle& handle, const struct stat& st) {
                                             .readable = handle.access != O_WRONLY,
                                             .writable = handle.writable}));
   handle.backing_id = backing_id;
-  // What the kernel has kept of it so far would outlast a write by a mapping.
+  // A write through a mapping would not update what the kernel has cached so far.
   if (may_be_mapped_for_writing(handle)) {
     notifier_->tell_attributes({encode({handle.node, handle.slot})});
   }
@@ -143,9 +143,9 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_file(Ref ref, Job& job, int
   if (wants_write(flags)) return open_writable(ref, job, flags);
   auto opened = look_by_path(job.overlay, [&] { return open_readable(ref, job, flags); });
   if (opened.failed_with(ESTALE) && open_files_.has(ref.node)) {
-    // By way of /proc, and the kernel asks once more; or by a name, which it then looks up again.
+    // The open goes through /proc, and the kernel asks again, or by a name, which it then looks up again.
     const std::unique_lock lock(job.overlay.mutex());
-    (void)settle_name(ref.node);  // it stays ESTALE
+    (void)settle_name(ref.node);  // this open still fails with ESTALE
   }
   return opened;
 }
@@ -268,8 +268,8 @@ void Filesystem::tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, fuse_fi
 }
 
 // Opens the file again where its data have moved since: into the layer by copy-up, or, for a handle
-// that is about to be written to, out of it by publishing. Errors: ESTALE where there is no way to it but the
-// handle's own descriptor.
+// that is about to be written to, out of it by publishing. Errors: ESTALE if the data can only be reached
+// through the handle's own descriptor.
 Status Filesystem::refresh(FileHandle& handle) {
   const std::uint32_t epoch = nodes_.epoch(handle.node);
   if (handle.epoch == epoch) return {};
@@ -295,8 +295,8 @@ Status Filesystem::refresh(FileHandle& handle) {
   return {};
 }
 
-// A writable handle is refreshed by what it writes. A file that has no name any more is read to its end by the
-// descriptor that the handle has.
+// A writable handle is refreshed by what it writes. A file that no longer has a name is read to its end through
+// the handle's descriptor.
 Status Filesystem::refresh_for_reading(FileHandle& handle) {
   const std::uint32_t epoch = nodes_.epoch(handle.node);
   if (handle.writable || handle.epoch == epoch) return {};
@@ -429,7 +429,7 @@ void Filesystem::fsync(fuse_req_t req, int datasync, fuse_file_info* fi) {
   if (const Status fresh = refresh_for_reading(*handle); !fresh) {
     return (void)fuse_reply_err(req, fresh.error().code());
   }
-  (void)handle->job->overlay.sync_records();  // at worst a copy comes to have its own inode number
+  (void)handle->job->overlay.sync_records();  // at worst a copy is shown with its own inode number
   const int fd = handle->fd.get();
   const int rc = datasync != 0 ? ::fdatasync(fd) : ::fsync(fd);
   (void)fuse_reply_err(req, rc == 0 ? 0 : errno);

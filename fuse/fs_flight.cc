@@ -8,7 +8,7 @@
 namespace cacheshim {
 namespace {
 
-// Whether the profile can tell when the entry is complete. Else the name itself ends a wait for it.
+// Whether the profile can tell when the entry is complete. Otherwise the name itself ends a wait for it.
 bool can_tell(const EntryRule& rule) {
   return rule.says_when_complete() || !rule.built_under.empty();
 }
@@ -28,7 +28,7 @@ bool Filesystem::is_worth_waiting_for(const Job& job, const std::string& path) c
   if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return false;
   if (!ref->profile->may_publish_early()) return false;
   if (!job.overlay.has_own_folder(std::string(ref->entry))) return false;
-  // Nobody is about to add a name that completes nothing to an entry that is complete.
+  // No process adds a name that is not a completing one to an entry that is complete.
   if (!can_tell(*ref->rule) || can_complete(*ref->rule, path)) return true;
   return !publisher_.is_complete_in_base(job.overlay, *ref) &&
          !(ref->rule->says_when_complete() && publisher_.is_complete(job.overlay, *ref, false));
@@ -59,11 +59,11 @@ void Filesystem::note_arrival(const Job& job, const std::string& path,
   if (!completed.empty()) return flights_->finished(job, completed);
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return;
-  // Only a job that publishes notes what is built under a lock.
+  // Only a job that publishes records what is built under a lock.
   const bool notes_unlock = job.wanted_policy() == PublishPolicy::kComplete;
   const bool is_end_seen =
       ref->rule->says_when_complete() || (!ref->rule->built_under.empty() && notes_unlock);
-  // What is added to a complete entry completes nothing any more.
+  // A file that is added to a complete entry does not complete it again.
   const auto is_addition = [&] {
     if (entries_.class_of(path) != NameClass::kFlight) return false;
     const std::shared_lock lock(job.overlay.mutex());

@@ -57,8 +57,8 @@ double Filesystem::keep_attr(const Look& look, const Found& found, Ref ref) {
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
 }
 
-// Whether the kernel may write to the file by a mapping, of which nobody tells us: st_mtime and st_ctime
-// change all the same. With Overlay::mutex() held, so that nobody else opens the file for writing.
+// Whether the kernel may write to the file through a mapping, which no request reports. st_mtime and st_ctime
+// change all the same. Requires: Overlay::mutex(), so that no thread opens the file for writing.
 bool Filesystem::may_be_written_unseen(const Look& look, const Found& found, Ref ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;
   if (!io_modes_.may_be_written(encode(ref))) return false;

@@ -18,10 +18,10 @@
 // flock(2) and fcntl(2) locks. The kernel hands all of them over (FUSE_CAP_FLOCK_LOCKS is for the whole
 // mount), LockTable does the rest.
 //
-// It tells of a descriptor's closing, which takes a process's record locks away, by FLUSH: a round trip, without
-// which an open, read and close takes 9 µs instead of 13, and that is asked for at the open or never. So
-// a handle asks for it if a lock is to be expected (tells_of_close()); the others are silent. If the file is
-// locked while they are open, LockQueue checks the process's descriptors in /proc.
+// The kernel reports the close of a descriptor, which releases a process's record locks, by FLUSH. This is a
+// round trip: without it an open, read and close takes 9 µs instead of 13. The daemon has to ask for it at the
+// open or never. So a handle asks for it if a lock is likely (tells_of_close()); the others are silent. If the
+// file is locked while they are open, LockQueue checks the process's descriptors in /proc.
 namespace cacheshim {
 namespace {
 
@@ -114,15 +114,15 @@ void Filesystem::forget_built(const FileHandle& handle, bool is_record, std::uin
   (void)built_under(handle, unlock);
 }
 
-// Whoever locks a file of all keeps others waiting: that counts as a change.
+// A process that locks a common file keeps others waiting, so that counts as a change.
 bool Filesystem::may_share_lock(fuse_req_t req, const FileHandle& handle, LockUse use) {
   if (use == LockUse::kLock && !note_change(req, encode({handle.node, handle.slot}))) return false;
   return handle.job->may_publish() && (use == LockUse::kLock || may_publish(req));
 }
 
-// The base's file that takes the locks of this one (NamedLocks), or null where the processes of the job lock
-// the file among themselves: for other names, larger files, jobs that may not publish, and as long as
-// somebody has locked it so.
+// The base's file that takes the locks of this one (NamedLocks), or null if the job's processes lock the
+// file among themselves: for other names, larger files, jobs that may not publish, and as long as a process
+// holds a lock that was taken on the job's file.
 NamedLocks::Lock Filesystem::named_lock_of(fuse_req_t req, FileHandle& handle, LockUse use) {
   if (handle.is_lock_file) return nullptr;
   auto known = named_locks_.of(handle);
@@ -166,8 +166,8 @@ void Filesystem::set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wi
   publish_built(*handle.job, std::move(built), set);
 }
 
-// Compile caches write a file once, by the handle that has made it, and read it after that: what opens a
-// file that is there for both is more like a database.
+// Compile caches write a file once, by the handle that has made it, and then read it. A process that opens an
+// existing file for both is more like a database.
 bool Filesystem::tells_of_close(NodeIndex node, int flags) const {
   if ((flags & O_ACCMODE) == O_RDWR && (flags & O_CREAT) == 0) return true;
   return nodes_.takes_locks(node) || nodes_.name(node).ends_with(".lock");

@@ -10,15 +10,15 @@
 #include "fuse/timeouts.h"
 #include "store/sys.h"
 
-// Objects that are not found by their name. A file or directory may be open when its name goes: removed in
-// this view, or in the base by another job, gc, verify or a process beside the mount. Its node then finds it by
-// an O_PATH descriptor of its own, or by those of who has it open (OpenFiles), and all calls on an open
-// descriptor go on as on a local file system. Common files are never found by name once the kernel knows
+// Objects that are not found by their name. A file or directory may be open when its name is removed: in this
+// view, or in the base by another job, gc, verify or a process beside the mount. The node then finds it by an
+// O_PATH descriptor of its own, or by the descriptors of the open handles (OpenFiles). All calls on an open
+// descriptor then work as on a local file system. Common files are never found by name once the kernel knows
 // them (NodeTable).
 namespace cacheshim {
 
-// An O_PATH descriptor of what is about to lose its name, for those who have it open or are in it;
-// nothing where the kernel knows no node of that name.
+// An O_PATH descriptor of the object that is about to lose its name, for processes that have it open or have
+// it as their directory; nothing if the kernel knows no node of that name.
 NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex parent,
                                            const std::string& name, const std::string& path) const {
   const NodeIndex node = nodes_.find(parent, name);
@@ -26,7 +26,7 @@ NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex par
   auto opened = overlay.open(path, O_PATH);
   if (!opened) return {};
   const auto st = sys::stat_fd(opened->fd.get());
-  // Others may have put another file there since the kernel looked.
+  // Another process may have put another file there since the kernel's lookup.
   if (!st || !nodes_.is_current(node, *st, opened->in_upper)) return {};
   return {std::move(opened->fd), opened->in_upper};
 }
@@ -44,14 +44,14 @@ Result<UniqueFd> Filesystem::open_object(NodeIndex node) {
   return std::move(opened->fd);
 }
 
-// Before a change of a file of the base: where its name leads to it no more, the node gets what is open of it in
-// place of the name. Requires: Overlay::mutex() held exclusively. Errors: ESTALE where nobody has it open.
+// Call before a change of a base file: if its name no longer leads to it, the node gets an open descriptor of
+// it in place of the name. Requires: Overlay::mutex() held exclusively. Errors: ESTALE if it is not open.
 Status Filesystem::settle_name(NodeIndex node) {
   for (;;) {
     const NodeInfo info = nodes_.info(node);
     if (info.object_fd() >= 0) return {};
     if (!info.removed) {
-      if (info.in_upper || info.is_view_root) return {};  // which no others change
+      if (info.in_upper || info.is_view_root) return {};  // no other process changes these
       const auto path = nodes_.path(node);
       const auto found = path ? info.job->overlay.find(*path) : Result<Found>(Errno(ENOENT));
       if (found && nodes_.is_current(node, found->st, found->in_upper)) return {};
@@ -62,8 +62,8 @@ Status Filesystem::settle_name(NodeIndex node) {
   }
 }
 
-// Ensures that a node without a name holds an object of the layer. The base's is everybody's, whether it has a
-// name there still or not. Overlay::mutex() must be held exclusively.
+// Ensures that a node without a name holds an object of the layer. The base's object is common to all jobs,
+// whether it still has a name or not. Requires: Overlay::mutex() held exclusively.
 Status Filesystem::own_removed(NodeIndex node) {
   const NodeInfo info = nodes_.info(node);
   if (info.object_fd() < 0) return Errno(ESTALE);
@@ -75,7 +75,7 @@ Status Filesystem::own_removed(NodeIndex node) {
   return {};
 }
 
-// A file that has lost its name since the kernel resolved it, or that is opened by way of /proc.
+// A file that has lost its name since the kernel resolved it, or that is opened through /proc.
 Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const NodeInfo& info,
                                                              int flags) {
   if (info.object_fd() < 0) return Errno(ESTALE);
@@ -88,7 +88,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const Node
 Result<Filesystem::Attr> Filesystem::attr_of_open(Ref ref) const {
   CACHESHIM_TRY(st, open_files_.stat(ref.node));
   CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
-  // The one name that it may have yet is in the trash.
+  // Its only remaining name may be in the trash.
   if (S_ISDIR(st.st_mode) || st.st_nlink == 1) shown.st_nlink = 0;
   return Attr{shown, 0, st.st_ino};
 }
@@ -101,14 +101,14 @@ off_t Filesystem::most_bytes_of(Common kind) {
   return kind == Common::kLock ? kMostLockBytes : std::numeric_limits<off_t>::max();
 }
 
-// Whether the kernel has looked up a common file for a job that must leave it alone from now on: it has a file
-// of its own of that name, which the kernel finds when it looks the name up again.
+// Whether the kernel has looked up a common file for a job that must leave it alone from now on. The job then
+// has a file of its own of that name, which the kernel finds at its next lookup.
 bool Filesystem::is_outdated(const NodeInfo& info) {
   return info.common != Common::kNone && info.job->is_refused();
 }
 
-// What a common node holds, or what its name or an open descriptor leads to once the table has let go of it.
-// Requires: Overlay::mutex(). Errors: ESTALE where others have removed or replaced the file meanwhile.
+// The descriptor that a common node holds, or, once the table has closed it, the file that its name or an open
+// descriptor leads to. Requires: Overlay::mutex(). Errors: ESTALE if others have removed or replaced the file.
 Result<std::shared_ptr<const UniqueFd>> Filesystem::common_object(NodeIndex node, const NodeInfo& info) {
   if (info.object) return info.object;
   CACHESHIM_TRY(object, open_object(node));
@@ -123,9 +123,9 @@ bool Filesystem::is_named(NodeIndex node, const NodeInfo& info, const struct sta
   return named && named->st.st_dev == st.st_dev && named->st.st_ino == st.st_ino;
 }
 
-// Programs that unlink their lock files tell by st_nlink whether they have locked one that is still there. In
-// this view it is not where the name leads elsewhere, though the file has one somewhere: hidden, or in the
-// trash. Requires: Overlay::mutex().
+// Programs that unlink their lock files check st_nlink to learn whether the file that they have locked still
+// exists. In this view it does not if the name leads elsewhere, though the file may have a name somewhere:
+// hidden, or in the trash. Requires: Overlay::mutex().
 Result<Filesystem::Attr> Filesystem::attr_of_common(Ref ref, const NodeInfo& info) {
   CACHESHIM_TRY(object, common_object(ref.node, info));
   CACHESHIM_TRY(st, sys::stat_fd(object->get()));
@@ -134,8 +134,8 @@ Result<Filesystem::Attr> Filesystem::attr_of_common(Ref ref, const NodeInfo& inf
   return Attr{shown, 0, st.st_ino};
 }
 
-// The one that the lookup has found, as on a local file system: without a layer, and whatever has become of its
-// name since.
+// Opens the file that the lookup found, as on a local file system: without a layer, and even if its name has
+// been removed or replaced since.
 Result<std::unique_ptr<FileHandle>> Filesystem::open_common(Ref ref, const NodeInfo& info,
                                                             int flags) {
   const std::shared_lock lock(info.job->overlay.mutex());
@@ -153,14 +153,14 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_common(Ref ref, const NodeI
   return handle;
 }
 
-// Without O_EXCL others may have made it since the kernel looked: then it is opened, as open(2) of one call does.
+// Without O_EXCL, another process may have made it since the kernel's lookup: it is then opened, as by open(2).
 Result<Filesystem::Created> Filesystem::create_common(Ref parent, const NodeInfo& info,
                                                       const std::string& path, int flags) {
   const Common kind = common_kind(path);
   const bool is_staged = kind == Common::kShared && wants_write(flags);
   auto made = info.job->overlay.create_lock(
       path, (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
-  // Something else has the name: the kernel looks again.
+  // Another object has the name: the kernel looks it up again.
   if (made.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
   if (!made) return made.error();
   CACHESHIM_TRY(st, sys::stat_fd(made->fd.get()));

@@ -165,8 +165,8 @@ void Filesystem::mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode
 void Filesystem::mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
                        dev_t device) {
   // In a squash view, whose objects are all its user's, a device would be that user's too. With
-  // owner=keep the kernel lets only those ask who may make one anywhere; a device 0:0, which needs no
-  // right, the overlay refuses.
+  // owner=keep the kernel asks only for callers who may make devices anywhere. The overlay refuses a device
+  // 0:0, which needs no right.
   const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
   if (is_device && !options_.owners.keep) return (void)fuse_reply_err(req, EPERM);
   reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {

@@ -40,8 +40,8 @@ std::string Filesystem::view_name(const Job& job, ViewSlot slot) const {
   return fmt::format("{}@{}", job.id, job.view(slot).uid.value_or(0));
 }
 
-// A job that root belongs to may be, or become, another user's: whoever knows its id can be the first to
-// use it. Root, whose processes no mode keeps out, then has the job of its own instead.
+// A job that root belongs to may belong, or come to belong, to another user: the first user who names its
+// id can own it. Root, whose processes no mode keeps out, then has its own job instead.
 JobClaim Filesystem::claim_of(const Caller& caller) {
   JobClaim claim = callers_.claim_of(caller);
   if (caller.uid != 0) return claim;

@@ -17,8 +17,8 @@
 namespace cacheshim {
 namespace {
 
-// An answer that is given once, however often it is called: a task that fails on its way cannot know
-// whether it has been given, and a request must not be answered twice.
+// An answer that is given at most once. A task that throws cannot know whether it has answered, and a request
+// must not be answered twice.
 std::function<void()> once(std::function<void()> answer) {
   auto is_given = std::make_shared<std::atomic<bool>>(false);
   return [is_given = std::move(is_given), answer = std::move(answer)] {
@@ -58,7 +58,7 @@ Filesystem::~Filesystem() { stop(); }
 
 Status Filesystem::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work) {
   lowers_ = lowers;
-  // In one order at each mount: inode numbers depend on it.
+  // In the same order at each mount: inode numbers depend on it.
   std::vector<int> all = lowers;
   if (upper) all.push_back(upper.get());
   for (const int folder : all) {

@@ -35,10 +35,10 @@ Status Filesystem::note_open(fuse_req_t req, fuse_ino_t ino, int flags) {
   return is_lock ? note_change(req, ino) : Status();
 }
 
-// The view's root is 0700, but that does not hold root, or whoever has capabilities: one who has come by a
-// path, and not by what the root's symlinks answer, would run what another user has put there. A file of
-// the base too may be the layer's in the next moment. The kernel never answers OPEN, CREATE and READLINK
-// by itself.
+// The view's root is 0700, but modes do not restrict root or a process with capabilities. Such a process that
+// comes by a path, and not through the symlinks in the mount's root, would run files that another user has put
+// there. A file of the base may also become the layer's at any time. The kernel never answers OPEN, CREATE and
+// READLINK by itself.
 bool Filesystem::is_kept_from(fuse_req_t req, const NodeInfo& info) {
   return info.kind == NodeKind::kObject && info.job->is_closed_to(fuse_req_ctx(req)->uid);
 }

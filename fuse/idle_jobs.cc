@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPassWait = 100ms;  // a pass over a thousand processes takes a third of it
+constexpr auto kPassWait = 100ms;  // a pass over a thousand processes takes a third of this time
 constexpr auto kSlowPass = 60s;
 constexpr int kRestFactor = 19;  // a pass of 1 s is followed by 19 s without one
 
@@ -42,7 +42,7 @@ void IdleJobs::tick() {
   finish_pass();
 }
 
-// So the job's idle time begins when its process ends, and not with its last request.
+// So the job's idle time begins when its last process ends, and not with its last request.
 void IdleJobs::keep_living() {
   std::erase_if(living_, [this](const auto& living) {
     auto& [job, process] = living;
@@ -52,8 +52,8 @@ void IdleJobs::keep_living() {
   });
 }
 
-// The thread is detached: what blocks it, a process whose memory map is locked, must hold up neither the
-// ticker nor the daemon's end. It has copies of all that it reads.
+// The thread is detached. If it blocks, on a process whose memory map is locked, it must not hold up the
+// ticker or the daemon's end. It has copies of all that it reads.
 void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   std::vector<JobUsers> users;
   for (Job* job : jobs) {
@@ -82,7 +82,7 @@ void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   try {
     std::thread(std::move(pass)).detach();
   } catch (const std::system_error&) {
-    asked_.clear();  // no more threads: the next tick tries again
+    asked_.clear();  // the system is out of threads: the next tick tries again
   }
 }
 

@@ -15,17 +15,17 @@
 
 namespace cacheshim {
 
-// Ends jobs that nothing has used for `job_idle` and that have no living process. Requests alone do not show
-// that a job is over: a process may sleep or compute for hours between two of them. So /proc is read before a
-// job is ended, and only then. For one thread, but for may_end().
+// Ends jobs that have been unused for `job_idle` and have no living process. Requests alone do not show that a
+// job is over: a process may sleep or compute for hours between two of them. So /proc is read before a job is
+// ended, and only then. Not thread-safe, except may_end().
 //
-// Cost: one pass over /proc per tick at most, on a thread of its own, which takes at most a twentieth of one
-// core. A job that is alive has one of its processes remembered, and is not looked for again while that lives.
+// Cost: at most one pass over /proc per tick, on a thread of its own, which uses at most a twentieth of one
+// core. For a job that is alive, one of its processes is remembered; no pass looks for it while that lives.
 class IdleJobs {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `end` ends a job, or has a task do so, which asks may_end() first. `jobs` must outlive this.
+  // `end` ends a job, or has a task do so. The task calls may_end() first. `jobs` must outlive this.
   IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<void(Job&)> end,
            std::string proc = "/proc");
 
@@ -45,14 +45,14 @@ class IdleJobs {
   const std::chrono::seconds job_idle_;
   const std::function<void(Job&)> end_;
   const std::string proc_;
-  std::map<Job*, Process> living_;  // one process of each job that had one when it was looked for
+  std::map<Job*, Process> living_;  // one process of each job that had one at the last pass
   // The pass over /proc that is under way; asked_ is empty while there is none.
   std::vector<Job*> asked_;
   struct Pass {
     LivingProcesses found;
     Clock::duration took;
   };
-  std::future<std::optional<Pass>> pass_;  // nothing: it has failed, for want of memory
+  std::future<std::optional<Pass>> pass_;  // no value: the pass has failed for lack of memory
   Clock::time_point pass_began_{};
   Clock::time_point next_pass_{};
   bool has_warned_ = false;

@@ -28,7 +28,7 @@ namespace cacheshim {
 // closed. What was written by it would not show in pages that the kernel keeps of the other mode, so
 // an inode that may be mapped stays in its mode until the kernel forgets it.
 //
-// Such a mapping also changes st_mtime of which we hear nothing: from the first open on that allows one, the
+// Such a mapping also changes st_mtime without any request. From the first open that allows a mapping on, the
 // kernel may keep no attributes of the inode.
 //
 // Thread-safe: a mutex for each of some sets of inodes, innermost, held across one ioctl(2) or
@@ -51,8 +51,8 @@ class IoModes {
   Result<std::uint32_t> open(fuse_ino_t inode, const Opening& opening);
   // Whether the kernel may write to the file by a mapping, which no request tells of.
   bool may_be_written(fuse_ino_t inode);
-  // The same after a check: where no handle is left, `can_be_written` says whether a mapping is. It takes no
-  // lock of the daemon's but LayerIndex's, and nobody opens the file for writing meanwhile.
+  // The same after a check: without a handle, `can_be_written` says whether a mapping exists. It takes no lock
+  // of the daemon except LayerIndex's, and no thread opens the file for writing meanwhile.
   bool check_may_be_written(fuse_ino_t inode, const std::function<bool()>& can_be_written);
   // That handle is closed, or has not come about.
   void close(fuse_ino_t inode);

@@ -56,7 +56,7 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
       nodes_(nodes),
       rules_(rules) {
   if (rules.is_plain) claim_ = Claim::kTold;  // everybody's, from the start
-  if (id == JobId::for_uid(0).view()) {       // root's, from the start
+  if (id == JobId::for_uid(0).view()) {       // root's job, from the start
     views_.front() = View{0, 0, {}};
     claim_ = Claim::kTold;
   }

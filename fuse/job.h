@@ -109,10 +109,10 @@ class Job final : public PublishHooks, private OverlayObserver {
   // The view of this uid, claimed if it is still free. Nothing for a uid that the job is closed to:
   // it then sees the first view, whose mode closes it.
   ViewSlot enter(const Caller& caller);
-  // Whether the job has an owner whose layer this uid must not be served. Root is no exception.
+  // Whether the job has an owner whose layer this uid must not be served. This includes root.
   bool is_closed_to(uid_t uid) const;
-  // Ensures that the layer's record says whose it is, durably. Call before the first answer to its owner,
-  // with no lock held. Costs nothing where there is no layer, or where it is on record.
+  // Ensures that the layer's record names its owner, durably. Call before the first answer to the owner, with
+  // no lock held. Costs nothing if there is no layer, or if the owner is recorded already.
   void keep_claim();
   View view(ViewSlot slot) const;
   // An object as the view shows it; `is_root`: the view's root.

@@ -26,12 +26,12 @@ using LivingProcesses = std::map<std::string, Process>;  // one process per job
 // belongs to one of the job's users: nobody else can keep a job from ending. The calling process, the
 // daemon, never counts: it may have been started within a job.
 //
-// Takes some 30 µs of CPU per process of those users, and of root. May block for as long as a process has its
-// memory map locked (a page fault on a file system that hangs): reading /proc/PID/environ takes that lock.
+// Takes some 30 µs of CPU per process of root and those users. May block as long as a process has its memory
+// map locked (a page fault on a file system that hangs): reading /proc/PID/environ takes that lock.
 LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs,
                                       const std::string& proc = "/proc");
 
-// Whether this very process is there still, and no zombie.
+// Whether this very process still exists and is no zombie.
 bool is_living(const Process& process, const std::string& proc = "/proc");
 
 }  // namespace cacheshim

@@ -90,7 +90,7 @@ bool LockQueue::covers(const LockWish& wish, const Range& range) {
          end_of(range.start, range.length) <= end_of(wish.start, wish.length);
 }
 
-// Leaves what lies before and behind the bytes of `wish`.
+// Keeps the bytes before and after those of `wish`.
 void LockQueue::subtract(std::vector<Range>& ranges, const LockWish& wish) {
   const off_t end = end_of(wish.start, wish.length);
   std::vector<Range> left;
@@ -138,7 +138,7 @@ int LockQueue::try_set(const LockWish& wish) {
   return error;
 }
 
-// After the first lock, and not before each attempt: that is several reads of /proc.
+// Called after the first lock, and not before each attempt: it reads /proc several times.
 void LockQueue::note_descriptors(Owner& owner, const LockWish& wish) const {
   const bool may_lose =
       wish.others_close_unseen && system_.call_kind(wish.thread) == LockCallKind::kOfProcess;
@@ -159,7 +159,7 @@ bool LockQueue::has_closed_one(const Owner& owner) const {
                      });
 }
 
-// The record locks of a process that is gone, or has closed the file while a child keeps it open, or has
+// The record locks of a process that is gone, that has closed the file while a child keeps it open, or that has
 // closed one of several descriptors.
 bool LockQueue::drop_stale(const LockWish& wish) {
   if (!wish.is_record) return false;

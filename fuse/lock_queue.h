@@ -33,7 +33,7 @@ struct LockWish {
   off_t length = 0;          // record, bytes; 0: to the end, however far it moves
   bool waits = false;
   bool tells_close = false;  // the kernel tells when a descriptor of the handle is closed (FLUSH)
-  // The file is open elsewhere by a handle that does not: see Owner::descriptors.
+  // Another handle of the file is open and does not report its close: see Owner::descriptors.
   bool others_close_unseen = false;
   pid_t thread = 0;               // of `process`, blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it of the caller's descriptors
@@ -99,7 +99,7 @@ class LockQueue {
   void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers);
   // The handle is gone, and what was locked through it.
   void released(std::uint64_t handle, Answers& answers);
-  // Answers a waiting request with `error`. Does nothing if it has its answer.
+  // Answers a waiting request with `error`. Does nothing if the request has been answered.
   void withdraw(std::uint64_t ticket, int error, Answers& answers);
   // Tries those who wait, for what nobody tells of.
   void poll(Answers& answers);
@@ -107,7 +107,7 @@ class LockQueue {
   void refuse_all(int error, Answers& answers);
 
   bool has_waiters() const { return !waiters_.empty(); }
-  // Adds those whose record locks are in the way of what these owners of record locks wait for here.
+  // Adds the owners whose record locks conflict with the requests that these owners of record locks wait for.
   void add_blockers(const std::set<std::uint64_t>& owners, std::set<std::uint64_t>& blockers) const;
   // Adds the handles that somebody waits through, and the processes that do.
   void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const;
@@ -135,10 +135,10 @@ class LockQueue {
     bool tells_close = false;
     Clock::time_point closed_at{};
     std::vector<Range> held;
-    // POSIX: a process that closes any descriptor of a file loses its record locks on it. The kernel tells
-    // of a close by FLUSH, but not for a handle that was opened when nobody had locked the file. So
-    // these are all descriptors that the process had when it got its first lock, if there was such a
-    // handle: once one of them is closed, the locks are gone. Empty for an open file description's.
+    // POSIX: a process that closes any descriptor of a file loses its record locks on it. The kernel reports a
+    // close by FLUSH, but not for a handle that was opened before the file was locked. If there was such a
+    // handle at the process's first lock, these are all descriptors that the process then had: once one of them
+    // is closed, the locks are gone. Empty for an open file description's.
     std::vector<OpenDescriptor> descriptors;
   };
   struct Waiter {

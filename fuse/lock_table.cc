@@ -152,7 +152,7 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& w
     {
       const std::lock_guard keeper(keeper_mutex_);
       waiting_.insert(*queue);
-      called_ |= std::this_thread::get_id() == keeper_.get_id();  // which is among the others now
+      called_ |= std::this_thread::get_id() == keeper_.get_id();  // the keeper is among the others now
     }
     waiting.wait(ticket);  // nobody can answer it: the queue is ours
     leave(id, *queue, lock, answers);
@@ -161,9 +161,9 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& w
   }
 }
 
-// As Linux does it for the record locks of a local file system (posix_locks_deadlock() in fs/locks.c): whoever
-// would wait for itself by way of what others wait for, on whatever file of the mount, gets EDEADLK.
-// Locks of open file descriptions are left out, since another thread may let go of them.
+// As Linux does for the record locks of a local file system (posix_locks_deadlock() in fs/locks.c): a request
+// whose owner would wait for itself, through other owners and any files of the mount, gets EDEADLK.
+// Locks of open file descriptions are left out, since another thread may release them.
 void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
                             std::uint64_t ticket) {
   std::unique_lock cycles(cycles_mutex_);
@@ -172,7 +172,7 @@ void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const Lock
   LockQueue::Answers answers;
   std::unique_lock lock(queue->mutex);
   queue->withdraw(ticket, EDEADLK, answers);
-  cycles.unlock();  // an answer may ask for another lock
+  cycles.unlock();  // an answer may lead to another lock request
   leave(id, queue, lock, answers);
 }
 

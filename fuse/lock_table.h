@@ -29,8 +29,8 @@ struct LockFileId {
 // All locks of a mount: a LockQueue a file, made with its first lock and dropped with its last handle,
 // and one thread, the keeper, that sleeps unless somebody waits for what nobody tells of.
 //
-// Thread-safe. Lock order: that of cycles, the table's mutex or a queue's, then the keeper's; no two queues'
-// at once.
+// Thread-safe. Lock order: the cycles' mutex, the table's or a queue's, then the keeper's; never two queues' at
+// once.
 // Calls are answered with none of them held.
 class LockTable {
  public:
@@ -42,14 +42,15 @@ class LockTable {
   LockTable(const LockTable&) = delete;
   LockTable& operator=(const LockTable&) = delete;
 
-  // Answers `call` now or later: 0, EAGAIN for a wish that does not wait, EINTR, EDEADLK for a record lock
-  // whose owner would wait for itself (break_cycle()), ENOLCK once the table is closed, or what the file system says. Where the file system of a shared file knows no locks
-  // (ENOLCK, ENOSYS, EOPNOTSUPP at the first), it is locked among this mount's processes alone.
+  // Answers `call` now or later: 0, EAGAIN for a request that does not wait, EINTR, EDEADLK for a record lock
+  // whose owner would wait for itself (break_cycle()), ENOLCK once the table is closed, or the file system's
+  // error. Where the file system of a shared file does not support locks (ENOLCK, ENOSYS, EOPNOTSUPP at the
+  // first), it is locked among this mount's processes alone.
   void lock(const LockFileId& id, const Opener& open, const LockWish& wish,
             std::unique_ptr<LockCall> call);
   // Whether this unlock is of all of an exclusive lock that its owner has on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockWish& unlock);
-  // Whether somebody has a lock on the file or waits for one; whether it has a queue at all.
+  // Whether a process has a lock on the file or waits for one; whether the file has a queue at all.
   bool is_wanted(const LockFileId& id);
   bool is_in_use(const LockFileId& id) { return find_queue(id) != nullptr; }
   // F_GETLK. Returns an errno value, or 0 with `lock` filled in.
@@ -114,7 +115,7 @@ class LockTable {
   std::atomic<bool> closed_{false};
 
   std::mutex
-      cycles_mutex_;  // held while one cycle is looked for, so that one request of it is refused
+      cycles_mutex_;  // held during the search for one cycle, so that one request of it is refused
 
   std::mutex mutex_;  // of what follows
   std::unordered_map<LockFileId, Queue, IdHash> queues_;

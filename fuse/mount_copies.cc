@@ -23,8 +23,8 @@ Result<std::uint64_t> mount_id(int fd) {
   return st.stx_mnt_id;
 }
 
-// Where the mount that holds the directory begins. A copy from there keeps the paths of all its objects
-// apart: in one that began at the directory, BaseWatch would take those outside for some below it.
+// The root of the mount that holds the directory. A copy that begins there keeps the paths of all its objects
+// apart. In a copy that began at the directory, BaseWatch would take objects outside it for objects below it.
 Result<fs::path> top_of_mount(const MountCopies::Folder& folder) {
   CACHESHIM_TRY(mount, mount_id(folder.fd));
   fs::path top = folder.path;
@@ -74,7 +74,7 @@ Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) 
   // The kernel takes these three for one value, which has to be cleared as a whole.
   const bool chooses = (atimes_ & (MOUNT_ATTR_NOATIME | MOUNT_ATTR_STRICTATIME)) != 0;
   change.attr_clr = chooses ? MOUNT_ATTR__ATIME : 0;
-  change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // what is unmounted there goes here too
+  change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // an unmount of the original applies to the copy too
   if (::mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &change, sizeof change) == -1) {
     return Errno::last();
   }

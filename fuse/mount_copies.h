@@ -25,15 +25,15 @@ class MountCopies {
   };
 
   MountCopies() = default;
-  // `mount_flags`: MS_*. `is_apart`: later mounts and unmounts in the originals do not show.
+  // `mount_flags`: MS_*. `is_apart`: the copies do not follow later mounts and unmounts of the originals.
   MountCopies(unsigned long mount_flags, bool is_apart);
 
   bool are_needed() const { return have_atimes() || is_apart_; }
   // Whether the flags ask for something that the mounts of the directories do not decide.
   bool have_atimes() const { return atimes_ != 0; }
 
-  // Opens the directory again, with what is mounted below it. Errors: EPERM without privilege over the
-  // mount namespace, ENOSYS before Linux 5.12.
+  // Opens the directory again, with what is mounted below it. Errors: EPERM without privilege over the mount
+  // namespace, ENOSYS before Linux 5.12.
   Result<UniqueFd> reopen(const Folder& folder);
   // The same for two directories on one mount, so that files can be renamed from one to the other.
   // Errors: also EXDEV if they are not on one.

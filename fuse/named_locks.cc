@@ -11,7 +11,7 @@
 namespace cacheshim {
 namespace {
 
-// Nobody waits for its answer.
+// No process waits for its answer.
 class NoCall final : public LockCall {
   void wait(std::uint64_t) override {}
   void answer(int) override {}
@@ -93,7 +93,7 @@ bool NamedLocks::is_current(const NamedLock& lock) const {
   return found && found->st.st_dev == lock.id.device && found->st.st_ino == lock.id.inode;
 }
 
-// Puts the base's file of now in the place of `stale`, unless another thread has done that.
+// Replaces `stale` by the base's current file, unless another thread has done that.
 Result<NamedLocks::Lock> NamedLocks::replace(const FileHandle& handle, const Lock& stale) {
   CACHESHIM_TRY(object, base_.ensure_named(stale->path));
   CACHESHIM_TRY(made, make_lock(stale->path, std::move(object)));

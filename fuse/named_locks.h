@@ -21,9 +21,9 @@ struct NamedLock {
   LockFileId id;
 };
 
-// Which files of jobs take their locks on a file of the base: a small `*.lock` of a cache without a profile,
-// from its first lock request on. The file's bytes, attributes and names stay the job's own; what all
-// jobs and processes beside the mount have in common is the base file of that path.
+// Which files of jobs take their locks on a file of the base: small `*.lock` files of a cache without a
+// profile, from the first lock request on. The file's bytes, attributes and names stay the job's own; all jobs
+// and processes beside the mount share only the locks of the base file of that path.
 //
 // A process beside the mount may remove that base file, as Python's filelock does when it unlocks. A
 // lock of the removed file would exclude nobody who comes later:
@@ -33,8 +33,8 @@ struct NamedLock {
 // So the daemon checks each lock that it gets: if the base's path no longer leads to the file, it unlocks
 // it and asks again, on the file that is there now, or that it makes.
 //
-// The choice is made for a node, not for a handle, and stays until the last handle that asked for a lock
-// is released: a rename or an unlink in the view does not split the processes of one job.
+// The choice holds for a node, not for a handle, and lasts until the last handle that has requested a lock is
+// released: a rename or an unlink in the view does not separate the processes of one job.
 //
 // Thread-safe. Lock order: its mutex, then the table's.
 class NamedLocks {
@@ -63,7 +63,7 @@ class NamedLocks {
 
  private:
   class Call;
-  // Each one takes a process that removes the base's file at that very moment.
+  // Each attempt fails only if a process removes the base's file at that instant.
   static constexpr int kMostAttempts = 32;
   struct Entry {
     std::vector<Lock> locks;  // the last one counts; the others may still be held

@@ -204,7 +204,7 @@ void NodeTable::detach(NodeIndex index, const Name& name, UniqueFd object) {
   } else {
     node.named = false;
     node.parent = 0;
-    // What a node holds it keeps: somebody may be about to use the descriptor.
+    // A node keeps the descriptor that it holds: a thread may be about to use it.
     if (object && !extra_of(node).object) extra_of(node).object = shared(std::move(object));
   }
   if (object) doomed_.push_back(shared(std::move(object)));
@@ -283,7 +283,7 @@ NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* j
     }
   }
   const std::unique_lock lock(mutex_);
-  // The job may not share such files any more, and sees one of its own.
+  // The job may no longer share such files, and sees a file of its own.
   const NodeIndex before = find_locked(name);
   if (before != 0 && at(before).common != Common::kNone) detach(before, name, UniqueFd());
   return intern_locked(name, job, found);
@@ -307,7 +307,7 @@ void NodeTable::hold(NodeIndex index, UniqueFd object) {
   } else {
     extra.held = held_.insert(held_.end(), index);
   }
-  // What a node holds it keeps: somebody may be about to use it.
+  // A node keeps the descriptor that it holds: a thread may be about to use it.
   auto own = shared(std::move(object));
   (extra.object ? doomed_.emplace_back() : extra.object) = std::move(own);
   if (held_.size() > kMostHeld) let_go(extra_of(at(held_.front())));

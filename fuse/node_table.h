@@ -58,8 +58,8 @@ struct NodeInfo {
   bool was_unlinked = false;  // then: by a request, and not by others beside this view
   bool in_upper = false;
   Common common = Common::kNone;
-  // An O_PATH descriptor of the object: of one that is removed, if it is held, and of a common one that was
-  // looked up lately; else null. It stays open as long as this object does.
+  // An O_PATH descriptor of the object: of a removed object, if it is held; of a common object that was
+  // looked up recently; else null. It stays open as long as this object does.
   std::shared_ptr<const UniqueFd> object;
 
   int object_fd() const { return object ? object->get() : -1; }
@@ -70,10 +70,10 @@ struct NodeInfo {
 // A node has a name (parent and component) and finds its object by walking from the job's roots, so
 // it holds no descriptor and does not mind copy-up and publishing. Hard links share one
 // node, with further names beside the first. A node whose last name is removed keeps an O_PATH
-// descriptor instead. Common files are removed and made anew by all at any time, while others open them:
-// their nodes hold a descriptor from the lookup on, so that an open gets the file that the lookup has found.
-// The kernel keeps such nodes for long after their files are closed, so that the table closes the descriptor
-// of the one that was looked up longest ago once it holds kMostHeld; that one is found by its name again.
+// descriptor instead. All processes may remove and remake common files at any time, while others open them:
+// their nodes hold a descriptor from the lookup on, so that an open gets the file that the lookup found. The
+// kernel keeps such nodes long after their files are closed. Therefore, once the table holds kMostHeld
+// descriptors, it closes the one whose lookup is oldest; that file is found by its name again.
 //
 // Thread-safe by one reader-writer lock of its own, the innermost but the arena's; it is never held
 // across a system call. Looking, finding a known node again and forgetting some of its look-ups take it
@@ -101,8 +101,8 @@ class NodeTable {
   // The node of an object that a lookup has found. Counts one lookup. A name that leads to another
   // object than before (the base has replaced it) gets a new node.
   NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const Found& found);
-  // To be called before intern() for an object of the layer that has just been made: one that the node of this
-  // name stands for is not copied up to it, but others have removed it since the kernel looked.
+  // Call before intern() for an object of the layer that has just been made. If a node of this name exists,
+  // the new object is not a copy of its object: others have removed that object since the kernel's lookup.
   void part(NodeIndex parent, std::string_view name, const struct stat& made);
   // The same as intern() of a common file; `object` is an O_PATH descriptor of it.
   struct CommonFile {
@@ -127,8 +127,8 @@ class NodeTable {
     bool in_upper = false;
   };
   void remove(NodeIndex parent, std::string_view name, Removed removed);
-  // The node's first name leads to it no more: others beside this view have removed or replaced the file.
-  // `object` is an O_PATH descriptor of it, by one who has it open.
+  // The node's first name no longer leads to it: others beside this view have removed or replaced the file.
+  // `object` is an O_PATH descriptor of it, taken from an open handle.
   void lose_name(NodeIndex node, UniqueFd object);
   // The base's object that a node without a name held was copied: `object` is the layer's own.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
@@ -153,7 +153,7 @@ class NodeTable {
   // Whether somebody has locked the file since the kernel knows it.
   bool takes_locks(NodeIndex node) const;
   void set_takes_locks(NodeIndex node) const;
-  // How many handles are open of whose closing the kernel does not tell (FLUSH).
+  // How many open handles there are whose close the kernel does not report (FLUSH).
   std::uint32_t silent_handles(NodeIndex node) const;
   void count_silent_handle(NodeIndex node, bool is_opened) const;
   // The object's data are elsewhere now: open handles see another epoch and open again.
@@ -260,7 +260,7 @@ class NodeTable {
   NodeIndex intern_locked(const Name& name, Job* job, const Found& found);
   void rename_locked(const Name& from, const Name& to);
   std::vector<std::shared_ptr<const UniqueFd>> take_doomed() { return std::exchange(doomed_, {}); }
-  // Makes `object` that of a common node, in place of one that was let go.
+  // Makes `object` the descriptor of a common node, in place of one that was closed.
   void hold(NodeIndex index, UniqueFd object);
   void let_go(Extra& extra);
   static std::uint64_t hash_of(const Name& name);
@@ -272,7 +272,7 @@ class NodeTable {
   NameIndex by_name_;
   InodeNumbers numbers_;
   std::unordered_map<LinkedFile, NodeIndex, LinkedFileHash> hard_links_;  // with several names
-  // To be closed without the lock: a last close may take long.
+  // To be closed without the lock: the last close may take long.
   std::vector<std::shared_ptr<const UniqueFd>> doomed_;
   std::list<NodeIndex> held_;  // common nodes with a descriptor, in the order of their lookups
   std::size_t freed_ = 0;         // since memory was last given back

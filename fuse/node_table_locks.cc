@@ -3,11 +3,12 @@
 
 #include "fuse/node_table.h"
 
-// What a node knows of the locks on its file, read and changed without the table's lock.
+// The lock state of a node's file, read and changed without the table's lock.
 //
-// One thread opens a file, another locks it. The first counts its handle as silent and then reads
-// takes_locks(); the second calls set_takes_locks() and then reads silent_handles(). All are sequentially
-// consistent, so that one of the two at least sees the other.
+// One thread opens a file, another locks it.
+//   1. The first counts its handle as silent, then reads takes_locks().
+//   2. The second calls set_takes_locks(), then reads silent_handles().
+// All accesses are sequentially consistent, so at least one of the two sees the other's change.
 namespace cacheshim {
 
 bool NodeTable::takes_locks(NodeIndex node) const {

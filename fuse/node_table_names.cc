@@ -26,7 +26,7 @@ void NodeTable::remove(NodeIndex parent, std::string_view component, Removed rem
   const Name name{parent, component};
   const NodeIndex index = find_locked(name);
   if (index == 0) return;
-  // Of folders nobody has told where they are since they were looked up.
+  // A directory's in_upper has not been updated since its lookup.
   if (removed.object) at(index).in_upper = removed.in_upper;
   detach(index, name, std::move(removed.object));
   at(index).was_unlinked = !at(index).named;
@@ -80,7 +80,7 @@ void NodeTable::rename(NodeIndex parent, std::string_view name, NodeIndex new_pa
 void NodeTable::exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
                          std::string_view new_name) {
   const std::unique_lock lock(mutex_);
-  const Name aside{parent, "/"};  // no component looks like this
+  const Name aside{parent, "/"};  // no path component equals this
   rename_locked({parent, name}, aside);
   rename_locked({new_parent, new_name}, {parent, name});
   rename_locked(aside, {new_parent, new_name});

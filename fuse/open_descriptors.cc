@@ -20,7 +20,7 @@
 namespace cacheshim {
 namespace {
 
-// Of the line "<name>:" of the text of /proc/PID/fdinfo/N.
+// The value of the line "<name>:" in the text of /proc/PID/fdinfo/N.
 std::uint64_t fdinfo_field(const std::string& text, std::string_view name) {
   const std::string_view field = status_field(text, name);
   std::uint64_t value = 0;
@@ -28,7 +28,7 @@ std::uint64_t fdinfo_field(const std::string& text, std::string_view name) {
   return value;
 }
 
-// Inode 0 where there is none of that number, or Linux is older than 5.14.
+// Inode 0 if there is no descriptor of that number, or if Linux is older than 5.14.
 OpenDescriptor read_descriptor(pid_t process, int number) {
   const auto text = read_proc(process, fmt::format("fdinfo/{}", number).c_str());
   if (!text) return {};
@@ -54,7 +54,7 @@ LockCallKind kind_of(unsigned long command) {
     case F_OFD_SETLK:
     case F_OFD_SETLKW:
       return LockCallKind::kOfDescription;
-    default:  // a 32-bit process's number, say
+    default:  // for instance the number of a 32-bit process
       return LockCallKind::kUnknown;
   }
 }
@@ -81,7 +81,7 @@ bool process_has_open(pid_t process, std::uint64_t shown_inode) {
   return stat || !is_gone(stat.error());
 }
 
-// Another file may have the same number on another file system: the mounts tell them apart.
+// A file on another file system may have the same number: the mounts distinguish them.
 std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode) {
   std::vector<OpenDescriptor> found;
   if (process <= 0) return found;
@@ -107,7 +107,7 @@ bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
                         fdinfo_field(*text, "mnt_id")} == descriptor;
 }
 
-// The thread may still be on its way from the request to its sleep: /proc then says "running".
+// The thread may have sent the request but not be asleep yet: /proc then says "running".
 LockCallKind lock_call_kind(pid_t thread) {
   constexpr int kMostLooks = 20;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000};

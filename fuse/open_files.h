@@ -17,13 +17,13 @@
 namespace cacheshim {
 
 // The backing descriptors of the open files and directories of each node. The kernel sends fstat(2), fchmod(2)
-// and the like with the node alone, and a node finds its object by name: when the name is gone, these
+// and the like with the node alone, and a node finds its object by name. When the name is gone, these
 // descriptors lead to the object.
 //
 // Thread-safe: a mutex for each of some sets of nodes, innermost, held across one open(2) or fstat(2).
 class OpenFiles {
  public:
-  // `fd` is to stay open until remove(); what it refers to may be exchanged (FileHandle).
+  // `fd` must stay open until remove(), but may come to refer to another file (FileHandle).
   void add(NodeIndex node, int fd) {
     Shard& shard = shard_of(node);
     const std::lock_guard lock(shard.mutex);
@@ -43,7 +43,7 @@ class OpenFiles {
     const std::lock_guard lock(shard.mutex);
     return shard.files.contains(node);
   }
-  // Of what was opened last. Errors: ESTALE where nobody has the node open.
+  // fstat(2) by the descriptor that was opened last. Errors: ESTALE if the node is not open.
   Result<struct stat> stat(NodeIndex node) const {
     const Shard& shard = shard_of(node);
     const std::lock_guard lock(shard.mutex);
@@ -51,7 +51,7 @@ class OpenFiles {
     if (found == shard.files.end()) return Errno(ESTALE);
     return sys::stat_fd(found->second.back());
   }
-  // An O_PATH descriptor of what was opened last. Errors: ESTALE where nobody has the node open.
+  // An O_PATH descriptor of the object that was opened last. Errors: ESTALE if the node is not open.
   Result<UniqueFd> open_object(NodeIndex node) const {
     const Shard& shard = shard_of(node);
     const std::lock_guard lock(shard.mutex);

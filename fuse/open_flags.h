@@ -10,7 +10,7 @@ inline bool wants_write(int flags) {
   return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
 }
 
-// What the backing file needs of them. Not O_APPEND: the kernel gives the offset; not O_DIRECT: our
+// The flags that the backing file needs. Not O_APPEND: the kernel gives the offset. Not O_DIRECT: the daemon's
 // buffers are not aligned.
 inline int backing_flags(int flags) { return flags & (O_ACCMODE | O_TRUNC); }
 

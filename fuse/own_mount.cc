@@ -23,10 +23,10 @@ struct Call {
   bool detaches;
 };
 
-// In the child: system calls alone, since other threads may have held any lock. It must not share our
-// memory: the mapping of a ring keeps the ring, and with it /dev/fuse, when we are dead (so RequestRing
-// has them left out of a fork). CLOSE_RANGE_UNSHARE gives it an empty table of descriptors of its own: nothing is copied, and
-// nothing that is open here is closed.
+// Runs in the child. Makes system calls only, since other threads may have held any lock. The child must not
+// share the daemon's memory: the mapping of a ring keeps the ring, and with it /dev/fuse, when the daemon is
+// dead (so RequestRing keeps its rings out of a fork). CLOSE_RANGE_UNSHARE gives the child an empty descriptor
+// table of its own: nothing is copied, and no descriptor of the daemon is closed.
 [[gnu::no_sanitize("address", "thread", "undefined")]] int make_call(void* argument) {
   const auto* const call = static_cast<const Call*>(argument);
   if (::syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_UNSHARE) != 0) return 1;
@@ -35,13 +35,13 @@ struct Call {
     cpu_set_t cores;
     CPU_ZERO(&cores);
     CPU_SET(static_cast<unsigned>(call->core), &cores);
-    (void)::sched_setaffinity(0, sizeof cores, &cores);  // it may be off: then it is anywhere
+    (void)::sched_setaffinity(0, sizeof cores, &cores);  // the core may be offline: then any core will do
   }
   struct statfs ignored;
   return ::statfs(call->mount_point, &ignored) == 0 ? 0 : 1;
 }
 
-// CLONE_VFORK waits as a call does, but a signal that kills ends the wait.
+// CLONE_VFORK waits like a call, but a fatal signal ends the wait.
 bool run(const Call& call) {
   alignas(64) static thread_local char stack[kStackBytes];
   constexpr int kFlags = CLONE_VFORK | CLONE_FILES;  // without a signal at its end

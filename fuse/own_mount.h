@@ -3,19 +3,20 @@
 
 #include <string>
 
-// Calls into our own mount. A thread of the daemon must never make one: killed while it waits for an answer
-// that only the daemon could give, it stays until the connection is aborted. That takes the last descriptor
-// of /dev/fuse, which the thread's own process holds as long as the thread is there: so it is never reaped,
-// and all who use the mount hang with it.
+// Calls into the daemon's own mount. A thread of the daemon must never make one:
+//   1. The thread is killed while it waits for an answer that only the daemon could give.
+//   2. It stays until the connection is aborted, which needs the last descriptor of /dev/fuse to be closed.
+//   3. The thread's own process holds that descriptor as long as the thread exists. So the process is never
+//      reaped, and all users of the mount hang with it.
 //
 // Each of these makes the call in a process of its own that has no descriptors, and waits for it. When the
 // daemon is killed, its descriptors go, the kernel aborts the connection, and that process ends too.
 namespace cacheshim::own_mount {
 
-// statfs(2), made on `core` (-1: anywhere), so that the daemon is sent a request. Returns whether it was
-// answered without an error.
+// statfs(2) on `core` (-1: any), so that the daemon gets a request. Returns whether the daemon answered without
+// an error.
 bool ask(const std::string& mount_point, int core);
-// umount2(2) with MNT_DETACH. The last reference writes back what is dirty, which takes answers.
+// umount2(2) with MNT_DETACH. The last reference writes dirty pages back, and the daemon has to answer.
 void detach(const std::string& mount_point);
 
 }  // namespace cacheshim::own_mount

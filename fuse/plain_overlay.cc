@@ -39,8 +39,8 @@ Result<UniqueFd> take_folder(const std::string& path) {
   return folder;
 }
 
-// A mounter that finds the overlay's directories taken probes this lock: it is free once the mount is gone,
-// though the daemon is still there. A probe holds it only for an instant.
+// A mounter that finds the overlay's directories taken probes this lock. The lock is free once the mount is
+// gone, even if the daemon still exists. A probe holds it only for an instant.
 UniqueFd mark_served(int work) {
   auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
   if (!mark || !sys::lock_file(mark->get(), LOCK_SH))
@@ -54,7 +54,7 @@ Result<UniqueFd> make_work(int parent) {
   return sys::open_beneath(parent, kWorkName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-// Opens the directories anew, through copies of their mounts. The locks stay.
+// Opens the directories again, through copies of their mounts. The locks stay.
 Status reopen(const OverlayFolders& folders, PlainOverlay& overlay) {
   for (std::size_t at = 0; at < overlay.lowers.size(); ++at) {
     UniqueFd& lower = overlay.lowers[at];
@@ -70,7 +70,7 @@ Status reopen(const OverlayFolders& folders, PlainOverlay& overlay) {
   return {};
 }
 
-// Whether its mount point is below a lower directory. On top of one it is out of the overlay's sight.
+// Whether its mount point is below a lower directory. A mount on top of a lower is not visible in the overlay.
 bool sees_itself(const DaemonOptions& options) {
   const auto& lowers = options.overlay->lowers;
   return std::any_of(lowers.begin(), lowers.end(), [&](const std::string& lower) {
@@ -78,7 +78,7 @@ bool sees_itself(const DaemonOptions& options) {
   });
 }
 
-// Not being able to choose the access times is no reason to fail.
+// A failure to choose the access times is no reason to refuse the mount.
 std::variant<PlainOverlay, DaemonError> with_copies(PlainOverlay overlay,
                                                     const DaemonOptions& options) {
   if (!overlay.mounts.are_needed()) return overlay;

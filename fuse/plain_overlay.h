@@ -21,7 +21,7 @@ struct PlainOverlay {
   UniqueFd served;  // WORKDIR/work again, locked shared; to be closed once the mount is gone
 };
 
-// Opens what `options.overlay` names, for a mount with these flags at this mount point.
+// Opens the directories that `options.overlay` names, for a mount with these flags at this mount point.
 std::variant<PlainOverlay, DaemonError> open_plain_overlay(const DaemonOptions& options);
 
 }  // namespace cacheshim

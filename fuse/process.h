@@ -41,7 +41,7 @@ bool is_being_killed(pid_t tid);
 // What process numbers are of: this boot of the machine, and our pid namespace.
 std::string boot_id();
 std::string pid_namespace();
-// Nothing of a process that is gone. `proc`: where proc(5) is mounted.
+// No value for a process that is gone. `proc`: where proc(5) is mounted.
 std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc = "/proc");
 
 // One process, whatever happens to its number later.

@@ -334,7 +334,7 @@ void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) {
   });
 }
 
-// A request may be waiting for an entry now (see RequestRing). So one more, on that core: with its
+// A request may be waiting for an entry now (see RequestRing), so one more is sent on that core. With its
 // answer an entry is given back, and the kernel hands on what waits. That may be answered later in its
 // turn, so as long as something comes. When all receivers of the core are at rest there is an entry for
 // ours, and nobody else on this core takes it first; one that is held up is not waited for.

@@ -13,8 +13,8 @@
 namespace cacheshim {
 
 // Threads for work that a worker of the receive loop must not wait for: publishing and the ends of
-// jobs. Tasks start in the order they came. A task that throws is logged; what it owes somebody is its own
-// to see to (OnceAnswer).
+// jobs. Tasks start in the order they came. A task that throws is logged. A task that must answer a request
+// has to make sure of that itself (OnceAnswer).
 class TaskQueue {
  public:
   // Throws std::system_error where there are no more threads to be had.
