@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What mount(8) and umount(8) have their helpers do to a mount that is there: mount.fuse.cacheshim for
-// `mount -o remount`, and umount.fuse.cacheshim. umount(2) returns before the daemon has ended; the helper
-// waits for it, so that whoever unmounts can at once mount again, or unmount what lies below.
+// What mount(8) and umount(8) have their helpers do to an existing mount: mount.fuse.cacheshim does
+// `mount -o remount`, umount.fuse.cacheshim unmounts. umount(2) returns before the daemon has ended. The
+// helper waits for the daemon, so that the caller can at once mount again, or unmount what lies below.
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ namespace {
 
 constexpr int kUmountFailed = 32;  // as umount(8) has it
 constexpr std::chrono::seconds kDeadline{30};
-constexpr std::chrono::seconds kElsewhere{1};  // then others may have the mount
+constexpr std::chrono::seconds kElsewhere{1};  // after this, the mount may be in use elsewhere
 constexpr std::chrono::milliseconds kPoll{20};
 
 struct UmountArguments {
@@ -61,8 +61,8 @@ bool is_of_store(const std::string& path) {
   return ::access(fmt::format("{}/{}/version", path, kControlName).c_str(), F_OK) == 0;
 }
 
-// mount(8) merges the options of the line in fstab, or of the mount, with those that are given, and passes
-// all of them. Those that a mount cannot change are not looked at.
+// mount(8) merges the options of the fstab line, or of the mount, with the given ones, and passes all of
+// them. This ignores options that a mount cannot change.
 unsigned long wanted_flags(const std::vector<std::string>& texts, bool is_store) {
   MountOptions options = default_mount_options();
   if (!is_store && is_real_root()) options.flags = 0;  // as mount.fuse.cacheshim mounts it
@@ -72,7 +72,7 @@ unsigned long wanted_flags(const std::vector<std::string>& texts, bool is_store)
   return options.flags;
 }
 
-// Whether its daemon has a place for changes: layers, or an upperdir. Only the daemon knows.
+// Whether the daemon has a place for changes: layers, or an upperdir. Only the daemon knows.
 bool takes_changes(const std::string& path, bool is_store) {
   if (is_store) {
     std::ifstream file(fmt::format("{}/{}/status", path, kControlName));
@@ -107,7 +107,7 @@ void remount(const std::string& given, const std::vector<std::string>& texts) {
                 fmt::format("'{}' is in use{}; nothing was unmounted", mount.path, who));
 }
 
-// False where it is mounted still, read-only.
+// Returns false where the mount is still there, read-only.
 bool detach(const MountEntry& mount, const UmountArguments& arguments) {
   const int flags = (arguments.lazy ? MNT_DETACH : 0) | (arguments.force ? MNT_FORCE : 0);
   if (::umount2(mount.path.c_str(), flags | UMOUNT_NOFOLLOW) == 0) return true;
@@ -122,7 +122,7 @@ bool detach(const MountEntry& mount, const UmountArguments& arguments) {
   return false;
 }
 
-// Whether the file system is mounted somewhere still: bound to another path, or in another namespace.
+// Whether the file system is still mounted somewhere: bound to another path, or in another namespace.
 bool is_mounted_elsewhere(const MountEntry& mount) {
   for (const MountEntry& other : read_mounts()) {
     if (other.device == mount.device) return true;
@@ -151,7 +151,7 @@ void wait_for_daemon(const MountEntry& mount, const DaemonEnd& daemon, bool lazy
 }
 
 void umount_as_helper(const UmountArguments& arguments) {
-  // umount(8) has resolved it. Asking about it again could wait for a daemon that hangs.
+  // umount(8) has resolved it. Resolving it again could wait for a daemon that hangs.
   const bool is_absolute = arguments.path.starts_with('/');
   const std::string path = is_absolute ? arguments.path : resolve_path(arguments.path);
   const MountEntry mount = find_mount_to("unmounted", path, kUmountFailed);

@@ -47,7 +47,7 @@ OverlayFolders resolve(const OverlayFolders& given) {
   return folders;
 }
 
-// A mount point that holds one of the directories, or is a lower itself, hides it from others alone.
+// A mount point that is a lower itself, or a parent of one of the directories, hides it only from others.
 void check_mount_is_outside(const std::string& mount_point, const OverlayFolders& folders) {
   if (folders.upper.empty()) return;
   if (lies_in(mount_point, folders.upper)) check_apart(mount_point, "upperdir", folders.upper);

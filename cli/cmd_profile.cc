@@ -25,7 +25,7 @@ std::string joined(const std::vector<std::string>& texts, const char* none) {
 
 std::string or_none(const std::string& text) { return text.empty() ? "-" : text; }
 
-// Those that the mount uses; without one, all as a mount would load them now, and what is refused is printed.
+// The profiles that the mount uses; without a mount, all that a mount would load now. Prints refused ones.
 std::vector<Profile> load_for_reading(const std::string& mount) {
   return mount.empty() ? load_all_profiles(find_installation().profiles)
                        : ControlClient(mount).profiles();

@@ -125,7 +125,7 @@ void wait_for_daemon(const std::string& path, const MountEntry& mount, const Dae
   }
 }
 
-// Nobody has recorded that it is closed for good, so a standby goes on.
+// No record says that the mount was closed for good, so a standby goes on.
 void free_dead(const std::string& path) {
   const pid_t successor = find_successor(path);
   if (successor != 0) {

@@ -28,19 +28,19 @@ class ControlClient {
   // The same, with progress on stderr.
   nlohmann::json request(const nlohmann::json& request) const;
 
-  // The answer as the daemon wrote it, one line, not parsed: for long ones that are only passed on.
+  // The answer as the daemon wrote it, one line, not parsed: for long answers that are only passed on.
   std::string request_text(const nlohmann::json& request) const;
 
   // The text of a file of the control folder, as "stats".
   std::string read(const std::string& name) const;
 
-  // The profiles that the daemon uses: those that it found when it mounted.
+  // The profiles that the daemon uses, as it found them when it mounted.
   std::vector<Profile> profiles() const;
 
   const std::string& mount() const { return mount_; }
 
  private:
-  // Calls `take` with each line until it says that this was the answer.
+  // Calls `take` with each line until `take` says that the line was the answer.
   void exchange(const nlohmann::json& request,
                 const std::function<bool(std::string_view line)>& take) const;
 

@@ -18,14 +18,14 @@ class DaemonEnd {
   // Without a run folder there is nothing to be waited for.
   explicit DaemonEnd(const std::string& run_dir);
 
-  // Its process id; 0 where nobody has the lock, or /proc does not say who.
+  // Its process id; 0 if no process has the lock, or if /proc does not name its holder.
   pid_t holder() const { return holder_; }
 
   // Whether the daemon has ended; waits for it, at most `time`.
   bool wait(std::chrono::milliseconds time) const;
 
  private:
-  UniqueFd lock_;  // its lock file, which it holds until its run folder has gone
+  UniqueFd lock_;  // its lock file, which it holds until its run directory has gone
   pid_t holder_ = 0;
   UniqueFd process_;  // a pidfd; empty where /proc does not show us the process
 };

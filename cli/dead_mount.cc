@@ -24,7 +24,7 @@ bool is_owned_by(pid_t process, uid_t uid) {
   return ::stat(fmt::format("/proc/{}", process).c_str(), &st) == 0 && st.st_uid == uid;
 }
 
-// Of the owner of the run directory: others may be able to open its lock, and do not mount anything.
+// A process of the run directory's owner. Other users may be able to open its lock, but do not mount anything.
 pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
   struct stat st {};
   if (::stat(lock_file.c_str(), &st) == -1) return 0;
@@ -37,7 +37,7 @@ pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
   return 0;
 }
 
-// The daemon may be root's, and the one who asks a user.
+// The daemon may belong to root and the caller to another user.
 pid_t find_process(const std::string& mount_point, bool waits_only) {
   for (const std::string& folder : {run_dir(mount_point), run_dir_of_root(mount_point)}) {
     if (folder.empty()) continue;
@@ -49,8 +49,8 @@ pid_t find_process(const std::string& mount_point, bool waits_only) {
 
 }  // namespace
 
-// A process that waited for the lock is in neither list from when the dead daemon's is gone until it runs
-// again: tens of milliseconds on a busy machine. So this looks for a while.
+// After the dead daemon's lock is gone, a process that waited for it is in neither list until it runs
+// again: tens of milliseconds on a busy machine. Therefore this polls for a while.
 pid_t find_successor(const std::string& mount_point) {
   const auto deadline = std::chrono::steady_clock::now() + kHandOver;
   pid_t process = find_process(mount_point, false);

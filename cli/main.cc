@@ -131,8 +131,8 @@ int run_program(std::vector<std::string> words) {
 }  // namespace
 }  // namespace cacheshim::cli
 
-// kProgramMark: a job's script may preload our library into everything that it calls, this program
-// included.
+// kProgramMark: a job's script may preload our library into every program that it runs, including this
+// one.
 extern "C" {
 [[gnu::visibility("default"), gnu::used]] extern const char cacheshim_program_mark;
 const char cacheshim_program_mark = 0;

@@ -13,13 +13,15 @@ namespace cacheshim::cli {
 bool is_mount_helper(std::string_view program);
 bool is_umount_helper(std::string_view program);
 
-// Returns what mount(8) passes, "SOURCE MOUNTPOINT [-snv] [-o OPTIONS] [-t TYPE] [-N NS]", as words of
-// this program: `remount` where the options say so; `overlay` where they name a lowerdir, SOURCE being
-// just a name then; else `mount` with SOURCE as the store, layers=DIR and config=FILE among the options
-// being those of `mount`. Words that mount(8) would not pass are left for the command to refuse.
+// Returns the arguments of mount(8), "SOURCE MOUNTPOINT [-snv] [-o OPTIONS] [-t TYPE] [-N NS]", as words
+// of this program. The command is `remount` if the options ask for it. It is `overlay` if they name a
+// lowerdir; SOURCE is then only a name. Else it is `mount` with SOURCE as the store; layers=DIR and
+// config=FILE among the options become options of `mount`. The command refuses words that mount(8) would not
+// pass.
 //
-// mount(8) never passes on `suid`, `dev` or `exec`, only their opposites, since they are its defaults.
-// So an overlay has them unless the options say otherwise, if `is_root`; a store never has the first two.
+// mount(8), but for newer versions, does not pass on `suid`, `dev` or `exec`, only their opposites, since
+// they are its defaults. So an overlay has them unless the options say otherwise, if `is_root`; a store
+// never has the first two.
 std::vector<std::string> words_of_mount_helper(const std::vector<std::string>& words, bool is_root);
 
 // The same for umount(8): "MOUNTPOINT [-nlfvr] [-t TYPE] [-N NS]". The word is `umount-as-helper`.

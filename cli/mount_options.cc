@@ -21,8 +21,8 @@ struct Option {
 constexpr unsigned long kAtimes = MS_NOATIME | MS_RELATIME | MS_STRICTATIME;
 
 // What mount(8) passes on for an ordinary fstab line is accepted where it says what we do anyway.
-// suid and dev are not: a store's mount never has them. Whoever may publish could else hand set-id
-// programs to others.
+// suid and dev are missing: a store's mount never has them. Otherwise every user who may publish could
+// give set-id programs to others.
 constexpr Option kFlags[] = {
     {"ro", MS_RDONLY, 0},
     {"rw", 0, MS_RDONLY},
@@ -49,7 +49,7 @@ constexpr std::string_view kSilent[] = {"defaults", "allow_other", "default_perm
                                         "nouser",   "owner",       "group",
                                         "silent",   "loud"};
 
-// Words for mount(8) and umount(8) alone. The ids are in the options of a mount that is there, which
+// Words that only mount(8) and umount(8) use. The ids are among the options of an existing mount, which
 // mount(8) repeats for a remount.
 constexpr std::string_view kSilentKeys[] = {
     "x-", "user=", "uhelper=", "comment=", "user_id=", "group_id="};

@@ -18,7 +18,7 @@ struct OverlayOptions {
 };
 
 // Throws Failure (usage) for a word that is not known, a bad value, or folders that are missing in it.
-// `is_root`: whether suid and dev are granted.
+// `is_root`: whether suid and dev are allowed.
 OverlayOptions parse_overlay_options(const std::vector<std::string>& texts, bool is_root);
 
 }  // namespace cacheshim::cli

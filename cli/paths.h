@@ -25,15 +25,15 @@ bool is_switched_on(std::string_view name);
 // /etc/cacheshim for root, XDG_CONFIG_HOME/cacheshim (~/.config) for others; empty where there is none.
 std::string config_dir();
 
-// Where profiles are, a later directory's before an earlier one's: the shipped ones, profiles.d in
-// config_dir(), and profiles.d beside the configuration file that is named, if any.
+// Where profiles are; those of a later directory replace those of an earlier one: the shipped ones,
+// profiles.d in config_dir(), and profiles.d beside the configuration file that is named, if any.
 std::vector<std::string> profile_folders(const std::string& shipped,
                                          const std::string& config = "");
 
 // Where the daemon of a mount at `mount_point` keeps what the preloaded library maps; empty where
 // there is no place for it.
 std::string run_dir(std::string_view mount_point);
-// The same of a daemon of root's, whoever asks.
+// The same for a daemon of root, whoever calls.
 std::string run_dir_of_root(std::string_view mount_point);
 
 // `path` made absolute, its symlinks resolved as far as its folders exist. A last component that
@@ -43,7 +43,7 @@ std::string resolve_path(const std::string& path);
 // Whether `path` is `directory` or below it; both as resolve_path() returns them.
 bool lies_in(std::string_view path, std::string_view directory);
 
-// Whether this process is root, and not only in a user namespace.
+// Whether this process is root outside of any user namespace.
 bool is_real_root();
 
 // The mount that a command means: --mount, else CACHESHIM_MOUNT, else /ci-cache.

@@ -57,7 +57,7 @@ std::string check_folder(std::string_view what, const std::string& path, int acc
 
 namespace {
 
-// A store's mount shows a store; served again, each request would come back to the daemon of the first.
+// A cacheshim mount as a store: each request of the second daemon would become one to the first.
 void refuse_own_mount(const std::string& store) {
   const auto mounts = read_mounts();
   const MountEntry* above = nullptr;
@@ -75,8 +75,8 @@ void refuse_own_mount(const std::string& store) {
                   store, above->path));
 }
 
-// Of all that lies in a store, STORE/.cacheshim/layers alone is for layers: the rest of it is the base's,
-// which all jobs see, or swept by the daemon.
+// In a store, only STORE/.cacheshim/layers is for layers: the rest belongs to the base, which all jobs see,
+// or is swept by the daemon.
 void check_layers(const std::string& layers, const std::string& store) {
   if (lies_in(layers, fmt::format("{}/{}/layers", store, kControlName))) return;
   const bool is_inside = lies_in(layers, store);
@@ -89,14 +89,14 @@ void check_layers(const std::string& layers, const std::string& store) {
                   layers, is_inside ? "it is in" : "it holds", store));
 }
 
-// Whether the store is to be mounted for reading alone. With -o ro that is so where it cannot be written to.
+// Whether to mount the store read-only: with -o ro, if the store cannot be written to.
 bool is_for_reading(const std::string& store, unsigned long flags) {
   const std::string records = fmt::format("{}/{}", store, kControlName);
   const std::string& written = ::access(records.c_str(), F_OK) == 0 ? records : store;
   if (::faccessat(AT_FDCWD, written.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return false;
   if (errno != EROFS && errno != EACCES) return false;
   if ((flags & MS_RDONLY) != 0) return true;
-  if (errno == EACCES) return false;  // the daemon says what it cannot do
+  if (errno == EACCES) return false;  // the daemon reports why
   throw Failure(kExitUnavailable,
                 fmt::format("cannot use the store '{}': cannot write to '{}': {}; mount it with -o "
                             "ro to read from it; nothing was mounted",

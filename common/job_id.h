@@ -30,8 +30,8 @@ class JobId {
   std::size_t length_ = 0;
 };
 
-// Whether the id is uid-<uid> of another user than `uid`. Such an id is that user's alone: no variable
-// makes it anybody else's.
+// Whether the id is uid-<uid> of another user than `uid`. This id belongs to that user alone; no variable
+// gives it to another.
 bool is_of_another_uid(std::string_view id, uid_t uid);
 
 // Whether `text` is a job id as it stands (nothing that from_text would change, not empty).

@@ -73,8 +73,8 @@ int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
   return search.is_it(LoadedObject(object_of(*listed)), search.out) ? 1 : 0;
 }
 
-// An object without the hash table of names that we read may define any. The kernel's vDSO, which has none
-// on some machines, is no part of dlsym's search.
+// An object without the hash table of names that this file reads may define any name. The kernel's vDSO, which
+// has no such table on some machines, is not part of dlsym's search.
 int may_listed_define(dl_phdr_info* listed, std::size_t, void* data) {
   const link_map object = object_of(*listed);
   const bool is_vdso = listed->dlpi_addr == ::getauxval(AT_SYSINFO_EHDR);

@@ -60,12 +60,12 @@ class LoadedObject {
   std::uintptr_t soname_offset_ = 0;  // in strings_; 0: none
 };
 
-// The symbol by which the library knows our own program (cli/main.cc exports it). The library does nothing
-// there: the program has to see the mount as it is.
+// The symbol by which the library recognizes the program cacheshim (cli/main.cc exports it). The library does
+// nothing there, because this program must see the mount as it is.
 inline constexpr SymbolName kProgramMark("cacheshim_program_mark");
 
-// Returns whether the program itself, and none of its libraries, exports `mark`. False where the program
-// does not say where the loader's list is.
+// Returns whether the program itself, not one of its libraries, exports `mark`. Returns false if the program
+// has no pointer to the loader's list.
 bool is_marked_program(const SymbolName& mark);
 
 inline constexpr const char* kLibcName = "libc.so.6";
@@ -73,8 +73,8 @@ inline constexpr const char* kLibcName = "libc.so.6";
 // False where the program has another libc, or one that is made to look like glibc.
 bool is_glibc_loaded();
 
-// Whether any object of this process but this library may define the name. A dlsym that fails replaces
-// the error that the application has not asked for by dlerror(3) yet: ask here first. Takes the loader's lock.
+// Whether any object of this process except this library may define the name. Call this before dlsym: a dlsym
+// that fails replaces an error that the application has not yet read with dlerror(3). Takes the loader's lock.
 bool may_be_defined(const SymbolName& name);
 
 // libc's own functions of the dynamic loader; none of them is an interposer's. Null members where

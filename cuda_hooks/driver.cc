@@ -28,7 +28,7 @@ constexpr const char* kCallNames[] = {
 #undef CACHESHIM_CUDA_CALL
 };
 
-// A lookup that fails leaves an error for the next dlerror, which belongs to the application.
+// A failing lookup would set an error that the application's next dlerror returns.
 void* find_quietly(void* handle, const char* name) {
   const LibcLoader loader = libc_loader();
   if (loader.find == nullptr) return nullptr;

@@ -5,8 +5,8 @@
 
 namespace cacheshim {
 
-// The route table (common/route_table.h) of the profiles that were shipped with this library: for bound views,
-// and mounts whose daemon does not tell its own.
+// The route table (common/route_table.h) of the profiles that were shipped with this library. Used for bound
+// views, and for mounts whose daemon does not provide its own.
 std::string_view builtin_routes();
 
 }  // namespace cacheshim

@@ -18,8 +18,8 @@ void prepare(char* const* environment, const char* warned);
 // Whether variables of ours are missing.
 bool lacks_ours(char* const* environment);
 
-// Returns whether LD_PRELOAD is missing in the environment beside other variables of ours. False in a
-// forked child, which may have been given such an environment by the program that started it.
+// Returns whether LD_PRELOAD is missing in the environment while other variables of ours are there. Returns
+// false in a forked child: the program that started it may have given it that environment.
 bool has_dropped_library(char* const* environment);
 
 // Whether LD_PRELOAD names this library, and not by a path that the loader completes.

@@ -55,16 +55,16 @@ inline child_environment::Library library_for(PathAt at, char* const* environmen
   return fit_of(at) == Fit::kOtherMachine ? Library::kDropped : Library::kAsItIs;
 }
 
-// Calls call(environment) for the program at a path, with the environment that it is to have as a child
-// of this process.
+// Calls call(environment) for the program at a path, with the environment that it needs as a child of this
+// process.
 template <class Call>
 auto call_for_child(PathAt at, char* const* environment, Call call) {
   return child_environment::call_with(environment, library_for(at, environment), call);
 }
 
-// Returns whether this process replaces itself by the program that it runs already and has taken
-// LD_PRELOAD out of its environment before. Such a program wants to run without preloaded libraries: given
-// ours again, it would restart itself for ever.
+// Returns whether this process executes its own program again and has removed LD_PRELOAD from its environment
+// before. Such a program wants to run without preloaded libraries: with ours added again, it would restart
+// itself forever.
 bool is_restart_without_library(PathAt at, char* const* environment);
 
 // The same as call_for_child(), for the program that replaces this one.

@@ -24,8 +24,8 @@
 #include "shim/timed_read.h"
 
 // The start of a process. Nothing here touches a path of the mount without a time limit: a daemon that hangs
-// must not keep a program from starting. It runs in every process of a job, so it costs a few reads of /proc and
-// one of the routes, and it either activates the library or leaves it as if it were not there.
+// must not block the start of programs. This runs in every process of a job, so it costs a few reads of /proc
+// and one of the routes, and it either activates the library or leaves it as if it were not there.
 //
 // setenv and putenv are looked up behind us, as the interposed functions are: bash exports functions
 // of these names, which work on tables that it has not set up yet.
@@ -106,7 +106,7 @@ Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
   return RouteTable::parse({routes_text, got});
 }
 
-// Where no run directory is in sight, as in most containers.
+// Used if the run directory is not visible, as in most containers.
 Result<RouteTable> read_routes_of_mount(std::string_view mount) {
   PathBuffer path;
   if (join_path(path, {mount, "/", kControlName, "/", kRoutesFile}) == 0) return Errno(ENOENT);
@@ -116,8 +116,8 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
 
 constinit bool has_no_routes_of_mount = false;  // and the user has been told
 
-// Nothing is said of a dead daemon, of an older one, which has no such file, and of a sandbox that allows no
-// child process: all else works there.
+// Reports nothing for a dead daemon, for an older one, which has no such file, and for a sandbox that allows no
+// child process: everything else works there.
 void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
   std::string_view why;
   if (error == ETIMEDOUT) why = "the daemon does not answer";
@@ -129,7 +129,7 @@ void say_why(const ProcessEnvironment& environment, Errno error, std::string_vie
                "; running with the built-in routes"});
 }
 
-// The daemon's routes, by its run directory or else through the mount; or the built-in ones.
+// The daemon's routes, from its run directory or else through the mount; or the built-in ones.
 Result<RouteTable> find_routes(const ProcessEnvironment& environment, MountKind kind,
                                std::string_view mount) {
   for (const std::string_view base : run_bases(environment)) {

@@ -27,7 +27,7 @@ class ProcessEnvironment final : public Environment {
     const std::string_view value = find(name);
     return !value.empty() && value != "0";
   }
-  // Whether the library stays out of this process.
+  // Whether the library is disabled in this process.
   bool is_disabled() const { return ::getauxval(AT_SECURE) != 0 || is_on(kDisableVariable); }
 };
 

@@ -74,7 +74,7 @@ void note_next_objects() {
     is_libc = noted.data()[count++].is_called(kLibcName);
   }
   if (is_libc) return noted_count.store(count, std::memory_order_release);
-    // What the list does not tell, the loader is asked for now: it cannot be asked at any time.
+    // Symbols that the list does not have are looked up now: the loader cannot be called at any time.
 #define CACHESHIM_SYMBOL(name, group) (void)real::name.get();
 #include "shim/symbols.def"
 #undef CACHESHIM_SYMBOL

@@ -58,7 +58,7 @@ class SigpipeGuard {
 
 }  // namespace
 
-// Two threads that come here together write the same.
+// Two threads that run this together write the same value.
 void settle_reports() {
   if (is_settled.load(std::memory_order_acquire)) return;
   had_stderr = ::fcntl(STDERR_FILENO, F_GETFL) != -1;

@@ -76,9 +76,9 @@ class Router {
   // Where a path goes once the mount is gone: kForeign means "where it says".
   RoutedPath fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const;
 
-  // Of a path that route() or complete_relative() has written into `out`: MOUNT/NAME/x in place of
-  // MOUNT/.jobs/JOB/NAME/x, so that the daemon says whose view it is, each time. NAME itself stays: it
-  // would be the symlink.
+  // For a path that route() or complete_relative() has written into `out`: MOUNT/NAME/x in place of
+  // MOUNT/.jobs/JOB/NAME/x, so that the daemon decides whose view it is, each time. NAME itself is not changed:
+  // it would be the symlink.
   void leave_view(RoutedPath& routed, PathBuffer& out) const;
 
   std::string_view mount() const { return mount_; }

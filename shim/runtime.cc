@@ -148,7 +148,7 @@ void say_so(PathAt at, int error) {
                instead, " instead"});
 }
 
-// Says once why the mount refuses: the job whose id this process has is another user's.
+// Reports once why the mount refuses: the job whose id this process has belongs to another user.
 void say_if_closed() {
   struct stat view;
   if (start.warned != nullptr && *start.warned == '1') return;
@@ -176,8 +176,8 @@ RoutedPath route(PathAt at, PathBuffer& out) {
     routed = has_dot_dot(at.path) ? route_climbing(at, out) : route_from_above(at, out);
   }
   given_back::note_use(routed);
-  // Root's job may be, or become, another user's, whose layer root must not be served: the daemon gives
-  // it a view of its own then, by the symlinks in the mount's root.
+  // Root's job may belong to another user, now or later, and root must not be served that user's layer. The
+  // daemon then gives root its own view, through the symlinks in the mount's root.
   if (routed.kind == RoutedPath::Kind::kRewritten && ::geteuid() == 0) router.leave_view(routed, out);
   return routed;
 }
