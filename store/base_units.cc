@@ -66,7 +66,7 @@ class Lister {
     measure(unit, path);
   }
 
-  // No recursion: who publishes makes trees as deep as he likes.
+  // No recursion: a publisher may make trees of any depth.
   void measure(BaseUnit& unit, const std::string& path) const {
     std::vector<std::string> paths{path};
     while (!paths.empty()) {

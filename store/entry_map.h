@@ -39,11 +39,11 @@ class EntryMap {
   NameClass class_of(std::string_view path) const;
   bool is_scratch(std::string_view path) const { return class_of(path) == NameClass::kScratch; }
   bool is_lock(std::string_view path) const;
-  // Whether a small file of this name shares its locks as soon as it is locked: `*.lock` in a cache
+  // Whether a small file of this name shares its locks from the first lock request on: `*.lock` in a cache
   // without a profile.
   bool may_become_lock(std::string_view path) const;
-  // Whether a file of `size` bytes and this name is a lock and nothing else: an empty `*.lock` in a
-  // cache without a profile.
+  // Whether a file of `size` bytes and this name can only be a lock: an empty `*.lock` in a cache without a
+  // profile.
   bool is_bare_lock(std::string_view path, off_t size) const {
     return size == 0 && may_become_lock(path);
   }

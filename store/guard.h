@@ -8,9 +8,9 @@
 
 namespace cacheshim {
 
-// Runs `work`, a piece of work of the daemon, and returns whether it came to its end. An exception, which
-// is memory that cannot be had or a mistake of ours, is logged in one line, and costs this piece alone.
-// Release builds included: an exception that leaves a thread ends the daemon, and with it every job's mount.
+// Runs `work`, one task of the daemon, and returns whether it completed. Logs an exception in one line; only
+// this task is lost. Exceptions come from a lack of memory or from bugs. Release builds do this too: an
+// exception that leaves a thread ends the daemon, and with it every job's mount.
 template <class Work>
 bool run_guarded(const char* what, Work&& work) noexcept {
   try {

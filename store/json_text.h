@@ -7,22 +7,22 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-// JSON that somebody else has written, and JSON of names that somebody else has chosen.
+// JSON from other processes, and JSON with names that other processes have chosen.
 //
 // nlohmann::json copies, dumps and destroys a value by recursion, and dump() throws for a string that is
-// not UTF-8. File names are bytes, and a process may send what it likes: both have ended the daemon.
+// not UTF-8. File names are arbitrary bytes, and so are requests: both have ended the daemon.
 namespace cacheshim {
 
 struct JsonLimits {
   std::size_t bytes;
-  int depth;  // of arrays and objects in each other
+  int depth;  // how deep arrays and objects nest
 };
 inline constexpr JsonLimits kRecordLimits{std::size_t{16} << 20, 32};  // what a daemon has written
 
 // Returns a discarded value for text that is not JSON, is too long, or is nested too deeply.
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = kRecordLimits);
 
-// Never throws for what a string holds: bytes that are not UTF-8 are replaced by U+FFFD.
+// Never throws for the contents of a string: bytes that are not UTF-8 are replaced by U+FFFD.
 std::string dump_json(const nlohmann::ordered_json& json, int indent = -1);
 
 bool is_utf8(std::string_view text);

@@ -28,7 +28,7 @@ Result<UniqueFd> open_dir(int parent, const std::string& name) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
-// EPERM for one that somebody else has made, or can change. `layers` itself is known to be ours.
+// EPERM for a directory that another user owns, or can change. `layers` itself has been checked.
 Status check_own_dir(int layers, const std::string& path) {
   CACHESHIM_TRY(top, sys::stat_fd(layers));
   CACHESHIM_TRY(folder, open_dir(layers, path));
@@ -131,8 +131,8 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   return layer;
 }
 
-// Whether `wanted` may go on with a layer that is there. One that nothing tells of is as its maker, or a
-// power failure, left it; one of root's alone is the first user's.
+// Whether `wanted` may take over an existing layer. A layer without a record was left so by its maker or by a
+// power failure. A layer that only root has used goes to the first other user.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(folder_.get(), kLayerRecordFile);
   if (!text) {

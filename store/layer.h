@@ -48,10 +48,9 @@ Result<LayerRecord> parse_layer_record(std::string_view json);
 // Holds the layer's owner.lock while it lives. Move-only.
 class Layer {
  public:
-  // Takes the layer of this job, cycle and node, made if it is missing. When it returns, whose it is is on
-  // record, durably. One that another living daemon holds is left to it, and one that is another user's,
-  // or that nothing on record says whose it is, to nobody; a further one is made beside it
-  // ("<cycle>@<node>.2").
+  // Takes the layer of this job, cycle and node; makes it if it is missing. When this returns, the layer's
+  // owner is recorded durably. Does not take a layer that another living daemon holds, that belongs to
+  // another user, or whose owner is not recorded; makes a further one beside it ("<cycle>@<node>.2").
   static Result<Layer> take(int layers, const LayerRecord& wanted);
   // Takes an existing folder of a job, "<cycle>@<node>". Errors: EWOULDBLOCK where it is held.
   static Result<Layer> take_existing(int layers, const std::string& job, const std::string& name);

@@ -62,7 +62,7 @@ class LayerIndex {
     Folder() = default;
     Folder(Folder&&) = default;
     Folder& operator=(Folder&&) = default;
-    ~Folder();  // without recursion: a job makes trees as deep as it likes
+    ~Folder();  // without recursion: a job may make trees of any depth
     bool opaque = false;
     std::unordered_map<std::string, std::unique_ptr<Folder>, Hash, std::equal_to<>> folders;
     std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // see whiteout_key()

@@ -29,7 +29,7 @@ class Lister {
 
   LayerContent list() {
     folders_.emplace_back();
-    while (!folders_.empty()) {  // no recursion: a job makes trees as deep as it likes
+    while (!folders_.empty()) {  // no recursion: a job may make trees of any depth
       const std::string folder = std::move(folders_.back());
       folders_.pop_back();
       visit(folder);

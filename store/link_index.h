@@ -70,7 +70,7 @@ class LinkIndex {
   // One of the base's names has been copied up or hidden; of a file not on record yet, that had so
   // many.
   Status take_name(const std::string& key, nlink_t names);
-  // Forgets the file whose copy this was, if it has no name left anywhere. Returns whether it has.
+  // Forgets the file whose copy this was if it has no name left. Returns whether it was forgotten.
   bool forget_if_gone(dev_t device, ino_t inode);
 
  private:

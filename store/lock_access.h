@@ -11,20 +11,21 @@
 
 namespace cacheshim {
 
-// Who may open a lock file of the base beside the mount, by its store's path or by the base that is bound in
-// the run directory: who can open a file, for reading too, can lock it, and hold up everybody else.
+// Who may open a lock file of the base beside the mount, by its path in the store or in the base that is bound
+// in the run directory. A process that can open a file, even only for reading, can lock it and block others.
 //
-// Everybody where everybody may publish (mode 0666). Where a rule says who may, those users and groups alone,
-// by a POSIX ACL, and root: mode 0660, with the sticky bit, which means nothing to the kernel on a file and
-// says here that the mode is for those beside the mount. In a view such a file is open to its user (View);
-// the daemon opens it itself. Jobs that a cgroup proves have no ACL: they come by the mount.
+// If every local user may publish, all may (mode 0666). If `[publish] allow` is set, only root and the users
+// and groups that it names may, by a POSIX ACL: mode 0660 with the sticky bit. That bit means nothing to the
+// kernel on a file; here it marks a mode that counts beside the mount only. In a view a lock file is open to
+// the view's user (View); the daemon opens it itself. Jobs that are allowed by their cgroup have no ACL entry:
+// they lock through the mount.
 class LockAccess {
  public:
   explicit LockAccess(const std::optional<PublishAllow>& allow);
 
   mode_t mode() const { return mode_; }
-  // Ensures that the open lock file `fd` is so. Not an error where it is not ours to change; where the file
-  // system has no ACLs it is closed to all but the service account.
+  // Gives the open lock file `fd` this mode and ACL. Leaves a file alone that the daemon may not change. If the
+  // file system has no ACLs, only the service account can open the file.
   void apply(int fd) const;
 
  private:
@@ -32,7 +33,7 @@ class LockAccess {
   std::string acl_;  // as the kernel takes it; "" for none
 };
 
-// Whether a file of the base is such a lock file, whose mode says nothing of who may open it in a view.
+// Whether a file of the base is such a lock file, whose mode does not say who may open it in a view.
 bool is_closed_lock(const struct stat& st);
 
 }  // namespace cacheshim

@@ -69,8 +69,8 @@ Status LockFiles::ensure_folder(const std::string& path) const {
   return made.failed_with(EEXIST) ? Status() : made;
 }
 
-// open(O_CREAT) of the base's file system makes or opens in one step; here the two are apart, to tell which it
-// was, so that others may remove the file in between.
+// open(O_CREAT) of the base's file system makes or opens in one step. Here these are two steps, so that the
+// caller learns which one it was; another process may remove the file in between.
 Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
   const int plain_flags = flags & ~(O_CREAT | O_EXCL);
   if (is_hidden(path)) {

@@ -34,7 +34,7 @@ class LockFiles {
 
   // From now on they are those of `base`, a folder that stays open and can be written to; -1: they
   // are files of the layer like any others.
-  // `access` outlives it, and says who may lock one beside the mount.
+  // `access` must outlive this, and says who may lock a lock file beside the mount.
   void share(int base, const LockAccess* access) {
     if (access != nullptr) access_ = access;
     base_ = base;
@@ -57,8 +57,8 @@ class LockFiles {
     UniqueFd fd;
     bool is_new;
   };
-  // Makes it and the folders above it, or, without O_EXCL, opens the one that is there. A hidden one is
-  // shown again and counts as made. Errors: EEXIST.
+  // Makes the file and the directories above it, or, without O_EXCL, opens the existing one. A hidden file
+  // is shown again and counts as made. Errors: EEXIST.
   Result<Made> create(const std::string& path, int flags);
   Status remove(const std::string& path) const;
   // Puts the file `name` of `folder`, which is on the base's file system, in the place of one that is there.
@@ -76,7 +76,7 @@ class LockFiles {
     return base_ >= 0 && entries_.may_become_lock(path);
   }
   Result<UniqueFd> open_named(const std::string& path) const;
-  // The same, but makes it, empty, and the directories above it; open to those whom LockAccess names.
+  // The same, but makes the file, empty, and the directories above it. LockAccess says who may open it.
   Result<UniqueFd> ensure_named(const std::string& path) const;
 
   // What a listing of `folder` is to have of them: none that is hidden, and, where the layer hides the
@@ -86,7 +86,7 @@ class LockFiles {
 
  private:
   bool is_hidden(const std::string& path) const;
-  // Closes the file to those who may not lock it beside the mount.
+  // Closes the file to users who may not lock it beside the mount.
   Result<UniqueFd> restricted(Result<UniqueFd> object) const;
   Status ensure_folder(const std::string& path) const;
 

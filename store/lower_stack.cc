@@ -103,7 +103,7 @@ Result<struct stat> LowerStack::find(const std::string& path) const {
     CACHESHIM_TRY(object, find_topmost(folders, name));
     CACHESHIM_TRY(st, sys::stat_fd(object.fd.get()));
     if (!S_ISDIR(st.st_mode)) return st;
-    // Subdirectories of one that is merged are not counted, as with overlayfs.
+    // Subdirectories of a merged directory are not counted, as with overlayfs.
     CACHESHIM_TRY(merged, descend(folders, name));
     if (merged.size() > 1) st.st_nlink = 1;
     return st;

@@ -43,8 +43,8 @@ class LowerStack {
   // All names of a merged folder, markers left out.
   Result<std::vector<sys::DirEntry>> list(const std::string& path) const;
 
-  // The lower nearest to the bottom that is on this file system, and the file system of a lower; nothing
-  // for one that is none of ours.
+  // The lowest lower on this file system, and the file system of a lower; nothing for a file system without
+  // a lower.
   std::optional<std::size_t> find_device(dev_t device) const;
   std::optional<dev_t> device_of(std::size_t lower) const;
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kRemovalFields = 1;
 constexpr std::size_t kRecordFields = 4;
-constexpr std::size_t kFewLines = 1024;  // not worth writing anew
+constexpr std::size_t kFewLines = 1024;  // not worth rewriting
 
 // Returns how many hexadecimal numbers the line holds, 0 for a line of another form.
 std::size_t parse(std::string_view line, std::array<std::uint64_t, kRecordFields>& fields) {
@@ -137,7 +137,7 @@ std::optional<OriginLog::Record> OriginLog::remove(ino_t inode) {
   return taken.mapped();
 }
 
-// With file_mutex_ held. A line that could not be written whole would make another one of the next.
+// Requires: file_mutex_. The next line would be appended to a line that was not written completely.
 void OriginLog::append(const std::string& line) {
   if (!file_) {
     auto file = sys::open_beneath(work_, kFile, O_WRONLY | O_CREAT | O_APPEND, 0600);

@@ -26,10 +26,10 @@ namespace cacheshim {
 //
 // On disk: a text file in the layer's work directory, to which each copy-up and each removal of a copy
 // adds one line. A record is written before the copy gets its name and taken back before the copy loses
-// its last one. It counts only for the object with the recorded file handle, so that neither a crash
-// between two steps nor lines that a power cut has lost give an object another one's number: at worst
-// a copy is shown with its own number. The file is written anew when it holds twice as many lines as
-// there are copies. Where it cannot be written, numbers last until the layer is unmounted.
+// its last one. It counts only for the object with the recorded file handle. So neither a crash between
+// two steps nor lines that a power cut has lost can give an object another one's number: at worst a copy
+// is shown with its own number. The file is rewritten when it holds twice as many lines as there are
+// copies. If it cannot be written, numbers last until the layer is unmounted.
 //
 // Thread-safe. Inode numbers in arguments are those of objects of the layer, which is one file system.
 class OriginLog {
@@ -49,8 +49,8 @@ class OriginLog {
   // `lowers` must outlive the log.
   explicit OriginLog(const LowerStack& lowers) : lowers_(lowers) {}
 
-  // A layer is taken up: begin_load() with its work directory, which stays open, found() for every
-  // object of the layer, end_load(). What was not found has no record from then on.
+  // To take up a layer, call begin_load() with its work directory, which stays open, found() for every
+  // object of the layer, then end_load(). Objects that were not found have no record from then on.
   void begin_load(int work);
   void found(int folder, const std::string& name, ino_t inode);
   void end_load();
@@ -64,7 +64,7 @@ class OriginLog {
   // The object is about to lose its last name. Returns the record, for put_back() if it does not.
   std::optional<Record> remove(ino_t inode);
   void put_back(ino_t inode, const Record& record);
-  // Writes to disk what has been recorded.
+  // Writes the records to disk.
   Status sync();
 
  private:
@@ -77,8 +77,8 @@ class OriginLog {
   void rewrite();
 
   const LowerStack& lowers_;
-  // records_.size(), read without a lock: whoever finds a copy by its name took the overlay's mutex after
-  // the record was added.
+  // records_.size(), read without a lock: a thread that finds a copy by its name took the overlay's mutex
+  // after the record was added.
   std::atomic<std::size_t> count_{0};
   mutable std::shared_mutex mutex_;  // of records_, innermost; not held across a system call
   Records records_;

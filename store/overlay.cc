@@ -123,9 +123,9 @@ Result<Found> Overlay::find(const std::string& path) const {
   return Found{located.st, in_upper, std::move(origin), std::move(located.lock)};
 }
 
-// A directory that is in one layer alone has as many subdirectories as its file system says: a name
-// that is hidden there has its marker in the layer, which makes two of it. Of one that is merged they
-// would have to be listed, and 1 says that nobody has counted, as with overlayfs and btrfs.
+// If only one layer has a directory, the file system's count of its subdirectories is right: a name that is
+// hidden there has its marker in the layer, which makes the directory a merged one. To count those of a merged
+// directory, its layers would have to be listed; 1 says "not counted", as with overlayfs and btrfs.
 nlink_t Overlay::count_folder_links(const std::string& path, const Located& found) const {
   constexpr nlink_t kNotCounted = 1;
   if (path.empty()) return kNotCounted;  // merged, or with the store's records in it
@@ -264,7 +264,7 @@ Status Overlay::load_layer() {
   links_.for_each_copy([this](int folder, const std::string& name, ino_t inode) {
     origins_.found(folder, name, inode);
   });
-  // No recursion, and one descriptor at a time: a job makes trees as deep as it likes.
+  // No recursion, and one descriptor at a time: a job may make trees of any depth.
   std::vector<std::string> folders{""};
   while (!folders.empty()) {
     const std::string path = std::move(folders.back());

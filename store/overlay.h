@@ -95,11 +95,11 @@ class Overlay {
   bool is_shared_lock_name(const std::string& path) const { return locks_.is_shared_name(path); }
   off_t most_lock_bytes(const std::string& path) const { return locks_.most_bytes(path); }
   // Makes and opens a lock file; where there is one already and `flags` lack O_EXCL, opens that one. Errors:
-  // EEXIST, also for what is no regular file.
+  // EEXIST, also for an object that is not a regular file.
   Result<LockFiles::Made> create_lock(const std::string& path, int flags);
-  // The base's file that takes the locks of the file at `path` (LockFiles::open_named()), made if
-  // `makes`. Errors: as there, and EACCES where a directory is missing in the base that the view closes
-  // to others: making it there would open to all what the job publishes in it.
+  // The base's file that takes the locks of the file at `path` (LockFiles::open_named()); made if `makes`.
+  // Errors: as there, and EACCES if the base lacks a directory that the view closes to others: a directory
+  // made there would open to all users what the job publishes in it.
   bool may_become_lock(const std::string& path) const { return locks_.may_become_lock(path); }
   Result<UniqueFd> open_named_lock(const std::string& path, bool makes) const;
   void hide_lock(const std::string& path) { locks_.hide(path); }
@@ -141,7 +141,7 @@ class Overlay {
   Status load_layer();
   // For objects that were not found by name: st_nlink as the merged view has it.
   void correct_links(struct stat& st) const { links_.correct_links(st); }
-  // Writes to disk what the work directory records of copies, which are on disk themselves then.
+  // Writes the work directory's records of copies to disk. The copies themselves are on disk by then.
   Status sync_records() { return origins_.sync(); }
 
  private:

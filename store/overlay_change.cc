@@ -104,7 +104,7 @@ Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
 }
 
 Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
-  // It would hide this name of further lowers where the layer is a lower itself. As overlayfs.
+  // It would hide this name in further lowers if the layer became a lower itself. overlayfs refuses it too.
   if (is_device_whiteout(wanted.mode, wanted.device)) return Errno(EPERM);
   if (S_ISREG(wanted.mode) && locks_.is_shared_name(path)) {
     CACHESHIM_TRY(made, create_lock(path, O_RDONLY | O_EXCL));

@@ -17,7 +17,7 @@ namespace cacheshim {
 struct Found {
   struct stat st;
   bool in_upper;  // the layer has the object, and not a lower
-  // Of a copy: the object of a lower whose inode number it is shown with.
+  // For a copy: the object of a lower whose inode number the copy is shown with.
   std::optional<OriginLog::Origin> origin = std::nullopt;
   UniqueFd lock = UniqueFd();  // of a lock file (LockFiles): an O_PATH descriptor of it
 };

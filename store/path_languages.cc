@@ -44,7 +44,7 @@ std::size_t bracket_length(std::string_view pattern) {
   return at < pattern.size() ? at + 1 : 0;
 }
 
-// fnmatch(3) itself tells what a bracket expression stands for.
+// fnmatch(3) itself decides which bytes a bracket expression matches.
 std::bitset<256> bytes_of_bracket(std::string_view bracket) {
   const std::string pattern(bracket);
   std::bitset<256> bytes;
@@ -155,7 +155,7 @@ void PathLanguages::add_ending(Id language, std::string_view ending) {
   accept(add_bytes(add_text(loop, ending), only('/')), language, false);
 }
 
-// One byte for each kind that no edge tells from another; letters first, for the sake of examples.
+// One byte of each set that no edge distinguishes; letters first, so that examples are readable.
 std::vector<unsigned char> PathLanguages::representatives() const {
   std::vector<unsigned char> order;
   for (unsigned byte = 'a'; byte <= 'z'; ++byte) order.push_back(static_cast<unsigned char>(byte));

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-// Decides what patterns can match: "is there a path that A and B match, and C does not?". For
-// `cacheshim profile check` alone, which has the time.
+// Decides what patterns can match: "is there a path that A and B match, and C does not?". Only for
+// `cacheshim profile check`, because a search may be slow.
 //
 // All languages are one nondeterministic automaton over bytes. find_path() walks its subsets breadth
 // first, so that it finds a shortest path. A path is read with a '/' behind each of its components.
@@ -26,17 +26,17 @@ class PathLanguages {
 
   // A language without a path, to be added to.
   Id add();
-  // What PathPattern(`pattern`) matches; with `below`, all that is below such a path too.
+  // Paths that PathPattern(`pattern`) matches; with `below`, also all paths below them.
   void add_pattern(Id language, std::string_view pattern, bool below = false);
-  // Paths whose last component matches the name pattern; with `below`, all that is below such a path too.
+  // Paths whose last component matches the name pattern; with `below`, also all paths below them.
   void add_names(Id language, std::string_view pattern, bool below = false);
-  // Files directly in what `directory` matches, by a name pattern.
+  // Files whose name matches `pattern`, directly in a directory that `directory` matches.
   void add_names_in(Id language, std::string_view directory, std::string_view pattern);
   // Paths that end with this text.
   void add_ending(Id language, std::string_view ending);
 
-  // A shortest path for which `wanted` holds; nothing where there is none, or where that is not decided
-  // within a bounded number of steps.
+  // A shortest path for which `wanted` holds; nothing if there is none, or if the search exceeds its
+  // bounded number of steps.
   struct Found {
     bool is_decided;
     std::optional<std::string> path;

@@ -13,12 +13,12 @@
 #include "store/path_languages.h"
 #include "store/toml_reader.h"
 
-// Each check asks for a path that shows a part of the profile at work (path_languages.h). Without any,
-// that part is reported. What is not decided within bounds passes.
+// Each check searches for a path to which a part of the profile applies (path_languages.h). If there is none,
+// the check reports that part. A search that exceeds its bounds passes.
 namespace cacheshim {
 namespace {
 
-// In the order in which they are tried; what a flight name is not.
+// The classes that are tried before kFlight, in this order.
 constexpr std::array kEarlier = {NameClass::kScratch, NameClass::kLock, NameClass::kBaton,
                                  NameClass::kShared};
 
@@ -76,7 +76,7 @@ class Question {
   explicit Question(const Profile& profile) : profile_(profile) {}
 
   PathLanguages& languages() { return languages_; }
-  // What is of this class if it is of none that is tried before.
+  // Names of this class, if they belong to no class that is tried before.
   PathLanguages::Id add_class(NameClass wanted) {
     const PathLanguages::Id id = languages_.add();
     for (const auto& [name_class, pattern] : profile_.classes) {
@@ -91,7 +91,7 @@ class Question {
     languages_.add_pattern(id, rule.path.text(), rule.is_folder());
     return id;
   }
-  // What ends with one of the endings; all paths, for a rule without.
+  // Paths that end with one of the endings; all paths for a rule without endings.
   PathLanguages::Id add_endings(const EntryRule& rule) {
     const PathLanguages::Id id = languages_.add();
     if (rule.is_folder()) languages_.add_pattern(id, "**");
@@ -199,7 +199,7 @@ class ProfileCheck {
                        : "none of its paths ends as 'files' says";
   }
 
-  // Of endings the first that fits counts.
+  // The first ending that matches counts.
   void check_endings(std::size_t rule) {
     const std::vector<std::string>& files = profile_.entries[rule].files;
     for (std::size_t i = 0; i < files.size(); ++i) {
@@ -240,8 +240,9 @@ class ProfileCheck {
     check_names(rule, "paths_in", entry.paths_in);
   }
 
-  // Patterns of names that a file of the entry must be able to have. Directly in a folder entry; a scratch
-  // name or a lock there does not count. Of an entry of files, a scratch name may be what tells.
+  // Each of these patterns must match a possible name of a file of the entry. In a directory entry the file
+  // lies directly in the directory, and scratch and lock names do not count. In an entry of files, a scratch
+  // name may be the one that shows that the entry is complete.
   void check_names(std::size_t rule, std::string_view key,
                    const std::vector<std::string>& patterns) {
     const EntryRule& entry = profile_.entries[rule];
@@ -290,7 +291,7 @@ class ProfileCheck {
     if (name_class == NameClass::kFlight) check_flight(pattern.text(), report);
   }
 
-  // The class that has all names of the pattern, which stands for a later one.
+  // The earlier class to which all names of the pattern, given for a later class, belong.
   std::optional<NameClass> shadowing_class(NameClass name_class, const std::string& pattern) const {
     Question question(profile_);
     std::vector<PathLanguages::Id> before;
@@ -310,7 +311,7 @@ class ProfileCheck {
     return profile_.class_of(*example);
   }
 
-  // A wait is for a file in an entry that is a folder, and ends when that is complete.
+  // A process waits for a file in a directory entry, until the entry is complete.
   template <typename Report>
   void check_flight(const std::string& pattern, const Report& report) const {
     std::optional<std::size_t> untold;

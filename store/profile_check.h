@@ -6,15 +6,14 @@
 
 #include "store/profile.h"
 
-// What `cacheshim profile check` finds beyond what a mount refuses: profiles that are read, but cannot work.
+// What `cacheshim profile check` reports beyond the profiles that a mount refuses: profiles that cannot work.
 namespace cacheshim {
 
-// Everything that is wrong with the profile in a file, a line each, "FILE:LINE: what, why"; none where it
-// is good.
+// Every fault of the profile in a file, one line each, "FILE:LINE: what, why"; none if the profile is good.
 std::vector<std::string> check_profile(const std::string& path);
 
-// What `profile`, read from its origin, shares with one of `others` though only one of them can have it: a
-// name, a variable or a default path.
+// The names, variables and default paths that `profile`, read from its origin, shares with one of `others`,
+// although only one profile can have them.
 std::vector<std::string> check_against(const Profile& profile, const std::vector<Profile>& others);
 
 }  // namespace cacheshim

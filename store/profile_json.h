@@ -14,7 +14,7 @@ namespace cacheshim {
 // An array of objects with the keys of a profile's file, and `file`, where it was read from.
 std::string profiles_to_json(const std::vector<Profile>& profiles);
 
-// Nothing for text that is no such array. Missing keys count as empty, unknown ones are skipped.
+// Nothing for text that is not an array of profiles. Missing keys count as empty, unknown ones are skipped.
 std::optional<std::vector<Profile>> profiles_from_json(std::string_view text);
 
 }  // namespace cacheshim

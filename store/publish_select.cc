@@ -138,7 +138,7 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
   std::vector<Candidate> units;
   std::set<std::string> seen;  // entries of several files
   const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
-  std::vector<std::string> folders{""};  // no recursion: a job makes trees as deep as it likes
+  std::vector<std::string> folders{""};  // no recursion: a job may make trees of any depth
   while (!folders.empty()) {
     const std::string folder = std::move(folders.back());
     folders.pop_back();

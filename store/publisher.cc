@@ -225,7 +225,7 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
 
 // Lists the unit's files in the layer: not scratch names, locks and batons, our markers, FIFOs and
 // sockets.
-// Folders go to `folders`, to be looked into.
+// Directories go to `folders`, for the caller to list.
 Status Publisher::collect(Stage& stage, const std::string& rest,
                           std::vector<std::string>& folders) const {
   const std::string path = join_path(stage.unit, rest);
@@ -258,7 +258,7 @@ Status Publisher::collect_folder(Stage& stage, const std::string& rest,
   return {};
 }
 
-// An empty file of the base took the locks of the layer's, whose bytes are the job's own (its process id, say).
+// An empty file of the base took the locks of the layer's file, whose bytes (a process id, say) are the job's.
 bool Publisher::is_lock_by_use(const std::string& path, const struct stat& st) const {
   if (!S_ISREG(st.st_mode)) return false;
   if (entries_.is_bare_lock(path, st.st_size)) return true;

@@ -122,8 +122,7 @@ class Publisher {
   // Why the unit of `ref` is not published yet, as far as its names and its profile's rules tell, for
   // people; "" where it is due. Takes Overlay::mutex() shared.
   std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;
-  // Whether this file of a layer, in a cache without a profile, is one that is only locked: it is never
-  // published.
+  // Whether this file of a layer, in a cache without a profile, is used only as a lock: it is never published.
   bool is_lock_by_use(const std::string& path, const struct stat& st) const;
 
  private:

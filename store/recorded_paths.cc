@@ -8,11 +8,11 @@
 namespace cacheshim {
 namespace {
 
-// A group of Triton's takes 1 KiB; a file whose size a job has only set (sparse) would fill the memory.
+// A Triton group file takes 1 KiB; a sparse file, whose size a job has only set, would fill the memory.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 constexpr int kMostDepth = 64;
 
-// Looks at each string as it is parsed, and keeps nothing. Keys are not paths.
+// Checks each string as it is parsed, and keeps nothing. Keys are not paths.
 class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit PathFinder(std::string folder) : folder_(std::move(folder)) {}

@@ -28,8 +28,8 @@ Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
-// The uid that a file system gives to what we make: another than ours where a file server maps it
-// (root_squash). Ours where we can make nothing.
+// The uid that a file system gives to objects that the daemon makes. It differs from ours if a file server
+// maps it (root_squash). Ours if the daemon can make nothing there.
 uid_t uid_given_by(int folder) {
   const std::string name = fmt::format("{}.probe-{}", kControlName, ::getpid());
   if (!sys::make_dir_at(folder, name, kPrivateMode)) return sys::own_uid();
@@ -38,8 +38,7 @@ uid_t uid_given_by(int folder) {
   return st ? st->st_uid : sys::own_uid();
 }
 
-// Why the records must not be kept in this directory of `parent`; "" where nothing speaks
-// against it.
+// Why the records must not be kept in this directory of `parent`; "" if they may.
 std::string why_unsafe(int parent, const struct stat& st) {
   if (sys::is_private_dir(st, sys::own_uid())) return "";
   const bool is_strange = st.st_uid != 0 && st.st_uid != sys::own_uid();
@@ -84,8 +83,8 @@ StoreError Store::explain(const std::string& path, Errno error) const {
                       std::strerror(error.code()))};
 }
 
-// A directory of our records, made if it is missing. Whoever could change one could hand a job another's
-// layer, or what was never published: with a reason in `refusal_` it is EPERM.
+// Opens a directory of our records; makes it if it is missing. Errors: EPERM, with a reason in `refusal_`, if
+// other users can change it: they could give a job another job's layer, or files that were never published.
 Result<UniqueFd> Store::open_record_dir(int parent, const std::string& name,
                                         const std::string& shown) {
   auto folder = ensure_dir(parent, name, kPrivateMode);

@@ -373,7 +373,7 @@ Status replace_file(int dir, const std::string& name, std::string_view bytes, mo
 
 namespace {
 
-// Moves what the directory `name` of `folder` holds into `folder`, and removes it.
+// Moves the contents of the directory `name` of `folder` into `folder`, and removes the directory.
 Status hoist(int folder, const std::string& name, unsigned& moved) {
   CACHESHIM_TRY(deeper, open_beneath(folder, name, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(entries, read_dir(deeper.get()));
@@ -390,8 +390,8 @@ Status hoist(int folder, const std::string& name, unsigned& moved) {
   return unlink_at(folder, name, AT_REMOVEDIR);
 }
 
-// Removes what is in the open directory `folder`, but for directories that hold something: what these hold
-// is moved up into `folder`. Returns whether anything is left. `moved` counts names that nothing else has.
+// Removes the contents of the open directory `folder`. Moves the contents of directories that are not empty up
+// into `folder`. Returns whether anything is left. `moved` numbers the new names, so that they are unique.
 Result<bool> empty_once(int folder, unsigned& moved) {
   CACHESHIM_TRY(entries, list_dir(folder));
   Status first;
@@ -411,7 +411,7 @@ Result<bool> empty_once(int folder, unsigned& moved) {
 
 }  // namespace
 
-// Neither recursion nor a descriptor a level: a job makes trees as deep as it likes.
+// Uses neither recursion nor one descriptor per level: a job may make trees of any depth.
 Status remove_tree(int dir, const std::string& name) {
   const Status removed = unlink_at(dir, name);
   if (removed || removed.failed_with(ENOENT)) return {};

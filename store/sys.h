@@ -78,7 +78,7 @@ Status lock_file(int fd, int operation);  // flock(2)
 // open for reading only, and nobody opens the file meanwhile. False where the file system cannot say.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
-// To the end of the file. Errors: EFBIG for more than `most_bytes`, of which no more are read.
+// Reads to the end of the file. Errors: EFBIG after `most_bytes` if there are more.
 inline constexpr std::size_t kMostReadBytes = std::size_t{64} << 20;
 Result<std::string> read_all(int fd, std::size_t most_bytes = kMostReadBytes);
 Result<std::string> read_file(int dir, const std::string& name);
@@ -94,7 +94,7 @@ Result<std::vector<DirEntry>> list_dir(int dir);
 // The same, from where a readable descriptor stands: of one that was just opened, and for that.
 Result<std::vector<DirEntry>> read_dir(int dir);
 
-// Whether nobody but root, the service account and `owner` can change what is in this directory.
+// Whether only root, the service account and `owner` can change the contents of this directory.
 bool is_private_dir(const struct stat& st, uid_t owner);
 
 // The service account, which stays the same while the process lives.

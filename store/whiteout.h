@@ -25,13 +25,13 @@ inline bool needs_encoding(std::string_view name) {
   return name.size() > 255 - kWhiteoutPrefix.size();  // NAME_MAX
 }
 
-// How the kernel's overlayfs says it: a character device 0:0. Heeded in lowers, never made.
+// The whiteout of the kernel's overlayfs: a character device 0:0. Obeyed in lowers, never made.
 inline bool is_device_whiteout(mode_t mode, dev_t device) {
   return S_ISCHR(mode) && device == makedev(0, 0);
 }
 
-// Whether the attribute is a record of the kernel's overlayfs, such as that a directory is opaque: heeded in
-// lowers, but neither copied up nor anybody's to set.
+// Whether the attribute is a record of the kernel's overlayfs, for instance that a directory is opaque. Obeyed
+// in lowers, but neither copied up nor settable.
 inline bool is_overlay_xattr(std::string_view name) {
   return name.starts_with("user.overlay.") || name.starts_with("trusted.overlay.");
 }
