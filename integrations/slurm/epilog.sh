@@ -21,7 +21,7 @@ readonly squeue=squeue         # with its path where bash does not find it
 readonly final_state_wait=300  # seconds; a large job's last epilog may take minutes
 readonly job=$SLURM_JOB_ID
 
-# As timeout(1), but returns also when the process cannot be killed.
+# Like timeout(1), but also returns if the process cannot be killed.
 bounded() { # SECONDS COMMAND…
     local seconds=$1 child step
     shift
@@ -61,7 +61,7 @@ ask_slurm() {
         --Format=JobID:24,State:32,RestartCnt:16 2> /dev/null)
 }
 
-# `--cycle`: whatever has become of the job id meanwhile, no other attempt is ended.
+# `--cycle`: ends no other attempt, even if the job id has been used again meanwhile.
 end_job() { # --success | --failure
     bounded 60 "$program" job end "$job" "$1" --cycle "$cycle" --mount "$mount" ||
         logger -t cacheshim "epilog: cannot end job $job, attempt $cycle; it ends when it has been idle"

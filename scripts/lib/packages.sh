@@ -17,7 +17,7 @@ test_packages=(
     git rsync ccache                                               # run on the mount
     libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded beside our library
     valgrind strace
-    runc                                                           # a container of its own
+    runc                                                           # real containers for tests/mount/test_runc.py
     mandoc                                                         # checks the manual pages
     musl-tools                                                     # another libc
 )
@@ -25,7 +25,7 @@ long_test_packages=(clang python3-gdbm
     slurm-wlm munge                   # a cluster of this machine alone
     debootstrap                       # the library in other systems
     g++-aarch64-linux-gnu qemu-user)  # and for another architecture
-suite_packages=(perl e2fsprogs bc gawk)  # what the suites of others call (tests/suites/README.md)
+suite_packages=(perl e2fsprogs bc gawk)  # used by other people's suites (tests/suites/README.md)
 inductor_packages=(python3-dev)  # what torch.compile() has g++ build includes Python.h
 bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 

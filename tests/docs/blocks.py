@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of a document: what stands indented by four spaces or between two lines of ```; in a manual
-page, what is displayed literally."""
+"""The blocks of a document: lines indented by four spaces or between two lines of ```; in a manual page,
+literal displays."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ class Block:
         return f"{self.document}:{self.line}"
 
     def commands(self):
-        """The lines of a shell, each with those that it goes on in."""
+        """The commands of a shell, each with its continuation lines."""
         command = ""
         for line in self.text.splitlines():
             command += line

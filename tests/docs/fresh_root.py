@@ -30,14 +30,14 @@ def high_pipe():
 
 
 class Ended:
-    """What became of a command."""
+    """The result of a command."""
 
     def __init__(self, status, out, err):
         self.status, self.out, self.err = status, out, err
 
 
 class Shell:
-    """A bash that stays: what a command exports, later commands have."""
+    """A bash that keeps running: later commands see what an earlier one has exported."""
 
     def __init__(self, enter, user, home, folder):
         self.user = user
@@ -48,7 +48,7 @@ class Shell:
                  "LANG=C.UTF-8", "bash", "--norc", "-c", f"exec 8>&{statuses} 9<&{commands} "
                  f"{statuses}>&- {commands}<&-\n{SHELL}"]
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
-        # For writing alone: the library takes a file that could be read as well for a program's data.
+        # Write-only: the library takes a file that can also be read for a program's data.
         out, err = (open(path, "a", encoding="utf-8") for path in self._texts)
         with out, err:
             self._process = subprocess.Popen([*enter, *become, *words], stdin=subprocess.DEVNULL,

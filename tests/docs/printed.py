@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of each block of the documents: who runs it, or why nobody does.
+"""What the tests do with each block of the documents: which user runs it, or why it is not run.
 
-A row names a block by its heading and by how it begins. A block without a row fails the test, and so
+A row names a block by its heading and its first words. A block without a row fails the test, and so
 does a row without a block.
 """
 
@@ -10,28 +10,28 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Commands of a user, one after the other in the one shell of this user."""
+    """Commands that run one after the other in the one shell of this user."""
 
     user: str
-    given: str = ""       # what root does before, of which the document says that it is so
-    setting: str = ""     # and this user, in that shell
-    placeholders: dict = dataclasses.field(default_factory=dict)  # what a reader puts in their place
+    given: str = ""       # what root does before; the document takes it as given
+    setting: str = ""     # what this user does before, in that shell
+    placeholders: dict = dataclasses.field(default_factory=dict)  # placeholder: the value that a reader puts in
     stand_ins: dict = dataclasses.field(default_factory=dict)  # command: (what is run instead, reason)
     prints: str = ""      # some of what the commands print
-    says: str = ""        # on stderr, in each line; else nothing
+    says: str = ""        # each line on stderr contains this; "": stderr is empty
     then: tuple = ()      # (user, command, text that it prints): what the document promises
 
 
 @dataclasses.dataclass(frozen=True)
 class Script(Run):
-    """A whole file that bash runs, as `file` of the repository, which holds every line of it."""
+    """A whole script that bash runs; `file` of the repository contains every line of it."""
 
     file: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """A cacheshim.toml: a mount starts with it."""
+    """A cacheshim.toml with which a mount starts."""
 
     given: str = ""
 
@@ -55,12 +55,12 @@ class Fstab:
 
 @dataclasses.dataclass(frozen=True)
 class Synopsis:
-    """The form of a command: `cacheshim COMMAND --help` has every option that it names."""
+    """The synopsis of a command: `cacheshim COMMAND --help` lists every option in it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Quoted:
-    """A piece of a file of the repository, which holds every line of it."""
+    """An excerpt of `file` of the repository, which contains every line of it."""
 
     file: str
 
@@ -91,7 +91,7 @@ print([path for path in json.loads(plan).values() if not os.path.lexists(path)])
 """
 PRELOAD = "LD_PRELOAD=/usr/local/lib/libcacheshim.so"
 
-# What a machine has that the README starts from: a `python`, as a virtual environment brings it, users
+# What the README expects of a machine: a `python`, as a virtual environment brings it, users
 # of these names, and train.py in their homes.
 MACHINE = """
 mkdir -p /usr/local/bin /usr/local/sbin
@@ -131,7 +131,7 @@ README = {
         ("root", "ls /data/ci-cache/triton/KEY", GROUP),
         ("alice", "python train.py", "hit"),
         ("alice", "TRITON_CACHE_DIR=/ci-cache/triton python train.py", "hit"),
-        # What the shell itself sees, and what its children see.
+        # The shell itself and its children see different directories.
         ("alice", "(cd ~/.triton/cache) || echo none", "none"),
         ("alice", "echo ~/.triton/cache/*", "/home/alice/.triton/cache/*"),
         ("alice", "env -C /home/alice/.triton/cache ls KEY", GROUP))),
@@ -241,7 +241,7 @@ DOCUMENTS = {
     "docs/man/cacheshim-cuda.7": {("FILES", "[cuda]"): Configuration()},
 }
 
-# Who runs the examples of `cacheshim --help`, in their order, and what root does before.
+# The user that runs each example of `cacheshim --help`, in their order, and what root does before.
 EXAMPLES = {
     "cacheshim mount": ("root", "mkdir -p /ci-cache /data/ci-cache"),
     "cacheshim run python": ("alice", ""),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of the program, as `--help` names them, where it is easily surprised: preloaded, in a job,
-and with a CACHESHIM_MOUNT that is none."""
+"""Every command that `--help` names, in difficult situations: preloaded, in a job, and with a
+CACHESHIM_MOUNT that is not a mount."""
 
 import dataclasses
 import pathlib
@@ -23,9 +23,9 @@ class Row:
     """How a command is called, and its exit codes."""
 
     words: str             # after the command's name
-    user: int | None = 0   # for who is not root; None: root alone tries it
+    user: int | None = 0   # a user other than root; None: only root runs it
     none: int = UNAVAILABLE  # where CACHESHIM_MOUNT is no mount
-    lines: int = 0         # on stderr there, beside the one of a failure
+    lines: int = 0         # further lines on stderr there, besides that of a failure
 
 
 # In the order in which they are called on one mount.
@@ -52,12 +52,12 @@ ROWS = {
     "verify": Row("", user=FAILED),
     "doctor": Row(""),
 }
-# It tells of the machine too, which may have a problem.
+# It also reports problems of the machine.
 MAY_FIND_A_PROBLEM = {"doctor"}
 
 
 def commands_of(program, *words):
-    """The commands that have no further ones below them."""
+    """The commands without subcommands."""
     text = mounts.run(program, *words, "--help").stdout
     listed = re.search(r"^subcommands:\s*\n((?: .+\n)+)", text, re.MULTILINE | re.IGNORECASE)
     names = re.findall(r"^ {2}([a-z]+)\b", listed[1] if listed else "", re.MULTILINE)
@@ -67,7 +67,7 @@ def commands_of(program, *words):
 
 
 class Caller:
-    """Calls all commands in one situation, and notes what is not as it should be."""
+    """Calls all commands in one situation, and records wrong results."""
 
     def __init__(self, program, scratch, env, uid=ROOT, before=()):
         self._program, self._env, self._uid, self._before = program, env, uid, before
@@ -137,7 +137,7 @@ def test_commands_say_in_one_line_that_there_is_no_mount(program, scratch, prelo
     elif where == "file":
         path.touch()
     env = {"CACHESHIM_MOUNT": str(path), **(preload if preloaded else {})}
-    # What `lock` starts says it too, where the library is preloaded.
+    # If the library is preloaded, the command that `lock` starts prints the line too.
     wrong = Caller(program, scratch, env).call_all(
         lambda row: row.none, lambda row: max(row.lines, int(preloaded and row.none == 0)))
     assert wrong == []
@@ -187,7 +187,7 @@ def test_a_preloaded_lock_hands_the_library_on(program, scratch, mount, preload)
 
 
 def test_the_preloaded_program_sees_the_files_themselves(program, scratch, mount, preload):
-    """A default path of a cache means the directory in the home, as it does to the shell."""
+    """A default path of a cache leads to the directory in the home directory, as in the shell."""
     home = scratch / "home"
     (home / ".triton/cache").mkdir(parents=True)
     env = {**preload, "CACHESHIM_MOUNT": str(mount.path), "CACHESHIM_JOB": "j", "HOME": str(home)}

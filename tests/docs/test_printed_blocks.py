@@ -16,7 +16,7 @@ DOCUMENTS = {str(path.relative_to(mounts.REPOSITORY)): path for path in
              [mounts.REPOSITORY / "README.md", *sorted(mounts.REPOSITORY.glob("docs/*.md")),
               *sorted(mounts.REPOSITORY.glob("docs/man/*"))]}
 CONFIGURATION = "/etc/cacheshim/cacheshim.toml"
-# It tells of the machine too, which may have a problem.
+# It also reports problems of the machine.
 DOCTOR = "cacheshim doctor"
 
 
@@ -33,7 +33,7 @@ def rows_of(name):
 
 
 class Machine:
-    """A fresh root and what the rows make of it."""
+    """A fresh root on which the rows run."""
 
     def __init__(self, scratch, program):
         self.root = FreshRoot(scratch, mounts.REPOSITORY)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process of a job does that means no good."""
+"""Calls of a malicious process of a job."""
 
 import contextlib
 import fcntl
@@ -7,7 +7,7 @@ import os
 
 
 def send_requests(control, count, text):
-    """Each by an open file of its own, which is closed without a read."""
+    """Sends each request on its own open file, which is closed without a read."""
     for _ in range(count):
         fd = os.open(control, os.O_RDWR)
         with contextlib.suppress(OSError):
@@ -16,7 +16,7 @@ def send_requests(control, count, text):
 
 
 def make_deep(top, most):
-    """Makes directories in each other, and returns how many."""
+    """Makes nested directories, and returns how many."""
     before = os.getcwd()
     os.chdir(top)
     depth = 0
@@ -31,7 +31,7 @@ def make_deep(top, most):
 
 
 def try_to_lock(path, exclusive=True):
-    """Locks it in every way; returns which have worked, and keeps them."""
+    """Tries every kind of lock on the file; returns those that worked, and keeps them."""
     taken = []
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -46,7 +46,7 @@ def try_to_lock(path, exclusive=True):
 
 
 def lock_all_below(top):
-    """Tries to lock whatever can be opened there; returns those that could."""
+    """Tries to lock every file that can be opened there; returns the locked ones."""
     locked = []
     for folder, _, files in os.walk(top):
         for name in [".", *files]:

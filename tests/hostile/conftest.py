@@ -15,7 +15,7 @@ from trust import mount_allowing  # noqa: E402,F401
 
 @pytest.fixture(autouse=True)
 def hostile_agent(scratch):
-    """What these tests' processes do besides, where they find it."""
+    """Copies agent_hostile.py, the calls of these tests, to where their processes find it."""
     module = pathlib.Path(__file__).parent / "agent_hostile.py"
     shutil.copyfile(module, scratch / module.name)
     (scratch / module.name).chmod(0o644)

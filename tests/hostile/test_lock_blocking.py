@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing that a stranger can open lets him hold up others."""
+"""No file that another user can open lets that user block others."""
 
 import errno
 import fcntl
@@ -18,7 +18,7 @@ LOCK = f"{ENGINE}.lock"
 
 @pytest.fixture
 def lock_name(program):
-    """The name of a lock file by a profile that is shipped."""
+    """The name of a lock file in a shipped profile."""
     shown = mounts.run(program, "profile", "show", "tensorrt-rtx").stdout
     assert "*.lock" in shown
     return LOCK

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's threads make no call on its own mount: one that is killed in it could not be reaped."""
+"""The daemon's threads make no call on its own mount: a thread killed in such a call could not be reaped."""
 
 import contextlib
 import fcntl
@@ -75,7 +75,7 @@ def test_a_daemon_that_is_killed_while_requests_wait(mount_by_rings, job_of, scr
 
 
 def test_a_daemon_that_is_killed_while_it_asks(mount_by_rings, job_of):
-    """The process that asks is stopped in the middle, so that the daemon waits for it."""
+    """The process that makes the call is stopped during it, so that the daemon waits for it."""
     mount = mount_by_rings
     holder, waiter = (job_of(mount, "j", UID) for _ in range(2))
     holder.write("triton/lock", b"")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a layer is outlives the daemon: it is on record before the owner gets the first answer."""
+"""The owner of a layer outlives the daemon: it is recorded before the owner gets the first answer."""
 
 import fcntl
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What anybody may send to the daemon, or put where it looks, costs nobody else anything."""
+"""Requests and files that any user can give to the daemon do not affect other users."""
 
 import json
 import os
@@ -16,7 +16,7 @@ DEEP = 200_000
 
 @pytest.fixture
 def alive(mount):
-    """Fails where the daemon is not the one that it was."""
+    """Fails if the daemon has been replaced."""
     before = mount.daemon_pid()
     yield mount
     assert mount.daemon_pid() == before
@@ -50,7 +50,7 @@ def nested(depth, inner="1"):
     b"\xff\xfe\x00", b"\0" * 100_000, "", "nul", "[]", '{"op":[]}', '{"op":{}}', '{"op":null}'],
     ids=range(18))
 def test_requests_that_are_none(alive, text):
-    """Refused, by an errno or in words; the next one is answered."""
+    """The daemon refuses it, by an errno or a message, and answers the next request."""
     if text:
         answer = ask(alive, text)
         assert isinstance(answer, int) or "error" in answer
@@ -85,7 +85,7 @@ def test_requests_with_fields_of_any_type(alive):
 
 
 def test_many_requests_that_nobody_waits_for(alive, job_of):
-    """Those that are too many are refused, and memory is not what limits them."""
+    """Requests beyond the limit are refused before memory runs out."""
     stranger = job_of(alive, "s", STRANGER)
     stranger("agent_hostile.send_requests", str(alive.path / ".cacheshim/control"), 3000,
              json.dumps({"op": "explain", "path": "triton/x", "job": "s"}).encode())

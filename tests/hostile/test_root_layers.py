@@ -106,7 +106,7 @@ def set_uid_shell(scratch):
 @pytest.mark.parametrize("command", ["env -i cat {}; true", "cat {}; true", "exec cat {}"],
                          ids=["child-without", "child-with", "itself"])
 def test_the_environment_of_a_set_uid_program(plant, set_uid_shell, command, shared_uids):
-    """Its caller has made it. (A shell that is set-uid and its children have the caller's real uid.)"""
+    """The environment comes from its caller. (A shell that is set-uid and its children have the caller's real uid.)"""
     mount, stranger = plant("ci-77", shared_uids=shared_uids)
     read = as_user(STRANGER, [set_uid_shell, "-p", "-c", command.format(stranger.path(KEY))],
                    job="ci-77")
@@ -129,7 +129,7 @@ def test_a_root_process_whose_parent_is_a_strangers(plant, scratch, command):
 
 
 def test_a_process_that_becomes_another_user_leaves_roots_job(mount_allowing, job_of):
-    """Without an exec its environment, and that it has none, stays what it was."""
+    """Without an exec the environment, or the lack of one, does not change."""
     mount = mount_allowing("{}")
     process = job_of(mount, None, 0)
     process.write("triton/secret", b"of root")
@@ -191,7 +191,7 @@ def test_the_library_leaves_a_job_that_a_stranger_comes_to(mount_allowing, job_o
 
 
 def test_a_layer_on_record_as_a_strangers_is_not_roots(mount_allowing, job_of, store):
-    """As an earlier version left it."""
+    """A layer as an earlier version left it."""
     mount = mount_allowing("{}")
     root = job_of(mount, None, 0)
     root.write("triton/first", b"x")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of a store are the daemon's: nobody else may have made, or be able to change, their directory."""
+"""The records of a store belong to the daemon: no other user may own, or be able to change, their directory."""
 
 import os
 import shutil

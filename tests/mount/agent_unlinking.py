@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks whose file goes when they are released, as filelock 3.24 to 3.29 makes them."""
+"""Locks whose file is unlinked at each release, as filelock 3.24 to 3.29 does."""
 
 import collections
 import errno

@@ -16,12 +16,12 @@ FILES = 3 * SOFT  # that one client has open
 
 
 def limited(soft, hard):
-    """For a command: what the shell that starts it may have open."""
+    """For a command: the limit of open files of the shell that starts it."""
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def start(argv, log, soft, hard):
-    """Runs a command that mounts; returns its exit code and what it has printed."""
+    """Runs a command that mounts; returns its exit code and output."""
     with open(log, "w+", encoding="utf-8") as file:
         code = subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL, stdout=file,
                               stderr=file, timeout=60, check=False,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people read about their jobs, and about those of others."""
+"""Messages to users about their own jobs, and about other users' jobs."""
 
 import pathlib
 import shutil

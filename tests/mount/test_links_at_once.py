@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes of one view give a file further names and take them away, as strict soft locks do."""
+"""Two processes of one view link and unlink further names of a file, as strict soft locks do."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose profiles a mount uses, who can see them, and what `profile check` says before that."""
+"""The profiles that a mount uses, the users who can see them, and what `profile check` reports before."""
 
 import json
 import os

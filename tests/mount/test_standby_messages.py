@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people are told to do about a mount whose daemon is dead or hangs: with a standby, not to unmount it."""
+"""Messages about a mount whose daemon is dead or hangs: with a standby, none advises to unmount."""
 
 import fcntl
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hides names in a layer or in further lowers, no user can make through a mount."""
+"""No user can make, through a mount, an object that hides names in a layer or in further lowers."""
 
 import ctypes
 import errno
@@ -127,7 +127,7 @@ def test_attributes_of_overlayfs_are_refused(filled, attribute):
 
 
 def test_an_opaque_directory_of_a_lower_is_copied_up_without_its_mark(program, scratch):
-    """Else the copy, once a lower itself, would hide what it was copied from."""
+    """Otherwise the copy, once a lower itself, would hide its original."""
     overlay = mounts.Overlay(scratch, lowers=2)
     top = overlay.lowers[0] / "directory"
     top.mkdir()

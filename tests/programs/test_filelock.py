@@ -47,7 +47,7 @@ class Suite:
         assert list(self.natively.values()).count("passed") > 70, output
 
     def outcomes(self, folder, results, shimmed=False):
-        """How each of the tests ends in a directory."""
+        """The result of each test in a directory."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
         env.update({"CACHESHIM_JOB": "filelock", "PYTHONDONTWRITEBYTECODE": "1",
                     "PYTEST_ADDOPTS": ""})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests that run other people's suites share. README.md says what must lie below CACHESHIM_SUITES."""
+"""Fixtures for the tests that run other people's suites. README.md lists what CACHESHIM_SUITES must contain."""
 
 import os
 import pathlib

@@ -14,7 +14,7 @@
 #include "fuse/lock_table.h"
 #include "store/sys.h"
 
-// Deadlocks among record locks, and what a process loses by closing a descriptor.
+// Deadlocks among record locks, and the locks that a process loses by closing a descriptor.
 namespace cacheshim {
 namespace {
 

@@ -16,7 +16,7 @@ using Lines = std::vector<std::string>;
 
 class ProfileCheck : public testing::Test {
  protected:
-  // What is said of a profile with these lines behind its first two, without the file's name.
+  // The report on a profile with these lines after its first two, without the file's name.
   Lines findings(const std::string& lines, const std::string& evidence = "read") {
     const std::string path =
         write("x.toml", "name = \"x\"\nevidence = \"" + evidence + "\"\n" + lines);
