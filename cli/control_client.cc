@@ -27,7 +27,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kReadSize = std::size_t{1} << 20;
-constexpr JsonLimits kAnswerLimits{std::size_t{1} << 30, 32};  // the daemon of a mount may be any user's
+constexpr JsonLimits kAnswerLimits{std::size_t{1} << 30, 32};  // any user may run the daemon
 
 std::string reason(Errno error) { return std::generic_category().message(error.code()); }
 

@@ -152,7 +152,7 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& w
     {
       const std::lock_guard keeper(keeper_mutex_);
       waiting_.insert(*queue);
-      called_ |= std::this_thread::get_id() == keeper_.get_id();  // the keeper is among the others now
+      called_ |= std::this_thread::get_id() == keeper_.get_id();  // it is among the others now
     }
     waiting.wait(ticket);  // nobody can answer it: the queue is ours
     leave(id, *queue, lock, answers);

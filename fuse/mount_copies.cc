@@ -74,7 +74,7 @@ Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) 
   // The kernel takes these three for one value, which has to be cleared as a whole.
   const bool chooses = (atimes_ & (MOUNT_ATTR_NOATIME | MOUNT_ATTR_STRICTATIME)) != 0;
   change.attr_clr = chooses ? MOUNT_ATTR__ATIME : 0;
-  change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // an unmount of the original applies to the copy too
+  change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // unmounts of the originals follow
   if (::mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &change, sizeof change) == -1) {
     return Errno::last();
   }

@@ -35,7 +35,7 @@ struct Call {
     cpu_set_t cores;
     CPU_ZERO(&cores);
     CPU_SET(static_cast<unsigned>(call->core), &cores);
-    (void)::sched_setaffinity(0, sizeof cores, &cores);  // the core may be offline: then any core will do
+    (void)::sched_setaffinity(0, sizeof cores, &cores);  // a core that is offline: runs anywhere
   }
   struct statfs ignored;
   return ::statfs(call->mount_point, &ignored) == 0 ? 0 : 1;
