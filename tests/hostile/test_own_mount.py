@@ -40,7 +40,11 @@ def traced(pid, scratch):
     yield made
     own = {thread.name for thread in threads(pid)}
     tracer.terminate()
-    tracer.wait(20)
+    try:
+        tracer.wait(10)
+    except subprocess.TimeoutExpired:  # it waits for a child that waits for the daemon that it has stopped
+        tracer.kill()
+        tracer.wait(10)
     calls = log.read_text().splitlines()
     made += [line for line in calls if line.split()[0] in own and "(" in line]
     made.append(f"{len(calls)} in all")
