@@ -190,8 +190,8 @@ void Filesystem::setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& l
   LockWish wish = record_wish(*handle, *fi, lock);
   wish.waits = waits;
   wish.thread = fuse_req_ctx(req)->pid;
-  const unsigned own_silent = handle->tells_close ? 0 : 1;
-  wish.others_close_unseen = nodes_.silent_handles(handle->node) > own_silent;
+  // Its own handle too: a duplicate may stay open, in a child as well.
+  wish.others_close_unseen = nodes_.silent_handles(handle->node) > 0;
   set_lock(req, *handle, wish);
 }
 

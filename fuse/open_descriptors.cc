@@ -77,8 +77,10 @@ bool process_has_open(pid_t process, std::uint64_t shown_inode) {
     says_inodes |= found.inode != 0;
   }
   if (says_inodes) return false;
-  const auto stat = read_proc(process, "stat");
-  return stat || !is_gone(stat.error());
+  const auto text = read_proc(process, "stat");
+  if (!text) return !is_gone(text.error());
+  const auto stat = stat_of(process);
+  return !stat || !is_dead(*stat);  // a zombie has nothing open
 }
 
 // A file on another file system may have the same number: the mounts distinguish them.

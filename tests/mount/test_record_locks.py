@@ -135,3 +135,65 @@ def test_locks_of_descriptions_wait_in_a_cycle_as_on_a_local_file_system(lock_mo
         two.result(timeout=0.1)
     one.kill()
     two.result(timeout=10)
+
+
+# A parent closes one descriptor of a file that it has made, while a child keeps all of them open.
+CLOSES_ONE_OF_TWO = """
+import fcntl, os, sys
+first = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+os.write(first, b"0123456789")
+second = os.dup(first)
+fcntl.lockf(first, fcntl.LOCK_EX, 5, 0)
+fcntl.lockf(second, fcntl.LOCK_EX, 5, 5)
+told, tell = os.pipe()
+tried, has_tried = os.pipe()
+child = os.fork()
+if child == 0:
+    own = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.lockf(own, fcntl.LOCK_EX | fcntl.LOCK_NB, 5, 0)
+        os._exit(1)
+    except BlockingIOError:
+        os.write(has_tried, b"x")
+    os.read(told, 1)
+    fcntl.lockf(own, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)
+    os._exit(0)
+os.read(tried, 1)
+os.close(first)
+os.write(tell, b"x")
+sys.exit(os.waitpid(child, 0)[1])
+"""
+
+# A child that holds a lock ends while its parent, which has not reaped it, waits for the lock.
+WAITS_FOR_A_ZOMBIE = """
+import fcntl, os, signal, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+told, tell = os.pipe()
+child = os.fork()
+if child == 0:
+    fcntl.lockf(fd, fcntl.LOCK_EX)
+    os.write(tell, b"x")
+    signal.pause()
+os.read(told, 1)
+os.kill(child, signal.SIGKILL)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+signal.alarm(20)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+"""
+
+
+@pytest.mark.parametrize("script", [CLOSES_ONE_OF_TWO, WAITS_FOR_A_ZOMBIE],
+                         ids=["one of two descriptors closed", "holder is a zombie"])
+@pytest.mark.parametrize("place", ["view", "overlay", "natively"])
+def test_locks_by_inherited_descriptors_of_a_new_file_end_as_natively(
+        request, scratch, as_user, script, place):
+    if place == "view":
+        folder = request.getfixturevalue("mount").path / "triton"
+    else:
+        folder = scratch / "native"
+        folder.mkdir()
+        if place == "overlay":
+            folder = request.getfixturevalue("overlay").mount().path
+        folder.chmod(0o777)
+    result = as_user(20001, ["/usr/bin/python3", "-c", script, folder / "file"], job="one")
+    assert result.returncode == 0, result.stderr
