@@ -250,3 +250,16 @@ def test_a_job_that_may_not_publish_has_locks_of_its_own(mount, job_of):
 def test_status_says_how_far_locks_reach(mount):
     assert mount.status()["locks"] == "file system"
     assert "locks" in mount.cli("status").stdout
+
+
+def test_copy_file_range_does_not_grow_a_lock_file_beyond_its_limit(mount, job_of):
+    job = job_of(mount, "one", 20001)
+    job("os.makedirs", job.path("inductor/locks"))
+    job.write("triton/data", b"x" * 8192)
+    source = job("os.open", job.path("triton/data"), os.O_RDONLY)
+    target = job("os.open", job.path("inductor/locks/x.lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    with pytest.raises(OSError) as refused:
+        job("os.copy_file_range", source, target, 8192, 0, 0)
+    assert refused.value.errno == errno.EFBIG
+    assert mount.base("inductor/locks/x.lock").stat().st_size == 0
+    assert job("os.copy_file_range", source, target, 100, 0, 0) == 100
