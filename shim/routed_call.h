@@ -63,13 +63,11 @@ template <class Call>
   const bool is_ours = routed.kind != RoutedPath::Kind::kForeign;
   const auto result = call_while_stale(is_ours, entry_errno, own_errno, once);
   if (result != failure<decltype(call(at.path))>() || !is_ours) return result;
-  const bool again = runtime::fell_back(at, kind, own_errno);
-  if (again) routed = runtime::route(at, buffer);
-  // Nowhere to fall back to: the error stands.
-  if (!again || routed.route == kNoRoute) {
+  if (!runtime::fell_back(at, kind, own_errno)) {
     errno = own_errno == 0 ? entry_errno : own_errno;
     return result;
   }
+  routed = runtime::route(at, buffer);
   return call_with_own_errno(entry_errno, own_errno, once);
 }
 
@@ -94,16 +92,12 @@ template <class Call>
   const bool is_ours = routed_a.kind != kForeign || routed_b.kind != kForeign;
   const int result = call_while_stale(is_ours, entry_errno, own_errno, once);
   if (result != -1 || !is_ours) return result;
-  const bool again =
-      runtime::fell_back(routed_a.kind == kForeign ? b : a, CallKind::kCreate, own_errno);
-  if (again) {
-    routed_a = runtime::route(a, buffer_a);
-    routed_b = runtime::route(b, buffer_b);
-  }
-  if (!again || (routed_a.route == kNoRoute && routed_b.route == kNoRoute)) {
+  if (!runtime::fell_back(routed_a.kind == kForeign ? b : a, CallKind::kCreate, own_errno)) {
     errno = own_errno;
     return result;
   }
+  routed_a = runtime::route(a, buffer_a);
+  routed_b = runtime::route(b, buffer_b);
   return call_with_own_errno(entry_errno, own_errno, once);
 }
 

@@ -42,14 +42,6 @@ void make_folders(std::string_view path) {
   }
 }
 
-RoutedPath route_broken(const char* path, PathBuffer& out) {
-  RoutedPath routed = router.fall_back(path, out, same_folder);
-  routed.kind = RoutedPath::Kind::kForeign;  // there is nowhere else to go from there
-  if (routed.route == kNoRoute) return routed;
-  if (!folder_made[routed.route].exchange(true)) make_folders(router.default_path(routed.route));
-  return routed;
-}
-
 // ".triton/cache/x" in the home folder. Few relative paths begin like one of ours, so few pay for the
 // system call that tells which folder it is relative to.
 RoutedPath route_from_above(PathAt at, PathBuffer& out) {
@@ -64,6 +56,18 @@ RoutedPath route_from_above(PathAt at, PathBuffer& out) {
     const std::string_view wanted(router.default_path(match.route).data(), match.folder_length);
     if (folder == wanted) return router.complete_relative(at.path, match, out);
   }
+}
+
+// Where a path goes without the mount. A relative one goes where it says, and only its default folder may have to
+// be made: to the process it was there.
+RoutedPath route_broken(PathAt at, PathBuffer& out) {
+  const bool is_relative = at.path[0] != '/';
+  RoutedPath routed = is_relative ? route_from_above(at, out) : router.fall_back(at.path, out, same_folder);
+  if (is_relative) routed.path = at.path;
+  routed.kind = RoutedPath::Kind::kForeign;  // there is nowhere else to go from there
+  if (routed.route == kNoRoute) return routed;
+  if (!folder_made[routed.route].exchange(true)) make_folders(router.default_path(routed.route));
+  return routed;
 }
 
 // A path with ".." may lead into a route from beside it, or out of one in which it starts: there the
@@ -168,7 +172,7 @@ void say_if_closed() {
 
 RoutedPath route(PathAt at, PathBuffer& out) {
   if (at.path == nullptr) return {};
-  if (state.load(std::memory_order_relaxed) == State::kBroken) return route_broken(at.path, out);
+  if (state.load(std::memory_order_relaxed) == State::kBroken) return route_broken(at, out);
   RoutedPath routed;
   if (at.path[0] == '/') {
     routed = router.route(at.path, out, same_folder);

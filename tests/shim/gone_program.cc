@@ -10,8 +10,8 @@
 #include <string>
 
 // gone_program MOUNT MOUNTINFO HOME HOW: uses its cache, then loses the mount (HOW "unmounted": the
-// folder is empty and mountinfo says so; "dead": see dead_mount.cc; "there": not at all), goes on,
-// and prints what each call returned.
+// folder is empty and mountinfo says so; "dead…": see dead_mount.cc; "there": not at all), goes on,
+// and prints what each call returned. "dead for relative paths": by relative paths alone.
 namespace {
 
 void say(const char* name, int result) {
@@ -26,11 +26,19 @@ int make_file(const std::string& path) {
 }
 
 void lose(const std::string& mount, const std::string& mountinfo, const std::string& how) {
-  if (how == "dead") ::setenv("TEST_DEAD_MOUNT", mount.c_str(), 1);
+  if (how.starts_with("dead")) ::setenv("TEST_DEAD_MOUNT", mount.c_str(), 1);
   if (how != "unmounted") return;
   (void)::truncate(mountinfo.c_str(), 0);
   const std::string away = mount + ".away";
   if (::rename(mount.c_str(), away.c_str()) != 0 || ::mkdir(mount.c_str(), 0500) != 0) std::abort();
+}
+
+int go_on_by_relative_paths(const std::string& home) {
+  const std::string folder = home + "/.triton";
+  if (::mkdir(folder.c_str(), 0700) != 0 || ::chdir(folder.c_str()) != 0) std::abort();
+  say("relative", ::mkdir("cache/K", 0700));
+  say("and again", make_file("cache/K/f"));
+  return 0;
 }
 
 }  // namespace
@@ -43,6 +51,7 @@ int main(int argc, char** argv) {
   errno = ENOTCONN;  // an older failure's; pathconf says "no limit" by -1 and leaves it
   (void)::pathconf((cache + "/before").c_str(), _PC_PRIO_IO);
   lose(mount, argv[2], argv[4]);
+  if (argv[4] == std::string("dead for relative paths")) return go_on_by_relative_paths(argv[3]);
   say("look", ::access((cache + "/before").c_str(), F_OK));
   say("missing parent", ::mkdir((cache + "/x/y").c_str(), 0700));
   say("default path", ::mkdir((cache + "/d").c_str(), 0700));

@@ -54,6 +54,14 @@ TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
   expect_the_cache_in_its_default_folder();
 }
 
+// `mkdir -p` enters each folder of a path, and makes the next one by its name alone.
+TEST_F(ShimGone, ADeadMountIsReplacedAtTheFirstRelativePath) {
+  stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
+  const Ended ended = run("dead for relative paths");
+  EXPECT_EQ(ended.out, "before ok\nrelative ok\nand again ok\n");
+  EXPECT_TRUE(exists(stage_.default_folder() + "/K/f"));
+}
+
 // The kernel looks again once; a file that is replaced again and again needs more.
 TEST_F(ShimGone, AStaleFileIsAskedForAgain) {
   std::filesystem::create_directories(stage_.view() + "/K");
