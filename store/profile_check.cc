@@ -275,7 +275,8 @@ class ProfileCheck {
   }
 
   void check_class(std::size_t at, std::size_t index) {
-    const auto& [name_class, pattern] = profile_.classes[at];
+    const NameClass name_class = profile_.classes[at].first;
+    const PathPattern& pattern = profile_.classes[at].second;
     const std::string_view key = to_string(name_class);
     const auto report = [&](std::string_view reason) {
       findings_.add(Findings::line_of(findings_.classes(), key, index),
