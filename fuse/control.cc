@@ -161,13 +161,14 @@ void append_quoted(std::string_view value, std::string& text) {
 void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text) {
   Job& job = *state.job;
   const View view = job.view(0);
+  const ViewFilter::Counts direct = job.filter.counts();
   fmt::format_to(
       std::back_inserter(text),
       R"({{"job":"{}","cycle":"{}","state":"{}","outcome":"{}","uid":{},"shared_uids":{},)"
       R"("started":{},"open_files":{},"runs":{},"direct_opens":{},"direct_looks":{},)",
       job.id, job.cycle(), state.is_active ? "active" : "ended", to_string(state.outcome),
       view.uid ? fmt::to_string(*view.uid) : "null", job.shares_uids(), job.started(),
-      job.open_files.load(), job.runs.load(), job.filter.opens(), job.filter.looks());
+      job.open_files.load(), job.runs.load(), direct.opens, direct.looks);
   const std::shared_lock lock(job.overlay.mutex());
   text += R"("layer":)";
   if (job.layer) {

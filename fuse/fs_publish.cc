@@ -114,7 +114,7 @@ void Filesystem::refuse_waits() {
       options_.cycle.empty() ? Status() : record_closing(options_.run_dir, options_.cycle);
   if (!recorded) {
     spdlog::warn(
-        "cannot record in '{}' that this mount is closed: {}; a standby would mount it anew",
+        "cannot record in '{}' that this mount is closed: {}; a standby would mount it again",
         options_.run_dir, std::strerror(recorded.error().code()));
   }
   is_closing_ = true;
@@ -331,7 +331,7 @@ std::uint64_t Filesystem::discard_job(Job& job) {
 
 std::uint64_t Filesystem::direct_opens() const {
   std::uint64_t opens = 0;
-  for (const Job* job : jobs_.all()) opens += job->filter.opens();
+  for (const Job* job : jobs_.all()) opens += job->filter.counts().opens;
   return opens;
 }
 

@@ -63,7 +63,7 @@ void ViewFilter::close() {
   file_ = MappedFile();
   (void)sys::unlink_at(folders_->views.get(), job_);     // retired: it does no harm
   (void)sys::unlink_at(folders_->counters.get(), job_);  // likewise
-  before_ = count();
+  before_ = read_counts();
   counters_.reset();
 }
 
@@ -141,7 +141,7 @@ void ViewFilter::give_counters() {
   (void)sys::set_owner(counters_.get(), uid_, gid_);
 }
 
-ViewFilter::Counts ViewFilter::count() const {
+ViewFilter::Counts ViewFilter::read_counts() const {
   Counts counts = before_;
   std::array<CounterSlot, kCounterSlots> slots{};
   if (!counters_ || ::pread(counters_.get(), slots.data(), sizeof slots, 0) !=
@@ -155,14 +155,9 @@ ViewFilter::Counts ViewFilter::count() const {
   return counts;
 }
 
-std::uint64_t ViewFilter::opens() const {
+ViewFilter::Counts ViewFilter::counts() const {
   const std::lock_guard lock(mutex_);
-  return count().opens;
-}
-
-std::uint64_t ViewFilter::looks() const {
-  const std::lock_guard lock(mutex_);
-  return count().looks;
+  return read_counts();
 }
 
 }  // namespace cacheshim

@@ -69,15 +69,14 @@ class ViewFilter {
   // The layer is gone, and with it all that was added. Nothing may be added meanwhile.
   void clear();
 
-  std::uint64_t opens() const;  // that were served from the base, since this was made
-  std::uint64_t looks() const;
-
- private:
+  // What was served from the base without asking the daemon, since this was made.
   struct Counts {
     std::uint64_t opens = 0;
     std::uint64_t looks = 0;
   };
+  Counts counts() const;
 
+ private:
   // With mutex_ held.
   void make_file();
   void retire();
@@ -85,7 +84,7 @@ class ViewFilter {
   void set_bits(FilterKey key);
   void make_counters();
   void give_counters();
-  Counts count() const;
+  Counts read_counts() const;
 
   const std::string job_;
   const DirectFolders* const folders_;

@@ -127,14 +127,14 @@ TEST_F(ViewFilterTest, CountsWhatIsWrittenToItsCountersAndRemembersIt) {
   ASSERT_TRUE(fd);
   CounterSlot slots[2] = {{.opens = 3, .looks = 1}, {.opens = 4, .looks = 0}};
   ASSERT_EQ(::pwrite(fd.get(), slots, sizeof slots, 0), ssize_t{sizeof slots});
-  EXPECT_EQ(filter_.opens(), 7U);
-  EXPECT_EQ(filter_.looks(), 1U);
+  EXPECT_EQ(filter_.counts().opens, 7U);
+  EXPECT_EQ(filter_.counts().looks, 1U);
   filter_.close();
-  EXPECT_EQ(filter_.opens(), 7U);
+  EXPECT_EQ(filter_.counts().opens, 7U);
   // Cut short by its user, it counts nothing more and harms nobody.
   filter_.open(::geteuid(), ::getegid());
   ASSERT_EQ(::truncate((scratch_ / "counters/j").c_str(), 0), 0);
-  EXPECT_EQ(filter_.opens(), 7U);
+  EXPECT_EQ(filter_.counts().opens, 7U);
 }
 
 // What is said to be shadowed before it happens is seen by everybody who learns that it has happened,
