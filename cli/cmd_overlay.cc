@@ -102,7 +102,7 @@ void add_overlay(CLI::App& app, int& exit_code) {
       "  noacl                  POSIX ACLs do not count\n"
       "  ro, noexec, noatime, suid, dev and others of mount(8); nosuid and nodev are the default,\n"
       "                         and stay so unless root mounts\n"
-      "  nonempty               the mount point may hold something, which is hidden then\n"
+      "  nonempty               allow a mount point that is not empty: the mount hides what it holds\n"
       "  fsname=NAME            the source that mountinfo shows\n"
       "  threaded=, fast_ino=, volatile and other switches of fuse-overlayfs are ignored\n"
       "Exit codes: 0 mounted, 2 wrong options, 69 a folder, the mount point or /dev/fuse not\n"

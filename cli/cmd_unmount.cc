@@ -131,7 +131,7 @@ void free_dead(const std::string& path) {
   if (successor != 0) {
     throw Failure(kExitFailed,
                   fmt::format("the daemon of the mount at '{}' is dead, and a standby (process {}) "
-                              "mounts it anew; nothing was unmounted: try again in a moment",
+                              "is mounting it again; nothing was unmounted: try again in a moment",
                               path, successor));
   }
   (void)try_detach(path, MNT_DETACH);

@@ -65,7 +65,7 @@ pid_t find_standby(const std::string& mount_point) { return find_process(mount_p
 
 std::string dead_mount_advice(const std::string& mount_point) {
   if (const pid_t successor = find_successor(mount_point)) {
-    return fmt::format("a standby (process {}) mounts it anew: try again in a moment", successor);
+    return fmt::format("a standby (process {}) is mounting it again: try again in a moment", successor);
   }
   return fmt::format("free the mount with 'cacheshim unmount {}' and mount it again", mount_point);
 }
@@ -73,7 +73,7 @@ std::string dead_mount_advice(const std::string& mount_point) {
 std::string hung_mount_advice(const std::string& mount_point) {
   constexpr const char* kLook = "look into its log (RUN_DIR/log, docs/doctor.md); ";
   if (const pid_t standby = find_standby(mount_point)) {
-    return fmt::format("{}when the daemon is killed, the standby (process {}) mounts it anew", kLook,
+    return fmt::format("{}if you kill the daemon, the standby (process {}) mounts it again", kLook,
                        standby);
   }
   return fmt::format("{}'umount -l' frees the mount point", kLook);

@@ -43,7 +43,7 @@ void check_profiles(const Patient& patient, Findings& findings) {
   if (::access(shipped.c_str(), R_OK | X_OK) != 0) {
     return findings.problem(kCheck, shipped,
                             std::generic_category().message(errno) + ": nothing can be mounted",
-                            "install cacheshim anew");
+                            "reinstall cacheshim");
   }
   const ProfileSet set = load_profiles(profile_folders(shipped, patient.config));
   for (const ProfileError& refused : set.refused) {
@@ -98,7 +98,7 @@ void check_library(Findings& findings) {
     return findings.problem(
         kCheck, path,
         std::generic_category().message(errno) + ": 'cacheshim run' cannot preload it",
-        "install cacheshim anew");
+        "reinstall cacheshim");
   }
   if ((status.st_mode & S_IROTH) == 0) {
     return findings.problem(

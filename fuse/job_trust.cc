@@ -72,8 +72,8 @@ void Job::keep_claim() {
   record.uid = owner;
   if (const Status kept = layer->save(record); !kept) {
     spdlog::error(
-        "cannot record whose layer that of job '{}' is: {}; should the daemon die, it is whose who comes "
-        "first",
+        "cannot record who owns the layer of job '{}': {}; if the daemon dies, the next user of the job "
+        "id gets it",
         id, std::strerror(kept.error().code()));
   }
 }
