@@ -159,7 +159,7 @@ void Filesystem::finish_tasks() {
 
 void Filesystem::stop() {
   finish_tasks();
-  locks_.close();
+  locks_.stop();
   batons_.reset();
   watch_.reset();
   ticker_.reset();

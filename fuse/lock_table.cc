@@ -40,8 +40,11 @@ Result<UniqueFd> make_stand_in() {
 LockTable::LockTable(Counters& counters, LockSystem system)
     : counters_(counters), system_(std::move(system)), keeper_([this] { keep(); }) {}
 
-LockTable::~LockTable() {
+LockTable::~LockTable() { stop(); }
+
+void LockTable::stop() {
   close();
+  if (!keeper_.joinable()) return;
   {
     const std::lock_guard lock(keeper_mutex_);
     stopping_ = true;

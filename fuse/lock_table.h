@@ -70,6 +70,9 @@ class LockTable {
   // Refuses all that wait, and whoever is about to, with ENOLCK.
   void close();
   void reopen() { closed_ = false; }
+  // As close(), and ends the keeper: the idle hook is not called any more. Call it before what the hook uses is
+  // destroyed. Further calls do nothing. Not for several threads at once.
+  void stop();
   // Runs `action` while nobody but `process` has a lock on the file or waits for one, and nobody comes
   // to. Errors: EBUSY where somebody does, else the action's.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,

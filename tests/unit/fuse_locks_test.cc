@@ -283,6 +283,22 @@ TEST_F(Locks, ClosingRefusesThoseWhoWaitAndThoseToCome) {
   EXPECT_EQ(ask(table, own, flock_wish(1, F_UNLCK, true))->now(), 0);
 }
 
+// What the hook uses may be destroyed then.
+TEST_F(Locks, AStoppedTableCallsItsIdleHookNoMore) {
+  LockTable table(counters);
+  std::atomic<int> calls{0};
+  table.set_idle_hook([&](const LockFileId&) { return ++calls == 0; });
+  table.watch_idle(shared);
+  while (calls == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  table.stop();
+  const int calls_at_stop = calls;
+  table.watch_idle(shared);
+  // A table that is not stopped calls it twice in this time.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(calls, calls_at_stop);
+  table.stop();
+}
+
 TEST_F(Locks, ManyThreadsExcludeEachOther) {
   LockTable table(counters);
   int inside = 0;  // guarded by the lock under test: ThreadSanitizer sees where it fails
