@@ -33,7 +33,6 @@ std::shared_ptr<const UniqueFd> shared(UniqueFd fd) {
   return std::make_shared<const UniqueFd>(std::move(fd));
 }
 
-
 }  // namespace
 
 NodeTable::NodeTable() {
@@ -283,18 +282,14 @@ NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* j
     }
   }
   const std::unique_lock lock(mutex_);
-  // The job may no longer share such files, and sees a file of its own.
-  const NodeIndex before = find_locked(name);
-  if (before != 0 && at(before).common != Common::kNone) detach(before, name, UniqueFd());
-  return intern_locked(name, job, found);
+  return intern_locked(name, job, found, Common::kNone);
 }
 
 NodeIndex NodeTable::intern_common(NodeIndex parent, std::string_view component, Job* job,
                                    CommonFile file) {
   std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
   const std::unique_lock lock(mutex_);
-  const NodeIndex index = intern_locked({parent, component}, job, Found{file.st, false});
-  at(index).common = file.kind;
+  const NodeIndex index = intern_locked({parent, component}, job, Found{file.st, false}, file.kind);
   hold(index, std::move(file.object));
   doomed = take_doomed();
   return index;
@@ -320,26 +315,31 @@ void NodeTable::let_go(Extra& extra) {
   doomed_.push_back(std::move(extra.object));
 }
 
-NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const Found& found) {
+NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const Found& found, Common kind) {
   const struct stat& st = found.st;
   const FileId id{st.st_dev, st.st_ino};
   const bool is_dir = S_ISDIR(st.st_mode);
-  const bool has_links = !is_dir && st.st_nlink > 1;
+  // A process beside the mount may link a common file to a file of another name, which the job copies up.
+  const bool has_links = !is_dir && st.st_nlink > 1 && kind == Common::kNone;
   const LinkedFile linked{id, job};
   NodeIndex index = find_locked(name);
-  if (index != 0 && !is_same(at(index), id, is_dir, found.in_upper)) {
+  // The kind of a name changes when the job may no longer share files.
+  const bool is_known =
+      index != 0 && at(index).common == kind && is_same(at(index), id, is_dir, found.in_upper);
+  if (index != 0 && !is_known) {
     detach(index, name, UniqueFd());
     index = 0;
   }
   if (index == 0 && has_links) {
     const auto link = hard_links_.find(linked);
-    if (link != hard_links_.end() && at(link->second).common == Common::kNone) {
+    if (link != hard_links_.end()) {
       index = link->second;
       attach(index, name);
     }
   }
   if (index == 0) {
     index = make(name, NodeKind::kObject, job);
+    at(index).common = kind;
     at(index).is_dir = is_dir;
     set_id(at(index), st);
     at(index).ino = found.origin ? number_of(*found.origin) : number_of(at(index));

@@ -257,7 +257,7 @@ class NodeTable {
   bool is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const;
   bool is_unchanged(const Node& node, const struct stat& st, bool in_upper) const;
   NodeIndex find_locked(const Name& name) const;
-  NodeIndex intern_locked(const Name& name, Job* job, const Found& found);
+  NodeIndex intern_locked(const Name& name, Job* job, const Found& found, Common kind);
   void rename_locked(const Name& from, const Name& to);
   std::vector<std::shared_ptr<const UniqueFd>> take_doomed() { return std::exchange(doomed_, {}); }
   // Makes `object` the descriptor of a common node, in place of one that was closed.

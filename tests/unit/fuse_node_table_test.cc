@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <map>
+#include <set>
+#include <string>
+
 #include "fuse/node_table.h"
 #include "tests/unit/scratch.h"
 
@@ -119,6 +123,25 @@ TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
   EXPECT_TRUE(nodes_.info(x).removed);
   EXPECT_FALSE(nodes_.info(x).was_unlinked);
   EXPECT_EQ(nodes_.info(x).object_fd(), held);
+}
+
+// Processes beside the mount may link lock files. A common file belongs to all jobs, a file of another name to one.
+TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
+  const Scratch scratch;
+  const auto lock = [&](const char* name) {
+    return nodes_.intern_common(folder_, name, nullptr,
+                                {Common::kLock, object(S_IFREG, 2, 4), scratch.open_dir(name)});
+  };
+  const auto plain = [&](const char* name) { return file(name, 2, false, 4); };
+  const std::set<NodeIndex> nodes = {plain("before"), lock("a.lock"), lock("b.lock"),
+                                     plain("after")};
+  std::map<std::string, Common> kinds;
+  for (const NodeIndex node : nodes) kinds[path(node)] = nodes_.info(node).common;
+  const std::map<std::string, Common> expected = {{"d/before", Common::kNone},
+                                                  {"d/a.lock", Common::kLock},
+                                                  {"d/b.lock", Common::kLock}};
+  EXPECT_EQ(kinds, expected);
+  EXPECT_EQ(nodes_.find(folder_, "after"), nodes_.find(folder_, "before"));
 }
 
 TEST_F(NodeTableTest, AnUnlinkedCommonFileIsTold) {
