@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+
+#include "common/unique_fd.h"
+#include "fuse/open_descriptors.h"
+
+// What is known about descriptors of a process whose /proc files are closed to the daemon.
+namespace cacheshim {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+
+// If the caller is root.
+bool drop_privileges() {
+  return ::geteuid() != 0 || (::setgid(kNobody) == 0 && ::setuid(kNobody) == 0);
+}
+
+// A process with an open file that ends with this object. If it is secret, other processes without
+// privileges get EACCES from its /proc/PID/fdinfo, although they may be of the same user.
+class Holder {
+ public:
+  explicit Holder(bool is_secret) : file_(::open("/proc/self/exe", O_RDONLY)) {
+    int told[2];
+    if (::pipe(told) == -1) std::abort();
+    const UniqueFd reader(told[0]);
+    UniqueFd writer(told[1]);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const bool is_ready = !is_secret || (drop_privileges() && ::prctl(PR_SET_DUMPABLE, 0) == 0);
+      if (!is_ready || ::write(writer.get(), "x", 1) != 1) ::_exit(1);
+      for (;;) (void)::pause();
+    }
+    writer = UniqueFd();
+    char byte = 0;
+    EXPECT_EQ(::read(reader.get(), &byte, 1), 1);
+  }
+  ~Holder() {
+    (void)::kill(pid_, SIGKILL);
+    (void)::waitpid(pid_, nullptr, 0);
+  }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+  pid_t pid() const { return pid_; }
+  int number() const { return file_.get(); }
+
+ private:
+  const UniqueFd file_;
+  pid_t pid_ = -1;
+};
+
+enum class Proc { kPlain, kHidden };
+constexpr int kCannot = 2;
+
+// The exit status of a process without privileges that asks a question: 0 for yes, 1 for no. If /proc is hidden,
+// it gets EPERM from all files of processes that it may not trace.
+int ask_without_privileges(Proc proc, const std::function<bool()>& question) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_set_up =
+        proc == Proc::kPlain || (::unshare(CLONE_NEWNS) == 0 &&
+                                 ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                                 ::mount("proc", "/proc", "proc", 0, "hidepid=1") == 0);
+    if (!is_set_up || !drop_privileges()) ::_exit(kCannot);
+    ::_exit(question() ? 0 : 1);
+  }
+  int status = 0;
+  (void)::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(OpenDescriptors, ADescriptorThatCannotBeReadIsTakenForOpen) {
+  const Holder holder(/*is_secret=*/true);
+  const OpenDescriptor one{holder.number(), 1, 1};
+  const auto ask = [](const auto& question) {
+    return ask_without_privileges(Proc::kPlain, question);
+  };
+  EXPECT_EQ(ask([&] { return has_descriptor(holder.pid(), one); }), 0);
+  EXPECT_EQ(ask([&] { return process_has_open(holder.pid(), 1); }), 0);
+  EXPECT_EQ(ask([&] { return descriptors_of(holder.pid(), 1).empty(); }), 0);
+}
+
+TEST(OpenDescriptors, AProcessThatIsHiddenIsTakenToHaveTheFileOpen) {
+  const Holder holder(/*is_secret=*/true);
+  const int answer =
+      ask_without_privileges(Proc::kHidden, [&] { return process_has_open(holder.pid(), 1); });
+  if (answer == kCannot) GTEST_SKIP() << "cannot mount a /proc of its own";
+  EXPECT_EQ(answer, 0);
+}
+
+TEST(OpenDescriptors, AnotherFileOfThatNumberIsNotTheDescriptor) {
+  const Holder holder(/*is_secret=*/false);
+  EXPECT_FALSE(has_descriptor(holder.pid(), {holder.number(), 1, 1}));
+  EXPECT_FALSE(process_has_open(holder.pid(), 1));
+}
+
+TEST(OpenDescriptors, AProcessThatIsGoneHasNothingOpen) {
+  pid_t pid = -1;
+  {
+    const Holder holder(/*is_secret=*/false);
+    pid = holder.pid();
+  }
+  EXPECT_FALSE(has_descriptor(pid, {0, 1, 1}));
+  EXPECT_FALSE(process_has_open(pid, 1));
+}
+
+TEST(OpenDescriptors, AZombieHasNothingOpen) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(process_has_open(child, 1));
+  EXPECT_FALSE(has_descriptor(child, {0, 1, 1}));
+  (void)::waitpid(child, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace cacheshim
