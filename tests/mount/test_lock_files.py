@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lock files, by a profile's names: one inode of the base for all jobs and for who is beside the mount."""
 
+import contextlib
 import errno
 import fcntl
 import os
+import stat
+import subprocess
 
 import pytest
 from jobs import wait_until
@@ -92,6 +95,38 @@ def test_a_lock_stays_open_to_the_next_user_whatever_its_maker_does(mount, both)
     assert mount.base(NAME).stat().st_mode & 0o777 == 0o666
 
 
+@contextlib.contextmanager
+def delayed(call, pid, scratch):
+    """Each call of that name by any thread of the process begins 2 s late."""
+    tracer = subprocess.Popen(["strace", "-f", "-p", str(pid), "-o", scratch / "calls", "-e", f"trace={call}",
+                               "-e", f"inject={call}:delay_enter=2000000"],
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        assert "attached" in tracer.stderr.readline()
+        yield
+    finally:
+        tracer.terminate()
+        tracer.wait(20)
+        tracer.stderr.close()
+
+
+@pytest.mark.parametrize("name", [NAME, "other/x.lock"], ids=["class lock", "unknown cache"])
+def test_a_new_lock_file_has_its_mode_from_the_first_instant(mount, job_of, scratch, name):
+    """A process beside the mount may open the file before the daemon's fchmod, which sets the mode for any umask."""
+    one = job_of(mount, "one", 20001)
+    one("os.makedirs", one.path(os.path.dirname(name)), exist_ok=True)
+    call = ("os.open", one.path(name), os.O_RDWR | os.O_CREAT, 0o644)
+    if name != NAME:  # the job's own file, until a process locks it
+        call = ("fcntl.flock", one(*call), fcntl.LOCK_EX)
+    assert not mount.base(name).exists()
+    with delayed("fchmod", mount.daemon_pid(), scratch):
+        one.start(*call)
+        wait_until(lambda: mount.base(name).exists(), what="the file")
+        assert mount.base(name).stat().st_mode & 0o777 == 0o666
+        one.result(timeout=30)
+    assert "fchmod(" in (scratch / "calls").read_text()
+
+
 def test_stat_stays_the_same_for_who_holds_it(mount, both):
     one, two = both
     fd = create(one)
@@ -160,6 +195,22 @@ def test_who_makes_a_hidden_lock_again_gets_the_one_that_others_hold(mount, both
     two("os.close", fd)
     one("fcntl.flock", again, fcntl.LOCK_EX)
     assert mount.base(NAME).stat().st_ino == inode
+
+
+def test_a_hidden_lock_that_mknod_makes_again_is_not_removed_any_more(mount, both):
+    one, two = both
+    names = [f"triton/KEY{number}/lock" for number in range(2)]
+    for name in names:
+        two("os.makedirs", os.path.dirname(two.path(name)))
+        two("fcntl.flock", create(two, name), fcntl.LOCK_EX)
+        one("os.unlink", one.path(name))
+        assert not one.exists(name) and mount.base(name).exists()
+    one("os.mknod", one.path(names[0]), 0o644 | stat.S_IFREG)
+    assert one("os.stat", one.path(names[0])).st_ino == two("os.stat", two.path(names[0])).st_ino
+    two.kill()
+    # The daemon visits both after the end of the holder, in the order of their removals.
+    wait_until(lambda: not mount.base(names[1]).exists(), what="the removal of the other lock")
+    assert mount.base(names[0]).exists() and one.exists(names[0])
 
 
 def test_one_creator_of_two_wins(both):
