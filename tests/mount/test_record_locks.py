@@ -161,7 +161,7 @@ if child == 0:
 os.read(tried, 1)
 os.close(first)
 os.write(tell, b"x")
-sys.exit(os.waitpid(child, 0)[1])
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 # A child that holds a lock ends while its parent, which has not reaped it, waits for the lock.
