@@ -117,7 +117,7 @@ bool Filesystem::may_be_placeholder(NodeIndex node, const NodeInfo& info) const 
 
 // ESTALE makes the kernel look the name up again, and it takes what it gets then.
 void Filesystem::wait_for_flight(fuse_req_t req, Ref ref, const NodeInfo& info) {
-  auto wait = std::make_shared<Flights::Wait>(seeker_of(req, *info.job, ""), [this, req] {
+  auto wait = std::make_shared<Flights::Wait>(seeker_of(req, *info.job, ""), [req] {
     fuse_req_interrupt_func(req, nullptr, nullptr);
     (void)fuse_reply_err(req, ESTALE);
   });

@@ -129,18 +129,18 @@ std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(Ref ref, c
   }
   if ((to_set & FUSE_SET_ATTR_SIZE) == 0) return std::nullopt;
   if (info.common != Common::kShared || is_outdated(info)) return std::nullopt;
-  const auto [path, object] = [&] {
+  const auto [named, object] = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
     return std::pair(nodes_.path(ref.node), common_object(ref.node, info));
   }();
-  if (!path) return std::nullopt;
-  return [&]() -> Result<Attr> {
-    if (!object) return object.error();
-    CACHESHIM_TRY(fd, sys::reopen((*object)->get(), O_RDWR));
-    SharedFile shared(store_.staging(), *path, /*is_new=*/false);
+  if (!named) return std::nullopt;
+  if (!object) return object.error();
+  return [&, &path = *named, &file = **object]() -> Result<Attr> {
+    CACHESHIM_TRY(fd, sys::reopen(file.get(), O_RDWR));
+    SharedFile shared(store_.staging(), path, /*is_new=*/false);
     CACHESHIM_CHECK(shared.stage(fd.get(), attr.st_size));
     CACHESHIM_CHECK(change_lock(fd.get(), most_bytes_of(info.common), attr, to_set));
-    CACHESHIM_CHECK(shared.commit(fd.get(), base_locks_, *path));
+    CACHESHIM_CHECK(shared.commit(fd.get(), base_locks_, path));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     CACHESHIM_TRY(shown, show(ref, info, st, false));
     return Attr{shown, 0, st.st_ino};
