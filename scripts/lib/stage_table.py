@@ -45,6 +45,7 @@ class Stages:
         self._record = repository / RECORD
         table = tomllib.loads((repository / "tests/stages.toml").read_text())
         self._common = table["common"]
+        self._program = table["program"]
         self._stages = table["stage"]
 
     def names(self) -> list[str]:
@@ -54,7 +55,9 @@ class Stages:
         return self._stages[name]["about"]
 
     def sources(self, name: str) -> list[str]:
-        return sorted(self._common + self._stages[name]["sources"])
+        stage = self._stages[name]
+        program = [] if stage.get("library_only") else self._program
+        return sorted(self._common + program + stage["sources"])
 
     def hash_of(self, name: str) -> str:
         """Of the committed sources: their modes, names and contents, as git knows them."""

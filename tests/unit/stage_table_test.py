@@ -13,12 +13,14 @@ REPOSITORY = pathlib.Path(sys.argv[1])
 TOOL = REPOSITORY / "scripts/lib/stage_table.py"
 STAGES = """
 common = ["common"]
+program = ["program"]
 [stage.one]
 about = "the first"
 sources = ["first"]
 [stage.two]
 about = "the second"
 sources = ["second"]
+library_only = true
 """
 
 
@@ -30,7 +32,7 @@ class StageTable(unittest.TestCase):
         self.git("init", "-q")
         (self.top / "tests").mkdir()
         (self.top / "tests/stages.toml").write_text(STAGES)
-        for name in ("common", "first", "second"):
+        for name in ("common", "program", "first", "second"):
             (self.top / name).write_text(name)
         self.commit()
 
@@ -75,6 +77,13 @@ class StageTable(unittest.TestCase):
         (self.top / "common").write_text("changed")
         self.commit()
         self.assertEqual(self.due(), ["one", "two"])
+
+    def test_a_change_of_the_program_keeps_a_pass_of_the_library_alone(self):
+        self.record("one")
+        self.record("two")
+        (self.top / "program").write_text("changed")
+        self.commit()
+        self.assertEqual(self.due(), ["one"])
 
     def test_a_pass_with_uncommitted_sources_is_not_recorded(self):
         (self.top / "first").write_text("changed")
