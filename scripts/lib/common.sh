@@ -46,6 +46,7 @@ trap 'exit 143' TERM
 quietly() { # WHAT LOG COMMAND…
     local what=$1 log=$2 ticker status=0
     shift 2
+    mkdir -p "${log%/*}"
     say "$what …"
     _tick "$what" &
     ticker=$!
