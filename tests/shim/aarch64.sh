@@ -38,10 +38,17 @@ program() { # NAME SOURCE… [-- LINK ARGUMENT…]
     "$compiler" "${flags[@]}" -pthread -o "$scratch/$name" "${sources[@]}" -L"$scratch" "$@" || exit 1
 }
 
-shim=()
-for file in shim/*.cc common/*.cc cuda_hooks/*.cc cuda_hooks/*.S; do
-    [ "$file" = shim/embed_routes.cc ] || shim+=("$file")
-done
+# What this machine's library is made of.
+mapfile -t shim < <(python3 - "$build" << 'END'
+import json, os, sys
+
+build = sys.argv[1]
+for entry in json.load(open(build + "/compile_commands.json")):
+    if entry["output"].startswith("shim/libcacheshim.so.p/"):
+        print(os.path.relpath(os.path.join(build, entry["file"])))
+END
+)
+[ "${#shim[@]}" -gt 0 ] || { echo "cannot tell what the library is made of"; exit 1; }
 # As shim/meson.build, which says why.
 library libcacheshim.so "${shim[@]}" -- -fno-exceptions -fno-rtti -fno-threadsafe-statics \
     -ftls-model=initial-exec -fvisibility=hidden -nodefaultlibs -lc -lgcc \
