@@ -152,19 +152,17 @@ def sbin(scratch):
     """An /sbin, for this run's mount namespace alone, in which mount(8) and umount(8) find the helpers."""
     helpers = pathlib.Path(mounts.PROGRAM).resolve().parents[1] / "sbin"
     names = ("mount.fuse.cacheshim", "umount.fuse.cacheshim")
-    merged = scratch / "sbin"
-    merged.mkdir()
-    real = pathlib.Path("/sbin").resolve()
-    for entry in real.iterdir():
-        if entry.name not in names:
-            (merged / entry.name).symlink_to(f"/proc/1/root{real}/{entry.name}")
+    added = scratch / "sbin"
+    added.mkdir()
     for name in names:
         if not (helpers / name).exists():
             pytest.fail(f"no helper at {helpers / name}: install the build first")
-        (merged / name).symlink_to(helpers / name)
-    subprocess.run(["mount", "--bind", merged, real], check=True)
+        (added / name).symlink_to(helpers / name)
+    real = pathlib.Path("/sbin").resolve()
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"ro,lowerdir={added}:{real}", real],
+                   check=True)
     yield
-    subprocess.run(["/usr/bin/umount", real], check=True)
+    subprocess.run(["umount", "-l", real], check=True)
 
 
 @pytest.fixture

@@ -1,18 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """fsx: random reads, writes, truncations and mappings of one file, each checked against what it must hold."""
 
-import subprocess
-
+import bounded
 import pytest
 
 OPERATIONS = 20_000
+RUN_TIMEOUT_S = 280
 SEEDS = [1, 2, 3]
-
-
-def run(fsx, file, seed, *options):
-    return subprocess.run([fsx, "-q", "-N", str(OPERATIONS), "-S", str(seed), *options, file],
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=280, check=False)
 
 
 @pytest.mark.timeout_s(300)
@@ -28,5 +22,5 @@ def test_finds_no_difference(suite, overlay, mount_store, store, place, seed):
         if place != "overlay":
             (overlay.lowers[0] / "file").write_bytes(b"")
         overlay.mount()
-    result = run(fsx, file, seed)
-    assert result.returncode == 0, result.stdout[-3000:]
+    status, output = bounded.run([fsx, "-q", "-N", str(OPERATIONS), "-S", str(seed), file], RUN_TIMEOUT_S)
+    assert status == 0, output[-3000:]

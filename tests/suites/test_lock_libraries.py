@@ -6,20 +6,62 @@ import pathlib
 import subprocess
 from xml.etree import ElementTree
 
+import bounded
 import mounts
 import pytest
-from outcomes import assert_as_natively
+from outcomes import differences
 
 PYTEST = mounts.REPOSITORY / "build/venv/suites/bin/python"
-SUITE_TIMEOUT_S = 600
+TEST_TIMEOUT_S = 60
+SUITE_TIMEOUT_S = 900
+WAY_CHARACTERS = 300
 LIBRARIES = ["filelock", "portalocker", "fasteners"]
-# Tests that end otherwise, each with the reason.
-KNOWN = {}
+FAMILIES = ("inductor", "unknown")  # with lock files of all jobs, and with a job's own
+# Tests that end otherwise in a family, by the beginnings of their names, each with the reason.
+MODE = "a lock file of all jobs has mode 0666, whatever chmod says (docs/locks.md)"
+RENAMED = "a rename of a lock file, or onto its name, gives EXDEV (docs/locks.md)"
+LINKED = "a link of a lock file gives EPERM (docs/locks.md)"
+APPENDED = "writes go to the end, although O_APPEND has been cleared by F_SETFL"
+KNOWN = {
+    "inductor": {
+        "tests.test_filelock.test_lock_mode_soft": MODE,
+        "tests.test_default_mode.test_default_mode_respects_umask": MODE,
+        "tests.test_lock_expiry.test_expired_lock_": RENAMED,
+        "tests.test_soft_stale.test_stale_lock_": RENAMED,
+        "tests.test_soft_stale.test_out_of_range_pid_self_heals_": RENAMED,
+        "tests.test_soft_stale.test_unparseable_lock_evicted_": RENAMED,
+        "tests.test_util.test_break_lock_file_": RENAMED,
+        "tests.test_util.test_raise_on_not_writable_file_": MODE,
+        "tests.test_strict_soft": LINKED,
+        "portalocker_tests.test_multiprocess.test_temporary_lock_waiters_converge_on_current_inode[pid]": RENAMED,
+        "portalocker_tests.test_pidfilelock.test_multiple_context_manager_entries": RENAMED,
+        "portalocker_tests.test_pidfilelock.test_multiprocess_locking": RENAMED,
+        "portalocker_tests.test_pidfilelock.test_pidfilelock_acquire_writes_pid": RENAMED,
+        "portalocker_tests.test_pidfilelock.test_pidfilelock_context_manager_": RENAMED,
+        "portalocker_tests.test_write_mode_semantics.test_binary_write_mode_positioned_writes": APPENDED,
+        "portalocker_tests.test_write_mode_semantics.test_write_mode_positioned_writes": APPENDED,
+    },
+    "unknown": {
+        "portalocker_tests.test_write_mode_semantics.test_binary_write_mode_positioned_writes": APPENDED,
+        "portalocker_tests.test_write_mode_semantics.test_write_mode_positioned_writes": APPENDED,
+    },
+}
+# Those that are left out, each with the reason.
+LEFT_OUT = {
+    "tests/test_reader_writer_lock.py::test_no_concurrent_writers":
+        "does not end: fifty processes that poll a lock keep the daemon busy with looking for its holder",
+}
 
 
-def checkouts(library):
+def checkouts():
+    """Each version of each library is a test of its own; a library without any is one that is skipped."""
     top = pathlib.Path(os.environ.get("CACHESHIM_SUITES", "/nonexistent"))
-    return sorted(path for path in top.glob(f"{library}*") if path.is_dir())
+    for library in LIBRARIES:
+        found = sorted(path for path in top.glob(f"{library}*") if path.is_dir())
+        yield from (pytest.param(path, id=path.name) for path in found)
+        if not found:
+            missing = pytest.mark.skip(reason=f"there is no {library} below CACHESHIM_SUITES")
+            yield pytest.param(None, id=library, marks=missing)
 
 
 def outcomes(top, directory, results, env):
@@ -28,29 +70,35 @@ def outcomes(top, directory, results, env):
     tests = next(path for name in ("tests", "portalocker_tests") if (path := top / name).is_dir())
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{top / 'src'}:{top}", "HOME": str(directory),
            "TMPDIR": str(directory), "PYTHONDONTWRITEBYTECODE": "1", **env}
-    output = subprocess.run(
+    # Its report is complete before it waits for processes that its tests have left: that wait may time out.
+    _, output = bounded.run(
         [PYTEST, "-m", "pytest", tests, "-q", "-p", "no:cacheprovider", "-o", "addopts=",
+         *(f"--deselect={test}" for test in LEFT_OUT), f"--timeout={TEST_TIMEOUT_S}",
          f"--basetemp={directory / 't'}", f"--junitxml={results}"],
-        cwd=directory, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=SUITE_TIMEOUT_S, check=False).stdout
+        SUITE_TIMEOUT_S, cwd=directory, env=env)
+    assert results.exists(), f"{top} did not come to its end: {output[-6000:]}"
     found = {}
     for case in ElementTree.parse(results).iter("testcase"):
-        ways = [child.tag for child in case if child.tag in ("failure", "error", "skipped")]
-        found[f"{case.get('classname')}.{case.get('name')}"] = ways[0] if ways else "passed"
+        name = f"{case.get('classname')}.{case.get('name')}"
+        found[name] = "passed"
+        for child in case:
+            if child.tag == "skipped":
+                found[name] = "skipped"
+            elif child.tag in ("failure", "error"):
+                found[name] = f"{child.tag}: {child.get('message')}"[:WAY_CHARACTERS]
+    results.unlink()
     return found, output[-6000:]
 
 
-@pytest.mark.timeout_s(4 * SUITE_TIMEOUT_S)
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_each_test_ends_as_natively(mount, native, scratch, library):
-    found_any = checkouts(library)
-    if not found_any:
-        pytest.skip(f"there is no {library} below CACHESHIM_SUITES")
-    for top in found_any:
-        expected, output = outcomes(top, native / top.name, scratch / "native.xml", {})
-        assert "passed" in expected.values(), f"{top} does not run natively: {output}"
-        for family in ("inductor", "unknown"):  # with lock files of all jobs, and with a job's own
-            directory = mount.path / ".jobs/suites" / family / top.name
-            subprocess.run(["mkdir", "-p", directory.parent], check=True)
-            found, _ = outcomes(top, directory, scratch / "ours.xml", {"CACHESHIM_JOB": "suites"})
-            assert_as_natively(expected, found, KNOWN, scratch.parent / f"{top.name}-{family}.json")
+@pytest.mark.timeout_s((1 + len(FAMILIES)) * (SUITE_TIMEOUT_S + 30))
+@pytest.mark.parametrize("top", list(checkouts()))
+def test_each_test_ends_as_natively(mount, native, scratch, top):
+    expected, output = outcomes(top, native / top.name, scratch / "native.xml", {})
+    assert "passed" in expected.values(), f"{top} does not run natively: {output}"
+    different = []
+    for family in FAMILIES:
+        directory = mount.path / ".jobs/suites" / family / top.name
+        subprocess.run(["mkdir", "-p", directory.parent], check=True)
+        found, _ = outcomes(top, directory, scratch / "ours.xml", {"CACHESHIM_JOB": "suites"})
+        different += differences(f"{top.name}-{family}", expected, found, KNOWN[family])
+    assert not different, different

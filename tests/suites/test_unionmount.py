@@ -2,8 +2,8 @@
 """unionmount-testsuite with `mount -t fuse.cacheshim`: its tests of overlayfs, each by itself."""
 
 import os
-import subprocess
 
+import bounded
 import pytest
 
 RUN_TIMEOUT_S = 120
@@ -21,9 +21,7 @@ def names(top):
 
 def run(top, base, *words):
     env = {"PATH": os.environ["PATH"], "UNIONMOUNT_BASEDIR": str(base), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(["/usr/bin/python3", "run", *words], cwd=top, env=env,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=RUN_TIMEOUT_S, check=False)
+    return bounded.run(["/usr/bin/python3", "run", *words], RUN_TIMEOUT_S, cwd=top, env=env)
 
 
 @pytest.mark.usefixtures("sbin")
@@ -40,9 +38,9 @@ def test_every_test_passes(suite, scratch, kind, layers):
     failed = {}
     try:
         for name in tests:
-            result = run(top, base, kind, "--fuse=cacheshim", "--samefs", *layers, name)
-            if result.returncode != 0:
-                failed[name] = result.stdout.splitlines()[-3:]
+            status, output = run(top, base, kind, "--fuse=cacheshim", "--samefs", *layers, name)
+            if status != 0:
+                failed[name] = output.splitlines()[-3:]
     finally:
         run(top, base, "--clean-up")
     assert not failed, f"{len(failed)} of {len(tests)} fail: {failed}"

@@ -2,19 +2,36 @@
 """xfstests' generic quick group on plain overlays by mount(8): what fails there is run on ext4 too."""
 
 import contextlib
+import shutil
 import subprocess
+import time
 from xml.etree import ElementTree
 
+import bounded
 import mounts
 import pytest
-from outcomes import assert_as_natively
+from outcomes import RESULTS, assert_as_natively
 
-RUN_TIMEOUT_S = 3000
+TEST_TIMEOUT_S = 300
+RUN_TIMEOUT_S = 7200
+END_TIMEOUT_S = 120
+POLL_S = 1
 DISK_BYTES = 3 << 30
 # As xfstests wants them.
 USERS = ["fsgqa", "123456-fsgqa", "fsgqa2"]
 # Tests that end otherwise, each with the reason.
-KNOWN = {}
+HANDLES = "file handles do not survive that the kernel forgets the object (docs/semantics.md)"
+KNOWN = {
+    "generic/003": "access times are those of the underlying mount, or of data that the kernel has cached (docs/semantics.md)",
+    "generic/020": "it sets 1,000 xattrs on a FUSE file system: more than the ext4 below can hold",
+    "generic/426": HANDLES,
+    "generic/467": HANDLES,
+    "generic/477": HANDLES,
+    "generic/756": HANDLES,
+    "generic/777": HANDLES,
+    "generic/732": "it mounts an overlay twice: the upper directory is one mount's, as with overlayfs",
+    "generic/504": "/proc/locks does not list locks that the daemon grants (docs/semantics.md)",
+}
 
 
 def overlay_options(top):
@@ -46,12 +63,36 @@ def ext4_disks(scratch):
             subprocess.run(["losetup", "-d", device], check=True)
 
 
+def wait_for(check, log):
+    """Waits until `check` ends; says whether it did so in time. `log` has a line for each test, begun with its name."""
+    end = time.monotonic() + RUN_TIMEOUT_S
+    line, since = None, time.monotonic()
+    while check.poll() is None:
+        time.sleep(POLL_S)
+        now = time.monotonic()
+        last = log.read_bytes().count(b"\n")
+        if last != line:
+            line, since = last, now
+        if now - since > TEST_TIMEOUT_S:
+            bounded.end_descendants(check.pid)  # it counts the test as failed and goes on
+            since = now
+        if now > end:
+            check.terminate()  # it writes its report
+            bounded.end_descendants(check.pid)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                check.wait(END_TIMEOUT_S)
+            check.kill()
+            return False
+    return True
+
+
 def check(top, scratch, settings, *words):
     """Runs `check` and returns how each test ended."""
     points = {"TEST_DIR": scratch / "test", "SCRATCH_MNT": scratch / "scratch",
-              "RESULT_BASE": scratch / f"results-{settings['FSTYP']}"}
+              "RESULT_BASE": RESULTS / f"xfstests-{settings['FSTYP']}"}
+    shutil.rmtree(points["RESULT_BASE"], ignore_errors=True)
     for point in points.values():
-        point.mkdir(exist_ok=True)
+        point.mkdir(parents=True, exist_ok=True)
     config = scratch / f"{settings['FSTYP']}.config"
     config.write_text("".join(f'export {name}="{value}"\n'
                               for name, value in {**settings, **points}.items()))
@@ -62,10 +103,14 @@ def check(top, scratch, settings, *words):
     wrapper.chmod(0o755)
     env = {"PATH": f"{wrapper.parent}:/usr/sbin:/usr/bin:/sbin:/bin", "HOST_OPTIONS": str(config),
            "HOME": "/root"}
-    output = subprocess.run(["./check", "-R", "xunit", *words], cwd=top, env=env,
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, timeout=RUN_TIMEOUT_S,
-                            check=False).stdout
+    log = points["RESULT_BASE"] / "check.log"
+    with open(log, "wb") as output, \
+            subprocess.Popen(["./check", "-R", "xunit", *words], cwd=top, env=env,
+                             stdin=subprocess.DEVNULL, stdout=output,
+                             stderr=subprocess.STDOUT) as process:
+        in_time = wait_for(process, log)
+    output = log.read_text(errors="replace")
+    assert in_time, f"took longer than {RUN_TIMEOUT_S} s: {output[-3000:]}"
     result = points["RESULT_BASE"] / "result.xml"
     assert result.exists(), output[-3000:]
     found = {}
@@ -77,20 +122,23 @@ def check(top, scratch, settings, *words):
 
 @pytest.fixture
 def users(scratch):
-    """/etc/passwd and /etc/group with the suite's users, for this run's mount namespace alone."""
-    for kind, line in (("passwd", "{name}:x:{id}:{id}::/tmp:/bin/bash\n"), ("group", "{name}:x:{id}:\n")):
+    """The suite's users, for this run's mount namespace alone. su(1) lets in only those in /etc/shadow."""
+    lines = {"passwd": "{name}:x:{id}:{id}::/tmp:/bin/bash\n", "group": "{name}:x:{id}:\n",
+             "shadow": "{name}:!:20000:0:99999:7:::\n"}
+    for kind, line in lines.items():
         copy = scratch / kind
-        with open(f"/etc/{kind}", encoding="utf-8") as real:
-            copy.write_text(real.read() + "".join(line.format(name=name, id=31100 + number)
-                                                  for number, name in enumerate(USERS)))
+        shutil.copy(f"/etc/{kind}", copy)
+        with open(copy, "a", encoding="utf-8") as users_file:
+            users_file.write("".join(line.format(name=name, id=31100 + number)
+                                     for number, name in enumerate(USERS)))
         subprocess.run(["mount", "--bind", copy, f"/etc/{kind}"], check=True)
     yield
-    for kind in ("group", "passwd"):
+    for kind in lines:
         subprocess.run(["umount", f"/etc/{kind}"], check=True)
 
 
 @pytest.mark.usefixtures("sbin", "users")
-@pytest.mark.timeout_s(2 * RUN_TIMEOUT_S)
+@pytest.mark.timeout_s(2 * RUN_TIMEOUT_S + 600)
 def test_the_quick_group_ends_as_on_ext4(suite, scratch):
     top = suite("xfstests", "ltp/fsx", "src/lstat64")
     found = check(top, scratch, settings_of_overlays(scratch), "-fuse", "-g", "generic/quick")
@@ -100,4 +148,4 @@ def test_the_quick_group_ends_as_on_ext4(suite, scratch):
     if failed:
         with ext4_disks(scratch) as settings:
             expected.update(check(top, scratch, settings, *failed))
-    assert_as_natively(expected, found, KNOWN, scratch.parent / "xfstests.json")
+    assert_as_natively("xfstests", expected, found, KNOWN)
