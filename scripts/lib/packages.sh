@@ -25,7 +25,7 @@ long_test_packages=(clang python3-gdbm
     slurm-wlm munge                   # a cluster of this machine alone
     debootstrap                       # the library in other systems
     g++-aarch64-linux-gnu qemu-user)  # and for another architecture
-suite_packages=(perl e2fsprogs bc gawk)  # used by other people's suites (tests/suites/README.md)
+suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # used by other people's suites (tests/suites/README.md)
 inductor_packages=(python3-dev)  # what torch.compile() has g++ build includes Python.h
 bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against
 
