@@ -40,11 +40,25 @@ def overlay_options(top):
     return f"-olowerdir={top / 'lower'},upperdir={top / 'upper'},workdir={top / 'work'}"
 
 
-def settings_of_overlays(scratch):
-    return {"FSTYP": "fuse", "FUSE_SUBTYP": ".cacheshim", "TEST_DEV": "overlay-test",
-            "SCRATCH_DEV": "overlay-scratch",
-            "TEST_FS_MOUNT_OPTS": overlay_options(scratch / "t"),
-            "MOUNT_OPTIONS": overlay_options(scratch / "s")}
+def make_image(path):
+    with open(path, "wb") as image:
+        image.truncate(DISK_BYTES)
+    subprocess.run(["mkfs.ext4", "-q", "-F", path], check=True)
+
+
+@contextlib.contextmanager
+def overlays(scratch):
+    """The settings for two overlays, each on a disk of its own: some tests fill it."""
+    tops = [scratch / "t", scratch / "s"]
+    with contextlib.ExitStack() as mounted:
+        for top in tops:
+            top.mkdir()
+            make_image(top.with_suffix(".img"))
+            subprocess.run(["mount", "-o", "loop", top.with_suffix(".img"), top], check=True)
+            mounted.callback(subprocess.run, ["umount", "-l", top], check=True)
+        options = [overlay_options(top) for top in tops]
+        yield {"FSTYP": "fuse", "FUSE_SUBTYP": ".cacheshim", "TEST_DEV": "overlay-test",
+               "SCRATCH_DEV": "overlay-scratch", "TEST_FS_MOUNT_OPTS": options[0], "MOUNT_OPTIONS": options[1]}
 
 
 @contextlib.contextmanager
@@ -53,10 +67,8 @@ def ext4_disks(scratch):
     devices = []
     try:
         for name in ("test.img", "scratch.img"):
-            with open(scratch / name, "wb") as image:
-                image.truncate(DISK_BYTES)
+            make_image(scratch / name)
             devices.append(mounts.run("losetup", "--find", "--show", scratch / name).stdout.strip())
-            subprocess.run(["mkfs.ext4", "-q", devices[-1]], check=True)
         yield {"FSTYP": "ext4", "TEST_DEV": devices[0], "SCRATCH_DEV": devices[1]}
     finally:
         for device in devices:
@@ -141,7 +153,8 @@ def users(scratch):
 @pytest.mark.timeout_s(2 * RUN_TIMEOUT_S + 600)
 def test_the_quick_group_ends_as_on_ext4(suite, scratch):
     top = suite("xfstests", "ltp/fsx", "src/lstat64")
-    found = check(top, scratch, settings_of_overlays(scratch), "-fuse", "-g", "generic/quick")
+    with overlays(scratch) as settings:
+        found = check(top, scratch, settings, "-fuse", "-g", "generic/quick")
     assert list(found.values()).count("passed") > 100
     failed = [name for name, way in found.items() if way not in ("passed", "skipped")]
     expected = dict(found)
