@@ -4,10 +4,12 @@
 import os
 import pathlib
 import subprocess
+import warnings
 from xml.etree import ElementTree
 
 import mounts
 import pytest
+from filelock_known import is_known
 
 VENVS = pathlib.Path(os.environ.get("CACHESHIM_FILELOCK", str(mounts.REPOSITORY / "build/venv")))
 # 3.20 leaves its lock files; 3.24 and 3.29 unlink them at each release.
@@ -20,25 +22,21 @@ def params(*short):
             for version in VERSIONS]
 
 
-# What they create there is, by inductor's profile, a lock of all jobs where it ends in .lock, and by
-# triton's a job's own.
-FAMILIES = ["inductor", "triton"]
-# What a lock file of all jobs does not do (docs/locks.md), by the beginnings of the tests' names: have the mode
-# that its maker wants; be renamed (EXDEV), as a stale soft lock is when it is broken; be linked (EPERM).
-KNOWN = {"inductor": ("tests.test_filelock.test_lock_mode_soft",
-                      "tests.test_default_mode.test_default_mode_respects_umask",
-                      "tests.test_lock_expiry.test_expired_lock_",
-                      "tests.test_soft_stale.test_stale_lock_",
-                      "tests.test_strict_soft")}
-# 20 threads take one lock 20,000 times in one of them, whose own limit is 20 s.
+# What the tests create there is a lock of all jobs by inductor's profile where it ends in .lock, and a job's own
+# file by triton's. "other" has no profile: a lock on the job's own file is taken on the store's file of that name.
+WAYS = [("inductor", False), ("inductor", True), ("triton", True), ("other", False)]
+# 20 threads take one lock 20,000 times in one of the tests.
 TEST_SECONDS = 150
-SECONDS = 480
+SECONDS = 1200  # 4.2.0 takes 140 s of CPU time, and waits for as long
+RERUNS = 2
+RERUN_SECONDS = 400  # of which a test of eight processes may take 300
 
 
 class Suite:
     """The tests of one version, and how each ends natively."""
 
     def __init__(self, version, scratch):
+        self.version = version
         self.venv = VENVS / f"filelock-{version}"
         if not (self.venv / "src/tests").is_dir():
             pytest.fail(f"no tests of filelock in {self.venv}: scripts/test gets them")
@@ -46,41 +44,80 @@ class Suite:
                                               scratch / f"filelock-{version}.xml")
         assert list(self.natively.values()).count("passed") > 70, output
 
-    def outcomes(self, folder, results, shimmed=False):
+    def outcomes(self, folder, results, shimmed=False, tests=("tests",), seconds=SECONDS):
         """The result of each test in a directory."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
-        env.update({"CACHESHIM_JOB": "filelock", "PYTHONDONTWRITEBYTECODE": "1",
-                    "PYTEST_ADDOPTS": ""})
+        env.update({"CACHESHIM_JOB": "f", "PYTHONDONTWRITEBYTECODE": "1",
+                    "PYTEST_ADDOPTS": "", "PYTHONPATH": str(pathlib.Path(__file__).parent / "plugins")})
         subprocess.run(["mkdir", "-p", folder], env=env, check=True)  # in the job's view
         if shimmed:
             env["LD_PRELOAD"] = mounts.LIBRARY
+        # Some tests make os.fstat fail, which --capture=fd calls too.
         result = subprocess.run(
-            [self.venv / "bin/python", "-m", "pytest", self.venv / "src/tests", "-q",
-             "-p", "no:cacheprovider", "-o", "addopts=", f"--basetemp={folder / 't'}",
-             f"--junitxml={results}", f"--timeout={TEST_SECONDS}", "--deselect", "tests/test_virtualenv.py"],
+            [self.venv / "bin/python", "-m", "pytest", *tests, "-q", "--capture=sys",
+             "-p", "no:cacheprovider", "-p", "no_own_limits", "-o", "addopts=",
+             f"--basetemp={folder}", f"--junitxml={results}", f"--timeout={TEST_SECONDS}",
+             "--deselect", "tests/test_virtualenv.py"],
             cwd=self.venv / "src", env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False)
+            stderr=subprocess.STDOUT, text=True, timeout=seconds, check=False)
+        assert results.exists(), f"pytest ended with {result.returncode}: {result.stdout[-6000:]}"
         found = {}
         for case in ElementTree.parse(results).iter("testcase"):
             ways = [child.tag for child in case if child.tag in ("failure", "error", "skipped")]
             found[f"{case.get('classname')}.{case.get('name')}"] = ways[0] if ways else "passed"
         return found, result.stdout[-6000:]
 
+    def differing(self, found):
+        """The tests that do not end as natively: their result there, and in `found`."""
+        return {name: (self.natively.get(name), found.get(name))
+                for name in self.natively.keys() | found.keys()
+                if self.natively.get(name) != found.get(name)}
 
-@pytest.fixture(scope="module", params=params("3.20.0"))
+    def argument(self, name):
+        """A test's name in the results as pytest takes it: "tests.test_x.test_y[z]" is tests/test_x.py::test_y[z]."""
+        base, bracket, parameters = name.partition("[")
+        parts = base.split(".")
+        count = next(count for count in range(1, len(parts) + 1)
+                     if (self.venv / "src" / "/".join(parts[:count])).with_suffix(".py").is_file())
+        return "::".join(["/".join(parts[:count]) + ".py", *parts[count:]]) + bracket + parameters
+
+
+@pytest.fixture(scope="module")
 def suite(request, all_scratch):
     return Suite(request.param, all_scratch)
 
 
-@pytest.mark.timeout_s(2 * SECONDS + 20)
-@pytest.mark.parametrize("shimmed", [False, True], ids=["plain", "shimmed"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_its_own_tests_end_as_natively(suite, mount, scratch, family, shimmed):
-    folder = mount.path / family / "filelock"
+def runs():
+    """Each version in each way, but 4.2.0, which has five times as many tests as the others."""
+    for version, mark in zip(VERSIONS, params("3.20.0")):
+        for family, shimmed in WAYS[1::2] if version == "4.2.0" else WAYS:
+            yield pytest.param(version, family, shimmed, marks=mark.marks,
+                               id=f"{version}-{family}-{'shimmed' if shimmed else 'plain'}")
+
+
+def without_parameters(names):
+    return {name.partition("[")[0] for name in names}
+
+
+@pytest.mark.timeout_s(2 * SECONDS + RERUNS * RERUN_SECONDS + 20)
+@pytest.mark.parametrize("suite, family, shimmed", list(runs()), indirect=["suite"])
+def test_its_own_tests_end_as_natively(suite, mount_store, store, scratch, family, shimmed):
+    """A test that waits for fractions of a second may fail on a busy machine: it is run again, and has to end as
+    natively each time."""
+    folder = mount_store(store, name="m").path / family / "f"  # short: one test binds a socket
     found, output = suite.outcomes(folder, scratch / "results.xml", shimmed)
-    different = {name: (suite.natively.get(name), found.get(name))
-                 for name in suite.natively.keys() | found.keys()
-                 if suite.natively.get(name) != found.get(name)}
-    unknown = {name: ways for name, ways in different.items()
-               if not name.startswith(KNOWN.get(family, ("none",)))}
-    assert not unknown, f"native and view: {unknown}\n{output}"
+    different = suite.differing(found)
+    if family == "inductor":
+        known = {name for name, ended in suite.natively.items() if ended == "passed" and is_known(name, suite.version)}
+        gone = without_parameters(known) - without_parameters(different)
+        assert not gone, f"end as natively, and are to be taken out of filelock_known.py: {gone}"
+        different = {name: ways for name, ways in different.items() if name not in known}
+    for run in range(RERUNS if different else 0):
+        assert all(None not in ways for ways in different.values()), f"not run in both: {different}"
+        again, output = suite.outcomes(folder, scratch / f"again{run}.xml", shimmed,
+                                       [suite.argument(name) for name in different], RERUN_SECONDS)
+        assert again.keys() == different.keys(), output
+        still = {name: ways for name, ways in suite.differing(again).items() if name in again}
+        assert not still, f"native and view: {still}\n{output}"
+    if different:
+        warnings.warn(f"ended as natively when run again: {different}")
