@@ -143,6 +143,22 @@ bool take_filter(std::string_view folder, std::string_view job, View& view, Mapp
   return view.filter && !view.filter.is_retired();
 }
 
+// Root's paths go through the symlinks in the mount's root (Router::leave_view). The daemon answers them by the
+// job that it reads in the environment of the process, and with another job's view where it cannot read that.
+bool is_view_of_links(const Router& router, std::string_view job) {
+  if (::geteuid() != 0) return true;
+  if (router.size() == 0) return false;
+  const std::string_view name = router.route_name(0);
+  PathBuffer link;
+  PathBuffer wanted;
+  PathBuffer target;
+  const std::size_t wanted_size = join_path(wanted, {kJobsName, "/", job, "/", name});
+  if (wanted_size == 0 || join_path(link, {router.mount(), "/", name}) == 0) return false;
+  const ssize_t size = real::readlink(link.text, target.text, sizeof target.text);
+  return size > 0 && std::string_view(target.text, static_cast<std::size_t>(size)) ==
+                         std::string_view(wanted.text, wanted_size);
+}
+
 // The counters come last. A new owner is on record there before the filter that goes with him is made, and the one
 // before is retired after that: so who finds himself on record has a filter of his own, or one that is retired.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
@@ -154,7 +170,7 @@ bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const std::string_view path(folder.text, size);
   return size != 0 && take_state(path, view, mappings.state) &&
          take_filter(path, job, view, mappings.filter) &&
-         take_counters(path, job, view, mappings.counters);
+         take_counters(path, job, view, mappings.counters) && is_view_of_links(router, job);
 }
 
 const View* map_anew() {

@@ -36,6 +36,17 @@ def test_root_has_a_view_of_its_own_once_another_comes(mount, shimmed_job_of):
     warm(mount, user)
 
 
+def test_root_is_served_nothing_of_a_job_that_the_daemon_cannot_tell(mount, shimmed_job_of):
+    """The daemon reads root's job in its environment, and has another one for root where that cannot be read."""
+    warm(mount, shimmed_job_of(mount, "h", 0))
+    hidden = shimmed_job_of(mount, "h", 0)
+    hidden("hide_environment")
+    for number in range(5):
+        name = f"{KEY}/new{number}"
+        hidden.write(name, b"its own")
+        assert hidden.read(name) == b"its own"
+
+
 @pytest.mark.parametrize("options", [("-o", "owner=keep"), ()], ids=["keep", "shared-uids"])
 def test_views_of_several_owners_are_left_to_the_mount(mount_store, base, shimmed_job_of, options):
     mount = mount_store(base, *options)
