@@ -93,12 +93,12 @@ for part in leaf branch caller; do
         "$([ "$part" != branch ] || echo -lshim_leaf)" '-Wl,--disable-new-dtags,-rpath,$ORIGIN/leaves'
 done
 program calls tests/shim/calls_*.cc -- -ldl
-# Without -L, which would have qemu look for every path below $root first.
-call_all() { # FOLDER [NAME=VALUE…]
-    local folder=$1 settings=()
-    shift
-    for setting in "$@"; do settings+=(-E "$setting"); done
-    TEST_LIBRARIES=$scratch TEST_WITHOUT_PROGRAMS=1 "$emulator" "${settings[@]}" \
+# Without -L, which would have qemu look for every path below $root first. The library is not for qemu itself; the
+# daemon reads the job of root in qemu's own environment, which the emulated program gets too.
+call_all() { # FOLDER [LIBRARY [NAME=VALUE…]]
+    local folder=$1 preload=()
+    [ $# = 1 ] || preload=(-E "LD_PRELOAD=$2")
+    env TEST_LIBRARIES="$scratch" TEST_WITHOUT_PROGRAMS=1 "${@:3}" "$emulator" "${preload[@]}" \
         "$root/lib/ld-linux-aarch64.so.1" --library-path "$root/lib" "$scratch/calls" "$mode" "$folder" 2>&1
 }
 cacheshim=$build/dist/bin/cacheshim mount=$scratch/mount
@@ -112,7 +112,7 @@ for mode in here thread fork; do
     mkdir -m 755 "$plain"
     call_all "$plain" > "$scratch/expected"
     expect "calls without the library, $mode" $? 0
-    call_all "$HOME/.triton/cache" "LD_PRELOAD=$scratch/libcacheshim.so" "CACHESHIM_MOUNT=$mount" \
+    call_all "$HOME/.triton/cache" "$scratch/libcacheshim.so" "CACHESHIM_MOUNT=$mount" \
         "CACHESHIM_JOB=$mode" > "$scratch/got"
     diff -u "$scratch/expected" "$scratch/got"
     expect "all calls come back as without it, $mode" $? 0
