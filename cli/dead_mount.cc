@@ -65,7 +65,8 @@ pid_t find_standby(const std::string& mount_point) { return find_process(mount_p
 
 std::string dead_mount_advice(const std::string& mount_point) {
   if (const pid_t successor = find_successor(mount_point)) {
-    return fmt::format("a standby (process {}) is mounting it again: try again in a moment", successor);
+    return fmt::format("a standby (process {}) is mounting it again: try again in a moment",
+                       successor);
   }
   return fmt::format("free the mount with 'cacheshim unmount {}' and mount it again", mount_point);
 }

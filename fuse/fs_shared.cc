@@ -93,13 +93,12 @@ void Filesystem::end_shared(FileHandle& handle) {
   shared.discard();
   if (!shared.is_unfinished()) return;
   const auto st = base_locks_.find(shared.path());
-  const bool is_as_made =
-      st && st->st.st_dev == handle.device && st->st.st_ino == handle.inode;
+  const bool is_as_made = st && st->st.st_dev == handle.device && st->st.st_ino == handle.inode;
   if (is_as_made && st->st.st_size == 0) (void)base_locks_.remove(shared.path());  // it may stay
 }
 
-Result<Filesystem::Attr> Filesystem::handle_attr(Ref ref, const NodeInfo& info,
-                                                 struct stat st, bool in_upper) {
+Result<Filesystem::Attr> Filesystem::handle_attr(Ref ref, const NodeInfo& info, struct stat st,
+                                                 bool in_upper) {
   {  // staged, it has a name in staging
     const std::shared_lock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(object, common_object(ref.node, info));

@@ -22,7 +22,9 @@ void Job::set_refused(const std::string& why) {
   spdlog::info("job '{}' may not publish: {}; it keeps its layer", id, why);
 }
 
-void Job::settle_locks() { overlay.share_locks(may_publish() ? rules_.lock_base : -1, rules_.lock_access); }
+void Job::settle_locks() {
+  overlay.share_locks(may_publish() ? rules_.lock_base : -1, rules_.lock_access);
+}
 
 std::string Job::why_refused() const {
   if (!refused_) return "";

@@ -62,7 +62,8 @@ RoutedPath route_from_above(PathAt at, PathBuffer& out) {
 // be made: to the process it was there.
 RoutedPath route_broken(PathAt at, PathBuffer& out) {
   const bool is_relative = at.path[0] != '/';
-  RoutedPath routed = is_relative ? route_from_above(at, out) : router.fall_back(at.path, out, same_folder);
+  RoutedPath routed =
+      is_relative ? route_from_above(at, out) : router.fall_back(at.path, out, same_folder);
   if (is_relative) routed.path = at.path;
   routed.kind = RoutedPath::Kind::kForeign;  // there is nowhere else to go from there
   if (routed.route == kNoRoute) return routed;
@@ -182,7 +183,8 @@ RoutedPath route(PathAt at, PathBuffer& out) {
   given_back::note_use(routed);
   // Root's job may belong to another user, now or later, and root must not be served that user's layer. The
   // daemon then gives root its own view, through the symlinks in the mount's root.
-  if (routed.kind == RoutedPath::Kind::kRewritten && ::geteuid() == 0) router.leave_view(routed, out);
+  if (routed.kind == RoutedPath::Kind::kRewritten && ::geteuid() == 0)
+    router.leave_view(routed, out);
   return routed;
 }
 

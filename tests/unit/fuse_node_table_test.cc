@@ -111,8 +111,8 @@ TEST_F(NodeTableTest, WhatIsRemovedKeepsTheDescriptorItIsGiven) {
 TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
   const Scratch scratch;
   const auto lock = [&](ino_t inode, const std::string& folder) {
-    return nodes_.intern_common(
-        folder_, "x", nullptr, {Common::kLock, object(S_IFREG, inode), scratch.open_dir(folder)});
+    return nodes_.intern_common(folder_, "x", nullptr,
+                                {Common::kLock, object(S_IFREG, inode), scratch.open_dir(folder)});
   };
   const NodeIndex x = lock(2, "one");
   const int held = nodes_.info(x).object_fd();
@@ -137,9 +137,8 @@ TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
                                      plain("after")};
   std::map<std::string, Common> kinds;
   for (const NodeIndex node : nodes) kinds[path(node)] = nodes_.info(node).common;
-  const std::map<std::string, Common> expected = {{"d/before", Common::kNone},
-                                                  {"d/a.lock", Common::kLock},
-                                                  {"d/b.lock", Common::kLock}};
+  const std::map<std::string, Common> expected = {
+      {"d/before", Common::kNone}, {"d/a.lock", Common::kLock}, {"d/b.lock", Common::kLock}};
   EXPECT_EQ(kinds, expected);
   EXPECT_EQ(nodes_.find(folder_, "after"), nodes_.find(folder_, "before"));
 }
