@@ -60,8 +60,8 @@ def state_of(thread):
 
 
 def waits_for_an_answer(thread):
-    """Whether a thread has asked a FUSE daemon."""
-    return (thread / "wchan").read_text() == "request_wait_answer"
+    """Whether a thread has asked a FUSE daemon, or waits for its vforked child, which does so for it."""
+    return (thread / "wchan").read_text() in ("request_wait_answer", "kernel_clone")
 
 
 def stop(pid):
