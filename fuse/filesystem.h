@@ -326,7 +326,7 @@ class Filesystem {
   // With Overlay::mutex() held, so that the file is not published before it counts as written to.
   Result<std::unique_ptr<FileHandle>> make_handle(Opened opened, const struct stat& st, Ref ref,
                                                   Job* job, int flags);
-  Status choose_io(FileHandle& handle, const struct stat& st);
+  Status choose_io(FileHandle& handle, const struct stat& st, int flags);
   Result<Created> create_file(Ref parent, const std::string& name, const NewObject& wanted,
                               int flags);
   Result<Created> create_tmpfile(Ref parent, const NewObject& wanted, int flags);

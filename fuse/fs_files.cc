@@ -26,6 +26,10 @@ constexpr off_t kLargeFile = 256 * 1024;
 // Data of so many bytes are not copied by us; of less, two more system calls cost more than that.
 constexpr std::size_t kSpliceFrom = std::size_t{64} * 1024;
 
+// fcntl(F_SETFL) may clear these on the caller's file. The kernel opens the backing file with the flags of
+// open(2), and writes to it with them for as long as it is open.
+constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT;
+
 // Whether the handle allows a mapping, through which the kernel then writes without the daemon.
 bool may_be_mapped_for_writing(const FileHandle& handle) {
   return handle.backing_id != 0 && handle.access == O_RDWR;
@@ -57,7 +61,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const
   handle->is_lock_file = opened.is_lock;
   handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
   handle->most_bytes = opened.most_bytes;
-  CACHESHIM_CHECK(choose_io(*handle, st));
+  CACHESHIM_CHECK(choose_io(*handle, st, flags));
   nodes_.count_silent_handle(ref.node, true);  // first: see node_table_locks.cc
   handle->tells_close = opened.is_lock || tells_of_close(ref.node, flags);
   if (handle->tells_close) nodes_.count_silent_handle(ref.node, false);
@@ -74,10 +78,12 @@ Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const
 // long as it is open. Of a job that may publish, what is only written to: a mapping would hold the
 // entry back for as long as it lasts. Not where other views show the file too, which are told of what
 // is written, and not where a write would have to clear a capability, which we would not see.
-Status Filesystem::choose_io(FileHandle& handle, const struct stat& st) {
+Status Filesystem::choose_io(FileHandle& handle, const struct stat& st, int flags) {
+  const bool keeps_flags = (flags & kFlagsOfBackingFile) != 0;
   const bool is_worth_it = handle.job->may_publish() ? handle.access == O_WRONLY
                                                      : handle.writable || st.st_size >= kLargeFile;
-  const bool wanted = handle.in_upper && is_worth_it && !handle.job->shares_uids() &&
+  const bool wanted = handle.in_upper && is_worth_it && !keeps_flags &&
+                      !handle.job->shares_uids() &&
                       (!options_.owners.keep || nodes_.lacks_capabilities(handle.node));
   CACHESHIM_TRY(backing_id, io_modes_.open(encode({handle.node, handle.slot}),
                                            {.fd = handle.fd.get(),
@@ -86,6 +92,9 @@ Status Filesystem::choose_io(FileHandle& handle, const struct stat& st) {
                                             .readable = handle.access != O_WRONLY,
                                             .writable = handle.writable}));
   handle.backing_id = backing_id;
+  // Lock files others write to as well. With a backing file, which other handles of the inode have asked for,
+  // FOPEN_DIRECT_IO still brings reads and writes to us.
+  handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
   // A write through a mapping would not update what the kernel has cached so far.
   if (may_be_mapped_for_writing(handle)) {
     notifier_->tell_attributes({encode({handle.node, handle.slot})});
@@ -168,7 +177,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   wire::pass_through((*handle)->backing_id);
   const int fd = (*handle)->fd.get();
   fi->noflush = !(*handle)->tells_close;
-  fi->direct_io = (*handle)->is_lock_file;  // others write to it
+  fi->direct_io = (*handle)->direct_io;
   note_shared(**handle, fuse_req_ctx(req)->pid);
   fi->fh = handles_.add(*std::move(handle));
   const bool truncates = (fi->flags & O_TRUNC) != 0;
@@ -244,7 +253,7 @@ void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_fil
   fi->keep_cache = handle->backing_id == 0;
   wire::pass_through(handle->backing_id);
   fi->noflush = !handle->tells_close;
-  fi->direct_io = handle->is_lock_file;
+  fi->direct_io = handle->direct_io;
   note_shared(*handle, fuse_req_ctx(req)->pid);
   fi->fh = handles_.add(std::move(handle));
   if (fuse_reply_create(req, &entry, fi) == -ENOENT) {

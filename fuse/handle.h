@@ -33,6 +33,8 @@ struct FileHandle {
   std::atomic<std::uint32_t> epoch{0};  // of the node, when fd was opened
   // Not 0: the kernel reads and writes the backing file by itself, and nothing of it is seen here.
   std::uint32_t backing_id = 0;
+  // Every read(2) and write(2) is a request, past the kernel's cache, and past the backing file if there is one.
+  bool direct_io = false;
   // The file that it counts as a writer of: a writable one, or one that the kernel reads by itself,
   // since that must not become a file of the base, which could be copied up.
   bool counts_as_writer = false;

@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 
 #include "tests/parity/case_list.h"
 
@@ -79,6 +82,58 @@ void anonymous_file(Side& side) {
   side.contents("named");
 }
 
+// What fcntl(F_SETFL) changes counts from the next call on, whatever the file was opened with.
+void set_status_flags(Side& side, const std::string& name, int opened_with, int set) {
+  const UniqueFd fd = side.open(name, O_RDWR | O_CREAT | opened_with);
+  if (!fd) return;
+  const UniqueFd other = side.open(name, O_RDWR);
+  side.did("fcntl(F_SETFL)", ::fcntl(fd.get(), F_SETFL, set));
+  constexpr int kShown = O_APPEND | O_NONBLOCK | O_NOATIME | O_DIRECT;
+  side.did("fcntl(F_GETFL)", ::fcntl(fd.get(), F_GETFL) & kShown);
+  side.pwrite(fd.get(), "put by the case", 3);
+  side.did("lseek", ::lseek(fd.get(), 1, SEEK_SET));
+  side.write(fd.get(), "at the offset");
+  side.pwrite(other.get(), "by another descriptor", 7);
+  side.contents(fd.get());
+  side.contents(name);
+}
+
+void add_status_flag_cases(CaseList& list) {
+  static constexpr struct {
+    const char* name;
+    int opened_with;
+    int set;
+  } kChanges[] = {
+      {"cleared append", O_APPEND, 0}, {"set append", 0, O_APPEND},
+      {"cleared direct", O_DIRECT, 0}, {"cleared nonblock", O_NONBLOCK, 0},
+      {"set nonblock", 0, O_NONBLOCK}, {"cleared noatime", O_NOATIME, 0},
+      {"set noatime", 0, O_NOATIME},
+  };
+  for (const auto& change : kChanges) {
+    list.add_for_each(std::string("F_SETFL ") + change.name, file_names(),
+                      [change](Side& side, const std::string& name) {
+                        set_status_flags(side, name, change.opened_with, change.set);
+                      });
+  }
+}
+
+// O_DIRECT that is set later takes aligned buffers, sizes and offsets, here as there.
+void set_direct(Side& side) {
+  constexpr std::size_t kAligned = 4096;
+  const UniqueFd fd = side.open("direct", O_RDWR | O_CREAT);
+  if (!fd) return;
+  side.write(fd.get(), pattern("before", kAligned));
+  side.did("fcntl(F_SETFL, O_DIRECT)", ::fcntl(fd.get(), F_SETFL, O_DIRECT));
+  const std::unique_ptr<char, decltype(&std::free)> bytes(
+      static_cast<char*>(std::aligned_alloc(kAligned, kAligned)), &std::free);
+  std::memset(bytes.get(), 'd', kAligned);
+  side.did("pwrite", ::pwrite(fd.get(), bytes.get(), kAligned, kAligned));
+  side.did("pread", ::pread(fd.get(), bytes.get(), kAligned, 0));
+  side.did("fcntl(F_SETFL, 0)", ::fcntl(fd.get(), F_SETFL, 0));
+  side.pwrite(fd.get(), "not aligned", 5);
+  side.contents("direct");
+}
+
 void add_name_cases(CaseList& list) {
   list.add("names of 255 and 256 bytes", {"base_dir"}, [](Side& side) {
     for (const std::size_t length : {250u, 251u, 252u, 254u, 255u, 256u}) {
@@ -112,6 +167,8 @@ void add_name_cases(CaseList& list) {
 
 void add_open_cases(CaseList& list) {
   add_flag_cases(list);
+  add_status_flag_cases(list);
+  list.add("F_SETFL set direct", {}, set_direct);
   list.add("create with mode", {}, create_with_mode);
   list.add("anonymous file", {}, anonymous_file);
   list.add_for_each("open through a trailing slash", all_names(),

@@ -72,12 +72,13 @@ DataFiles::DataFiles(std::string folder, std::array<std::string, kFiles> content
 
 Wrong DataFiles::carry_out(const DataStep& step) {
   static constexpr Wrong (DataFiles::*kDo[])(const Numbers&) = {
-      &DataFiles::open,      &DataFiles::close,     &DataFiles::read,      &DataFiles::pread,
-      &DataFiles::write,     &DataFiles::pwrite,    &DataFiles::seek,      &DataFiles::truncate,
-      &DataFiles::ftruncate, &DataFiles::map,       &DataFiles::unmap,     &DataFiles::load,
-      &DataFiles::store,     &DataFiles::msync,     &DataFiles::fsync,     &DataFiles::punch,
-      &DataFiles::zero,      &DataFiles::reserve,   &DataFiles::collapse,  &DataFiles::insert,
-      &DataFiles::copy,      &DataFiles::seek_data, &DataFiles::seek_hole, &DataFiles::check};
+      &DataFiles::open,     &DataFiles::close,     &DataFiles::read,      &DataFiles::pread,
+      &DataFiles::write,    &DataFiles::pwrite,    &DataFiles::seek,      &DataFiles::set_flags,
+      &DataFiles::truncate, &DataFiles::ftruncate, &DataFiles::map,       &DataFiles::unmap,
+      &DataFiles::load,     &DataFiles::store,     &DataFiles::msync,     &DataFiles::fsync,
+      &DataFiles::punch,    &DataFiles::zero,      &DataFiles::reserve,   &DataFiles::collapse,
+      &DataFiles::insert,   &DataFiles::copy,      &DataFiles::seek_data, &DataFiles::seek_hole,
+      &DataFiles::check};
   return (this->*kDo[static_cast<std::size_t>(step.call)])(step.numbers);
 }
 
@@ -171,6 +172,16 @@ Wrong DataFiles::seek(const Numbers& n) {
   if (!slot.fd) return {};
   slot.at = n[1];
   return returned("lseek", ::lseek(slot.fd.get(), offset(n[1]), SEEK_SET), n[1]);
+}
+
+Wrong DataFiles::set_flags(const Numbers& n) {
+  Slot& slot = slots_[n[0]];
+  if (!slot.fd) return {};
+  const auto flag = [&](StatusFlag one, int value) { return (n[1] & one) != 0 ? value : 0; };
+  slot.appends = (n[1] & kSetsAppend) != 0;
+  const int flags =
+      flag(kSetsAppend, O_APPEND) | flag(kSetsNonblock, O_NONBLOCK) | flag(kSetsNoatime, O_NOATIME);
+  return returned("fcntl(F_SETFL)", ::fcntl(slot.fd.get(), F_SETFL, flags), 0);
 }
 
 Wrong DataFiles::truncate(const Numbers& n) {

@@ -57,6 +57,7 @@ class DataFiles {
   Wrong write(const Numbers& n);
   Wrong pwrite(const Numbers& n);
   Wrong seek(const Numbers& n);
+  Wrong set_flags(const Numbers& n);
   Wrong truncate(const Numbers& n);
   Wrong ftruncate(const Numbers& n);
   Wrong map(const Numbers& n);

@@ -18,6 +18,7 @@ enum class Number {
   kOther,
   kMapping,
   kMode,
+  kFlags,
   kAt,
   kFrom,
   kLength,
@@ -27,8 +28,8 @@ enum class Number {
   kBlocks
 };
 
-constexpr const char* kNumberNames[] = {"",     "file",   "slot", "to",   "map", "mode",  "at",
-                                        "from", "length", "fill", "keep", "at",  "length"};
+constexpr const char* kNumberNames[] = {"",   "file", "slot",   "to",   "map",  "mode", "flags",
+                                        "at", "from", "length", "fill", "keep", "at",   "length"};
 
 constexpr struct {
   DataCall call;
@@ -43,6 +44,7 @@ constexpr struct {
     {DataCall::kWrite, "write", 6, {Number::kSlot, Number::kLength, Number::kFill}},
     {DataCall::kPwrite, "pwrite", 10, {Number::kSlot, Number::kAt, Number::kLength, Number::kFill}},
     {DataCall::kSeek, "seek", 2, {Number::kSlot, Number::kAt}},
+    {DataCall::kSetFlags, "setfl", 4, {Number::kSlot, Number::kFlags}},
     {DataCall::kTruncate, "truncate", 2, {Number::kFile, Number::kAt}},
     {DataCall::kFtruncate, "ftruncate", 3, {Number::kSlot, Number::kAt}},
     {DataCall::kMap, "map", 4, {Number::kMapping, Number::kSlot}},
@@ -110,6 +112,8 @@ std::size_t random_number(Number number, std::mt19937& random) {
       return random() % kMappings;
     case Number::kMode:
       return random() % kOpenModes;
+    case Number::kFlags:
+      return random() % kStatusFlags;
     case Number::kAt:
     case Number::kFrom:
       return random_offset(random);

@@ -23,6 +23,7 @@ enum class DataCall {
   kWrite,
   kPwrite,
   kSeek,
+  kSetFlags,
   kTruncate,
   kFtruncate,
   kMap,
@@ -45,6 +46,10 @@ enum class DataCall {
 // How a step opens a file.
 enum OpenMode : unsigned { kReadOnly, kReadWrite, kAppend, kReadAppend, kWriteOnly, kTruncating };
 constexpr unsigned kOpenModes = 6;
+
+// What fcntl(F_SETFL) leaves set; a combination is one number.
+enum StatusFlag : unsigned { kSetsAppend = 1, kSetsNonblock = 2, kSetsNoatime = 4 };
+constexpr unsigned kStatusFlags = 8;
 
 struct DataStep {
   static constexpr std::size_t kMostNumbers = 5;
