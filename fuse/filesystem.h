@@ -373,6 +373,7 @@ class Filesystem {
   NamedLocks::Lock named_lock_of(fuse_req_t req, FileHandle& handle, LockUse use);
   std::vector<std::string> built_under(const FileHandle& handle, const LockWish& wish);
   void forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner);
+  LockSystem lock_system();
   void release_locks(FileHandle& handle, std::uint64_t fh);
   // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
   Status remove_lock(Job& job, const std::string& path, pid_t process);
@@ -445,7 +446,8 @@ class Filesystem {
   OpenFiles open_files_;
   IoModes io_modes_;
   std::atomic<bool> is_asked_by_rings_{false};
-  LockTable locks_{counters_};
+  std::atomic<int> releases_{0};  // RELEASE requests whose locks are not gone yet
+  LockTable locks_{counters_, lock_system()};
   // Lock files that jobs have unlinked while others wanted them: to be removed once nobody does.
   struct Removal {
     std::string path;

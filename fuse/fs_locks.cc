@@ -60,10 +60,18 @@ short lock_type(int operation) {
 
 }  // namespace
 
+// Rings have a queue for each core: a RELEASE that waits in one is not known of.
+LockSystem Filesystem::lock_system() {
+  LockSystem system = LockSystem::real();
+  system.is_releasing = [this] { return is_asked_by_rings_ || releases_ > 0; };
+  return system;
+}
+
 void Filesystem::interrupt_lock(std::uint64_t ticket) { locks_.interrupt(ticket); }
 
-LockFileId Filesystem::lock_file_id(const FileHandle& handle) {
+LockFileId Filesystem::lock_file_id(const FileHandle& handle) const {
   if (handle.is_lock_file) return {handle.device, handle.inode};
+  if (const auto inode = nodes_.locked_inode(handle.node)) return {inode->device, inode->inode};
   return {0, handle.node};
 }
 
@@ -222,9 +230,11 @@ void Filesystem::flush(fuse_req_t req, fuse_file_info* fi) {
 }
 
 void Filesystem::release_locks(FileHandle& handle, std::uint64_t fh) {
+  ++releases_;
   forget_built(handle, /*is_record=*/false, fh);
   locks_.released(lock_file_id(handle), fh);
   named_locks_.released(handle, fh);
+  --releases_;
 }
 
 // Held or awaited by others it stays, since these would otherwise have a lock that nobody else meets any

@@ -50,8 +50,13 @@ int find_lock(int fd, struct flock& lock) {
 }  // namespace
 
 LockSystem LockSystem::real() {
-  return {set_lock,      find_lock, process_has_open, descriptors_of, cacheshim::has_descriptor,
-          lock_call_kind};
+  return {set_lock,
+          find_lock,
+          cacheshim::has_ended,
+          descriptors_of,
+          cacheshim::has_descriptor,
+          lock_call_arguments,
+          [] { return true; }};
 }
 
 bool LockQueue::conflict(const LockWish& wish, bool is_record, const Range& range) {
@@ -140,10 +145,14 @@ int LockQueue::try_set(const LockWish& wish) {
 
 // Called after the first lock, and not before each attempt: it reads /proc several times.
 void LockQueue::note_descriptors(Owner& owner, const LockWish& wish) const {
-  const bool may_lose =
-      wish.others_close_unseen && system_.call_kind(wish.thread) == LockCallKind::kOfProcess;
-  owner.descriptors = may_lose ? system_.descriptors(wish.process, wish.shown_inode)
-                               : std::vector<OpenDescriptor>();
+  owner.descriptors.clear();
+  owner.ends_with_one = false;
+  if (!wish.is_record || !wish.others_close_unseen) return;
+  const LockCallArguments call = system_.arguments(wish.thread);
+  owner.ends_with_one = call.kind == LockCallKind::kOfProcess;
+  if (owner.ends_with_one) {
+    owner.descriptors = system_.descriptors(wish.process, wish.shown_inode, call.descriptor);
+  }
 }
 
 // As above; what is in the way but has gone without our being told is cleared away.
@@ -152,24 +161,37 @@ int LockQueue::try_set_again(const LockWish& wish) {
   return is_busy(error) && drop_stale(wish) ? try_set(wish) : error;
 }
 
+// Of many descriptors each call looks at other ones, so that a close is found by those who keep asking.
 bool LockQueue::has_closed_one(const Owner& owner) const {
-  return std::any_of(owner.descriptors.begin(), owner.descriptors.end(),
-                     [&](const OpenDescriptor& descriptor) {
-                       return !system_.has_descriptor(owner.process, descriptor);
-                     });
+  const std::size_t count = owner.descriptors.size();
+  for (std::size_t looks = 0; looks < std::min(count, kMostLooks); ++looks) {
+    owner.next_look = (owner.next_look + 1) % count;
+    if (!system_.has_descriptor(owner.process, owner.descriptors[owner.next_look])) return true;
+  }
+  return false;
 }
 
-// The record locks of a process that is gone, that has closed the file while a child keeps it open, or that has
-// closed one of several descriptors.
+// Record locks of a process that has closed a descriptor, or that is gone while a child keeps the file open.
+bool LockQueue::has_lost_locks(const Owner& owner) const {
+  if (owner.ends_with_one && !owner.descriptors.empty()) return has_closed_one(owner);
+  return !owner.tells_close && system_.has_ended(owner.process);
+}
+
+// Up to the first that still has its locks: while that is in the way, the others do not matter.
 bool LockQueue::drop_stale(const LockWish& wish) {
   if (!wish.is_record) return false;
-  return std::erase_if(owners_, [&](const auto& known) {
-           const auto& [key, owner] = known;
-           const bool is_other = key != OwnerKey{true, wish.owner};
-           if (!key.first || !is_other || owner.held.empty()) return false;
-           return has_closed_one(owner) ||
-                  (!owner.tells_close && !system_.has_open(owner.process, owner.shown_inode));
-         }) > 0;
+  bool is_any_dropped = false;
+  for (auto known = owners_.begin(); known != owners_.end();) {
+    if (!is_in_the_way(wish, known->first, known->second)) {
+      ++known;
+    } else if (has_lost_locks(known->second)) {
+      known = owners_.erase(known);
+      is_any_dropped = true;
+    } else {
+      return false;
+    }
+  }
+  return is_any_dropped;
 }
 
 bool LockQueue::must_queue(const LockWish& wish) const {
@@ -184,35 +206,53 @@ bool LockQueue::must_queue(const LockWish& wish) const {
   });
 }
 
-bool LockQueue::may_be_leaving(const LockWish& wish) const {
-  const auto now = Clock::now();
-  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
-    const auto& [key, owner] = known;
-    if (key.first != wish.is_record || key.second == wish.owner || owner.held.empty()) return false;
-    return !owner.tells_close || !owner.descriptors.empty() || now - owner.closed_at < kLeavingFor;
-  });
+bool LockQueue::is_in_the_way(const LockWish& wish, const OwnerKey& key, const Owner& owner) const {
+  return key != OwnerKey{wish.is_record, wish.owner} &&
+         std::any_of(owner.held.begin(), owner.held.end(),
+                     [&](const Range& range) { return conflict(wish, key.first, range); });
 }
 
 bool LockQueue::is_held_against(const LockWish& wish) const {
-  for (const auto& [key, owner] : owners_) {
-    if (key == OwnerKey{wish.is_record, wish.owner}) continue;
-    for (const Range& range : owner.held) {
-      if (conflict(wish, key.first, range)) return true;
-    }
-  }
-  return false;
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+    return is_in_the_way(wish, known.first, known.second);
+  });
+}
+
+// Asked after drop_stale(), which has found that a process has its record locks still.
+bool LockQueue::may_leave_soon(const Owner& owner) const {
+  if (owner.tells_close) return Clock::now() - owner.closed_at < kLeavingFor;
+  const bool is_known = owner.ends_with_one && !owner.descriptors.empty();
+  return !is_known && system_.is_releasing();
+}
+
+// Whether all that is in the way may be about to go.
+bool LockQueue::may_be_free_soon(const LockWish& wish) const {
+  const auto stays = [&](const auto& known) {
+    return is_in_the_way(wish, known.first, known.second) && !may_leave_soon(known.second);
+  };
+  return is_held_against(wish) && std::none_of(owners_.begin(), owners_.end(), stays);
+}
+
+// Whether record locks in the way may come free without our being told.
+bool LockQueue::may_end_unseen(const LockWish& wish) const {
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+    const auto& [key, owner] = known;
+    return (!owner.tells_close || owner.ends_with_one) && is_in_the_way(wish, key, owner);
+  });
 }
 
 int LockQueue::ask(const LockWish& wish, Answers& answers) {
   if (must_queue(wish)) return EINPROGRESS;
   const auto known = owners_.find({wish.is_record, wish.owner});
   const bool had_lock = known != owners_.end();
-  if (had_lock && has_closed_one(known->second)) owners_.erase(known);
+  if (had_lock && known->second.ends_with_one && has_closed_one(known->second)) {
+    owners_.erase(known);
+  }
   const int error = try_set_again(wish);
   // Unlocked, downgraded, or lost by a conversion that failed.
   if (had_lock) pump(answers);
   if (!is_busy(error)) return error;
-  if (wish.waits || (waiters_.empty() && may_be_leaving(wish))) return EINPROGRESS;
+  if (wish.waits || (waiters_.empty() && may_be_free_soon(wish))) return EINPROGRESS;
   return EAGAIN;
 }
 
@@ -292,7 +332,7 @@ void LockQueue::poll(Answers& answers) {
   const std::size_t before = waiters_.size();
   const auto now = Clock::now();
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
-    if (waiter->until && *waiter->until <= now) {
+    if (waiter->until && (*waiter->until <= now || !may_be_free_soon(waiter->wish))) {
       answers.emplace_back(std::move(waiter->call), EAGAIN);
       waiter = waiters_.erase(waiter);
     } else {
@@ -356,7 +396,7 @@ bool LockQueue::needs_poll() const {
     const bool is_behind = !waiter.wish.is_record && first_seen;
     first_seen |= !waiter.wish.is_record;
     if (is_behind) return false;
-    if (waiter.wish.is_record && may_be_leaving(waiter.wish)) return true;
+    if (waiter.wish.is_record && may_end_unseen(waiter.wish)) return true;
     return is_shared_ && !is_held_against(waiter.wish);
   });
 }

@@ -55,12 +55,14 @@ struct LockSystem {
   std::function<int(int fd, const LockWish& wish)> set;
   // F_OFD_GETLK: whether somebody else's lock is in the way.
   std::function<int(int fd, struct flock& lock)> find;
-  // Whether a process still has the file open; true where that is not known.
-  std::function<bool(pid_t process, std::uint64_t shown_inode)> has_open;
   // As those of open_descriptors.h.
-  std::function<std::vector<OpenDescriptor>(pid_t process, std::uint64_t shown_inode)> descriptors;
+  std::function<bool(pid_t process)> has_ended;
+  std::function<std::vector<OpenDescriptor>(pid_t process, std::uint64_t shown_inode, int known)>
+      descriptors;
   std::function<bool(pid_t process, const OpenDescriptor& descriptor)> has_descriptor;
-  std::function<LockCallKind(pid_t thread)> call_kind;
+  std::function<LockCallArguments(pid_t thread)> arguments;
+  // Whether a RELEASE may be under way that LockTable has not been told of; true where that is not known.
+  std::function<bool()> is_releasing;
   static LockSystem real();
 };
 
@@ -73,13 +75,17 @@ struct LockSystem {
 // here already: behind a waiter that waits for that very process, it would wait for ever.
 //
 // close(2) returns before RELEASE comes, so that somebody who does not wait could still find a lock that
-// was closed. What has told of closing (FLUSH), or cannot tell, is given kGrace to go.
+// was closed. What has told of closing (FLUSH), or may have closed unseen, is given kGrace to go.
+//
+// Processes poll for locks, so a request that is refused costs the same whatever descriptors the holder has: it
+// looks at no more than kMostLooks of them in /proc.
 //
 // Not thread-safe: `mutex` must be held for all else.
 class LockQueue {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kGrace{3};
+  static constexpr std::size_t kMostLooks = 8;
   // Calls to be answered once `mutex` is released.
   using Answers = std::vector<std::pair<std::unique_ptr<LockCall>, int>>;
 
@@ -137,9 +143,11 @@ class LockQueue {
     std::vector<Range> held;
     // POSIX: a process that closes any descriptor of a file loses its record locks on it. The kernel reports a
     // close by FLUSH, but not for a handle that was opened before the file was locked. If there was such a
-    // handle at the process's first lock, these are all descriptors that the process then had: once one of them
-    // is closed, the locks are gone. Empty for an open file description's.
+    // handle at the process's first lock, these are the descriptors that the process then had: once one of them
+    // is closed, the locks are gone.
     std::vector<OpenDescriptor> descriptors;
+    bool ends_with_one = false;
+    mutable std::size_t next_look = 0;  // in `descriptors`
   };
   struct Waiter {
     LockWish wish;
@@ -155,7 +163,11 @@ class LockQueue {
   int try_set_again(const LockWish& wish);
   void remember(Owner& owner, const LockWish& wish, int error);
   bool must_queue(const LockWish& wish) const;
-  bool may_be_leaving(const LockWish& wish) const;
+  bool is_in_the_way(const LockWish& wish, const OwnerKey& key, const Owner& owner) const;
+  bool may_leave_soon(const Owner& owner) const;
+  bool may_be_free_soon(const LockWish& wish) const;
+  bool may_end_unseen(const LockWish& wish) const;
+  bool has_lost_locks(const Owner& owner) const;
   bool drop_stale(const LockWish& wish);
   void note_descriptors(Owner& owner, const LockWish& wish) const;
   bool has_closed_one(const Owner& owner) const;

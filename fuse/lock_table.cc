@@ -171,7 +171,7 @@ void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const Lock
                             std::uint64_t ticket) {
   std::unique_lock cycles(cycles_mutex_);
   if (!waits_for_itself(wish.owner)) return;
-  if (system_.call_kind(wish.thread) == LockCallKind::kOfDescription) return;
+  if (system_.arguments(wish.thread).kind == LockCallKind::kOfDescription) return;
   LockQueue::Answers answers;
   std::unique_lock lock(queue->mutex);
   queue->withdraw(ticket, EDEADLK, answers);

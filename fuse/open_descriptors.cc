@@ -40,21 +40,28 @@ std::vector<int> numbers_of(pid_t process) {
   DIR* const dir = ::opendir(fmt::format("/proc/{}/fdinfo", process).c_str());
   if (dir == nullptr) return numbers;
   while (const dirent* entry = ::readdir(dir)) {
+    if (numbers.size() > kMostSearched) break;
     if (entry->d_name[0] != '.') numbers.push_back(std::atoi(entry->d_name));
   }
   (void)::closedir(dir);
   return numbers;
 }
 
+// F_SETLK64 and F_SETLKW64 of 32-bit processes.
+constexpr unsigned long kSetLock64 = 13;
+constexpr unsigned long kSetLockWaiting64 = 14;
+
 LockCallKind kind_of(unsigned long command) {
   switch (command) {
     case F_SETLK:
     case F_SETLKW:
+    case kSetLock64:
+    case kSetLockWaiting64:
       return LockCallKind::kOfProcess;
     case F_OFD_SETLK:
     case F_OFD_SETLKW:
       return LockCallKind::kOfDescription;
-    default:  // for instance the number of a 32-bit process
+    default:
       return LockCallKind::kUnknown;
   }
 }
@@ -66,28 +73,20 @@ bool is_fuse(const MountEntry& mount) { return mount.type.starts_with("fuse"); }
 
 }  // namespace
 
-bool process_has_open(pid_t process, std::uint64_t shown_inode) {
-  if (process <= 0) return true;
-  if (::kill(process, 0) == -1) return errno != ESRCH;
-  const std::vector<int> numbers = numbers_of(process);
-  bool says_inodes = false;
-  for (const int number : numbers) {
-    const OpenDescriptor found = read_descriptor(process, number);
-    if (found.inode == shown_inode) return true;
-    says_inodes |= found.inode != 0;
-  }
-  if (says_inodes) return false;
-  const auto text = read_proc(process, "stat");
-  if (!text) return !is_gone(text.error());
+bool has_ended(pid_t process) {
+  if (process <= 0) return false;
+  if (::kill(process, 0) == -1) return errno == ESRCH;
   const auto stat = stat_of(process);
-  return !stat || !is_dead(*stat);  // a zombie has nothing open
+  return stat && is_dead(*stat);
 }
 
 // A file on another file system may have the same number: the mounts distinguish them.
-std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode) {
+std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known) {
   std::vector<OpenDescriptor> found;
   if (process <= 0) return found;
-  for (const int number : numbers_of(process)) {
+  std::vector<int> numbers = numbers_of(process);
+  if (numbers.size() > kMostSearched) numbers = {known};
+  for (const int number : numbers) {
     const OpenDescriptor one = read_descriptor(process, number);
     if (one.inode == shown_inode && one.inode != 0) found.push_back(one);
   }
@@ -110,18 +109,23 @@ bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
 }
 
 // The thread may have sent the request but not be asleep yet: /proc then says "running".
-LockCallKind lock_call_kind(pid_t thread) {
+LockCallArguments lock_call_arguments(pid_t thread) {
   constexpr int kMostLooks = 20;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000};
   for (int looks = 0; thread > 0 && looks < kMostLooks; ++looks) {
     const auto text =
         read_proc(thread, "syscall");  // its number, then the arguments: "72 0x3 0x7 …"
-    if (!text) return LockCallKind::kUnknown;
-    const auto command = text->find("0x", text->find("0x") + 2);
-    if (command != text->npos) return kind_of(std::strtoul(text->c_str() + command, nullptr, 16));
+    if (!text) return {};
+    const auto argument = [&](std::size_t at) {
+      return std::strtoul(text->c_str() + at, nullptr, 16);
+    };
+    const auto descriptor = text->find("0x");
+    const auto command = text->find("0x", descriptor + 2);
+    if (command != text->npos)
+      return {kind_of(argument(command)), static_cast<int>(argument(descriptor))};
     (void)::nanosleep(&kPause, nullptr);  // a shorter pause does no harm
   }
-  return LockCallKind::kUnknown;
+  return {};
 }
 
 }  // namespace cacheshim

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Figures of locks. lock_bench MEASURE FILE [OTHER] [--rounds N] [--waiters N] [--pid P]; prints one JSON
+// Figures of locks. lock_bench MEASURE FILE [OTHER] [--rounds N] [--waiters N] [--pid P] [--descriptors N]; prints one JSON
 // object. Microseconds, but for `cpu`, percent of a core.
 //   pair FILE                 an uncontended LOCK_EX and LOCK_UN
 //   handover FILE OTHER       from LOCK_UN of OTHER to the return of a LOCK_EX of FILE that waits
 //   crowd FILE OTHER          N processes wait for FILE, which this one holds; reading and writing OTHER
 //                             meanwhile; what process P then uses of a core; then all get it in turn
+//   refused FILE OTHER        F_SETLK and LOCK_NB of FILE, which a process with N other descriptors holds; stat(2)
+//                             of FILE; creating and removing OTHER, alone and while a process polls for the lock
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +20,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -197,12 +202,82 @@ Json measure_crowd(const std::string& path, const std::string& other, int waiter
   return result;
 }
 
+// Holds both kinds of lock on `path` until it is killed, by a descriptor that has made the file.
+pid_t start_holder(const std::string& path, int descriptors) {
+  (void)::unlink(path.c_str());
+  Board& board = make_board();
+  const pid_t child = ::fork();
+  if (child == -1) fail("fork");
+  if (child != 0) {
+    wait_until(board.done, 1);
+    return child;
+  }
+  std::vector<UniqueFd> others;
+  for (int number = 0; number < descriptors; ++number) others.push_back(open_file("/dev/null"));
+  const UniqueFd fd = open_file(path);
+  lock(fd, LOCK_EX);
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  if (::fcntl(fd.get(), F_SETLK, &range) != 0) fail("F_SETLK");
+  board.done = 1;
+  for (;;) ::pause();
+}
+
+void end(pid_t child) {
+  (void)::kill(child, SIGKILL);
+  (void)::waitpid(child, nullptr, 0);
+}
+
+bool is_refused(int fd) {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  return ::fcntl(fd, F_SETLK, &range) == -1 && errno == EAGAIN;
+}
+
+template <class Call>
+Json measure_calls(int rounds, Call&& call) {
+  std::vector<double> spans;
+  for (int round = 0; round < rounds; ++round) {
+    const double begin = now_us();
+    if (!call()) fail("unexpected result");
+    spans.push_back(now_us() - begin);
+  }
+  return summary(std::move(spans));
+}
+
+Json measure_refused(const std::string& path, const std::string& other, int rounds,
+                     int descriptors) {
+  const pid_t holder = start_holder(path, descriptors);
+  const UniqueFd fd = open_file(path);
+  const auto make_and_remove = [&] {
+    const UniqueFd made(::open(other.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    return made && ::unlink(other.c_str()) == 0;
+  };
+  Json result;
+  struct stat st {};
+  result["stat"] = measure_calls(rounds, [&] { return ::stat(path.c_str(), &st) == 0; });
+  result["F_SETLK"] = measure_calls(rounds, [&] { return is_refused(fd.get()); });
+  result["LOCK_NB"] =
+      measure_calls(rounds, [&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0; });
+  result["create and unlink"] = measure_calls(rounds, make_and_remove);
+  const pid_t poller = ::fork();
+  if (poller == 0) {
+    while (is_refused(fd.get())) {
+    }
+    ::_exit(1);
+  }
+  result["create and unlink beside a poller"] = measure_calls(rounds, make_and_remove);
+  end(poller);
+  end(holder);
+  return result;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Figures of locks");
   std::string measure, file, other;
-  int rounds = 2000, waiters = 500;
+  int rounds = 2000, waiters = 500, descriptors = 0;
   pid_t pid = 0;
   app.add_option("MEASURE", measure)->required();
   app.add_option("FILE", file)->required();
@@ -210,6 +285,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds);
   app.add_option("--waiters", waiters);
   app.add_option("--pid", pid);
+  app.add_option("--descriptors", descriptors);
   CLI11_PARSE(app, argc, argv);
   Json result;
   if (measure == "pair") {
@@ -218,6 +294,8 @@ int main(int argc, char** argv) {
     result = measure_handover(file, other, rounds);
   } else if (measure == "crowd") {
     result = measure_crowd(file, other, waiters, pid);
+  } else if (measure == "refused") {
+    result = measure_refused(file, other, rounds, descriptors);
   } else {
     return 2;
   }

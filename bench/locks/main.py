@@ -55,7 +55,7 @@ def run(scratch, rounds, waiters, jobs):
             "crowd behind a raw holder": (None, crowd_behind_raw(mount, raw, lock, waiters)),
             "crowd of nobody": (None, {"cpu": idle_share(mount)}),
             "cacheshim job list": (None, list_jobs(mount, jobs)),
-        }
+        } | refused_of(native, point, rounds * 10)
     finally:
         mount.close()
 
@@ -77,6 +77,17 @@ def crowd_behind_raw(mount, raw, lock, waiters):
     holder.close()
     child.wait()
     return {"cpu": used}
+
+
+def refused_of(native, point, rounds):
+    """Requests that are refused: by the descriptors that the holder has besides."""
+    found = {}
+    for descriptors in (0, 10_000):
+        sides = [measure("refused", folder / "held", folder / "made", "--rounds", rounds,
+                         "--descriptors", descriptors) for folder in (native, point / "triton")]
+        for call in sides[0]:
+            found[f"{call}, holder has {descriptors}"] = (sides[0][call], sides[1][call])
+    return found
 
 
 def list_jobs(mount, jobs):
@@ -112,23 +123,23 @@ def ticks(pid):
 
 
 def show(results):
-    print(f"{'µs':<34}{'native p50':>12}{'mount p50':>12}{'min':>10}{'p99':>10}{'bar':>8}")
+    print(f"{'µs':<52}{'native p50':>12}{'mount p50':>12}{'min':>10}{'p99':>10}{'bar':>8}")
     for name, (native, mount) in results.items():
         if not name.startswith("crowd"):
             beside = f"{native['median']:.1f}" if native else "-"
-            print(f"{name:<34}{beside:>12}{mount['median']:>12.1f}{mount['min']:>10.1f}"
+            print(f"{name:<52}{beside:>12}{mount['median']:>12.1f}{mount['min']:>10.1f}"
                   f"{mount['p99']:>10.1f}{BARS.get(name, '-'):>8}")
             continue
         for row in ("alone", "beside_waiters"):
             for call in ("read", "write"):
                 if row in mount:
-                    print(f"{f'{call} {row}':<34}{native[row][call]['median']:>12.1f}"
+                    print(f"{f'{call} {row}':<52}{native[row][call]['median']:>12.1f}"
                           f"{mount[row][call]['median']:>12.1f}{mount[row][call]['min']:>10.1f}"
                           f"{mount[row][call]['p99']:>10.1f}{'-':>8}")
         if "each_in_turn" in mount:
-            print(f"{'each waiter in turn':<34}{native['each_in_turn']:>12.1f}"
+            print(f"{'each waiter in turn':<52}{native['each_in_turn']:>12.1f}"
                   f"{mount['each_in_turn']:>12.1f}")
-        print(f"{f'idle CPU, {name}':<34}{'-':>12}{mount['cpu']:>11.1f}%{'':>20}{BARS['idle CPU']:>7}%")
+        print(f"{f'idle CPU, {name}':<52}{'-':>12}{mount['cpu']:>11.1f}%{'':>20}{BARS['idle CPU']:>7}%")
 
 
 def main():

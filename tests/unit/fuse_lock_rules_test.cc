@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -78,10 +79,18 @@ struct LockRules : testing::Test {
   LockSystem system = real();
   LockCallKind kind = LockCallKind::kOfProcess;
   std::vector<OpenDescriptor> descriptors;
+  std::atomic<bool> releasing{false};
+  std::atomic<int> searches{0};  // of all descriptors of a process
+  std::atomic<int> looks{0};     // at one
   LockTable table{counters, [this] {
-                    system.call_kind = [this](pid_t) { return kind; };
-                    system.descriptors = [this](pid_t, std::uint64_t) { return descriptors; };
+                    system.arguments = [this](pid_t) { return LockCallArguments{kind, 3}; };
+                    system.is_releasing = [this] { return releasing.load(); };
+                    system.descriptors = [this](pid_t, std::uint64_t, int) {
+                      ++searches;
+                      return descriptors;
+                    };
                     system.has_descriptor = [this](pid_t, const OpenDescriptor& one) {
+                      ++looks;
                       return std::find(descriptors.begin(), descriptors.end(), one) !=
                              descriptors.end();
                     };
@@ -155,6 +164,65 @@ TEST_F(LockRules, ADescriptorThatIsClosedUnseenTakesTheLocksAway) {
   EXPECT_FALSE(waiter->is_there());
   descriptors.pop_back();
   EXPECT_EQ(waiter->wait(), 0);
+}
+
+// Processes poll for locks: what a refused request costs must not grow with the holder's descriptors.
+TEST_F(LockRules, ARefusedRequestLooksAtFewOfTheHoldersDescriptors) {
+  for (int number = 0; number < 1000; ++number) descriptors.push_back({number, 9, 1});
+  LockWish quiet = wish(1, 0);
+  quiet.others_close_unseen = true;
+  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  const int looks_before = looks;
+  LockWish other = wish(2, 0);
+  other.waits = false;
+  EXPECT_EQ(ask(1, other)->wait(), EAGAIN);
+  EXPECT_LE(looks - looks_before, static_cast<int>(LockQueue::kMostLooks));
+  EXPECT_EQ(searches, 1);  // when the lock was taken
+}
+
+TEST_F(LockRules, ARefusedRequestLooksAtOneOfManyHolders) {
+  descriptors = {{3, 9, 1}};
+  for (std::uint64_t owner = 1; owner <= 100; ++owner) {
+    LockWish reader = wish(owner, 0, 1, F_RDLCK);
+    reader.others_close_unseen = true;
+    ASSERT_EQ(ask(1, reader)->wait(), 0);
+  }
+  const int looks_before = looks;
+  LockWish writer = wish(200, 0);
+  writer.waits = false;
+  EXPECT_EQ(ask(1, writer)->wait(), EAGAIN);
+  EXPECT_LE(looks - looks_before, static_cast<int>(LockQueue::kMostLooks));
+}
+
+TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByThoseWhoKeepAsking) {
+  constexpr int kDescriptors = 1000;
+  for (int number = 0; number < kDescriptors; ++number) descriptors.push_back({number, 9, 1});
+  LockWish quiet = wish(1, 0);
+  quiet.others_close_unseen = true;
+  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  descriptors.pop_back();
+  LockWish other = wish(2, 0);
+  other.waits = false;
+  int error = EAGAIN;
+  for (int asked = 0; error == EAGAIN && asked <= kDescriptors; ++asked) {
+    error = ask(1, other)->wait();
+  }
+  EXPECT_EQ(error, 0);
+}
+
+// close(2) returns before RELEASE comes.
+TEST_F(LockRules, AHolderThatMayHaveClosedUnseenIsGivenAMomentToGo) {
+  LockWish quiet = wish(1, 0);
+  quiet.is_record = quiet.tells_close = false;
+  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  LockWish other = wish(2, 0);
+  other.is_record = other.waits = false;
+  EXPECT_TRUE(ask(1, other)->is_there());
+  releasing = true;
+  const auto answer = ask(1, other);
+  EXPECT_FALSE(answer->is_there());
+  table.released({0, 1}, 1);
+  EXPECT_EQ(answer->wait(), 0);
 }
 
 TEST_F(LockRules, ADescriptionKeepsItsLocksWhenAnotherDescriptorIsClosed) {

@@ -198,7 +198,7 @@ TEST_F(Locks, OneThatGivesUpIsInNobodysWayAnyMore) {
 TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
   LockSystem system = LockSystem::real();
   bool alive = true;
-  system.has_open = [&](pid_t process, std::uint64_t) { return process != 1001 || alive; };
+  system.has_ended = [&](pid_t process) { return process == 1001 && !alive; };
   LockTable table(counters, system);
   LockWish quiet = record_wish(1, F_WRLCK, 0, 0);
   quiet.tells_close = false;

@@ -86,14 +86,14 @@ TEST(OpenDescriptors, ADescriptorThatCannotBeReadIsTakenForOpen) {
     return ask_without_privileges(Proc::kPlain, question);
   };
   EXPECT_EQ(ask([&] { return has_descriptor(holder.pid(), one); }), 0);
-  EXPECT_EQ(ask([&] { return process_has_open(holder.pid(), 1); }), 0);
-  EXPECT_EQ(ask([&] { return descriptors_of(holder.pid(), 1).empty(); }), 0);
+  EXPECT_EQ(ask([&] { return !has_ended(holder.pid()); }), 0);
+  EXPECT_EQ(ask([&] { return descriptors_of(holder.pid(), 1, -1).empty(); }), 0);
 }
 
-TEST(OpenDescriptors, AProcessThatIsHiddenIsTakenToHaveTheFileOpen) {
+TEST(OpenDescriptors, AProcessThatIsHiddenIsNotTakenForEnded) {
   const Holder holder(/*is_secret=*/true);
   const int answer =
-      ask_without_privileges(Proc::kHidden, [&] { return process_has_open(holder.pid(), 1); });
+      ask_without_privileges(Proc::kHidden, [&] { return !has_ended(holder.pid()); });
   if (answer == kCannot) GTEST_SKIP() << "cannot mount a /proc of its own";
   EXPECT_EQ(answer, 0);
 }
@@ -101,25 +101,25 @@ TEST(OpenDescriptors, AProcessThatIsHiddenIsTakenToHaveTheFileOpen) {
 TEST(OpenDescriptors, AnotherFileOfThatNumberIsNotTheDescriptor) {
   const Holder holder(/*is_secret=*/false);
   EXPECT_FALSE(has_descriptor(holder.pid(), {holder.number(), 1, 1}));
-  EXPECT_FALSE(process_has_open(holder.pid(), 1));
+  EXPECT_FALSE(has_ended(holder.pid()));
 }
 
-TEST(OpenDescriptors, AProcessThatIsGoneHasNothingOpen) {
+TEST(OpenDescriptors, AProcessThatIsGoneHasEnded) {
   pid_t pid = -1;
   {
     const Holder holder(/*is_secret=*/false);
     pid = holder.pid();
   }
   EXPECT_FALSE(has_descriptor(pid, {0, 1, 1}));
-  EXPECT_FALSE(process_has_open(pid, 1));
+  EXPECT_TRUE(has_ended(pid));
 }
 
-TEST(OpenDescriptors, AZombieHasNothingOpen) {
+TEST(OpenDescriptors, AZombieHasEnded) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
-  EXPECT_FALSE(process_has_open(child, 1));
+  EXPECT_TRUE(has_ended(child));
   EXPECT_FALSE(has_descriptor(child, {0, 1, 1}));
   (void)::waitpid(child, nullptr, 0);
 }
