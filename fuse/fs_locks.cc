@@ -75,6 +75,37 @@ LockFileId Filesystem::lock_file_id(const FileHandle& handle) const {
   return {0, handle.node};
 }
 
+// The handle's own descriptor may be of a file that was copied to become a lock file.
+LockTable::Opener Filesystem::opener_of(const FileHandle& handle) const {
+  return [this, &handle]() -> Result<UniqueFd> {
+    const NodeInfo info = nodes_.info(handle.node);
+    const bool has_moved = !handle.is_lock_file && info.object_fd() >= 0;
+    return sys::reopen(has_moved ? info.object_fd() : handle.fd.get(), O_PATH);
+  };
+}
+
+// From now on the locks of the node's file are those of its inode: those that are held as well.
+void Filesystem::lock_by_inode(NodeIndex node, const LockTable::Opener& open) {
+  if (nodes_.locked_inode(node)) return;
+  nodes_.lock_by_inode(node);
+  const auto inode = nodes_.locked_inode(node);
+  locks_.move({0, node}, {inode->device, inode->inode}, open);
+}
+
+// The node's file has been renamed to `path`, which may have made it a lock file of the base, or the job's own. With
+// Overlay::mutex() held exclusively.
+Status Filesystem::settle_lock_name(NodeIndex node, Job& job, const std::string& path) {
+  const bool was_common = nodes_.info(node).common != Common::kNone;
+  CACHESHIM_TRY(found, job.overlay.find(path));
+  const bool is_common = static_cast<bool>(found.lock);
+  if (was_common && !is_common) nodes_.become_own(node, found.st);
+  if (was_common || !is_common) return {};
+  nodes_.become_common(node, {common_kind(path), found.st, std::move(found.lock)});
+  const NodeInfo info = nodes_.info(node);
+  lock_by_inode(node, [&info] { return sys::reopen(info.object_fd(), O_PATH); });
+  return {};
+}
+
 LockWish Filesystem::lock_wish(const FileHandle& handle, const fuse_file_info& fi) const {
   LockWish wish;
   wish.owner = wish.handle = fi.fh;
@@ -166,8 +197,7 @@ void Filesystem::set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wi
     return named_locks_.lock(handle, std::move(named), wish, std::make_unique<FuseLockCall>(req));
   }
   const auto set = [this, req, &handle, wish] {
-    const auto open = [&handle] { return sys::reopen(handle.fd.get(), O_PATH); };
-    locks_.lock(lock_file_id(handle), open, wish, std::make_unique<FuseLockCall>(req));
+    locks_.lock(lock_file_id(handle), opener_of(handle), wish, std::make_unique<FuseLockCall>(req));
   };
   std::vector<std::string> built = built_under(handle, wish);
   if (built.empty()) return set();
@@ -208,10 +238,9 @@ void Filesystem::getlk(fuse_req_t req, fuse_file_info* fi, const struct flock& l
   if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
   const LockWish wish = record_wish(*handle, *fi, lock);
   struct flock found {};
-  const auto open = [handle] { return sys::reopen(handle->fd.get(), O_PATH); };
   const auto named = named_lock_of(req, *handle, LockUse::kFind);
   const int error = named ? named_locks_.find(named, wish, found)
-                          : locks_.find(lock_file_id(*handle), open, wish, found);
+                          : locks_.find(lock_file_id(*handle), opener_of(*handle), wish, found);
   (void)(error == 0 ? fuse_reply_lock(req, &found) : fuse_reply_err(req, error));
 }
 
@@ -336,13 +365,16 @@ bool Filesystem::finish_removal(const LockFileId& id) {
     path = found->second.path;
   }
   const auto open = [&] { return base_locks_.open(path, O_PATH); };
-  const Status removed = locks_.unless_wanted(id, open, -1, [&]() -> Status {
+  const auto is_there = [&] {
     const auto st = base_locks_.find(path);
-    if (!st || st->st.st_dev != id.device || st->st.st_ino != id.inode)
-      return {};  // it is another by now
-    if (is_locked_elsewhere(id.device, id.inode)) return Errno(EBUSY);
-    return base_locks_.remove(path);
-  });
+    return st && st->st.st_dev == id.device && st->st.st_ino == id.inode;
+  };
+  const Status removed =
+      !is_there() ? Status() : locks_.unless_wanted(id, open, -1, [&]() -> Status {
+        if (!is_there()) return {};
+        if (is_locked_elsewhere(id.device, id.inode)) return Errno(EBUSY);
+        return base_locks_.remove(path);
+      });
   if (removed.failed_with(EBUSY)) return false;
   const std::lock_guard lock(removals_mutex_);
   const auto found = removals_.find({id.device, id.inode});

@@ -60,9 +60,9 @@ Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
                                               const Look& look) {
   const bool is_common = static_cast<bool>(found.lock);
   const NodeIndex node =
-      is_common ? nodes_.intern_common(parent.node, name, info.job,
-                                       {common_kind(join_path(look.folder, name)), found.st,
-                                        std::move(found.lock)})
+      is_common ? nodes_.intern_common(
+                      parent.node, name, info.job,
+                      {common_kind(join_path(look.folder, name)), found.st, std::move(found.lock)})
                 : nodes_.intern(parent.node, name, info.job, found);
   const Ref ref{node, parent.slot};
   CACHESHIM_TRY(st, show(ref, nodes_.info(node), found.st, found.in_upper));
@@ -197,13 +197,29 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     CACHESHIM_CHECK(link_to(source.node, *job, new_path));
     const Look look = begin_look(*job, std::string(parent_path(new_path)));
     CACHESHIM_TRY(found, job->overlay.find(new_path));
-    nodes_.add_link(source.node, parent.node, name, found.st);
     linked = new_path;
+    if (found.lock || info.common != Common::kNone) {
+      return add_lock_name(source.node, parent, folder, name, std::move(found), look);
+    }
+    nodes_.add_link(source.node, parent.node, name, found.st);
     return entry_of(parent, folder, name, std::move(found), look);
   }();
-  if (!entry) return reply_entry(req, entry);
+  if (!entry || job->overlay.is_shared_lock_name(linked)) return reply_entry(req, entry);
   publish_completed(*job, linked, Arrival::kNamed, {parent_ino, ino},
                     [this, req, entry] { reply_entry(req, entry); });
+}
+
+// One of the two names, or both, is a lock file's: a node has only names of one kind, so this gets a node of its own, with
+// the same locks. With Overlay::mutex() held exclusively.
+Result<fuse_entry_param> Filesystem::add_lock_name(NodeIndex source, Ref parent,
+                                                   const NodeInfo& folder, const std::string& name,
+                                                   Found found, const Look& look) {
+  CACHESHIM_TRY(object, open_object(source));
+  CACHESHIM_TRY(entry, entry_of(parent, folder, name, std::move(found), look));
+  for (const NodeIndex node : {source, decode(entry.ino).node}) {
+    lock_by_inode(node, [&object] { return sys::reopen(object.get(), O_PATH); });
+  }
+  return entry;
 }
 
 // With Overlay::mutex() held exclusively. A file of the layer that has no name may get its first.
@@ -271,12 +287,16 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
     NodeTable::Removed kept = keep_object(overlay, to.node, new_name, new_path);
     CACHESHIM_CHECK(overlay.rename(path, new_path, flags, hold));
     if (path == new_path) return new_path;
+    const bool moves_lock =
+        overlay.is_shared_lock_name(path) || overlay.is_shared_lock_name(new_path);
     if (flags == RENAME_EXCHANGE) {
       nodes_.exchange(from.node, name, to.node, new_name);
     } else {
       nodes_.remove(to.node, new_name, std::move(kept));
       nodes_.rename(from.node, name, to.node, new_name);
     }
+    const NodeIndex moved = moves_lock ? nodes_.find(to.node, new_name) : 0;
+    if (moved != 0) CACHESHIM_CHECK(settle_lock_name(moved, *source.job, new_path));
     return new_path;
   });
 }
@@ -290,6 +310,14 @@ void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fus
   const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
   if (!renamed) return (void)fuse_reply_err(req, renamed.error().code());
   Job& job = *nodes_.info(to.node).job;
+  if (job.overlay.is_shared_lock_name(*renamed)) {
+    // The kernel keeps the name for as long as it may keep that of the file that was renamed.
+    std::vector<Notifier::Notice> notices;
+    add_notices({BaseChange::Kind::kName, std::string(parent_path(*renamed)), new_name}, job,
+                notices);
+    notifier_->post(std::move(notices), {}, [] {});
+    return (void)fuse_reply_err(req, 0);
+  }
   note_built(job, *renamed);
   publish_completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
                     [req] { (void)fuse_reply_err(req, 0); });

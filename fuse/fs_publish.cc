@@ -46,7 +46,7 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       lowers_{store_.base()},
       is_base_local_(is_local_file_system(store_.base())) {
   if (const auto base = sys::stat_fd(store_.base())) nodes_.add_device(base->st_dev);
-  base_locks_.share(store_.base(), &lock_access_);
+  base_locks_.share(store_.base(), &lock_access_, store_.staging());
   locks_.set_idle_hook([this](const LockFileId& id) { return finish_removal(id); });
   if (options_.verify_on_open) verifier_ = std::make_unique<OpenVerifier>(store_, entries_);
   if (trust_.is_restricted()) jobs_.restrict_publishing();

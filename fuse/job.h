@@ -53,6 +53,7 @@ struct JobRules {
   bool is_plain = false;
   // The base, to be written to, of whose lock files a job that publishes makes use; or -1.
   int lock_base = -1;
+  int lock_staging = -1;                    // as LockFiles::share() takes it
   const LockAccess* lock_access = nullptr;  // of these
   // Where jobs tell their processes what they may take from the base by themselves; null: nothing.
   const DirectFolders* direct = nullptr;

@@ -34,6 +34,7 @@ Job& JobTable::get_or_make(const std::string& id) {
     job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_,
                                 JobRules{.owners = owners_,
                                          .lock_base = lock_base,
+                                         .lock_staging = store_.staging(),
                                          .lock_access = lock_access_,
                                          .direct = direct_,
                                          .changes = &changes_,

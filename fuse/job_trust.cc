@@ -23,7 +23,8 @@ void Job::set_refused(const std::string& why) {
 }
 
 void Job::settle_locks() {
-  overlay.share_locks(may_publish() ? rules_.lock_base : -1, rules_.lock_access);
+  overlay.share_locks(may_publish() ? rules_.lock_base : -1, rules_.lock_access,
+                      rules_.lock_staging);
 }
 
 std::string Job::why_refused() const {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <limits>
 
 #include "store/sys.h"
@@ -340,6 +341,28 @@ void LockQueue::poll(Answers& answers) {
     }
   }
   if (waiters_.size() < before) pump(answers);  // those who were behind them
+}
+
+void LockQueue::move_to(UniqueFd file, bool is_shared) {
+  file_ = std::move(file);
+  is_shared_ = is_shared;
+  for (auto known = owners_.begin(); known != owners_.end();) {
+    known = take_again(known->first, known->second) ? std::next(known) : owners_.erase(known);
+  }
+}
+
+bool LockQueue::take_again(const OwnerKey& key, Owner& owner) const {
+  auto fd = sys::reopen(file_.get(), key.first ? O_RDWR : O_RDONLY);
+  if (!fd) return false;
+  owner.fd = *std::move(fd);
+  return std::all_of(owner.held.begin(), owner.held.end(), [&](const Range& range) {
+    LockWish wish;
+    wish.is_record = key.first;
+    wish.type = range.type;
+    wish.start = range.start;
+    wish.length = range.length;
+    return system_.set(owner.fd.get(), wish) == 0;
+  });
 }
 
 void LockQueue::refuse_all(int error, Answers& answers) {

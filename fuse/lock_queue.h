@@ -95,6 +95,7 @@ class LockQueue {
 
   std::mutex mutex;
   bool dropped = false;  // no longer the file's queue
+  bool moved = false;    // it is found by two ids (LockTable::move)
 
   // 0: done; an error to be answered; EINPROGRESS: it must wait.
   int ask(const LockWish& wish, Answers& answers);
@@ -109,6 +110,9 @@ class LockQueue {
   void withdraw(std::uint64_t ticket, int error, Answers& answers);
   // Tries those who wait, for what nobody tells of.
   void poll(Answers& answers);
+  // Takes all locks again on `file`, which nobody has locked, and goes on with that. Owners of whom the file system does
+  // not take them have none any more.
+  void move_to(UniqueFd file, bool is_shared);
   // Gives `error` to those who wait, EAGAIN to those who only seem to.
   void refuse_all(int error, Answers& answers);
 
@@ -173,9 +177,10 @@ class LockQueue {
   bool has_closed_one(const Owner& owner) const;
   bool is_held_against(const LockWish& wish) const;
   void pump(Answers& answers);
+  bool take_again(const OwnerKey& key, Owner& owner) const;
 
-  const UniqueFd file_;
-  const bool is_shared_;
+  UniqueFd file_;
+  bool is_shared_;
   const LockSystem& system_;
   std::map<OwnerKey, Owner> owners_;
   std::deque<Waiter> waiters_;

@@ -114,8 +114,12 @@ void LockTable::leave(const LockFileId& id, const Queue& queue, std::unique_lock
   lock.unlock();
   if (dropped) {
     const std::lock_guard table(mutex_);
-    const auto found = queues_.find(id);
-    if (found != queues_.end() && found->second == queue) queues_.erase(found);
+    if (queue->moved) {
+      std::erase_if(queues_, [&](const auto& known) { return known.second == queue; });
+    } else if (const auto found = queues_.find(id);
+               found != queues_.end() && found->second == queue) {
+      queues_.erase(found);
+    }
     count_ = queues_.size();
   }
   give(answers);
@@ -201,6 +205,21 @@ bool LockTable::waits_for_itself(std::uint64_t owner) {
     }
   }
   return false;
+}
+
+void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener& open) {
+  const Queue queue = find_queue(from);
+  if (queue == nullptr) return;
+  bool is_shared = false;
+  auto file = file_of(to, open, is_shared);
+  if (!file) return;  // they lock among themselves, as before
+  const std::lock_guard lock(queue->mutex);
+  if (queue->dropped) return;
+  queue->move_to(*std::move(file), is_shared);
+  queue->moved = true;
+  const std::lock_guard table(mutex_);
+  queues_.try_emplace(to, queue);
+  count_ = queues_.size();
 }
 
 bool LockTable::gives_up_exclusive(const LockFileId& id, const LockWish& unlock) {

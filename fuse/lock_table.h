@@ -29,7 +29,7 @@ struct LockFileId {
 // All locks of a mount: a LockQueue a file, made with its first lock and dropped with its last handle,
 // and one thread, the keeper, that sleeps unless somebody waits for what nobody tells of.
 //
-// Thread-safe. Lock order: the cycles' mutex, the table's or a queue's, then the keeper's; never two queues' at
+// Thread-safe. Lock order: the cycles' mutex, a queue's, the table's, then the keeper's; never two queues' at
 // once.
 // Calls are answered with none of them held.
 class LockTable {
@@ -48,6 +48,9 @@ class LockTable {
   // first), it is locked among this mount's processes alone.
   void lock(const LockFileId& id, const Opener& open, const LockWish& wish,
             std::unique_ptr<LockCall> call);
+  // A job's own file `from` has become, by a rename or link, the shared file `to`, which nobody has locked: its locks and
+  // those who wait are from now on that one's. Requests by either id meet until the last one is gone.
+  void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether this unlock is of all of an exclusive lock that its owner has on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockWish& unlock);
   // Whether a process has a lock on the file or waits for one; whether the file has a queue at all.

@@ -459,6 +459,31 @@ void NodeTable::published(NodeIndex parent, std::string_view component, const st
   std::atomic_ref(node.epoch).fetch_add(1);
 }
 
+void NodeTable::become_common(NodeIndex index, CommonFile file) {
+  std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
+  const std::unique_lock lock(mutex_);
+  Node& node = at(index);
+  const bool is_copy = id_of(node) != FileId{file.st.st_dev, file.st.st_ino};
+  move_id(index, file.st);
+  node.in_upper = false;
+  node.common = file.kind;
+  if (is_copy) std::atomic_ref(node.epoch).fetch_add(1);
+  hold(index, std::move(file.object));
+  doomed = take_doomed();
+}
+
+void NodeTable::become_own(NodeIndex index, const struct stat& st) {
+  std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
+  const std::unique_lock lock(mutex_);
+  Node& node = at(index);
+  move_id(index, st);
+  node.in_upper = true;
+  node.common = Common::kNone;
+  lock_by_inode(index);
+  if (node.extra) let_go(*node.extra);
+  doomed = take_doomed();
+}
+
 std::uint32_t NodeTable::epoch(NodeIndex index) const {
   return std::atomic_ref(at(index).epoch).load();
 }

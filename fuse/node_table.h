@@ -54,7 +54,7 @@ struct NodeInfo {
   std::uint64_t ino = 0;  // st_ino: stays while the node lives, copy-up or not
   bool is_view_root = false;
   bool is_dir = false;
-  bool removed = false;  // has no name any more
+  bool removed = false;       // has no name any more
   bool was_unlinked = false;  // then: by a request, and not by others beside this view
   bool in_upper = false;
   Common common = Common::kNone;
@@ -130,6 +130,10 @@ class NodeTable {
   // The node's first name no longer leads to it: others beside this view have removed or replaced the file.
   // `object` is an O_PATH descriptor of it, taken from an open handle.
   void lose_name(NodeIndex node, UniqueFd object);
+  // A rename has made the node's file a lock file of the base, `file`; or the job's own file, whose locks go on being
+  // those of the inode.
+  void become_common(NodeIndex node, CommonFile file);
+  void become_own(NodeIndex node, const struct stat& st);
   // The base's object that a node without a name held was copied: `object` is the layer's own.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
   void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
@@ -150,6 +154,14 @@ class NodeTable {
   // was seen or made so, until its attributes are changed or its data move.
   bool lacks_capabilities(NodeIndex node) const;
   void set_lacks_capabilities(NodeIndex node, bool lacks) const;
+  // The inode whose locks those of the node's file are, because the job has it under the name of a lock file too, or
+  // had: nothing for all other nodes. Set from then on, and for a second node of that inode.
+  struct Inode {
+    dev_t device;
+    ino_t inode;
+  };
+  std::optional<Inode> locked_inode(NodeIndex node) const;
+  void lock_by_inode(NodeIndex node) const;
   // Whether somebody has locked the file since the kernel knows it.
   bool takes_locks(NodeIndex node) const;
   void set_takes_locks(NodeIndex node) const;
@@ -229,6 +241,7 @@ class NodeTable {
     NodeKind kind = NodeKind::kObject;
     std::uint8_t lacks_capabilities = 0;  // without the lock, by std::atomic_ref
     std::uint8_t takes_locks = 0;         // likewise
+    std::uint8_t locks_by_inode = 0;      // likewise
     Common common = Common::kNone;
     bool was_unlinked : 1 = false;
     bool is_dir : 1 = false;
@@ -275,7 +288,7 @@ class NodeTable {
   // To be closed without the lock: the last close may take long.
   std::vector<std::shared_ptr<const UniqueFd>> doomed_;
   std::list<NodeIndex> held_;  // common nodes with a descriptor, in the order of their lookups
-  std::size_t freed_ = 0;         // since memory was last given back
+  std::size_t freed_ = 0;      // since memory was last given back
   Closer closer_;
 };
 

@@ -17,6 +17,17 @@ bool NodeTable::takes_locks(NodeIndex node) const {
 
 void NodeTable::set_takes_locks(NodeIndex node) const { std::atomic_ref(at(node).takes_locks) = 1; }
 
+std::optional<NodeTable::Inode> NodeTable::locked_inode(NodeIndex node) const {
+  if (std::atomic_ref(at(node).locks_by_inode) == 0) return std::nullopt;
+  const std::shared_lock lock(mutex_);
+  const FileId id = id_of(at(node));
+  return Inode{id.device, id.inode};
+}
+
+void NodeTable::lock_by_inode(NodeIndex node) const {
+  std::atomic_ref(at(node).locks_by_inode) = 1;
+}
+
 std::uint32_t NodeTable::silent_handles(NodeIndex node) const {
   return std::atomic_ref(at(node).silent);
 }

@@ -3,19 +3,23 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "store/copy_file.h"
 #include "store/paths.h"
 #include "store/whiteout.h"
 
 namespace cacheshim {
 namespace {
 
-constexpr int kMostTries = 1000;      // to make or open a file that others make and remove meanwhile
+constexpr int kMostTries = 1000;  // to make or open a file that others make and remove meanwhile
 constexpr mode_t kSharedMode = 0644;  // who is beside the mount and no service account may read
 
 }  // namespace
@@ -110,7 +114,8 @@ Result<UniqueFd> LockFiles::open_named(const std::string& path) const {
 
 Result<UniqueFd> LockFiles::ensure_named(const std::string& path) const {
   if (!may_become_lock(path)) return Errno(ENOENT);
-  if (auto known = open_named(path); !known.failed_with(ENOENT)) return restricted(std::move(known));
+  if (auto known = open_named(path); !known.failed_with(ENOENT))
+    return restricted(std::move(known));
   CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
   // Read-only: closing it is then no event for those who watch the base for changes.
   const int flags = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
@@ -132,22 +137,104 @@ off_t LockFiles::most_bytes(std::string_view path) const {
   return entries_.is_lock(path) ? kMostLockBytes : std::numeric_limits<off_t>::max();
 }
 
-Status LockFiles::rename(const std::string& from, const std::string& to, unsigned flags) const {
-  if (entries_.is_lock(from) || entries_.is_lock(to)) return Errno(EXDEV);
-  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(to))));
-  CACHESHIM_TRY(source, sys::open_beneath(base_, parent_path(from), O_PATH | O_DIRECTORY));
-  CACHESHIM_TRY(target, sys::open_beneath(base_, parent_path(to), O_PATH | O_DIRECTORY));
-  return sys::rename_at(source.get(), std::string(base_name(from)), target.get(),
-                        std::string(base_name(to)), flags);
+Result<UniqueFd> LockFiles::open_parent(const std::string& path) const {
+  return sys::open_beneath(base_, parent_path(path), O_PATH | O_DIRECTORY);
+}
+
+Result<UniqueFd> LockFiles::ensure_parent(const std::string& path) const {
+  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+  return open_parent(path);
+}
+
+Status LockFiles::check_becomes_lock(const struct stat& st, const std::string& path) const {
+  if (!entries_.is_lock(path)) return Errno(EXDEV);
+  return st.st_size > kMostLockBytes ? Status(Errno(EFBIG)) : Status();
+}
+
+// A new file has the name: with the mode of a lock file, and shown again if the old one was hidden.
+void LockFiles::set_arrived(const std::string& path) {
+  show(path);
+  (void)open(path, O_RDONLY);  // sets the mode
+}
+
+Status LockFiles::rename(const std::string& from, const std::string& to, unsigned flags) {
+  if (entries_.is_lock(from) != entries_.is_lock(to)) return Errno(EXDEV);
+  CACHESHIM_TRY(source, open_parent(from));
+  CACHESHIM_TRY(target, ensure_parent(to));
+  CACHESHIM_CHECK(sys::rename_at(source.get(), std::string(base_name(from)), target.get(),
+                                 std::string(base_name(to)), flags));
+  show(to);
+  return {};
+}
+
+Status LockFiles::link(const std::string& path, const std::string& new_path) {
+  if (!entries_.is_lock(path) || !entries_.is_lock(new_path)) return Errno(EXDEV);
+  CACHESHIM_TRY(source, open_parent(path));
+  CACHESHIM_TRY(target, ensure_parent(new_path));
+  CACHESHIM_CHECK(sys::link_at(source.get(), std::string(base_name(path)), target.get(),
+                               std::string(base_name(new_path))));
+  show(new_path);
+  return {};
+}
+
+Status LockFiles::rename_in(int folder, const std::string& name, const std::string& path,
+                            unsigned flags) {
+  CACHESHIM_TRY(st, sys::stat_at(folder, name));
+  CACHESHIM_CHECK(check_becomes_lock(st, path));
+  CACHESHIM_TRY(parent, ensure_parent(path));
+  Status renamed = sys::rename_at(folder, name, parent.get(), std::string(base_name(path)), flags);
+  if (renamed.failed_with(EXDEV)) renamed = copy_in(folder, name, path, flags);
+  if (renamed) set_arrived(path);
+  if (renamed.failed_with(EEXIST)) show(path);  // the file that the others have locked
+  return renamed;
+}
+
+// The same from another file system: a copy takes the name, then the original goes.
+Status LockFiles::copy_in(int folder, const std::string& name, const std::string& path,
+                          unsigned flags) {
+  static std::atomic<std::uint64_t> next{0};
+  const std::string staged = fmt::format("lock-{}", next++);
+  const Status copied = [&]() -> Status {
+    CACHESHIM_TRY(source, sys::open_beneath(folder, name, O_RDONLY | O_NOFOLLOW));
+    CACHESHIM_TRY(target, sys::open_beneath(staging_, staged, O_RDWR | O_CREAT | O_EXCL, 0600));
+    CACHESHIM_CHECK(copy_file(source.get(), target.get()));
+    CACHESHIM_TRY(parent, open_parent(path));
+    return sys::rename_at(staging_, staged, parent.get(), std::string(base_name(path)), flags);
+  }();
+  if (copied) return sys::unlink_at(folder, name);
+  (void)sys::unlink_at(staging_, staged);  // else the next daemon sweeps it
+  return copied;
+}
+
+Status LockFiles::link_in(int object, const std::string& path) {
+  CACHESHIM_TRY(st, sys::stat_fd(object));
+  CACHESHIM_CHECK(check_becomes_lock(st, path));
+  CACHESHIM_TRY(parent, ensure_parent(path));
+  const Status linked = sys::link_fd(object, parent.get(), std::string(base_name(path)));
+  if (linked) set_arrived(path);
+  if (linked.failed_with(EEXIST)) show(path);  // likewise
+  return linked;
+}
+
+Status LockFiles::rename_out(const std::string& path, int folder, const std::string& name) const {
+  if (!entries_.is_lock(path)) return Errno(EXDEV);
+  CACHESHIM_TRY(parent, open_parent(path));
+  return sys::rename_at(parent.get(), std::string(base_name(path)), folder, name);
+}
+
+Status LockFiles::link_out(const std::string& path, int folder, const std::string& name) const {
+  if (!entries_.is_lock(path)) return Errno(EXDEV);
+  CACHESHIM_TRY(parent, open_parent(path));
+  return sys::link_at(parent.get(), std::string(base_name(path)), folder, name);
 }
 
 Status LockFiles::remove(const std::string& path) const {
-  CACHESHIM_TRY(parent, sys::open_beneath(base_, parent_path(path), O_PATH | O_DIRECTORY));
+  CACHESHIM_TRY(parent, open_parent(path));
   return sys::unlink_at(parent.get(), std::string(base_name(path)));
 }
 
 Status LockFiles::replace(const std::string& path, int folder, const std::string& name) const {
-  CACHESHIM_TRY(parent, sys::open_beneath(base_, parent_path(path), O_PATH | O_DIRECTORY));
+  CACHESHIM_TRY(parent, open_parent(path));
   return sys::rename_at(folder, name, parent.get(), std::string(base_name(path)));
 }
 

@@ -33,10 +33,12 @@ class LockFiles {
   explicit LockFiles(const EntryMap& entries) : entries_(entries) {}
 
   // From now on they are those of `base`, a folder that stays open and can be written to; -1: they
-  // are files of the layer like any others.
+  // are files of the layer like any others. `staging` is a folder on the base's file system, for files on their
+  // way into the base.
   // `access` must outlive this, and says who may lock a lock file beside the mount.
-  void share(int base, const LockAccess* access) {
+  void share(int base, const LockAccess* access, int staging) {
     if (access != nullptr) access_ = access;
+    staging_ = staging;
     base_ = base;
   }
   // Whether a regular file of this name is, or would be, a shared one.
@@ -63,8 +65,18 @@ class LockFiles {
   Status remove(const std::string& path) const;
   // Puts the file `name` of `folder`, which is on the base's file system, in the place of one that is there.
   Status replace(const std::string& path, int folder, const std::string& name) const;
-  // Of shared files alone; EXDEV for locks.
-  Status rename(const std::string& from, const std::string& to, unsigned flags) const;
+  // Of two lock files, or two shared ones; else EXDEV.
+  Status rename(const std::string& from, const std::string& to, unsigned flags);
+
+  // Names of lock files that come from, or go to, the file `name` of `folder`, one of the layer's. The object
+  // stays the same, and with it the locks that are held on it. The first copies the file if `folder` is on
+  // another file system. Errors: EXDEV there for the others, and for names of class `shared`; EFBIG for a file that is
+  // too large; EEXIST.
+  Status rename_in(int folder, const std::string& name, const std::string& path, unsigned flags);
+  Status rename_out(const std::string& path, int folder, const std::string& name) const;
+  Status link_in(int object, const std::string& path);  // `object`: any descriptor of the file
+  Status link_out(const std::string& path, int folder, const std::string& name) const;
+  Status link(const std::string& path, const std::string& new_path);
   // From this job's view alone, until it is created again or shown.
   void hide(const std::string& path);
   void show(const std::string& path);
@@ -89,10 +101,16 @@ class LockFiles {
   // Closes the file to users who may not lock it beside the mount.
   Result<UniqueFd> restricted(Result<UniqueFd> object) const;
   Status ensure_folder(const std::string& path) const;
+  Result<UniqueFd> open_parent(const std::string& path) const;
+  Result<UniqueFd> ensure_parent(const std::string& path) const;
+  Status check_becomes_lock(const struct stat& st, const std::string& path) const;
+  void set_arrived(const std::string& path);
+  Status copy_in(int folder, const std::string& name, const std::string& path, unsigned flags);
 
   const EntryMap& entries_;
   static const LockAccess& open_to_all();
   std::atomic<int> base_{-1};
+  std::atomic<int> staging_{-1};
   std::atomic<const LockAccess*> access_{&open_to_all()};
   std::atomic<bool> hides_some_{false};
   mutable std::mutex mutex_;  // of what follows

@@ -86,10 +86,14 @@ class Overlay {
   // the change is done. Errors: ENOSPC and others of copying (nothing kept).
   Result<PreparedCopies> prepare_copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
 
-  // Lock files, which are the base's own for all (LockFiles): `base` as in LockFiles::share(). They are
-  // found, opened, made and removed like others, the latter whoever has them locked; not renamed
-  // (EXDEV), not linked (EPERM).
-  void share_locks(int base, const LockAccess* access = nullptr) { locks_.share(base, access); }
+  // Lock files, which are the base's own for all: arguments as those of LockFiles::share(). They are found, opened,
+  // made, renamed, linked and removed like others, the latter whoever has them locked. A file of the layer becomes
+  // a lock file by a rename or link to such a name, and the other way round. Errors of these: EXDEV for a
+  // rename with RENAME_EXCHANGE or of an object that is no regular file, EPERM for a link if the layer is on
+  // another file system; both for names of class `shared`; EFBIG.
+  void share_locks(int base, const LockAccess* access = nullptr, int staging = -1) {
+    locks_.share(base, access, staging);
+  }
   // Whether there is one at `path`; whether a regular file made there would be one.
   bool is_shared_lock(const std::string& path) const;
   bool is_shared_lock_name(const std::string& path) const { return locks_.is_shared_name(path); }
@@ -159,6 +163,17 @@ class Overlay {
   Result<Opened> open_merged(const std::string& path, int flags) const;
   Result<std::vector<ListedEntry>> list_merged(const std::string& path) const;
   bool becomes_common(const Located& source, const std::string& to) const;
+  static bool are_one_file(const struct stat& one, const struct stat& other);
+  // ---- overlay_lock_names.cc
+  Status check_lock_folder(const std::string& path) const;
+  Status rename_common(const std::string& from, const Located& source, const std::string& to,
+                       const Result<Located>& target, unsigned flags);
+  Status rename_into_base(const std::string& from, const Located& source, const std::string& to,
+                          unsigned flags);
+  Status rename_out_of_base(const std::string& from, const std::string& to,
+                            const Result<Located>& target);
+  Status link_common(const std::string& path, const std::string& new_path);
+  Status link_into_base(int object, const std::string& new_path);
   bool base_has_part_of(const std::string& entry) const;
   bool is_own_file(const std::string& path, const Located& found) const;
   Result<Located> locate_linked(const std::string& path, const struct stat& st) const;

@@ -60,13 +60,11 @@ Status Overlay::prepare_new_name(const std::string& path) {
   return ensure_folder(std::string(parent_path(path)));
 }
 
-// Its folder is one of the view, which need not be in the base yet.
 Result<LockFiles::Made> Overlay::create_lock(const std::string& path, int flags) {
   CACHESHIM_CHECK(check_name(path));
   const Result<Located> there = locate_lock(path);
   if (there && (there->where != Where::kLock || (flags & O_EXCL) != 0)) return Errno(EEXIST);
-  CACHESHIM_TRY(folder, find(std::string(parent_path(path))));
-  if (!S_ISDIR(folder.st.st_mode)) return Errno(ENOTDIR);
+  CACHESHIM_CHECK(check_lock_folder(path));
   return locks_.create(path, flags);
 }
 
@@ -132,7 +130,7 @@ Status Overlay::make_symlink(const std::string& path, const std::string& target,
 }
 
 Status Overlay::link(const std::string& path, const std::string& new_path) {
-  if (is_shared_lock(path) || locks_.is_shared_name(new_path)) return Errno(EPERM);
+  if (is_shared_lock(path) || locks_.is_shared_name(new_path)) return link_common(path, new_path);
   CACHESHIM_CHECK(prepare_new_name(new_path));
   CACHESHIM_CHECK(copy_up(path));
   shadow(new_path, true);
@@ -150,7 +148,7 @@ Result<UniqueFd> Overlay::make_tmpfile(const std::string& dir, int flags, const 
 
 // By a descriptor of the layer's own mount, on which the object was opened.
 Status Overlay::link_object(int fd, const std::string& new_path) {
-  if (locks_.is_shared_name(new_path)) return Errno(EPERM);
+  if (locks_.is_shared_name(new_path)) return link_into_base(fd, new_path);
   CACHESHIM_CHECK(prepare_new_name(new_path));
   CACHESHIM_TRY(parent, open_upper_parent(new_path));
   shadow(new_path, true);

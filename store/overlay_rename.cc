@@ -9,14 +9,6 @@
 // has below it, and then moved by one rename(2) within the layer. A folder that moves is opaque from
 // then on: it is not the folder that the base may have, or get, under its new name. No EXDEV.
 namespace cacheshim {
-namespace {
-
-// rename(2): nothing happens where both are names of one file.
-bool are_one_file(const struct stat& one, const struct stat& other) {
-  return S_ISREG(one.st_mode) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
-
-}  // namespace
 
 Status Overlay::check_rename_target(const Located& source, const std::string& to,
                                     const Result<Located>& target, unsigned flags) const {
@@ -37,6 +29,11 @@ Status Overlay::check_rename_target(const Located& source, const std::string& to
   return {};
 }
 
+// rename(2): nothing happens where both are names of one file.
+bool Overlay::are_one_file(const struct stat& one, const struct stat& other) {
+  return S_ISREG(one.st_mode) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 bool Overlay::becomes_common(const Located& source, const std::string& to) const {
   return S_ISREG(source.st.st_mode) && locks_.is_shared_name(to);
 }
@@ -45,13 +42,10 @@ Status Overlay::rename(const std::string& from, const std::string& to, unsigned 
   if (flags != 0 && flags != RENAME_NOREPLACE && flags != RENAME_EXCHANGE) return Errno(EINVAL);
   CACHESHIM_TRY(source, locate(from));
   const Result<Located> target = locate(to);
-  if (source.where == Where::kLock && becomes_common(source, to)) {
-    if (target && target->where != Where::kLock) return Errno(EISDIR);
-    return locks_.rename(from, to, flags);
-  }
-  // As from another file system: mv(1) and its kind then copy.
-  if (source.where == Where::kLock || becomes_common(source, to)) return Errno(EXDEV);
-  if (target && target->where == Where::kLock) return Errno(EXDEV);
+  const bool is_common = source.where == Where::kLock || becomes_common(source, to) ||
+                         (target && target->where == Where::kLock);
+  if (is_common && hold == Hold::kShared) return Errno(kNeedsExclusive);
+  if (is_common) return rename_common(from, source, to, target, flags);
   const bool can_share = flags != RENAME_EXCHANGE && is_own_file(from, source) &&
                          (target ? is_own_file(to, *target) : makes_shared(to));
   if (hold == Hold::kShared && !can_share) return Errno(kNeedsExclusive);

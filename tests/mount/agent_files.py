@@ -275,12 +275,20 @@ def fill(path, chunk, most):
     return written, 0
 
 
+def _renameat2(one, two, flags):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(-100, one.encode(), -100, two.encode(), flags) != 0:
+        raise OSError(ctypes.get_errno(), "renameat2")
+
+
+def rename_noreplace(one, two):
+    _renameat2(one, two, 1)
+
+
 def exchange_repeatedly(one, two, times):
     """renameat2(RENAME_EXCHANGE), as often as that."""
-    libc = ctypes.CDLL(None, use_errno=True)
     for _ in range(times):
-        if libc.renameat2(-100, one.encode(), -100, two.encode(), 2) != 0:
-            raise OSError(ctypes.get_errno(), "renameat2")
+        _renameat2(one, two, 2)
 
 
 def work_below_repeatedly(folder, times):

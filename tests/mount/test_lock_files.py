@@ -244,23 +244,6 @@ def test_names_that_no_profile_calls_locks_are_a_jobs_own(mount, both):
         assert not two.exists(name) and not mount.base(name).exists()
 
 
-def test_a_lock_is_not_renamed_and_not_linked(both):
-    one, _ = both
-    create(one)
-    one.write("triton/KEY/file", b"x")
-    lock, file = one.path(NAME), one.path("triton/KEY/file")
-    one("os.mkdir", one.path("triton/OTHER"))
-    for call, arguments, error in (("os.rename", (lock, file), errno.EXDEV),
-                                   ("os.rename", (file, lock), errno.EXDEV),
-                                   ("os.rename", (lock, one.path("triton/OTHER/lock")), errno.EXDEV),
-                                   ("os.link", (lock, file + "2"), errno.EPERM)):
-        with pytest.raises(OSError) as refused:
-            one(call, *arguments)
-        assert refused.value.errno == error
-    one("shutil.move", lock, one.path("triton/KEY/moved"))
-    assert one.listdir("triton/KEY") == ["file", "moved"]
-
-
 def test_a_folder_with_a_lock_is_removed_and_renamed_as_any(mount, both):
     one, two = both
     create(one)

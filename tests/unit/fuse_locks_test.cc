@@ -195,6 +195,29 @@ TEST_F(Locks, OneThatGivesUpIsInNobodysWayAnyMore) {
   EXPECT_EQ(behind->wait(), 0);
 }
 
+TEST_F(Locks, WhatIsHeldAndWaitedForMovesToTheFileThatTheJobsFileBecomes) {
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_wish(2, F_WRLCK, 5, 1))->now(), 0);
+  const auto waiter = ask(table, own, flock_wish(3, F_WRLCK, true));
+  table.move(own, shared, [this] { return sys::open_path(path, O_PATH); });
+  const UniqueFd other = raw();
+  EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK));
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(other.get(), F_GETLK, &range), 0);
+  EXPECT_EQ(range.l_start, 5);
+  EXPECT_EQ(ask(table, shared, flock_wish(4, F_RDLCK, false))->wait(), EAGAIN);
+  EXPECT_EQ(waiter->now(), -1);
+  table.released(shared, 1);
+  EXPECT_EQ(waiter->wait(), 0);
+  table.released(shared, 2);
+  table.released(shared, 4);
+  table.released(own, 3);  // by either id
+  EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB));
+  EXPECT_FALSE(table.is_in_use(own) || table.is_in_use(shared));
+}
+
 TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
   LockSystem system = LockSystem::real();
   bool alive = true;

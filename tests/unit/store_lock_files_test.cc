@@ -81,18 +81,73 @@ TEST_F(LockFilesTest, FoldersOfSuchNamesAreFolders) {
   EXPECT_EQ(get("fam/entry/d.lock/file"), "x");
 }
 
-TEST_F(LockFilesTest, LocksAreNotRenamedButWhatIsSharedIs) {
+TEST_F(LockFilesTest, WhatIsSharedIsRenamedAmongItsKindAlone) {
   put("fam/entry/x.lock", "");
   put("fam/entry/new.all", "new");
   put("fam/entry/it.all", "old");
   put("fam/entry/file", "private");
-  EXPECT_TRUE(overlay_.rename("fam/entry/x.lock", "fam/entry/y", 0).failed_with(EXDEV));
-  EXPECT_TRUE(overlay_.rename("fam/entry/file", "fam/entry/x.lock", 0).failed_with(EXDEV));
+  EXPECT_TRUE(overlay_.rename("fam/entry/file", "fam/entry/it.all", 0).failed_with(EXDEV));
+  EXPECT_TRUE(overlay_.rename("fam/entry/it.all", "fam/entry/file", 0).failed_with(EXDEV));
   EXPECT_TRUE(overlay_.rename("fam/entry/new.all", "fam/entry/x.lock", 0).failed_with(EXDEV));
-  EXPECT_TRUE(overlay_.link("fam/entry/x.lock", "fam/entry/y").failed_with(EPERM));
+  EXPECT_TRUE(overlay_.link("fam/entry/it.all", "fam/entry/y").failed_with(EPERM));
+  EXPECT_TRUE(overlay_.link("fam/entry/file", "fam/entry/z.all").failed_with(EPERM));
   ASSERT_TRUE(overlay_.rename("fam/entry/new.all", "fam/entry/it.all", 0));
   EXPECT_EQ(scratch_.read("base/fam/entry/it.all"), "new");
   EXPECT_FALSE(scratch_.exists("base/fam/entry/new.all"));
+}
+
+TEST_F(LockFilesTest, AFileThatIsRenamedToALocksNameIsTheBasesFromThenOn) {
+  scratch_.write("base/fam/entry/lower", "of the base");
+  put("fam/entry/file", "of the layer");
+  const auto before = overlay_.find("fam/entry/file");
+  ASSERT_TRUE(overlay_.rename("fam/entry/file", "fam/entry/x.lock", RENAME_NOREPLACE));
+  EXPECT_EQ(overlay_.find("fam/entry/x.lock")->st.st_ino, before->st.st_ino);
+  EXPECT_EQ(scratch_.read("base/fam/entry/x.lock"), "of the layer");
+  EXPECT_EQ(sys::stat_at(base_.get(), "fam/entry/x.lock")->st_mode & 07777, 0666U);
+  EXPECT_EQ(names("fam/entry"), (Names{"lower", "x.lock"}));
+  EXPECT_TRUE(
+      overlay_.rename("fam/entry/lower", "fam/entry/x.lock", RENAME_NOREPLACE).failed_with(EEXIST));
+  ASSERT_TRUE(overlay_.rename("fam/entry/lower", "fam/entry/x.lock", 0));
+  EXPECT_EQ(scratch_.read("base/fam/entry/x.lock"), "of the base");
+  EXPECT_EQ(scratch_.read("base/fam/entry/lower"), "of the base");  // hidden in this layer alone
+  EXPECT_EQ(names("fam/entry"), Names{"x.lock"});
+}
+
+TEST_F(LockFilesTest, ALockFileThatIsRenamedAwayIsTheLayersFromThenOn) {
+  put("fam/entry/x.lock", "x");
+  ASSERT_TRUE(overlay_.rename("fam/entry/x.lock", "fam/entry/file", 0));
+  EXPECT_FALSE(scratch_.exists("base/fam/entry/x.lock"));
+  EXPECT_EQ(scratch_.read("upper/fam/entry/file"), "x");
+  EXPECT_EQ(names("fam/entry"), Names{"file"});
+  put("fam/entry/x.lock", "again");
+  ASSERT_TRUE(overlay_.rename("fam/entry/x.lock", "fam/entry/y.lock", 0));
+  EXPECT_EQ(scratch_.read("base/fam/entry/y.lock"), "again");
+  EXPECT_EQ(names("fam/entry"), (Names{"file", "y.lock"}));
+}
+
+TEST_F(LockFilesTest, LinksLeadToOneObjectInBothFolders) {
+  put("fam/entry/file", "claim");
+  ASSERT_TRUE(overlay_.link("fam/entry/file", "fam/entry/x.lock"));
+  EXPECT_EQ(overlay_.find("fam/entry/file")->st.st_nlink, 2U);
+  EXPECT_TRUE(overlay_.link("fam/entry/file", "fam/entry/x.lock").failed_with(EEXIST));
+  ASSERT_TRUE(overlay_.link("fam/entry/x.lock", "fam/entry/y.lock"));
+  ASSERT_TRUE(overlay_.link("fam/entry/x.lock", "fam/entry/copy"));
+  EXPECT_EQ(overlay_.find("fam/entry/copy")->st.st_nlink, 4U);
+  EXPECT_EQ(names("fam/entry"), (Names{"copy", "file", "x.lock", "y.lock"}));
+  ASSERT_TRUE(overlay_.rename("fam/entry/file", "fam/entry/x.lock", 0));  // names of one file
+  EXPECT_EQ(names("fam/entry"), (Names{"copy", "file", "x.lock", "y.lock"}));
+}
+
+TEST_F(LockFilesTest, WhatCannotBeALockFileGivesAnError) {
+  put("fam/entry/large", std::string(kMostLockBytes + 1, 'x'));
+  EXPECT_TRUE(overlay_.rename("fam/entry/large", "fam/entry/x.lock", 0).failed_with(EFBIG));
+  EXPECT_TRUE(overlay_.link("fam/entry/large", "fam/entry/x.lock").failed_with(EFBIG));
+  put("fam/entry/x.lock", "");
+  put("fam/entry/file", "");
+  EXPECT_TRUE(
+      overlay_.rename("fam/entry/file", "fam/entry/x.lock", RENAME_EXCHANGE).failed_with(EXDEV));
+  ASSERT_TRUE(overlay_.make_symlink("fam/entry/link", "nowhere"));
+  EXPECT_TRUE(overlay_.rename("fam/entry/link", "fam/entry/x.lock", 0).failed_with(EXDEV));
 }
 
 TEST_F(LockFilesTest, WithoutSharingTheyAreTheLayersOwn) {
@@ -127,7 +182,7 @@ class SharedFileTest : public LockFilesTest {
     scratch_.write("base/fam/entry/x.all", "old");
     std::filesystem::create_directories(scratch_ / "staging");
     staging_ = *sys::open_path(scratch_ / "staging", O_RDONLY | O_DIRECTORY);
-    files_.share(base_.get(), nullptr);
+    files_.share(base_.get(), nullptr, staging_.get());
   }
   static void write(int fd, const std::string& text) {
     ASSERT_EQ(::pwrite(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
