@@ -39,6 +39,7 @@ constexpr Counter kCounters[] = {
     {"flight_waits", "waits for another process's build"},
     {"flight_hits", "of these, ended by the finished entry: builds that were saved"},
     {"flight_timeouts", "of these, given up"},
+    {"flight_failures", "builds that failed, whose files nobody waits for during a minute"},
     {"entries_published", "entries added to the base"},
     {"files_published", "their files"},
     {"bytes_published", "their size"},

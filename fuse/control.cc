@@ -37,6 +37,7 @@ std::vector<std::pair<const char*, std::uint64_t>> all_counters(Filesystem& file
           {"flight_waits", c.flight_waits},
           {"flight_hits", c.flight_hits},
           {"flight_timeouts", c.flight_timeouts},
+          {"flight_failures", c.flight_failures},
           {"entries_published", c.entries_published},
           {"files_published", c.files_published},
           {"bytes_published", c.bytes_published},

@@ -416,6 +416,9 @@ class Filesystem {
                          std::vector<Notifier::FolderId> held, std::function<void()> answer);
   // What has just been made, or given its name, if its entry is built under a lock.
   void note_built(Job& job, const std::string& path);
+  // Of single flight: something has been made, renamed or removed. With no lock held.
+  void note_step(const Job& job, const std::string& path, bool is_removed = false);
+  void note_step(Ref parent, const std::string& name);
   // Publishes what was built under a lock that is about to be let go, and then calls `answer`.
   void publish_built(Job& job, std::vector<std::string> paths, std::function<void()> answer);
   PublishReport publish_entry(Job& job, const std::string& entry);

@@ -102,9 +102,15 @@ Flights::Answer Flights::look(const Seeker& seeker) {
   const Answer answer = [&]() -> Answer {
     const std::lock_guard lock(mutex_);
     const bool has_waited = has_just_waited(seeker);
+    fail_others_of(seeker, answers);
+    if (has_failed(seeker.path)) return {Advice::kBuild, 0};
     const auto found = find(seeker);
     if (found == leases_.end()) return open_lease(seeker);
     Lease& lease = found->second;
+    if (returns_without_a_step(lease, seeker)) {
+      fail(found, answers);
+      return {Advice::kBuild, 0};
+    }
     if (lease.expected && contains(seeker.lineage, *lease.expected)) {
       if (auto watched = watch_process(self(seeker))) {
         return lead(lease, found->first, seeker, std::move(watched));
@@ -126,11 +132,63 @@ Flights::Answer Flights::look(const Seeker& seeker) {
   return answer;
 }
 
+// Whether the leader's thread comes for the name again and has made nothing meanwhile: its build has failed.
+bool Flights::returns_without_a_step(const Lease& lease, const Seeker& seeker) const {
+  return lease.leader == self(seeker) && lease.thread == seeker.thread && !lease.has_begun &&
+         lease.last_look && options_.now() - *lease.last_look > kApproach;
+}
+
+// Whether somebody has tried to build it in vain, not long ago.
+bool Flights::has_failed(const std::string& path) {
+  const auto found = failed_.find(path);
+  if (found == failed_.end()) return false;
+  if (options_.now() < found->second) return true;
+  failed_.erase(found);
+  return false;
+}
+
+// What the thread has begun before, of a kind that it builds one by one.
+void Flights::fail_others_of(const Seeker& seeker, Answers& answers) {
+  if (seeker.rule == nullptr) return;
+  for (auto it = leases_.begin(); it != leases_.end();) {
+    const auto found = it++;
+    const Lease& lease = found->second;
+    if (lease.leader != self(seeker) || lease.thread != seeker.thread) continue;
+    if (lease.rule == seeker.rule && lease.entry != seeker.entry) fail(found, answers);
+  }
+}
+
+void Flights::fail(Leases::iterator found, Answers& answers) {
+  if (failed_.size() >= kMostWaited) failed_.clear();
+  failed_[found->first.first] = options_.now() + kFailedFor;
+  remembers_failures_ = true;
+  counters_.flight_failures.fetch_add(1, std::memory_order_relaxed);
+  erase(found, answers);
+}
+
+void Flights::note_step(const Job& job, const std::string& entry, Step step) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::string below = entry + '/';
+    for (auto it = leases_.lower_bound({below, nullptr}); it != leases_.end();) {
+      const auto found = it++;
+      if (!found->first.first.starts_with(below)) break;
+      Lease& lease = found->second;
+      if (lease.job != &job || !lease.leader) continue;
+      lease.has_begun = true;
+      lease.has_part |= step == Step::kPart;
+      if (step == Step::kCleared && !lease.has_part) fail(found, answers);
+    }
+  }
+  give(answers);
+}
+
 // Whether the leader has asked so often that it cannot be building.
-bool Flights::only_looks(Lease& lease, const Seeker& seeker) {
+bool Flights::only_looks(Lease& lease, const Seeker& seeker) const {
   if (lease.leader != self(seeker) || lease.thread != seeker.thread) return false;
-  const auto now = Clock::now();
-  if (now - lease.last_look > kLookPause) ++lease.looks;
+  const auto now = options_.now();
+  if (!lease.last_look || now - *lease.last_look > kLookPause) ++lease.looks;
   lease.last_look = now;
   return lease.looks >= kMostLooks;
 }
@@ -156,14 +214,16 @@ Flights::Answer Flights::open_lease(const Seeker& seeker) {
   if (lease.is_others) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
   lease.file = *std::move(file);
   if (expect_builder(lease, seeker)) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
-  return lead(lease, key, seeker, std::move(watched));
+  const Answer answer = lead(lease, key, seeker, std::move(watched));
+  lease.last_look = options_.now();
+  return answer;
 }
 
 bool Flights::expect_builder(Lease& lease, const Seeker& seeker) {
   const auto known = followers_.find(self(seeker).pid);
   if (known == followers_.end() || !known->second.expects) return false;
   const Follower follower = known->second;
-  const auto now = Clock::now();
+  const auto now = options_.now();
   const auto step = std::chrono::duration_cast<std::chrono::milliseconds>(now - follower.since);
   if (step > kLongestStep || contains(seeker.lineage, follower.builder)) return false;
   if (is_busy(follower.builder) || is_stopped(follower.builder)) return false;
@@ -192,7 +252,12 @@ Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker
   lease.expected.reset();
   lease.job = seeker.job;
   lease.thread = seeker.thread;
+  lease.entry = seeker.entry;
+  lease.rule = seeker.rule;
+  lease.has_begun = false;
+  lease.has_part = false;
   lease.looks = 0;
+  lease.last_look.reset();
   lease.watched = std::move(watched);
   lease.serial = next_serial_++;
   serials_[lease.serial] = key;
@@ -253,7 +318,7 @@ void Flights::wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) {
       lease.builders.push_back(self(wait->seeker_));
       return false;
     }
-    wait->deadline_ = Clock::now() + options_.timeout;
+    wait->deadline_ = options_.now() + options_.timeout;
     wait->wake_event_ = wake_event_.get();
     lease.waits.push_back(wait);
     return true;
@@ -276,7 +341,7 @@ void Flights::note_builder(const Seeker& seeker, const Process& builder) {
   if (followers_.size() >= kMostWaited) followers_.clear();
   Follower& follower = followers_[self(seeker).pid];
   follower.builder = builder;
-  follower.since = Clock::now();
+  follower.since = options_.now();
 }
 
 // The one who has waited longest leads now; without one the lease is over.
@@ -319,11 +384,13 @@ void Flights::give_up(const Seeker& seeker) {
 }
 
 void Flights::finished(const Job& job, const std::string& path) {
-  if (!any()) return;
+  if (!any() && !remembers_failures_) return;
   Answers answers;
   bool is_to_be_checked = false;
   {
     const std::lock_guard lock(mutex_);
+    std::erase_if(failed_, [&](const auto& failed) { return failed.first.starts_with(path); });
+    remembers_failures_ = !failed_.empty();
     for (auto it = leases_.lower_bound({path, nullptr}); it != leases_.end();) {
       const auto at = it++;
       const std::string& name = at->first.first;

@@ -33,7 +33,8 @@ namespace cacheshim {
 // The first process that misses a name gets its lease and with it the answer that the name is not
 // there; it is the leader, and goes on to build. Others wait until their view has the name in a complete
 // entry. If the leader has ended, was stopped, or has removed its entry's directory, the process that has
-// waited longest leads. A waiter that has waited for `timeout`, or is interrupted, builds for itself. A
+// waited longest leads. A leader whose build has evidently failed lives on: all who wait for that name, and all
+// who come for it during kFailedFor, build for themselves, since they will probably fail too. A waiter that has waited for `timeout`, or is interrupted, builds for itself. A
 // process that builds sees its job's files as they are from then on.
 // Those who have got one result, and come for the next one, wait a moment for who has built the first: it
 // has loaded its compiler already, and is behind them only because it is answered after them. A process
@@ -63,7 +64,12 @@ class Flights {
     LeaseFiles leases;
     // Takes Overlay::mutex().
     std::function<EntryState(const Job& job, const std::string& path)> inspect;
+    // The time, for tests.
+    std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   };
+  static constexpr std::chrono::seconds kFailedFor{60};
+  // Looks of one approach come sooner than this: stat(2) and open(2), say.
+  static constexpr std::chrono::milliseconds kApproach{20};
   // Whoever misses `path`, a name of the store.
   struct Seeker {
     std::string path;
@@ -71,6 +77,9 @@ class Flights {
     bool publishes;  // what it builds shows in all views; else in its own job's
     Lineage lineage;
     pid_t thread;
+    // For an entry whose rule has one_by_one: the entry and the rule. A thread builds one entry of a rule at a time.
+    std::string entry = {};
+    const void* rule = nullptr;
   };
   enum class Advice {
     kLead,   // has got the lease: build, but look again first, since it may have been free just now
@@ -116,7 +125,15 @@ class Flights {
   // The leader of this process has no need to build: the name was there after all.
   void give_up(const Seeker& seeker);
   // Whether any name is being built or waited for.
-  bool any() const { return lease_count_.load() != 0; }
+  bool any() const { return lease_count_ != 0; }
+  // What the job has just done in the directory `entry`: a sign that it is at work on the names there that it leads,
+  // or that it has given up.
+  enum class Step {
+    kTemporary,  // has made something that is no part of the entry
+    kPart,       // has made or renamed a part of it
+    kCleared,    // has removed something temporary; without a part, its build has failed
+  };
+  void note_step(const Job& job, const std::string& entry, Step step);
   // The job has finished building `path`, a name or an entry's directory: it is complete,
   // and published if it is going to be.
   void finished(const Job& job, const std::string& path);
@@ -134,8 +151,14 @@ class Flights {
     bool is_others = false;    // another daemon's: it has no leader here
     const Job* job = nullptr;  // the leader's
     pid_t thread = 0;
-    int looks = 0;  // of that thread, since it leads
-    Clock::time_point last_look;
+    std::string entry = {};
+    const void* rule = nullptr;
+    bool has_begun =
+        false;  // the leader's job has made something in the entry's directory since it leads
+    bool has_part = false;  // of the entry itself
+    int looks = 0;          // of that thread, since it leads
+    // Of that thread, since it leads. None yet if it was waiting when it became the leader: it looks once more then.
+    std::optional<Clock::time_point> last_look;
     UniqueFd watched;
     std::uint64_t serial = 0;
     UniqueFd file;
@@ -162,7 +185,11 @@ class Flights {
   static constexpr std::uint64_t kWakeUpSerial = 0;  // no lease has this serial
 
   static Process self(const Seeker& seeker) { return seeker.lineage.front(); }
-  static bool only_looks(Lease& lease, const Seeker& seeker);
+  bool only_looks(Lease& lease, const Seeker& seeker) const;
+  bool returns_without_a_step(const Lease& lease, const Seeker& seeker) const;
+  bool has_failed(const std::string& path);
+  void fail_others_of(const Seeker& seeker, Answers& answers);
+  void fail(Leases::iterator lease, Answers& answers);
   static bool builds(const Lease& lease, const Lineage& lineage);
   Leases::iterator find(const Seeker& seeker);
   Answer open_lease(const Seeker& seeker);
@@ -205,12 +232,15 @@ class Flights {
   mutable std::mutex mutex_;
   Leases leases_;
   std::atomic<std::size_t> lease_count_{0};
+  std::atomic<bool> remembers_failures_{false};
   std::unordered_map<NodeIndex, Key> placeholders_;
   std::map<std::uint64_t, Key> serials_;
   std::uint64_t next_serial_ = 1;
   // Threads that have waited for a name and not looked for it since.
   std::unordered_map<pid_t, std::string> waited_;
   std::unordered_map<pid_t, Follower> followers_;  // by process
+  std::unordered_map<std::string, Clock::time_point>
+      failed_;  // names, and until when nobody waits for them
   bool closed_ = false;
   bool stopping_ = false;
   std::thread thread_;

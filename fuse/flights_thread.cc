@@ -23,7 +23,7 @@ constexpr auto kTick = std::chrono::milliseconds(50);
 // -1: no timeout.
 std::chrono::milliseconds Flights::time_to_next_look() const {
   std::chrono::milliseconds time(-1);
-  const auto now = Clock::now();
+  const auto now = options_.now();
   for (const auto& [key, lease] : leases_) {
     if (lease.waits.empty() && !lease.expected) continue;
     auto until = kTick;
@@ -81,7 +81,7 @@ void Flights::leader_ended(std::uint64_t serial, Answers& answers) {
 
 // Processes that need not, or must not, wait any longer; and leaders that do not run.
 void Flights::look_after(Answers& answers) {
-  const auto now = Clock::now();
+  const auto now = options_.now();
   for (auto it = leases_.begin(); it != leases_.end();) {
     const auto found = it++;
     Lease& lease = found->second;

@@ -269,6 +269,7 @@ void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mod
   }
   auto created = create_file(decode(parent), name, new_object(req, mode & 07777), fi->flags);
   if (created && (fi->flags & O_EXCL) != 0) note_baton(req, *created->second);
+  if (created) note_step(decode(parent), name);
   reply_created(req, std::move(created), fi);
 }
 

@@ -37,7 +37,38 @@ bool Filesystem::is_worth_waiting_for(const Job& job, const std::string& path) c
 Flights::Seeker Filesystem::seeker_of(fuse_req_t req, Job& job, std::string path) const {
   const pid_t thread = fuse_req_ctx(req)->pid;
   const bool publishes = job.policy() == PublishPolicy::kComplete && may_publish(req);
-  return {std::move(path), &job, publishes, lineage_of(thread), thread};
+  Flights::Seeker seeker{std::move(path), &job, publishes, lineage_of(thread), thread};
+  const auto ref = entries_.find(seeker.path);
+  if (ref && ref->rule->one_by_one) {
+    seeker.entry = ref->entry;
+    seeker.rule = ref->rule;
+  }
+  return seeker;
+}
+
+void Filesystem::note_step(const Job& job, const std::string& path, bool is_removed) {
+  using Step = Flights::Step;
+  if (!flights_ || !flights_->any()) return;
+  const auto ref = entries_.find(path);
+  if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return;
+  const bool is_beside = entries_.is_beside_entry(path);
+  // What is below a temporary directory goes before it does.
+  const bool is_cleared =
+      is_removed && entries_.is_scratch(path) && ref->rest.find('/') == ref->rest.npos;
+  if (is_removed && !is_cleared) return;
+  const Step made = is_beside ? Step::kTemporary : Step::kPart;
+  flights_->note_step(job, std::string(ref->entry), is_cleared ? Step::kCleared : made);
+}
+
+void Filesystem::note_step(Ref parent, const std::string& name) {
+  if (!flights_ || !flights_->any()) return;
+  const NodeInfo info = nodes_.info(parent.node);
+  if (info.kind != NodeKind::kObject) return;
+  const auto path = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return child_path(parent, name);
+  }();
+  if (path) note_step(*info.job, *path);
 }
 
 Flights::EntryState Filesystem::inspect_flight(const Job& job, const std::string& path) const {

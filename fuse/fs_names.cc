@@ -157,9 +157,11 @@ void Filesystem::mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode
     return made ? void() : reply_entry(req, made.error());
   }
   if (kind == NodeKind::kJobsDir) return reply_job(req, lookup_job(req, name, true));
-  reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
-                return overlay.make_dir(path, new_object(req, mode & 07777));
-              }));
+  const auto made = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    return overlay.make_dir(path, new_object(req, mode & 07777));
+  });
+  if (made) note_step(decode(parent), name);
+  reply_entry(req, made);
 }
 
 void Filesystem::mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
@@ -260,6 +262,7 @@ void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
   const fuse_ino_t victim = encode({nodes_.find(folder.node, name), folder.slot});
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return (void)fuse_reply_err(req, removed.error().code());
+  note_step(*nodes_.info(folder.node).job, *removed, /*is_removed=*/true);
   publish_completed(*nodes_.info(folder.node).job, *removed, Arrival::kUnlocked, {parent, victim},
                     [req] { (void)fuse_reply_err(req, 0); });
 }
@@ -269,6 +272,7 @@ void Filesystem::rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
     return job.overlay.remove_dir(path, hold);
   };
   const Result<std::string> removed = remove_name(parent, name, remove);
+  if (removed) note_step(*nodes_.info(decode(parent).node).job, *removed, /*is_removed=*/true);
   (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
 }
 
@@ -319,6 +323,7 @@ void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fus
     return (void)fuse_reply_err(req, 0);
   }
   note_built(job, *renamed);
+  note_step(job, *renamed);
   publish_completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
                     [req] { (void)fuse_reply_err(req, 0); });
 }

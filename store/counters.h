@@ -18,6 +18,7 @@ struct Counters {
   Count flight_waits{0};
   Count flight_hits{0};
   Count flight_timeouts{0};
+  Count flight_failures{0};
   Count entries_published{0};
   Count files_published{0};
   Count bytes_published{0};

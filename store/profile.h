@@ -37,23 +37,26 @@ std::string_view to_string(Evidence evidence);
 struct EntryRule {
   PathPattern path;  // of the entry's folder, below the cache's; or of each of its files
   // Empty: an entry is a folder. Else it is the files whose names differ in these endings alone.
-  std::vector<std::string> files;
+  std::vector<std::string> files = {};
   // It is complete when it has a file of such a name, or has one as its only file, and no baton; that is
   // looked at when such a file gets its name or is closed, when a folder gets its name by a rename, and
   // when a baton is removed. Patterns of names.
-  std::vector<std::string> complete;
-  std::vector<std::string> complete_single;
+  std::vector<std::string> complete = {};
+  std::vector<std::string> complete_single = {};
   // A file of such a name does the same once the job has come to its end.
-  std::vector<std::string> complete_at_end;
+  std::vector<std::string> complete_at_end = {};
   // What is closed without a rename tells nothing. Without patterns it is complete when the folder, or all
   // of its files, have their names.
   bool renamed = false;
   // JSON files of these names hold absolute paths.
-  std::vector<std::string> paths_in;
+  std::vector<std::string> paths_in = {};
   // A lock file below the cache's folder, with one '*' in its name: who builds the entry has it locked. What
   // '*' stands for begins the entry's name, up to a '.'. The entry is complete when that is unlocked; a
   // holder's death, or a close without an unlock, tells nothing.
-  std::string built_under;
+  std::string built_under = {};
+  // A thread that has missed a name of class `flight` builds the entry itself, before it turns to the next: one that
+  // begins another entry has given up the one before, if that is not complete.
+  bool one_by_one = false;
 
   bool is_folder() const { return files.empty(); }
   // Whether completeness can be seen at all; else only the job's success tells.

@@ -24,6 +24,7 @@ Json to_json(const EntryRule& rule) {
           {"complete_at_end", rule.complete_at_end},
           {"renamed", rule.renamed},
           {"built_under", rule.built_under},
+          {"one_by_one", rule.one_by_one},
           {"paths_in", rule.paths_in}};
 }
 
@@ -46,13 +47,14 @@ Json to_json(const Profile& profile) {
 
 // Throws Json::exception where a value has another type, as all of the following.
 EntryRule rule_from(const Json& json) {
-  EntryRule rule{PathPattern(json.value("path", "")), {}, {}, {}, {}, false, {}, {}};
+  EntryRule rule{.path = PathPattern(json.value("path", ""))};
   rule.files = json.value("files", Strings());
   rule.complete = json.value("complete", Strings());
   rule.complete_single = json.value("complete_single", Strings());
   rule.complete_at_end = json.value("complete_at_end", Strings());
   rule.renamed = json.value("renamed", false);
   rule.built_under = json.value("built_under", "");
+  rule.one_by_one = json.value("one_by_one", false);
   rule.paths_in = json.value("paths_in", Strings());
   return rule;
 }

@@ -127,13 +127,14 @@ EntryRule read_rule(const toml::table& table, TomlProblem& problem) {
   TomlReader entry(table, "entry", problem);
   const std::string path = entry.find_string("path").value_or("");
   check_path_pattern(entry, "path", path);
-  EntryRule rule{PathPattern(path), read_endings(entry), {}, {}, {}, false, {}, {}};
+  EntryRule rule{.path = PathPattern(path), .files = read_endings(entry)};
   rule.complete = read_name_patterns(entry, "complete");
   rule.complete_single = read_name_patterns(entry, "complete_single");
   rule.complete_at_end = read_name_patterns(entry, "complete_at_end");
   rule.paths_in = read_name_patterns(entry, "paths_in");
   rule.renamed = entry.find_bool("renamed").value_or(false);
   rule.built_under = read_built_under(entry);
+  rule.one_by_one = entry.find_bool("one_by_one").value_or(false);
   if (rule.renamed && !rule.built_under.empty()) {
     entry.report("built_under", "is another way to be complete than 'renamed': one of them alone");
   }

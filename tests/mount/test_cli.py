@@ -16,7 +16,7 @@ USER = 20001
 USAGE, UNAVAILABLE, TIMED_OUT = 2, 69, 75
 STATS = {
     "lookups", "hits_direct", "opens_base", "opens_layer", "misses", "flight_leases", "flight_waits",
-    "flight_hits", "flight_timeouts", "entries_published", "files_published", "bytes_published",
+    "flight_hits", "flight_timeouts", "flight_failures", "entries_published", "files_published", "bytes_published",
     "publish_conflicts", "publish_refused", "copy_ups", "lock_waits", "batons_reaped", "jobs_active",
     "worker_restarts", "verify_failures",
 }

@@ -90,7 +90,7 @@ def test_waiters_are_held_until_the_entry_is_complete(mount_with, crowd, job):
     put(builder, "DONE")
     assert [waiter.result() for waiter in waiters] == [True] * 3
     assert [waiter.read(f"{KEY}/{NAME}") for waiter in waiters] == [NAME.encode()] * 3
-    assert flights(mount) == {"leases": 1, "waits": 3, "hits": 3, "timeouts": 0}
+    assert flights(mount) == {"leases": 1, "waits": 3, "hits": 3, "timeouts": 0, "failures": 0}
 
 
 def test_a_job_that_comes_between_the_name_and_completion_waits_too(mount_with, crowd):
@@ -132,7 +132,7 @@ def test_a_job_that_publishes_nothing_holds_its_own_processes(mount_with, crowd)
     assert_held(waiters)
     put(builder, "DONE")
     assert [waiter.result() for waiter in waiters] == [True] * 3
-    assert flights(mount) == {"leases": 1, "waits": 3, "hits": 3, "timeouts": 0}
+    assert flights(mount) == {"leases": 1, "waits": 3, "hits": 3, "timeouts": 0, "failures": 0}
 
 
 def test_an_entry_completed_without_the_name_releases_all_waiters(mount_with, crowd):
@@ -142,7 +142,7 @@ def test_an_entry_completed_without_the_name_releases_all_waiters(mount_with, cr
     put(builder, "DONE")
     assert [waiter.result() for waiter in waiters] == [False] * 3
     assert waiters[0].exists(f"{KEY}/DONE")
-    assert flights(mount) == {"leases": 1, "waits": 3, "hits": 0, "timeouts": 0}
+    assert flights(mount) == {"leases": 1, "waits": 3, "hits": 0, "timeouts": 0, "failures": 0}
 
 
 def test_waiters_of_another_daemon_are_held_until_the_entry_is_complete(mount_with, mount_store,
@@ -204,7 +204,7 @@ def test_a_builder_that_gives_up_after_the_name_hands_over(mount_with, crowd, ho
     if how == "it is stopped":
         os.kill(builder.pid, signal.SIGCONT)
     assert [waiter.result() for waiter in rest] == [True] * 2
-    assert flights(mount) == {"leases": 2, "waits": 3, "hits": 2, "timeouts": 0}
+    assert flights(mount) == {"leases": 2, "waits": 3, "hits": 2, "timeouts": 0, "failures": 0}
 
 
 def test_nobody_waits_for_completion_longer_than_the_timeout(mount_with, crowd):
@@ -247,7 +247,7 @@ def test_in_a_complete_entry_nobody_waits_for_a_name_that_completes_nothing(moun
     for process in (builder, other):
         put(process, "b.o")  # makes the directory in its own layer
         assert not look(process)
-    assert flights(mount) == {"leases": 1, "waits": 0, "hits": 0, "timeouts": 0}
+    assert flights(mount) == {"leases": 1, "waits": 0, "hits": 0, "timeouts": 0, "failures": 0}
 
 
 def test_a_name_that_completes_is_waited_for_in_a_complete_entry(mount_with, crowd):

@@ -58,7 +58,7 @@ def test_the_others_wait_for_the_first_and_get_what_it_builds(mount, crowd, flig
     build(leader)
     assert [other.result() for other in others] == [True] * 5
     assert [other.read(f"{KEY}/{NAME}") for other in others] == [b"built"] * 5
-    assert flights() == {"leases": 1, "waits": 5, "hits": 5, "timeouts": 0}
+    assert flights() == {"leases": 1, "waits": 5, "hits": 5, "timeouts": 0, "failures": 0}
 
 
 def test_who_leads_and_how_many_wait_can_be_seen(mount, crowd):
@@ -84,7 +84,7 @@ def test_processes_of_one_job_wait_for_each_other(mount, job_of, flights):
     wait_for_waits(mount, 3)
     build(leader)
     assert [other.result() for other in others] == [True] * 3
-    assert flights() == {"leases": 1, "waits": 3, "hits": 3, "timeouts": 0}
+    assert flights() == {"leases": 1, "waits": 3, "hits": 3, "timeouts": 0, "failures": 0}
 
 
 def test_one_who_waits_may_open_the_file_as_well(mount, crowd):
@@ -114,7 +114,7 @@ def test_a_leader_that_is_gone_hands_over(mount, crowd, flights, end):
     assert [other.result() for other in rest] == [True] * 2
     if end == "stop":
         os.kill(leader.pid, signal.SIGCONT)
-    assert flights() == {"leases": 2, "waits": 3, "hits": 2, "timeouts": 0}
+    assert flights() == {"leases": 2, "waits": 3, "hits": 2, "timeouts": 0, "failures": 0}
 
 
 def led_by(mount, key):
@@ -273,6 +273,43 @@ def test_without_a_timeout_nobody_waits(mount_store, store, scratch, job_of):
     assert mount.stats()["flight_leases"] == 0
 
 
+# A kernel that does not compile: the autotuner catches the error and goes on to the next one.
+def test_a_leader_that_begins_another_kernel_has_failed_the_one_before(mount, crowd, flights):
+    leader, other, late = crowd(3)
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 1)
+    assert not look(leader, "triton/NEXT")
+    assert not other.result(timeout=10), "it builds for itself"
+    assert not look(late), "nobody waits for that name any more"
+    assert (flights()["failures"], flights()["waits"]) == (1, 1)
+    build(other)
+    assert look(late)
+
+
+def test_a_leader_that_comes_again_and_has_made_nothing_has_failed(mount, crowd, flights):
+    leader, other = crowd(2)
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 1)
+    time.sleep(0.1)  # more than an approach takes
+    assert not look(leader)
+    assert not other.result(timeout=10)
+    assert flights()["failures"] == 1
+
+
+def test_a_leader_that_removes_its_temporary_directory_unused_has_failed(mount, crowd, flights):
+    leader, other = crowd(2)
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 1)
+    leader("os.mkdir", leader.path(KEY, "tmp.pid_7_5f3c"))
+    leader.write(f"{KEY}/tmp.pid_7_5f3c/{NAME}", b"half")
+    leader("shutil.rmtree", leader.path(KEY, "tmp.pid_7_5f3c"))
+    assert not other.result(timeout=10)
+    assert flights()["failures"] == 1
+
+
 def test_a_job_that_publishes_nothing_leads_for_itself_alone(mount, job_of, flights):
     never = {"env": {"CACHESHIM_PUBLISH": "never"}}
     leader, second = job_of(mount, "own", 20001, **never), job_of(mount, "own", 20001, **never)
@@ -283,7 +320,7 @@ def test_a_job_that_publishes_nothing_leads_for_itself_alone(mount, job_of, flig
     wait_for_waits(mount, 1)
     build(leader)
     assert second.result()
-    assert flights() == {"leases": 2, "waits": 1, "hits": 1, "timeouts": 0}
+    assert flights() == {"leases": 2, "waits": 1, "hits": 1, "timeouts": 0, "failures": 0}
 
 
 def test_one_that_publishes_nothing_waits_for_one_that_does(mount, job_of):
@@ -311,9 +348,17 @@ def test_a_process_and_its_children_are_one(mount, crowd, flights):
     assert flights()["waits"] == 1
 
 
-def test_who_would_wait_for_one_who_waits_for_it_does_not(mount, crowd, flights):
+@pytest.fixture
+def nested(own_profiles):
+    """A cache whose builds may need one another: without one_by_one."""
+    (own_profiles / "nested.toml").write_text(
+        'name = "nested"\nevidence = "run"\n[[entry]]\npath = "*"\ncomplete = ["stub.so"]\n'
+        '[class]\nscratch = ["tmp.pid_*"]\nflight = ["stub.so"]\n')
+
+
+def test_who_would_wait_for_one_who_waits_for_it_does_not(nested, mount, crowd, flights):
     one, two, three = crowd(3)
-    keys = ["triton/A", "triton/B", "triton/C"]
+    keys = ["nested/A", "nested/B", "nested/C"]
     for process, key in zip((one, two, three), keys):
         assert not look(process, key)
     start_look(one, keys[1])
@@ -329,14 +374,14 @@ def test_who_would_wait_for_one_who_waits_for_it_does_not(mount, crowd, flights)
     assert flights()["timeouts"] == 0
 
 
-def test_a_child_that_waits_for_its_parents_follower_closes_a_circle_too(mount, crowd):
+def test_a_child_that_waits_for_its_parents_follower_closes_a_circle_too(nested, mount, crowd):
     one, two = crowd(2)
-    assert not look(one, "triton/A")
-    assert not look(two, "triton/B")
-    one.start("look_in_child", one.path("triton/B"), NAME)
+    assert not look(one, "nested/A")
+    assert not look(two, "nested/B")
+    one.start("look_in_child", one.path("nested/B"), NAME)
     wait_for_waits(mount, 1)
-    assert not look(two, "triton/A"), "the first waits for its child, which waits for the second"
-    build(two, "triton/B")
+    assert not look(two, "nested/A"), "the first waits for its child, which waits for the second"
+    build(two, "nested/B")
     assert one.result() == 1
 
 
@@ -454,7 +499,7 @@ def test_two_hundred_leaders_are_killed_at_random_and_all_others_finish(mount, j
             if not there:
                 build(other, key)
         assert sorted(found) == [False, True, True]
-    assert flights() == {"leases": 400, "waits": 600, "hits": 400, "timeouts": 0}
+    assert flights() == {"leases": 400, "waits": 600, "hits": 400, "timeouts": 0, "failures": 0}
 
 
 @pytest.mark.timeout_s(300)
