@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 constexpr int kMostDepth = 64;
 
-// Checks each string as it is parsed, and keeps nothing. Keys are not paths.
+// Checks each string as it is parsed, and keeps its key alone. Keys are not paths.
 class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit PathFinder(std::string folder) : folder_(std::move(folder)) {}
@@ -25,9 +25,14 @@ class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t) override { return true; }
   bool number_float(number_float_t, const string_t&) override { return true; }
   bool binary(binary_t&) override { return true; }
-  bool key(string_t&) override { return true; }
+  bool key(string_t& text) override {
+    key_ = text;
+    return true;
+  }
   bool string(string_t& text) override {
-    const bool is_outside = text.starts_with('/') && !text.starts_with(folder_ + "/");
+    const bool is_absolute = text.starts_with('/');
+    const bool is_outside = is_absolute ? !text.starts_with(folder_ + "/")
+                                        : !key_.empty() && text.ends_with("/" + key_);
     has_path_outside_ = has_path_outside_ || is_outside;
     return true;
   }
@@ -35,8 +40,7 @@ class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
   bool start_array(std::size_t) override { return enter(); }
   bool end_object() override { return leave(); }
   bool end_array() override { return leave(); }
-  bool parse_error(std::size_t, const std::string&,
-                   const nlohmann::json::exception&) override {
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
     return false;
   }
 
@@ -52,6 +56,7 @@ class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   const std::string folder_;
+  std::string key_;
   int depth_ = 0;
   bool is_structured_ = false;
   bool is_too_deep_ = false;

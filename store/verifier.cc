@@ -11,6 +11,8 @@
 #include <set>
 
 #include "store/digest.h"
+#include "store/paths.h"
+#include "store/recorded_paths.h"
 #include "store/sys.h"
 
 namespace cacheshim {
@@ -65,6 +67,32 @@ void repair_units(const Store& store, const std::vector<BaseUnit>& units, Verify
   }
 }
 
+// What is wrong with a file that names paths, whoever has put it there.
+std::string path_fault_of(const Store& store, const EntryMap& entries, const std::string& path) {
+  const auto ref = entries.find(path);
+  if (!ref || !ref->rule->holds_paths(base_name(path)) || store.mount_path().empty()) return "";
+  const auto opened = open_quietly(store.base(), path);
+  if (!opened) return "";
+  const auto names =
+      names_path_outside(opened->get(), join_path(store.mount_path(), ref->profile->name));
+  return names && *names ? "names files outside of the mount's cache" : "";
+}
+
+void find_path_faults(const Store& store, const EntryMap& entries,
+                      const std::vector<BaseUnit>& units, VerifyReport& report) {
+  for (const BaseUnit& unit : units) {
+    const auto folder =
+        sys::open_beneath(store.base(), unit.unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    const auto names = folder ? sys::list_dir(folder->get()) : folder.error();
+    if (!names) continue;
+    for (const sys::DirEntry& name : *names) {
+      const std::string path = join_path(unit.unit, name.name);
+      std::string fault = path_fault_of(store, entries, path);
+      if (!fault.empty()) report.damaged.push_back({path, unit.unit, std::move(fault)});
+    }
+  }
+}
+
 }  // namespace
 
 std::string fault_of(int base, const AuditFile& file) {
@@ -104,6 +132,7 @@ Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bo
     }
   }
   const auto units = list_base_units(store, entries);
+  find_path_faults(store, entries, units, report);
   report.unrecorded = static_cast<std::uint64_t>(
       std::count_if(units.begin(), units.end(),
                     [&](const BaseUnit& unit) { return !recorded.contains(unit.unit); }));

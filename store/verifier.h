@@ -32,7 +32,8 @@ std::string fault_of(int base, const AuditFile& file);
 
 using VerifyProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-// Reads all recorded files. Names of class `shared`, which change, are left out. With `repair` damaged
+// Reads all recorded files, and those of all entries that name paths (EntryRule::paths_in): an entry that names others than
+// the mount's is of no use to any job, and counts as damaged. Names of class `shared`, which change, are left out. With `repair` damaged
 // units go to trash, whole. Errors: those of reading the records.
 Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bool repair,
                                  const VerifyProgress& progress);

@@ -347,3 +347,22 @@ def test_eight_writers_at_once_leave_one_builders_entry(mount, job_of):
         found = files_of(mount.base("triton", key))
         builders = {data.split(b" ")[0] for name, data in found.items() if "__grp__" not in name}
         assert len(found) == 6 and len(builders) == 1, (key, found)
+
+
+# TRITON_CACHE_DIR=cache: the group names its files by paths that depend on the working directory.
+def test_a_group_with_relative_paths_is_not_published_and_makes_room(mount, two_jobs):
+    one, two = two_jobs
+    relative = b'{"child_paths": {"k.cubin": "cache/KEY/k.cubin"}}'
+    one.put("KEY", "k.cubin", b"cubin")
+    one.put("KEY", "__grp__k.json", relative)
+    assert not mount.base("triton/KEY/k.cubin").exists() and one.read("triton/KEY/__grp__k.json") == relative
+    poisoned = mount.base("triton/OLD")
+    poisoned.mkdir(parents=True)
+    (poisoned / "k.cubin").write_bytes(b"old")
+    (poisoned / "__grp__k.json").write_bytes(relative)
+    found = mount.cli("verify", check=False)
+    assert found.returncode != 0 and "triton/OLD/__grp__k.json" in found.stdout + found.stderr
+    files = two.put_group("OLD", {"k.cubin": b"new"}, kernel="k")
+    assert (poisoned / "k.cubin").read_bytes() == b"new"
+    assert (poisoned / "__grp__k.json").read_bytes() == files["__grp__k.json"]
+    assert mount.cli("verify").returncode == 0

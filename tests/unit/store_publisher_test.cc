@@ -341,6 +341,17 @@ TEST_F(PublisherTest, PathsOfAnotherMountAreNotPublished) {
   EXPECT_EQ(publish("fam/M").entries, 1U);
 }
 
+TEST_F(PublisherTest, RelativePathsToAnEntrysFilesAreNotPublishedAndMakeRoom) {
+  ASSERT_TRUE(store_->record_mount_path("/ci-cache"));
+  begin("K");
+  put("fam/K/done-a", R"({"child": {"a.cubin": "cache/fam/K/a.cubin"}})");
+  EXPECT_EQ(publish("fam/K").incomplete, 1U);
+  scratch_.write("base/fam/L/done-a", R"({"child": {"a.cubin": "./fam/L/a.cubin"}})");
+  put("fam/L/done-b", R"({"child": {"a.cubin": "/ci-cache/fam/L/a.cubin"}, "text": "x/y"})");
+  EXPECT_EQ(publish("fam/L").entries, 1U);
+  EXPECT_EQ(names("fam/L"), Names{"done-b"});
+}
+
 TEST_F(PublisherTest, AnEntryOfAnotherMountPathMakesRoomWhole) {
   ASSERT_TRUE(store_->record_mount_path("/ci-cache"));
   scratch_.write("base/fam/K/a", "old");
