@@ -76,14 +76,21 @@ JobId job_of_process(const Environment& environment, std::string_view cgroup_tex
 void plan_profiles(const Environment& environment, const RouteTable& table, Router& router,
                    StartActions& actions) {
   for (std::uint32_t i = 0; i < table.size(); ++i) {
-    const Family family = family_of(environment, table, i, router.mount());
+    const std::string_view variable = table.variable(i);
+    const std::string_view given = variable.empty() ? variable : environment.find(variable);
+    Family family = family_of(environment, table, i, router.mount());
+    const bool is_elsewhere = family == Family::kLeftAlone && !given.empty();
+    const bool may_set = is_elsewhere || (family == Family::kUnset && !variable.empty());
+    const char* const folder = may_set ? router.path_of_name(table.name(i)) : nullptr;
+    if (is_elsewhere && folder != nullptr && actions.leads_to(given.data(), folder)) {
+      family = Family::kUnset;
+    }
     PathBuffer home;
     const std::string_view path = expand_home(table.default_path(i), environment, home);
     // A family left alone is known all the same: a path of the mount may have to fall back to it.
     (void)router.add_route(table.name(i), path, family != Family::kLeftAlone);
-    if (family != Family::kUnset || table.variable(i).empty()) continue;
-    const char* const value = router.path_of_name(table.name(i));
-    if (value != nullptr) actions.set_variable(table.variable(i).data(), value);
+    if (family == Family::kUnset && folder != nullptr)
+      actions.set_variable(variable.data(), folder);
   }
 }
 

@@ -28,7 +28,13 @@ class FakeEnvironment final : public Environment {
 class RecordedActions final : public StartActions {
  public:
   void set_variable(const char* name, const char* value) override { variables[name] = value; }
+  bool leads_to(const char* path, const char* folder) override {
+    return path == link_path && folder == link_target;
+  }
   void refuse_route(std::string_view item) override { refused.emplace_back(item); }
+
+  std::string link_path;
+  std::string link_target;
 
   std::map<std::string, std::string> variables;
   std::vector<std::string> refused;
@@ -40,6 +46,7 @@ class StartPlan : public testing::Test {
     Profile profile;
     profile.name = "family";
     profile.variable = "FAMILY_DIR";
+    profile.evidence = Evidence::kRun;
     profile.unless = {"FAMILY_HOME", "FAMILY_OFF"};
     profile.default_paths = {"~/.family/cache", "/var/tmp/family"};
     table_bytes_ = compile_routes({profile});
@@ -68,6 +75,22 @@ class StartPlan : public testing::Test {
 };
 
 using Variables = std::map<std::string, std::string>;
+
+// Triton writes the path into its entries: by the link's own, no other job could use them.
+TEST_F(StartPlan, SpellsAVariableAnewThatLeadsToTheMountByALink) {
+  environment_["FAMILY_DIR"] = actions_.link_path = "/home/u/link";
+  actions_.link_target = "/ci-cache/family";
+  plan();
+  EXPECT_EQ(actions_.variables, (Variables{{"FAMILY_DIR", "/ci-cache/family"}}));
+  EXPECT_EQ(routed("/home/u/.family/cache/x"), "/ci-cache/.jobs/j/family/x");
+}
+
+TEST_F(StartPlan, LeavesALinkToAnotherPlaceAlone) {
+  environment_["FAMILY_DIR"] = actions_.link_path = "/home/u/link";
+  actions_.link_target = "/ci-cache/other";
+  plan();
+  EXPECT_EQ(actions_.variables, Variables{});
+}
 
 TEST_F(StartPlan, MovesAFamilyWhoseVariableIsUnset) {
   plan();
