@@ -177,9 +177,16 @@ void Filesystem::mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode
 }
 
 void Filesystem::symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
-  reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
-                return overlay.make_symlink(path, target, new_object(req, 0777));
-              }));
+  std::string made;
+  const auto entry = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    made = path;
+    return overlay.make_symlink(path, target, new_object(req, 0777));
+  });
+  if (!entry) return reply_entry(req, entry);
+  Job& job = *nodes_.info(decode(parent).node).job;
+  note_step(job, made);
+  publish_completed(job, made, Arrival::kNamed, {parent, entry->ino},
+                    [this, req, entry] { reply_entry(req, entry); });
 }
 
 void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, const char* name) {

@@ -286,9 +286,16 @@ Status Publisher::collect_file(Stage& stage, const std::string& rest, int object
   return {};
 }
 
-// A symlink may point down from where it is, or into its own cache by the mount path on record.
+// A symlink may point into its own cache: relative to where it is, or by the mount path on record. No directory on its
+// way is a symlink itself, so its depth says how far ".." may lead up.
 bool Publisher::may_point_to(std::string_view path, std::string_view target) const {
-  if (!target.starts_with('/')) return leads_down(target);
+  if (!target.starts_with('/')) {
+    const auto components = std::count(path.begin(), path.end(), '/');
+    for (auto above = components; above > 1 && target.starts_with("../"); --above) {
+      target.remove_prefix(3);
+    }
+    return leads_down(target);
+  }
   if (store_.mount_path().empty()) return false;
   const std::string cache = join_path(store_.mount_path(), take_component(path)) + "/";
   return target.starts_with(cache) && leads_down(target);

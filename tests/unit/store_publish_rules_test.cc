@@ -266,13 +266,15 @@ TEST_F(PublishRules, FilesOfMkstempAreAsOpenAsTheirFolder) {
   EXPECT_EQ(mode_of("rules/web/f"), 0600U);
 }
 
-TEST_F(PublishRules, SymlinksLeadDownOrIntoTheirOwnCacheByTheRecordedPath) {
+TEST_F(PublishRules, SymlinksLeadIntoTheirOwnCacheByARelativeOrTheRecordedPath) {
   make_dir("rules/whole/K");
   const std::pair<const char*, bool> targets[] = {
       {"down/there", true},         {"/ci-cache/rules/whole/x", true},
       {"/ci-cache/other/x", false}, {"/ci-cache/rules/../other", false},
-      {"/ci-cacherules/x", false},  {"../L", false},
-      {"/etc/passwd", false}};
+      {"/ci-cacherules/x", false},  {"../L", true},
+      {"../../whole/L", true},      {"../../../other/x", false},
+      {"../K/../L", false},         {"down/../../L", false},
+      {"..", false},                {"/etc/passwd", false}};
   int number = 0;
   for (const auto& [target, allowed] : targets) {
     const std::string path = "rules/whole/L" + std::to_string(number++);
