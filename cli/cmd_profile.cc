@@ -81,11 +81,13 @@ void show_profile(const std::string& name, const std::string& mount) {
   }
   const Profile& profile = *found;
   const char* early = profile.may_publish_early() ? "" : ": published at the job's success only";
+  const bool is_left = !profile.variable.empty() && !profile.sets_variable();
+  const char* not_set = is_left ? ": users set it, the preloaded library does not" : "";
   std::vector<std::pair<std::string, std::string>> pairs = {
       {"name", profile.name},
       {"file", profile.origin},
       {"evidence", fmt::format("{}{}", to_string(profile.evidence), early)},
-      {"variable", or_none(profile.variable)},
+      {"variable", or_none(profile.variable) + not_set},
       {"unless", joined(profile.unless, "-")},
       {"default paths", joined(profile.default_paths, "-")}};
   for (const EntryRule& rule : profile.entries) {

@@ -73,6 +73,9 @@ struct EntryRule {
 struct Profile {
   std::string name;                        // folder name in the store and under the mount
   std::string variable;                    // environment variable that moves the cache, or empty
+  // Whether preloaded programs that have not set `variable` get it set. Not for a cache that is off without it, or
+  // that the variable would take out of another place where programs look for it.
+  bool set_variable = true;
   std::vector<std::string> unless;         // variables that, when set, mean: leave it alone
   std::vector<std::string> default_paths;  // "~/.triton/cache"
   std::vector<EntryRule> entries;          // the first that matches counts
@@ -89,6 +92,9 @@ struct Profile {
   bool is_of(std::string_view path, NameClass wanted) const;
   bool has(NameClass wanted) const;
   bool may_publish_early() const { return evidence != Evidence::kGuess; }
+  bool sets_variable() const {
+    return set_variable && !variable.empty() && evidence != Evidence::kGuess;
+  }
 };
 
 // Where and why a profile was refused: "FILE:LINE: reason".

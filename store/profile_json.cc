@@ -32,6 +32,7 @@ Json to_json(const Profile& profile) {
   Json json = {{"name", profile.name},
                {"file", profile.origin},
                {"variable", profile.variable},
+               {"set_variable", profile.set_variable},
                {"unless", profile.unless},
                {"default_paths", profile.default_paths},
                {"evidence", to_string(profile.evidence)},
@@ -64,6 +65,7 @@ Profile profile_from(const Json& json) {
   profile.name = json.value("name", "");
   profile.origin = json.value("file", "");
   profile.variable = json.value("variable", "");
+  profile.set_variable = json.value("set_variable", true);
   profile.unless = json.value("unless", Strings());
   profile.default_paths = json.value("default_paths", Strings());
   profile.mkstemp = json.value("mkstemp", false);

@@ -70,6 +70,10 @@ void read_variables(TomlReader& reader, Profile& profile) {
     }
     profile.variable = *std::move(variable);
   }
+  profile.set_variable = reader.find_bool("set_variable").value_or(true);
+  if (!profile.set_variable && profile.variable.empty()) {
+    reader.report("set_variable", "there is no 'variable' that would be set");
+  }
   profile.unless = reader.find_strings("unless").value_or(std::vector<std::string>());
   for (const std::string& name : profile.unless) {
     if (is_variable_name(name)) continue;

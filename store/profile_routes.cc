@@ -40,17 +40,21 @@ class StringPool {
 }  // namespace
 
 std::string compile_routes(const std::vector<Profile>& profiles) {
-  // A profile without default paths still has a variable to set.
+  // A profile without default paths may still have a variable to set.
   std::vector<std::pair<const Profile*, std::string>> routes;
   for (const Profile& profile : profiles) {
-    if (profile.default_paths.empty()) routes.emplace_back(&profile, "");
+    if (profile.default_paths.empty() && profile.sets_variable()) routes.emplace_back(&profile, "");
     for (const std::string& path : profile.default_paths) routes.emplace_back(&profile, path);
   }
   StringPool strings(sizeof(RouteTableHeader) + routes.size() * sizeof(RouteRecord));
   std::string records;
   for (const auto& [profile, path] : routes) {
-    const RouteRecord record{strings.add(profile->name), strings.add(profile->variable),
-                             strings.add(join(profile->unless, ':')), strings.add(path)};
+    // A variable that we do not set says, where a user has set it, that the cache is elsewhere.
+    std::vector<std::string> unless = profile->unless;
+    const bool sets = profile->sets_variable();
+    if (!sets && !profile->variable.empty()) unless.push_back(profile->variable);
+    const RouteRecord record{strings.add(profile->name), strings.add(sets ? profile->variable : ""),
+                             strings.add(join(unless, ':')), strings.add(path)};
     char bytes[sizeof record];
     std::memcpy(bytes, &record, sizeof record);
     records.append(bytes, sizeof bytes);

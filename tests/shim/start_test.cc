@@ -205,6 +205,7 @@ class ShimRoutes : public ShimStart {
     Profile profile;
     profile.name = "triton";
     profile.variable = "OTHER_VARIABLE";
+    profile.evidence = Evidence::kRun;
     profile.default_paths = {"~/other"};
     return compile_routes({profile});
   }

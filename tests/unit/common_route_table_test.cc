@@ -18,8 +18,11 @@ std::string sample() {
   triton.variable = "TRITON_CACHE_DIR";
   triton.unless = {"TRITON_HOME", "OTHER"};
   triton.default_paths = {"~/.triton/cache", "/var/triton"};
+  triton.evidence = Evidence::kRun;
   Profile bare;
   bare.name = "bare";
+  bare.variable = "BARE_CACHE_DIR";
+  bare.evidence = Evidence::kRun;
   return compile_routes({bare, triton});
 }
 
@@ -36,13 +39,35 @@ TEST(RouteTable, ReadsWhatTheProfilesSay) {
   ASSERT_TRUE(table);
   ASSERT_EQ(table->size(), 3U);
   EXPECT_EQ(table->name(0), "bare");
-  EXPECT_EQ(table->variable(0), "");
+  EXPECT_EQ(table->variable(0), "BARE_CACHE_DIR");
   EXPECT_EQ(table->default_path(0), "");
   EXPECT_EQ(table->name(1), "triton");
   EXPECT_EQ(table->variable(1), "TRITON_CACHE_DIR");
   EXPECT_EQ(table->unless(1), "TRITON_HOME:OTHER");
   EXPECT_EQ(table->default_path(1), "~/.triton/cache");
   EXPECT_EQ(table->default_path(2), "/var/triton");
+}
+
+TEST(RouteTable, LeavesVariablesAloneThatAreNotToBeSet) {
+  Profile guess;
+  guess.name = "guess";
+  guess.variable = "GUESS_DIR";
+  guess.default_paths = {"~/guess"};
+  Profile off = guess;
+  off.name = "off";
+  off.evidence = Evidence::kRun;
+  off.set_variable = false;
+  Profile nowhere = off;  // has nothing to route
+  nowhere.default_paths.clear();
+  const std::string bytes = compile_routes({guess, off, nowhere});
+  const auto table = RouteTable::parse(bytes);
+  ASSERT_TRUE(table);
+  ASSERT_EQ(table->size(), 2U);
+  for (std::uint32_t route = 0; route < 2; ++route) {
+    EXPECT_EQ(table->variable(route), "");
+    EXPECT_EQ(table->unless(route), "GUESS_DIR");  // who has set it has the cache there
+    EXPECT_EQ(table->default_path(route), "~/guess");
+  }
 }
 
 TEST(RouteTable, OfNoProfilesIsEmpty) {
