@@ -237,7 +237,7 @@ def deepgemm_files(mark):
 
 # ---- vllm/compilation: an Inductor and a Triton cache within, an index written in place at the end
 
-VLLM = "vllm/torch_compile_cache/a1b2c3/rank_0_0/backbone"
+VLLM = "vllm/torch_compile_cache/a1b2c3d4e5/rank_0_0/backbone"
 
 
 def vllm(job, mark):
@@ -276,16 +276,33 @@ def pip_files(mark):
 
 # ---- crates/uv-cache/src/lib.rs, Cache::persist
 
-def uv(job, mark):
+def uv_archive(job, mark):
+    """Makes .lock by a rename that replaces nothing, and unpacks a wheel into an archive, whose name it returns."""
     name = mark.hex()[:16]
-    make(job, "uv/.tmpAb12")
-    in_place(job, "uv/.tmpAb12/six.py", mark)
+    in_place(job, "uv/.tmpLo12ck", b"")
+    job("rename_noreplace", job.path("uv/.tmpLo12ck"), job.path("uv/.lock"))
+    make(job, "uv/.tmpAb12Cd")
+    in_place(job, "uv/.tmpAb12Cd/six.py", mark)
+    in_place(job, "uv/.tmpAb12Cd/Cargo.lock", mark * 1000)
     yield
     make(job, "uv/archive-v0")
-    job("os.rename", job.path("uv/.tmpAb12"), job.path("uv/archive-v0", name))
+    job("os.rename", job.path("uv/.tmpAb12Cd"), job.path("uv/archive-v0", name))
     yield
+    return name
+
+
+def uv(job, mark):
+    name = yield from uv_archive(job, mark)
+    make(job, "uv/wheels-v6/pypi/six")
+    job("os.symlink", f"../../../archive-v0/{name}", job.path("uv/wheels-v6/pypi/six/1.0"))
+    yield
+    yield from renamed(job, "uv/wheels-v6/pypi/six", "1.0.http", ".tmpHt12tp", mark)
+
+
+def uv_0_11(job, mark):
+    name = yield from uv_archive(job, mark)
     make(job, "uv/wheels-v5/pypi/six")
-    temporary = job.path("uv/wheels-v5/pypi/six/.tmpLink")
+    temporary = job.path("uv/wheels-v5/pypi/six/.tmpLi12nk")
     job("os.symlink", job.path("uv/archive-v0", name), temporary)
     yield
     job("os.rename", temporary, job.path("uv/wheels-v5/pypi/six/1.0"))
@@ -309,7 +326,12 @@ def ccache(job, mark):
 def jax(job, mark):
     in_place(job, "jax/jit_f-0a1b-cache", mark)
     yield
-    in_place(job, "jax/jit_f-0a1b-atime", mark[:8])
+
+
+def jax_limited(job, mark):
+    in_place(job, "jax/jit_g-0a1b-cache", mark)
+    yield
+    in_place(job, "jax/jit_g-0a1b-atime", mark[:8])
     yield
 
 
@@ -342,7 +364,9 @@ ALL = (
     Replay("pip", pip, pip_files),
     Replay("ccache", ccache, lambda mark: {"ccache/0/a/bcdefR": mark + b"result",
                                            "ccache/0/a/01234M": mark + b"manifest"}),
-    Replay("jax", jax, lambda mark: {"jax/jit_f-0a1b-cache": mark}),
+    Replay("jax", jax, lambda mark: {"jax/jit_f-0a1b-cache": mark}, early=False),
+    Replay("jax-limited", jax_limited, lambda mark: {
+        "jax/jit_g-0a1b-cache": mark, "jax/jit_g-0a1b-atime": mark[:8]}, early=False),
     Replay("numba", numba, lambda mark: {
         f"numba/src_0a1b/{name}": mark + name.encode()
         for name in ("m.f-3.py311.nbi", "m.f-3.py311.1.nbc")}, early=False),

@@ -115,10 +115,19 @@ def test_two_that_build_the_same_at_once_get_one_of_the_two_whole(mount, two_job
 
 def test_uv_links_its_wheels_by_the_mount_path(mount, two_jobs):
     one, two = two_jobs
-    run_to_its_end(replays.uv(one, MARKS[0]))
+    run_to_its_end(replays.uv_0_11(one, MARKS[0]))
     assert two.read("uv/wheels-v5/pypi/six/1.0/six.py") == MARKS[0]
     link = mount.base("uv/wheels-v5/pypi/six/1.0")
     assert os.readlink(link) == f"{mount.path}/uv/archive-v0/{MARKS[0].hex()[:16]}"
+
+
+def test_uv_links_its_wheels_by_a_relative_path(mount, two_jobs):
+    one, two = two_jobs
+    run_to_its_end(replays.uv(one, MARKS[0]))
+    assert two.read("uv/wheels-v6/pypi/six/1.0/six.py") == MARKS[0]
+    assert two.read("uv/wheels-v6/pypi/six/1.0.http") == MARKS[0]
+    assert two.read("uv/wheels-v6/pypi/six/1.0/Cargo.lock") == MARKS[0] * 1000
+    assert mount.stats()["publish_refused"] == 0
 
 
 def test_an_extension_that_is_built_already_is_not_built_again(mount, two_jobs):

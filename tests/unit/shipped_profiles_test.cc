@@ -28,7 +28,10 @@ constexpr auto kFlight = NameClass::kFlight;
 #define KEY64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define TL "tilelang/0.1.9/linux-x86_64"
 #define PIP "pip/http-v2/6/8/7/a/0/687a0abc"
+#define FI "flashinfer/0.7.2/90a"
 #define VLLM "vllm/torch_compile_cache/a1b2c3d4e5/rank_0_0/backbone"
+#define VLLM_RANK "vllm/torch_compile_cache/a1b2c3d4e5/rank_0_0"
+#define VLLM_AOT "vllm/torch_compile_cache/torch_aot_compile/f00"
 
 constexpr Row kRows[] = {
     // Triton: FileCacheManager.put of 3.x, 2.1 and 2.0
@@ -64,13 +67,21 @@ constexpr Row kRows[] = {
     {"inductor/triton/0/KEY/__grp__k.json", "inductor/triton/0/KEY", kFlight, "name"},
     {"inductor/triton/0/KEY/tmp.pid_1_2/k.ptx", "inductor/triton/0/KEY", kScratch, ""},
 
-    // TileLang: _save_kernel_to_disk, and the layout before the namespaces
+    // TileLang: _save_kernel_to_disk, BinaryCache, AutotuneResult, CuTe DSL's late file, and the layouts before
     {TL "/kernels/" KEY64, TL "/kernels/" KEY64, kPrivate, "rename"},
     {TL "/kernels/" KEY64 "/kernel_lib.so", TL "/kernels/" KEY64, kPrivate, ""},
-    {TL "/kernels/" KEY64 "/params.json", TL "/kernels/" KEY64, kFlight, "rename"},
+    {TL "/kernels/" KEY64 "/params.json", TL "/kernels/" KEY64, kPrivate, "rename"},
+    {TL "/kernels/" KEY64 "/kernel.cubin", TL "/kernels/" KEY64, kPrivate, "rename"},
+    {TL "/kernels/" KEY64 "/kernel.cubin.staging.x1y2", TL "/kernels/" KEY64, kScratch, ""},
     {TL "/kernels/" KEY64 "/.params.json.7_ab.tmp", TL "/kernels/" KEY64, kScratch, ""},
     {TL "/.staging/" KEY64 "_7_ab12cd34/kernel_lib.so", "", kScratch, ""},
-    {"tilelang/" KEY64 "/params.pkl", "tilelang/" KEY64, kFlight, "rename"},
+    {TL "/autotuner/" KEY64, TL "/autotuner/" KEY64, kPrivate, "rename"},
+    {"tilelang/0.1.15/cuda-binaries/" KEY64, "tilelang/0.1.15/cuda-binaries/" KEY64, kPrivate,
+     "rename"},
+    {"tilelang/0.1.13/cuda-binaries/" KEY64 ".cubin",
+     "tilelang/0.1.13/cuda-binaries/" KEY64 ".cubin", kPrivate, "rename"},
+    {"tilelang/py-cache/kernel.0123abcd.py", "", kScratch, ""},
+    {"tilelang/" KEY64 "/params.pkl", "tilelang/" KEY64, kPrivate, "rename"},
     {TL, "", kPrivate, ""},
 
     // Torch extensions: _get_build_directory with and without the variable, FileBaton
@@ -82,33 +93,61 @@ constexpr Row kRows[] = {
      kPrivate, ""},
     {"torch-extensions/fused/fused.so", "torch-extensions/fused", kPrivate, "rename"},
     {"torch-extensions/fused/lock", "torch-extensions/fused", NameClass::kBaton, ""},
+    {"torch-extensions/pylon/pylon.so", "torch-extensions/pylon", kPrivate, "rename"},
+    {"torch-extensions/prims/prims.so", "torch-extensions/prims", kPrivate, "rename"},
+    {"torch-extensions/py311_cu121", "", kPrivate, ""},
 
-    // FlashInfer: JitSpec with the variable and without
+    // FlashInfer: JitSpec with the variable and without, CuTe DSL modules, downloads, autotuning
     {"flashinfer/.cache/flashinfer/0.3.1/90a/cached_ops/op/op.so",
      "flashinfer/.cache/flashinfer/0.3.1/90a/cached_ops/op", kPrivate, "end"},
     {"flashinfer/75_80_89/cached_ops/op/build.ninja", "flashinfer/75_80_89/cached_ops/op", kPrivate,
      "end"},
-    {"flashinfer/75_80_89/cached_ops/tmp/op.lock", "flashinfer/75_80_89/cached_ops/tmp", kLock, ""},
-    {"flashinfer/75_80_89/cached_ops/tmp/flashinfer_jit.ninja",
-     "flashinfer/75_80_89/cached_ops/tmp", kScratch, ""},
-    {"flashinfer/75_80_89/generated/op/op.cu", "flashinfer/75_80_89/generated/op", kPrivate, "end"},
+    {FI "/cached_ops/tmp/op.lock", FI "/cached_ops/tmp", kScratch, ""},
+    {FI "/cached_ops/tmp/flashinfer_jit.ninja", FI "/cached_ops/tmp", kScratch, ""},
+    {FI "/cached_ops/mm_90a_cute_dsl/meta.json", FI "/cached_ops/mm_90a_cute_dsl", kPrivate,
+     "rename"},
+    {FI "/cached_ops/mm_90a_cute_dsl/k.o", FI "/cached_ops/mm_90a_cute_dsl", kPrivate, "rename"},
+    {FI "/cached_ops/mm_90a_cute_dsl/k.o.tmp.7", FI "/cached_ops/mm_90a_cute_dsl", kScratch, ""},
+    {FI "/cached_ops/_flash_kda_nvrtc_cubins/a.cubin",
+     FI "/cached_ops/_flash_kda_nvrtc_cubins/a.json", kPrivate, "rename"},
+    {FI "/cached_ops/cake_gdn/90a/x.cubin", FI "/cached_ops/cake_gdn/90a/x.cubin", kPrivate,
+     "rename"},
+    {FI "/generated/op/op.cu", FI "/generated/op/op.cu", kPrivate, "name"},
+    {"flashinfer/cubins/ab/fmha.cubin", "flashinfer/cubins/ab/fmha.cubin", kPrivate, "rename"},
+    {"flashinfer/cubins/ab/fmha.cubin.lock", "flashinfer/cubins/ab/fmha.cubin.lock", kScratch, ""},
+    {"flashinfer/autotune/v2/ENV/entries/h.json", "flashinfer/autotune/v2/ENV/entries/h.json",
+     kPrivate, "rename"},
     {"flashinfer/75_80_89/flashinfer_jit.log", "", kScratch, ""},
 
     // DeepGEMM: Compiler::build, and put() of the Python versions
     {"deepgemm/cache/kernel.gemm.0123", "deepgemm/cache/kernel.gemm.0123", kPrivate, "rename"},
     {"deepgemm/cache/kernel.gemm.0123/kernel.cubin", "deepgemm/cache/kernel.gemm.0123", kFlight,
      "rename"},
-    {"deepgemm/cache/kernel.gemm.0123/kernel.cu", "deepgemm/cache/kernel.gemm.0123", kPrivate, ""},
+    {"deepgemm/cache/kernel.gemm.0123/kernel.cu", "deepgemm/cache/kernel.gemm.0123", kFlight, ""},
     {"deepgemm/tmp/5e1f/kernel.cubin", "", kScratch, ""},
 
-    // vLLM: InductorAdaptor.initialize_cache
-    {VLLM "/vllm_compile_cache.py", "vllm/torch_compile_cache/a1b2c3d4e5", kPrivate, "end"},
-    {VLLM "/triton_cache/KEY/k.cubin", "vllm/torch_compile_cache/a1b2c3d4e5", kPrivate, "end"},
-    {VLLM "/triton_cache/KEY/tmp.pid_1_2/k", "vllm/torch_compile_cache/a1b2c3d4e5", kScratch, ""},
-    {VLLM "/inductor_cache/ab/.1.2.tmp", "vllm/torch_compile_cache/a1b2c3d4e5", kScratch, ""},
-    {VLLM "/inductor_cache/locks/x", "vllm/torch_compile_cache/a1b2c3d4e5", kLock, ""},
-    {"vllm/torch_compile_cache/torch_aot_compile/f00/rank_0_0/model",
-     "vllm/torch_compile_cache/torch_aot_compile/f00", kPrivate, "end"},
+    // vLLM: AOT models, CompilerManager without AOT, the smaller caches
+    {VLLM "/vllm_compile_cache.py", VLLM_RANK, kPrivate, "end"},
+    {VLLM "/triton_cache/KEY/k.cubin", VLLM_RANK, kPrivate, "end"},
+    {VLLM "/triton_cache/KEY/tmp.pid_1_2/k", VLLM_RANK, kScratch, ""},
+    {VLLM "/inductor_cache/ab/.1.2.tmp", VLLM_RANK, kScratch, ""},
+    {VLLM "/inductor_cache/locks/x", VLLM_RANK, kScratch, ""},
+    {VLLM "/cache_key_factors.json", VLLM_RANK, kScratch, ""},
+    {VLLM_AOT "/rank_0_0/model", VLLM_AOT "/rank_0_0", kPrivate, "rename"},
+    {VLLM_AOT "/rank_0_0/model.7.tmp", VLLM_AOT "/rank_0_0", kScratch, ""},
+    {VLLM_AOT "/inductor_cache/fxgraph/ab/fab/1", VLLM_AOT "/inductor_cache/fxgraph/ab/fab/1",
+     kPrivate, "rename"},
+    {"vllm/torch_compile_cache/torch_aot_compile", "", kPrivate, ""},
+    {"vllm/modelinfos/llama.json", "vllm/modelinfos/llama.json", kPrivate, "rename"},
+    {"vllm/gpu_p2p_access_cache_for_0,1.json", "", kScratch, ""},
+
+    // comgr: CacheCommand; CuTe DSL: cache_helpers.py; Helion: LocalAutotuneCache
+    {"comgr/llvmcache-0a1b", "comgr/llvmcache-0a1b", kPrivate, "rename"},
+    {"comgr/amdgpu-compiler-0a1b2c.tmp.o", "", kScratch, ""},
+    {"cutedsl/cute_dsl_0a1b.mlir", "cutedsl/cute_dsl_0a1b.mlir", kPrivate, "rename"},
+    {"cutedsl/tmp.pid_7_5f3c/cute_dsl_0a1b.mlir", "", kScratch, ""},
+    {"inductor/helion/0a1b.best_config", "inductor/helion/0a1b.best_config", kPrivate, "rename"},
+    {"inductor/helion/triton/0/KEY/__grp__k.json", "inductor/helion/triton/0/KEY", kFlight, "name"},
 
     {"tensorrt-rtx/runtime.rtxcache", "", NameClass::kShared, ""},
     {"tensorrt-rtx/runtime.rtxcache.lock", "", kLock, ""},
@@ -128,16 +167,18 @@ constexpr Row kRows[] = {
     // uv: Cache::persist, write_atomic, LockedFile
     {"uv/archive-v0/Ab3dEf", "uv/archive-v0/Ab3dEf", kPrivate, "rename"},
     {"uv/archive-v0/Ab3dEf/six.py", "uv/archive-v0/Ab3dEf", kPrivate, ""},
-    {"uv/.tmpAb12/six.py", "", kScratch, ""},
+    {"uv/.tmpAb12Cd/six.py", "", kScratch, ""},
     {"uv/wheels-v5/pypi/six/1.0-py3-none-any", "uv/wheels-v5/pypi/six/1.0-py3-none-any", kPrivate,
      "rename"},
     {"uv/wheels-v5/pypi/six/1.0-py3-none-any.http", "uv/wheels-v5/pypi/six/1.0-py3-none-any.http",
      kPrivate, "rename"},
-    {"uv/wheels-v5/pypi/six/.tmpXy12", "uv/wheels-v5/pypi/six/.tmpXy12", kScratch, ""},
+    {"uv/wheels-v5/pypi/six/.tmpXy12Zw", "uv/wheels-v5/pypi/six/.tmpXy12Zw", kScratch, ""},
     {"uv/simple-v16/pypi/six.rkyv", "uv/simple-v16/pypi/six.rkyv", kPrivate, "rename"},
     {"uv/sdists-v9/pypi/six/1.0/rev/src/setup.py", "uv/sdists-v9/pypi/six/1.0", kPrivate, "end"},
-    {"uv/sdists-v9/pypi/six/1.0/.lock", "uv/sdists-v9/pypi/six/1.0", kLock, ""},
-    {"uv/.lock", "", kLock, ""},
+    {"uv/sdists-v9/pypi/six/1.0/.lock", "uv/sdists-v9/pypi/six/1.0", kScratch, ""},
+    {"uv/sdists-v9/git/0a1b/2c3d/src/setup.py", "", kScratch, ""},
+    {"uv/archive-v0/Ab3dEf/Cargo.lock", "uv/archive-v0/Ab3dEf", kPrivate, ""},
+    {"uv/.lock", "", kPrivate, ""},
 
     // ccache: LocalStorage, AtomicFile, LockFile
     {"ccache/0/a/bcdefR", "ccache/0/a/bcdefR", kPrivate, "rename"},
@@ -148,10 +189,14 @@ constexpr Row kRows[] = {
     {"ccache/tmp/cpp_stdout.tmp.1", "", kScratch, ""},
 
     // JAX: LRUCache.put of 0.4.38, and before the two endings
-    {"jax/jit_f-0123-cache", "jax/jit_f-0123-cache", kPrivate, ""},
-    {"jax/jit_f-0123-atime", "jax/jit_f-0123-cache", kScratch, "name"},
+    {"jax/jit_f-0123-cache", "jax/jit_f-0123-cache", kPrivate, "end"},
+    {"jax/jit_f-0123-atime", "jax/jit_f-0123-cache", kPrivate, "end"},
     {"jax/jit_f-0123", "jax/jit_f-0123", kPrivate, "end"},
-    {"jax/.lockfile", "jax/.lockfile", kLock, ""},
+    {"jax/.lockfile", "jax/.lockfile", kScratch, ""},
+    {"jax/xla_gpu_per_fusion_autotune_cache_dir/aGFzaA.textproto",
+     "jax/xla_gpu_per_fusion_autotune_cache_dir/aGFzaA.textproto", kPrivate, "rename"},
+    {"jax/xla_gpu_per_fusion_autotune_cache_dir/tmp/tmp_per_fusion_cache_7.textproto", "", kScratch,
+     ""},
 
     // Numba: IndexDataCacheFile
     {"numba/src_0a1b/mod.f-3.py311.nbi", "numba/src_0a1b", kPrivate, "end"},
@@ -196,13 +241,22 @@ TEST_F(Shipped, AllOfThemAreRead) {
   for (const ProfileError& refused : set_.refused) ADD_FAILURE() << refused.message;
   std::vector<std::string> names;
   for (const Profile& profile : set_.profiles) names.push_back(profile.name);
-  const std::vector<std::string> expected = {"ccache",     "cuda-compute-cache",
-                                             "cupy",       "deepgemm",
-                                             "flashinfer", "inductor",
-                                             "jax",        "numba",
-                                             "pip",        "tensorrt-rtx",
-                                             "tilelang",   "torch-extensions",
-                                             "triton",     "uv",
+  const std::vector<std::string> expected = {"ccache",
+                                             "comgr",
+                                             "cuda-compute-cache",
+                                             "cupy",
+                                             "cutedsl",
+                                             "deepgemm",
+                                             "flashinfer",
+                                             "inductor",
+                                             "jax",
+                                             "numba",
+                                             "pip",
+                                             "tensorrt-rtx",
+                                             "tilelang",
+                                             "torch-extensions",
+                                             "triton",
+                                             "uv",
                                              "vllm"};
   EXPECT_EQ(names, expected);
 }
