@@ -345,4 +345,4 @@ def test_flock_1_in_a_view_excludes_flock_1_on_the_store(mount, two_jobs, scratc
     prepare(one)
     argv = [tool, "--nonblock", one.path(NAME), tool, "--nonblock", mount.base(NAME), "true"]
     assert one("subprocess.call", [str(word) for word in argv]) == 1
-    assert flock_raw(mount.base(NAME))
+    wait_until(lambda: flock_raw(mount.base(NAME)), what="the end of the first one's lock")
