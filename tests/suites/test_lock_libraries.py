@@ -19,30 +19,12 @@ LIBRARIES = ["filelock", "portalocker", "fasteners"]
 FAMILIES = ("inductor", "unknown")  # with lock files of all jobs, and with a job's own
 # Tests that end otherwise in a family, by the beginnings of their names, each with the reason.
 MODE = "a lock file of all jobs has mode 0666, whatever chmod says (docs/locks.md)"
-RENAMED = "a rename of a lock file, or onto its name, gives EXDEV (docs/locks.md)"
-LINKED = "a link of a lock file gives EPERM (docs/locks.md)"
-APPENDED = "writes go to the end, although O_APPEND has been cleared by F_SETFL"
 KNOWN = {
     "inductor": {
         "tests.test_filelock.test_lock_mode_soft": MODE,
         "tests.test_default_mode.test_default_mode_respects_umask": MODE,
-        "tests.test_lock_expiry.test_expired_lock_": RENAMED,
-        "tests.test_soft_stale.test_stale_lock_": RENAMED,
-        "tests.test_soft_stale.test_out_of_range_pid_self_heals_": RENAMED,
-        "tests.test_soft_stale.test_unparseable_lock_evicted_": RENAMED,
-        "tests.test_util.test_break_lock_file_": RENAMED,
-        "portalocker_tests.test_multiprocess.test_temporary_lock_waiters_converge_on_current_inode[pid]": RENAMED,
-        "portalocker_tests.test_pidfilelock.test_multiple_context_manager_entries": RENAMED,
-        "portalocker_tests.test_pidfilelock.test_multiprocess_locking": RENAMED,
-        "portalocker_tests.test_pidfilelock.test_pidfilelock_acquire_writes_pid": RENAMED,
-        "portalocker_tests.test_pidfilelock.test_pidfilelock_context_manager_": RENAMED,
-        "portalocker_tests.test_write_mode_semantics.test_binary_write_mode_positioned_writes": APPENDED,
-        "portalocker_tests.test_write_mode_semantics.test_write_mode_positioned_writes": APPENDED,
     },
-    "unknown": {
-        "portalocker_tests.test_write_mode_semantics.test_binary_write_mode_positioned_writes": APPENDED,
-        "portalocker_tests.test_write_mode_semantics.test_write_mode_positioned_writes": APPENDED,
-    },
+    "unknown": {},
 }
 # The same for some versions alone, by the beginnings of their directories' names.
 KNOWN_OF_VERSIONS = {
@@ -50,27 +32,9 @@ KNOWN_OF_VERSIONS = {
         "tests.test_util.test_raise_on_not_writable_file_": MODE,
     },
     ("inductor", "filelock-4"): {
-        "tests.test_async_soft_contracts.test_async_strict_publishes_a_held_claim": LINKED,
         "tests.test_filelock.test_contender_preserves_holder_mode": MODE,
-        "tests.test_host_name_grammar.test_strict_soft_file_lock_reads_back_": LINKED,
-        "tests.test_lock_expiry.test_async_expired_lock_is_broken": RENAMED,
-        "tests.test_lock_expiry.test_expired_soft_lock_is_broken": RENAMED,
-        "tests.test_marker_records.test_lease_ages_out_a_malformed_record": RENAMED,
-        "tests.test_soft_lease.test_lease_does_not_expire_a_strict_holder": LINKED,
-        "tests.test_soft_lease.test_lease_peer_takes_an_expired_claim": RENAMED,
-        "tests.test_soft_lease.test_lease_reclaims_a_dead_": RENAMED,
-        "tests.test_soft_lease.test_lease_self_heals_a_malformed_marker": RENAMED,
-        "tests.test_soft_lease.test_lease_supersedes_a_live_holder_": RENAMED,
-        "tests.test_soft_stale.test_recycled_pid_marker_self_heals": RENAMED,
         "tests.test_util.test_writability_": MODE,
-        "tests.test_strict_soft": LINKED,
     },
-}
-# Those that are left out, by the beginnings of their names, each with the reason.
-POLLED = "does not end in time: ten or twenty processes that poll a lock keep the daemon busy with looking for its holder"
-LEFT_OUT = {
-    "tests/test_reader_writer_lock.py::test_no_concurrent_": POLLED,
-    "tests/test_reader_writer_lock.py::test_multi_": POLLED,
 }
 
 
@@ -112,7 +76,7 @@ def outcomes(top, directory, results, env):
     # Before it ends it waits for processes that its tests have left: also where that times out there is a report.
     _, output = bounded.run(
         [PYTEST, "-m", "pytest", tests, "-q", "-p", "no:cacheprovider", "-o", "addopts=",
-         *(f"--deselect={test}" for test in LEFT_OUT), f"--timeout={TEST_TIMEOUT_S}",
+         f"--timeout={TEST_TIMEOUT_S}",
          f"--basetemp={directory / 't'}", f"--junitxml={results}"],
         SUITE_TIMEOUT_S, cwd=directory, env=env)
     assert results.exists(), f"{top} did not come to its end: {output[-6000:]}"
