@@ -33,8 +33,9 @@ namespace cacheshim {
 // The first process that misses a name gets its lease and with it the answer that the name is not
 // there; it is the leader, and goes on to build. Others wait until their view has the name in a complete
 // entry. If the leader has ended, was stopped, or has removed its entry's directory, the process that has
-// waited longest leads. A leader whose build has evidently failed lives on: all who wait for that name, and all
-// who come for it during kFailedFor, build for themselves, since they will probably fail too. A waiter that has waited for `timeout`, or is interrupted, builds for itself. A
+// waited longest leads. If the leader goes on but its build has evidently failed, all who wait for the name, and
+// all who come for it during kFailedFor, build for themselves: they will probably fail too. A waiter that has waited
+// for `timeout`, or is interrupted, builds for itself. A
 // process that builds sees its job's files as they are from then on.
 // Those who have got one result, and come for the next one, wait a moment for who has built the first: it
 // has loaded its compiler already, and is behind them only because it is answered after them. A process
@@ -153,9 +154,9 @@ class Flights {
     pid_t thread = 0;
     std::string entry = {};
     const void* rule = nullptr;
-    bool has_begun =
-        false;  // the leader's job has made something in the entry's directory since it leads
-    bool has_part = false;  // of the entry itself
+    // Since it leads: whether its job has made something in the entry's directory, and a part of the entry itself.
+    bool has_begun = false;
+    bool has_part = false;
     int looks = 0;          // of that thread, since it leads
     // Of that thread, since it leads. None yet if it was waiting when it became the leader: it looks once more then.
     std::optional<Clock::time_point> last_look;
@@ -239,8 +240,8 @@ class Flights {
   // Threads that have waited for a name and not looked for it since.
   std::unordered_map<pid_t, std::string> waited_;
   std::unordered_map<pid_t, Follower> followers_;  // by process
-  std::unordered_map<std::string, Clock::time_point>
-      failed_;  // names, and until when nobody waits for them
+  // Names whose builds have failed, and until when nobody waits for them.
+  std::unordered_map<std::string, Clock::time_point> failed_;
   bool closed_ = false;
   bool stopping_ = false;
   std::thread thread_;

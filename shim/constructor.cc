@@ -32,8 +32,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kRoutesTimeoutMs =
-    3000;  // a machine with hundreds of runnable threads takes tens of ms
+constexpr int kRoutesTimeoutMs = 3000;  // a machine with hundreds of runnable threads takes tens of ms
 constexpr std::string_view kWarnedVariable = "CACHESHIM_WARNED";
 constinit char warned_entry[] = "CACHESHIM_WARNED=0";  // becomes part of the environment
 constinit char mount_text[PATH_MAX] = {};
@@ -49,9 +48,8 @@ class CollectedActions final : public StartActions {
   }
   bool leads_to(const char* path, const char* folder) override {
     char first;
-    const bool is_link =
-        ::readlink(path, &first, sizeof first) > 0;  // no question to the daemon otherwise
-    return is_link && runtime::same_folder(path, folder);
+    if (::readlink(path, &first, sizeof first) <= 0) return false;  // without asking the daemon
+    return runtime::same_folder(path, folder);
   }
   void refuse_route(std::string_view item) override {
     report_line({kRoutesVariable, ": '", item, "' is not /PATH=NAME; running without this route"});
@@ -117,8 +115,7 @@ Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
 Result<RouteTable> read_routes_of_mount(std::string_view mount) {
   PathBuffer path;
   if (join_path(path, {mount, "/", kControlName, "/", kRoutesFile}) == 0) return Errno(ENOENT);
-  CACHESHIM_TRY(got,
-                read_file_in_time(path.text, routes_text, sizeof routes_text, kRoutesTimeoutMs));
+  CACHESHIM_TRY(got, read_file_in_time(path.text, routes_text, sizeof routes_text, kRoutesTimeoutMs));
   return RouteTable::parse({routes_text, got});
 }
 
@@ -166,8 +163,7 @@ JobId find_job(const ProcessEnvironment& environment) {
     if (got) length = *got;
   }
   const JobId job = job_of_process(environment, {cgroup, length});
-  return is_of_another_uid(job.view(), ::geteuid()) ? JobId()
-                                                    : job;  // the daemon knows the caller's
+  return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;  // the daemon knows the caller's
 }
 
 void set_routes(const ProcessEnvironment& environment, const MountState& mount,
