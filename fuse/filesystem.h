@@ -297,7 +297,7 @@ class Filesystem {
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
   Result<fuse_entry_param> add_lock_name(NodeIndex source, Ref parent, const NodeInfo& folder,
-                                         const std::string& name, Found found, const Look& look);
+                                         const std::string& path);
 
   // ---- fs_nameless.cc: objects that have lost their name, and common objects of the base
   NodeTable::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
@@ -366,7 +366,7 @@ class Filesystem {
   LockFileId lock_file_id(const FileHandle& handle) const;
   LockTable::Opener opener_of(const FileHandle& handle) const;
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
-  Status settle_lock_name(NodeIndex node, Job& job, const std::string& path);
+  Status settle_lock_name(NodeIndex node, Job& job, const std::string& path, UniqueFd new_lock);
   // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened.
   bool tells_of_close(NodeIndex node, int flags) const;
   LockWish lock_wish(const FileHandle& handle, const fuse_file_info& fi) const;

@@ -92,17 +92,21 @@ void Filesystem::lock_by_inode(NodeIndex node, const LockTable::Opener& open) {
   locks_.move({0, node}, {inode->device, inode->inode}, open);
 }
 
-// The node's file has been renamed to `path`, which may have made it a lock file of the base, or the job's own. With
-// Overlay::mutex() held exclusively.
-Status Filesystem::settle_lock_name(NodeIndex node, Job& job, const std::string& path) {
+// The node's file has been renamed to `path`, which may have made it a lock file of the base, `new_lock`, or the job's
+// own. With Overlay::mutex() held exclusively.
+Status Filesystem::settle_lock_name(NodeIndex node, Job& job, const std::string& path,
+                                    UniqueFd new_lock) {
+  if (new_lock) {
+    CACHESHIM_TRY(st, sys::stat_fd(new_lock.get()));
+    nodes_.become_common(node, {common_kind(path), st, std::move(new_lock)});
+    const NodeInfo info = nodes_.info(node);
+    lock_by_inode(node, [&info] { return sys::reopen(info.object_fd(), O_PATH); });
+    return {};
+  }
   const bool was_common = nodes_.info(node).common != Common::kNone;
+  if (!was_common || job.overlay.is_shared_lock_name(path)) return {};
   CACHESHIM_TRY(found, job.overlay.find(path));
-  const bool is_common = static_cast<bool>(found.lock);
-  if (was_common && !is_common) nodes_.become_own(node, found.st);
-  if (was_common || !is_common) return {};
-  nodes_.become_common(node, {common_kind(path), found.st, std::move(found.lock)});
-  const NodeInfo info = nodes_.info(node);
-  lock_by_inode(node, [&info] { return sys::reopen(info.object_fd(), O_PATH); });
+  nodes_.become_own(node, found.st);
   return {};
 }
 

@@ -204,12 +204,13 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     CACHESHIM_CHECK(job->ensure_layer(store_.layers()));
     CACHESHIM_TRY(new_path, child_path(parent, name));
     CACHESHIM_CHECK(link_to(source.node, *job, new_path));
+    linked = new_path;
+    const bool is_lock_name = job->overlay.is_shared_lock_name(new_path);
+    if (is_lock_name || info.common != Common::kNone) {
+      return add_lock_name(source.node, parent, folder, new_path);
+    }
     const Look look = begin_look(*job, std::string(parent_path(new_path)));
     CACHESHIM_TRY(found, job->overlay.find(new_path));
-    linked = new_path;
-    if (found.lock || info.common != Common::kNone) {
-      return add_lock_name(source.node, parent, folder, name, std::move(found), look);
-    }
     nodes_.add_link(source.node, parent.node, name, found.st);
     return entry_of(parent, folder, name, std::move(found), look);
   }();
@@ -219,12 +220,21 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
 }
 
 // One of the two names, or both, is a lock file's: a node has only names of one kind, so this gets a node of its own, with
-// the same locks. With Overlay::mutex() held exclusively.
+// the same locks. Others may have taken the new name away already, if it is a lock file's. With Overlay::mutex() held
+// exclusively.
 Result<fuse_entry_param> Filesystem::add_lock_name(NodeIndex source, Ref parent,
-                                                   const NodeInfo& folder, const std::string& name,
-                                                   Found found, const Look& look) {
+                                                   const NodeInfo& folder,
+                                                   const std::string& path) {
   CACHESHIM_TRY(object, open_object(source));
-  CACHESHIM_TRY(entry, entry_of(parent, folder, name, std::move(found), look));
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  Found found{st, true};
+  if (folder.job->overlay.is_shared_lock_name(path)) {
+    CACHESHIM_TRY(lock, sys::reopen(object.get(), O_PATH));
+    found = {st, false, std::nullopt, std::move(lock)};
+  }
+  const Look look = begin_look(*folder.job, std::string(parent_path(path)));
+  CACHESHIM_TRY(entry,
+                entry_of(parent, folder, std::string(base_name(path)), std::move(found), look));
   for (const NodeIndex node : {source, decode(entry.ino).node}) {
     lock_by_inode(node, [&object] { return sys::reopen(object.get(), O_PATH); });
   }
@@ -296,7 +306,8 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
     CACHESHIM_TRY(path, child_path(from, name));
     CACHESHIM_TRY(new_path, child_path(to, new_name));
     NodeTable::Removed kept = keep_object(overlay, to.node, new_name, new_path);
-    CACHESHIM_CHECK(overlay.rename(path, new_path, flags, hold));
+    UniqueFd new_lock;
+    CACHESHIM_CHECK(overlay.rename(path, new_path, flags, hold, &new_lock));
     if (path == new_path) return new_path;
     const bool moves_lock =
         overlay.is_shared_lock_name(path) || overlay.is_shared_lock_name(new_path);
@@ -307,7 +318,9 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
       nodes_.rename(from.node, name, to.node, new_name);
     }
     const NodeIndex moved = moves_lock ? nodes_.find(to.node, new_name) : 0;
-    if (moved != 0) CACHESHIM_CHECK(settle_lock_name(moved, *source.job, new_path));
+    if (moved != 0) {
+      CACHESHIM_CHECK(settle_lock_name(moved, *source.job, new_path, std::move(new_lock)));
+    }
     return new_path;
   });
 }

@@ -114,8 +114,13 @@ Result<UniqueFd> LockFiles::open_named(const std::string& path) const {
 
 Result<UniqueFd> LockFiles::ensure_named(const std::string& path) const {
   if (!may_become_lock(path)) return Errno(ENOENT);
-  if (auto known = open_named(path); !known.failed_with(ENOENT))
+  const auto restricted = [this](Result<UniqueFd> object) {
+    if (object) restrict(object->get());
+    return object;
+  };
+  if (auto known = open_named(path); !known.failed_with(ENOENT)) {
     return restricted(std::move(known));
+  }
   CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
   // Read-only: closing it is then no event for those who watch the base for changes.
   const int flags = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
@@ -126,11 +131,9 @@ Result<UniqueFd> LockFiles::ensure_named(const std::string& path) const {
   return restricted(open_named(path));
 }
 
-Result<UniqueFd> LockFiles::restricted(Result<UniqueFd> object) const {
-  if (!object) return object;
-  const auto file = sys::reopen(object->get(), O_RDONLY | O_NONBLOCK);
+void LockFiles::restrict(int object) const {
+  const auto file = sys::reopen(object, O_RDONLY | O_NONBLOCK);
   if (file) access_.load()->apply(file->get());
-  return object;
 }
 
 off_t LockFiles::most_bytes(std::string_view path) const {
@@ -151,10 +154,12 @@ Status LockFiles::check_becomes_lock(const struct stat& st, const std::string& p
   return st.st_size > kMostLockBytes ? Status(Errno(EFBIG)) : Status();
 }
 
-// A new file has the name: with the mode of a lock file, and shown again if the old one was hidden.
-void LockFiles::set_arrived(const std::string& path) {
-  show(path);
-  (void)open(path, O_RDONLY);  // sets the mode
+// After a rename or link of `object` to `path` that ended as `named`: the job sees what has the name, be it this file
+// or the one that the others have locked.
+Status LockFiles::settle_arrival(int object, const std::string& path, const Status& named) {
+  if (named) restrict(object);
+  if (named || named.failed_with(EEXIST)) show(path);
+  return named;
 }
 
 Status LockFiles::rename(const std::string& from, const std::string& to, unsigned flags) {
@@ -177,32 +182,37 @@ Status LockFiles::link(const std::string& path, const std::string& new_path) {
   return {};
 }
 
-Status LockFiles::rename_in(int folder, const std::string& name, const std::string& path,
-                            unsigned flags) {
-  CACHESHIM_TRY(st, sys::stat_at(folder, name));
+Result<UniqueFd> LockFiles::rename_in(int folder, const std::string& name, const std::string& path,
+                                      unsigned flags) {
+  CACHESHIM_TRY(object, sys::open_beneath(folder, name, O_PATH | O_NOFOLLOW));
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   CACHESHIM_CHECK(check_becomes_lock(st, path));
   CACHESHIM_TRY(parent, ensure_parent(path));
   Status renamed = sys::rename_at(folder, name, parent.get(), std::string(base_name(path)), flags);
-  if (renamed.failed_with(EXDEV)) renamed = copy_in(folder, name, path, flags);
-  if (renamed) set_arrived(path);
-  if (renamed.failed_with(EEXIST)) show(path);  // the file that the others have locked
-  return renamed;
+  if (renamed.failed_with(EXDEV)) {
+    auto copied = copy_in(folder, name, path, flags);
+    renamed = copied ? sys::unlink_at(folder, name) : copied.error();
+    if (copied) object = *std::move(copied);
+  }
+  CACHESHIM_CHECK(settle_arrival(object.get(), path, renamed));
+  return object;
 }
 
-// The same from another file system: a copy takes the name, then the original goes.
-Status LockFiles::copy_in(int folder, const std::string& name, const std::string& path,
-                          unsigned flags) {
+// From another file system: a copy takes the name.
+Result<UniqueFd> LockFiles::copy_in(int folder, const std::string& name, const std::string& path,
+                                    unsigned flags) const {
   static std::atomic<std::uint64_t> next{0};
   const std::string staged = fmt::format("lock-{}", next++);
-  const Status copied = [&]() -> Status {
+  auto copied = [&]() -> Result<UniqueFd> {
     CACHESHIM_TRY(source, sys::open_beneath(folder, name, O_RDONLY | O_NOFOLLOW));
     CACHESHIM_TRY(target, sys::open_beneath(staging_, staged, O_RDWR | O_CREAT | O_EXCL, 0600));
     CACHESHIM_CHECK(copy_file(source.get(), target.get()));
     CACHESHIM_TRY(parent, open_parent(path));
-    return sys::rename_at(staging_, staged, parent.get(), std::string(base_name(path)), flags);
+    CACHESHIM_CHECK(
+        sys::rename_at(staging_, staged, parent.get(), std::string(base_name(path)), flags));
+    return sys::reopen(target.get(), O_PATH);
   }();
-  if (copied) return sys::unlink_at(folder, name);
-  (void)sys::unlink_at(staging_, staged);  // else the next daemon sweeps it
+  if (!copied) (void)sys::unlink_at(staging_, staged);  // else the next daemon sweeps it
   return copied;
 }
 
@@ -210,10 +220,8 @@ Status LockFiles::link_in(int object, const std::string& path) {
   CACHESHIM_TRY(st, sys::stat_fd(object));
   CACHESHIM_CHECK(check_becomes_lock(st, path));
   CACHESHIM_TRY(parent, ensure_parent(path));
-  const Status linked = sys::link_fd(object, parent.get(), std::string(base_name(path)));
-  if (linked) set_arrived(path);
-  if (linked.failed_with(EEXIST)) show(path);  // likewise
-  return linked;
+  return settle_arrival(object, path,
+                        sys::link_fd(object, parent.get(), std::string(base_name(path))));
 }
 
 Status LockFiles::rename_out(const std::string& path, int folder, const std::string& name) const {

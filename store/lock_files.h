@@ -70,9 +70,11 @@ class LockFiles {
 
   // Names of lock files that come from, or go to, the file `name` of `folder`, one of the layer's. The object
   // stays the same, and with it the locks that are held on it. The first copies the file if `folder` is on
-  // another file system. Errors: EXDEV there for the others, and for names of class `shared`; EFBIG for a file that is
-  // too large; EEXIST.
-  Status rename_in(int folder, const std::string& name, const std::string& path, unsigned flags);
+  // another file system, and returns an O_PATH descriptor of what got the name, which others may have taken away
+  // again by then. Errors: EXDEV there for the others, and for names of class `shared`; EFBIG for a file that is too
+  // large; EEXIST.
+  Result<UniqueFd> rename_in(int folder, const std::string& name, const std::string& path,
+                             unsigned flags);
   Status rename_out(const std::string& path, int folder, const std::string& name) const;
   Status link_in(int object, const std::string& path);  // `object`: any descriptor of the file
   Status link_out(const std::string& path, int folder, const std::string& name) const;
@@ -99,13 +101,14 @@ class LockFiles {
  private:
   bool is_hidden(const std::string& path) const;
   // Closes the file to users who may not lock it beside the mount.
-  Result<UniqueFd> restricted(Result<UniqueFd> object) const;
+  void restrict(int object) const;
   Status ensure_folder(const std::string& path) const;
   Result<UniqueFd> open_parent(const std::string& path) const;
   Result<UniqueFd> ensure_parent(const std::string& path) const;
   Status check_becomes_lock(const struct stat& st, const std::string& path) const;
-  void set_arrived(const std::string& path);
-  Status copy_in(int folder, const std::string& name, const std::string& path, unsigned flags);
+  Status settle_arrival(int object, const std::string& path, const Status& named);
+  Result<UniqueFd> copy_in(int folder, const std::string& name, const std::string& path,
+                           unsigned flags) const;
 
   const EntryMap& entries_;
   static const LockAccess& open_to_all();

@@ -130,9 +130,10 @@ class Overlay {
   Status remove_file(const std::string& path, Hold hold = Hold::kExclusive);
   // ENOTEMPTY while the merged folder holds something.
   Status remove_dir(const std::string& path, Hold hold = Hold::kExclusive);
-  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0.
+  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. Of a file of the layer that has become a lock file, `new_lock` gets
+  // an O_PATH descriptor: others may have taken its name away already.
   Status rename(const std::string& from, const std::string& to, unsigned flags,
-                Hold hold = Hold::kExclusive);
+                Hold hold = Hold::kExclusive, UniqueFd* new_lock = nullptr);
 
   // For the publisher: the layer's own descriptor; taking a published file out of the layer without
   // a whiteout; letting the base show through again; removing folders that hold nothing.
@@ -167,9 +168,9 @@ class Overlay {
   // ---- overlay_lock_names.cc
   Status check_lock_folder(const std::string& path) const;
   Status rename_common(const std::string& from, const Located& source, const std::string& to,
-                       const Result<Located>& target, unsigned flags);
+                       const Result<Located>& target, unsigned flags, UniqueFd* new_lock);
   Status rename_into_base(const std::string& from, const Located& source, const std::string& to,
-                          unsigned flags);
+                          unsigned flags, UniqueFd* new_lock);
   Status rename_out_of_base(const std::string& from, const std::string& to,
                             const Result<Located>& target);
   Status link_common(const std::string& path, const std::string& new_path);

@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <utility>
+
 #include "store/overlay.h"
 #include "store/sys.h"
 
@@ -23,7 +25,7 @@ Status Overlay::check_lock_folder(const std::string& path) const {
 
 // Where this gives EXDEV, mv(1) and its kind copy.
 Status Overlay::rename_common(const std::string& from, const Located& source, const std::string& to,
-                              const Result<Located>& target, unsigned flags) {
+                              const Result<Located>& target, unsigned flags, UniqueFd* new_lock) {
   CACHESHIM_CHECK(check_rename_target(source, to, target, flags));
   if (from == to || (target && are_one_file(source.st, target->st))) return {};
   const bool leaves_base = source.where == Where::kLock;
@@ -32,18 +34,20 @@ Status Overlay::rename_common(const std::string& from, const Located& source, co
   if (enters_base) CACHESHIM_CHECK(check_lock_folder(to));
   if (leaves_base && enters_base) return locks_.rename(from, to, flags);
   if (flags == RENAME_EXCHANGE) return Errno(EXDEV);
-  if (enters_base) return rename_into_base(from, source, to, flags);
+  if (enters_base) return rename_into_base(from, source, to, flags, new_lock);
   return leaves_base ? rename_out_of_base(from, to, target) : Errno(EXDEV);
 }
 
 Status Overlay::rename_into_base(const std::string& from, const Located& source,
-                                 const std::string& to, unsigned flags) {
+                                 const std::string& to, unsigned flags, UniqueFd* new_lock) {
   CACHESHIM_CHECK(copy_up_found(from, source, kWholeFile));
   shadow(from, true);
   const bool base_has_source = static_cast<bool>(find_in_base(from));
   CACHESHIM_TRY(parent, open_upper_parent(from));
-  CACHESHIM_CHECK(remove_last_name(from, [&] {
-    return locks_.rename_in(parent.get(), std::string(base_name(from)), to, flags);
+  CACHESHIM_CHECK(remove_last_name(from, [&]() -> Status {
+    CACHESHIM_TRY(lock, locks_.rename_in(parent.get(), std::string(base_name(from)), to, flags));
+    if (new_lock != nullptr) *new_lock = std::move(lock);
+    return {};
   }));
   return base_has_source ? add_whiteout(from) : Status();
 }

@@ -38,14 +38,15 @@ bool Overlay::becomes_common(const Located& source, const std::string& to) const
   return S_ISREG(source.st.st_mode) && locks_.is_shared_name(to);
 }
 
-Status Overlay::rename(const std::string& from, const std::string& to, unsigned flags, Hold hold) {
+Status Overlay::rename(const std::string& from, const std::string& to, unsigned flags, Hold hold,
+                       UniqueFd* new_lock) {
   if (flags != 0 && flags != RENAME_NOREPLACE && flags != RENAME_EXCHANGE) return Errno(EINVAL);
   CACHESHIM_TRY(source, locate(from));
   const Result<Located> target = locate(to);
   const bool is_common = source.where == Where::kLock || becomes_common(source, to) ||
                          (target && target->where == Where::kLock);
   if (is_common && hold == Hold::kShared) return Errno(kNeedsExclusive);
-  if (is_common) return rename_common(from, source, to, target, flags);
+  if (is_common) return rename_common(from, source, to, target, flags, new_lock);
   const bool can_share = flags != RENAME_EXCHANGE && is_own_file(from, source) &&
                          (target ? is_own_file(to, *target) : makes_shared(to));
   if (hold == Hold::kShared && !can_share) return Errno(kNeedsExclusive);

@@ -94,3 +94,31 @@ def link_and_unlink(path, name, count):
             except OSError as error:
                 errors[f"{call.__name__}: {errno.errorcode[error.errno]}"] += 1
     return dict(errors)
+
+
+def name_repeatedly(call, path, name, count):
+    """Makes a file and gives it the name, by "link" or "rename", again and again. Returns the errors."""
+    errors = collections.Counter()
+    for _ in range(count):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
+        try:
+            getattr(os, call)(path, name)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            errors[errno.errorcode[error.errno]] += 1
+        if call == "link":
+            os.unlink(path)
+    return dict(errors)
+
+
+def unlink_repeatedly(name, seconds):
+    """Returns how often the file was there."""
+    had, deadline = 0, time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            os.unlink(name)
+            had += 1
+        except FileNotFoundError:
+            pass
+    return had

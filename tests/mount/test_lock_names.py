@@ -8,6 +8,7 @@ import os
 
 import mounts
 import pytest
+from agent_unlinking import unlink_repeatedly
 from jobs import wait_until
 
 LOCK = "triton/KEY/lock"
@@ -210,6 +211,17 @@ def test_a_lock_file_gets_a_second_name(mount, both):
     assert error == (0 if mount.has_layers_beside else errno.EPERM)
     if error == 0:
         assert one.read(ASIDE) == b"a" and not can_lock(one, ASIDE)
+
+
+@pytest.mark.parametrize("call", ["link", "rename"])
+def test_a_name_that_is_removed_at_once_was_given_all_the_same(mount_store, store, job_of, call):
+    mount = mount_store(store)
+    job = job_of(mount, "one", 20001)
+    job("os.makedirs", job.path("triton/KEY"))
+    job.start("name_repeatedly", call, job.path(TEMPORARY), job.path(LOCK), 3000)
+    removed = unlink_repeatedly(mount.base(LOCK), seconds=1)
+    assert job.result(timeout=60) == {}
+    assert removed > 100
 
 
 def test_a_file_that_is_too_large_is_no_lock_file(mount, both):
