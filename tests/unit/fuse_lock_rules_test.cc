@@ -73,6 +73,18 @@ struct LockRules : testing::Test {
     table.lock({0, file}, none, wish, std::make_unique<Call>(answer));
     return answer;
   }
+  // F_SETLK, of one byte.
+  int try_lock(std::uint64_t owner, off_t start = 0) {
+    LockWish attempt = wish(owner, start);
+    attempt.waits = false;
+    return ask(1, attempt)->wait();
+  }
+  // By a process of which the kernel does not report some closes.
+  void lock_with_unseen_closes(std::uint64_t owner, off_t length = 1, short type = F_WRLCK) {
+    LockWish quiet = wish(owner, 0, length, type);
+    quiet.others_close_unseen = true;
+    ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  }
 
   static LockSystem real() { return LockSystem::real(); }
   Counters counters;
@@ -154,12 +166,8 @@ TEST_F(LockRules, BytesThatWereUnlockedInTheMiddleCloseNoCycle) {
 
 TEST_F(LockRules, ADescriptorThatIsClosedUnseenTakesTheLocksAway) {
   descriptors = {{3, 9, 1}, {4, 9, 1}};
-  LockWish quiet = wish(1, 0);
-  quiet.others_close_unseen = true;
-  ASSERT_EQ(ask(1, quiet)->wait(), 0);
-  LockWish other = wish(2, 0);
-  other.waits = false;
-  EXPECT_EQ(ask(1, other)->wait(), EAGAIN);
+  lock_with_unseen_closes(1);
+  EXPECT_EQ(try_lock(2), EAGAIN);
   const auto waiter = ask(1, wish(3, 0));
   EXPECT_FALSE(waiter->is_there());
   descriptors.pop_back();
@@ -169,13 +177,9 @@ TEST_F(LockRules, ADescriptorThatIsClosedUnseenTakesTheLocksAway) {
 // Processes poll for locks: what a refused request costs must not grow with the holder's descriptors.
 TEST_F(LockRules, ARefusedRequestLooksAtFewOfTheHoldersDescriptors) {
   for (int number = 0; number < 1000; ++number) descriptors.push_back({number, 9, 1});
-  LockWish quiet = wish(1, 0);
-  quiet.others_close_unseen = true;
-  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  lock_with_unseen_closes(1);
   const int looks_before = looks;
-  LockWish other = wish(2, 0);
-  other.waits = false;
-  EXPECT_EQ(ask(1, other)->wait(), EAGAIN);
+  EXPECT_EQ(try_lock(2), EAGAIN);
   EXPECT_LE(looks - looks_before, static_cast<int>(LockQueue::kMostLooks));
   EXPECT_EQ(searches, 1);  // when the lock was taken
 }
@@ -183,30 +187,20 @@ TEST_F(LockRules, ARefusedRequestLooksAtFewOfTheHoldersDescriptors) {
 TEST_F(LockRules, ARefusedRequestLooksAtOneOfManyHolders) {
   descriptors = {{3, 9, 1}};
   for (std::uint64_t owner = 1; owner <= 100; ++owner) {
-    LockWish reader = wish(owner, 0, 1, F_RDLCK);
-    reader.others_close_unseen = true;
-    ASSERT_EQ(ask(1, reader)->wait(), 0);
+    lock_with_unseen_closes(owner, 1, F_RDLCK);
   }
   const int looks_before = looks;
-  LockWish writer = wish(200, 0);
-  writer.waits = false;
-  EXPECT_EQ(ask(1, writer)->wait(), EAGAIN);
+  EXPECT_EQ(try_lock(200), EAGAIN);
   EXPECT_LE(looks - looks_before, static_cast<int>(LockQueue::kMostLooks));
 }
 
 TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByThoseWhoKeepAsking) {
   constexpr int kDescriptors = 1000;
   for (int number = 0; number < kDescriptors; ++number) descriptors.push_back({number, 9, 1});
-  LockWish quiet = wish(1, 0);
-  quiet.others_close_unseen = true;
-  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  lock_with_unseen_closes(1);
   descriptors.pop_back();
-  LockWish other = wish(2, 0);
-  other.waits = false;
   int error = EAGAIN;
-  for (int asked = 0; error == EAGAIN && asked <= kDescriptors; ++asked) {
-    error = ask(1, other)->wait();
-  }
+  for (int asked = 0; error == EAGAIN && asked <= kDescriptors; ++asked) error = try_lock(2);
   EXPECT_EQ(error, 0);
 }
 
@@ -228,28 +222,19 @@ TEST_F(LockRules, AHolderThatMayHaveClosedUnseenIsGivenAMomentToGo) {
 TEST_F(LockRules, ADescriptionKeepsItsLocksWhenAnotherDescriptorIsClosed) {
   kind = LockCallKind::kOfDescription;
   descriptors = {{3, 9, 1}, {4, 9, 1}};
-  LockWish quiet = wish(1, 0);
-  quiet.others_close_unseen = true;
-  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  lock_with_unseen_closes(1);
   descriptors.pop_back();
-  LockWish other = wish(2, 0);
-  other.waits = false;
-  EXPECT_EQ(ask(1, other)->wait(), EAGAIN);
+  EXPECT_EQ(try_lock(2), EAGAIN);
 }
 
 TEST_F(LockRules, ALockThatIsTakenAfterTheCloseStays) {
   descriptors = {{3, 9, 1}, {4, 9, 1}};
-  LockWish quiet = wish(1, 0);
-  quiet.others_close_unseen = true;
-  ASSERT_EQ(ask(1, quiet)->wait(), 0);
+  lock_with_unseen_closes(1);
   descriptors.pop_back();
   LockWish next = wish(1, 5);
   ASSERT_EQ(ask(1, next)->wait(), 0);
-  LockWish other = wish(2, 0);
-  other.waits = false;
-  EXPECT_EQ(ask(1, other)->wait(), 0);
-  other.start = 5;
-  EXPECT_EQ(ask(1, other)->wait(), EAGAIN);
+  EXPECT_EQ(try_lock(2), 0);
+  EXPECT_EQ(try_lock(2, 5), EAGAIN);
 }
 
 }  // namespace
