@@ -147,7 +147,7 @@ bool Flights::has_failed(const std::string& path) {
   return false;
 }
 
-// What the thread has begun before, of a kind that it builds one by one.
+// The thread begins an entry of a rule with `one_by_one`: its earlier builds by the same rule have failed.
 void Flights::fail_others_of(const Seeker& seeker, Answers& answers) {
   if (seeker.rule == nullptr) return;
   for (auto it = leases_.begin(); it != leases_.end();) {

@@ -127,12 +127,12 @@ class Flights {
   void give_up(const Seeker& seeker);
   // Whether any name is being built or waited for.
   bool any() const { return lease_count_ != 0; }
-  // What the job has just done in the directory `entry`: a sign that it is at work on the names there that it leads,
-  // or that it has given up.
+  // A change that the job has just made in the directory `entry`. It shows that the job still builds the names that it
+  // leads there, or that it has given up.
   enum class Step {
-    kTemporary,  // has made something that is no part of the entry
-    kPart,       // has made or renamed a part of it
-    kCleared,    // has removed something temporary; without a part, its build has failed
+    kTemporary,  // made a file that is no part of the entry
+    kPart,       // made or renamed a part of the entry
+    kCleared,    // removed a temporary file: without a part, the build has failed
   };
   void note_step(const Job& job, const std::string& entry, Step step);
   // The job has finished building `path`, a name or an entry's directory: it is complete,
