@@ -322,15 +322,13 @@ bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& re
   return is_no_link || attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
 }
 
-bool try_mkdir(const char* rest, int& result) {
+bool has_name(const char* rest) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct stat found;
   if (stat_at(attempt, AT_SYMLINK_NOFOLLOW, &found) != 0 || !attempt.stands()) {
     return attempt.leave();
   }
-  errno = EEXIST;
-  result = -1;
   return attempt.answer_look();
 }
 

@@ -46,8 +46,8 @@ bool try_stat(const char* rest, int flags, struct stat* out, int& result);
 bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result);
 bool try_access(const char* rest, int mode, int flags, int& result);
 bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result);
-// Only that something has the name.
-bool try_mkdir(const char* rest, int& result);
+// Whether the base has something of this name, and the view shows it. Leaves errno alone.
+bool has_name(const char* rest);
 
 inline bool open(const char* path, int flags, int& result) {
   constexpr int kOthers = O_ACCMODE | O_CREAT | O_TRUNC | O_DIRECTORY | O_PATH | O_TMPFILE;
@@ -82,7 +82,10 @@ inline bool readlink(const char* path, char* out, std::size_t capacity, ssize_t&
 }
 inline bool mkdir(const char* path, int& result) {
   const char* const rest = rest_in_view(path);
-  return rest != nullptr && try_mkdir(rest, result);
+  if (rest == nullptr || !has_name(rest)) return false;
+  errno = EEXIST;
+  result = -1;
+  return true;
 }
 
 // Turns what the base says of a file into what the view shows, as View::show() of the daemon does.

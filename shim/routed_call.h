@@ -4,6 +4,7 @@
 #include "shim/errno_guard.h"
 #include "shim/real_function.h"
 #include "shim/runtime.h"
+#include "shim/stale_name.h"
 
 // The body that nearly all hooks share: call libc with the path that the router names, and once more
 // where that showed that the mount is gone.
@@ -31,25 +32,30 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
 
 // The same for paths of which one is the mount's (`is_ours`): again while the call says ESTALE, which a
 // file that is replaced between look-up and use makes of it. The kernel tries twice by itself, but two
-// replacements in a row are enough, and a plain folder knows no such error. Nothing has happened then.
-template <class Call>
-auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call) {
+// replacements in a row are enough, and a plain folder knows no such error. And once more after an ENOENT, if
+// refresh() finds that the kernel was wrong (stale_name.h). Nothing has happened in either case.
+template <class Call, class Refresh>
+auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call, Refresh refresh) {
   int turns = is_ours ? 8 : 1;  // of what stays stale, the application is told
+  bool is_refreshed = false;
   for (;;) {
     const auto result = call_with_own_errno(entry_errno, own_errno, call);
-    const bool failed = result == failure<decltype(call())>();
-    if (!failed || own_errno != ESTALE || --turns == 0) return result;
+    if (result != failure<decltype(call())>() || --turns <= 0) return result;
+    if (own_errno == ESTALE) continue;
+    if (own_errno != ENOENT || is_refreshed || !refresh()) return result;
+    is_refreshed = true;
   }
 }
 
-// Where a path goes, for a call that cannot be repeated: a look at it finds out beforehand whether the
-// mount is still there. May change errno.
+// Where a path goes, for a call that cannot be repeated: access(2) finds out beforehand whether the mount is still there,
+// and whether the kernel knows the name. May change errno.
 inline RoutedPath route_checked(PathAt at, CallKind kind, PathBuffer& buffer) {
   RoutedPath routed = runtime::route(at, buffer);
-  if (routed.kind != RoutedPath::Kind::kForeign && real::access(routed.path, F_OK) != 0 &&
-      runtime::fell_back(at, kind, errno)) {
-    routed = runtime::route(at, buffer);
+  if (routed.kind == RoutedPath::Kind::kForeign || real::access(routed.path, F_OK) == 0) {
+    return routed;
   }
+  if (errno == ENOENT) (void)refresh_stale_name(routed.path, kind);
+  if (runtime::fell_back(at, kind, errno)) routed = runtime::route(at, buffer);
   return routed;
 }
 
@@ -61,7 +67,8 @@ template <class Call>
   int own_errno = 0;
   auto once = [&] { return call(routed.path); };
   const bool is_ours = routed.kind != RoutedPath::Kind::kForeign;
-  const auto result = call_while_stale(is_ours, entry_errno, own_errno, once);
+  const auto refresh = [&] { return refresh_stale_name(routed.path, kind); };
+  const auto result = call_while_stale(is_ours, entry_errno, own_errno, once, refresh);
   if (result != failure<decltype(call(at.path))>() || !is_ours) return result;
   if (!runtime::fell_back(at, kind, own_errno)) {
     errno = own_errno == 0 ? entry_errno : own_errno;
@@ -90,7 +97,11 @@ template <class Call>
   auto once = [&] { return call(routed_a.path, routed_b.path); };
   constexpr auto kForeign = RoutedPath::Kind::kForeign;
   const bool is_ours = routed_a.kind != kForeign || routed_b.kind != kForeign;
-  const int result = call_while_stale(is_ours, entry_errno, own_errno, once);
+  const auto refresh = [&] {
+    const bool has_a = refresh_stale_name(routed_a.path, CallKind::kLook);
+    return refresh_stale_name(routed_b.path, CallKind::kCreate) || has_a;
+  };
+  const int result = call_while_stale(is_ours, entry_errno, own_errno, once, refresh);
   if (result != -1 || !is_ours) return result;
   if (!runtime::fell_back(routed_a.kind == kForeign ? b : a, CallKind::kCreate, own_errno)) {
     errno = own_errno;

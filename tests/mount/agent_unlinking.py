@@ -7,6 +7,8 @@ import fcntl
 import os
 import time
 
+from agent_files import rename_noreplace
+
 
 class UnlinkingLock:
     """Open, flock, and check st_nlink; unlink before the release. Counts what a local file system never does."""
@@ -122,3 +124,34 @@ def unlink_repeatedly(name, seconds):
         except FileNotFoundError:
             pass
     return had
+
+
+CLAIMS = {
+    "rename": rename_noreplace,
+    "link": os.link,
+    "create": lambda own, name: os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)),
+    "mkdir": lambda own, name: os.mkdir(name),
+    "symlink": os.symlink,
+}
+
+
+def claim_repeatedly(how, folder, count):
+    """Makes one name after the other, by calls that replace nothing, and opens the files that others have made.
+
+    Before each, it makes a file of its own. Returns how many the others had made, and the errors.
+    """
+    errors, others = collections.Counter(), 0
+    for number in range(count):
+        own, name = f"{folder}/own{number}", f"{folder}/{number}"
+        os.close(os.open(own, os.O_WRONLY | os.O_CREAT, 0o644))
+        try:
+            CLAIMS[how](own, name)
+        except FileExistsError:
+            others += 1
+            try:
+                os.close(os.open(name, os.O_RDWR))
+            except OSError as error:
+                errors[errno.errorcode[error.errno]] += 1
+        except OSError as error:
+            errors[f"{how}: {errno.errorcode[error.errno]}"] += 1
+    return others, dict(errors)
