@@ -332,6 +332,10 @@ void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fus
   const fuse_ino_t source = encode({nodes_.find(from.node, name), from.slot});
   const fuse_ino_t target = encode({nodes_.find(to.node, new_name), to.slot});
   const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
+  // The kernel itself refuses to replace a name that it knows. ESTALE makes it look the names up again; after EEXIST it
+  // would go on taking this one for absent.
+  const bool is_stale = flags == RENAME_NOREPLACE && renamed.failed_with(EEXIST);
+  if (is_stale) return (void)fuse_reply_err(req, ESTALE);
   if (!renamed) return (void)fuse_reply_err(req, renamed.error().code());
   Job& job = *nodes_.info(to.node).job;
   if (job.overlay.is_shared_lock_name(*renamed)) {
