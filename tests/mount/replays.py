@@ -294,6 +294,9 @@ def uv_archive(job, mark):
 def uv(job, mark):
     name = yield from uv_archive(job, mark)
     make(job, "uv/wheels-v6/pypi/six")
+    in_place(job, "uv/wheels-v6/pypi/six/.tmpLo34ck", b"")
+    job("rename_noreplace", job.path("uv/wheels-v6/pypi/six/.tmpLo34ck"),
+        job.path("uv/wheels-v6/pypi/six/1.0.lock"))
     job("os.symlink", f"../../../archive-v0/{name}", job.path("uv/wheels-v6/pypi/six/1.0"))
     yield
     yield from renamed(job, "uv/wheels-v6/pypi/six", "1.0.http", ".tmpHt12tp", mark)
