@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
+# Each cache family with its real program (tests/families).
+
+readonly uv_version=0.13.9
+readonly newest_pip_version=25.3
+readonly families_requirements=(numba==0.68.1 'jax[cpu]==0.10.2')
+
+# MARK: as pytest -m takes it.
+family_tests() { # MARK JUNIT [VARIABLE=VALUE…]
+    mount_tests families "$@"
+}
+
+ensure_small_families() {
+    ensure_venv installers "uv==$uv_version" "pip==$newest_pip_version" || die 'cannot get uv and pip'
+}
+
+ensure_families() {
+    ensure_small_families
+    ensure_venv families "${families_requirements[@]}" || die 'cannot get Numba and JAX'
+    ensure_triton
+    ensure_packages "${inductor_packages[@]}"
+    ensure_torch
+}
+
+# What passes as a whole is written into the documents.
+prove_families() {
+    local figures=$results/families
+    ensure_families
+    mkdir -p "$figures"
+    stage 'each cache family with its real program' "$results/families.xml" \
+        _prove_families "$figures" "$results/families.xml"
+}
+
+_prove_families() { # FIGURES JUNIT
+    family_tests 'long or not long' "$2" CACHESHIM_FAMILIES="@repo@${1#"$repo"}" &&
+        /usr/bin/python3 -B "$repo/tests/families/table.py" "$1" "$repo/docs/profiles.md"
+}

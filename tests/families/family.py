@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a family's directory says of it, and the two kinds of places that its users work in."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import subprocess
+from collections.abc import Callable
+
+import mounts
+
+REPOSITORY = mounts.REPOSITORY
+VENVS = REPOSITORY / "build/venv"
+BUILDS = "{builds}"  # in Family.environment: the file in which builds are noted
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """`user.py` beside it is what each user runs: see steps.py."""
+
+    title: str                       # as the table has it, with the version: title.format(version)
+    directory: pathlib.Path
+    profile: str                     # the cache's directory below the mount
+    variable: str
+    python: pathlib.Path             # the interpreter that runs user.py
+    version: Callable[[], str]
+    steps: int                       # results that a user wants
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    library_sets_variable: bool = True
+    needs_index: bool = False
+    is_long: bool = False            # for `scripts/test --families` alone
+    # The most that four users and a later one may build through cacheshim, together and later.
+    most_builds: int = 0
+    most_later_builds: int = 0
+
+
+def output_of(*argv: object) -> str:
+    return subprocess.run([str(word) for word in argv], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+
+
+def version_in_venv(venv: str, package: str) -> Callable[[], str]:
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return lambda: output_of(VENVS / venv / "bin/python", "-c", code).strip()
+
+
+def replay(program: str, directory: pathlib.Path, variable: str, is_long: bool = True) -> Family:
+    """A program that does not run without a GPU: see replaying.py."""
+    return Family(title=f"{program}, replayed", directory=directory, profile=directory.name,
+                  variable=variable, python=pathlib.Path("/usr/bin/python3"), version=lambda: "",
+                  steps=4, is_long=is_long, most_builds=16)
+
+
+class NativePlace:
+    """One directory that all users may write to, as clusters share it without cacheshim."""
+
+    def __init__(self, scratch: pathlib.Path):
+        self._path = scratch / "shared"
+        self._path.mkdir()
+        self._path.chmod(0o777)
+
+    def environment(self, family: Family, _job: str) -> dict[str, str]:
+        return {family.variable: str(self._path / family.profile)}
+
+    def end_job(self, _job: str, _outcome: str) -> None:
+        pass
+
+
+class MountedPlace:
+    """A mount; each user has a job of its own, and preloads the library."""
+
+    def __init__(self, mount: mounts.Mount, library: str):
+        self._mount, self._library = mount, library
+
+    def environment(self, family: Family, job: str) -> dict[str, str]:
+        env = {"LD_PRELOAD": self._library, "CACHESHIM_MOUNT": str(self._mount.path),
+               "CACHESHIM_JOB": job}
+        if not family.library_sets_variable:
+            env[family.variable] = str(self._mount.path / family.profile)
+        return env
+
+    def end_job(self, job: str, outcome: str) -> None:
+        self._mount.end_job(job, outcome)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""flashinfer 0.7.2.post1 (PyPI), flashinfer/jit/core.py: JitSpec.build_and_load, run_ninja; write_if_different.
+
+ninja rebuilds what is older than its source, or what is not in .ninja_log.
+"""
+
+import fcntl
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import replaying  # noqa: E402
+
+CACHE = pathlib.Path(os.environ["FLASHINFER_WORKSPACE_BASE"], ".cache/flashinfer/0.7.2/90a")
+
+
+def write_if_different(path: pathlib.Path, data: bytes) -> None:
+    if path.exists() and path.read_bytes() == data:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def run_ninja(folder: pathlib.Path, source: pathlib.Path, key: str) -> None:
+    library, log = folder / f"{key}.so", folder / ".ninja_log"
+    is_built = library.exists() and log.exists() and library.stat().st_mtime >= source.stat().st_mtime
+    if not is_built:
+        library.write_bytes(replaying.build(key))
+        log.write_text(f"{key}.so\n")
+
+
+def get(key: str) -> bytes:
+    source = CACHE / "generated" / key / "kernel.cu"
+    write_if_different(source, f"source of {key}".encode())
+    folder = CACHE / "cached_ops" / key
+    write_if_different(folder / "build.ninja", f"rule of {key}".encode())
+    locks = CACHE / "cached_ops/tmp"
+    locks.mkdir(parents=True, exist_ok=True)
+    with open(locks / f"{key}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run_ninja(folder, source, key)
+    return (folder / f"{key}.so").read_bytes()
+
+
+replaying.run(get)

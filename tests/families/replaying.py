@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users of a program that does not run without a GPU: they look up, build and write as its source does, call by call.
+
+Each user.py cites that source. What it "builds" takes a while, so that users who build at the same time meet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+
+import steps
+
+KEYS = tuple(letter * 16 for letter in "abcd")
+BUILD_S = 0.2
+
+
+class BuildFailed(Exception):
+    pass
+
+
+def build(key: str) -> bytes:
+    """What the compiler gives for a key."""
+    steps.note_build(key)
+    time.sleep(BUILD_S)
+    if key == "broken":
+        raise BuildFailed("cannot be built")
+    return f"of {key}".encode() * 1000
+
+
+def check(key: str, data: bytes) -> None:
+    if data != f"of {key}".encode() * 1000:
+        raise RuntimeError(f"{key} holds {len(data)} other bytes")
+
+
+@contextlib.contextmanager
+def removed_on_failure(folder: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def write_and_rename(path: pathlib.Path, temporary: pathlib.Path, data: bytes) -> None:
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
+
+
+def run(get: Callable[[str], bytes]) -> None:
+    """`get(key)` returns what the cache has for a key, built if need be."""
+    def step(key: str) -> None:
+        check(key, get(key))
+
+    steps.run({key: functools.partial(step, key) for key in KEYS},
+              broken=functools.partial(step, "broken"))

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the table of the families that tests/families has proved into docs/profiles.md.
+
+    table.py FIGURES DOCUMENT
+
+FIGURES is a directory with a JSON file for each family, as test_families.py writes them. DOCUMENT has the table between two
+comments, `families: begin` and `families: end`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+BEGIN = "<!-- families: begin (scripts/test --families writes this) -->"
+END = "<!-- families: end -->"
+COLUMNS = ("program", "4 users at once: builds", "errors", "a later user: builds",
+           "after a killed builder: errors", "a failing build: errors of others")
+KEYS = ("builds", "errors", "later_builds", "killed_errors", "failing_errors")
+
+
+def row(family: dict[str, Any]) -> str:
+    native, ours = family["native"], family["cacheshim"]
+    cells = [family["title"], *(f"{native[key]} → {ours[key]}" for key in KEYS)]
+    return f"| {' | '.join(cells)} |"
+
+
+def table(families: list[dict[str, Any]]) -> str:
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|",
+             *(row(family) for family in sorted(families, key=lambda one: one["title"].lower()))]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    figures, document = Path(sys.argv[1]), Path(sys.argv[2])
+    families = [json.loads(path.read_text()) for path in sorted(figures.glob("*.json"))]
+    if not families:
+        print(f"table.py: no figures in {figures}", file=sys.stderr)
+        return 1
+    text = document.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        print(f"table.py: {document} lacks the comments around the table", file=sys.stderr)
+        return 1
+    document.write_text(f"{before}{BEGIN}\n\n{table(families)}\n\n{END}{after}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

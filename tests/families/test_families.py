@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each profile with its real program: four users at once, a later one, a killed builder, a failing build; natively and through
+cacheshim."""
+
+import contextlib
+import json
+import os
+import pathlib
+
+import pytest
+from crowd import Crowd
+from family import MountedPlace, NativePlace
+from jobs import wait_until
+
+USERS = 4
+RESULTS = os.environ.get("CACHESHIM_FAMILIES")  # a directory for the figures of the table
+
+pytestmark = pytest.mark.timeout_s(900)
+
+
+@pytest.fixture
+def crowds(family, scratch, mount_store, library, index):
+    """crowds("native" or "cacheshim"): a new, cold place, and users for it."""
+    made = []
+
+    @contextlib.contextmanager
+    def make(kind):
+        place_scratch = scratch / f"{kind}{len(made)}"
+        place_scratch.mkdir()
+        if kind == "native":
+            place = NativePlace(place_scratch)
+        else:
+            store = place_scratch / "store"
+            store.mkdir()
+            place = MountedPlace(mount_store(store), str(library))
+        extra = {"FAMILY_INDEX": index.url} if family.needs_index else {}
+        crowd = Crowd(family, place, place_scratch, extra)
+        index.builds_log = crowd.builds_log
+        made.append(crowd)
+        try:
+            yield crowd
+        finally:
+            crowd.close()
+
+    yield make
+
+
+def count_errors(reports):
+    return sum(len(report.errors) for report in reports)
+
+
+def run_cold_and_later(crowd):
+    cold = crowd.run(USERS)
+    built = crowd.builds()
+    later = crowd.run(1)
+    return {"builds": built, "later_builds": crowd.builds() - built,
+            "errors": count_errors(cold + later)}, cold + later
+
+
+def run_after_a_kill(crowd):
+    """A user that is killed in its first build, then another."""
+    builder, = crowd.add(1)
+    builder.start()
+    wait_until(lambda: crowd.builds() > 0, seconds=60, what="a build")
+    builder.kill()
+    after = crowd.run(1)
+    return {"killed_errors": count_errors(after), "killed_seconds": after[0].seconds}, after
+
+
+def run_failing(crowd):
+    """All users want something that cannot be built, beside the rest."""
+    reports = crowd.run(USERS, fails=True)
+    return {"failures": sum("broken" in report.errors for report in reports),
+            "failing_errors": count_errors(reports) - USERS,
+            "failing_seconds": max(report.seconds for report in reports)}, reports
+
+
+def write_figures(family, figures):
+    if RESULTS:
+        title = family.title.format(version=family.version())
+        path = pathlib.Path(RESULTS, f"{family.directory.name}.json")
+        path.write_text(json.dumps({"title": title, "profile": family.profile, **figures}) + "\n")
+
+
+def test_a_family_works_as_natively_or_better(family, crowds):
+    figures = {}
+    for kind in ("native", "cacheshim"):
+        found = {}
+        for scenario in (run_cold_and_later, run_after_a_kill, run_failing):
+            with crowds(kind) as crowd:
+                part, reports = scenario(crowd)
+            found |= part
+            if kind == "cacheshim":
+                wrong = [report.errors for report in reports if set(report.errors) - {"broken"}]
+                assert wrong == [], scenario.__name__
+                assert all(len(report.right) == family.steps for report in reports)
+        figures[kind] = found
+    ours, native = figures["cacheshim"], figures["native"]
+    write_figures(family, figures)
+    assert ours["failures"] == USERS  # each sees its own
+    assert ours["builds"] <= family.most_builds
+    assert ours["later_builds"] <= min(family.most_later_builds, native["later_builds"])
+    assert ours["killed_seconds"] < 30 and ours["failing_seconds"] < 60
