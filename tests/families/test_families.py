@@ -8,7 +8,7 @@ import os
 import pathlib
 
 import pytest
-from crowd import Crowd
+from crowd import STEPS_TIMEOUT_S, Crowd
 from family import MountedPlace, NativePlace
 from jobs import wait_until
 
@@ -61,7 +61,7 @@ def run_after_a_kill(crowd):
     """A user that is killed in its first build, then another."""
     builder, = crowd.add(1)
     builder.start()
-    wait_until(lambda: crowd.builds() > 0, seconds=60, what="a build")
+    wait_until(lambda: crowd.builds() > 0, seconds=STEPS_TIMEOUT_S, what="a build")
     builder.kill()
     after = crowd.run(1)
     return {"killed_errors": count_errors(after), "killed_seconds": after[0].seconds}, after
