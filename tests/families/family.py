@@ -17,7 +17,7 @@ BUILDS = "{builds}"  # in Family.environment: the file in which builds are noted
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """`user.py` beside it is what each user runs: see steps.py."""
+    """`user.py` beside it is what each user runs: see shared/steps.py."""
 
     title: str                       # as the table has it, with the version: title.format(version)
     directory: pathlib.Path
@@ -46,7 +46,7 @@ def version_in_venv(venv: str, package: str) -> Callable[[], str]:
 
 
 def replay(program: str, directory: pathlib.Path, variable: str, is_long: bool = True) -> Family:
-    """A program that does not run without a GPU: see replaying.py."""
+    """A program that does not run without a GPU: see shared/replaying.py."""
     return Family(title=f"{program}, replayed", directory=directory, profile=directory.name,
                   variable=variable, python=pathlib.Path("/usr/bin/python3"), version=lambda: "",
                   steps=4, is_long=is_long, most_builds=16)

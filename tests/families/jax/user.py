@@ -6,7 +6,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "shared"))
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
