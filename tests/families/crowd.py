@@ -43,6 +43,7 @@ class User:
         own = {name: str(builds) if value == BUILDS else value
                for name, value in family.environment.items()}
         env = {**own, **place.environment(family, self.job), **extra, "HOME": str(home),
+               "TMPDIR": str(home),  # what is killed leaves something there
                "FAMILY_BUILDS": str(builds), "PYTHONDONTWRITEBYTECODE": "1"}
         self._errors = open(home / "stderr", "w+", encoding="utf-8")
         self._child = subprocess.Popen(
