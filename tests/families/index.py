@@ -6,16 +6,15 @@ The backend of the source distributions is in them, so that building them needs 
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import io
 import os
 import pathlib
 import tarfile
-import threading
-import zipfile
+
+from package_index import PackageIndex, wheel, wheel_members, wheel_name
 
 WHEELS = ("alpha", "beta", "gamma")
+PADDING = 50_000  # bytes
 
 # The build takes a while, so that users who build at the same time meet.
 BACKEND = '''\
@@ -46,24 +45,8 @@ MEMBERS = {
 '''
 
 
-def _members(name: str) -> dict[str, str]:
-    info = f"{name}-1.0.dist-info"
-    return {f"{name}.py": f"NAME = {name!r}\n" + "#" * 50_000,
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            f"{info}/RECORD": ""}
-
-
-def _wheel(name: str) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as wheel:
-        for member, text in _members(name).items():
-            wheel.writestr(member, text)
-    return data.getvalue()
-
-
 def _source(name: str) -> bytes:
-    lines = "".join(f"    {member!r}: {text!r},\n" for member, text in _members(name).items())
+    lines = "".join(f"    {member!r}: {text!r},\n" for member, text in wheel_members(name, PADDING).items())
     files = {"backend.py": BACKEND.replace("NAME", name) + lines + "}\n",
              "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\n'
                                'backend-path = ["."]\n'
@@ -83,43 +66,15 @@ class Index:
 
     def __init__(self, scratch: pathlib.Path):
         self.builds_log = scratch / "none"
-        files = {f"{name}-1.0-py3-none-any.whl": _wheel(name) for name in WHEELS}
+        files = {wheel_name(name): wheel(name, PADDING) for name in WHEELS}
         files |= {f"{name}-1.0.tar.gz": _source(name) for name in ("built", "broken")}
-        index = self
+        self._server = PackageIndex(files, self._note)
+        self.url = f"http://{self._server.host}/simple/"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def close(self) -> None:
+        self._server.close()
 
-            def do_GET(self) -> None:
-                name = self.path.strip("/").rpartition("/")[2]
-                if name in files:
-                    body, kind = files[name], "application/octet-stream"
-                    if name.endswith(".whl"):
-                        index.note(name)
-                else:
-                    links = "".join(f'<a href="/files/{file}">{file}</a>' for file in files
-                                    if file.startswith(f"{name}-"))
-                    body, kind = f"<html><body>{links}</body></html>".encode(), "text/html"
-                self.send_response(200)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.send_header("Cache-Control", "max-age=3600")
-                self.end_headers()
-                with contextlib.suppress(ConnectionError):  # the user was killed
-                    self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}/simple/"
-
-    def note(self, name: str) -> None:
+    def _note(self, name: str) -> None:
         fd = os.open(self.builds_log, os.O_WRONLY | os.O_APPEND)
         os.write(fd, f"{name}\n".encode())
         os.close(fd)
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()

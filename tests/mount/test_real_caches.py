@@ -2,82 +2,28 @@
 """Real programs of several jobs at once over one cold cache: pip, and ccache under ninja."""
 
 import hashlib
-import http.server
 import os
-import pathlib
 import subprocess
 import sys
-import threading
-import zipfile
 
 import jobs
-import mounts
 import pytest
+from package_index import PackageIndex, wheel, wheel_name
 
 PIP_JOBS = 8
 JOBS = 4
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
 
 
-def write_wheel(folder, name, padding):
-    path = folder / f"{name}-1.0-py3-none-any.whl"
-    info = f"{name}-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr(f"{name}.py", f"SIZE = {padding}\n" + "#" * padding)
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        wheel.writestr(f"{info}/WHEEL",
-                       "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
-    return path
-
-
-class Index:
-    """A package index over HTTP that counts who asks for what."""
-
-    def __init__(self, wheels):
-        asked = self.asked = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                asked.append(self.path)
-                name = self.path.strip("/").split("/")[-1]
-                if name.endswith(".whl"):
-                    body, kind = wheels[name].read_bytes(), "application/octet-stream"
-                else:
-                    links = "".join(f'<a href="/files/{wheel}">{wheel}</a>' for wheel in wheels
-                                    if wheel.startswith(f"{name}-"))
-                    body, kind = f"<html><body>{links}</body></html>".encode(), "text/html"
-                self.send_response(200)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.send_header("Cache-Control", "max-age=3600")
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.host = f"127.0.0.1:{self.server.server_port}"
-
-    def downloads(self):
-        return [path for path in self.asked if path.endswith(".whl")]
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
 @pytest.fixture
-def index(scratch):
-    folder = scratch / "wheels"
-    folder.mkdir()
-    wheels = [write_wheel(folder, name, size) for name, size in
-              (("alpha", 10), ("beta", 50_000), ("gamma", 400_000))]
-    one = Index({path.name: path for path in wheels})
-    yield one, wheels
-    one.close()
+def index():
+    """A server, the wheels that it has by name, and the names that it has been asked for."""
+    wheels = {wheel_name(name): wheel(name, padding) for name, padding in
+              (("alpha", 10), ("beta", 50_000), ("gamma", 400_000))}
+    downloads = []
+    server = PackageIndex(wheels, downloads.append)
+    yield server, wheels, downloads
+    server.close()
 
 
 def start(uid, job, argv, env):
@@ -107,7 +53,7 @@ def responses(mount):
 
 
 def test_pip_of_several_jobs_fills_one_cache_once(mount, scratch, index):
-    server, wheels = index
+    server, wheels, downloads = index
 
     def install(number, home):
         options = ["install", "--target", home / "site", "--index-url", f"http://{server.host}/",
@@ -118,15 +64,15 @@ def test_pip_of_several_jobs_fills_one_cache_once(mount, scratch, index):
     all_homes = list(homes(scratch, PIP_JOBS + 1))
     finish([install(number, home) for number, home in enumerate(all_homes[:PIP_JOBS])])
     found = responses(mount)
-    for wheel in wheels:
-        holding = [path for path, data in found.items() if wheel.read_bytes() in data]
-        assert len(holding) == 1, f"{wheel.name} is in the base once, whole: {holding}"
+    for name, content in wheels.items():
+        holding = [path for path, data in found.items() if content in data]
+        assert len(holding) == 1, f"{name} is in the base once, whole: {holding}"
     for path in found:
         assert path.suffix != ".body" or path.with_suffix("").exists(), path
     assert not [path for path in mount.base("pip").rglob("*") if path.name.endswith(".tmp")]
-    before = len(server.downloads())
+    before = len(downloads)
     finish([install(PIP_JOBS, all_homes[PIP_JOBS])])
-    assert len(server.downloads()) == before, "the warm job has downloaded a wheel"
+    assert len(downloads) == before, "the warm job has downloaded a wheel"
     assert (all_homes[PIP_JOBS] / "site/gamma.py").stat().st_size > 400_000
 
 
