@@ -64,15 +64,14 @@ def run_after_a_kill(crowd):
     wait_until(lambda: crowd.builds() > 0, seconds=STEPS_TIMEOUT_S, what="a build")
     builder.kill()
     after = crowd.run(1)
-    return {"killed_errors": count_errors(after), "killed_seconds": after[0].seconds}, after
+    return {"killed_errors": count_errors(after)}, after
 
 
 def run_failing(crowd):
     """All users want something that cannot be built, beside the rest."""
     reports = crowd.run(USERS, fails=True)
     return {"failures": sum("broken" in report.errors for report in reports),
-            "failing_errors": count_errors(reports) - USERS,
-            "failing_seconds": max(report.seconds for report in reports)}, reports
+            "failing_errors": count_errors(reports) - USERS}, reports
 
 
 def write_figures(family, figures):
@@ -100,4 +99,3 @@ def test_a_family_works_as_natively_or_better(family, crowds):
     assert ours["failures"] == USERS  # each sees its own
     assert ours["builds"] <= family.most_builds
     assert ours["later_builds"] <= min(family.most_later_builds, native["later_builds"])
-    assert ours["killed_seconds"] < 30 and ours["failing_seconds"] < 60
