@@ -17,7 +17,7 @@ from family import BUILDS, Family, MountedPlace, NativePlace
 
 FIRST_UID = 21000
 START_TIMEOUT_S = 120
-STEPS_TIMEOUT_S = 240  # a bound; users take seconds
+STEPS_TIMEOUT_S = 240  # a bound on a user that hangs; most take seconds
 
 
 class UserHung(AssertionError):
@@ -59,9 +59,12 @@ class User:
         self._child.stdin.flush()
 
     def report(self) -> Report:
-        found = json.loads(self._line("REPORT ", STEPS_TIMEOUT_S))
+        return Report(**json.loads(self._line("REPORT ", STEPS_TIMEOUT_S)))
+
+    def end(self) -> None:
+        assert self._child.stdin
+        self._child.stdin.close()
         self._child.wait(30)
-        return Report(**found)
 
     def kill(self) -> None:
         """With all that it has started."""
@@ -121,8 +124,12 @@ class Crowd:
             user.start()
         reports = [user.report() for user in users]
         for user in users:
+            user.end()
             self._place.end_job(user.job)
         return reports
+
+    def flight_timeouts(self) -> int:
+        return self._place.flight_timeouts()
 
     def close(self) -> None:
         for user in self._users:

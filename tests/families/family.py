@@ -66,6 +66,9 @@ class NativePlace:
     def end_job(self, _job: str) -> None:
         pass
 
+    def flight_timeouts(self) -> int:
+        return 0
+
 
 class MountedPlace:
     """A mount; each user has a job of its own, and preloads the library."""
@@ -82,3 +85,7 @@ class MountedPlace:
 
     def end_job(self, job: str) -> None:
         self._mount.end_job(job, "success")
+
+    def flight_timeouts(self) -> int:
+        """How many users have waited in vain for another's build, for all of `flight_timeout`."""
+        return self._mount.stats()["flight_timeouts"]

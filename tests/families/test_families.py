@@ -88,6 +88,7 @@ def test_a_family_works_as_natively_or_better(family, crowds):
         for scenario in (run_cold_and_later, run_after_a_kill, run_failing):
             with crowds(kind) as crowd:
                 part, reports = scenario(crowd)
+                assert crowd.flight_timeouts() == 0, scenario.__name__
             found |= part
             if kind == "cacheshim":
                 wrong = [report.errors for report in reports if set(report.errors) - {"broken"}]

@@ -3,7 +3,9 @@
 
 A user.py calls run() with its steps: names, each with a function that gets one result through the cache and
 checks it. The steps begin when a line comes on stdin, after READY is printed, so that users start together. REPORT with a
-JSON object is printed at the end: the names of steps that came right, and the errors of the others.
+JSON object is printed at the end: the names of steps that came right, and the errors of the others. The process then
+stays until stdin is closed, as a job goes on to its real work: its exit must not be what releases those who
+wait for its builds.
 
 With FAMILY_FAILS a user also asks for a result that cannot be built: the step `broken`.
 Each build is noted when it begins, as a line of the file FAMILY_BUILDS.
@@ -39,3 +41,4 @@ def run(steps: dict[str, Step], broken: Step) -> None:
         except Exception as error:  # every kind is a finding, and the next step is tried
             errors[name] = f"{type(error).__name__}: {error}"[-2000:]
     print("REPORT " + json.dumps({"right": right, "errors": errors}), flush=True)
+    sys.stdin.read()
