@@ -31,7 +31,7 @@ def take(job, name):
 
 
 def let_go(job, fd):
-    """Unlocks it, and then closes it: on the bare file close(2) alone unlocks a little later."""
+    """Unlocks the file, then closes it: after close(2) alone, a process on the bare store may still find it locked."""
     job("fcntl.flock", fd, fcntl.LOCK_UN)
     job("os.close", fd)
 
