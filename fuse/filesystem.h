@@ -32,6 +32,7 @@
 #include "fuse/node_table.h"
 #include "fuse/notifier.h"
 #include "fuse/open_files.h"
+#include "fuse/pending_unlinks.h"
 #include "fuse/publish_trust.h"
 #include "fuse/task_queue.h"
 #include "fuse/wire.h"
@@ -302,6 +303,9 @@ class Filesystem {
   // ---- fs_nameless.cc: objects that have lost their name, and common objects of the base
   NodeTable::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
                                  const std::string& path) const;
+  // The same for a request that removes the name.
+  NodeTable::Removed prepare_removal(const Overlay& overlay, Ref parent, const std::string& name,
+                                     const std::string& path);
   // An O_PATH descriptor of an object, wherever it is. Requires: Overlay::mutex().
   Result<UniqueFd> open_object(NodeIndex node);
   Status settle_name(NodeIndex node);
@@ -492,6 +496,9 @@ class Filesystem {
   bool is_base_local_;
   int device_ = -1;  // the session's
   std::unique_ptr<Notifier> notifier_;
+  PendingUnlinks pending_unlinks_{[this](auto directory, const std::string& name) {
+    notifier_->tell_name_and_wait(directory, name);
+  }};
   std::unique_ptr<BaseWatch> watch_;
   std::unique_ptr<IdleJobs> idle_jobs_;
   std::unique_ptr<Ticker> ticker_;

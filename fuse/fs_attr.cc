@@ -141,7 +141,11 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   Result<Attr> attr = own ? *std::move(own) : object_attr(ref, info);
   if (attr.failed_with(ESTALE)) attr = attr_of_open(ref);
   if (!attr) return (void)fuse_reply_err(req, attr.error().code());
-  const auto reply = [req, attr = *attr] { (void)fuse_reply_attr(req, &attr.st, attr.keep); };
+  const bool keeps_links = pending_unlinks_.has(ino);
+  const auto reply = [this, req, ino, keeps_links, attr = *attr] {
+    if (keeps_links) notifier_->tell_attributes({ino});
+    (void)fuse_reply_attr(req, &attr.st, attr.keep);
+  };
   if (!enters) return reply();
   answer_entered(job, ref.node, reply);
 }

@@ -28,7 +28,18 @@ NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex par
   const auto st = sys::stat_fd(opened->fd.get());
   // Another process may have put another file there since the kernel's lookup.
   if (!st || !nodes_.is_current(node, *st, opened->in_upper)) return {};
-  return {std::move(opened->fd), opened->in_upper};
+  const bool has_links = !S_ISDIR(st->st_mode) && st->st_nlink > 1;
+  return {std::move(opened->fd), opened->in_upper, has_links};
+}
+
+NodeTable::Removed Filesystem::prepare_removal(const Overlay& overlay, Ref parent,
+                                               const std::string& name, const std::string& path) {
+  NodeTable::Removed kept = keep_object(overlay, parent.node, name, path);
+  if (kept.has_links) {
+    const Ref file{nodes_.find(parent.node, name), parent.slot};
+    pending_unlinks_.begin(encode(file), encode(parent), name);
+  }
+  return kept;
 }
 
 Result<UniqueFd> Filesystem::open_object(NodeIndex node) {

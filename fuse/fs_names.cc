@@ -74,6 +74,10 @@ Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
   if (is_common) return entry;
   entry.entry_timeout = keep_name(look, &found);
   entry.attr_timeout = keep_attr(look, found, ref);
+  if (pending_unlinks_.has(entry.ino)) {
+    ++entry.attr.st_nlink;
+    entry.attr_timeout = 0;
+  }
   return entry;
 }
 
@@ -200,6 +204,7 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     if (info.job != folder.job) return Errno(EXDEV);
     job = folder.job;
     CACHESHIM_TRY(prepared, prepare_change(source.node));
+    pending_unlinks_.end(ino);
     const std::unique_lock lock(job->overlay.mutex());
     CACHESHIM_CHECK(job->ensure_layer(store_.layers()));
     CACHESHIM_TRY(new_path, child_path(parent, name));
@@ -259,7 +264,7 @@ Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::st
   Overlay& overlay = info.job->overlay;
   return change_names(*info.job, [&](Hold hold) -> Result<std::string> {
     CACHESHIM_TRY(path, child_path(parent, name));
-    NodeTable::Removed kept = keep_object(overlay, parent.node, name, path);
+    NodeTable::Removed kept = prepare_removal(overlay, parent, name, path);
     CACHESHIM_CHECK(remove(*info.job, path, hold));
     nodes_.remove(parent.node, name, std::move(kept));
     return path;
@@ -305,7 +310,7 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
   return change_names(*source.job, [&](Hold hold) -> Result<std::string> {
     CACHESHIM_TRY(path, child_path(from, name));
     CACHESHIM_TRY(new_path, child_path(to, new_name));
-    NodeTable::Removed kept = keep_object(overlay, to.node, new_name, new_path);
+    NodeTable::Removed kept = prepare_removal(overlay, to, new_name, new_path);
     UniqueFd new_lock;
     CACHESHIM_CHECK(overlay.rename(path, new_path, flags, hold, &new_lock));
     if (path == new_path) return new_path;

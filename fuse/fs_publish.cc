@@ -154,6 +154,7 @@ void Filesystem::finish_tasks() {
   control_.stop();
   publishing_.stop();
   claims_.stop();
+  pending_unlinks_.stop();
   if (notifier_) notifier_->stop();
 }
 

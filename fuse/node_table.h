@@ -125,6 +125,7 @@ class NodeTable {
   struct Removed {
     UniqueFd object;  // an O_PATH descriptor, or none
     bool in_upper = false;
+    bool has_links = false;  // the file has further names
   };
   void remove(NodeIndex parent, std::string_view name, Removed removed);
   // The node's first name no longer leads to it: others beside this view have removed or replaced the file.

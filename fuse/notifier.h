@@ -61,6 +61,12 @@ class Notifier {
   // on the caller's thread, since the kernel waits for no folder and no page then.
   void tell_attributes(const std::vector<FolderId>& nodes) const;
 
+  // Tells of one name, on the caller's thread. Blocks until the kernel has released the lock of the folder. Never call
+  // it from a handler.
+  void tell_name_and_wait(FolderId folder, const std::string& name) const {
+    send_name({folder, name});
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
   struct Batch {

@@ -86,16 +86,43 @@ def make_and_unlink(path, count):
     return dict(errors)
 
 
-def link_and_unlink(path, name, count):
-    """Gives a file a second name, again and again. Returns the errors."""
+def replace(name):
+    """Renames a new file over the name, and unlinks that."""
+    os.close(os.open(name + ".new", os.O_WRONLY | os.O_CREAT, 0o644))
+    os.rename(name + ".new", name)
+    os.unlink(name)
+
+
+REMOVALS = {"unlink": os.unlink, "rename": replace}
+
+
+def link_and_remove(path, name, removal, count, checks_links):
+    """Gives a file a second name and takes it away, again and again. Returns the errors."""
     errors = collections.Counter()
     for _ in range(count):
-        for call, *args in ((os.link, path, name), (os.unlink, name)):
+        for call, args, links in ((os.link, (path, name), 2), (REMOVALS[removal], (name,), 1)):
             try:
                 call(*args)
             except OSError as error:
                 errors[f"{call.__name__}: {errno.errorcode[error.errno]}"] += 1
+            if checks_links and (shown := os.stat(path).st_nlink) != links:
+                errors[f"{shown} links after {call.__name__}"] += 1
     return dict(errors)
+
+
+def stat_until(end, path, names, most_links):
+    """Stats a file and names that it has at times, until the name `end` exists. Returns the errors."""
+    errors, was_there = collections.Counter(), False
+    while not os.path.lexists(end):
+        for name in names:
+            try:
+                was_there = bool(os.stat(name)) or was_there
+            except FileNotFoundError:
+                pass
+        links = os.stat(path).st_nlink
+        if not 1 <= links <= most_links:
+            errors[f"{links} links"] += 1
+    return dict(errors) if was_there else {"no name was there": 1}
 
 
 def name_repeatedly(call, path, name, count):

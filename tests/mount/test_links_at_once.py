@@ -1,17 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes of one view link and unlink further names of a file, as strict soft locks do."""
+"""Processes of one view link and remove further names of a file while others stat it, as strict soft locks do."""
+
+import pathlib
 
 import pytest
 
+COUNT = 2000
 
+
+@pytest.fixture(params=["plain", "preloaded"])
+def process_of(request):
+    return request.getfixturevalue("job_of" if request.param == "plain" else "shimmed_job_of")
+
+
+@pytest.fixture
+def link_and_remove(mount, process_of, scratch):
+    """The errors of processes that each link and remove a name of one file while two others stat all of them."""
+
+    def run(family, removal, linkers):
+        jobs = [process_of(mount, "one", 20001) for _ in range(linkers + 2)]
+        folder, end = jobs[0].path(family), scratch / "end"
+        path, names = f"{folder}/file", [f"{folder}/{number}/name" for number in range(linkers)]
+        for name in names:  # the kernel lets one change of a directory go on at a time
+            jobs[0]("os.makedirs", str(pathlib.Path(name).parent))
+        jobs[0].write(f"{family}/file", b"x")
+        for job in jobs[linkers:]:
+            job.start("stat_until", str(end), path, names, 1 + linkers)
+        for job, name in zip(jobs, names):
+            job.start("link_and_remove", path, name, removal, COUNT, linkers == 1)
+        errors = [job.result(timeout=100) for job in jobs[:linkers]]
+        end.touch()
+        errors += [job.result() for job in jobs[linkers:]]
+        assert jobs[0]("os.stat", path).st_nlink == 1
+        return [found for found in errors if found]
+
+    return run
+
+
+@pytest.mark.parametrize("removal", ["unlink", "rename"])
 @pytest.mark.parametrize("family", ["triton", "other"])
-def test_link_finds_a_file_while_another_of_its_names_is_unlinked(mount, job_of, family):
-    one, two = (job_of(mount, "one", 20001) for _ in range(2))
-    folder = one.path(family)
-    for name in ("a", "b"):  # the kernel lets one change of a directory go on at a time
-        one("os.makedirs", f"{folder}/{name}")
-    one.write(f"{family}/file", b"x")
-    for job, name in ((one, "a"), (two, "b")):
-        job.start("link_and_unlink", f"{folder}/file", f"{folder}/{name}/name", 5000)
-    assert [job.result(timeout=100) for job in (one, two)] == [{}, {}]
-    assert one("os.stat", f"{folder}/file").st_nlink == 1
+def test_link_finds_a_file_while_another_of_its_names_is_removed(link_and_remove, family, removal):
+    assert link_and_remove(family, removal, linkers=2) == []
+
+
+def test_link_count_after_each_change_while_others_stat_the_file(link_and_remove):
+    assert link_and_remove("other", "unlink", linkers=1) == []
