@@ -328,7 +328,7 @@ class Filesystem {
   Result<std::unique_ptr<FileHandle>> open_writable(Ref ref, Job& job, int flags);
   // With Overlay::mutex() held, as open_removed().
   Result<std::unique_ptr<FileHandle>> open_readable(Ref ref, Job& job, int flags);
-  void note_use(int fd, const struct stat& st) const;
+  void note_use(int fd, const struct stat& st, int flags) const;
   // With Overlay::mutex() held, so that the file is not published before it counts as written to.
   Result<std::unique_ptr<FileHandle>> make_handle(Opened opened, const struct stat& st, Ref ref,
                                                   Job* job, int flags);

@@ -27,8 +27,8 @@ constexpr off_t kLargeFile = 256 * 1024;
 constexpr std::size_t kSpliceFrom = std::size_t{64} * 1024;
 
 // fcntl(F_SETFL) may clear these on the caller's file. The kernel opens the backing file with the flags of
-// open(2), and writes to it with them for as long as it is open.
-constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT;
+// open(2), and reads and writes it with them for as long as it is open.
+constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
 
 // Whether the handle allows a mapping, through which the kernel then writes without the daemon.
 bool may_be_mapped_for_writing(const FileHandle& handle) {
@@ -54,6 +54,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const
   handle->job = job;
   handle->in_upper = opened.in_upper;
   handle->access = flags & O_ACCMODE;
+  handle->follow_noatime(flags);
   handle->writable = handle->access != O_RDONLY;
   handle->epoch = nodes_.epoch(ref.node);
   handle->device = st.st_dev;
@@ -121,7 +122,8 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_writable(Ref ref, Job& job,
 
 // Eviction goes by access times, and the kernel sets none for pages that it has already, nor where the
 // store's file system is mounted noatime.
-void Filesystem::note_use(int fd, const struct stat& st) const {
+void Filesystem::note_use(int fd, const struct stat& st, int flags) const {
+  if ((flags & O_NOATIME) != 0) return;
   const std::time_t used = std::max(st.st_atime, st.st_mtime);
   if (options_.store_dir.empty() || used >= std::time(nullptr) - kUseGrainSeconds) return;
   const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
@@ -137,7 +139,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_readable(Ref ref, Job& job,
   if (!opened) return opened.error();
   CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
   if (!nodes_.is_current(ref.node, st, opened->in_upper)) return Errno(ESTALE);
-  if (!opened->in_upper) note_use(opened->fd.get(), st);
+  if (!opened->in_upper) note_use(opened->fd.get(), st, flags);
   const bool keeps_pages = opened->in_upper || nodes_.has_same_data(ref.node, st);
   CACHESHIM_TRY(handle, make_handle(*std::move(opened), st, ref, &job, flags));
   handle->keeps_pages = keeps_pages;
@@ -300,6 +302,7 @@ Status Filesystem::refresh(FileHandle& handle) {
     if (!nodes_.is_current(handle.node, st, opened->in_upper)) return Errno(ESTALE);
     return std::move(opened->fd);
   }());
+  if (handle.has_noatime) set_noatime(fd.get(), true);
   if (::dup3(fd.get(), handle.fd.get(), O_CLOEXEC) == -1) return Errno::last();
   handle.epoch = epoch;
   return {};
@@ -331,6 +334,7 @@ void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_
   if (const Status fresh = refresh_for_reading(handle); !fresh) {
     return (void)fuse_reply_err(req, fresh.error().code());
   }
+  handle.follow_noatime(fi->flags);
   if (size >= kSpliceFrom && !is_asked_by_rings_) {
     fuse_bufvec bytes{};
     bytes.count = 1;

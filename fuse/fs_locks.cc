@@ -189,7 +189,7 @@ NamedLocks::Lock Filesystem::named_lock_of(fuse_req_t req, FileHandle& handle, L
                   std::strerror(object.error().code()));
     return nullptr;
   }
-  if (const auto st = sys::stat_fd(object->get())) note_use(object->get(), *st);
+  if (const auto st = sys::stat_fd(object->get())) note_use(object->get(), *st, O_RDONLY);
   auto added = named_locks_.add(handle, *path, *std::move(object));
   return added ? *std::move(added) : nullptr;
 }

@@ -156,7 +156,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_common(Ref ref, const NodeI
   CACHESHIM_TRY(fd, sys::reopen(object->get(), shared ? O_RDWR : backing_flags(flags)));
   if (info.common == Common::kLock) lock_access_.apply(fd.get());
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  if (!wants_write(flags)) note_use(fd.get(), st);
+  if (!wants_write(flags)) note_use(fd.get(), st, flags);
   if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(shared->stage(fd.get(), 0));
   CACHESHIM_TRY(handle, make_handle({std::move(fd), false, true, most_bytes_of(info.common)}, st,
                                     ref, info.job, flags));

@@ -13,6 +13,7 @@
 #include "fuse/arena.h"
 #include "fuse/job.h"
 #include "fuse/node_table.h"
+#include "fuse/open_flags.h"
 #include "store/shared_file.h"
 
 namespace cacheshim {
@@ -46,6 +47,15 @@ struct FileHandle {
   std::unique_ptr<SharedFile> shared;        // then, where it is open for writing
   std::atomic<bool> uses_named_lock{false};  // its locks may be those of a base file (NamedLocks)
   bool tells_close = false;  // the kernel sends FLUSH for each descriptor that is closed
+  std::atomic<bool> has_noatime{false};  // whether fd has O_NOATIME
+
+  // Call before a read that comes with these flags of the caller's file: fcntl(F_SETFL) changes O_NOATIME at any time.
+  void follow_noatime(int flags) {
+    const bool is_wanted = (flags & O_NOATIME) != 0;
+    if (has_noatime == is_wanted) return;
+    set_noatime(fd.get(), is_wanted);
+    has_noatime = is_wanted;
+  }
 };
 
 // An open folder: a listing, taken when it is first read and after each rewind, so that it is stable

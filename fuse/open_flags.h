@@ -14,4 +14,11 @@ inline bool wants_write(int flags) {
 // buffers are not aligned.
 inline int backing_flags(int flags) { return flags & (O_ACCMODE | O_TRUNC); }
 
+// Whether reads by this descriptor leave the access time alone. Does nothing if the daemon neither owns the file nor
+// is root.
+inline void set_noatime(int fd, bool is_set) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  (void)::fcntl(fd, F_SETFL, is_set ? flags | O_NOATIME : flags & ~O_NOATIME);  // EPERM: see above
+}
+
 }  // namespace cacheshim

@@ -90,8 +90,8 @@ def overlay_parity(scratch, overlay):
         prepared = mounts.run(PROGRAM, f"prepare{kind}", "--native", native, "--base",
                               overlay.lowers[0], "--owner", owner, *same, timeout=200)
         assert prepared.returncode == 0, prepared.stderr
-        # Half of them with noatime, for which the overlay copies the mounts of its directories.
-        overlay.mount(*(["noatime"] if uid else []))
+        # Half of them with nodiratime, for which the overlay copies the mounts of its directories.
+        overlay.mount(*(["nodiratime"] if uid else []))
         result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", overlay.path,
                                *same], timeout=500)
         assert result.returncode == 0, (

@@ -117,6 +117,60 @@ void add_status_flag_cases(CaseList& list) {
   }
 }
 
+// Reads where the kernel has no pages of the file, so that a file system in user space has to be asked.
+void read_uncached(Side& side, int fd) {
+  (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  side.contents(fd);
+}
+
+void read_without_access_time(Side& side, const std::string& name) {
+  struct stat before {};
+  struct stat after {};
+  side.did("lstat", ::fstatat(side.dir(), name.c_str(), &before, AT_SYMLINK_NOFOLLOW));
+  const UniqueFd fd = side.open(name, O_RDONLY | O_NOATIME);
+  if (!fd) return;
+  read_uncached(side, fd.get());
+  side.did("fstat", ::fstat(fd.get(), &after));
+  const bool stays = before.st_atim.tv_sec == after.st_atim.tv_sec &&
+                     before.st_atim.tv_nsec == after.st_atim.tv_nsec;
+  side.note(stays ? "access time stays" : "access time moves");
+}
+
+// Also with relatime, the first read would move this access time, which is before that of the last change.
+void set_noatime(Side& side, const std::string& name, int opened_with, int set) {
+  const UniqueFd fd = side.open(name, opened_with);
+  if (!fd) return;
+  constexpr time_t kAccess = 1'000'000'000;
+  const timespec times[2] = {{kAccess, 0}, {kAccess + 1, 0}};
+  side.did("futimens", ::futimens(fd.get(), times));
+  side.did("fcntl(F_SETFL)", ::fcntl(fd.get(), F_SETFL, set));
+  read_uncached(side, fd.get());
+  struct stat st {};
+  side.did("fstat", ::fstat(fd.get(), &st));
+  side.note(st.st_atim.tv_sec == kAccess ? "access time stays" : "access time moves");
+}
+
+void add_noatime_cases(CaseList& list) {
+  list.add_for_each("O_NOATIME", file_names(), read_without_access_time);
+  static constexpr struct {
+    const char* name;
+    int opened_with;
+    int set;
+  } kChanges[] = {
+      {"read without noatime", O_RDONLY, 0},
+      {"read with noatime", O_RDONLY | O_NOATIME, O_NOATIME},
+      {"noatime set for reads", O_RDONLY, O_NOATIME},
+      {"noatime cleared for reads", O_RDONLY | O_NOATIME, 0},
+      {"noatime kept for both", O_RDWR | O_NOATIME, O_NOATIME},
+      {"noatime cleared for both", O_RDWR | O_NOATIME, 0},
+  };
+  for (const auto& change : kChanges) {
+    list.add_for_each(change.name, file_names(), [change](Side& side, const std::string& name) {
+      set_noatime(side, name, change.opened_with, change.set);
+    });
+  }
+}
+
 // O_DIRECT that is set later takes aligned buffers, sizes and offsets, here as there.
 void set_direct(Side& side) {
   constexpr std::size_t kAligned = 4096;
@@ -168,6 +222,7 @@ void add_name_cases(CaseList& list) {
 void add_open_cases(CaseList& list) {
   add_flag_cases(list);
   add_status_flag_cases(list);
+  add_noatime_cases(list);
   list.add("F_SETFL set direct", {}, set_direct);
   list.add("create with mode", {}, create_with_mode);
   list.add("anonymous file", {}, anonymous_file);

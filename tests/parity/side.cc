@@ -208,6 +208,7 @@ std::string flag_names(int flags) {
                 {O_SYNC, "O_SYNC"},
                 {O_NONBLOCK, "O_NONBLOCK"},
                 {O_DIRECT, "O_DIRECT"},
+                {O_NOATIME, "O_NOATIME"},
                 {O_TMPFILE & ~O_DIRECTORY, "O_TMPFILE"}};
   const int access = flags & O_ACCMODE;
   std::string text = access == O_RDONLY ? "O_RDONLY" : access == O_WRONLY ? "O_WRONLY" : "O_RDWR";
