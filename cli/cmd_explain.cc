@@ -103,6 +103,9 @@ void print_answer(const json& answer) {
   } else if (text_of(answer, "from") == "base") {
     pairs.emplace_back("published", "not on record: older than the records, or put there by hand");
   }
+  if (answer.contains("rejected")) {
+    pairs.emplace_back("rejected", rejection_text(answer["rejected"]));
+  }
   if (answer.contains("gone")) {
     const json& gone = answer["gone"];
     pairs.emplace_back("gone", fmt::format("{}, {}: {}", time_text(gone), text_of(gone, "event"),

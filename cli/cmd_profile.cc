@@ -93,6 +93,7 @@ void show_profile(const std::string& name, const std::string& mount) {
   for (const EntryRule& rule : profile.entries) {
     pairs.emplace_back("entry", entry_text(rule));
     pairs.emplace_back("  complete", completeness_text(rule));
+    if (rule.renewed) pairs.emplace_back("  renewed", "its programs replace its files");
     if (!rule.paths_in.empty()) pairs.emplace_back("  paths in", joined(rule.paths_in, ""));
   }
   if (profile.mkstemp) pairs.emplace_back("modes", "as open to others as the entry's folder");

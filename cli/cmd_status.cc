@@ -45,6 +45,10 @@ constexpr Counter kCounters[] = {
     {"bytes_published", "their size"},
     {"publish_conflicts", "entries kept back: the base had another version"},
     {"publish_refused", "entries kept back: the job may not publish"},
+    {"entries_rejected",
+     "rebuilds of base entries, with other content, by jobs that had opened them"},
+    {"rebuilds_equal", "the same with equal content"},
+    {"entries_replaced", "base entries that such a rebuild has replaced"},
     {"copy_ups", "base files copied into a job's layer for writing"},
     {"lock_waits", "waits for a lock file"},
     {"batons_reaped", "lock files of dead processes taken away"},
@@ -113,6 +117,15 @@ std::string joined(const json& names) {
   return text.empty() ? "none" : text;
 }
 
+std::string rejected_text(const json& status) {
+  std::string text;
+  for (const json& entry : status.value("rejected", json::array())) {
+    text += fmt::format("{}{}, {}", text.empty() ? "" : "; ", text_of(entry, "entry"),
+                        rejection_text(entry));
+  }
+  return text.empty() ? "none" : text;
+}
+
 void show_status(const StatusArguments& arguments) {
   const ControlClient client(chosen_mount(arguments.mount));
   const json status = parse(client, "status");
@@ -131,6 +144,7 @@ void show_status(const StatusArguments& arguments) {
                {"locks", locks_text(status)},
                {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
                {"profiles", joined(status.value("profiles", json::array()))},
+               {"rejected", rejected_text(status)},
                {"run folder", text_of(status, "run_dir")}});
 }
 

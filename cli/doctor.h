@@ -54,6 +54,11 @@ struct Patient {
 void check_machine(Findings& findings);
 // The mount, when there is one to be looked at. Sets the rest of `patient` by what its daemon says.
 void check_mount(Patient& patient, Findings& findings);
+// What the mount's daemon says of entries that jobs reject. Called by check_mount().
+void check_rejected(const Patient& patient, Findings& findings);
+// Entries that name files elsewhere than below `mount_path`, as far as a bounded search finds them. Called by check_store().
+void check_recorded_paths(const Patient& patient, int base, const std::string& mount_path,
+                          Findings& findings);
 // The store's folder, its file system, records and permissions.
 void check_store(Patient& patient, Findings& findings);
 // Configuration, profiles, library.

@@ -165,6 +165,7 @@ void check_mount(Patient& patient, Findings& findings) {
   }
   check_features(patient, findings);
   check_run_folder(patient, findings);
+  check_rejected(patient, findings);
 }
 
 }  // namespace cacheshim::cli

@@ -154,6 +154,16 @@ void check_format(const Patient& patient, const OpenStore& store, Findings& find
               fmt::format("version {}, mounted at '{}'", format.version, format.mount_path));
 }
 
+// "" where it is not known.
+std::string recorded_mount_path(const OpenStore& store) {
+  const auto text = store.control ? sys::read_file(store.control.get(), kStoreFormatFile)
+                                  : Result<std::string>(Errno(EACCES));
+  if (!text) return "";
+  const auto parsed = parse_store_format(*text);
+  const auto* format = std::get_if<StoreFormat>(&parsed);
+  return format != nullptr ? format->mount_path : "";
+}
+
 // By mode bits, for another user than this one; what groups it has is not known.
 bool may_write(const struct stat& st, uid_t uid) {
   if (uid == 0) return true;
@@ -291,6 +301,7 @@ void check_store(Patient& patient, Findings& findings) {
   check_reflink(patient, store, findings);
   check_layers(patient, store, findings);
   check_left_over(patient, store, findings);
+  check_recorded_paths(patient, store.base.get(), recorded_mount_path(store), findings);
 }
 
 }  // namespace cacheshim::cli

@@ -47,6 +47,18 @@ std::uint64_t count_of(const nlohmann::json& object, const char* key) {
   return member != object.end() && member->is_number() ? member->get<std::uint64_t>() : 0;
 }
 
+std::string rejection_text(const nlohmann::json& rejected) {
+  const auto times = count_of(rejected, "times");
+  const auto equal = count_of(rejected, "equal");
+  const auto jobs = count_of(rejected, "jobs");
+  std::string text = fmt::format("{} time{} by {} job{}", times + equal,
+                                 times + equal == 1 ? "" : "s", jobs, jobs == 1 ? "" : "s");
+  if (equal > 0) text += fmt::format(", {} with equal content", equal);
+  const auto replaced = count_of(rejected, "replaced");
+  if (replaced > 0) text += ", replaced " + format_time(static_cast<std::int64_t>(replaced));
+  return text;
+}
+
 std::string format_time(std::int64_t seconds) {
   if (seconds == 0) return "-";
   // Of a long table most times are those of the row before.

@@ -21,6 +21,9 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows);
 std::string text_of(const nlohmann::json& object, const char* key);
 std::uint64_t count_of(const nlohmann::json& object, const char* key);
 
+// How often an entry was rejected, by an object as in `status` ("rejected").
+std::string rejection_text(const nlohmann::json& rejected);
+
 // Seconds since 1970 in local time, "2025-01-31 12:00:05"; "-" for 0.
 std::string format_time(std::int64_t seconds);
 

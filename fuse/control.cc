@@ -13,6 +13,7 @@
 #include "cacheshim_version.h"
 #include "common/exit_codes.h"
 #include "fuse/control_requests.h"
+#include "fuse/explain.h"
 #include "fuse/filesystem.h"
 #include "store/json_text.h"
 
@@ -20,6 +21,8 @@ namespace cacheshim {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);  // a read waits for two at the most
+
+constexpr std::size_t kMostRejectedShown = 5;
 
 // A path of 4,095 bytes takes 24 KiB if each byte is escaped.
 constexpr JsonLimits kRequestLimits{std::size_t{64} << 10, 8};
@@ -43,6 +46,9 @@ std::vector<std::pair<const char*, std::uint64_t>> all_counters(Filesystem& file
           {"bytes_published", c.bytes_published},
           {"publish_conflicts", c.publish_conflicts},
           {"publish_refused", c.publish_refused},
+          {"entries_rejected", c.entries_rejected},
+          {"rebuilds_equal", c.rebuilds_equal},
+          {"entries_replaced", c.entries_replaced},
           {"copy_ups", c.copy_ups},
           {"lock_waits", c.lock_waits},
           {"batons_reaped", c.batons_reaped},
@@ -239,6 +245,13 @@ std::string status_json(Filesystem& filesystem) {
   Json names = Json::array();
   for (const Profile& profile : filesystem.profiles()) names.push_back(profile.name);
   json["profiles"] = std::move(names);
+  json["rejected"] = Json::array();
+  for (const auto& summary : filesystem.publisher().rejected().worst(kMostRejectedShown)) {
+    Json entry;
+    put_name(entry, "entry", summary.unit);
+    entry.update(describe(summary));
+    json["rejected"].push_back(std::move(entry));
+  }
   return dump_json(json, 2) + "\n";
 }
 

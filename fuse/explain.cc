@@ -124,6 +124,13 @@ void add_hidden(Json& json, const Filesystem& filesystem, const Job* job, const 
   json["hidden"] = why;
 }
 
+// How often jobs have rejected the base's entry.
+void add_rejections(Json& json, const Filesystem& filesystem, const std::string& unit) {
+  const auto summary = filesystem.publisher().rejected().find(unit);
+  if (!summary) return;
+  json["rejected"] = describe(*summary);
+}
+
 // Who builds what others wait for, of this path or of its entry.
 void add_flights(Json& json, const Filesystem& filesystem, const std::string& path,
                  const std::string& unit) {
@@ -143,6 +150,17 @@ void add_flights(Json& json, const Filesystem& filesystem, const std::string& pa
 }
 
 }  // namespace
+
+Json describe(const RejectedEntries::Summary& summary) {
+  Json json;
+  json["times"] = summary.times;
+  json["equal"] = summary.equal;
+  json["jobs"] = summary.jobs;
+  json["users"] = summary.users;
+  json["last"] = summary.last;
+  json["replaced"] = summary.replaced != 0 ? Json(summary.replaced) : Json();
+  return json;
+}
 
 Json explain_path(Filesystem& filesystem, Job* job, const std::string& path) {
   const EntryMap& entries = filesystem.entries();
@@ -169,6 +187,7 @@ Json explain_path(Filesystem& filesystem, Job* job, const std::string& path) {
   if (opened && opened->in_upper && !is_own_folder) {
     json["not_published"] = why_not_published(filesystem, *job, ref, path);
   }
+  add_rejections(json, filesystem, unit);
   add_hidden(json, filesystem, job, path);
   add_flights(json, filesystem, path, unit);
   return json;

@@ -34,6 +34,7 @@
 #include "fuse/open_files.h"
 #include "fuse/pending_unlinks.h"
 #include "fuse/publish_trust.h"
+#include "fuse/rejection_watch.h"
 #include "fuse/task_queue.h"
 #include "fuse/wire.h"
 #include "store/base_watch.h"
@@ -486,6 +487,7 @@ class Filesystem {
   const NodeIndex jobs_dir_;
   JobTable jobs_;
   Publisher publisher_;
+  const RejectionWatch rejections_;
   // Several queues: what answers a request never queues behind what waits for the notifier, nor a
   // first look behind publishing.
   TaskQueue publishing_;

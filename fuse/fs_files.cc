@@ -181,6 +181,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   fi->noflush = !(*handle)->tells_close;
   fi->direct_io = (*handle)->direct_io;
   note_shared(**handle, fuse_req_ctx(req)->pid);
+  rejections_.note_opened(**handle, fuse_req_ctx(req)->pid);
   fi->fh = handles_.add(*std::move(handle));
   const bool truncates = (fi->flags & O_TRUNC) != 0;
   if (const auto dropped = truncates ? drop_privileges(req, ref, fd) : Status(); !dropped) {
@@ -257,6 +258,7 @@ void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_fil
   fi->noflush = !handle->tells_close;
   fi->direct_io = handle->direct_io;
   note_shared(*handle, fuse_req_ctx(req)->pid);
+  rejections_.note_opened(*handle, fuse_req_ctx(req)->pid);
   fi->fh = handles_.add(std::move(handle));
   if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
     release(nullptr, fi);

@@ -189,6 +189,7 @@ void Filesystem::symlink(fuse_req_t req, const char* target, fuse_ino_t parent, 
   if (!entry) return reply_entry(req, entry);
   Job& job = *nodes_.info(decode(parent).node).job;
   note_step(job, made);
+  rejections_.note_changed(job, made, fuse_req_ctx(req)->pid);
   publish_completed(job, made, Arrival::kNamed, {parent, entry->ino},
                     [this, req, entry] { reply_entry(req, entry); });
 }
@@ -220,6 +221,7 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     return entry_of(parent, folder, name, std::move(found), look);
   }();
   if (!entry || job->overlay.is_shared_lock_name(linked)) return reply_entry(req, entry);
+  rejections_.note_changed(*job, linked, fuse_req_ctx(req)->pid);
   publish_completed(*job, linked, Arrival::kNamed, {parent_ino, ino},
                     [this, req, entry] { reply_entry(req, entry); });
 }
@@ -285,6 +287,7 @@ void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return (void)fuse_reply_err(req, removed.error().code());
   note_step(*nodes_.info(folder.node).job, *removed, /*is_removed=*/true);
+  rejections_.note_changed(*nodes_.info(folder.node).job, *removed, caller);
   publish_completed(*nodes_.info(folder.node).job, *removed, Arrival::kUnlocked, {parent, victim},
                     [req] { (void)fuse_reply_err(req, 0); });
 }
@@ -353,6 +356,7 @@ void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fus
   }
   note_built(job, *renamed);
   note_step(job, *renamed);
+  rejections_.note_changed(job, *renamed, fuse_req_ctx(req)->pid);
   publish_completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
                     [req] { (void)fuse_reply_err(req, 0); });
 }

@@ -40,6 +40,7 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
       jobs_(store_, entries_, counters_, nodes_, jobs_dir_, options_.publish, options_.owners,
             options_.direct),
       publisher_(store_, entries_, counters_),
+      rejections_(store_, entries_, nodes_, jobs_, publisher_, options_.direct),
       publishing_(kPublishingThreads),
       control_(kControlThreads),
       claims_(kClaimThreads),
@@ -49,7 +50,10 @@ Filesystem::Filesystem(const Store& store, const std::vector<Profile>& profiles,
   base_locks_.share(store_.base(), &lock_access_, store_.staging());
   locks_.set_idle_hook([this](const LockFileId& id) { return finish_removal(id); });
   if (options_.verify_on_open) verifier_ = std::make_unique<OpenVerifier>(store_, entries_);
-  if (trust_.is_restricted()) jobs_.restrict_publishing();
+  if (trust_.is_restricted()) {
+    jobs_.restrict_publishing();
+    publisher_.rejected().trust_publishers();
+  }
   jobs_.set_lock_access(lock_access_);
   jobs_.adopt_orphans();
 }
@@ -181,12 +185,13 @@ void Filesystem::publish_completed(Job& job, const std::string& path, Arrival ar
                                    std::function<void()> answer) {
   const bool is_wanted = job.wanted_policy() == PublishPolicy::kComplete;
   const bool is_awaited = flights_ && flights_->any();
-  const std::string entry = is_wanted || is_awaited
+  const std::string entry = is_wanted || is_awaited || job.reads.has_rejected_any()
                                 ? publisher_.completed_entry(job.overlay, path, arrival)
                                 : std::string();
   const bool is_refused = job.is_refused();
   if (is_wanted && is_refused && !entry.empty()) (void)publisher_.refuse(entry, job);
   if (entry.empty() || !is_wanted || is_refused) {
+    if (!entry.empty()) rejections_.note_unpublished(job, entry);
     if (is_awaited) note_arrival(job, path, entry);
     return answer();
   }
@@ -236,6 +241,7 @@ void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
 PublishReport Filesystem::publish_entry(Job& job, const std::string& entry) {
   PublishReport report = publisher_.publish(job.overlay, entry, job);
   job.count_published(report);
+  rejections_.note_published(job, entry, report);
   if (report.busy) {
     job.postpone(entry);
   } else if (flights_) {

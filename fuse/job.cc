@@ -165,6 +165,7 @@ void Job::finish(Outcome outcome) {
     processes_.clear();
     waiting.swap(waiting_);
     filter.close();
+    reads.clear();
     count_change();
   }
   for (const auto& then : waiting) then(outcome);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "fuse/caller.h"
+#include "fuse/entry_reads.h"
 #include "fuse/node_table.h"
 #include "fuse/owner_rule.h"
 #include "fuse/process.h"
@@ -163,6 +164,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   // other owners.
   ViewFilter filter;
 
+  EntryReads reads;
+
   std::mutex end_mutex;  // held by the one who ends the job; outermost
   std::atomic<int> open_files{0};
   std::atomic<int> runs{0};  // `cacheshim run`s that go on
@@ -183,6 +186,9 @@ class Job final : public PublishHooks, private OverlayObserver {
   bool note_kept(const std::string& unit, const std::string& reason) override;
   std::string why_refused() const override;
   PublishingJob identity() const override;
+  bool has_rejected(const std::string& unit) override { return reads.has_rejected(unit); }
+  void settle_rejected(const std::string& unit) override { reads.settle(unit); }
+  bool may_replace() const override { return policy() == PublishPolicy::kComplete; }
   // Why the unit was not published when that was last tried; "" where it was not, or has been.
   std::string why_kept(const std::string& unit) const;
   void published(const std::string& path, const struct stat& base) override;

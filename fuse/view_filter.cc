@@ -23,6 +23,12 @@ constexpr std::uint32_t kFirstWords = 256;
 constexpr std::uint32_t kGrowth = 4;
 constexpr std::uint32_t kMostWords = std::uint32_t{1} << 26;
 
+FilterKey key_of_path(std::string_view path) {
+  FilterKey key = kRootKey;
+  while (!path.empty()) key = key_of(key, take_component(path));
+  return key;
+}
+
 std::uint64_t* words_of(const MappedFile& file) {
   return static_cast<std::uint64_t*>(
       static_cast<void*>(static_cast<FilterHeader*>(file.data()) + 1));
@@ -42,7 +48,17 @@ void ViewFilter::open(uid_t uid, gid_t gid) {
   uid_ = uid;
   gid_ = gid;
   make_counters();
+  add_mount_only();
   make_file();
+}
+
+// An entry that is added to these later is added to every filter.
+void ViewFilter::add_mount_only() {
+  for (const std::string& entry : folders_->mount_only.all()) {
+    const FilterKey key = key_of_path(entry);
+    keys_.insert(key);
+    keys_.insert(key_below(key));
+  }
 }
 
 void ViewFilter::set_owner(uid_t uid, gid_t gid) {
@@ -111,8 +127,7 @@ void ViewFilter::add_key(FilterKey key) {
 
 void ViewFilter::add(std::string_view path, bool tree) {
   if (folders_ == nullptr || folders_->rules.is_mount_only(path)) return;
-  FilterKey key = kRootKey;
-  while (!path.empty()) key = key_of(key, take_component(path));
+  const FilterKey key = key_of_path(path);
   const std::lock_guard lock(mutex_);
   add_key(key);
   if (tree) add_key(key_below(key));
@@ -122,7 +137,9 @@ void ViewFilter::clear() {
   const std::lock_guard lock(mutex_);
   if (keys_.empty()) return;
   keys_ = {};
-  if (is_open_) make_file();
+  if (!is_open_) return;
+  add_mount_only();
+  make_file();
 }
 
 // Nobody but the view's own user may write there, or cut the file short, which would end those who have

@@ -38,6 +38,25 @@ class BaseChanges {
   std::uint64_t* word_ = nullptr;
 };
 
+// Entries of the base whose reads the daemon is to see: no process opens them directly. Thread-safe.
+class MountOnlyEntries {
+ public:
+  static constexpr std::size_t kMost = 256;
+  // False if it is known already, or if there is no room.
+  bool add(const std::string& entry) {
+    const std::lock_guard lock(mutex_);
+    return entries_.size() < kMost && entries_.insert(entry).second;
+  }
+  std::vector<std::string> all() const {
+    const std::lock_guard lock(mutex_);
+    return {entries_.begin(), entries_.end()};
+  }
+
+ private:
+  mutable std::mutex mutex_;  // innermost
+  std::unordered_set<std::string> entries_;
+};
+
 // What a mount's run folder has for this.
 struct DirectFolders {
   DirectFolders(UniqueFd views_folder, UniqueFd counters_folder,
@@ -47,6 +66,7 @@ struct DirectFolders {
   UniqueFd counters;
   NameRuleTable rules;
   BaseChanges changes;
+  mutable MountOnlyEntries mount_only;
 };
 
 // One job's filter. Thread-safe by a mutex of its own, innermost. What cannot be written (no space) is
@@ -81,6 +101,7 @@ class ViewFilter {
   void make_file();
   void retire();
   void add_key(FilterKey key);
+  void add_mount_only();
   void set_bits(FilterKey key);
   void make_counters();
   void give_counters();

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -119,20 +120,35 @@ Status AuditLog::read(const std::function<void(AuditRecord)>& each) const {
 }
 
 Status AuditLog::read_on(Places& places, const std::function<void(AuditRecord)>& each) const {
+  return read_all(places, "", each);
+}
+
+Status AuditLog::read_naming(std::string_view name,
+                             const std::function<void(AuditRecord)>& each) const {
+  // Otherwise the record spells it with escapes.
+  const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return c >= ' ' && c <= '~' && c != '"' && c != '\\' && c != '/';
+  });
+  Places from_the_start;
+  return read_all(from_the_start, is_plain ? name : "", each);
+}
+
+Status AuditLog::read_all(Places& places, std::string_view needle,
+                          const std::function<void(AuditRecord)>& each) const {
   if (!folder_) return {};
   CACHESHIM_TRY(names, sys::list_dir(folder_.get()));
   for (const sys::DirEntry& name : names) {
     if (name.name.find(".jsonl") == std::string::npos) continue;
     CACHESHIM_TRY(file, sys::open_beneath(folder_.get(), name.name, O_RDONLY));
     CACHESHIM_TRY(st, sys::stat_fd(file.get()));
-    CACHESHIM_CHECK(read_file(file.get(), places[{st.st_dev, st.st_ino}], each));
+    CACHESHIM_CHECK(read_file(file.get(), places[{st.st_dev, st.st_ino}], needle, each));
   }
   return {};
 }
 
 // Whole lines: what follows the last one's end is read when it is whole.
-Status AuditLog::read_file(int file, off_t& place,
-                           const std::function<void(AuditRecord)>& each) const {
+Status AuditLog::read_file(int file, off_t& place, std::string_view needle,
+                           const std::function<void(AuditRecord)>& each) {
   std::string text;
   for (off_t at = place;;) {
     const std::size_t before = text.size();
@@ -143,8 +159,9 @@ Status AuditLog::read_file(int file, off_t& place,
     at += count;
     std::size_t begin = 0;
     for (auto end = text.find('\n'); end != text.npos; end = text.find('\n', begin)) {
-      if (auto record = parse_audit_line(std::string_view(text).substr(begin, end - begin))) {
-        each(*std::move(record));
+      const std::string_view line = std::string_view(text).substr(begin, end - begin);
+      if (line.find(needle) != line.npos) {
+        if (auto record = parse_audit_line(line)) each(*std::move(record));
       }
       begin = end + 1;
     }

@@ -110,18 +110,21 @@ std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entrie
   return Lister(store.base(), entries).list();
 }
 
+std::string new_trash_name() {
+  static std::atomic<unsigned> count{0};
+  return fmt::format("{}-{}-{}-{}", std::time(nullptr), node_name(), ::getpid(),
+                     count.fetch_add(1));
+}
+
 Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event event,
                     const std::string& reason) {
-  static std::atomic<unsigned> count{0};
   for (const std::string& path : unit.paths) {
     const auto parent =
         sys::open_beneath(store.base(), parent_path(path), O_PATH | O_DIRECTORY | O_NOFOLLOW);
     if (parent.failed_with(ENOENT)) continue;
     if (!parent) return parent.error();
-    const std::string name =
-        fmt::format("{}-{}-{}-{}", std::time(nullptr), node_name(), ::getpid(), count.fetch_add(1));
-    const Status moved =
-        sys::rename_at(parent->get(), std::string(base_name(path)), store.trash(), name);
+    const Status moved = sys::rename_at(parent->get(), std::string(base_name(path)), store.trash(),
+                                        new_trash_name());
     if (!moved && !moved.failed_with(ENOENT)) return moved;
   }
   AuditRecord record;

@@ -29,6 +29,9 @@ BaseUnit base_unit(const EntryMap& entries, const std::string& unit);
 // What cannot be read is left out. Takes a stat a file.
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries);
 
+// A name in trash that nothing else has, with the time in it.
+std::string new_trash_name();
+
 // Moves a unit to trash, path by path, and records why. Descriptors that are open stay readable: what
 // is in trash is removed by sweep_trash(). A path that is gone already is no error.
 Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event event,

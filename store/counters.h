@@ -24,6 +24,9 @@ struct Counters {
   Count bytes_published{0};
   Count publish_conflicts{0};
   Count publish_refused{0};
+  Count entries_rejected{0};
+  Count rebuilds_equal{0};
+  Count entries_replaced{0};
   Count copy_ups{0};
   Count lock_waits{0};
   Count batons_reaped{0};

@@ -19,6 +19,10 @@ struct EntryRef {
   std::string_view rest;  // what follows: "tmp.pid_7/x.cubin", "" for the folder; ".body" of a file
 
   bool is_entry_folder() const { return rule->is_folder() && rest.empty(); }
+  // Whether a job that opens the complete entry and builds it anew has rejected it (rejected_entries.h).
+  bool counts_rebuilds() const {
+    return profile->may_publish_early() && rule->is_end_seen() && !rule->renewed;
+  }
   // The entry as publishing spells it: its folder, or the first of its files.
   std::string unit() const;
   // Of an entry of files: their paths.

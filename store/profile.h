@@ -57,10 +57,15 @@ struct EntryRule {
   // A thread that has missed a name of class `flight` builds the entry itself, before it turns to the next: one that
   // begins another entry has given up the one before, if that is not complete.
   bool one_by_one = false;
+  // Its programs replace its files as part of ordinary use: an index, a manifest, a response with an age. A job that reads such
+  // an entry and replaces it has not rejected it.
+  bool renewed = false;
 
   bool is_folder() const { return files.empty(); }
   // Whether completeness can be seen at all; else only the job's success tells.
   bool says_when_complete() const { return built_under.empty() && (renamed || !needs_no_name()); }
+  // Whether completeness can be seen before the job's success.
+  bool is_end_seen() const { return says_when_complete() || !built_under.empty(); }
   bool needs_no_name() const { return complete.empty() && complete_single.empty(); }
   bool completes(std::string_view file_name) const;
   bool completes_alone(std::string_view file_name) const;

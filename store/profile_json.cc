@@ -25,6 +25,7 @@ Json to_json(const EntryRule& rule) {
           {"renamed", rule.renamed},
           {"built_under", rule.built_under},
           {"one_by_one", rule.one_by_one},
+          {"renewed", rule.renewed},
           {"paths_in", rule.paths_in}};
 }
 
@@ -56,6 +57,7 @@ EntryRule rule_from(const Json& json) {
   rule.renamed = json.value("renamed", false);
   rule.built_under = json.value("built_under", "");
   rule.one_by_one = json.value("one_by_one", false);
+  rule.renewed = json.value("renewed", false);
   rule.paths_in = json.value("paths_in", Strings());
   return rule;
 }

@@ -139,6 +139,7 @@ EntryRule read_rule(const toml::table& table, TomlProblem& problem) {
   rule.renamed = entry.find_bool("renamed").value_or(false);
   rule.built_under = read_built_under(entry);
   rule.one_by_one = entry.find_bool("one_by_one").value_or(false);
+  rule.renewed = entry.find_bool("renewed").value_or(false);
   if (rule.renamed && !rule.built_under.empty()) {
     entry.report("built_under", "is another way to be complete than 'renamed': one of them alone");
   }

@@ -54,7 +54,8 @@ struct Publisher::Stage {
   std::vector<StagedFile> files;
   std::vector<std::string> folders;  // parents first; the unit's own is ""
   bool is_new = false;               // the base has nothing of this name
-  bool replaces = false;             // or nothing that is of use: it makes room
+  std::string why_replaces;          // why what the base has makes room; "" where it does not
+  bool replaces() const { return !why_replaces.empty(); }
 
  private:
   Stage(int staging, UniqueFd folder, std::string name, std::string unit_path);

@@ -14,7 +14,6 @@
 
 #include "store/digest.h"
 #include "store/publish_stage.h"
-#include "store/recorded_paths.h"
 #include "store/sys.h"
 #include "store/whiteout.h"
 
@@ -86,8 +85,9 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   if (!hooks.why_refused().empty()) return refuse(unit, hooks);
   const std::lock_guard entry_lock(lock_of(unit));
   bool busy = false;
+  bool is_rejected = false;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    Result<PublishReport> report = try_publish(overlay, unit, hooks);
+    Result<PublishReport> report = try_publish(overlay, unit, hooks, is_rejected);
     if (report) {
       if (report->conflicts == 0) (void)hooks.note_kept(unit, "");
       return *std::move(report);
@@ -110,19 +110,32 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
 }
 
 // Errors: ESTALE when the unit changed meanwhile, EBUSY when it is open for writing, EPERM when it
-// holds what is not to be published, EACCES when its job may not, else of the calls made.
+// holds what is not to be published, EACCES when its job may not, else of the calls made. `is_rejected` is set when the
+// job's rejection of the base's entry has been recorded, by this attempt or an earlier one.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
-                                             PublishHooks& hooks) {
+                                             PublishHooks& hooks, bool& is_rejected) {
   CACHESHIM_TRY(stage, begin_stage(overlay, unit));
   if (stage.files.empty()) return PublishReport{};
   CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
-  if (!agrees_with_base) {
+  const bool is_anew = completes_anew(stage, unit);
+  is_rejected = is_rejected || note_rebuild(stage, unit, agrees_with_base, hooks);
+  PublishReport report;
+  if (agrees_with_base) {
+    CACHESHIM_TRY(published, complete(overlay, stage, unit, hooks));
+    report = std::move(published);
+  } else if (is_rejected && may_replace(overlay, stage, unit, hooks)) {
+    return replace(overlay, unit, hooks);
+  } else {
     (void)hooks.note_kept(unit, kOtherVersion);
     if (hooks.note_conflict(unit)) counters_.publish_conflicts.fetch_add(1);
-    PublishReport report;
     report.conflicts = 1;
-    return report;
   }
+  report.is_unread_rebuild = !is_rejected && is_anew;
+  return report;
+}
+
+Result<PublishReport> Publisher::complete(Overlay& overlay, const Stage& stage,
+                                          const std::string& unit, PublishHooks& hooks) {
   CACHESHIM_CHECK(stage.set_modes());
   CACHESHIM_CHECK(sync(stage));
   CACHESHIM_CHECK(commit(overlay, stage, hooks));
@@ -132,13 +145,7 @@ Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string
 
 void Publisher::record(const Stage& stage, const std::string& unit,
                        const PublishHooks& hooks) const {
-  if (stage.replaces) {
-    AuditRecord replaced;
-    replaced.event = AuditRecord::Event::kEvict;
-    replaced.unit = unit;
-    replaced.reason = "holds paths of another mount";
-    (void)store_.audit().append(std::move(replaced));  // what follows tells where that fails
-  }
+  if (stage.replaces()) record_replaced(stage, unit);
   PublishingJob by = hooks.identity();
   AuditRecord record;
   record.unit = unit;
@@ -308,7 +315,10 @@ Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
     const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
     stage.is_new = existing.failed_with(ENOENT);
     if (!existing && !stage.is_new) return existing.error();
-    if (existing && is_of_no_use(stage.unit)) stage.is_new = stage.replaces = true;
+    if (existing && !stage.replaces() && is_of_no_use(stage.unit)) {
+      stage.why_replaces = "holds paths of another mount";
+    }
+    stage.is_new = stage.is_new || stage.replaces();
   }
   for (const std::string& folder : stage.folders) CACHESHIM_CHECK(stage.make_folder(folder));
   for (StagedFile& file : stage.files) {
@@ -356,25 +366,6 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
   return true;
 }
 
-// A file that the profile says holds absolute paths is of use only at the mount path on record.
-Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
-  const auto ref = entries_.find(path);
-  if (!ref || !ref->rule->holds_paths(base_name(path))) return false;
-  CACHESHIM_TRY(fd, sys::open_beneath(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
-  return names_path_outside(fd.get(), join_path(store_.mount_path(), ref->profile->name));
-}
-
-// Whether the base's entry is one of another mount path: it then counts as absent.
-bool Publisher::is_of_no_use(const std::string& unit) const {
-  const auto folder = sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!folder) return false;
-  const auto entries = sys::list_dir(folder->get());
-  return entries && std::any_of(entries->begin(), entries->end(), [&](const auto& entry) {
-           const auto foreign = has_foreign_paths(store_.base(), join_path(unit, entry.name));
-           return foreign && *foreign;
-         });
-}
-
 Status Publisher::sync(const Stage& stage) const {
   if (stage.files.size() >= kSyncWholeFrom) {
     if (::syncfs(store_.staging()) == -1) return Errno::last();
@@ -389,8 +380,11 @@ Status Publisher::commit(Overlay& overlay, const Stage& stage, PublishHooks& hoo
   if (!hooks.why_refused().empty()) return Errno(EACCES);  // since it was begun
   if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
   const Status added = add_to_base(stage);
-  if (added.failed_with(EEXIST)) return Errno(ESTALE);  // another daemon was first: look again
+  // Another daemon has published the entry, or taken away what it was to replace: compare again.
+  if (added.failed_with(EEXIST)) return Errno(ESTALE);
+  if (stage.replaces() && added.failed_with(ENOENT)) return Errno(ESTALE);
   CACHESHIM_CHECK(added);
+  if (stage.replaces()) put_in_trash(stage);
   drop_from_layer(overlay, stage, hooks);
   return {};
 }
@@ -413,12 +407,12 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
 
 Status Publisher::add_to_base(const Stage& stage) const {
   if (stage.is_new) {
-    if (stage.replaces) CACHESHIM_CHECK(carry_locks(stage));
+    if (stage.replaces()) CACHESHIM_CHECK(carry_locks(stage));
     CACHESHIM_TRY(parent,
                   sys::open_beneath(store_.base(), parent_path(stage.unit), O_PATH | O_DIRECTORY));
     return sys::rename_at(stage.folder(), std::string(Stage::kTree), parent.get(),
                           std::string(base_name(stage.unit)),
-                          stage.replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+                          stage.replaces() ? RENAME_EXCHANGE : RENAME_NOREPLACE);
   }
   for (const StagedFile& file : stage.files) {
     if (file.in_base) continue;
@@ -428,18 +422,6 @@ Status Publisher::add_to_base(const Stage& stage) const {
                   sys::open_beneath(store_.base(), parent_path(path), O_PATH | O_DIRECTORY));
     CACHESHIM_CHECK(sys::rename_at(stage.folder(), Stage::tree_path(file.rest), parent.get(),
                                    std::string(base_name(path)), RENAME_NOREPLACE));
-  }
-  return {};
-}
-
-// The lock files of an entry that is about to be replaced stay what they are: somebody may hold them.
-Status Publisher::carry_locks(const Stage& stage) const {
-  CACHESHIM_TRY(before, sys::open_beneath(store_.base(), stage.unit, O_RDONLY | O_DIRECTORY));
-  CACHESHIM_TRY(after, sys::open_beneath(stage.folder(), Stage::kTree, O_RDONLY | O_DIRECTORY));
-  CACHESHIM_TRY(entries, sys::list_dir(before.get()));
-  for (const sys::DirEntry& entry : entries) {
-    if (entry.type != DT_REG || !entries_.is_lock(join_path(stage.unit, entry.name))) continue;
-    CACHESHIM_CHECK(sys::link_at(before.get(), entry.name, after.get(), entry.name));
   }
   return {};
 }

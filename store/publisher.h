@@ -16,6 +16,8 @@
 #include "store/counters.h"
 #include "store/entry_map.h"
 #include "store/overlay.h"
+#include "store/publish_hooks.h"
+#include "store/rejected_entries.h"
 #include "store/store.h"
 
 // Publishing: what a job has finished goes from its layer into the base, an entry at a time.
@@ -37,6 +39,8 @@ struct PublishReport {
       0;                      // left out: not complete, still open for writing, or not fit for it
   std::uint64_t refused = 0;  // left out: the job may not publish
   bool busy = false;          // some of it for being open: worth another try at its close
+  // It has anew what completes the base's entry, and it is not known that the job has opened that.
+  bool is_unread_rebuild = false;
   std::vector<std::string> paths;  // published files, relative to the store
 
   PublishReport& operator+=(const PublishReport& other);
@@ -58,40 +62,14 @@ enum class Arrival {
   kBuilt,     // made while the lock of EntryRule::built_under was held, which is now let go
 };
 
-// Who publishes, for the record.
-struct PublishingJob {
-  std::string job;
-  std::string cycle;
-  std::optional<unsigned> uid;
-};
-
-// What the daemon knows of files that are in use. Must not call back into the overlay or the
-// publisher.
-class PublishHooks {
- public:
-  virtual ~PublishHooks() = default;
-  // Whether a descriptor of this job may still write to the file. Overlay::mutex() is held.
-  virtual bool is_being_written(dev_t device, ino_t inode) = 0;
-  // Waits for a close that is under way. False where somebody goes on writing. No lock is held.
-  virtual bool wait_until_closed(dev_t device, ino_t inode) = 0;
-  // The base has other content for this unit. False if that is known already. No lock is held.
-  virtual bool note_conflict(const std::string& unit) = 0;
-  // The unit stays in the layer for this reason, or, where that is "", has been published. False if that
-  // is known already. No lock is held.
-  virtual bool note_kept(const std::string& unit, const std::string& reason) = 0;
-  // Why nothing of this job may be published, for people; "" where it may. Asked again with
-  // Overlay::mutex() held exclusively, before the base is changed.
-  virtual std::string why_refused() const = 0;
-  virtual PublishingJob identity() const = 0;
-  // Overlay::mutex() is held exclusively: `path` is now the base's file; the layer's name goes away.
-  virtual void published(const std::string& path, const struct stat& base) = 0;
-};
-
 class Publisher {
  public:
   // All must outlive the publisher. Thread-safe.
   Publisher(const Store& store, const EntryMap& entries, Counters& counters)
-      : store_(store), entries_(entries), counters_(counters) {}
+      : store_(store), entries_(entries), counters_(counters), rejected_(store, counters) {}
+
+  RejectedEntries& rejected() { return rejected_; }
+  const RejectedEntries& rejected() const { return rejected_; }
 
   // The unit that what has just happened to `path` completes; "" for none.
   // Takes the overlay's lock shared.
@@ -108,6 +86,8 @@ class Publisher {
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or folder of no entry.
   // Failures are reported as `incomplete` and logged by reason; the layer keeps what it has.
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  // Records that a job which may not publish, or not yet, has rejected the base's entry.
+  void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
   // Notes and counts that the unit stays where it is, since its job may not publish.
   PublishReport refuse(const std::string& unit, PublishHooks& hooks);
 
@@ -129,7 +109,10 @@ class Publisher {
   struct StagedFile;
   struct Stage;
 
-  Result<PublishReport> try_publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  Result<PublishReport> try_publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks,
+                                    bool& is_rejected);
+  Result<PublishReport> complete(Overlay& overlay, const Stage& stage, const std::string& unit,
+                                 PublishHooks& hooks);
   Result<Stage> begin_stage(const Overlay& overlay, const std::string& unit);
   bool opens_all(int upper, const std::string& unit) const;
   // From here on one syncfs(2) is cheaper than an fsync(2) a file.
@@ -151,12 +134,23 @@ class Publisher {
   Status add_to_base(const Stage& stage) const;
   PublishReport account(const Stage& stage) const;
   void record(const Stage& stage, const std::string& unit, const PublishHooks& hooks) const;
-  Result<bool> has_foreign_paths(int root, const std::string& path) const;
-  bool is_of_no_use(const std::string& unit) const;
-  Status carry_locks(const Stage& stage) const;
   Status ensure_base_parents(const std::string& path) const;
   bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
   void drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
+
+  // ---- publish_replace.cc
+  Result<bool> has_foreign_paths(int root, const std::string& path) const;
+  bool is_of_no_use(const std::string& unit) const;
+  Status carry_locks(const Stage& stage) const;
+  void put_in_trash(const Stage& stage) const;
+  void record_replaced(const Stage& stage, const std::string& unit) const;
+  bool completes_anew(const Stage& stage, const std::string& unit) const;
+  bool is_stuck(const std::string& unit) const;
+  bool note_rebuild(const Stage& stage, const std::string& unit, bool is_equal,
+                    PublishHooks& hooks);
+  bool may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,
+                   const PublishHooks& hooks);
+  Result<PublishReport> replace(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
 
   // ---- publish_select.cc
   bool holds_something(const Overlay& overlay, const std::string& folder) const;
@@ -183,6 +177,7 @@ class Publisher {
   const Store& store_;
   const EntryMap& entries_;
   Counters& counters_;
+  RejectedEntries rejected_;
   std::array<std::mutex, 64> locks_;  // by hash of the unit
   std::atomic<unsigned> stage_count_{0};
 };

@@ -67,17 +67,6 @@ void repair_units(const Store& store, const std::vector<BaseUnit>& units, Verify
   }
 }
 
-// What is wrong with a file that names paths, whoever has put it there.
-std::string path_fault_of(const Store& store, const EntryMap& entries, const std::string& path) {
-  const auto ref = entries.find(path);
-  if (!ref || !ref->rule->holds_paths(base_name(path)) || store.mount_path().empty()) return "";
-  const auto opened = open_quietly(store.base(), path);
-  if (!opened) return "";
-  const auto names =
-      names_path_outside(opened->get(), join_path(store.mount_path(), ref->profile->name));
-  return names && *names ? "names files outside of the mount's cache" : "";
-}
-
 void find_path_faults(const Store& store, const EntryMap& entries,
                       const std::vector<BaseUnit>& units, VerifyReport& report) {
   for (const BaseUnit& unit : units) {
@@ -87,13 +76,23 @@ void find_path_faults(const Store& store, const EntryMap& entries,
     if (!names) continue;
     for (const sys::DirEntry& name : *names) {
       const std::string path = join_path(unit.unit, name.name);
-      std::string fault = path_fault_of(store, entries, path);
+      std::string fault = path_fault_of(store.base(), store.mount_path(), entries, path);
       if (!fault.empty()) report.damaged.push_back({path, unit.unit, std::move(fault)});
     }
   }
 }
 
 }  // namespace
+
+std::string path_fault_of(int base, const std::string& mount_path, const EntryMap& entries,
+                          const std::string& path) {
+  const auto ref = entries.find(path);
+  if (!ref || !ref->rule->holds_paths(base_name(path)) || mount_path.empty()) return "";
+  const auto opened = open_quietly(base, path);
+  if (!opened) return "";
+  const auto names = names_path_outside(opened->get(), join_path(mount_path, ref->profile->name));
+  return names && *names ? "names files outside of the mount's cache" : "";
+}
 
 std::string fault_of(int base, const AuditFile& file) {
   if (file.digest.empty()) {  // a symlink

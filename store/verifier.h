@@ -30,6 +30,10 @@ inline constexpr const char* kMissing = "missing";
 // What is wrong with a file of the base, "" where it is as on record.
 std::string fault_of(int base, const AuditFile& file);
 
+// What is wrong with a file of the base that names paths (EntryRule::paths_in), whoever has put it there; "" for any other.
+std::string path_fault_of(int base, const std::string& mount_path, const EntryMap& entries,
+                          const std::string& path);
+
 using VerifyProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 // Reads all recorded files, and those of all entries that name paths (EntryRule::paths_in): an entry that names others than

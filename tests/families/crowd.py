@@ -131,6 +131,9 @@ class Crowd:
     def flight_timeouts(self) -> int:
         return self._place.flight_timeouts()
 
+    def rejections(self) -> int:
+        return self._place.rejections()
+
     def close(self) -> None:
         for user in self._users:
             user.kill()

@@ -69,6 +69,9 @@ class NativePlace:
     def flight_timeouts(self) -> int:
         return 0
 
+    def rejections(self) -> int:
+        return 0
+
 
 class MountedPlace:
     """A mount; each user has a job of its own, and preloads the library."""
@@ -89,3 +92,8 @@ class MountedPlace:
     def flight_timeouts(self) -> int:
         """How many users have waited in vain for another's build, for all of `flight_timeout`."""
         return self._mount.stats()["flight_timeouts"]
+
+    def rejections(self) -> int:
+        """How many users have opened an entry of the base and then built it anew."""
+        stats = self._mount.stats()
+        return stats["entries_rejected"] + stats["rebuilds_equal"]

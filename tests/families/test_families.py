@@ -89,6 +89,7 @@ def test_a_family_works_as_natively_or_better(family, crowds):
             with crowds(kind) as crowd:
                 part, reports = scenario(crowd)
                 assert crowd.flight_timeouts() == 0, scenario.__name__
+                assert crowd.rejections() == 0, scenario.__name__
             found |= part
             if kind == "cacheshim":
                 wrong = [report.errors for report in reports if set(report.errors) - {"broken"}]

@@ -138,6 +138,23 @@ def test_a_store_of_another_format(doctor, store, text, part):
     check_finding(report, "store format", "problem", store, part)
 
 
+def test_entries_that_name_files_which_no_job_can_use(mount, doctor, store):
+    for key, path in {"GOOD": mount.path / "triton/GOOD/k.cubin", "RELATIVE": "cache/RELATIVE/k.cubin",
+                      "ELSEWHERE": "/elsewhere/triton/ELSEWHERE/k.cubin"}.items():
+        (store / "triton" / key).mkdir(parents=True)
+        (store / "triton" / key / "k.cubin").write_bytes(b"cubin")
+        group = json.dumps({"child_paths": {"k.cubin": str(path)}})
+        (store / "triton" / key / "__grp__k.json").write_text(group)
+    report = doctor("--mount", mount.path)
+    check_finding(report, "recorded paths", "warning", store, "3 entries read", "2 files name",
+                  "RELATIVE/__grp__k.json", "ELSEWHERE/__grp__k.json", "verify --repair")
+    assert report.returncode == 0
+    check_finding(doctor("--store", store), "recorded paths", "warning", store, "2 files name")
+    mount.cli("verify", "--repair", check=False)
+    assert doctor("--mount", mount.path).of("recorded paths") == []
+    assert doctor("--mount", mount.path).of("recorded paths", "ok")
+
+
 def test_a_store_that_is_recorded_for_another_mount_path(mount, doctor, store):
     (store / ".cacheshim/format").write_text("1\nmount /somewhere-else\n")
     report = doctor("--mount", mount.path)

@@ -153,6 +153,13 @@ def expect_clean(verdict: Verdict, storm: Storm, what: str) -> None:
         verdict.complaints.append(f"{what}: {line}")
 
 
+def expect_no_rejection(verdict: Verdict, mount: CacheMount) -> None:
+    """No job has opened an entry of the base and then built it anew."""
+    stats = mount.stats()
+    found = {name: stats[name] for name in ("entries_rejected", "rebuilds_equal", "entries_replaced")}
+    verdict.expect(not any(found.values()), f"jobs have rejected entries of the base: {found}")
+
+
 def expect_single_flight(verdict: Verdict, log: PtxasLog, kernels: int, what: str) -> None:
     """One job compiles what the others wait for; one kernel in twenty may be compiled again."""
     runs = len(log.digests())

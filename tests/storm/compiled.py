@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cachemount import CacheMount
-from cases import Verdict, digest_of, end_jobs, expect_clean, preload
+from cases import Verdict, digest_of, end_jobs, expect_clean, expect_no_rejection, preload
 from jobs import FIRST_UID, Job, Storm, storm
 from lab import Lab
 from passes import error_kinds, shared_folder
@@ -150,6 +150,7 @@ def cold_then_warm(lab: Lab, verdict: Verdict, *, jobs: int) -> None:
             end_jobs(mount, everyone)
             expect_clean(verdict, passes[name], name)
         verdict.figures["stats"] = mount.stats()
+        expect_no_rejection(verdict, mount)
         expect_nothing_compiled(verdict, passes["warm"], warm_log)
         builds = cold_log.builds()
         again = [name for name, count in Counter(name for name, _ in builds).items() if count > 1]

@@ -14,6 +14,7 @@ from cases import (
     Verdict,
     expect_clean,
     expect_cubins,
+    expect_no_rejection,
     expect_single_flight,
     expect_warm,
     triton_jobs,
@@ -72,6 +73,7 @@ def cold_then_warm(
         verdict.expect(
             mount.stats()["flight_timeouts"] == 0, "somebody has waited for nothing until the timeout"
         )
+        expect_no_rejection(verdict, mount)
 
 
 # A family of its own, of which nothing is known to the program: Triton's rules under another name.

@@ -105,6 +105,21 @@ TEST_F(ViewFilterTest, GrowsAndForgetsNothing) {
   EXPECT_LT(falsely, kNames / 100);
 }
 
+TEST_F(ViewFilterTest, EntriesThatAreReadThroughTheMountAreInEveryFilterThatIsOpenedLater) {
+  EXPECT_TRUE(folders_.mount_only.add("fam/K"));
+  EXPECT_FALSE(folders_.mount_only.add("fam/K"));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/K/x"));
+  ViewFilter later("later", &folders_);
+  later.open(::geteuid(), ::getegid());
+  Reader reader(scratch_ / "views/later");
+  EXPECT_TRUE(reader.may_be_shadowed("fam/K/x"));
+  EXPECT_FALSE(reader.may_be_shadowed("fam/L/x"));
+  later.add("fam/L", true);
+  later.clear();
+  EXPECT_TRUE(reader.may_be_shadowed("fam/K/x"));
+  EXPECT_FALSE(reader.may_be_shadowed("fam/L/x"));
+}
+
 TEST_F(ViewFilterTest, IsRetiredByItsEndAndByOtherOwners) {
   filter_.add("fam/K", false);
   const Reader before(scratch_ / "views/j");

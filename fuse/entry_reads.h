@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_set>
+
+namespace cacheshim {
+
+// Which entries of the base a job has rejected: a thread has opened a file of the entry in the base, and later replaces,
+// rewrites or removes a file that the base's entry has. By threads, since another thread of the job may have begun its own
+// build before the entry was published: it builds to the end and rejects nothing, although the job's other threads read the
+// published entry meanwhile.
+//
+// A program that reads by one thread and builds by another one is not noticed. Thread-safe, by a mutex of its own, innermost.
+class EntryReads {
+ public:
+  // 400 KiB a job at most. A rejection whose read is forgotten is not noticed.
+  static constexpr std::size_t kMostReads = 8192;
+  static constexpr std::size_t kMostRejected = 1024;
+
+  // The thread has opened a file of the entry in the base, for reading.
+  void note_read(const std::string& unit, pid_t thread);
+  bool has_any() const { return has_any_.load(std::memory_order_relaxed); }
+  bool has_read(const std::string& unit, pid_t thread) const;
+
+  void note_rejected(const std::string& unit);
+  bool has_rejected(const std::string& unit) const;
+  bool has_rejected_any() const { return has_rejected_any_.load(std::memory_order_relaxed); }
+  void settle(const std::string& unit);  // the rejection has been recorded
+  void clear();
+
+ private:
+  // Hints: a change that follows a read of the same thread sees the read.
+  std::atomic<bool> has_any_{false};
+  std::atomic<bool> has_rejected_any_{false};
+  mutable std::mutex mutex_;
+  std::unordered_set<std::uint64_t> reads_;  // hashes of entry and thread
+  std::set<std::string> rejected_;
+};
+
+}  // namespace cacheshim
