@@ -159,6 +159,7 @@ def test_a_rank_that_reads_while_another_one_of_its_job_builds_rejects_nothing(m
             job_of(mount, "first", FIRST).put_group("KEY", good("first"))
         assert reader.read(f"{KEY}/kernel.ttir") == b"first"
         reader.read(GROUP)
+        reader.put("KEY", f"launcher-of-{name}.so", b"an addition")
         builder.put_group("KEY", good(name))
     assert counts(mount) == (0, 0, 0)
     assert mount.base(KEY, "kernel.ttir").read_bytes() == b"first"
