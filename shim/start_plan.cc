@@ -46,9 +46,20 @@ Family family_of(const Environment& environment, const RouteTable& table, std::u
   const std::string_view variable = table.variable(route);
   const std::string_view value = variable.empty() ? variable : environment.find(variable);
   if (!value.empty()) {
-    return match_prefix(value, mount).matched ? Family::kMoved : Family::kLeftAlone;
+    const bool is_absolute = *value.data() == '/';
+    return is_absolute && match_prefix(value, mount).matched ? Family::kMoved : Family::kLeftAlone;
   }
   return any_is_set(environment, table.unless(route)) ? Family::kLeftAlone : Family::kUnset;
+}
+
+// Whether the value of a family's variable leads to `folder` without being its text.
+bool is_other_spelling(std::string_view value, Family family, std::string_view folder,
+                       StartActions& actions) {
+  PathBuffer plain;
+  const std::size_t length = normalise_path(value, plain.text, sizeof plain.text);
+  if (length == 0) return actions.leads_to(value.data(), folder.data());
+  if (std::string_view(plain.text, length) == folder) return value != folder;
+  return family == Family::kLeftAlone && actions.leads_to(plain.text, folder.data());
 }
 
 bool is_route_name(std::string_view name) { return is_job_id(name) && *name.data() != '.'; }
@@ -79,10 +90,9 @@ void plan_profiles(const Environment& environment, const RouteTable& table, Rout
     const std::string_view variable = table.variable(i);
     const std::string_view given = variable.empty() ? variable : environment.find(variable);
     Family family = family_of(environment, table, i, router.mount());
-    const bool is_elsewhere = family == Family::kLeftAlone && !given.empty();
-    const bool may_set = is_elsewhere || (family == Family::kUnset && !variable.empty());
+    const bool may_set = !given.empty() || (family == Family::kUnset && !variable.empty());
     const char* const folder = may_set ? router.path_of_name(table.name(i)) : nullptr;
-    if (is_elsewhere && folder != nullptr && actions.leads_to(given.data(), folder)) {
+    if (!given.empty() && folder != nullptr && is_other_spelling(given, family, folder, actions)) {
       family = Family::kUnset;
     }
     PathBuffer home;

@@ -15,7 +15,7 @@ class StartActions {
  public:
   // To be set once all decisions have been made: it may move the environment.
   virtual void set_variable(const char* name, const char* value) = 0;
-  // Whether `path` is a symlink, or below one, that leads to `folder`.
+  // Whether `path` is a symlink, or has one before its last name, that leads to `folder`. Every MOUNT/NAME is a symlink.
   virtual bool leads_to(const char* path, const char* folder) = 0;
   // An item of CACHESHIM_ROUTES that cannot be used.
   virtual void refuse_route(std::string_view item) = 0;
@@ -29,9 +29,9 @@ class StartActions {
 JobId job_of_process(const Environment& environment, std::string_view cgroup_text);
 
 // Adds the profiles' routes to `router`, whose mount is set. A family whose variable is set to a
-// path elsewhere, or one of whose `unless` variables is set, is left alone. If that path leads to the family's
-// folder of the mount all the same, the variable is set to the mount's path: programs write it into their entries,
-// and other jobs know that path alone.
+// path elsewhere, or one of whose `unless` variables is set, is left alone. If its variable leads to the family's
+// folder of the mount by a symlink, from the working directory, or in another spelling, the variable is set to the mount's path:
+// programs write it into their entries, and other jobs know that path alone.
 void plan_profiles(const Environment& environment, const RouteTable& table, Router& router,
                    StartActions& actions);
 

@@ -85,6 +85,41 @@ TEST_F(StartPlan, SpellsAVariableAnewThatLeadsToTheMountByALink) {
   EXPECT_EQ(routed("/home/u/.family/cache/x"), "/ci-cache/.jobs/j/family/x");
 }
 
+TEST_F(StartPlan, SpellsAVariableAnewThatNamesTheMountInAnotherWay) {
+  for (const char* value : {"//ci-cache//family", "/ci-cache/./family", "/ci-cache/family/"}) {
+    environment_["FAMILY_DIR"] = value;
+    plan();
+    EXPECT_EQ(actions_.variables, (Variables{{"FAMILY_DIR", "/ci-cache/family"}})) << value;
+    actions_.variables.clear();
+  }
+}
+
+// These lead there only if the kernel says so: a component before ".." may be a symlink.
+TEST_F(StartPlan, SpellsAVariableAnewThatLeadsToTheMountFromTheWorkingDirectoryOrByDots) {
+  for (const char* value : {"ci-cache/family", "./family", "/usr/../ci-cache/family"}) {
+    environment_["FAMILY_DIR"] = actions_.link_path = value;
+    actions_.link_target = "/ci-cache/family";
+    plan();
+    EXPECT_EQ(actions_.variables, (Variables{{"FAMILY_DIR", "/ci-cache/family"}})) << value;
+    actions_.variables.clear();
+  }
+}
+
+TEST_F(StartPlan, SpellsALinkAnewThatEndsWithASlash) {
+  environment_["FAMILY_DIR"] = "/home/u/link/";
+  actions_.link_path = "/home/u/link";
+  actions_.link_target = "/ci-cache/family";
+  plan();
+  EXPECT_EQ(actions_.variables, (Variables{{"FAMILY_DIR", "/ci-cache/family"}}));
+}
+
+TEST_F(StartPlan, KeepsAVariableThatLeadsBelowTheFamilysFolder) {
+  environment_["FAMILY_DIR"] = "/ci-cache/family/mine";
+  plan();
+  EXPECT_EQ(actions_.variables, Variables{});
+  EXPECT_EQ(routed("/home/u/.family/cache/x"), "/ci-cache/.jobs/j/family/x");
+}
+
 TEST_F(StartPlan, LeavesALinkToAnotherPlaceAlone) {
   environment_["FAMILY_DIR"] = actions_.link_path = "/home/u/link";
   actions_.link_target = "/ci-cache/other";
@@ -108,7 +143,8 @@ TEST_F(StartPlan, KeepsAVariableThatLeadsToTheMount) {
 }
 
 TEST_F(StartPlan, LeavesAFamilyAloneThatTheUserHasPutElsewhere) {
-  for (const char* value : {"/elsewhere", "/ci-cache2/family", "relative", "/ci-cache/../x"}) {
+  for (const char* value :
+       {"/elsewhere", "/ci-cache2/family", "relative", "ci-cache/family", "/ci-cache/../x"}) {
     environment_["FAMILY_DIR"] = value;
     plan();
     EXPECT_EQ(actions_.variables, Variables{}) << value;

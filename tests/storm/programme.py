@@ -37,6 +37,10 @@ def small() -> list[tuple[str, Scenario]]:
             "two of eight killed in mid-compile",
             partial(troubles.killed_in_mid_compile, jobs=8, kernels=12),
         ),
+        (
+            "a relative cache path, a symlink to the cache, and links on the way",
+            partial(scenarios.spellings, jobs=4, kernels=6),
+        ),
         ("a cleaner in its own view", partial(troubles.cleaner, jobs=4, kernels=48, passes=2)),
         (
             "containers, library alone",

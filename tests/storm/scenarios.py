@@ -76,6 +76,37 @@ def cold_then_warm(
         expect_no_rejection(verdict, mount)
 
 
+def spellings(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
+    """TRITON_CACHE_DIR names the cache in other ways than the mount does: jobs share it all the same.
+
+    Triton writes the path that it was given into its entries, and an entry with another path than the mount's is not published.
+    """
+    links = lab.fresh("links")
+    (links / "cache").symlink_to("/ci-cache/triton")
+    (links / "mount").symlink_to("/ci-cache")
+    spelled = {
+        "relative": "ci-cache/triton",  # jobs start in /
+        "relative with dots": "./usr/../ci-cache//triton",
+        "doubled slashes": "//ci-cache//triton/",
+        "absolute with dots": "/usr/../ci-cache/triton",
+        "symlink": str(links / "cache"),
+        "below a symlink": str(links / "mount" / "triton"),
+    }
+    for what, path in spelled.items():
+        with CacheMount(lab, lab.fresh("store")) as mount:
+            make = partial(triton_jobs, lab, kernels=kernels)
+            logs = {"cold": PtxasLog(lab), "later": PtxasLog(lab)}
+            for name, log in logs.items():
+                everyone = make(name, jobs if name == "cold" else 1, log)
+                for job in everyone:
+                    job.environment["TRITON_CACHE_DIR"] = path
+                done, figures = measured_pass(lab, mount, everyone, log, f"{what}, {name}")
+                verdict.figures[f"{what}, {name}"] = figures["ptxas_runs"]
+                expect_clean(verdict, done, f"{what}, {name}")
+            expect_single_flight(verdict, logs["cold"], kernels, what)
+            expect_warm(verdict, done, logs["later"], what)
+
+
 # A family of its own, of which nothing is known to the program: Triton's rules under another name.
 OWN_FAMILY = """
 name = "storm-cache"
