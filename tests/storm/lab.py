@@ -29,6 +29,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 STAGED = (
     "worker.py",
+    "tuner.py",
     "worker_report.py",
     "inductor_worker.py",
     "g++-wrapper",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import autotuner
 import compiled
 import scenarios
 import troubles
@@ -36,6 +37,10 @@ def small() -> list[tuple[str, Scenario]]:
         (
             "two of eight killed in mid-compile",
             partial(troubles.killed_in_mid_compile, jobs=8, kernels=12),
+        ),
+        (
+            "4 users' autotuners, a third of the configurations failing",
+            partial(autotuner.scenario, jobs=4),
         ),
         (
             "a relative cache path, a symlink to the cache, and links on the way",

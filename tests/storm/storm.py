@@ -8,6 +8,7 @@
     storm.py only TEXT…   the scenarios of both lists whose name contains one of the texts
     storm.py inductor  torch.compile() in place of Triton
     storm.py compare  what single flight saves, beside a plain folder; TEXT: so many rounds
+    storm.py autotuner  jobs whose configurations fail in part, beside private caches; TEXT: so many rounds
     storm.py list
 
 Called through scripts/lib/lab.sh, which gives it namespaces of its own (enter-lab.sh).
@@ -21,6 +22,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import autotuner
 import compare
 import demo
 import programme
@@ -37,7 +39,8 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("demo", "small", "full", "only", "inductor", "compare", "list"))
+    parser.add_argument("what", choices=("demo", "small", "full", "only", "inductor", "compare",
+                                             "autotuner", "list"))
     parser.add_argument("texts", nargs="*")
     parser.add_argument("--repo", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="an empty folder on disk")
@@ -102,8 +105,9 @@ def main() -> int:
     lab = prepare(arguments.repo, arguments.work, dict(arguments.venv))
     if arguments.what == "demo":
         return demo.run(lab)
-    if arguments.what == "compare":
-        return compare.run(lab, int(arguments.texts[0]) if arguments.texts else 3)
+    comparisons = {"compare": compare.run, "autotuner": autotuner.run}
+    if arguments.what in comparisons:
+        return comparisons[arguments.what](lab, int(arguments.texts[0]) if arguments.texts else 3)
     return run_scenarios(lab, arguments)
 
 
