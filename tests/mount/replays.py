@@ -36,7 +36,7 @@ def make(job, folder):
     job("os.makedirs", job.path(folder), exist_ok=True)
 
 
-# ---- triton/runtime/cache.py, FileCacheManager.put: 3.x, 2.1, 2.0
+# ---- triton/runtime/cache.py, FileCacheManager.put: 3.x, 2.1
 
 TRITON_NAMES = ("k.ttir", "k.ptx", "k.cubin", "k.json")
 
@@ -71,16 +71,9 @@ def triton_2_1(job, mark):
         yield from renamed(job, "triton/KEY21", name, f"{name}.tmp.pid_{job.pid}_{os.getpid()}", data)
 
 
-def triton_2_0(job, mark):
-    make(job, "triton/KEY20")
-    for name in TRITON_NAMES:
-        job.write("triton/KEY20/lock", b"")  # filelock opens it anew each time
-        yield from renamed(job, "triton/KEY20", name, f"{name}.tmp", mark + name.encode())
-
-
-def triton_files(folder, mark, group=True):
+def triton_files(folder, mark):
     found = {f"{folder}/{name}": mark + name.encode() for name in TRITON_NAMES}
-    return {**found, f"{folder}/__grp__k.json": None} if group else found
+    return {**found, f"{folder}/__grp__k.json": None}
 
 
 # ---- torch/_inductor/codecache.py, write_atomic
@@ -354,8 +347,6 @@ def cupy(job, mark):
 ALL = (
     Replay("triton", triton, lambda mark: triton_files("triton/KEY3", mark)),
     Replay("triton-2.1", triton_2_1, lambda mark: triton_files("triton/KEY21", mark)),
-    Replay("triton-2.0", triton_2_0, lambda mark: triton_files("triton/KEY20", mark, False),
-           early=False),
     Replay("inductor", inductor, inductor_files),
     Replay("triton-bundle", triton_bundle, triton_bundle_files),
     Replay("inductor-c++", inductor_cpp, lambda mark: {"inductor/cd/ccd.main.so": mark}),
