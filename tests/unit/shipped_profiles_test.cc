@@ -29,6 +29,7 @@ constexpr auto kFlight = NameClass::kFlight;
 #define TL "tilelang/0.1.9/linux-x86_64"
 #define PIP "pip/http-v2/6/8/7/a/0/687a0abc"
 #define FI "flashinfer/0.7.2/90a"
+#define HF "huggingface-kernels/kernels--o--n"
 #define VLLM "vllm/torch_compile_cache/a1b2c3d4e5/rank_0_0/backbone"
 #define VLLM_RANK "vllm/torch_compile_cache/a1b2c3d4e5/rank_0_0"
 #define VLLM_AOT "vllm/torch_compile_cache/torch_aot_compile/f00"
@@ -144,13 +145,42 @@ constexpr Row kRows[] = {
     // comgr: CacheCommand; CuTe DSL: cache_helpers.py; Helion: LocalAutotuneCache
     {"comgr/llvmcache-0a1b", "comgr/llvmcache-0a1b", kPrivate, "rename"},
     {"comgr/amdgpu-compiler-0a1b2c.tmp.o", "", kScratch, ""},
-    {"cutedsl/cute_dsl_0a1b.mlir", "cutedsl/cute_dsl_0a1b.mlir", kPrivate, "rename"},
+    // CuTe DSL: save_ir, and Helion's _persist_to_disk beside it; pyir_class_facts
+    {"cutedsl/cute_dsl_0a1b.mlir", "cutedsl/cute_dsl_0a1b.json", kPrivate, "rename"},
+    {"cutedsl/cute_dsl_0a1b.json", "cutedsl/cute_dsl_0a1b.json", kPrivate, "rename"},
+    {"cutedsl/cute_dsl_0a1b.json.tmp.7", "", kScratch, ""},
     {"cutedsl/tmp.pid_7_5f3c/cute_dsl_0a1b.mlir", "", kScratch, ""},
+    {"cutedsl/pyir_class_facts/0a1b.v3.facts", "cutedsl/pyir_class_facts/0a1b.v3.facts", kPrivate,
+     "rename"},
+    {"cutedsl/pyir_class_facts/tmpx1y2.tmp", "cutedsl/pyir_class_facts/tmpx1y2.tmp", kScratch, ""},
+    {"inductor/helion/cute/0/cute_dsl_0a1b.json", "inductor/helion/cute/0/cute_dsl_0a1b.json",
+     kPrivate, "rename"},
     {"inductor/helion/0a1b.best_config", "inductor/helion/0a1b.best_config", kPrivate, "rename"},
     {"inductor/helion/triton/0/KEY/__grp__k.json", "inductor/helion/triton/0/KEY", kFlight, "name"},
 
     {"tensorrt-rtx/runtime.rtxcache", "", NameClass::kShared, ""},
     {"tensorrt-rtx/runtime.rtxcache.lock", "", kLock, ""},
+
+    // sccache: LruDiskCache.prepare_add and commit
+    {"sccache/8/2/" KEY64, "sccache/8/2/" KEY64, kPrivate, "rename"},
+    {"sccache/preprocessor/3/d/7/" KEY64, "sccache/preprocessor/3/d/7/" KEY64, kPrivate, "rename"},
+    {"sccache/.sccachetmpx1y2z3", "", kScratch, ""},
+
+    // Hugging Face kernels: _hf_hub_download_to_cache_dir, _chmod_and_move, write_tree_cache, _cache_commit_hash_for_specific_revision
+    {HF "/blobs/0a1b", HF "/blobs/0a1b", kPrivate, "rename"},
+    {HF "/blobs/0a1b.c2d3e4f5.incomplete", HF "/blobs/0a1b.c2d3e4f5.incomplete", kScratch, ""},
+    {HF "/blobs/tmp_01234567-89ab-cdef-0123-456789abcdef",
+     HF "/blobs/tmp_01234567-89ab-cdef-0123-456789abcdef", kScratch, ""},
+    {HF "/snapshots/f00/build/torch-cpu/__init__.py",
+     HF "/snapshots/f00/build/torch-cpu/__init__.py", kPrivate, "rename"},
+    {HF "/snapshots/f00/build/torch-cpu/__pycache__/x.pyc",
+     HF "/snapshots/f00/build/torch-cpu/__pycache__/x.pyc", kScratch, ""},
+    {HF "/trees/f00.json", HF "/trees/f00.json", kPrivate, "rename"},
+    {HF "/trees/tmpx1y2z3w4.tmp", HF "/trees/tmpx1y2z3w4.tmp", kScratch, ""},
+    {HF "/refs/main", "", NameClass::kShared, ""},
+    {HF "/refs/main.0a1b2c3d.tmp", "", NameClass::kShared, ""},
+    {"huggingface-kernels/.locks/kernels--o--n/0a1b.lock", "", kLock, ""},
+    {"huggingface-kernels/tmpx1y2z3w4", "", kScratch, ""},
 
     {"cuda-compute-cache/index", "", kPrivate, ""},  // a guess
     {"cuda-compute-cache/0/a/0a1b2c", "cuda-compute-cache/0/a/0a1b2c", kPrivate, "end"},
@@ -259,10 +289,12 @@ TEST_F(Shipped, AllOfThemAreRead) {
                                              "cutedsl",
                                              "deepgemm",
                                              "flashinfer",
+                                             "huggingface-kernels",
                                              "inductor",
                                              "jax",
                                              "numba",
                                              "pip",
+                                             "sccache",
                                              "tensorrt-rtx",
                                              "tilelang",
                                              "torch-extensions",
