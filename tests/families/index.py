@@ -64,6 +64,8 @@ def _source(name: str) -> bytes:
 class Index:
     """Notes each download of a wheel as a build, in the file that `builds_log` names."""
 
+    VARIABLE = "FAMILY_INDEX"  # by which users know it
+
     def __init__(self, scratch: pathlib.Path):
         self.builds_log = scratch / "none"
         files = {wheel_name(name): wheel(name, PADDING) for name in WHEELS}

@@ -17,14 +17,16 @@ from typing import Any
 
 BEGIN = "<!-- families: begin (scripts/test --families writes this) -->"
 END = "<!-- families: end -->"
-COLUMNS = ("program", "4 users at once: builds", "errors", "a later user: builds",
+COLUMNS = ("program", "profile", "4 users at once: builds", "errors", "a later user: builds", "hits",
            "after a killed builder: errors", "a failing build: errors of others")
-KEYS = ("builds", "errors", "later_builds", "killed_errors", "failing_errors")
+KEYS = ("builds", "errors", "later_builds", "later_hits", "killed_errors", "failing_errors")
 
 
 def row(family: dict[str, Any]) -> str:
     native, ours = family["native"], family["cacheshim"]
-    cells = [family["title"], *(f"{native[key]} → {ours[key]}" for key in KEYS)]
+    figures = {key: f"{native[key]} → {ours[key]}" for key in KEYS}
+    figures["later_hits"] += f" of {family['steps']}"
+    cells = [family["title"], family["profile"], *figures.values()]
     return f"| {' | '.join(cells)} |"
 
 

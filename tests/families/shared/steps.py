@@ -3,7 +3,8 @@
 
 A user.py calls run() with its steps: names, each with a function that gets one result through the cache and
 checks it. The steps begin when a line comes on stdin, after READY is printed, so that users start together. REPORT with a
-JSON object is printed at the end: the names of steps that came right, and the errors of the others. The process then
+JSON object is printed at the end: the names of steps that came right, those of them during which nobody has built anything
+(hits, if no other user runs), and the errors of the others. The process then
 stays until stdin is closed, as a job goes on to its real work: its exit must not be what releases those who
 wait for its builds.
 
@@ -28,17 +29,23 @@ def note_build(name: str) -> None:
     os.close(fd)
 
 
+def noted_bytes() -> int:
+    return os.stat(os.environ["FAMILY_BUILDS"]).st_size
+
+
 def run(steps: dict[str, Step], broken: Step) -> None:
     if "FAMILY_FAILS" in os.environ:
         steps = {"broken": broken, **steps}
     print("READY", flush=True)
     sys.stdin.readline()
-    right, errors = [], {}
+    right, hits, errors = [], [], {}
     for name, step in steps.items():
+        before = noted_bytes()
         try:
             step()
             right.append(name)
+            hits += [name] if noted_bytes() == before else []
         except Exception as error:  # every kind is a finding, and the next step is tried
             errors[name] = f"{type(error).__name__}: {error}"[-2000:]
-    print("REPORT " + json.dumps({"right": right, "errors": errors}), flush=True)
+    print("REPORT " + json.dumps({"right": right, "hits": hits, "errors": errors}), flush=True)
     sys.stdin.read()

@@ -3,14 +3,29 @@ import pathlib
 
 from family import BUILDS, REPOSITORY, VENVS, Family, version_in_venv
 
-PACKAGE = next((VENVS / "triton").glob("lib/python3*/site-packages/triton"), pathlib.Path("missing"))
+# Where each version has its ptxas, and the variable that replaces it by the wrapper.
+BUNDLED_NVIDIA = "backends/nvidia/bin"
+BUNDLED_CUDA = "third_party/cuda/bin"
 
-FAMILY = Family(
-    title="Triton {version}", directory=pathlib.Path(__file__).parent, profile="triton",
-    variable="TRITON_CACHE_DIR", python=VENVS / "triton/bin/python",
-    version=version_in_venv("triton", "triton"), steps=4, is_long=True,
-    # The wrapper counts by a line for each run of ptxas.
-    environment={"TRITON_PTXAS_BLACKWELL_PATH": str(REPOSITORY / "tests/storm/ptxas-wrapper"),
-                 "STORM_PTXAS": str(PACKAGE / "backends/nvidia/bin/ptxas-blackwell"),
-                 "STORM_PTXAS_LOG": BUILDS},
-    most_builds=4)
+
+def family_of(variant: str, ptxas: str, variable: str = "TRITON_PTXAS_PATH",
+              most_builds: int = 4, most_later_builds: int = 0) -> Family:
+    """The newest version for "", and an old one by its number."""
+    venv = "-".join(filter(None, ("triton", variant)))
+    package = next((VENVS / venv).glob("lib/python3*/site-packages/triton"), pathlib.Path("missing"))
+    return Family(
+        title="Triton {version}", directory=pathlib.Path(__file__).parent, variant=variant,
+        newest_python=(3, 11) if variant else None, profile="triton", variable="TRITON_CACHE_DIR",
+        python=VENVS / venv / "bin/python", version=version_in_venv(venv, "triton"), steps=4,
+        is_long=True,
+        # The wrapper counts by a line for each run of ptxas.
+        environment={variable: str(REPOSITORY / "tests/storm/ptxas-wrapper"),
+                     "STORM_PTXAS": str(package / ptxas), "STORM_PTXAS_LOG": BUILDS},
+        most_builds=most_builds, most_later_builds=most_later_builds)
+
+
+FAMILIES = [family_of("", f"{BUNDLED_NVIDIA}/ptxas-blackwell", "TRITON_PTXAS_BLACKWELL_PATH"),
+            family_of("3.0.0", f"{BUNDLED_NVIDIA}/ptxas"),
+            family_of("2.1.0", f"{BUNDLED_CUDA}/ptxas"),
+            # It rejects copies of its kernels, by their ctime: each job builds its own.
+            family_of("2.0.0", f"{BUNDLED_CUDA}/ptxas", most_builds=16, most_later_builds=4)]

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which profiles have a proof here: all, except those that say themselves that they are a guess."""
+
+import tomllib
+
+import pytest
+from conftest import load_all
+from family import REPOSITORY
+
+FAMILIES = load_all()
+PROFILES = {path.stem: tomllib.loads(path.read_text()) for path in (REPOSITORY / "profiles").glob("*.toml")}
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_a_profile_is_proved_or_a_guess(name):
+    proofs = [family for family in FAMILIES if family.profile == name]
+    assert bool(proofs) == (PROFILES[name]["evidence"] != "guess")
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_what_was_run_has_a_family_that_runs_it(name):
+    titles = [family.title for family in FAMILIES if family.profile == name]
+    is_run = any("replayed" not in title for title in titles)
+    assert is_run == (PROFILES[name]["evidence"] == "run")
+
+
+def test_families_and_profiles_agree_on_who_sets_the_variable():
+    for family in FAMILIES:
+        profile = PROFILES[family.profile]
+        sets = "variable" in profile and profile.get("set_variable", True)
+        assert family.library_sets_variable == sets, family.name
