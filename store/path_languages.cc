@@ -4,29 +4,34 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <map>
-#include <utility>
+#include <numeric>
+#include <set>
 
+#include "store/glob_automaton.h"
 #include "store/paths.h"
 
 namespace cacheshim {
 namespace {
 
-constexpr std::string_view kAnyDepth = "**";
-constexpr std::size_t kMostSubsets = 20000;
+constexpr std::string_view kAnyDepthText = "**";
+constexpr std::size_t kAnyDepth = static_cast<std::size_t>(-1);  // among patterns of names
 
-std::bitset<256> all_but_slash() {
-  std::bitset<256> bytes;
-  bytes.set();
-  bytes.reset(0);
-  bytes.reset('/');
+// The bytes that names may have; letters first, so that examples are readable.
+std::vector<unsigned char> name_bytes() {
+  std::vector<unsigned char> bytes(26);
+  std::iota(bytes.begin(), bytes.end(), 'a');
+  for (unsigned byte = 1; byte < 256; ++byte) {
+    if ((byte < 'a' || byte > 'z') && byte != '/')
+      bytes.push_back(static_cast<unsigned char>(byte));
+  }
   return bytes;
 }
 
-std::bitset<256> only(char c) {
-  std::bitset<256> bytes;
-  bytes.set(static_cast<unsigned char>(c));
-  return bytes;
+template <typename Holds>
+GlobAutomaton::Symbols symbols_of(const std::vector<unsigned char>& bytes, const Holds& holds) {
+  GlobAutomaton::Symbols symbols;
+  for (const unsigned char byte : bytes) symbols.push_back(holds(byte));
+  return symbols;
 }
 
 // The length of the bracket expression that `pattern` begins with; 0 where '[' stands for itself.
@@ -44,197 +49,120 @@ std::size_t bracket_length(std::string_view pattern) {
   return at < pattern.size() ? at + 1 : 0;
 }
 
-// fnmatch(3) itself decides which bytes a bracket expression matches.
-std::bitset<256> bytes_of_bracket(std::string_view bracket) {
-  const std::string pattern(bracket);
-  std::bitset<256> bytes;
-  for (unsigned byte = 1; byte < bytes.size(); ++byte) {
-    const char name[] = {static_cast<char>(byte), '\0'};
-    if (byte != '/' && ::fnmatch(pattern.c_str(), name, 0) == 0) bytes.set(byte);
-  }
-  return bytes;
-}
-
-}  // namespace
-
-// State 0 is the start of all; language 0 holds all paths that there can be.
-PathLanguages::PathLanguages() {
-  (void)new_state();
-  const Id valid = add();
-  const State inside = add_bytes(0, all_but_slash());
-  edges_[inside].push_back({all_but_slash(), inside});
-  const State end = add_bytes(inside, only('/'));
-  accepted_[end] = valid;
-  edges_[end].push_back({all_but_slash(), inside});
-}
-
-PathLanguages::State PathLanguages::new_state() {
-  edges_.emplace_back();
-  empty_edges_.emplace_back();
-  accepted_.emplace_back();
-  return edges_.size() - 1;
-}
-
-PathLanguages::Id PathLanguages::add() { return language_count_++; }
-
-PathLanguages::State PathLanguages::add_bytes(State from, const Bytes& bytes) {
-  const State to = new_state();
-  edges_[from].push_back({bytes, to});
-  return to;
-}
-
-PathLanguages::State PathLanguages::add_text(State from, std::string_view text) {
-  for (const char c : text) from = add_bytes(from, only(c));
-  return from;
-}
-
-PathLanguages::State PathLanguages::add_name(State from, std::string_view pattern) {
+GlobAutomaton::Glob glob_of_name(std::string_view pattern,
+                                 const std::vector<unsigned char>& bytes) {
+  GlobAutomaton::Glob glob;
   for (std::size_t at = 0; at < pattern.size(); ++at) {
     const char c = pattern[at];
     if (c == '*') {
-      const State loop = new_state();
-      add_empty(from, loop);
-      edges_[loop].push_back({all_but_slash(), loop});
-      from = loop;
+      glob.emplace_back();
       continue;
     }
     const std::size_t length = c == '[' ? bracket_length(pattern.substr(at)) : 0;
-    if (length > 0) {
-      from = add_bytes(from, bytes_of_bracket(pattern.substr(at, length)));
+    if (length > 0) {  // fnmatch(3) itself decides which bytes it matches
+      const std::string bracket(pattern.substr(at, length));
+      glob.push_back(symbols_of(bytes, [&](unsigned char byte) {
+        const char name[] = {static_cast<char>(byte), '\0'};
+        return ::fnmatch(bracket.c_str(), name, 0) == 0;
+      }));
       at += length - 1;
       continue;
     }
     if (c == '\\' && at + 1 < pattern.size()) ++at;
-    from = add_bytes(from, c == '?' ? all_but_slash() : only(pattern[at]));
+    glob.push_back(symbols_of(bytes, [&](unsigned char byte) {
+      return c == '?' || byte == static_cast<unsigned char>(pattern[at]);
+    }));
   }
-  return add_bytes(from, only('/'));
+  return glob;
 }
 
-PathLanguages::State PathLanguages::add_any_components(State from) {
-  const State loop = new_state();
-  add_empty(from, loop);
-  const State inside = add_bytes(loop, all_but_slash());
-  edges_[inside].push_back({all_but_slash(), inside});
-  edges_[inside].push_back({only('/'), loop});
-  return loop;
-}
+}  // namespace
 
-PathLanguages::State PathLanguages::add_path(State from, std::string_view pattern) {
-  while (!pattern.empty()) {
-    const std::string_view part = take_component(pattern);
-    from = part == kAnyDepth ? add_any_components(from) : add_name(from, part);
-  }
-  return from;
-}
-
-void PathLanguages::accept(State state, Id language, bool below) {
-  const State end = new_state();
-  add_empty(below ? add_any_components(state) : state, end);
-  accepted_[end] = language;
+PathLanguages::NameSet PathLanguages::names_of(std::string_view pattern) {
+  if (pattern == kAnyDepthText) return kAnyDepth;
+  const std::vector<std::string> names{std::string(pattern)};
+  const auto known = std::find(names_.begin(), names_.end(), names);
+  if (known != names_.end()) return static_cast<NameSet>(known - names_.begin());
+  names_.push_back(names);
+  return names_.size() - 1;
 }
 
 void PathLanguages::add_pattern(Id language, std::string_view pattern, bool below) {
-  accept(add_path(0, pattern), language, below);
+  Pattern added;
+  while (!pattern.empty()) added.push_back(names_of(take_component(pattern)));
+  if (below) added.push_back(kAnyDepth);
+  patterns_[language].push_back(std::move(added));
 }
 
 void PathLanguages::add_names(Id language, std::string_view pattern, bool below) {
-  accept(add_name(add_any_components(0), pattern), language, below);
+  const auto [at, is_new] = anywhere_.try_emplace({language, below}, names_.size());
+  if (is_new) {
+    names_.emplace_back();
+    patterns_[language].push_back({kAnyDepth, at->second});
+    if (below) patterns_[language].back().push_back(kAnyDepth);
+  }
+  names_[at->second].emplace_back(pattern);
 }
 
 void PathLanguages::add_names_in(Id language, std::string_view directory,
                                  std::string_view pattern) {
-  accept(add_name(add_path(0, directory), pattern), language, false);
+  add_pattern(language, directory);
+  patterns_[language].back().push_back(names_of(pattern));
 }
 
 void PathLanguages::add_ending(Id language, std::string_view ending) {
-  const State loop = new_state();
-  add_empty(0, loop);
-  Bytes any = all_but_slash();
-  any.set('/');
-  edges_[loop].push_back({any, loop});
-  accept(add_bytes(add_text(loop, ending), only('/')), language, false);
+  std::string pattern = "*";
+  for (const char c : ending) (pattern += '\\') += c;
+  add_names(language, pattern);
 }
 
-// One byte of each set that no edge distinguishes; letters first, so that examples are readable.
-std::vector<unsigned char> PathLanguages::representatives() const {
-  std::vector<unsigned char> order;
-  for (unsigned byte = 'a'; byte <= 'z'; ++byte) order.push_back(static_cast<unsigned char>(byte));
-  for (unsigned byte = 1; byte < 256; ++byte) {
-    if (byte < 'a' || byte > 'z') order.push_back(static_cast<unsigned char>(byte));
+std::optional<std::vector<PathLanguages::Kind>> PathLanguages::kinds() const {
+  const std::vector<unsigned char> bytes = name_bytes();
+  std::vector<std::vector<GlobAutomaton::Glob>> sets;
+  for (const auto& names : names_) {
+    auto& globs = sets.emplace_back();
+    for (const std::string& name : names) globs.push_back(glob_of_name(name, bytes));
   }
-  std::vector<Bytes> kinds;
-  const auto by_value = [](const Bytes& a, const Bytes& b) {
-    return a.to_string() < b.to_string();
-  };
-  for (const auto& edges : edges_) {
-    for (const Edge& edge : edges) kinds.push_back(edge.bytes);
-  }
-  std::sort(kinds.begin(), kinds.end(), by_value);
-  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
-  std::map<std::vector<bool>, unsigned char> known;
-  std::vector<unsigned char> chosen;
-  for (const unsigned char byte : order) {
-    std::vector<bool> signature;
-    for (const Bytes& bytes : kinds) signature.push_back(bytes.test(byte));
-    if (known.try_emplace(std::move(signature), byte).second) chosen.push_back(byte);
-  }
-  return chosen;
-}
-
-PathLanguages::Subset PathLanguages::close(Subset subset) const {
-  std::vector<bool> seen(edges_.size());
-  for (const State state : subset) seen[state] = true;
-  for (std::size_t at = 0; at < subset.size(); ++at) {
-    for (const State to : empty_edges_[subset[at]]) {
-      if (!seen[to]) subset.push_back(to);
-      seen[to] = true;
-    }
-  }
-  std::sort(subset.begin(), subset.end());
-  return subset;
-}
-
-PathLanguages::Subset PathLanguages::step(const Subset& from, unsigned char byte) const {
-  Subset next;
-  for (const State state : from) {
-    for (const Edge& edge : edges_[state]) {
-      if (edge.bytes.test(byte)) next.push_back(edge.to);
-    }
-  }
-  std::sort(next.begin(), next.end());
-  next.erase(std::unique(next.begin(), next.end()), next.end());
-  return close(std::move(next));
-}
-
-PathLanguages::Accepts PathLanguages::accepts(const Subset& subset) const {
-  Accepts accepts(language_count_);
-  for (const State state : subset) {
-    if (accepted_[state]) accepts[*accepted_[state]] = true;
-  }
-  return accepts;
+  std::set<std::vector<bool>> known;
+  std::vector<Kind> kinds;
+  const bool is_whole =
+      GlobAutomaton(sets, bytes.size()).explore([&](const auto& matches, const auto& word) {
+        if (!known.insert(matches).second) return false;
+        Kind& kind = kinds.emplace_back(matches, std::string());
+        for (const auto symbol : word) kind.example += static_cast<char>(bytes[symbol]);
+        return false;
+      });
+  if (!is_whole) return std::nullopt;
+  return kinds;
 }
 
 PathLanguages::Found PathLanguages::find_path(
     const std::function<bool(const Accepts&)>& wanted) const {
-  const std::vector<unsigned char> alphabet = representatives();
-  std::map<Subset, std::string> known;  // and the text that leads there
-  std::vector<decltype(known)::const_iterator> queue;
-  queue.push_back(known.try_emplace(close({0})).first);
-  for (std::size_t at = 0; at < queue.size(); ++at) {
-    const auto& [subset, text] = *queue[at];
-    const Accepts held = accepts(subset);
-    if (held.front() && wanted(held)) return {true, text.substr(0, text.size() - 1)};
-    if (queue.size() > kMostSubsets) return {false, {}};
-    for (const unsigned char byte : alphabet) {
-      Subset next = step(subset, byte);
-      // Without a state of language 0, which are the first, no path goes on there.
-      if (next.empty() || next.front() > 2) continue;
-      const auto [added, is_new] =
-          known.try_emplace(std::move(next), text + static_cast<char>(byte));
-      if (is_new) queue.push_back(added);
+  const auto kinds = this->kinds();
+  if (!kinds) return {false, {}};
+  std::vector<std::vector<GlobAutomaton::Glob>> sets;
+  for (const auto& patterns : patterns_) {
+    auto& globs = sets.emplace_back();
+    for (const Pattern& pattern : patterns) {
+      auto& glob = globs.emplace_back();
+      for (const NameSet names : pattern) {
+        auto& token = glob.emplace_back();
+        if (names == kAnyDepth) continue;
+        token.emplace();
+        for (const Kind& kind : *kinds) token->push_back(kind.matches[names]);
+      }
     }
   }
-  return {true, {}};
+  std::optional<std::string> path;
+  const bool is_whole =
+      GlobAutomaton(sets, kinds->size()).explore([&](const auto& held, const auto& word) {
+        if (!wanted(held)) return false;
+        std::string text;
+        for (const auto kind : word) text += '/' + (*kinds)[kind].example;
+        path = text.substr(1);
+        return true;
+      });
+  return {is_whole, std::move(path)};
 }
 
 }  // namespace cacheshim

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bitset>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 // Decides what patterns can match: "is there a path that A and B match, and C does not?". Only for
-// `cacheshim profile check`, because a search may be slow.
+// `cacheshim profile check`.
 //
-// All languages are one nondeterministic automaton over bytes. find_path() walks its subsets breadth
-// first, so that it finds a shortest path. A path is read with a '/' behind each of its components.
+// A pattern of names is a glob over bytes, and a pattern of paths is a glob over names. So there are two searches
+// (glob_automaton.h). The first one finds the kinds of names: names are of one kind if the same patterns of names match
+// them. The second one finds the path, with the kinds as its alphabet. One search over the bytes of whole paths would
+// visit the product of both: it took 16 s for the shipped profiles, and these two take 0.6 s.
 namespace cacheshim {
 
 class PathLanguages {
@@ -22,21 +25,19 @@ class PathLanguages {
   // Which languages hold the path, by their ids.
   using Accepts = std::vector<bool>;
 
-  PathLanguages();
-
   // A language without a path, to be added to.
-  Id add();
+  Id add() { return patterns_.emplace_back(), patterns_.size() - 1; }
   // Paths that PathPattern(`pattern`) matches; with `below`, also all paths below them.
   void add_pattern(Id language, std::string_view pattern, bool below = false);
   // Paths whose last component matches the name pattern; with `below`, also all paths below them.
   void add_names(Id language, std::string_view pattern, bool below = false);
   // Files whose name matches `pattern`, directly in a directory that `directory` matches.
   void add_names_in(Id language, std::string_view directory, std::string_view pattern);
-  // Paths that end with this text.
+  // Paths whose name ends with this text.
   void add_ending(Id language, std::string_view ending);
 
-  // A shortest path for which `wanted` holds; nothing if there is none, or if the search exceeds its
-  // bounded number of steps.
+  // A path with the fewest components for which `wanted` holds; nothing if there is none, or if the search exceeds
+  // its bounded number of steps.
   struct Found {
     bool is_decided;
     std::optional<std::string> path;
@@ -44,31 +45,21 @@ class PathLanguages {
   Found find_path(const std::function<bool(const Accepts&)>& wanted) const;
 
  private:
-  using Bytes = std::bitset<256>;
-  using State = std::size_t;
-  struct Edge {
-    Bytes bytes;
-    State to;
+  // A set of patterns of names. Patterns at the same place of the same language are one set: this gives fewer kinds.
+  using NameSet = std::size_t;
+  struct Kind {
+    std::vector<bool> matches;  // by set of names
+    std::string example;
   };
-  using Subset = std::vector<State>;  // sorted
+  using Pattern = std::vector<NameSet>;  // "**" is kAnyDepth
 
-  State new_state();
-  void add_empty(State from, State to) { empty_edges_[from].push_back(to); }
-  State add_bytes(State from, const Bytes& bytes);
-  State add_text(State from, std::string_view text);
-  State add_name(State from, std::string_view pattern);
-  State add_path(State from, std::string_view pattern);
-  State add_any_components(State from);
-  void accept(State state, Id language, bool below);
-  std::vector<unsigned char> representatives() const;
-  Subset close(Subset subset) const;
-  Subset step(const Subset& from, unsigned char byte) const;
-  Accepts accepts(const Subset& subset) const;
+  NameSet names_of(std::string_view pattern);
+  // Nothing if the search exceeds its bounded number of steps.
+  std::optional<std::vector<Kind>> kinds() const;
 
-  std::vector<std::vector<Edge>> edges_;
-  std::vector<std::vector<State>> empty_edges_;
-  std::vector<std::optional<Id>> accepted_;
-  std::size_t language_count_ = 0;
+  std::vector<std::vector<std::string>> names_;      // by set
+  std::vector<std::vector<Pattern>> patterns_;       // by language
+  std::map<std::pair<Id, bool>, NameSet> anywhere_;  // of add_names()
 };
 
 }  // namespace cacheshim

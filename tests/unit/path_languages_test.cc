@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/path_languages.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
+#include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "store/path_pattern.h"
 
@@ -77,6 +82,57 @@ TEST(PathLanguages, KnowNamesAndWhatIsBelowThem) {
   const auto deep = languages.find_path(
       [&](const auto& held) { return held[scratch] && held[objects] && !held[inside]; });
   ASSERT_TRUE(deep.path);
+}
+
+// All words of up to `length` letters of `letters` that are paths.
+std::vector<std::string> all_paths(const std::string& letters, std::size_t length) {
+  std::vector<std::string> words{""};
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    if (words[at].size() == length) continue;
+    for (const char letter : letters) words.push_back(words[at] + letter);
+  }
+  std::erase_if(words, [](const std::string& word) { return !PathPattern::is_valid(word); });
+  return words;
+}
+
+std::string random_pattern(std::mt19937& random) {
+  static const char* const kParts[] = {"a",   "b",    "*",     "?",  "a*", "*b",
+                                       "*a*", "[!a]", "[ab]?", "**", "**", "\\a"};
+  std::string pattern;
+  for (auto count = random() % 4 + 1; count > 0; --count) {
+    pattern += (pattern.empty() ? "" : "/") + std::string(kParts[random() % std::size(kParts)]);
+  }
+  return pattern;
+}
+
+// The reference tries every short path with PathPattern. It may miss a longer one, but a found path is checked.
+TEST(PathLanguages, AgreeWithEveryShortPathForRandomPatterns) {
+  std::mt19937 random(20);
+  const std::vector<std::string> paths = all_paths("ab/", 7);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::string> patterns;
+    PathLanguages languages;
+    for (int i = 0; i < 3; ++i) {
+      patterns.push_back(random_pattern(random));
+      languages.add_pattern(languages.add(), patterns.back());
+    }
+    const auto held_by = [&](const std::string& path) {
+      PathLanguages::Accepts held;
+      for (const std::string& pattern : patterns)
+        held.push_back(PathPattern(pattern).matches(path));
+      return held;
+    };
+    std::set<PathLanguages::Accepts> possible;
+    for (const std::string& path : paths) possible.insert(held_by(path));
+    for (unsigned bits = 0; bits < 8; ++bits) {
+      const PathLanguages::Accepts wanted = {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+      const auto found = languages.find_path([&](const auto& held) { return held == wanted; });
+      const std::string what = fmt::format("{} {:03b}", fmt::join(patterns, " "), bits);
+      ASSERT_TRUE(found.is_decided) << what;
+      EXPECT_TRUE(found.path || !possible.contains(wanted)) << what;
+      EXPECT_TRUE(!found.path || held_by(*found.path) == wanted) << what << ' ' << *found.path;
+    }
+  }
 }
 
 TEST(PathLanguages, GiveUpInsteadOfWorkingForever) {

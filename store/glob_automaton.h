@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+// All combinations in which words can match sets of globs, for words over any small alphabet: bytes of a name, or
+// names of a path.
+//
+// A glob is a chain of states, one for each symbol that it has read, and a star is a loop on a state. A set of
+// states is a set of bits. Two rules keep the number of these sets small. A state with a loop replaces the states before
+// it in its chain, because it accepts all that they accept. The last state of a glob that ends with a star replaces the
+// other globs of its set, because the set has matched for good. A star before many '?' still doubles the number with each
+// '?', so the search is bounded.
+namespace cacheshim {
+
+class GlobAutomaton {
+ public:
+  using Symbol = std::size_t;
+  using Symbols = std::vector<bool>;                 // by symbol: whether it is in the set
+  using Glob = std::vector<std::optional<Symbols>>;  // one symbol of a set each; nothing is a star
+  using Word = std::vector<Symbol>;
+
+  // Symbols are below `symbol_count`; those with a lower number come first in words.
+  GlobAutomaton(const std::vector<std::vector<Glob>>& sets, std::size_t symbol_count);
+
+  // Calls `visit` once for each set of states that a word leads to, with a shortest such word (never the empty one), and
+  // for each set of globs whether one of its globs matches. Stops when `visit` returns true. Returns false if the search
+  // exceeded its bound before it had seen all.
+  using Visit = std::function<bool(const std::vector<bool>& matches, const Word& word)>;
+  bool explore(const Visit& visit) const;
+
+ private:
+  using States = std::vector<std::uint64_t>;  // a bit each
+
+  States initial() const;
+  States step(const States& from, const States& readable) const;
+  void drop_replaced(States& states) const;
+  void add_chain(std::size_t set, const Glob& glob);
+  States readable(const std::vector<std::vector<Glob>>& sets, Symbol symbol) const;
+  std::vector<bool> matches(const States& states) const;
+
+  struct Chain {
+    std::size_t set;
+    std::size_t first;  // states
+    std::size_t last;
+    // Each state with a loop, and the states that it replaces. The last one of the chain is first.
+    std::vector<std::pair<std::size_t, States>> stars;
+  };
+  const std::size_t set_count_;
+  std::size_t state_count_ = 0;
+  std::vector<Chain> chains_;
+  States loops_;
+  struct Move {
+    Symbol symbol;    // the first one of those with the same effect
+    States readable;  // states that it leads to from the state before
+  };
+  std::vector<Move> moves_;
+};
+
+}  // namespace cacheshim
