@@ -186,6 +186,7 @@ class ProfileCheck {
     }
     check_endings(rule);
     check_lock(rule);
+    check_inner_entries(rule);
     return true;
   }
 
@@ -197,6 +198,51 @@ class ProfileCheck {
         question.is_possible([&](const auto& held) { return held[paths] && held[endings]; });
     return matches_any ? "earlier rules match all of its paths"
                        : "none of its paths ends as 'files' says";
+  }
+
+  // A directory that a rule matches is published and evicted whole. This includes the entries of earlier rules in it,
+  // complete or not.
+  void check_inner_entries(std::size_t rule) {
+    if (!profile_.entries[rule].is_folder()) return;
+    for (std::size_t inner = 0; inner < rule; ++inner) {
+      const auto example = entry_within(inner, rule);
+      if (!example) continue;
+      findings_.add(
+          Findings::line_of(findings_.entry(rule), "path"),
+          fmt::format(
+              "entry.path: '{}' matches directories around entries of line {}, such as '{}': they "
+              "are published and evicted whole, with what is in them",
+              profile_.entries[rule].path.text(), Findings::line_of(findings_.entry(inner), "path"),
+              *example));
+    }
+  }
+
+  // An entry of the rule `inner` in a directory that the later rule `outer` matches. "**" matches any directories, also
+  // some that the program never makes: then there is a finding only if all entries lie in such directories. If a rule
+  // between the two matches the directory first, the finding is for that rule.
+  std::optional<std::string> entry_within(std::size_t inner, std::size_t outer) const {
+    const std::string& directories = profile_.entries[outer].path.text();
+    const std::string& entries = profile_.entries[inner].path.text();
+    Question question(profile_);
+    PathLanguages& languages = question.languages();
+    const auto is_first = question.is_first(inner);
+    const PathLanguages::Id own = languages.add();
+    languages.add_pattern(own, entries);
+    const PathLanguages::Id within = languages.add();
+    languages.add_pattern(within, directories + "/*", true);
+    const PathLanguages::Id apart = question.add_class(NameClass::kScratch);
+    for (std::size_t i = inner + 1; i < outer; ++i) {
+      const EntryRule& between = profile_.entries[i];
+      if (between.is_folder()) languages.add_pattern(apart, between.path.text(), true);
+    }
+    const auto is_entry = [&](const auto& held) { return is_first(held) && held[own]; };
+    const bool is_vague = (entries + directories).find("**") != entries.npos;
+    if (is_vague &&
+        question.is_possible([&](const auto& held) { return is_entry(held) && !held[within]; })) {
+      return std::nullopt;
+    }
+    return question.example(
+        [&](const auto& held) { return is_entry(held) && held[within] && !held[apart]; });
   }
 
   // The first ending that matches counts.

@@ -79,6 +79,29 @@ TEST_F(ProfileCheck, ARuleBehindAWiderOneNeverApplies) {
   EXPECT_EQ(findings("[[entry]]\npath = \"a/b\"\n[[entry]]\npath = \"*/*\"\n"), Lines());
 }
 
+TEST_F(ProfileCheck, ARuleOfDirectoriesAroundEarlierEntriesIsReported) {
+  const auto pair = [&](const std::string& first, const std::string& second) {
+    return findings("[[entry]]\npath = " + first + "\n[[entry]]\npath = " + second + "\n");
+  };
+  EXPECT_EQ(
+      pair("\"**/ops/kept/*\"", "\"**/ops/*\""),
+      Lines{
+          "6: entry.path: '**/ops/*' matches directories around entries of line 4, such as 'ops/kept/a': "
+          "they are published and evicted whole, with what is in them"});
+  EXPECT_EQ(pair("\"kept/*\"\nfiles = [\"\"]", "\"*\"").size(), 1U) << "around entries of files";
+  EXPECT_EQ(pair("\"**/ops/kept/*\"", "\"**/ops/[!k]*\""), Lines());
+  EXPECT_EQ(pair("\"*/k*\"", "\"a\"").size(), 1U) << "around some of them";
+  EXPECT_EQ(pair("\"a/*\"", "\"*/*\""), Lines()) << "entries of the same depth";
+  EXPECT_EQ(pair("\"a/*\"", "\"**\"\nfiles = [\"\"]"), Lines()) << "files have nothing in them";
+}
+
+TEST_F(ProfileCheck, ARuleOfDirectoriesThatANarrowerRuleHidesIsNotReported) {
+  const Lines found = findings(
+      "[[entry]]\npath = \"a/b/*\"\n[[entry]]\npath = \"a/b\"\n[[entry]]\npath = \"a/*\"\n");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found.front().starts_with("6: entry.path: 'a/b' matches")) << found.front();
+}
+
 TEST_F(ProfileCheck, ARuleWhoseFilesCannotEndThatWayNeverApplies) {
   EXPECT_EQ(findings("[[entry]]\npath = \"*.cu\"\nfiles = [\".so\"]\n"),
             Lines{"4: entry.path: '*.cu' never applies: none of its paths ends as 'files' says"});

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "store/entry_map.h"
+#include "store/profile_check.h"
 
 // The shipped profiles, each held against paths that its program's own code makes: which entry they are
 // of, what class of name they are, and whether their arrival may complete the entry.
@@ -103,6 +104,11 @@ constexpr Row kRows[] = {
      "flashinfer/.cache/flashinfer/0.3.1/90a/cached_ops/op", kPrivate, "end"},
     {"flashinfer/75_80_89/cached_ops/op/build.ninja", "flashinfer/75_80_89/cached_ops/op", kPrivate,
      "end"},
+    {FI "/cached_ops/comm/comm.so", FI "/cached_ops/comm", kPrivate, "end"},
+    {FI "/cached_ops/cascade/cascade.so", FI "/cached_ops/cascade", kPrivate, "end"},
+    {FI "/cached_ops/kda_ptx", "", kPrivate, ""},
+    {FI "/cached_ops/cake_gdn", "", kPrivate, ""},
+    {FI "/cached_ops/_flash_kda_nvrtc_cubins", "", kPrivate, ""},
     {FI "/cached_ops/tmp/op.lock", FI "/cached_ops/tmp", kScratch, ""},
     {FI "/cached_ops/tmp/flashinfer_jit.ninja", FI "/cached_ops/tmp", kScratch, ""},
     {FI "/cached_ops/mm_90a_cute_dsl/meta.json", FI "/cached_ops/mm_90a_cute_dsl", kPrivate,
@@ -277,6 +283,12 @@ class Shipped : public testing::Test {
   const ProfileSet set_ = load_profiles({SHIPPED_PROFILES});
   const EntryMap entries_{set_.profiles};
 };
+
+TEST_F(Shipped, NoneHasAPartThatCannotWork) {
+  for (const Profile& profile : set_.profiles) {
+    for (const std::string& finding : check_profile(profile.origin)) ADD_FAILURE() << finding;
+  }
+}
 
 TEST_F(Shipped, AllOfThemAreRead) {
   for (const ProfileError& refused : set_.refused) ADD_FAILURE() << refused.message;

@@ -284,5 +284,19 @@ TEST_F(PublishRules, SymlinksLeadIntoTheirOwnCacheByARelativeOrTheRecordedPath) 
   }
 }
 
+// The first rule that matches counts. It does not match the directory above its entries, so that a later rule may: its
+// entry then contains theirs. In the other order the first rule matches everything below its entries.
+TEST(EntryMap, DirectoriesOfALaterRuleHoldTheEntriesOfAnEarlierOne) {
+  const auto parsed = parse_profile(
+      "name = \"n\"\nevidence = \"read\"\n[[entry]]\npath = \"ops/kept/*\"\n"
+      "[[entry]]\npath = \"ops/*\"\n[[entry]]\npath = \"ops/*/b\"\n",
+      "n.toml");
+  const std::vector<Profile> profiles{std::get<Profile>(parsed)};
+  const EntryMap entries(profiles);
+  EXPECT_EQ(entries.find("n/ops/kept/a/file")->unit(), "n/ops/kept/a");
+  EXPECT_TRUE(entries.find("n/ops/kept")->is_entry_folder());
+  EXPECT_EQ(entries.find("n/ops/x/b/file")->unit(), "n/ops/x");
+}
+
 }  // namespace
 }  // namespace cacheshim
