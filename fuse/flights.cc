@@ -210,6 +210,8 @@ Flights::Answer Flights::open_lease(const Seeker& seeker) {
   auto file = seeker.publishes ? options_.leases.try_take(seeker.path) : UniqueFd();
   Lease& lease = leases_[key];
   ++lease_count_;
+  lease.entry = seeker.entry;
+  lease.rule = seeker.rule;
   lease.is_others = !file;
   if (lease.is_others) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
   lease.file = *std::move(file);
@@ -252,8 +254,6 @@ Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker
   lease.expected.reset();
   lease.job = seeker.job;
   lease.thread = seeker.thread;
-  lease.entry = seeker.entry;
-  lease.rule = seeker.rule;
   lease.has_begun = false;
   lease.has_part = false;
   lease.looks = 0;

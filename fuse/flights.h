@@ -152,7 +152,7 @@ class Flights {
     bool is_others = false;    // another daemon's: it has no leader here
     const Job* job = nullptr;  // the leader's
     pid_t thread = 0;
-    std::string entry = {};
+    std::string entry = {};  // of the name, as is the rule: see Seeker
     const void* rule = nullptr;
     // Since it leads: whether its job has made something in the entry's directory, and a part of the entry itself.
     bool has_begun = false;

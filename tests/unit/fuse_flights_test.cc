@@ -63,15 +63,21 @@ class FlightsTest : public OverlayTest {
     return flights_.look(seeker(job, process, path, thread)).advice;
   }
   std::shared_ptr<std::atomic<bool>> wait(Job& job, const Sleeper& process) {
-    const Flights::Seeker waiting = seeker(job, process);
+    Flights::Seeker waiting = seeker(job, process);
     const auto answer = flights_.look(waiting);
     EXPECT_EQ(answer.advice, Advice::kWait);
+    waiting.path = waiting.entry = "";  // the request names the placeholder alone
+    waiting.rule = nullptr;
     auto released = std::make_shared<std::atomic<bool>>(false);
     flights_.wait(answer.placeholder,
                   std::make_shared<Flights::Wait>(waiting, [released] { *released = true; }));
     return released;
   }
   void pass(milliseconds time) { passed_ms_ += static_cast<int>(time.count()); }
+  static void await(const std::shared_ptr<std::atomic<bool>>& released) {
+    for (int polls = 0; polls < 1000 && !*released; ++polls) ::usleep(10'000);
+    ASSERT_TRUE(*released);
+  }
 
   bool one_by_one_ = false;
   std::atomic<int> passed_ms_{0};
@@ -145,8 +151,7 @@ TEST_F(FlightsTest, WhoTakesOverLooksOnceMoreAtAnyTime) {
   const auto next = wait(two_, other_);
   const auto last = wait(one_, third);
   first.reset();
-  for (int looks = 0; looks < 1000 && !*next; ++looks) ::usleep(10'000);
-  ASSERT_TRUE(*next);
+  await(next);
   pass(milliseconds(100));
   EXPECT_EQ(look(two_, other_), Advice::kBuild);
   EXPECT_FALSE(*last);
@@ -173,6 +178,21 @@ TEST_F(FlightsTest, WhoBuildsOneByOneHasFailedWhatItLeavesForTheNext) {
   EXPECT_FALSE(*other);
   EXPECT_EQ(look(one_, leader_, "fam/LAST/kernel.json"), Advice::kLead);
   EXPECT_TRUE(*other);
+}
+
+TEST_F(FlightsTest, ABuilderThatHasTakenOverBuildsOneByOneToo) {
+  one_by_one_ = true;
+  const Sleeper third;
+  auto first = std::make_unique<const Sleeper>();
+  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  const auto next = wait(two_, other_);
+  const auto last = wait(one_, third);
+  first.reset();
+  await(next);
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_FALSE(*last);
+  EXPECT_EQ(look(two_, other_, "fam/NEXT/kernel.json"), Advice::kLead);
+  EXPECT_TRUE(*last);
 }
 
 TEST_F(FlightsTest, OthersMayTurnToAnotherEntryMeanwhile) {
