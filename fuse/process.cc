@@ -56,13 +56,17 @@ pid_t process_of(pid_t tid) {
   return status ? std::atoi(std::string(status_field(*status, "Tgid")).c_str()) : 0;
 }
 
+std::optional<ProcessStat> parse_stat(const std::string& text) {
+  const auto parent = stat_field(text, kParentField);
+  const auto start_time = stat_field(text, kStartTimeField);
+  if (!parent || !start_time) return std::nullopt;
+  return ProcessStat{text_field(text, kStateField).front(), static_cast<pid_t>(*parent),
+                     *start_time};
+}
+
 std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc) {
   const auto text = read_proc(pid, "stat", proc);
-  const auto parent = text ? stat_field(*text, kParentField) : std::nullopt;
-  const auto start_time = text ? stat_field(*text, kStartTimeField) : std::nullopt;
-  if (!parent || !start_time) return std::nullopt;
-  return ProcessStat{text_field(*text, kStateField).front(), static_cast<pid_t>(*parent),
-                     *start_time};
+  return text ? parse_stat(*text) : std::nullopt;
 }
 
 bool is_dead(const ProcessStat& stat) { return stat.state == 'Z' || stat.state == 'X'; }

@@ -41,6 +41,8 @@ bool is_being_killed(pid_t tid);
 // What process numbers are of: this boot of the machine, and our pid namespace.
 std::string boot_id();
 std::string pid_namespace();
+// Of the text of /proc/PID/stat. No value where it has another form.
+std::optional<ProcessStat> parse_stat(const std::string& text);
 // No value for a process that is gone. `proc`: where proc(5) is mounted.
 std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc = "/proc");
 
