@@ -11,7 +11,8 @@ namespace cacheshim {
 
 enum class NameRule : std::uint32_t {
   kMountOnly = 1,  // of any component of a path: it, and what is below it, is the mount's to answer
-  kAwaited = 2,    // of the last: that it is not there is the mount's to say
+  // of any component but the cache's: if the path is not there, the mount is to say so
+  kAwaited = 2,
 };
 
 // Layout: `count` of these, then the rules, then the strings, which end with a NUL. Offsets are from the

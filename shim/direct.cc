@@ -178,16 +178,17 @@ bool Attempt::rules_allow() const {
   });
 }
 
-// Whether that it is not there is the mount's to say.
+// Whether the mount is to say that it is not there: others may be building it, or an entry that it lies in.
 bool Attempt::is_awaited() const {
-  std::string_view first;
-  std::string_view last;
-  (void)each_component(rest_, [&](std::string_view name) {
-    (first.empty() ? first : last) = name;
+  const FamilyRecord* family = nullptr;
+  bool is_first = true;
+  return !each_component(rest_, [&](std::string_view name) {
+    if (!std::exchange(is_first, false)) {
+      return family == nullptr || !view_->rules.any_applies(*family, NameRule::kAwaited, name);
+    }
+    family = view_->rules.find(name);
     return true;
   });
-  const FamilyRecord* const family = last.empty() ? nullptr : view_->rules.find(first);
-  return family != nullptr && view_->rules.any_applies(*family, NameRule::kAwaited, last);
 }
 
 // A folder is not to be opened here: what is in it would be the base's alone. Nothing is read by this,
