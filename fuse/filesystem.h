@@ -410,7 +410,7 @@ class Filesystem {
   void note_arrival(const Job& job, const std::string& path, const std::string& completed);
   Result<fuse_entry_param> join_flight(fuse_req_t req, Ref parent, const NodeInfo& info,
                                        const std::string& name, const fuse_entry_param& missed);
-  Result<fuse_entry_param> placeholder_entry(Ref ref) const;
+  Result<fuse_entry_param> placeholder_entry(Ref ref, mode_t mode) const;
   bool may_be_placeholder(NodeIndex node, const NodeInfo& info) const;
   void wait_for_flight(fuse_req_t req, Ref ref, const NodeInfo& info);
 

@@ -16,11 +16,6 @@
 namespace cacheshim {
 namespace {
 
-// A leader looks for the name once before it builds, and once more when it gives it its name; the kernel
-// may make two of one, at once. One that goes on looking waits for the name itself.
-constexpr int kMostLooks = 8;
-constexpr auto kLookPause = std::chrono::milliseconds(1);
-
 constexpr std::size_t kMostWaited =
     4096;  // threads that have not come again: gone, or of no interest
 
@@ -103,9 +98,9 @@ Flights::Answer Flights::look(const Seeker& seeker) {
     const std::lock_guard lock(mutex_);
     const bool has_waited = has_just_waited(seeker);
     fail_others_of(seeker, answers);
-    if (has_failed(seeker.path)) return {Advice::kBuild, 0};
+    if (failed_.has(seeker.path, options_.now())) return {Advice::kBuild, 0};
     const auto found = find(seeker);
-    if (found == leases_.end()) return open_lease(seeker);
+    if (found == leases_.end()) return open_lease(seeker, answers);
     Lease& lease = found->second;
     if (returns_without_a_step(lease, seeker)) {
       fail(found, answers);
@@ -132,67 +127,6 @@ Flights::Answer Flights::look(const Seeker& seeker) {
   return answer;
 }
 
-// Whether the leader's thread comes for the name again and has made nothing meanwhile: its build has failed.
-bool Flights::returns_without_a_step(const Lease& lease, const Seeker& seeker) const {
-  return lease.leader == self(seeker) && lease.thread == seeker.thread && !lease.has_begun &&
-         lease.last_look && options_.now() - *lease.last_look > kApproach;
-}
-
-// Whether somebody has tried to build it in vain, not long ago.
-bool Flights::has_failed(const std::string& path) {
-  const auto found = failed_.find(path);
-  if (found == failed_.end()) return false;
-  if (options_.now() < found->second) return true;
-  failed_.erase(found);
-  return false;
-}
-
-// The thread begins an entry of a rule with `one_by_one`: its earlier builds by the same rule have failed.
-void Flights::fail_others_of(const Seeker& seeker, Answers& answers) {
-  if (seeker.rule == nullptr) return;
-  for (auto it = leases_.begin(); it != leases_.end();) {
-    const auto found = it++;
-    const Lease& lease = found->second;
-    if (lease.leader != self(seeker) || lease.thread != seeker.thread) continue;
-    if (lease.rule == seeker.rule && lease.entry != seeker.entry) fail(found, answers);
-  }
-}
-
-void Flights::fail(Leases::iterator found, Answers& answers) {
-  if (failed_.size() >= kMostWaited) failed_.clear();
-  failed_[found->first.first] = options_.now() + kFailedFor;
-  remembers_failures_ = true;
-  counters_.flight_failures.fetch_add(1, std::memory_order_relaxed);
-  erase(found, answers);
-}
-
-void Flights::note_step(const Job& job, const std::string& entry, Step step) {
-  Answers answers;
-  {
-    const std::lock_guard lock(mutex_);
-    const std::string below = entry + '/';
-    for (auto it = leases_.lower_bound({below, nullptr}); it != leases_.end();) {
-      const auto found = it++;
-      if (!found->first.first.starts_with(below)) break;
-      Lease& lease = found->second;
-      if (lease.job != &job || !lease.leader) continue;
-      lease.has_begun = true;
-      lease.has_part |= step == Step::kPart;
-      if (step == Step::kCleared && !lease.has_part) fail(found, answers);
-    }
-  }
-  give(answers);
-}
-
-// Whether the leader has asked so often that it cannot be building.
-bool Flights::only_looks(Lease& lease, const Seeker& seeker) const {
-  if (lease.leader != self(seeker) || lease.thread != seeker.thread) return false;
-  const auto now = options_.now();
-  if (!lease.last_look || now - *lease.last_look > kLookPause) ++lease.looks;
-  lease.last_look = now;
-  return lease.looks >= kMostLooks;
-}
-
 // The kernel looks once more after a wait, and takes no second ESTALE.
 bool Flights::has_just_waited(const Seeker& seeker) {
   const auto waited = waited_.find(seeker.thread);
@@ -202,16 +136,35 @@ bool Flights::has_just_waited(const Seeker& seeker) {
   return is_same;
 }
 
-Flights::Answer Flights::open_lease(const Seeker& seeker) {
+// Whether the process may have one lease more.
+bool Flights::makes_room(const Process& builder, Answers& answers) {
+  if (leases_.size() >= kMostLeases) return false;
+  std::size_t led = 0;
+  auto oldest = leases_.end();
+  for (auto at = leases_.begin(); at != leases_.end(); ++at) {
+    const Lease& lease = at->second;
+    if (lease.leader != builder) continue;
+    ++led;
+    const bool is_older = oldest == leases_.end() || lease.serial < oldest->second.serial;
+    if (lease.waits.empty() && is_older) oldest = at;
+  }
+  if (led < kMostLed) return true;
+  if (oldest == leases_.end()) return false;
+  erase(oldest, answers);
+  return true;
+}
+
+Flights::Answer Flights::open_lease(const Seeker& seeker, Answers& answers) {
   if (closed_) return {Advice::kBuild, 0};
   auto watched = watch_process(self(seeker));
-  if (!watched) return {Advice::kBuild, 0};
+  if (!watched || !makes_room(self(seeker), answers)) return {Advice::kBuild, 0};
   const Key key{seeker.path, seeker.publishes ? nullptr : seeker.job};
   auto file = seeker.publishes ? options_.leases.try_take(seeker.path) : UniqueFd();
   Lease& lease = leases_[key];
   ++lease_count_;
   lease.entry = seeker.entry;
   lease.rule = seeker.rule;
+  lease.is_entry = seeker.is_entry();
   lease.is_others = !file;
   if (lease.is_others) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
   lease.file = *std::move(file);
@@ -253,7 +206,11 @@ Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker
   lease.leader = self(seeker);
   lease.expected.reset();
   lease.job = seeker.job;
-  lease.thread = seeker.thread;
+  const auto thread = stat_of(seeker.thread);
+  lease.thread = {seeker.thread, thread ? thread->start_time : 0};
+  lease.since = options_.now();
+  lease.next_check = lease.since;
+  lease.activity.forget();
   lease.has_begun = false;
   lease.has_part = false;
   lease.looks = 0;
@@ -267,6 +224,7 @@ Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker
   // Without it the end of the leader is not seen, and those who wait do so until their time is over.
   (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, lease.watched.get(), &event);
   counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
+  if (lease.is_entry) wake();  // to watch the builder
   return {Advice::kLead, 0};
 }
 
@@ -389,7 +347,7 @@ void Flights::finished(const Job& job, const std::string& path) {
   bool is_to_be_checked = false;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(failed_, [&](const auto& failed) { return failed.first.starts_with(path); });
+    failed_.forget(path);
     remembers_failures_ = !failed_.empty();
     for (auto it = leases_.lower_bound({path, nullptr}); it != leases_.end();) {
       const auto at = it++;

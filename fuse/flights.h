@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "fuse/builder_work.h"
+#include "fuse/failed_builds.h"
 #include "fuse/node_table.h"
 #include "fuse/process.h"
 #include "store/counters.h"
@@ -37,6 +39,9 @@ namespace cacheshim {
 // all who come for it during kFailedFor, build for themselves: they will probably fail too. A waiter that has waited
 // for `timeout`, or is interrupted, builds for itself. A
 // process that builds sees its job's files as they are from then on.
+// The name of an entry that is built elsewhere, and gets its place by a rename, is such a name too: its placeholder is a
+// directory. Such an entry shows nothing of its build. So its builder is watched for as long as it leads: it has failed
+// when its thread has ended, or when it has used no processor for BuilderActivity::kIdleFor.
 // Those who have got one result, and come for the next one, wait a moment for who has built the first: it
 // has loaded its compiler already, and is behind them only because it is answered after them. A process
 // that has waited so for nobody does it no more.
@@ -65,12 +70,17 @@ class Flights {
     LeaseFiles leases;
     // Takes Overlay::mutex().
     std::function<EntryState(const Job& job, const std::string& path)> inspect;
-    // The time, for tests.
+    // The time, and what a builder has done, for tests.
     std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+    std::function<std::optional<BuilderWork>(pid_t builder, const Process& thread)> work_of =
+        cacheshim::work_of;
   };
   static constexpr std::chrono::seconds kFailedFor{60};
   // Looks of one approach come sooner than this: stat(2) and open(2), say.
   static constexpr std::chrono::milliseconds kApproach{20};
+  // Each lease holds two descriptors. A process that leads as many builds loses its oldest lease that nobody waits for.
+  static constexpr std::size_t kMostLed = 64;
+  static constexpr std::size_t kMostLeases = 1024;  // further processes build without one
   // Whoever misses `path`, a name of the store.
   struct Seeker {
     std::string path;
@@ -78,9 +88,11 @@ class Flights {
     bool publishes;  // what it builds shows in all views; else in its own job's
     Lineage lineage;
     pid_t thread;
-    // For an entry whose rule has one_by_one: the entry and the rule. A thread builds one entry of a rule at a time.
-    std::string entry = {};
+    std::string entry = {};  // that `path` belongs to, or is
+    // For an entry whose rule has one_by_one: the rule. A thread builds one entry of it at a time.
     const void* rule = nullptr;
+
+    bool is_entry() const { return entry == path; }
   };
   enum class Advice {
     kLead,   // has got the lease: build, but look again first, since it may have been free just now
@@ -151,9 +163,14 @@ class Flights {
     std::optional<Process> leader;
     bool is_others = false;    // another daemon's: it has no leader here
     const Job* job = nullptr;  // the leader's
-    pid_t thread = 0;
+    Process thread;
     std::string entry = {};  // of the name, as is the rule: see Seeker
     const void* rule = nullptr;
+    bool is_entry = false;
+    // Of an entry: what its builder does, and when /proc is next asked for that.
+    BuilderActivity activity;
+    Clock::time_point next_check;
+    Clock::time_point since;  // that it leads
     // Since it leads: whether its job has made something in the entry's directory, and a part of the entry itself.
     bool has_begun = false;
     bool has_part = false;
@@ -188,12 +205,12 @@ class Flights {
   static Process self(const Seeker& seeker) { return seeker.lineage.front(); }
   bool only_looks(Lease& lease, const Seeker& seeker) const;
   bool returns_without_a_step(const Lease& lease, const Seeker& seeker) const;
-  bool has_failed(const std::string& path);
   void fail_others_of(const Seeker& seeker, Answers& answers);
   void fail(Leases::iterator lease, Answers& answers);
   static bool builds(const Lease& lease, const Lineage& lineage);
   Leases::iterator find(const Seeker& seeker);
-  Answer open_lease(const Seeker& seeker);
+  bool makes_room(const Process& builder, Answers& answers);
+  Answer open_lease(const Seeker& seeker, Answers& answers);
   bool expect_builder(Lease& lease, const Seeker& seeker);
   bool is_busy(const Process& process) const;
   NodeIndex placeholder_of(const Key& key, Lease& lease, Job* job);
@@ -214,6 +231,18 @@ class Flights {
   void look_after(Answers& answers);
   void try_others_leases();
   void check(Answers& answers);
+  // A builder of an entry, watched with the mutex released.
+  struct Watched {
+    Key key;
+    std::uint64_t serial;
+    pid_t builder;
+    Process thread;
+    std::optional<BuilderWork> work = {};
+  };
+  std::vector<Watched> take_watched();
+  void check_builders(Answers& answers);
+  bool has_stopped_building(Lease& lease, const BuilderWork& work) const;
+  bool waits_for_another(const Lease& lease) const;
   // The state of a lease, found with the mutex released.
   struct Finding {
     Key key;
@@ -240,8 +269,7 @@ class Flights {
   // Threads that have waited for a name and not looked for it since.
   std::unordered_map<pid_t, std::string> waited_;
   std::unordered_map<pid_t, Follower> followers_;  // by process
-  // Names whose builds have failed, and until when nobody waits for them.
-  std::unordered_map<std::string, Clock::time_point> failed_;
+  FailedBuilds failed_;
   bool closed_ = false;
   bool stopping_ = false;
   std::thread thread_;

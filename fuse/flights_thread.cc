@@ -25,7 +25,7 @@ std::chrono::milliseconds Flights::time_to_next_look() const {
   std::chrono::milliseconds time(-1);
   const auto now = options_.now();
   for (const auto& [key, lease] : leases_) {
-    if (lease.waits.empty() && !lease.expected) continue;
+    if (lease.waits.empty() && !lease.expected && !(lease.is_entry && lease.leader)) continue;
     auto until = kTick;
     if (lease.expected) {
       until = std::clamp(std::chrono::ceil<std::chrono::milliseconds>(lease.expected_until - now),
@@ -70,6 +70,9 @@ void Flights::tend(std::span<const epoll_event> events) {
   give(answers);
   answers.clear();
   check(answers);
+  give(answers);
+  answers.clear();
+  check_builders(answers);
   give(answers);
 }
 

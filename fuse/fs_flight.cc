@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "fuse/filesystem.h"
+#include "fuse/pending_call.h"
 #include "store/paths.h"
 
 // Single flight: which misses are worth waiting for, and the requests that wait (flights.h).
@@ -20,13 +21,14 @@ bool can_complete(const EntryRule& rule, std::string_view path) {
 
 }  // namespace
 
-// A name of class `flight`, in an entry that the caller's layer has begun: its folder is there. One that
-// nobody has begun, nobody may be about to build.
+// A name of class `flight`: an entry's own directory, which is built elsewhere and gets its place by a rename; or a name
+// in an entry that the caller's layer has begun: its directory is there. If nobody has begun the entry, nobody may be
+// about to build the name.
 bool Filesystem::is_worth_waiting_for(const Job& job, const std::string& path) const {
   if (!flights_ || entries_.class_of(path) != NameClass::kFlight) return false;
   const auto ref = entries_.find(path);
-  if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return false;
-  if (!ref->profile->may_publish_early()) return false;
+  if (!ref || !ref->rule->is_folder() || !ref->profile->may_publish_early()) return false;
+  if (ref->is_entry_folder()) return true;
   if (!job.overlay.has_own_folder(std::string(ref->entry))) return false;
   // No process adds a name that is not a completing one to an entry that is complete.
   if (!can_tell(*ref->rule) || can_complete(*ref->rule, path)) return true;
@@ -39,10 +41,9 @@ Flights::Seeker Filesystem::seeker_of(fuse_req_t req, Job& job, std::string path
   const bool publishes = job.policy() == PublishPolicy::kComplete && may_publish(req);
   Flights::Seeker seeker{std::move(path), &job, publishes, lineage_of(thread), thread};
   const auto ref = entries_.find(seeker.path);
-  if (ref && ref->rule->one_by_one) {
-    seeker.entry = ref->entry;
-    seeker.rule = ref->rule;
-  }
+  if (!ref) return seeker;
+  seeker.entry = ref->entry;
+  if (ref->rule->one_by_one) seeker.rule = ref->rule;
   return seeker;
 }
 
@@ -77,8 +78,9 @@ Flights::EntryState Filesystem::inspect_flight(const Job& job, const std::string
   state.has_name = static_cast<bool>(job.overlay.find(path));
   const auto ref = entries_.find(path);
   if (!ref) return state;
-  state.is_begun = job.overlay.has_own_folder(std::string(ref->entry));
-  state.completes = can_complete(*ref->rule, path);
+  // An entry that is built elsewhere shows nothing before it is there.
+  state.is_begun = ref->is_entry_folder() || job.overlay.has_own_folder(std::string(ref->entry));
+  state.completes = ref->is_entry_folder() || can_complete(*ref->rule, path);
   state.is_complete =
       can_tell(*ref->rule) ? publisher_.is_complete_in_base(job.overlay, *ref) : state.has_name;
   return state;
@@ -89,7 +91,7 @@ void Filesystem::note_arrival(const Job& job, const std::string& path,
   if (!flights_) return;
   if (!completed.empty()) return flights_->finished(job, completed);
   const auto ref = entries_.find(path);
-  if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return;
+  if (!ref || !ref->rule->is_folder()) return;
   // Only a job that publishes records what is built under a lock.
   const bool notes_unlock = job.wanted_policy() == PublishPolicy::kComplete;
   const bool is_end_seen =
@@ -118,9 +120,11 @@ Result<fuse_entry_param> Filesystem::join_flight(fuse_req_t req, Ref parent, con
   const Flights::Seeker seeker = seeker_of(req, job, std::move(path));
   if (seeker.lineage.empty()) return missed;
   fuse_entry_param nothing{};  // and ask again each time
+  if (seeker.is_entry() && !only_asks(seeker.thread)) return nothing;
   const Flights::Answer answer = flights_->look(seeker);
   if (answer.advice == Flights::Advice::kWait) {
-    return placeholder_entry({answer.placeholder, parent.slot});
+    const mode_t mode = seeker.is_entry() ? S_IFDIR | 0755 : S_IFREG | 0644;
+    return placeholder_entry({answer.placeholder, parent.slot}, mode);
   }
   if (answer.advice != Flights::Advice::kLead) return nothing;
   const std::shared_lock lock(job.overlay.mutex());
@@ -130,14 +134,16 @@ Result<fuse_entry_param> Filesystem::join_flight(fuse_req_t req, Ref parent, con
   return again;
 }
 
-Result<fuse_entry_param> Filesystem::placeholder_entry(Ref ref) const {
+// Nothing is valid for any time: before the kernel uses a placeholder, as a directory or a file, it asks for the
+// attributes to check the caller's permission (default_permissions), and that request waits.
+Result<fuse_entry_param> Filesystem::placeholder_entry(Ref ref, mode_t mode) const {
   struct stat st {};
-  st.st_mode = S_IFREG | 0644;
-  st.st_nlink = 1;
+  st.st_mode = mode;
   fuse_entry_param entry{};
   entry.ino = encode(ref);
   CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
   entry.attr = shown;
+  entry.attr.st_nlink = 1;
   return entry;
 }
 

@@ -358,7 +358,7 @@ class ProfileCheck {
     return profile_.class_of(*example);
   }
 
-  // A process waits for a file in a directory entry, until the entry is complete.
+  // A process waits for a file in a directory entry, or for the entry's directory, until the entry is complete.
   template <typename Report>
   void check_flight(const std::string& pattern, const Report& report) const {
     std::optional<std::size_t> untold;
@@ -370,15 +370,18 @@ class ProfileCheck {
       const PathLanguages::Id own = question.languages().add();
       add_class_pattern(question.languages(), own, pattern, false);
       const PathLanguages::Id scratch = question.add_class(NameClass::kScratch);
-      const PathLanguages::Id files = question.languages().add();
-      question.languages().add_pattern(files, entry.path.text() + "/*", true);
+      const PathLanguages::Id names = question.languages().add();
+      question.languages().add_pattern(names, entry.path.text(), true);
       const bool can_be = question.is_possible([&](const auto& held) {
-        return held[own] && held[files] && !held[scratch] && is_first(held);
+        return held[own] && held[names] && !held[scratch] && is_first(held);
       });
       if (can_be && tells_when_complete(entry)) return;
       if (can_be) untold = rule;
     }
-    if (!untold) return report("is never waited for: no entry that is a directory has such a file");
+    if (!untold) {
+      return report(
+          "is never waited for: no entry is a directory of such a name, or has such a file");
+    }
     report(
         fmt::format("cannot hold other jobs until its entry is complete: nothing in the entry rule "
                     "of line {} tells when that is",

@@ -6,8 +6,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "fuse/flights.h"
 #include "fuse/job.h"
@@ -54,16 +57,16 @@ class FlightsTest : public OverlayTest {
     Flights::Seeker made{path, &job, /*publishes=*/true, {}, process.pid() + thread};
     const auto stat = stat_of(process.pid());
     made.lineage = {{process.pid(), stat ? stat->start_time : 0}};
-    if (!one_by_one_) return made;
-    made.entry = path.substr(0, path.rfind('/'));
-    made.rule = &profiles_.front().entries.front();
+    made.entry = entries_are_names_ ? path : path.substr(0, path.rfind('/'));
+    if (one_by_one_) made.rule = &profiles_.front().entries.front();
     return made;
   }
   Advice look(Job& job, const Sleeper& process, const std::string& path = kName, int thread = 0) {
     return flights_.look(seeker(job, process, path, thread)).advice;
   }
-  std::shared_ptr<std::atomic<bool>> wait(Job& job, const Sleeper& process) {
-    Flights::Seeker waiting = seeker(job, process);
+  using Released = std::shared_ptr<std::atomic<bool>>;
+  Released wait(Job& job, const Sleeper& process, const std::string& path = kName) {
+    Flights::Seeker waiting = seeker(job, process, path);
     const auto answer = flights_.look(waiting);
     EXPECT_EQ(answer.advice, Advice::kWait);
     waiting.path = waiting.entry = "";  // the request names the placeholder alone
@@ -74,12 +77,34 @@ class FlightsTest : public OverlayTest {
     return released;
   }
   void pass(milliseconds time) { passed_ms_ += static_cast<int>(time.count()); }
-  static void await(const std::shared_ptr<std::atomic<bool>>& released) {
-    for (int polls = 0; polls < 1000 && !*released; ++polls) ::usleep(10'000);
-    ASSERT_TRUE(*released);
+  static void await(const std::function<bool()>& condition) {
+    for (int polls = 0; polls < 1000 && !condition(); ++polls) ::usleep(10'000);
+    ASSERT_TRUE(condition());
+  }
+  static void await(const Released& released) {
+    await([&] { return released->load(); });
+  }
+  // Until what the builders have done has been asked for and considered, at the time that it is now.
+  void await_checks() {
+    const int before = checks_;
+    pass(milliseconds(200));
+    await([&] { return checks_ > before; });
+    pass(milliseconds(200));
+    await([&] { return checks_ > before + 1; });
   }
 
   bool one_by_one_ = false;
+  bool entries_are_names_ = false;  // built elsewhere
+  std::atomic<int> checks_{0};
+  std::atomic<bool> thread_has_ended_{false};
+  std::atomic<bool> works_{false};
+  std::atomic<pid_t> worker_{0};  // it works in any case
+  std::optional<BuilderWork> work(pid_t builder) {
+    ++checks_;
+    const milliseconds used(works_ || builder == worker_ ? passed_ms_.load() : 0);
+    return BuilderWork{.has_ended = thread_has_ended_, .used = {{builder, used}}};
+  }
+
   std::atomic<int> passed_ms_{0};
   NodeTable nodes_;
   const std::shared_ptr<LowerStack> lowers_ =
@@ -96,7 +121,8 @@ class FlightsTest : public OverlayTest {
                     .now =
                         [this, begin = std::chrono::steady_clock::now()] {
                           return begin + milliseconds(passed_ms_);
-                        }},
+                        },
+                    .work_of = [this](pid_t builder, const Process&) { return work(builder); }},
                    nodes_,
                    counters_};
 };
@@ -220,6 +246,127 @@ TEST_F(FlightsTest, WhatIsRemovedAfterAPartWasMadeTellsNothing) {
   flights_.note_step(one_, "fam/KEY", Step::kPart);
   flights_.note_step(one_, "fam/KEY", Step::kCleared);
   EXPECT_FALSE(*other);
+}
+
+// Entries that are built elsewhere, and get their places by a rename.
+class FlightsOfEntriesTest : public FlightsTest {
+ protected:
+  FlightsOfEntriesTest() { entries_are_names_ = true; }
+};
+
+TEST_F(FlightsOfEntriesTest, ABuilderThatAsksForItAgainIsAtWork) {
+  works_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  for (int looks = 0; looks < 100; ++looks) {  // for each file in turn
+    pass(milliseconds(5));
+    EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  }
+  pass(std::chrono::seconds(30));
+  EXPECT_EQ(look(one_, leader_), Advice::kBuild);
+  EXPECT_FALSE(*other);
+}
+
+TEST_F(FlightsOfEntriesTest, WhoBuildsOneByOneHasFailedWhatItLeavesForTheNext) {
+  one_by_one_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  EXPECT_EQ(look(one_, leader_, "fam/NEXT"), Advice::kLead);
+  EXPECT_TRUE(*other);
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(counters_.flight_failures, 1U);
+}
+
+TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuildersThreadHasEnded) {
+  works_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  await_checks();
+  EXPECT_FALSE(*other);
+  thread_has_ended_ = true;
+  pass(milliseconds(200));
+  await(other);
+  EXPECT_EQ(counters_.flight_failures, 1U);
+}
+
+TEST_F(FlightsOfEntriesTest, WaitersBuildWhenTheBuilderHasBeenIdleForASecond) {
+  works_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  for (int seconds = 0; seconds < 3; ++seconds) {
+    pass(BuilderActivity::kIdleFor);
+    await_checks();
+  }
+  EXPECT_FALSE(*other);
+  works_ = false;
+  await_checks();
+  EXPECT_FALSE(*other);
+  pass(BuilderActivity::kIdleFor);
+  await(other);
+  EXPECT_EQ(look(two_, other_), Advice::kBuild);
+  EXPECT_EQ(counters_.flight_failures, 1U);
+  EXPECT_EQ(counters_.flight_timeouts, 0U);
+}
+
+TEST_F(FlightsOfEntriesTest, ABuilderThatWaitsForAnotherOneIsNotIdle) {
+  const Sleeper third;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  ASSERT_EQ(look(two_, third, "fam/NEEDED"), Advice::kLead);
+  worker_ = third.pid();
+  const auto needed = wait(one_, leader_, "fam/NEEDED");
+  for (int seconds = 0; seconds < 3; ++seconds) {
+    pass(BuilderActivity::kIdleFor);
+    await_checks();
+  }
+  EXPECT_FALSE(*needed);
+  EXPECT_FALSE(*other);
+  worker_ = 0;
+  await([&] {
+    pass(milliseconds(50));
+    return needed->load() && other->load();
+  });
+}
+
+TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsWithoutATraceWhenItsHolderIsIdle) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  await_checks();
+  pass(BuilderActivity::kIdleFor);
+  await([&] { return !flights_.any(); });
+  EXPECT_EQ(look(two_, other_), Advice::kLead);
+  EXPECT_EQ(counters_.flight_failures, 0U);
+}
+
+TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsAfterTheTimeout) {
+  works_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  await_checks();
+  EXPECT_TRUE(flights_.any());
+  pass(std::chrono::minutes(2));
+  await([&] { return !flights_.any(); });
+}
+
+TEST_F(FlightsOfEntriesTest, AProcessWithTooManyLeasesLosesTheOldestThatNobodyWaitsFor) {
+  const auto name = [](std::size_t number) { return "fam/" + std::to_string(number); };
+  for (std::size_t number = 0; number < Flights::kMostLed; ++number) {
+    ASSERT_EQ(look(one_, leader_, name(number)), Advice::kLead);
+  }
+  const auto other = wait(two_, other_, name(0));
+  EXPECT_EQ(look(one_, leader_, name(Flights::kMostLed)), Advice::kLead);
+  EXPECT_EQ(flights_.describe().size(), Flights::kMostLed);
+  EXPECT_FALSE(*other);
+  EXPECT_EQ(look(two_, other_, name(1)), Advice::kLead);
+  EXPECT_EQ(look(two_, other_, name(2)), Advice::kWait);
+}
+
+TEST_F(FlightsOfEntriesTest, ProcessesBuildWithoutALeaseWhenThereAreTooMany) {
+  std::vector<std::unique_ptr<Sleeper>> leaders;
+  for (std::size_t number = 0; number < Flights::kMostLeases; ++number) {
+    if (number % Flights::kMostLed == 0) leaders.push_back(std::make_unique<Sleeper>());
+    ASSERT_EQ(look(one_, *leaders.back(), "fam/" + std::to_string(number)), Advice::kLead);
+  }
+  EXPECT_EQ(look(two_, other_, "fam/LAST"), Advice::kBuild);
+  EXPECT_EQ(look(two_, other_, "fam/0"), Advice::kWait);
 }
 
 }  // namespace
