@@ -51,11 +51,12 @@ def version_in_venv(venv: str, package: str) -> Callable[[], str]:
     return lambda: output_of(VENVS / venv / "bin/python", "-c", code).strip()
 
 
-def replay(program: str, directory: pathlib.Path, variable: str, is_long: bool = True) -> Family:
+def replay(program: str, directory: pathlib.Path, variable: str, is_long: bool = True,
+           most_builds: int = 16) -> Family:
     """A program that does not run without a GPU: see shared/replaying.py."""
     return Family(title=f"{program}, replayed", directory=directory, profile=directory.name,
                   variable=variable, python=pathlib.Path("/usr/bin/python3"), version=lambda: "",
-                  steps=4, is_long=is_long, most_builds=16)
+                  steps=4, is_long=is_long, most_builds=most_builds)
 
 
 class NativePlace:

@@ -70,7 +70,7 @@ constexpr Row kRows[] = {
     {"inductor/triton/0/KEY/tmp.pid_1_2/k.ptx", "inductor/triton/0/KEY", kScratch, ""},
 
     // TileLang: _save_kernel_to_disk, BinaryCache, AutotuneResult, CuTe DSL's late file, and the layouts before
-    {TL "/kernels/" KEY64, TL "/kernels/" KEY64, kPrivate, "rename"},
+    {TL "/kernels/" KEY64, TL "/kernels/" KEY64, kFlight, "rename"},
     {TL "/kernels/" KEY64 "/kernel_lib.so", TL "/kernels/" KEY64, kPrivate, ""},
     {TL "/kernels/" KEY64 "/params.json", TL "/kernels/" KEY64, kPrivate, "rename"},
     {TL "/kernels/" KEY64 "/kernel.cubin", TL "/kernels/" KEY64, kPrivate, "rename"},
@@ -127,7 +127,7 @@ constexpr Row kRows[] = {
     {"flashinfer/75_80_89/flashinfer_jit.log", "", kScratch, ""},
 
     // DeepGEMM: Compiler::build, and put() of the Python versions
-    {"deepgemm/cache/kernel.gemm.0123", "deepgemm/cache/kernel.gemm.0123", kPrivate, "rename"},
+    {"deepgemm/cache/kernel.gemm.0123", "deepgemm/cache/kernel.gemm.0123", kFlight, "rename"},
     {"deepgemm/cache/kernel.gemm.0123/kernel.cubin", "deepgemm/cache/kernel.gemm.0123", kFlight,
      "rename"},
     {"deepgemm/cache/kernel.gemm.0123/kernel.cu", "deepgemm/cache/kernel.gemm.0123", kFlight, ""},

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tilelang 0.1.15 (PyPI), tilelang/cache/kernel_cache.py: KernelCache.cached, _load_kernel_from_disk, _save_kernel_to_disk."""
+"""tilelang 0.1.15 (PyPI), tilelang/cache/kernel_cache.py: KernelCache.__new__, cached, _load_kernel_from_disk, _save_kernel_to_disk."""
 
 import errno
+import functools
 import os
 import pathlib
 import shutil
@@ -16,17 +17,31 @@ CACHE = pathlib.Path(os.environ["TILELANG_CACHE_DIR"], "0.1.15/linux-x86_64")
 NAMES = ("device_kernel.cu", "host_kernel.cu", "kernel_lib.so", "params.json", "manifest.json")
 
 
+def make_directories() -> None:
+    for name in ("kernels", ".staging"):
+        (CACHE / name).mkdir(parents=True, exist_ok=True)
+
+
+@functools.cache
+def make_directories_once() -> None:
+    make_directories()
+
+
+def missing(entry: pathlib.Path) -> list[str]:
+    return [name for name in NAMES if not (entry / name).exists()]
+
+
 def load(entry: pathlib.Path) -> bytes:
     return {name: (entry / name).read_bytes() for name in NAMES}["kernel_lib.so"]
 
 
 def save(key: str, data: bytes) -> None:
     entry = CACHE / "kernels" / key
-    if entry.exists():
+    make_directories()
+    if not missing(entry):
         return
-    entry.parent.mkdir(parents=True, exist_ok=True)
     staging = CACHE / ".staging" / f"{key}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
-    staging.mkdir(parents=True)
+    staging.mkdir()
     with replaying.removed_on_failure(staging):
         for name in NAMES:
             temporary = staging / f".{name}.{os.getpid()}_{uuid.uuid4().hex}.tmp"
@@ -40,8 +55,9 @@ def save(key: str, data: bytes) -> None:
 
 
 def get(key: str) -> bytes:
+    make_directories_once()
     entry = CACHE / "kernels" / key
-    if not all((entry / name).exists() for name in NAMES):
+    if missing(entry):
         save(key, replaying.build(key))
     return load(entry)
 
