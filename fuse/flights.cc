@@ -211,6 +211,7 @@ Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker
   lease.since = options_.now();
   lease.next_check = lease.since;
   lease.activity.forget();
+  lease.is_finished = false;
   lease.has_begun = false;
   lease.has_part = false;
   lease.looks = 0;
@@ -359,6 +360,7 @@ void Flights::finished(const Job& job, const std::string& path) {
         erase(at, answers);
       } else if (!lease.waits.empty()) {
         lease.finished.insert(&job);
+        lease.is_finished |= lease.job == &job;
         is_to_be_checked = true;
       }
     }

@@ -185,6 +185,7 @@ class Flights {
     std::unordered_map<const Job*, NodeIndex> placeholders;
     bool is_to_be_checked = false;
     std::set<const Job*> finished;  // since the last check
+    bool is_finished = false;       // by the leader's job, and not settled yet: then nothing is a sign of failure
     // Who is likely to come and lead, and until when nobody else does; and the process that waits for that.
     std::optional<Process> expected;
     Clock::time_point expected_until;

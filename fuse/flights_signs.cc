@@ -33,7 +33,8 @@ void Flights::fail_others_of(const Seeker& seeker, Answers& answers) {
     const auto found = it++;
     const Lease& lease = found->second;
     if (lease.leader != self(seeker) || lease.thread.pid != seeker.thread) continue;
-    if (lease.rule == seeker.rule && lease.entry != seeker.entry) fail(found, answers);
+    const bool is_other = lease.rule == seeker.rule && lease.entry != seeker.entry;
+    if (is_other && !lease.is_finished) fail(found, answers);
   }
 }
 
@@ -112,7 +113,8 @@ void Flights::check_builders(Answers& answers) {
   for (const Watched& watched : all) {
     const auto found = leases_.find(watched.key);
     if (found == leases_.end() || found->second.serial != watched.serial || !watched.work) continue;
-    if (!found->second.leader || !has_stopped_building(found->second, *watched.work)) continue;
+    if (!found->second.leader || found->second.is_finished) continue;
+    if (!has_stopped_building(found->second, *watched.work)) continue;
     if (found->second.waits.empty()) {
       erase(found, answers);
     } else {

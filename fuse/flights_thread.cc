@@ -158,6 +158,7 @@ void Flights::settle(const Finding& finding, Answers& answers) {
   const auto found = leases_.find(finding.key);
   if (found == leases_.end()) return;
   Lease& lease = found->second;
+  if (finding.finished.contains(lease.job)) lease.is_finished = false;
   for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
     const auto at = wait++;
     const Job* const job = (*at)->seeker_.job;

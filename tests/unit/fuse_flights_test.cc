@@ -95,10 +95,16 @@ class FlightsTest : public OverlayTest {
 
   bool one_by_one_ = false;
   bool entries_are_names_ = false;  // built elsewhere
+  std::atomic<bool> is_inspection_held_{false};
+  std::atomic<bool> is_there_{false};
   std::atomic<int> checks_{0};
   std::atomic<bool> thread_has_ended_{false};
   std::atomic<bool> works_{false};
   std::atomic<pid_t> worker_{0};  // it works in any case
+  Flights::EntryState inspect() const {
+    while (is_inspection_held_) ::usleep(1'000);
+    return {.has_name = is_there_, .is_complete = is_there_, .is_begun = true, .completes = true};
+  }
   std::optional<BuilderWork> work(pid_t builder) {
     ++checks_;
     const milliseconds used(works_ || builder == worker_ ? passed_ms_.load() : 0);
@@ -115,9 +121,7 @@ class FlightsTest : public OverlayTest {
   const Sleeper other_;
   Flights flights_{{.timeout = std::chrono::minutes(2),
                     .leases = LeaseFiles(-1),
-                    .inspect = [](const Job&, const std::string&) -> Flights::EntryState {
-                      return {.is_begun = true, .completes = true};
-                    },
+                    .inspect = [this](const Job&, const std::string&) { return inspect(); },
                     .now =
                         [this, begin = std::chrono::steady_clock::now()] {
                           return begin + milliseconds(passed_ms_);
@@ -204,6 +208,21 @@ TEST_F(FlightsTest, WhoBuildsOneByOneHasFailedWhatItLeavesForTheNext) {
   EXPECT_FALSE(*other);
   EXPECT_EQ(look(one_, leader_, "fam/LAST/kernel.json"), Advice::kLead);
   EXPECT_TRUE(*other);
+}
+
+// The waiters are told by another thread, which may come later than the builder's next lookup.
+TEST_F(FlightsTest, WhoGoesOnAfterItsEntryIsFinishedHasNotFailed) {
+  one_by_one_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  is_inspection_held_ = true;
+  is_there_ = true;
+  flights_.finished(one_, "fam/KEY");
+  EXPECT_EQ(look(one_, leader_, "fam/NEXT/kernel.json"), Advice::kLead);
+  EXPECT_EQ(counters_.flight_failures, 0U);
+  is_inspection_held_ = false;
+  await(other);
+  EXPECT_EQ(counters_.flight_hits, 1U);
 }
 
 TEST_F(FlightsTest, ABuilderThatHasTakenOverBuildsOneByOneToo) {
