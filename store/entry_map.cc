@@ -62,8 +62,23 @@ bool EntryMap::is_lock(std::string_view path) const {
   return profile != nullptr && profile->is_of(path, NameClass::kLock);
 }
 
+std::string EntryMap::entry_built_under(std::string_view lock_file) const {
+  std::string_view below = lock_file;
+  const Profile* profile = find_profile(take_component(below));
+  if (profile == nullptr) return "";
+  for (const EntryRule& rule : profile->entries) {
+    const std::string entry = rule.entry_built_under(below);
+    if (entry.empty()) continue;
+    std::string path = join_path(profile->name, entry);
+    const auto ref = find(path);
+    if (ref && ref->rule == &rule && ref->is_entry_folder()) return path;
+  }
+  return "";
+}
+
 bool EntryMap::may_become_lock(std::string_view path) const {
-  return path.ends_with(".lock") && find_profile(take_component(path)) == nullptr;
+  const Profile* profile = find_profile(take_component(path));
+  return profile == nullptr ? path.ends_with(".lock") : profile->is_of(path, NameClass::kBaton);
 }
 
 bool EntryMap::is_common(std::string_view path) const {

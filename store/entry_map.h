@@ -43,11 +43,12 @@ class EntryMap {
   NameClass class_of(std::string_view path) const;
   bool is_scratch(std::string_view path) const { return class_of(path) == NameClass::kScratch; }
   bool is_lock(std::string_view path) const;
+  // The folder that is built under this lock file, if the lock's path tells it (EntryRule::entry_built_under()); else "".
+  std::string entry_built_under(std::string_view lock_file) const;
   // Whether a small file of this name shares its locks from the first lock request on: `*.lock` in a cache
-  // without a profile.
+  // without a profile, and batons.
   bool may_become_lock(std::string_view path) const;
-  // Whether a file of `size` bytes and this name can only be a lock: an empty `*.lock` in a cache without a
-  // profile.
+  // Whether a file of `size` bytes and this name can only be a lock: an empty one of those.
   bool is_bare_lock(std::string_view path, off_t size) const {
     return size == 0 && may_become_lock(path);
   }

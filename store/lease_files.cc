@@ -16,11 +16,6 @@ namespace {
 
 constexpr int kMostTries = 16;  // each of which another daemon has made fail by releasing the lease
 
-std::string file_name(std::string_view path) {
-  const XXH128_hash_t hash = XXH3_128bits(path.data(), path.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
-
 // Whether the name still leads to the open file: the last holder removes it.
 bool is_named(int folder, const std::string& name, int file) {
   const auto named = sys::stat_at(folder, name);
@@ -30,9 +25,14 @@ bool is_named(int folder, const std::string& name, int file) {
 
 }  // namespace
 
+std::string lease_name(std::string_view path) {
+  const XXH128_hash_t hash = XXH3_128bits(path.data(), path.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
 Result<UniqueFd> LeaseFiles::try_take(std::string_view path) const {
   if (folder_ < 0) return UniqueFd();
-  const std::string name = file_name(path);
+  const std::string name = lease_name(path);
   for (int tries = 0; tries < kMostTries; ++tries) {
     auto file = sys::open_beneath(folder_, name, O_RDWR | O_CREAT, 0600);
     if (!file) return UniqueFd();
@@ -46,7 +46,18 @@ Result<UniqueFd> LeaseFiles::try_take(std::string_view path) const {
 
 void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
   if (!lease) return;
-  (void)sys::unlink_at(folder_, file_name(path));  // left behind, it is an empty file that is free
+  (void)sys::unlink_at(folder_, lease_name(path));  // left behind, it is an empty file that is free
+}
+
+// Whoever gets the lock of a removed file finds that its name leads elsewhere, and tries again.
+void LeaseFiles::sweep() const {
+  const auto files = sys::list_dir(folder_);
+  if (!files) return;
+  for (const sys::DirEntry& file : *files) {
+    const auto held = sys::open_beneath(folder_, file.name, O_RDWR | O_NOFOLLOW);
+    if (!held || !sys::lock_file(held->get(), LOCK_EX | LOCK_NB)) continue;
+    if (is_named(folder_, file.name, held->get())) (void)sys::unlink_at(folder_, file.name);
+  }
 }
 
 }  // namespace cacheshim

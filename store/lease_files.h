@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "common/result.h"
 #include "common/unique_fd.h"
 
 namespace cacheshim {
+
+// What the lease, or the lock, of `path` is called among the leases.
+std::string lease_name(std::string_view path);
 
 // Which daemon of a store leads in building a name: files in STORE/.cacheshim/leases, named by the
 // hash of the name's path, of which the leader's daemon holds one by flock(2). So the lock is gone
@@ -21,6 +25,8 @@ class LeaseFiles {
   // descriptor is empty: exclusion then ends at this daemon.
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;
+  // Removes what nobody holds: a daemon that died has left it, or it took the locks of a baton (LockFiles).
+  void sweep() const;
 
  private:
   int folder_;

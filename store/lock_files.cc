@@ -12,7 +12,9 @@
 #include <optional>
 #include <utility>
 
+#include "common/names.h"
 #include "store/copy_file.h"
+#include "store/lease_files.h"
 #include "store/paths.h"
 #include "store/whiteout.h"
 
@@ -102,9 +104,14 @@ Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
   return Errno(EEXIST);
 }
 
+std::string LockFiles::place_of_named(const std::string& path) const {
+  if (entries_.class_of(path) != NameClass::kBaton) return path;
+  return join_path(join_path(kControlName, "leases"), lease_name(path));
+}
+
 Result<UniqueFd> LockFiles::open_named(const std::string& path) const {
   if (!may_become_lock(path)) return Errno(ENOENT);
-  CACHESHIM_TRY(object, sys::open_beneath(base_, path, O_PATH | O_NOFOLLOW));
+  CACHESHIM_TRY(object, sys::open_beneath(base_, place_of_named(path), O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   if (!S_ISREG(st.st_mode)) return Errno(EISDIR);
   if (st.st_size > kMostLockBytes) return Errno(EFBIG);
@@ -121,11 +128,12 @@ Result<UniqueFd> LockFiles::ensure_named(const std::string& path) const {
   if (auto known = open_named(path); !known.failed_with(ENOENT)) {
     return restricted(std::move(known));
   }
-  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+  const std::string place = place_of_named(path);
+  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(place))));
   // Read-only: closing it is then no event for those who watch the base for changes.
   const int flags = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   const mode_t mode = access_.load()->mode();
-  const auto made = sys::open_beneath(base_, path, flags, mode);
+  const auto made = sys::open_beneath(base_, place, flags, mode);
   if (made) CACHESHIM_CHECK(sys::set_mode(made->get(), mode));  // whatever the umask
   if (!made && !made.failed_with(EEXIST)) return made.error();
   return restricted(open_named(path));

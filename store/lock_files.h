@@ -84,12 +84,14 @@ class LockFiles {
   void show(const std::string& path);
 
   // The base's file that takes the locks of `path`, a small `*.lock` in a cache without a profile, as an
-  // O_PATH descriptor. Errors: ENOENT where there is none, and for other names; EFBIG for a larger file;
+  // O_PATH descriptor. That of a baton lies among the store's leases: a file named as the baton would make those
+  // wait who use the base without a mount, since a baton excludes by being there. Errors: ENOENT where there is none, and for other names; EFBIG for a larger file;
   // EISDIR; EACCES for one that we cannot write to.
   bool may_become_lock(const std::string& path) const {
     return base_ >= 0 && entries_.may_become_lock(path);
   }
   Result<UniqueFd> open_named(const std::string& path) const;
+  Result<Object> find_named(const std::string& path) const { return find(place_of_named(path)); }
   // The same, but makes the file, empty, and the directories above it. LockAccess says who may open it.
   Result<UniqueFd> ensure_named(const std::string& path) const;
 
@@ -100,6 +102,7 @@ class LockFiles {
 
  private:
   bool is_hidden(const std::string& path) const;
+  std::string place_of_named(const std::string& path) const;
   // Closes the file to users who may not lock it beside the mount.
   void restrict(int object) const;
   Status ensure_folder(const std::string& path) const;

@@ -102,7 +102,7 @@ class Overlay {
   // EEXIST, also for an object that is not a regular file.
   Result<LockFiles::Made> create_lock(const std::string& path, int flags);
   // The base's file that takes the locks of the file at `path` (LockFiles::open_named()); made if `makes`.
-  // Errors: as there, and EACCES if the base lacks a directory that the view closes to others: a directory
+  // Errors: as there, and EACCES if the base lacks a directory above it that the view closes to others: a directory
   // made there would open to all users what the job publishes in it.
   bool may_become_lock(const std::string& path) const { return locks_.may_become_lock(path); }
   Result<UniqueFd> open_named_lock(const std::string& path, bool makes) const;

@@ -2,6 +2,9 @@
 #include "store/profile.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "store/paths.h"
 
 namespace cacheshim {
 namespace {
@@ -18,6 +21,27 @@ bool is_for_names(const PathPattern& pattern) {
 // Whether the pattern means `path` itself, whose last component is `name`.
 bool means(const PathPattern& pattern, std::string_view path, std::string_view name) {
   return is_for_names(pattern) ? matches_name(pattern.text(), name) : pattern.matches(path);
+}
+
+constexpr std::string_view kBesideEntry = "./";
+
+// What the '*' of `pattern`, which has one, stands for in `path`.
+std::optional<std::string_view> match_star(std::string_view pattern, std::string_view path) {
+  const std::string_view front = pattern.substr(0, pattern.find('*'));
+  const std::string_view back = pattern.substr(front.size() + 1);
+  if (path.size() < front.size() + back.size()) return std::nullopt;
+  if (!path.starts_with(front) || !path.ends_with(back)) return std::nullopt;
+  return path.substr(front.size(), path.size() - front.size() - back.size());
+}
+
+// Takes the last `count` components off `path` and returns them; nothing if it has fewer.
+std::optional<std::string_view> take_last(std::string_view& path, std::ptrdiff_t count) {
+  const std::string_view whole = path;
+  for (; count > 0; --count) {
+    if (path.empty()) return std::nullopt;
+    path = parent_path(path);
+  }
+  return whole.substr(path.empty() ? 0 : path.size() + 1);
 }
 
 }  // namespace
@@ -70,17 +94,30 @@ bool EntryRule::holds_paths(std::string_view file_name) const {
   return matches_any(paths_in, file_name);
 }
 
-bool EntryRule::is_built_under(std::string_view lock_file, std::string_view entry_name) const {
-  const std::string_view pattern = built_under;
-  const std::size_t star = pattern.find('*');
-  if (star == pattern.npos || lock_file.size() < pattern.size()) return false;
-  const std::string_view front = pattern.substr(0, star);
-  const std::string_view back = pattern.substr(star + 1);
-  if (!lock_file.starts_with(front) || !lock_file.ends_with(back)) return false;
-  const std::string_view key =
-      lock_file.substr(star, lock_file.size() - front.size() - back.size());
-  return entry_name.starts_with(key) &&
-         (entry_name.size() == key.size() || entry_name[key.size()] == '.');
+bool EntryRule::is_built_under(std::string_view lock_file, std::string_view entry) const {
+  if (built_under.empty()) return false;
+  std::string_view pattern = built_under;
+  if (pattern.starts_with(kBesideEntry)) {
+    pattern.remove_prefix(kBesideEntry.size());
+    const std::string_view folder = parent_path(entry);
+    if (!folder.empty() && !lock_file.starts_with(std::string(folder) + '/')) return false;
+    if (!folder.empty()) lock_file.remove_prefix(folder.size() + 1);
+  }
+  const auto key = match_star(pattern, lock_file);
+  const std::string_view name = base_name(entry);
+  if (!key) return false;
+  if (is_folder()) return *key == name;
+  return name.starts_with(*key) && (name.size() == key->size() || name[key->size()] == '.');
+}
+
+std::string EntryRule::entry_built_under(std::string_view lock_file) const {
+  if (!is_folder() || !built_under.starts_with(kBesideEntry)) return "";
+  const std::string_view pattern = std::string_view(built_under).substr(kBesideEntry.size());
+  std::string_view folder = lock_file;
+  const auto rest = take_last(folder, std::count(pattern.begin(), pattern.end(), '/') + 1);
+  const auto name = rest ? match_star(pattern, *rest) : std::nullopt;
+  if (!name || name->empty() || name->find('/') != name->npos) return "";
+  return join_path(folder, *name);
 }
 
 bool Profile::has(NameClass wanted) const {

@@ -50,9 +50,10 @@ struct EntryRule {
   bool renamed = false;
   // JSON files of these names hold absolute paths.
   std::vector<std::string> paths_in = {};
-  // A lock file below the cache's folder, with one '*' in its name: who builds the entry has it locked. What
-  // '*' stands for begins the entry's name, up to a '.'. The entry is complete when that is unlocked; a
-  // holder's death, or a close without an unlock, tells nothing.
+  // A lock file with one '*' in its path, below the cache's folder, or, if it begins with "./", below the one that the
+  // entry is in: who builds the entry has it locked. '*' stands for the entry's name; of files, for what that begins
+  // with, up to a '.'. The entry is complete when that is unlocked (a baton: or removed); a holder's death, or a
+  // close without an unlock, tells nothing.
   std::string built_under = {};
   // A thread that has missed a name of class `flight` builds the entry itself, before it turns to the next: one that
   // begins another entry has given up the one before, if that is not complete.
@@ -71,8 +72,10 @@ struct EntryRule {
   bool completes_alone(std::string_view file_name) const;
   bool completes_at_end(std::string_view file_name) const;
   bool holds_paths(std::string_view file_name) const;
-  // Whether it is this lock file, below the cache's folder, that an entry of this name is built under.
-  bool is_built_under(std::string_view lock_file, std::string_view entry_name) const;
+  // Whether `entry` is built under this lock file. Both paths are below the cache's folder.
+  bool is_built_under(std::string_view lock_file, std::string_view entry) const;
+  // The folder whose `built_under` is this lock file; "" if only the entry's own path can tell.
+  std::string entry_built_under(std::string_view lock_file) const;
 };
 
 struct Profile {

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "store/path_languages.h"
+#include "store/paths.h"
 #include "store/toml_reader.h"
 
 // Each check searches for a path to which a part of the profile applies (path_languages.h). If there is none,
@@ -260,6 +261,13 @@ class ProfileCheck {
     }
   }
 
+  // The paths of the lock files, below the cache's folder, as a pattern.
+  static std::string place_of_lock(const EntryRule& entry) {
+    constexpr std::string_view kBesideEntry = "./";
+    if (!entry.built_under.starts_with(kBesideEntry)) return entry.built_under;
+    return join_path(parent_path(entry.path.text()), entry.built_under.substr(kBesideEntry.size()));
+  }
+
   void check_lock(std::size_t rule) {
     const std::string& lock_file = profile_.entries[rule].built_under;
     if (lock_file.empty()) return;
@@ -267,14 +275,15 @@ class ProfileCheck {
     const PathLanguages::Id scratch = question.add_class(NameClass::kScratch);
     const PathLanguages::Id locks = question.add_class(NameClass::kLock);
     const PathLanguages::Id own = question.languages().add();
-    question.languages().add_pattern(own, lock_file);
+    question.languages().add_pattern(own, place_of_lock(profile_.entries[rule]));
+    const PathLanguages::Id batons = question.add_class(NameClass::kBaton);
     const auto is_lock = [&](const auto& held) {
-      return held[own] && held[locks] && !held[scratch];
+      return held[own] && (held[locks] || held[batons]) && !held[scratch];
     };
     if (question.is_possible(is_lock)) return;
     findings_.add(Findings::line_of(findings_.entry(rule), "built_under"),
-                  fmt::format("entry.built_under: '{}' is not of class lock: the entry is never "
-                              "complete, since no unlock of it is seen",
+                  fmt::format("entry.built_under: '{}' is not of class lock or baton: the entry "
+                              "is never complete, since no unlock of it is seen",
                               lock_file));
   }
 

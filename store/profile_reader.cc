@@ -113,14 +113,17 @@ std::vector<std::string> read_endings(TomlReader& reader) {
   return *std::move(endings);
 }
 
-// A path below the cache's folder, plain but for one '*' in the file's name.
+// A path below the cache's folder, plain but for one '*' in the file's name; or "./" and a path below the folder
+// that the entry is in, where '*' may be in any component.
 std::string read_built_under(TomlReader& reader) {
   auto text = reader.find_string("built_under");
   if (!text) return "";
+  const bool is_beside = text->starts_with("./");
   const auto star = text->find_first_of("*?[\\");
   const bool is_star = star != text->npos && (*text)[star] == '*';
-  if (!PathPattern::is_valid(*text) || !is_star ||
-      text->find_first_of("*?[\\/", star + 1) != text->npos) {
+  const bool leads_up = ("/" + *text + "/").find("/../") != std::string::npos;
+  if (!PathPattern::is_valid(*text) || !is_star || leads_up ||
+      text->find_first_of(is_beside ? "*?[\\" : "*?[\\/", star + 1) != text->npos) {
     reader.report("built_under",
                   fmt::format("'{}' is no path of a file with one '*' in its name", *text));
   }

@@ -37,13 +37,21 @@ bool Publisher::holds_something(const Overlay& overlay, const std::string& folde
   });
 }
 
+// Whether the entry is built under this lock file.
+bool Publisher::is_own_lock(const EntryRef& ref, std::string_view path) const {
+  return !ref.rule->built_under.empty() && entries_.entry_built_under(path) == ref.entry;
+}
+
 bool Publisher::is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const {
   const std::string folder(ref.entry);
   std::vector<std::string> names;
   for (sys::DirEntry& entry : own_names(overlay, folder)) {
     const NameClass name_class = entries_.class_of(join_path(folder, entry.name));
-    if (name_class == NameClass::kBaton) return false;  // somebody is at work in it
-    if (name_class != NameClass::kScratch && name_class != NameClass::kLock) {
+    // Somebody is at work in it. The baton that the entry is built under tells by its unlock, and may stay.
+    if (name_class == NameClass::kBaton && !is_own_lock(ref, join_path(folder, entry.name))) {
+      return false;
+    }
+    if (!entries_.is_beside_entry(join_path(folder, entry.name))) {
       names.push_back(std::move(entry.name));
     }
   }
@@ -100,9 +108,10 @@ bool Publisher::is_complete_in_base(const Overlay& overlay, const EntryRef& ref)
 bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const {
   if (!ref.profile->may_publish_early()) return false;
   if (arrival == Arrival::kBuilt) return !ref.rule->built_under.empty();
+  const bool is_unlocked = arrival == Arrival::kUnlocked;
+  if (is_unlocked && is_own_lock(ref, path)) return true;
   if (!ref.rule->says_when_complete()) return false;
   const NameClass name_class = entries_.class_of(path);
-  const bool is_unlocked = arrival == Arrival::kUnlocked;
   if (is_unlocked || name_class == NameClass::kBaton) {
     return is_unlocked && name_class == NameClass::kBaton;
   }
@@ -124,12 +133,13 @@ std::string Publisher::completed_entry(const Overlay& overlay, const std::string
 }
 
 // What is to be published of an entry that cannot say when it is complete, or of which we are not sure:
-// all, when the job has succeeded.
+// all, when the job has succeeded. Not half of a build whose lock has not told of its end.
 bool Publisher::is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const {
   if (ref.profile->may_publish_early() && ref.rule->says_when_complete()) {
     return is_complete(overlay, ref, true);
   }
-  return job_succeeded;
+  const bool is_half_known = ref.profile->may_publish_early() && !ref.rule->built_under.empty();
+  return job_succeeded && (!is_half_known || is_complete(overlay, ref, true));
 }
 
 std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,

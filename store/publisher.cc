@@ -69,6 +69,7 @@ PublishReport& PublishReport::operator+=(const PublishReport& other) {
   refused += other.refused;
   busy = busy || other.busy;
   paths.insert(paths.end(), other.paths.begin(), other.paths.end());
+  copies.insert(copies.end(), other.copies.begin(), other.copies.end());
   return *this;
 }
 
@@ -167,6 +168,7 @@ void Publisher::record(const Stage& stage, const std::string& unit,
 PublishReport Publisher::account(const Stage& stage) const {
   PublishReport report;
   for (const StagedFile& file : stage.files) {
+    if (file.in_base) report.copies.push_back(stage.path_of(file));
     if (file.in_base) continue;
     ++report.files;
     report.bytes += static_cast<std::uint64_t>(file.source.st_size);

@@ -42,6 +42,7 @@ struct PublishReport {
   // It has anew what completes the base's entry, and it is not known that the job has opened that.
   bool is_unread_rebuild = false;
   std::vector<std::string> paths;  // published files, relative to the store
+  std::vector<std::string> copies;  // files that the base had already, which the layer has given up
 
   PublishReport& operator+=(const PublishReport& other);
 };
@@ -88,6 +89,9 @@ class Publisher {
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
   // Records that a job which may not publish, or not yet, has rejected the base's entry.
   void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
+  // Takes the layer's part of a unit out of the layer, if the base has all of its files with the same bytes: the
+  // base's then show. Adds nothing to the base.
+  PublishReport drop_copies(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
   // Notes and counts that the unit stays where it is, since its job may not publish.
   PublishReport refuse(const std::string& unit, PublishHooks& hooks);
 
@@ -114,6 +118,7 @@ class Publisher {
   Result<PublishReport> complete(Overlay& overlay, const Stage& stage, const std::string& unit,
                                  PublishHooks& hooks);
   Result<Stage> begin_stage(const Overlay& overlay, const std::string& unit);
+  bool base_has_all(const Stage& stage) const;
   bool opens_all(int upper, const std::string& unit) const;
   // From here on one syncfs(2) is cheaper than an fsync(2) a file.
   static constexpr std::size_t kSyncWholeFrom = 256;
@@ -154,6 +159,7 @@ class Publisher {
 
   // ---- publish_select.cc
   bool holds_something(const Overlay& overlay, const std::string& folder) const;
+  bool is_own_lock(const EntryRef& ref, std::string_view path) const;
   bool is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
   bool may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const;
   bool is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;

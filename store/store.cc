@@ -11,6 +11,7 @@
 
 #include "common/job_id.h"
 #include "common/names.h"
+#include "store/lease_files.h"
 #include "store/paths.h"
 #include "store/store_format.h"
 #include "store/sys.h"
@@ -126,6 +127,7 @@ Status Store::make_records(const std::string& layers_path) {
   audit_ = AuditLog(std::move(audit), node_name());
   CACHESHIM_TRY(leases, open_own("leases"));
   leases_ = std::move(leases);
+  LeaseFiles(leases_.get()).sweep();
   return open_staging();
 }
 

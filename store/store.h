@@ -15,7 +15,7 @@
 //   STORE/.cacheshim/layers/  the jobs' layers (or elsewhere, by --layers)
 //   STORE/.cacheshim/staging/<daemon>/   files on their way in; locked by their daemon while it lives
 //   STORE/.cacheshim/trash/   files on their way out
-//   STORE/.cacheshim/leases/  who builds what, between daemons (lease_files.h)
+//   STORE/.cacheshim/leases/  who builds what, between daemons (lease_files.h, lock_files.h)
 //   STORE/.cacheshim/audit/   what was published, evicted and repaired (audit_log.h)
 namespace cacheshim {
 

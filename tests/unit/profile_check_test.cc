@@ -117,12 +117,21 @@ TEST_F(ProfileCheck, ARuleOfScratchNamesPublishesNothing) {
             "scratch"});
 }
 
-TEST_F(ProfileCheck, ALockThatAnEntryIsBuiltUnderIsOfClassLock) {
+TEST_F(ProfileCheck, ALockThatAnEntryIsBuiltUnderIsALockOrABaton) {
   const std::string entry = "[[entry]]\npath = \"*\"\nbuilt_under = \"locks/*.lock\"\n[class]\n";
-  EXPECT_EQ(findings(entry + "lock = [\"*.lok\"]\n"),
-            Lines{"5: entry.built_under: 'locks/*.lock' is not of class lock: the entry is never "
-                  "complete, since no unlock of it is seen"});
+  EXPECT_EQ(
+      findings(entry + "lock = [\"*.lok\"]\n"),
+      Lines{"5: entry.built_under: 'locks/*.lock' is not of class lock or baton: the entry is "
+            "never complete, since no unlock of it is seen"});
   EXPECT_EQ(findings(entry + "lock = [\"locks/**\"]\n"), Lines());
+  EXPECT_EQ(findings(entry + "baton = [\"*.lock\"]\n"), Lines());
+}
+
+TEST_F(ProfileCheck, ALockMayLieWhereItsEntryDoes) {
+  const std::string entry =
+      "[[entry]]\npath = \"**/ops/*\"\nbuilt_under = \"./tmp/*.lock\"\n[class]\n";
+  EXPECT_EQ(findings(entry + "lock = [\"**/ops/tmp/*.lock\"]\n"), Lines());
+  EXPECT_EQ(findings(entry + "lock = [\"tmp/*.lock\"]\n").size(), 1U);
 }
 
 TEST_F(ProfileCheck, AFlightNameOfAnotherClassIsNotWaitedFor) {

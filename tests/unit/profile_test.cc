@@ -110,10 +110,47 @@ TEST(Profile, KnowsTheLockThatAnEntryIsBuiltUnder) {
       {"cab.lock", "cab", false},
       {"other/locks/cab.lock", "cab", false},
       {"locks/.lock", "cab", false},
+      {"locks/cab.lock", "deep/cab", true},
       {"lock", "cab", false}};
   for (const auto& [lock, entry, is_so] : cases) {
     EXPECT_EQ(rule.is_built_under(lock, entry), is_so) << lock << ' ' << entry;
   }
+}
+
+EntryRule rule_of(const std::string& path, const std::string& lock) {
+  const auto parsed = parse_profile("name = \"x\"\nevidence = \"read\"\n[[entry]]\npath = \"" +
+                                        path + "\"\nbuilt_under = \"" + lock + "\"\n",
+                                    "x.toml");
+  EXPECT_TRUE(std::holds_alternative<Profile>(parsed)) << lock;
+  return std::get<Profile>(parsed).entries.front();
+}
+
+TEST(Profile, KnowsALockByThePlaceOfItsEntry) {
+  const EntryRule within = rule_of("*/*", "./*/lock");
+  const EntryRule beside = rule_of("**/ops/*", "./tmp/*.lock");
+  const EntryRule at_the_top = rule_of("*", "./*/lock");
+  const std::tuple<const EntryRule*, const char*, const char*, bool> cases[] = {
+      {&within, "py311/op/lock", "py311/op", true},
+      {&within, "py311/op/lock", "py312/op", false},
+      {&within, "py311/op/lock", "py311/op.v2", false},
+      {&within, "py311/op/sub/lock", "py311/op", false},
+      {&within, "op/lock", "py311/op", false},
+      {&within, "lock", "py311/op", false},
+      {&beside, "1/ops/tmp/op.lock", "1/ops/op", true},
+      {&beside, "1/ops/tmp/op.lock", "2/ops/op", false},
+      {&beside, "1/ops/op/tmp/op.lock", "1/ops/op", false},
+      {&at_the_top, "op/lock", "op", true},
+      {&at_the_top, "op/lock", "o", false}};
+  for (const auto& [rule, lock, entry, is_so] : cases) {
+    EXPECT_EQ(rule->is_built_under(lock, entry), is_so) << lock << ' ' << entry;
+    if (!is_so) continue;
+    EXPECT_EQ(rule->entry_built_under(lock), entry);
+  }
+  EXPECT_EQ(within.entry_built_under("lock"), "");
+  EXPECT_EQ(within.entry_built_under("py311/op/other"), "");
+  EXPECT_EQ(beside.entry_built_under("tmp/op.lock"), "op");  // which the rule does not match
+  EXPECT_EQ(beside.entry_built_under("ops/tmp/.lock"), "");
+  EXPECT_EQ(rule_of("*", "locks/*.lock").entry_built_under("locks/op.lock"), "");
 }
 
 TEST(Profile, KnowsTheClassOfAName) {
@@ -221,7 +258,7 @@ TEST(Profile, RefusesValuesOfAWrongKind) {
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = [\"\"]\ncomplete_single = [\"a\"]"),
             "x.toml:6: entry.complete_single: is for folders; of files, 'complete' does it");
   for (const char* lock : {"locks/x.lock", "locks/*/x.lock", "locks/**.lock", "locks/[ab]*.lock",
-                           "/locks/*.lock", "*/x", ""}) {
+                           "/locks/*.lock", "*/x", "", "./x", "./*/*.lock", "./../*.lock"}) {
     EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nbuilt_under = \"" + std::string(lock) + "\""),
               "x.toml:5: entry.built_under: '" + std::string(lock) +
                   "' is no path of a file with one '*' in its name");

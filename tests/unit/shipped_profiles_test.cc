@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "store/entry_map.h"
+#include "store/paths.h"
 #include "store/profile_check.h"
 
 // The shipped profiles, each held against paths that its program's own code makes: which entry they are
@@ -88,28 +89,34 @@ constexpr Row kRows[] = {
 
     // Torch extensions: _get_build_directory with and without the variable, FileBaton
     {"torch-extensions/py311_cu121/fused/fused.so", "torch-extensions/py311_cu121/fused", kPrivate,
-     "rename"},
+     "lock torch-extensions/py311_cu121/fused/lock"},
     {"torch-extensions/py311_cu121/fused/lock", "torch-extensions/py311_cu121/fused",
      NameClass::kBaton, ""},
     {"torch-extensions/py311_cu121/fused/.ninja_log", "torch-extensions/py311_cu121/fused",
-     kPrivate, ""},
-    {"torch-extensions/fused/fused.so", "torch-extensions/fused", kPrivate, "rename"},
+     kPrivate, "end"},
+    {"torch-extensions/fused/fused.so", "torch-extensions/fused", kPrivate,
+     "lock torch-extensions/fused/lock"},
     {"torch-extensions/fused/lock", "torch-extensions/fused", NameClass::kBaton, ""},
-    {"torch-extensions/pylon/pylon.so", "torch-extensions/pylon", kPrivate, "rename"},
-    {"torch-extensions/prims/prims.so", "torch-extensions/prims", kPrivate, "rename"},
+    {"torch-extensions/pylon/pylon.so", "torch-extensions/pylon", kPrivate,
+     "lock torch-extensions/pylon/lock"},
+    {"torch-extensions/prims/prims.so", "torch-extensions/prims", kPrivate,
+     "lock torch-extensions/prims/lock"},
     {"torch-extensions/py311_cu121", "", kPrivate, ""},
 
     // FlashInfer: JitSpec with the variable and without, CuTe DSL modules, downloads, autotuning
     {"flashinfer/.cache/flashinfer/0.3.1/90a/cached_ops/op/op.so",
-     "flashinfer/.cache/flashinfer/0.3.1/90a/cached_ops/op", kPrivate, "end"},
+     "flashinfer/.cache/flashinfer/0.3.1/90a/cached_ops/op", kPrivate,
+     "lock flashinfer/.cache/flashinfer/0.3.1/90a/cached_ops/tmp/op.lock"},
     {"flashinfer/75_80_89/cached_ops/op/build.ninja", "flashinfer/75_80_89/cached_ops/op", kPrivate,
      "end"},
-    {FI "/cached_ops/comm/comm.so", FI "/cached_ops/comm", kPrivate, "end"},
-    {FI "/cached_ops/cascade/cascade.so", FI "/cached_ops/cascade", kPrivate, "end"},
+    {FI "/cached_ops/comm/comm.so", FI "/cached_ops/comm", kPrivate, "lock " FI "/cached_ops/tmp/comm.lock"},
+    {FI "/cached_ops/cascade/cascade.so", FI "/cached_ops/cascade", kPrivate,
+     "lock " FI "/cached_ops/tmp/cascade.lock"},
     {FI "/cached_ops/kda_ptx", "", kPrivate, ""},
     {FI "/cached_ops/cake_gdn", "", kPrivate, ""},
     {FI "/cached_ops/_flash_kda_nvrtc_cubins", "", kPrivate, ""},
-    {FI "/cached_ops/tmp/op.lock", FI "/cached_ops/tmp", kScratch, ""},
+    {FI "/cached_ops/tmp/op.lock", FI "/cached_ops/tmp", kLock, ""},
+    {FI "/cached_ops/tmp/flashinfer_jit.lock", FI "/cached_ops/tmp", kScratch, ""},
     {FI "/cached_ops/tmp/flashinfer_jit.ninja", FI "/cached_ops/tmp", kScratch, ""},
     {FI "/cached_ops/mm_90a_cute_dsl/meta.json", FI "/cached_ops/mm_90a_cute_dsl", kPrivate,
      "rename"},
@@ -258,9 +265,11 @@ constexpr Row kRows[] = {
 
 // The lock file, named by what is before the first '.' of the entry's name, that it is built under.
 std::string lock_of(const EntryRef& ref) {
-  const std::string entry(ref.entry.substr(ref.entry.rfind('/') + 1));
+  const std::string_view entry = ref.entry.substr(ref.profile->name.size() + 1);
   std::string lock = ref.rule->built_under;
-  lock.replace(lock.find('*'), 1, entry.substr(0, entry.find('.')));
+  const std::string_view name = base_name(entry);
+  lock.replace(lock.find('*'), 1, name.substr(0, name.find('.')));
+  if (lock.starts_with("./")) lock = join_path(parent_path(entry), lock.substr(2));
   return ref.rule->is_built_under(lock, entry) ? ref.profile->name + '/' + lock : "of another name";
 }
 

@@ -45,6 +45,16 @@ TEST_F(LeaseFilesTest, OneWhoseHolderIsGoneIsFree) {
   EXPECT_TRUE(other_.try_take("triton/KEY/x.so"));
 }
 
+TEST_F(LeaseFilesTest, ASweepRemovesWhatNobodyHolds) {
+  { auto lease = one_.try_take("left"); }
+  auto lease = one_.try_take("held");
+  ASSERT_TRUE(lease);
+  other_.sweep();
+  EXPECT_FALSE(scratch_.exists("leases/" + lease_name("left")));
+  EXPECT_TRUE(scratch_.exists("leases/" + lease_name("held")));
+  EXPECT_TRUE(other_.try_take("held").failed_with(EWOULDBLOCK));
+}
+
 TEST_F(LeaseFilesTest, WithoutAFolderEveryLeaseIsToBeHad) {
   const LeaseFiles nowhere(-1);
   for (int i = 0; i < 2; ++i) {

@@ -20,6 +20,7 @@ class LockFilesTest : public OverlayTest {
   LockFilesTest() {
     profiles_.front().classes.emplace_back(NameClass::kLock, PathPattern("*.lock"));
     profiles_.front().classes.emplace_back(NameClass::kShared, PathPattern("*.all"));
+    profiles_.front().classes.emplace_back(NameClass::kBaton, PathPattern("baton"));
     overlay_.share_locks(base_.get());
     EXPECT_TRUE(overlay_.make_dir("fam", 0755));
     EXPECT_TRUE(overlay_.make_dir("fam/entry", 0755));
@@ -71,6 +72,21 @@ TEST_F(LockFilesTest, HiddenOnesAreGoneFromThisViewAloneUntilMadeAgain) {
   const auto before = sys::stat_at(base_.get(), "fam/entry/x.lock");
   put("fam/entry/x.lock", "again");
   EXPECT_EQ(sys::stat_at(base_.get(), "fam/entry/x.lock")->st_ino, before->st_ino);
+}
+
+TEST_F(LockFilesTest, TheLocksOfABatonAreTakenOnAFileThatNoViewShows) {
+  put("fam/entry/baton", "");
+  EXPECT_TRUE(overlay_.may_become_lock("fam/entry/baton"));
+  EXPECT_TRUE(overlay_.open_named_lock("fam/entry/baton", /*makes=*/false).failed_with(ENOENT));
+  const auto made = overlay_.open_named_lock("fam/entry/baton", /*makes=*/true);
+  ASSERT_TRUE(made);
+  EXPECT_FALSE(scratch_.exists("base/fam/entry/baton"));
+  LockFiles others(entries_);
+  others.share(base_.get(), nullptr, -1);
+  const auto found = others.find_named("fam/entry/baton");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->st.st_ino, sys::stat_fd(made->get())->st_ino);
+  EXPECT_FALSE(others.find_named("fam/other/baton"));
 }
 
 TEST_F(LockFilesTest, FoldersOfSuchNamesAreFolders) {

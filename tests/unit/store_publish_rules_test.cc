@@ -30,6 +30,11 @@ complete = ["*.so"]
 renamed = true
 
 [[entry]]
+path = "locked/*"
+complete = ["*.so"]
+built_under = "./*/baton"
+
+[[entry]]
 path = "web/*"
 files = [".body", ""]
 renamed = true
@@ -169,6 +174,69 @@ TEST_F(PublishRules, EntryWithABatonIsCompleteOnceThatIsGone) {
   EXPECT_FALSE(base_has("built/K/baton"));
   ASSERT_TRUE(overlay_.remove_file("rules/built/K/baton"));
   EXPECT_EQ(after("rules/built/K/baton", Arrival::kUnlocked), "");
+}
+
+TEST_F(PublishRules, EntryIsCompleteAtTheUnlockOfTheBatonThatItIsBuiltUnder) {
+  write("rules/locked/K/baton", "");
+  write("rules/locked/K/x.o");
+  EXPECT_EQ(after("rules/locked/K/x.o", Arrival::kBuilt), "");
+  write("rules/locked/K/x.so");
+  EXPECT_EQ(after("rules/locked/K/x.so", Arrival::kClosed), "");
+  EXPECT_EQ(after("rules/locked/K/x.so", Arrival::kBuilt), "rules/locked/K");
+  EXPECT_EQ(publish("rules/locked/K").files, 2U);
+  EXPECT_FALSE(base_has("locked/K/baton"));
+}
+
+TEST_F(PublishRules, EntryIsCompleteAtTheRemovalOfTheBatonThatItIsBuiltUnder) {
+  write("rules/locked/K/baton", "");
+  write("rules/locked/K/x.so");
+  ASSERT_TRUE(overlay_.remove_file("rules/locked/K/baton"));
+  EXPECT_EQ(after("rules/locked/K/baton", Arrival::kUnlocked), "rules/locked/K");
+}
+
+TEST_F(PublishRules, HalfOfABuildUnderALockIsNotPublishedAtTheJobsSuccess) {
+  write("rules/locked/K/x.o");
+  write("rules/locked/L/x.so");
+  EXPECT_EQ(end(true).incomplete, 1U);
+  EXPECT_FALSE(base_has("locked/K"));
+  EXPECT_TRUE(base_has("locked/L/x.so"));
+}
+
+TEST_F(PublishRules, CopiesOfTheBasesFilesMakeWayForItsEntry) {
+  write("rules/locked/K/main.cpp", "source");
+  write("rules/locked/K/baton", "");
+  scratch_.write("base/rules/locked/K/main.cpp", "source");
+  scratch_.write("base/rules/locked/K/x.so", "theirs");
+  EXPECT_EQ(get("rules/locked/K/x.so"), "<none>");
+  const PublishReport report = publisher_->drop_copies(overlay_, "rules/locked/K", hooks_);
+  EXPECT_EQ(report.copies, std::vector<std::string>{"rules/locked/K/main.cpp"});
+  EXPECT_EQ(report.entries, 0U);
+  EXPECT_EQ(get("rules/locked/K/x.so"), "theirs");
+  EXPECT_EQ(names("rules/locked/K"), (Names{"baton", "main.cpp", "x.so"}));
+  EXPECT_FALSE(scratch_.exists("upper/rules/locked/K/main.cpp"));
+}
+
+TEST_F(PublishRules, WhatDiffersFromTheBaseOrIsNotThereStays) {
+  write("rules/locked/K/main.cpp", "another source");
+  scratch_.write("base/rules/locked/K/main.cpp", "source");
+  write("rules/locked/L/main.cpp", "source");
+  write("rules/locked/L/x.o", "more");
+  scratch_.write("base/rules/locked/L/main.cpp", "source");
+  write("rules/locked/M/main.cpp", "source");
+  for (const char* entry : {"K", "L", "M"}) {
+    const std::string unit = std::string("rules/locked/") + entry;
+    EXPECT_TRUE(publisher_->drop_copies(overlay_, unit, hooks_).copies.empty()) << entry;
+    EXPECT_TRUE(scratch_.exists("upper/" + unit + "/main.cpp")) << entry;
+  }
+  EXPECT_FALSE(base_has("locked/L/x.o"));
+}
+
+TEST_F(PublishRules, AJobThatMayNotPublishKeepsItsCopies) {
+  write("rules/locked/K/main.cpp", "source");
+  scratch_.write("base/rules/locked/K/main.cpp", "source");
+  hooks_.refused = "another user has written to it";
+  EXPECT_TRUE(publisher_->drop_copies(overlay_, "rules/locked/K", hooks_).copies.empty());
+  EXPECT_TRUE(scratch_.exists("upper/rules/locked/K/main.cpp"));
 }
 
 TEST_F(PublishRules, BatonAloneBeginsNoEntry) {
