@@ -381,10 +381,16 @@ class Filesystem {
   enum class LockUse { kLock, kUnlock, kFind };
   bool may_share_lock(fuse_req_t req, const FileHandle& handle, LockUse use);
   NamedLocks::Lock named_lock_of(fuse_req_t req, FileHandle& handle, LockUse use);
+  Result<std::string> path_of(const FileHandle& handle) const;
+  void note_locked(const FileHandle& handle);
+  void before_grant(const FileHandle& handle, std::function<void()> answer);
   std::vector<std::string> built_under(const FileHandle& handle, const LockWish& wish);
+  std::vector<std::string> take_built(Job& job, std::string_view lock_file);
   void forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner);
   LockSystem lock_system();
   void release_locks(FileHandle& handle, std::uint64_t fh);
+  // Whether `process` has the lock file at `path` locked for itself. With Overlay::mutex() held.
+  bool holds_lock(const Job& job, const std::string& path, pid_t process);
   // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
   Status remove_lock(Job& job, const std::string& path, pid_t process);
   // If what has just been made exclusively is one of a profile's batons.
@@ -425,7 +431,9 @@ class Filesystem {
   void note_step(const Job& job, const std::string& path, bool is_removed = false);
   void note_step(Ref parent, const std::string& name);
   // Publishes what was built under a lock that is about to be let go, and then calls `answer`.
-  void publish_built(Job& job, std::vector<std::string> paths, std::function<void()> answer);
+  void publish_built(Job& job, std::vector<std::string> paths, std::vector<Notifier::FolderId> held,
+                     std::function<void()> answer);
+  void show_published(Job& job, const std::string& entry, std::function<void()> answer);
   PublishReport publish_entry(Job& job, const std::string& entry);
   void retry_postponed(Job& job);
   void tell_of(const PublishReport& report, const Job& publisher,

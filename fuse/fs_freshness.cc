@@ -192,13 +192,14 @@ std::vector<Notifier::Notice> Filesystem::notices_of(const PublishReport& report
   return notices;
 }
 
-// The publisher's own view sees, from now on, what else the base has in the folders of its entry:
-// it was hidden as long as the entry was the layer's alone.
+// The publisher's own view sees, from now on, what else the base has in the folders of its entry, which was hidden as
+// long as the entry was the layer's alone, and the base's files in place of its copies.
 std::vector<Notifier::Notice> Filesystem::notices_of_uncovered(const PublishReport& report,
                                                                const Job& job) {
   const std::set<std::string_view> published(report.paths.begin(), report.paths.end());
   std::set<std::string_view> folders;
   for (const std::string& path : report.paths) folders.insert(parent_path(path));
+  for (const std::string& path : report.copies) folders.insert(parent_path(path));
   std::vector<Notifier::Notice> notices;
   for (const std::string_view folder : folders) {
     const std::shared_lock lock(job.overlay.mutex());

@@ -53,6 +53,24 @@ class FuseLockCall final : public LockCall {
   bool waits_ = false;
 };
 
+// Before a request is told that it has the lock, `before` runs and calls what it is given.
+class GrantedCall final : public LockCall {
+ public:
+  using Before = std::function<void(std::function<void()> answer)>;
+  GrantedCall(std::unique_ptr<LockCall> call, Before before)
+      : call_(std::move(call)), before_(std::move(before)) {}
+
+  void wait(std::uint64_t ticket) override { call_->wait(ticket); }
+  void answer(int error) override {
+    if (error != 0) return call_->answer(error);
+    before_([call = call_] { call->answer(0); });
+  }
+
+ private:
+  const std::shared_ptr<LockCall> call_;
+  const Before before_;
+};
+
 short lock_type(int operation) {
   if ((operation & LOCK_UN) != 0) return F_UNLCK;
   return (operation & LOCK_EX) != 0 ? F_WRLCK : F_RDLCK;
@@ -130,22 +148,42 @@ LockWish Filesystem::record_wish(const FileHandle& handle, const fuse_file_info&
   return wish;
 }
 
+Result<std::string> Filesystem::path_of(const FileHandle& handle) const {
+  const std::shared_lock lock(handle.job->overlay.mutex());
+  return nodes_.path(handle.node);
+}
+
 // What the job has made under the lock that `wish` lets go of.
 std::vector<std::string> Filesystem::built_under(const FileHandle& handle, const LockWish& wish) {
-  if (wish.type != F_UNLCK || !handle.is_lock_file || !handle.job->has_built()) return {};
-  if (!locks_.gives_up_exclusive(lock_file_id(handle), wish)) return {};
-  const Result<std::string> path = [&]() -> Result<std::string> {
-    const std::shared_lock lock(handle.job->overlay.mutex());
-    return nodes_.path(handle.node);
-  }();
-  if (!path) return {};
-  std::string_view lock_file = *path;
+  if (wish.type != F_UNLCK || !handle.job->has_built()) return {};
+  const auto named = named_locks_.of(handle);
+  if (!named && !handle.is_lock_file) return {};
+  if (!locks_.gives_up_exclusive(named ? named->id : lock_file_id(handle), wish)) return {};
+  const Result<std::string> path = path_of(handle);
+  return path ? take_built(*handle.job, *path) : std::vector<std::string>();
+}
+
+std::vector<std::string> Filesystem::take_built(Job& job, std::string_view lock_file) {
   const std::string_view family = take_component(lock_file);
-  return handle.job->take_built([&](const std::string& made) {
+  return job.take_built([&](const std::string& made) {
     const auto ref = entries_.find(made);
-    return ref && ref->profile->name == family &&
-           ref->rule->is_built_under(lock_file, base_name(ref->entry));
+    if (!ref || ref->profile->name != family) return false;
+    return ref->rule->is_built_under(lock_file, ref->entry.substr(family.size() + 1));
   });
+}
+
+// The caller's job may have written into an entry before it had the lock that the entry is built under, and another
+// job may have published the entry meanwhile. Copies of the base's files would hide the rest of it.
+void Filesystem::before_grant(const FileHandle& handle, std::function<void()> answer) {
+  const Result<std::string> path = path_of(handle);
+  const std::string entry = path ? entries_.entry_built_under(*path) : "";
+  if (entry.empty()) return answer();
+  Job& job = *handle.job;
+  {
+    const std::shared_lock lock(job.overlay.mutex());
+    if (!job.overlay.has_own_folder(entry)) return answer();
+  }
+  show_published(job, entry, std::move(answer));
 }
 
 // Its locks are about to go without an unlock: closed, or its process is dead. What it has made under them
@@ -171,10 +209,7 @@ NamedLocks::Lock Filesystem::named_lock_of(fuse_req_t req, FileHandle& handle, L
   auto known = named_locks_.of(handle);
   if (use == LockUse::kUnlock) return known;
   Overlay& overlay = handle.job->overlay;
-  const auto path = [&]() -> Result<std::string> {
-    const std::shared_lock lock(overlay.mutex());
-    return nodes_.path(handle.node);
-  }();
+  const auto path = path_of(handle);
   if (!known && (!path || !overlay.may_become_lock(*path))) return nullptr;
   if (!known && locks_.is_wanted({0, handle.node})) return nullptr;
   if (!may_share_lock(req, handle, use)) return handle.uses_named_lock ? known : nullptr;
@@ -197,15 +232,20 @@ NamedLocks::Lock Filesystem::named_lock_of(fuse_req_t req, FileHandle& handle, L
 // The handle stays: its descriptor is in use until the request is answered.
 void Filesystem::set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish) {
   const auto use = wish.type == F_UNLCK ? LockUse::kUnlock : LockUse::kLock;
-  if (auto named = named_lock_of(req, handle, use)) {
-    return named_locks_.lock(handle, std::move(named), wish, std::make_unique<FuseLockCall>(req));
-  }
-  const auto set = [this, req, &handle, wish] {
-    locks_.lock(lock_file_id(handle), opener_of(handle), wish, std::make_unique<FuseLockCall>(req));
+  const auto named = named_lock_of(req, handle, use);
+  const auto set = [this, req, &handle, wish, named] {
+    std::unique_ptr<LockCall> call = std::make_unique<FuseLockCall>(req);
+    if (wish.type != F_UNLCK && (named || handle.is_lock_file)) {
+      call = std::make_unique<GrantedCall>(std::move(call), [this, &handle](auto answer) {
+        before_grant(handle, std::move(answer));
+      });
+    }
+    if (named) return named_locks_.lock(handle, named, wish, std::move(call));
+    locks_.lock(lock_file_id(handle), opener_of(handle), wish, std::move(call));
   };
   std::vector<std::string> built = built_under(handle, wish);
   if (built.empty()) return set();
-  publish_built(*handle.job, std::move(built), set);
+  publish_built(*handle.job, std::move(built), {}, set);
 }
 
 // Compile caches write a file once, by the handle that has made it, and then read it. A process that opens an
@@ -215,12 +255,20 @@ bool Filesystem::tells_of_close(NodeIndex node, int flags) const {
   return nodes_.takes_locks(node) || nodes_.name(node).ends_with(".lock");
 }
 
+// A baton that a process locks excludes by that, and not by being there: it stays when its maker dies.
+void Filesystem::note_locked(const FileHandle& handle) {
+  if (nodes_.takes_locks(handle.node)) return;
+  nodes_.set_takes_locks(handle.node);
+  const auto path = path_of(handle);
+  if (path && entries_.class_of(*path) == NameClass::kBaton) batons_->removed(handle.job, *path);
+}
+
 void Filesystem::flock(fuse_req_t req, fuse_file_info* fi, int operation) {
   FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
   LockWish wish = lock_wish(*handle, *fi);
   wish.type = lock_type(operation);
-  if (wish.type != F_UNLCK) nodes_.set_takes_locks(handle->node);
+  if (wish.type != F_UNLCK) note_locked(*handle);
   wish.waits = (operation & LOCK_NB) == 0;
   set_lock(req, *handle, wish);
 }
@@ -228,7 +276,7 @@ void Filesystem::flock(fuse_req_t req, fuse_file_info* fi, int operation) {
 void Filesystem::setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock, bool waits) {
   FileHandle* const handle = handles_.file(fi->fh);
   if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
-  if (lock.l_type != F_UNLCK) nodes_.set_takes_locks(handle->node);
+  if (lock.l_type != F_UNLCK) note_locked(*handle);
   LockWish wish = record_wish(*handle, *fi, lock);
   wish.waits = waits;
   wish.thread = fuse_req_ctx(req)->pid;
@@ -268,6 +316,12 @@ void Filesystem::release_locks(FileHandle& handle, std::uint64_t fh) {
   locks_.released(lock_file_id(handle), fh);
   named_locks_.released(handle, fh);
   --releases_;
+}
+
+bool Filesystem::holds_lock(const Job& job, const std::string& path, pid_t process) {
+  const auto opened = job.overlay.open(path, O_PATH);
+  const auto st = opened ? sys::stat_fd(opened->fd.get()) : opened.error();
+  return st && locks_.is_held_by({st->st_dev, st->st_ino}, process);
 }
 
 // Held or awaited by others it stays, since these would otherwise have a lock that nobody else meets any

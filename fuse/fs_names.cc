@@ -275,10 +275,16 @@ Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::st
 
 void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
   const pid_t caller = fuse_req_ctx(req)->pid;
-  const auto remove = [this, caller](Job& job, const std::string& path, Hold hold) -> Status {
-    if (job.overlay.is_shared_lock(path)) return remove_lock(job, path, process_of(caller));
+  // A lock that its holder removes: filelock 3.24 to 3.29 does that before it unlocks.
+  bool is_let_go = false;
+  const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
+    if (job.overlay.is_shared_lock(path)) {
+      is_let_go = holds_lock(job, path, process_of(caller));
+      return remove_lock(job, path, process_of(caller));
+    }
     CACHESHIM_CHECK(job.overlay.remove_file(path, hold));
-    if (entries_.class_of(path) == NameClass::kBaton) batons_->removed(&job, path);
+    is_let_go = entries_.class_of(path) == NameClass::kBaton;
+    if (is_let_go) batons_->removed(&job, path);
     return Status();
   };
   // The kernel holds what is removed as well: a late notice, of a folder that had its number, waits for it.
@@ -286,10 +292,14 @@ void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
   const fuse_ino_t victim = encode({nodes_.find(folder.node, name), folder.slot});
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return (void)fuse_reply_err(req, removed.error().code());
-  note_step(*nodes_.info(folder.node).job, *removed, /*is_removed=*/true);
-  rejections_.note_changed(*nodes_.info(folder.node).job, *removed, caller);
-  publish_completed(*nodes_.info(folder.node).job, *removed, Arrival::kUnlocked, {parent, victim},
-                    [req] { (void)fuse_reply_err(req, 0); });
+  Job& job = *nodes_.info(folder.node).job;
+  note_step(job, *removed, /*is_removed=*/true);
+  rejections_.note_changed(job, *removed, caller);
+  const auto answer = [req] { (void)fuse_reply_err(req, 0); };
+  std::vector<std::string> built;
+  if (is_let_go) built = take_built(job, *removed);
+  if (!built.empty()) return publish_built(job, std::move(built), {parent, victim}, answer);
+  publish_completed(job, *removed, Arrival::kUnlocked, {parent, victim}, answer);
 }
 
 void Filesystem::rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {

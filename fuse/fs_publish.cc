@@ -213,7 +213,7 @@ void Filesystem::note_built(Job& job, const std::string& path) {
 // What is still open for writing is not tried again at its close, when nobody has it locked: it is left for
 // the job's success.
 void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
-                               std::function<void()> answer) {
+                               std::vector<Notifier::FolderId> held, std::function<void()> answer) {
   if (job.is_refused()) {
     for (const std::string& path : paths) {
       note_arrival(job, path, publisher_.completed_entry(job.overlay, path, Arrival::kBuilt));
@@ -221,7 +221,8 @@ void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
     return answer();
   }
   job.begin_publishing();
-  publishing_.post([this, &job, paths = std::move(paths), answer = once(std::move(answer))] {
+  publishing_.post([this, &job, paths = std::move(paths), held = std::move(held),
+                    answer = once(std::move(answer))] {
     PublishReport report;
     (void)run_guarded("publishing what was built", [&] {
       for (const std::string& path : paths) {
@@ -234,7 +235,20 @@ void Filesystem::publish_built(Job& job, std::vector<std::string> paths,
       }
     });
     job.end_publishing();
-    if (!run_guarded("telling of it", [&] { tell_of(report, job, {}, answer); })) answer();
+    if (!run_guarded("telling of it", [&] { tell_of(report, job, held, answer); })) answer();
+  });
+}
+
+// Lets the base's part of `entry` show where the job has only copies of it, then answers.
+void Filesystem::show_published(Job& job, const std::string& entry, std::function<void()> answer) {
+  job.begin_publishing();
+  publishing_.post([this, &job, entry, answer = once(std::move(answer))] {
+    PublishReport report;
+    (void)run_guarded("giving up copies",
+                      [&] { report = publisher_.drop_copies(job.overlay, entry, job); });
+    job.end_publishing();
+    const auto notify = [&] { notifier_->post(notices_of_uncovered(report, job), {}, answer); };
+    if (report.copies.empty() || !run_guarded("telling of it", notify)) answer();
   });
 }
 

@@ -402,6 +402,15 @@ bool LockQueue::gives_up_exclusive(const LockWish& unlock) const {
          });
 }
 
+bool LockQueue::is_held_by(pid_t process) const {
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+    const auto& held = known.second.held;
+    return known.second.process == process &&
+           std::any_of(held.begin(), held.end(),
+                       [](const Range& range) { return range.type == F_WRLCK; });
+  });
+}
+
 bool LockQueue::is_wanted_by_others(pid_t process) const {
   return std::any_of(owners_.begin(), owners_.end(),
                      [&](const auto& known) {

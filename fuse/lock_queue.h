@@ -124,6 +124,8 @@ class LockQueue {
   bool is_unused() const { return owners_.empty() && waiters_.empty(); }
   // Whether this unlock is of all of an exclusive lock that its owner has.
   bool gives_up_exclusive(const LockWish& unlock) const;
+  // Whether `process` has an exclusive lock here.
+  bool is_held_by(pid_t process) const;
   // Whether another process than `process` has a lock here, or waits for one.
   bool is_wanted_by_others(pid_t process) const;
   // Whether a lock may come free, or a wait be over, without our being told.

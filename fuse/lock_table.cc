@@ -229,6 +229,13 @@ bool LockTable::gives_up_exclusive(const LockFileId& id, const LockWish& unlock)
   return queue->gives_up_exclusive(unlock);
 }
 
+bool LockTable::is_held_by(const LockFileId& id, pid_t process) {
+  const Queue queue = find_queue(id);
+  if (queue == nullptr) return false;
+  const std::lock_guard lock(queue->mutex);
+  return queue->is_held_by(process);
+}
+
 bool LockTable::is_wanted(const LockFileId& id) {
   const Queue queue = find_queue(id);
   if (queue == nullptr) return false;

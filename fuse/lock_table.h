@@ -53,6 +53,8 @@ class LockTable {
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether this unlock is of all of an exclusive lock that its owner has on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockWish& unlock);
+  // Whether `process` has an exclusive lock on the file.
+  bool is_held_by(const LockFileId& id, pid_t process);
   // Whether a process has a lock on the file or waits for one; whether the file has a queue at all.
   bool is_wanted(const LockFileId& id);
   bool is_in_use(const LockFileId& id) { return find_queue(id) != nullptr; }

@@ -89,7 +89,7 @@ std::vector<NamedLocks::Lock> NamedLocks::all_of(const FileHandle& handle) {
 }
 
 bool NamedLocks::is_current(const NamedLock& lock) const {
-  const auto found = base_.find(lock.path);
+  const auto found = base_.find_named(lock.path);
   return found && found->st.st_dev == lock.id.device && found->st.st_ino == lock.id.inode;
 }
 

@@ -16,14 +16,15 @@ namespace cacheshim {
 
 // The base's file that takes the locks of a job's own file.
 struct NamedLock {
-  std::string path;
+  std::string path;  // of the job's file
   UniqueFd object;  // O_PATH
   LockFileId id;
 };
 
 // Which files of jobs take their locks on a file of the base: small `*.lock` files of a cache without a
-// profile, from the first lock request on. The file's bytes, attributes and names stay the job's own; all jobs
-// and processes beside the mount share only the locks of the base file of that path.
+// profile, and batons that are locked by flock(2) or fcntl(2), from the first lock request on. The file's bytes,
+// attributes and names stay the job's own; all jobs and processes beside the mount share only the locks of the base
+// file of that path. The locks of a baton are taken on a file that they do not find (LockFiles::open_named()).
 //
 // A process beside the mount may remove that base file, as Python's filelock does when it unlocks. A
 // lock of the removed file would exclude nobody who comes later:

@@ -185,20 +185,24 @@ def torch_extensions_files(mark):
             ("main.cpp", "build.ninja", "main.o", ".ninja_deps", "fused.so", ".ninja_log")}
 
 
-# ---- flashinfer/jit/core.py, JitSpec.build
+# ---- flashinfer/jit/core.py, JitSpec.build_and_load
 
 OPS = "flashinfer/.cache/flashinfer/0.3.1/90a"
 
 
 def flashinfer(job, mark):
-    make(job, f"{OPS}/cached_ops/op")
     make(job, f"{OPS}/cached_ops/tmp")
     in_place(job, f"{OPS}/flashinfer_jit.log", b"log")
-    job.write(f"{OPS}/cached_ops/tmp/op.lock", b"")
     yield
-    for name in ("build.ninja", "op.cuda.o", "op.so", ".ninja_log"):
-        in_place(job, f"{OPS}/cached_ops/op/{name}", mark + name.encode())
-        yield
+    lock = job("os.open", job.path(f"{OPS}/cached_ops/tmp/op.lock"), os.O_RDWR | os.O_CREAT)
+    job("fcntl.flock", lock, fcntl.LOCK_EX)
+    if not job.exists(f"{OPS}/cached_ops/op/op.so"):
+        make(job, f"{OPS}/cached_ops/op")
+        for name in ("build.ninja", "op.cuda.o", "op.so", ".ninja_log"):
+            in_place(job, f"{OPS}/cached_ops/op/{name}", mark + name.encode())
+    job("fcntl.flock", lock, fcntl.LOCK_UN)
+    job("os.close", lock)
+    yield
 
 
 def flashinfer_files(mark):
@@ -352,7 +356,7 @@ ALL = (
     Replay("inductor-c++", inductor_cpp, lambda mark: {"inductor/cd/ccd.main.so": mark}),
     Replay("tilelang", tilelang, tilelang_files),
     Replay("torch-extensions", torch_extensions, torch_extensions_files),
-    Replay("flashinfer", flashinfer, flashinfer_files, early=False),
+    Replay("flashinfer", flashinfer, flashinfer_files),
     Replay("deepgemm", deepgemm, deepgemm_files),
     Replay("vllm", vllm, vllm_files, early=False),
     Replay("pip", pip, pip_files),

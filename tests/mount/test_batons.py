@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batons, lock files that exclude by being there: removed when who made them is dead, and not before."""
 
+import fcntl
 import json
 import os
 import signal
@@ -60,6 +61,20 @@ def test_what_has_taken_a_batons_name_is_left_alone(mount, build):
     with pytest.raises(AssertionError):
         wait_until(lambda: not waiter.exists(BATON), seconds=0.5, what="the removal")
     assert waiter.listdir(FOLDER) == ["done", "lock"] and reaped(mount) == 0
+
+
+def test_a_baton_that_a_process_locks_stays_when_its_maker_dies(mount, job_of):
+    """filelock 4 makes its lock file by O_EXCL, and leaves it."""
+    maker, other = (job_of(mount, "one", 20001) for _ in range(2))
+    made = []
+    for folder in (FOLDER, f"{FOLDER}2"):
+        maker("os.makedirs", maker.path(folder))
+        made.append(maker("os.open", maker.path(folder, "lock"), EXCLUSIVE))
+    maker("fcntl.flock", made[0], fcntl.LOCK_EX)
+    maker.kill()
+    wait_until(lambda: not other.exists(f"{FOLDER}2/lock"), what="the removal of the other")
+    assert other.exists(BATON) and reaped(mount) == 1
+    assert other("try_flock", other("os.open", other.path(BATON), os.O_RDWR))
 
 
 @pytest.mark.parametrize("how", ["cwd", "file", "grandchild"])

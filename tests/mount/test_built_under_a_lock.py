@@ -160,3 +160,195 @@ def test_only_the_end_of_an_exclusive_lock_counts(mount, job_of):
     assert not mount.base(LIBRARY).exists()
     one("set_record", file, kind=fcntl.F_UNLCK)
     assert mount.base(LIBRARY).read_bytes() == b"more"
+
+
+@pytest.mark.parametrize("lock_file", [LOCK, "torch-extensions/py311_cpu/op/lock"])
+def test_a_holder_may_remove_the_lock_file_before_it_unlocks(mount, two_jobs, lock_file):
+    """filelock 3.24 to 3.29 does."""
+    one, two = two_jobs
+    made = LIBRARY if lock_file == LOCK else os.path.dirname(lock_file) + "/op.so"
+    for job in two_jobs:
+        for path in (lock_file, made):
+            job("os.makedirs", os.path.dirname(job.path(path)), exist_ok=True)
+    lock = one("os.open", one.path(lock_file), os.O_RDWR | os.O_CREAT)
+    one("fcntl.flock", lock, fcntl.LOCK_EX)
+    one.write(made, b"built")
+    assert not two.exists(made)
+    one("os.unlink", one.path(lock_file))
+    assert two.read(made) == b"built"
+    one("fcntl.flock", lock, fcntl.LOCK_UN)
+
+
+def test_a_lock_file_that_another_process_removes_tells_nothing(mount, build, job_of):
+    one, _, _ = build
+    one.write(LIBRARY, b"half")
+    job_of(mount, "one", 20001)("os.unlink", one.path(LOCK))
+    assert not mount.base(LIBRARY).exists()
+
+
+# ---- An entry that is a directory, and whose builders write into it before they lock: torch ≥ 2.14 (load_inline's
+# main.cpp, then `lock` in the directory), FlashInfer (`tmp/NAME.lock` beside it).
+
+EXTENSION, OPERATOR = "torch-extensions/py311_cpu/op", "flashinfer/0.7.2/90a/cached_ops/op"
+BATON, SOURCE, LIBRARY_OF_ONE = f"{EXTENSION}/lock", f"{EXTENSION}/main.cpp", f"{EXTENSION}/op.so"
+
+
+class Builder:
+    """A process that has written the source and opened the lock file."""
+
+    def __init__(self, job, entry=EXTENSION, lock_file=BATON, source=b"source"):
+        self.job, self.entry, self._lock_file = job, entry, lock_file
+        for folder in (entry, os.path.dirname(lock_file)):
+            job("os.makedirs", job.path(folder), exist_ok=True)
+        job.write(f"{entry}/main.cpp", source)
+        assert not job.exists(f"{entry}/op.so")
+        self._lock = job("os.open", job.path(lock_file), os.O_RDWR | os.O_CREAT)
+
+    def lock(self):
+        self.job("fcntl.flock", self._lock, fcntl.LOCK_EX)
+
+    def try_lock(self):
+        return self.job("try_flock", self._lock)
+
+    def start_lock(self, mount):
+        before = mount.stats()["lock_waits"]
+        self.job.start("fcntl.flock", self._lock, fcntl.LOCK_EX)
+        wait_until(lambda: mount.stats()["lock_waits"] > before, what="the wait")
+
+    def modified(self, name):
+        return self.job("os.stat", self.job.path(self.entry, name)).st_mtime_ns
+
+    def unlock(self):
+        self.job("fcntl.flock", self._lock, fcntl.LOCK_UN)
+
+    def build(self, *names):
+        for name in names or ("main.o", "op.so"):
+            self.job.write(f"{self.entry}/{name}", b"built " + name.encode())
+
+
+@pytest.fixture(params=[(EXTENSION, BATON), (OPERATOR, "flashinfer/0.7.2/90a/cached_ops/tmp/op.lock")],
+                ids=["within", "beside"])
+def builders(request, mount, two_jobs):
+    """The first one builds; the second one waits for its lock."""
+    one, two = (Builder(job, *request.param) for job in two_jobs)
+    one.lock()
+    two.start_lock(mount)
+    return one, two
+
+
+def test_who_has_begun_the_entry_and_waits_finds_it(mount, builders):
+    one, two = builders
+    one.build()
+    one.unlock()
+    two.job.result()
+    files = {name: b"built " + name.encode() for name in ("main.o", "op.so")}
+    files["main.cpp"] = b"source"
+    for name, data in files.items():
+        assert two.job.read(f"{two.entry}/{name}") == mount.base(two.entry, name).read_bytes() == data
+        base = mount.base(two.entry, name).stat()
+        # ninja compares these.
+        assert two.modified(name) == base.st_mtime_ns
+    assert [name for name in mount.layer_files("two") if not name.endswith("lock")] == []
+    assert not mount.base(BATON).exists()
+
+
+def test_who_polls_for_the_lock_finds_it_too(mount, two_jobs):
+    one, two = (Builder(job) for job in two_jobs)
+    one.lock()
+    assert not two.try_lock()
+    one.build()
+    one.unlock()
+    own = two.modified("main.cpp")  # the kernel keeps the answers
+    assert not two.job.exists(LIBRARY_OF_ONE)
+    assert two.try_lock()
+    assert two.job.read(LIBRARY_OF_ONE) == b"built op.so"
+    assert two.modified("main.cpp") == mount.base(SOURCE).stat().st_mtime_ns != own
+
+
+def test_a_build_that_failed_is_nobody_elses(mount, builders):
+    one, two = builders
+    one.build("main.o")
+    one.unlock()
+    two.job.result()
+    assert two.job.listdir(two.entry) in (["lock", "main.cpp"], ["main.cpp"])
+    assert not mount.base(two.entry).exists()
+    two.build()
+    two.unlock()
+    assert mount.base(two.entry, "op.so").exists()
+
+
+def test_who_waits_for_a_builder_that_is_killed_builds(mount, builders):
+    one, two = builders
+    one.build("main.o", "op.so")
+    one.job.kill()
+    two.job.result()
+    assert not two.job.exists(f"{two.entry}/op.so") and not mount.base(two.entry).exists()
+    two.build()
+    two.unlock()
+    assert mount.base(two.entry, "op.so").read_bytes() == b"built op.so"
+
+
+def test_who_has_another_source_keeps_it(mount, two_jobs):
+    one, two = Builder(two_jobs[0]), Builder(two_jobs[1], source=b"another source")
+    one.lock()
+    one.build()
+    one.unlock()
+    two.lock()
+    assert two.job.read(SOURCE) == b"another source" and not two.job.exists(LIBRARY_OF_ONE)
+
+
+def test_a_job_that_may_not_publish_neither_waits_nor_is_waited_for(mount, two_jobs, job_of):
+    quiet = Builder(job_of(mount, "quiet", 20003, env={"CACHESHIM_PUBLISH": "never"}))
+    one = Builder(two_jobs[0])
+    quiet.lock()
+    assert one.try_lock()
+    quiet.build()
+    quiet.unlock()
+    assert quiet.try_lock()  # the other one has it
+    assert not mount.base(EXTENSION).exists()
+    one.build()
+    one.unlock()
+    assert mount.base(LIBRARY_OF_ONE).read_bytes() == b"built op.so"
+    assert set(mount.layer_files("quiet")) >= {SOURCE, f"{EXTENSION}/main.o", LIBRARY_OF_ONE}
+
+
+def test_makers_and_lockers_of_one_baton_share_a_store(mount, two_jobs, job_of):
+    """torch ≤ 2.13 makes what torch ≥ 2.14 locks, and waits for as long as it is there."""
+    locker, later = (Builder(job) for job in two_jobs)
+    maker = job_of(mount, "maker", 20003)
+    locker.lock()
+    maker("os.makedirs", maker.path(EXTENSION), exist_ok=True)
+    maker("os.close", maker("os.open", maker.path(BATON), os.O_CREAT | os.O_EXCL))
+    maker.write(SOURCE, b"source")
+    assert not later.try_lock()
+    maker.write(LIBRARY_OF_ONE, b"built op.so")
+    maker("os.remove", maker.path(BATON))
+    assert mount.base(LIBRARY_OF_ONE).exists()
+    locker.build()
+    locker.unlock()
+    assert later.try_lock() and later.job.read(LIBRARY_OF_ONE) == b"built op.so"
+    next_maker = job_of(mount, "next", 20004)
+    assert not next_maker.exists(BATON) and next_maker.read(LIBRARY_OF_ONE) == b"built op.so"
+    next_maker("os.close", next_maker("os.open", next_maker.path(BATON), os.O_CREAT | os.O_EXCL))
+
+
+def test_a_lock_that_is_held_for_ever_holds_its_own_name_alone(mount, two_jobs):
+    one, two = (Builder(job) for job in two_jobs)
+    other = Builder(two_jobs[1], "torch-extensions/py311_cpu/other",
+                    "torch-extensions/py311_cpu/other/lock")
+    one.lock()
+    assert not two.try_lock() and other.try_lock()
+    other.build("op.so")
+    other.unlock()
+    assert mount.base(other.entry, "op.so").exists()
+
+
+def test_builders_of_two_mounts_exclude_each_other(mount_store, store, job_of):
+    one, two = (Builder(job_of(mount_store(store), name, 20001 + number))
+                for number, name in enumerate(("one", "two")))
+    one.lock()
+    assert not two.try_lock()
+    one.build()
+    one.unlock()
+    assert two.try_lock()
+    wait_until(lambda: two.job.exists(LIBRARY_OF_ONE), what="the other mount's library")
