@@ -94,8 +94,9 @@ class Crowd:
     """The users of one family in one place, and how much they have built."""
 
     def __init__(self, family: Family, place: NativePlace | MountedPlace, scratch: pathlib.Path,
-                 extra: dict[str, str]):
+                 extra: dict[str, str], first: int = 1):
         self._family, self._place, self._scratch, self._extra = family, place, scratch, extra
+        self._first = first  # the number of its first user: jobs are named by it
         self._users: list[User] = []
         self.builds_log = scratch / "builds"
         self.builds_log.touch()
@@ -109,7 +110,7 @@ class Crowd:
         extra = {**self._extra, **({"FAMILY_FAILS": "1"} if fails else {})}
         new = []
         for _ in range(count):
-            number = len(self._users) + 1
+            number = self._first + len(self._users)
             user = User(self._family, self._place, self._scratch / f"home{number}", number,
                         self.builds_log, extra)
             self._users.append(user)

@@ -59,6 +59,16 @@ def replay(program: str, directory: pathlib.Path, variable: str, is_long: bool =
                   steps=4, is_long=is_long, most_builds=most_builds)
 
 
+def torch_extensions(title: str, directory: pathlib.Path, most_builds: int) -> Family:
+    """Users of shared/extensions.py."""
+    return Family(title=title, directory=directory, profile="torch-extensions",
+                  variable="TORCH_EXTENSIONS_DIR", python=VENVS / "torch/bin/python",
+                  version=version_in_venv("torch", "torch"), steps=3, is_long=True,
+                  environment={"CXX": str(REPOSITORY / "tests/families/shared/counted-g++"),
+                               "MAX_JOBS": "1", "OMP_NUM_THREADS": "1"},
+                  library_sets_variable=False, most_builds=most_builds)
+
+
 class NativePlace:
     """One directory that all users may write to, as clusters share it without cacheshim."""
 

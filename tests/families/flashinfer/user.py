@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""flashinfer 0.7.2.post1 (PyPI), flashinfer/jit/core.py: JitSpec.build_and_load, run_ninja; write_if_different.
+"""flashinfer 0.7.2.post1 (PyPI), flashinfer/jit/core.py: JitSpec.build_and_load, JitSpecNvcc.build, run_ninja; utils.py: write_if_different.
 
 ninja rebuilds what is older than its source, or what is not in .ninja_log.
 """
@@ -35,13 +35,16 @@ def get(key: str) -> bytes:
     source = CACHE / "generated" / key / "kernel.cu"
     write_if_different(source, f"source of {key}".encode())
     folder = CACHE / "cached_ops" / key
-    write_if_different(folder / "build.ninja", f"rule of {key}".encode())
     locks = CACHE / "cached_ops/tmp"
     locks.mkdir(parents=True, exist_ok=True)
     with open(locks / f"{key}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        run_ninja(folder, source, key)
-    return (folder / f"{key}.so").read_bytes()
+        try:
+            write_if_different(folder / "build.ninja", f"rule of {key}".encode())
+            run_ninja(folder, source, key)
+            return (folder / f"{key}.so").read_bytes()
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 replaying.run(get)

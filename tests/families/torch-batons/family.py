@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+
+from family import torch_extensions
+
+FAMILY = torch_extensions("torch.utils.cpp_extension, torch {version} with 2.13's FileBaton",
+                          pathlib.Path(__file__).parent, most_builds=12)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds three extensions as torch ≤ 2.13 does, under a FileBaton: torch 2.13.0 (PyPI), torch/utils/cpp_extension.py:
+_jit_compile. Who finds the baton taken waits until it is gone, and loads what is there without a build.
+
+torch 2.15 still ships FileBaton, but uses FileLock in its place. The wait has an end here, so that natively the users of a
+dead builder's baton fail, and do not hang.
+"""
+
+import os
+import pathlib
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "shared"))
+
+import extensions  # noqa: E402
+from torch.utils import cpp_extension  # noqa: E402
+from torch.utils.file_baton import FileBaton  # noqa: E402
+
+LONGEST_WAIT_S = 30
+
+held: list[FileBaton] = []
+build = cpp_extension._write_ninja_file_and_build_library
+
+
+class Baton:
+    """In the place of FileLock."""
+
+    def __init__(self, path: str):
+        self._path = path
+
+    def __enter__(self) -> None:
+        baton = FileBaton(self._path)
+        if baton.try_acquire():
+            held.append(baton)
+            return
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while os.path.exists(self._path):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self._path} stays")
+            time.sleep(baton.wait_seconds)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        while held:
+            held.pop().release()
+
+
+def build_if_held(*args: Any, **kwargs: Any) -> None:
+    if held:
+        build(*args, **kwargs)
+
+
+cpp_extension.FileLock = Baton
+cpp_extension._write_ninja_file_and_build_library = build_if_held
+extensions.run()
