@@ -25,6 +25,23 @@ struct CloseFolder {
   void operator()(DIR* folder) const { (void)::closedir(folder); }  // it was only read
 };
 
+// Calls visit(name) for each entry but "." and "..", and returns how many there are.
+template <typename Visit>
+size_t each_entry(const std::string& path, Visit visit) {
+  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
+  if (!folder) fail("opendir", path, errno);
+  size_t entries = 0;
+  errno = 0;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    ++entries;
+    visit(entry->d_name);
+  }
+  if (errno != 0) fail("readdir", path, errno);
+  return entries;
+}
+
 }  // namespace
 
 UniqueFd open_file(const std::string& path, int flags, mode_t mode) {
@@ -70,16 +87,15 @@ size_t read_file(const std::string& path) {
 }
 
 size_t list_folder(const std::string& path) {
-  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
-  if (!folder) fail("opendir", path, errno);
-  size_t entries = 0;
-  errno = 0;
-  while (const dirent* entry = ::readdir(folder.get())) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") ++entries;
-  }
-  if (errno != 0) fail("readdir", path, errno);
-  return entries;
+  return each_entry(path, [](const char*) {});
+}
+
+size_t scan_folder(const std::string& path) {
+  return each_entry(path, [entry = path + '/', length = path.size() + 1](const char* name) mutable {
+    entry.replace(length, std::string::npos, name);
+    struct stat status {};
+    check(::lstat(entry.c_str(), &status), "lstat", entry);
+  });
 }
 
 void make_folder(const std::string& path) { check(::mkdir(path.c_str(), 0755), "mkdir", path); }

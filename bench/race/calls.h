@@ -24,6 +24,8 @@ void write_file(const std::string& path, std::string_view bytes);
 size_t read_file(const std::string& path);
 // opendir, all entries, closedir. Returns the number of entries without "." and "..".
 size_t list_folder(const std::string& path);
+// The same with an lstat of each entry by its path, as os.scandir() and DirEntry.stat() of Python make.
+size_t scan_folder(const std::string& path);
 
 void make_folder(const std::string& path);
 // As `mkdir -p` makes the last one: an existing folder will do.

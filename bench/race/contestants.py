@@ -84,5 +84,8 @@ CONTESTANTS = (
 )
 
 
+OURS_AND_NATIVE = tuple(one for one in CONTESTANTS if one.name in (NATIVE, OURS, SHIMMED))
+
+
 def named(name: str) -> Contestant:
     return next(one for one in CONTESTANTS if one.name == name)

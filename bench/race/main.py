@@ -19,7 +19,7 @@ from pathlib import Path
 import report
 import scale
 from bars import Bar, bars
-from contestants import OURS
+from contestants import CONTESTANTS, OURS, OURS_AND_NATIVE
 from rows import ROWS, Row
 from sampling import Patience, Results, race
 from stage import Stage, run
@@ -38,6 +38,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true",
                         help="three short samples of each cell, over a quarter of the base")
     parser.add_argument("--rows", default="", help="only these, by name, with commas between")
+    parser.add_argument("--ours", action="store_true",
+                        help="only the native folder, and cacheshim with and without the library")
     parser.add_argument("--samples", type=int, help="of each cell (7; with --quick 3)")
     parser.add_argument("--patience", type=float, default=600, metavar="SECONDS",
                         help="for repeating disturbed samples, in all (600; with --quick 60)")
@@ -109,7 +111,8 @@ def take_race(stage: Stage, arguments: argparse.Namespace) -> tuple[Results, lis
     samples = arguments.samples or (3 if arguments.quick else 7)
     patience = Patience(60 if arguments.quick else arguments.patience, attempts=3)
     seconds = 0.2 if arguments.quick else 0.4
-    return race(stage, rows, samples, seconds, patience), rows, samples
+    some = OURS_AND_NATIVE if arguments.ours else CONTESTANTS
+    return race(stage, some, rows, samples, seconds, patience), rows, samples
 
 
 def take_scale(stage: Stage, arguments: argparse.Namespace) -> tuple[list[str], list[Bar]]:

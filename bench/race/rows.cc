@@ -81,11 +81,11 @@ Step at_random(const Runner& runner, std::vector<std::string> paths, Call call) 
 }
 
 void read_it(const std::string& path) { (void)read_file(path); }  // it fails loudly
-void list_it(const std::string& path) {
-  if (list_folder(path) != kFilesPerKey) {
-    throw std::runtime_error("'" + path + "' does not list its files");
-  }
+void check_listed(size_t entries, const std::string& path) {
+  if (entries != kFilesPerKey) throw std::runtime_error("'" + path + "' does not list its files");
 }
+void list_it(const std::string& path) { check_listed(list_folder(path), path); }
+void scan_it(const std::string& path) { check_listed(scan_folder(path), path); }
 
 void no_warm_up(const Tree&) {}
 
@@ -152,6 +152,21 @@ Step miss_again(const Runner& runner) {
 }
 
 Step list_key(const Runner& runner) { return at_random(runner, hot_folders(runner.tree), list_it); }
+Step scan_key(const Runner& runner) { return at_random(runner, hot_folders(runner.tree), scan_it); }
+
+// As CPython finds and loads a module: stat and listing of the directory, then stat and bytes of the file.
+Step import_file(const Runner& runner) {
+  return [tree = runner.tree, random = random_of(runner)]() mutable {
+    const auto key = static_cast<unsigned>(random.below(hot_keys(tree)));
+    const std::string folder = tree.key_path(key);
+    expect_present(folder);
+    list_it(folder);
+    const std::string file = tree.file_path(key, static_cast<unsigned>(random.below(kFilesPerKey)));
+    expect_present(file);
+    read_it(file);
+    return true;
+  };
+}
 
 // Puts a file into a key's folder as Triton does.
 void put(const std::string& folder, const std::string& name, std::string_view bytes) {
@@ -246,6 +261,8 @@ constexpr std::array kRows = {
     Row{"miss-file", warm_known_keys, miss_file, false},
     Row{"miss-again", warm_absent_files, miss_again, false},
     Row{"list", warm_hot_folders, list_key, false},
+    Row{"scan", warm_hot_files, scan_key, false},
+    Row{"import", warm_hot_files, import_file, false},
     Row{"commit", no_warm_up, commit, false},
     Row{"commit-published", no_warm_up, commit_published, false},
     Row{"overwrite", no_warm_up, overwrite, false},

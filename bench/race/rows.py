@@ -24,14 +24,16 @@ class Row:
 
 
 ROWS = (
-    Row("first", "first touch after mount", times_best_peer=1.3, shimmed_to_native=0.9),
+    Row("first", "first touch after mount", times_best_peer=1.3, shimmed_to_native=0.95),
     Row("hit", "hit: open, fstat, read, close", times_best_peer=2.0, shimmed_to_native=0.97),
     Row("stat", "stat", from_kernel=True, times_best_peer=0.95, shimmed_to_native=1.0),
-    Row("miss-key", "miss, new key", shimmed_to_native=0.8),
-    Row("miss-file", "miss, new file of a known key", shimmed_to_native=0.8),
+    Row("miss-key", "miss, new key", shimmed_to_native=1.0),
+    Row("miss-file", "miss, new file of a known key", shimmed_to_native=1.0),
     Row("miss-again", "repeated miss", from_kernel=True, times_best_peer=0.95,
-        shimmed_to_native=0.8),
-    Row("list", "list a key"),
+        shimmed_to_native=1.0),
+    Row("list", "list a key", shimmed_to_native=0.9),
+    Row("scan", "list a key, lstat of each file", shimmed_to_native=0.9),
+    Row("import", "import: stat, list, stat, read", shimmed_to_native=0.9),
     Row("commit", "commit of 8 KiB", changes=True, times_best_peer=1.2),
     Row("commit-published", "commit, published", changes=True, publish=BY_DEFAULT,
         only_publishers=True),

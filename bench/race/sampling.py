@@ -7,9 +7,10 @@ import os
 import random
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from contestants import CONTESTANTS, Contestant
+from contestants import Contestant
 from rows import NEVER, Row
 from stage import CannotMount, Failed, Stage
 
@@ -117,10 +118,11 @@ def takes_part(contestant: Contestant, row: Row) -> bool:
 
 
 def race(
-    stage: Stage, rows: list[Row], rounds: int, seconds: float, patience: Patience
+    stage: Stage, contestants: Iterable[Contestant], rows: list[Row], rounds: int, seconds: float,
+    patience: Patience,
 ) -> Results:
     results: Results = {}
-    order = list(CONTESTANTS)
+    order = list(contestants)
     begin = time.monotonic()
     for number in range(rounds):
         for row in rows:
