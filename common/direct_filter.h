@@ -16,6 +16,11 @@
 // has under it. Nothing is ever taken out; a filter that has become too small, or of another owner, is
 // replaced by a new file and retired.
 //
+// The key of a directory is also what its listing needs. The layer has a name, a whiteout or a mark in a directory
+// only if it has the directory itself, and makes that, with its key, first. A lock file of the base that the view
+// hides without the layer adds the key of its directory. So where the bits of a directory are unset, the view
+// shows there what the base has, but for names that no view shows.
+//
 // The proof that a reader never serves the base wrongly. The daemon sets the bits of a key before it
 // begins the change that the key tells of (it may wait for nothing in between), and retires a filter
 // before it sets a bit in a newer one alone. A reader (1) asks the base and (2) then finds the filter

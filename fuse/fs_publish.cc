@@ -310,7 +310,7 @@ std::size_t Filesystem::drop_layer(Job& job, Outcome outcome) {
       }
       job.layer.reset();
       job.overlay.set_layer({}, {});
-      job.filter.clear();
+      job.filter.clear(job.overlay.hidden_lock_folders());
     }
     job.forget_layer();
     // What is kept of names that the layer hid is not known here.

@@ -34,6 +34,12 @@ std::uint64_t* words_of(const MappedFile& file) {
       static_cast<void*>(static_cast<FilterHeader*>(file.data()) + 1));
 }
 
+FilterKey key_of_path(std::string_view path) {
+  FilterKey key = kRootKey;
+  while (!path.empty()) key = key_of(key, take_component(path));
+  return key;
+}
+
 }  // namespace
 
 ViewFilter::ViewFilter(std::string job, const DirectFolders* folders)
@@ -133,10 +139,11 @@ void ViewFilter::add(std::string_view path, bool tree) {
   if (tree) add_key(key_below(key));
 }
 
-void ViewFilter::clear() {
+void ViewFilter::clear(const std::vector<std::string>& kept) {
   const std::lock_guard lock(mutex_);
   if (keys_.empty()) return;
   keys_ = {};
+  for (const std::string& path : kept) keys_.insert(key_of_path(path));
   if (!is_open_) return;
   add_mount_only();
   make_file();

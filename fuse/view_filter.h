@@ -86,8 +86,8 @@ class ViewFilter {
 
   // To be called before the change that shadows `path`, and the base's files below it if `tree`, begins.
   void add(std::string_view path, bool tree);
-  // The layer is gone, and with it all that was added. Nothing may be added meanwhile.
-  void clear();
+  // The layer is gone, and with it all that was added but the names `kept`. Nothing may be added meanwhile.
+  void clear(const std::vector<std::string>& kept = {});
 
   // What was served from the base without asking the daemon, since this was made.
   struct Counts {

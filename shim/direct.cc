@@ -17,8 +17,6 @@
 namespace cacheshim::direct {
 namespace {
 
-constexpr std::string_view kReservedPrefix = ".wh.";
-
 // One answer: which name of the base it is, and whether it counts.
 class Attempt {
  public:
@@ -54,12 +52,15 @@ class Attempt {
   bool failure_stands() const {
     return errno == ENOENT && !is_awaited() && stands() && is_of_base();
   }
+  const ShadowProbes& probes() const { return probes_; }
   // How many changes of the base have been counted by now.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
   // Whether the application may have this descriptor of it, opened when so many changes had been counted: not a
   // folder's, nor, the first time in an hour that a process opens the path, that of a file which the daemon has
   // to be told of that it is used.
   bool may_have(int fd, std::uint64_t changes_before) const;
+  // The same of a directory that is to be listed: everybody may read it. The kernel has asked whether this process may.
+  bool may_list(int fd, std::uint64_t changes_before) const;
   // The mount is to answer.
   bool leave() const {
     errno = entry_errno_;
@@ -67,6 +68,9 @@ class Attempt {
   }
   bool answer_look() const {
     view_->count_look();
+    return answer();
+  }
+  bool answer() const {
     if (errno == 0) errno = entry_errno_;
     return true;
   }
@@ -98,8 +102,7 @@ class Attempt {
 
 bool is_plain_component(std::string_view name) {
   if (name.empty() || name == "." || name == "..") return false;
-  return name.size() < kReservedPrefix.size() ||
-         std::memcmp(name.data(), kReservedPrefix.data(), kReservedPrefix.size()) != 0;
+  return !is_reserved(name.data());  // what follows a shorter name is '/' or the end
 }
 
 // Calls visit(component) for one after the other, until it says false.
@@ -126,7 +129,7 @@ class PathMarks {
  public:
   enum What : unsigned {
     kForBase,  // the rules of the view in this state let it be asked for here
-    kOpened,   // it was opened as a file in this state, opened_state()
+    kOpened,  // it was opened as a file in this state, opened_state(), or listed in the complement of this
   };
   void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
   bool has(What what, FilterKey path, std::uint64_t state) const {
@@ -191,6 +194,13 @@ bool Attempt::is_awaited() const {
   });
 }
 
+// Whether the view shows it as its user's, whoever that is; and what others might not see alike.
+bool is_open_to_all(mode_t mode) {
+  if (S_ISLNK(mode)) return true;
+  if (S_ISDIR(mode)) return (mode & 0555) == 0555;
+  return S_ISREG(mode) && (mode & 0444) == 0444;
+}
+
 // A folder is not to be opened here: what is in it would be the base's alone. Nothing is read by this,
 // and it is the cheapest call that knows.
 bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
@@ -216,11 +226,20 @@ bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
   return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
 }
 
-// Whether the view shows it as its user's, whoever that is; and what others might not see alike.
-bool is_open_to_all(mode_t mode) {
-  if (S_ISLNK(mode)) return true;
-  if (S_ISDIR(mode)) return (mode & 0555) == 0555;
-  return S_ISREG(mode) && (mode & 0444) == 0444;
+bool Attempt::may_list(int fd, std::uint64_t changes_before) const {
+  const std::uint64_t counted = changes();
+  const time_t now = ::time(nullptr);
+  const auto listed_state = [&](std::uint64_t count) { return ~opened_state(count, now); };
+  if (counted != 0 && marks.has(PathMarks::kOpened, probes_.path(), listed_state(counted))) {
+    return true;
+  }
+  struct stat st;
+  if (real::__fxstat(kStatVersion, fd, &st) != 0 || st.st_dev != view_->base_device ||
+      !is_open_to_all(st.st_mode)) {
+    return false;
+  }
+  marks.set(PathMarks::kOpened, probes_.path(), listed_state(changes_before));
+  return true;
 }
 
 int stat_at(const Attempt& attempt, int flags, struct stat* out) {
@@ -249,6 +268,24 @@ bool try_open(const char* rest, int flags, int& result) {
   note_descriptor(fd);
   result = fd;
   return attempt.answer_open();
+}
+
+// By its path: fdopendir(3) makes one more system call, which takes longer than the path from the root.
+bool try_open_directory(const char* rest, OpenedDirectory& result) {
+  // Of a cache's own directory ".." is the view, whose number only the mount knows.
+  if (std::strchr(rest, '/') == nullptr) return false;
+  const Attempt attempt(rest, /*needs_path=*/true);
+  if (!attempt) return attempt.leave();
+  const std::uint64_t changes = attempt.changes();
+  DIR* const stream = real::opendir(attempt.path());
+  if (stream == nullptr) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+  const int fd = real::dirfd(stream);
+  if (!attempt.may_list(fd, changes) || !attempt.stands()) {
+    (void)real::closedir(stream);
+    return attempt.leave();
+  }
+  result = {stream, fd, &attempt.view(), attempt.probes()};
+  return attempt.answer();
 }
 
 bool try_fopen(const char* rest, const char* mode, FILE*& result) {
@@ -302,15 +339,18 @@ bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, in
   return attempt.answer_look();
 }
 
-// Who may read it may do so here as there; for other rights the view's owner counts.
+// Who may read it, or enter it, may do so here as there; for other rights the view's owner counts.
 bool try_access(const char* rest, int mode, int flags, int& result) {
-  if ((mode & ~R_OK) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0) return false;
+  constexpr int kMostRights = R_OK | X_OK;
+  if ((mode & ~kMostRights) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0)
+    return false;
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   struct stat found;
   result = stat_at(attempt, flags & AT_SYMLINK_NOFOLLOW, &found);
   if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
   if (!is_open_to_all(found.st_mode) || !attempt.stands()) return attempt.leave();
+  if ((mode & X_OK) != 0 && !S_ISDIR(found.st_mode)) return attempt.leave();
   return attempt.answer_look();
 }
 

@@ -49,6 +49,24 @@ bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& re
 // Whether the base has something of this name, and the view shows it. Leaves errno alone.
 bool has_name(const char* rest);
 
+// A directory of the base that the view listed in the same way when it was opened.
+struct OpenedDirectory {
+  DIR* stream = nullptr;  // null: there is no such name, and errno says so
+  int fd = -1;            // of the stream
+  const View* view = nullptr;
+  ShadowProbes probes;
+
+  // Whether what has been read of it by now is the view's listing still.
+  bool is_current() const { return view->is_alive() && !probes.may_be_shadowed(); }
+};
+// Whoever uses the stream counts that (View::count_look()).
+bool try_open_directory(const char* rest, OpenedDirectory& result);
+
+// Whether no view shows, or makes, a name that begins so (store/whiteout.h).
+inline bool is_reserved(const char* name) {
+  return name[0] == '.' && name[1] == 'w' && name[2] == 'h' && name[3] == '.';
+}
+
 inline bool open(const char* path, int flags, int& result) {
   constexpr int kOthers = O_ACCMODE | O_CREAT | O_TRUNC | O_DIRECTORY | O_PATH | O_TMPFILE;
   if ((flags & kOthers) != O_RDONLY) return false;

@@ -5,11 +5,11 @@
 
 #include <sys/sysmacros.h>
 
-#include "common/unique_fd.h"
 #include "shim/direct.h"
 #include "shim/errno_guard.h"
 #include "shim/fd_link.h"
 #include "shim/runtime.h"
+#include "shim/stale_name.h"
 
 #ifndef STATX_MNT_ID
 #define STATX_MNT_ID 0x00001000U  // Linux 5.8
@@ -84,31 +84,42 @@ bool stat_descriptor(const View& view, int fd, struct stat& out) {
   return true;
 }
 
-// Duplicates under other numbers, and those that others have been given, stay the base's. The process's record locks
-// on the file are dropped by the close of the second number: nothing else puts an open file under a given one.
-void leave_base(int fd) {
+UniqueFd open_in_view(int fd) {
   const View* const view = last_view();
   struct stat base;
-  if (view == nullptr || !stat_descriptor(*view, fd, base)) return;
+  if (view == nullptr || !stat_descriptor(*view, fd, base)) return {};
   const ErrnoGuard errno_guard;
   PathBuffer name;
   PathBuffer path;
   FdLink link;
   const ssize_t got =
       real::readlink(link.name("/proc/self/fd/", fd), name.text, sizeof name.text - 1);
-  if (got <= 0) return;
+  if (got <= 0) return {};
   name.text[got] = '\0';
-  if (path_in_view(name.text, path) == nullptr) return;
+  if (path_in_view(name.text, path) == nullptr) return {};
   const int flags = real::fcntl(fd, F_GETFL, nullptr);
-  const UniqueFd again(real::open(path.text, flags | O_CLOEXEC | O_NOFOLLOW));
+  const auto open = [&] { return real::open(path.text, flags | O_CLOEXEC | O_NOFOLLOW); };
+  UniqueFd again(open());
+  if (!again && errno == ENOENT && refresh_stale_name(path.text, CallKind::kLook)) {
+    again.reset(open());
+  }
   struct stat seen;
   if (!again || real::__fxstat(kStatVersion, again.get(), &seen) != 0 ||
       seen.st_ino != base.st_ino || seen.st_dev != base.st_dev) {
-    return;
+    return {};
   }
+  return again;
+}
+
+// Duplicates under other numbers, and those that others have been given, stay the base's. The process's record locks
+// on the file are dropped by the close of the second number: nothing else puts an open file under a given one.
+bool leave_base(int fd) {
+  const UniqueFd again = open_in_view(fd);
+  if (!again) return false;
+  const ErrnoGuard errno_guard;
   (void)::lseek(again.get(), ::lseek(fd, 0, SEEK_CUR), SEEK_SET);
   const bool on_exec = (real::fcntl(fd, F_GETFD, nullptr) & FD_CLOEXEC) != 0;
-  (void)real::dup3(again.get(), fd, on_exec ? O_CLOEXEC : 0);
+  return real::dup3(again.get(), fd, on_exec ? O_CLOEXEC : 0) == fd;
 }
 
 bool is_lock(int command) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "common/unique_fd.h"
 #include "shim/direct_view.h"
 
 // Descriptors of directly opened files, which are shown as the view shows their files.
@@ -33,9 +34,11 @@ inline bool is_of_descriptor(const char* path, long flags) {
 // The kernel's name of something in the bound base, as the view's; null for all other names.
 const char* path_in_view(const char* name, PathBuffer& out);
 
-// If the descriptor is of the base: opens the file again by way of the mount, under the same number and
-// with the same offset and flags, where it is the view's still. Else nothing happens. errno stays.
-void leave_base(int fd);
+// If the descriptor is of the base: opens the file or directory again by way of the mount, with the same flags,
+// where it is the view's still. Else empty. errno stays.
+UniqueFd open_in_view(int fd);
+// The same under the same number and at the same offset. Returns whether it has happened.
+bool leave_base(int fd);
 
 // Whether fcntl(2) has to do with locks by this command.
 bool is_lock(int command);

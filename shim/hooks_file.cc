@@ -16,7 +16,7 @@ namespace {
 
 template <class Call>
 int on_mount(int fd, Call call) {
-  direct::leave_base(fd);
+  (void)direct::leave_base(fd);
   return call();
 }
 
@@ -27,14 +27,14 @@ CACHESHIM_EXPORT int flock(int fd, int operation) noexcept {
 }
 
 // What follows the command is an int, a pointer or nothing; each is passed in the same place.
-#define CACHESHIM_FCNTL(function)                           \
-  CACHESHIM_EXPORT int function(int fd, int command, ...) { \
-    va_list arguments;                                      \
-    va_start(arguments, command);                           \
-    void* const argument = va_arg(arguments, void*);        \
-    va_end(arguments);                                      \
-    if (direct::is_lock(command)) direct::leave_base(fd);   \
-    return real::function(fd, command, argument);           \
+#define CACHESHIM_FCNTL(function)                               \
+  CACHESHIM_EXPORT int function(int fd, int command, ...) {     \
+    va_list arguments;                                          \
+    va_start(arguments, command);                               \
+    void* const argument = va_arg(arguments, void*);            \
+    va_end(arguments);                                          \
+    if (direct::is_lock(command)) (void)direct::leave_base(fd); \
+    return real::function(fd, command, argument);               \
   }
 
 CACHESHIM_FCNTL(fcntl)

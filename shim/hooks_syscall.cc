@@ -337,7 +337,7 @@ long cacheshim_syscall(long number, long a, long b, long c, long d, long e, long
   }
   const Arguments arguments{number, {a, b, c, d, e, f}};
   if (direct::last_view() == nullptr) return make_by_number(arguments);
-  if (is_for_mount(arguments)) direct::leave_base(static_cast<int>(a));
+  if (is_for_mount(arguments)) (void)direct::leave_base(static_cast<int>(a));
   const long result = make_by_number(arguments);
   if (result == 0) show_descriptor(arguments);
   return result;

@@ -49,6 +49,13 @@ void LockFiles::show(const std::string& path) {
   hides_some_ = !hidden_.empty();
 }
 
+std::vector<std::string> LockFiles::hidden_folders() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> folders;
+  for (const std::string& path : hidden_) folders.emplace_back(parent_path(path));
+  return folders;
+}
+
 Result<LockFiles::Object> LockFiles::find(const std::string& path) const {
   if (is_hidden(path)) return Errno(ENOENT);
   CACHESHIM_TRY(object, sys::open_beneath(base_, path, O_PATH | O_NOFOLLOW));

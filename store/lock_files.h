@@ -82,6 +82,7 @@ class LockFiles {
   // From this job's view alone, until it is created again or shown.
   void hide(const std::string& path);
   void show(const std::string& path);
+  std::vector<std::string> hidden_folders() const;
 
   // The base's file that takes the locks of `path`, a small `*.lock` in a cache without a profile, as an
   // O_PATH descriptor. That of a baton lies among the store's leases: a file named as the baton would make those

@@ -257,6 +257,12 @@ void Overlay::shadow(const std::string& path, bool tree) const {
   if (observer_ != nullptr) observer_->shadows(path, tree);
 }
 
+// The base's listing of the directory is not the view's any more.
+void Overlay::hide_lock(const std::string& path) {
+  shadow(std::string(parent_path(path)), false);
+  locks_.hide(path);
+}
+
 Status Overlay::load_layer() {
   CACHESHIM_CHECK(empty_work());
   CACHESHIM_CHECK(links_.load(work_->get()));

@@ -106,8 +106,10 @@ class Overlay {
   // made there would open to all users what the job publishes in it.
   bool may_become_lock(const std::string& path) const { return locks_.may_become_lock(path); }
   Result<UniqueFd> open_named_lock(const std::string& path, bool makes) const;
-  void hide_lock(const std::string& path) { locks_.hide(path); }
+  void hide_lock(const std::string& path);
   void show_lock(const std::string& path) { locks_.show(path); }
+  // The directories in which the view lacks a lock file of the base.
+  std::vector<std::string> hidden_lock_folders() const { return locks_.hidden_folders(); }
 
   // Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`, or more.
   // Atomic: staged in the work folder, then renamed. Errors: ENOSPC (nothing kept).

@@ -18,6 +18,7 @@ from agent_caches import *  # noqa: E402,F401,F403  # found by their names
 from agent_crowd import *  # noqa: E402,F401,F403  # found by their names
 from agent_files import *  # noqa: E402,F401,F403  # found by their names
 from agent_locks import *  # noqa: E402,F401,F403  # found by their names
+from agent_streams import *  # noqa: E402,F401,F403  # found by their names
 from agent_unlinking import *  # noqa: E402,F401,F403  # found by their names
 
 

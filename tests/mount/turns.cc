@@ -5,6 +5,7 @@
 //   before, after    the next open of a path that ends so waits, before or after it is made: the link is then
 //                    called `held`, and the call goes on when that has been removed, within a minute
 //   looked           the same after the next statx(2) of a descriptor whose number ends so
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -113,6 +114,14 @@ extern "C" int open(const char* path, int flags, ...) {
   const mode_t mode = va_arg(arguments, mode_t);
   va_end(arguments);
   return open_in_turn(path, [=] { return real(path, flags, mode); });
+}
+
+extern "C" DIR* opendir(const char* path) {
+  static const auto real = next<DIR*(const char*)>("opendir");
+  wait_if("before", path);
+  DIR* const stream = real(path);
+  wait_if("after", path);
+  return stream;
 }
 
 extern "C" int openat(int dirfd, const char* path, int flags, ...) {

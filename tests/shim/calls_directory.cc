@@ -25,6 +25,38 @@ void list() {
   }
 }
 
+// Calls read(entry) until it says that there is none, and says the names.
+template <class Entry, class Read>
+void read_all(Read read) {
+  Entry* entry = nullptr;
+  while (read(entry)) visited.insert(entry->d_name);
+  say_visited();
+}
+
+void use_stream() {
+  DIR* const stream = ::opendir(at("list").c_str());
+  const auto rewind = reinterpret_cast<decltype(&::rewinddir)>(find("rewinddir"));
+  const auto seek = reinterpret_cast<decltype(&::seekdir)>(find("seekdir"));
+  say(CALL(dirfd, stream) > 2 ? "  a descriptor" : "  none");
+  read_all<dirent>([&](auto& entry) { return (entry = CALL(readdir, stream)) != nullptr; });
+  const long end = ::telldir(stream);
+  rewind(stream);
+  read_all<dirent64>([&](auto& entry) { return (entry = CALL(readdir64, stream)) != nullptr; });
+  seek(stream, 0);
+  dirent room;
+  read_all<dirent>(
+      [&](auto& entry) { return CALL(readdir_r, stream, &room, &entry) == 0 && entry != nullptr; });
+  rewind(stream);
+  dirent64 large_room;
+  read_all<dirent64>([&](auto& entry) {
+    return CALL(readdir64_r, stream, &large_room, &entry) == 0 && entry != nullptr;
+  });
+  seek(stream, end);
+  (void)CALL(readdir, stream);
+  (void)CALL(closedir, stream);
+  (void)CALL(closedir, static_cast<DIR*>(nullptr));
+}
+
 template <class Entry>
 void use_entries(int count, Entry**& entries) {
   for (int i = 0; i < count; ++i) {
@@ -131,6 +163,7 @@ void run_directory_calls() {
   if (::mkdir(at("list/sub").c_str(), 0700) != 0) say("no folder");
   for (const char* name : {"list/one", "list/other", "list/sub/deep"}) write_file(at(name), "x");
   list();
+  use_stream();
   scan();
   match();
   walk();

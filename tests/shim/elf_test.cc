@@ -71,7 +71,7 @@ constexpr const char* kDoors =
     "utimensat futimens "
     "getxattr lgetxattr fgetxattr setxattr lsetxattr fsetxattr listxattr llistxattr flistxattr "
     "removexattr lremovexattr fremovexattr "
-    "opendir __opendir2 scandir scandirat glob ftw nftw fts_open scandir64 scandirat64 glob64 ftw64 "
+    "opendir readdir readdir64 readdir_r readdir64_r rewinddir seekdir dirfd closedir __opendir2 scandir scandirat glob ftw nftw fts_open scandir64 scandirat64 glob64 ftw64 "
     "nftw64 fts64_open inotify_add_watch "
     "flock lockf lockf64 fcntl fcntl64 __fcntl "
     "execl execle execlp execv execve execvp execvpe execveat fexecve posix_spawn posix_spawnp "

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "common/direct_page.h"
@@ -251,7 +252,22 @@ class ShadowTest : public OverlayTest {
       ++differing_;
     } else if (!reader_.may_be_shadowed(path)) {
       ++served_;
+      if (shown && S_ISDIR(shown->st.st_mode) && !is_scratch) check_listing(path);
     }
+  }
+
+  // A directory that is not shadowed is listed as the base's.
+  void check_listing(const std::string& path) {
+    const auto listed = told_overlay_.list(path);
+    ASSERT_TRUE(listed) << path;
+    std::set<std::string> names;
+    for (const ListedEntry& entry : *listed) names.insert(entry.name);
+    std::set<std::string> of_base;
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_ / ("base/" + path))) {
+      of_base.insert(entry.path().filename());
+    }
+    ASSERT_EQ(names, of_base) << path;
+    ++listed_;
   }
 
   std::vector<Profile> profiles_ = test_profiles();
@@ -261,6 +277,7 @@ class ShadowTest : public OverlayTest {
   bool is_loading_ = false;
   int differing_ = 0;
   int served_ = 0;
+  int listed_ = 0;
   Tell tell_{*this};
   Overlay told_overlay_{std::make_shared<LowerStack>(std::vector{base_.get()}), entries_, counters_,
                         &tell_};
@@ -333,6 +350,22 @@ TEST_F(ShadowTest, WhatDiffersFromTheBaseIsToldOfWhateverWasDone) {
   EXPECT_GT(done, 300);
   EXPECT_GT(differing_, 1000);
   EXPECT_GT(served_, 1000);
+  EXPECT_GT(listed_, 1000);
+}
+
+TEST_F(ShadowTest, ADirectoryWithAHiddenLockFileIsShadowedAndStaysSo) {
+  scratch_.write("base/fam/A/x", "base");
+  ASSERT_FALSE(reader_.may_be_shadowed("fam/A"));
+  told_overlay_.hide_lock("fam/A/x.lock");
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
+  ASSERT_TRUE(told_overlay_.make_dir("plain", 0755));
+  filter_.clear(told_overlay_.hidden_lock_folders());
+  EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
+  EXPECT_FALSE(reader_.may_be_shadowed("plain"));
+  told_overlay_.show_lock("fam/A/x.lock");
+  filter_.clear(told_overlay_.hidden_lock_folders());
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/A"));
 }
 
 TEST_F(ShadowTest, ALayerThatIsTakenUpIsToldOf) {
