@@ -34,12 +34,6 @@ std::uint64_t* words_of(const MappedFile& file) {
       static_cast<void*>(static_cast<FilterHeader*>(file.data()) + 1));
 }
 
-FilterKey key_of_path(std::string_view path) {
-  FilterKey key = kRootKey;
-  while (!path.empty()) key = key_of(key, take_component(path));
-  return key;
-}
-
 }  // namespace
 
 ViewFilter::ViewFilter(std::string job, const DirectFolders* folders)

@@ -16,7 +16,7 @@ PathMatch end_match(std::string_view path, PathMatch match) {
   std::size_t depth = 0;
   std::size_t end = match.rest;
   for (;;) {
-    const std::string_view component = take_component(rest);
+    const std::string_view component = take_next_component(rest);
     match.matched = component.empty();
     if (match.matched) return match;
     match.inside = end;
@@ -44,7 +44,7 @@ class Walk {
 
   void enter(std::string_view component) {
     std::string_view rest = rest_of(prefix_, matched_);
-    if (beside_ == 0 && take_component(rest) == component) {
+    if (beside_ == 0 && take_next_component(rest) == component) {
       matched_ = prefix_.size() - rest.size();
     } else {
       ++beside_;
@@ -68,7 +68,7 @@ class Walk {
 
 }  // namespace
 
-std::string_view take_component(std::string_view& path) {
+std::string_view take_next_component(std::string_view& path) {
   const char* at = path.data();
   const char* const end = at + path.size();
   for (;;) {
@@ -106,7 +106,7 @@ PathMatch match_prefix(std::string_view path, std::string_view prefix) {
   PathMatch match;
   std::string_view rest = path;
   for (;;) {
-    const std::string_view component = take_component(rest);
+    const std::string_view component = take_next_component(rest);
     if (component.empty()) return {};
     const std::size_t end = path.size() - rest.size();
     if (component == "..") {
@@ -130,7 +130,7 @@ std::size_t normalise_path(std::string_view path, char* out, std::size_t capacit
   if (path.empty() || *path.data() != '/') return 0;
   std::size_t length = 0;
   for (;;) {
-    const std::string_view component = take_component(path);
+    const std::string_view component = take_next_component(path);
     if (component.empty()) break;
     if (component == ".." || length + component.size() + 2 > capacity) return 0;
     out[length++] = '/';

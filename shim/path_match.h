@@ -33,7 +33,7 @@ PathMatch match_rest(std::string_view path, std::size_t rest);
 bool is_plain_path(std::string_view path);
 
 // Takes the next component off `path`: skips '/' and ".", and returns nothing at the end.
-std::string_view take_component(std::string_view& path);
+std::string_view take_next_component(std::string_view& path);
 
 // Whether `text` is `prefix` or begins with it and a '/'.
 bool starts_with_folder(std::string_view text, std::string_view prefix);

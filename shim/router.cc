@@ -79,7 +79,7 @@ bool Router::add_route(std::string_view name, std::string_view default_path, boo
   gate_.add_absolute(path.data()[1]);
   std::string_view rest = route.from;
   for (;;) {
-    const std::string_view component = take_component(rest);
+    const std::string_view component = take_next_component(rest);
     if (component.empty()) return true;
     gate_.add_relative(*component.data());
   }
@@ -110,7 +110,7 @@ Router::Found Router::find_in_mount(std::string_view path, SameFolder same_folde
   if (!ours || !confirm(path, mount_, match, same_folder)) return found;
   std::string_view rest = rest_from(path, match.rest);
   const bool own = is_own_name(rest);
-  const bool climbs = take_component(rest) == "..";
+  const bool climbs = take_next_component(rest) == "..";
   if (!own && !climbs) {
     found.name = path.size() - rest.size();
     const PathMatch below = match_rest(path, found.name);
@@ -147,7 +147,7 @@ Router::Found Router::find(std::string_view path, SameFolder same_folder) const 
 
 // Whether what follows the mount is the mount's root itself or one of cacheshim's own names.
 bool Router::is_own_name(std::string_view rest) {
-  const std::string_view name = take_component(rest);
+  const std::string_view name = take_next_component(rest);
   return name.empty() || name == kJobsName || name == kControlName;
 }
 
@@ -183,7 +183,7 @@ RoutedPath Router::route_parent(std::string_view path, const Found& found, PathB
     std::string_view further = rest;
     PathBuffer folder;
     // A folder above DEFAULT that is not there either has its parent by its name alone.
-    if (take_component(further) != ".." || join_path(folder, {parent, "/"}) == 0 ||
+    if (take_next_component(further) != ".." || join_path(folder, {parent, "/"}) == 0 ||
         same_folder(folder.text, folder.text)) {
       break;
     }
@@ -206,7 +206,7 @@ RoutedPath Router::route(const char* path, PathBuffer& out, SameFolder same_fold
     std::string_view name;
     if (found.route == kNoRoute) {
       std::string_view rest = rest_from(text, found.match.rest);
-      name = take_component(rest);
+      name = take_next_component(rest);
     } else {
       name = routes_[found.route].name;
     }
@@ -230,7 +230,7 @@ RoutedPath Router::rewrite(std::string_view path, const Found& found, PathBuffer
   if (found.route == kNoRoute) {
     result.kind = RoutedPath::Kind::kUnchanged;
     std::string_view below = rest;
-    result.names_view = take_component(below) == kJobsName;
+    result.names_view = take_next_component(below) == kJobsName;
     if (!moves_mount_paths_ || is_own_name(rest)) return result;
   } else {
     slash = "/";
@@ -249,12 +249,12 @@ Router::Place Router::find_place(const char* path, SameFolder same_folder) const
   const std::string_view text(path);
   if (mount_.empty() || !starts_with_folder(text, mount_)) return {};
   std::string_view rest = rest_from(text, mount_.size());
-  std::string_view name = take_component(rest);
+  std::string_view name = take_next_component(rest);
   if (name == kControlName) return {};
   if (name == kJobsName) {
-    (void)take_component(rest);
+    (void)take_next_component(rest);
     const std::string_view view(text.data(), text.size() - rest.size());
-    name = take_component(rest);
+    name = take_next_component(rest);
     if (!moves_mount_paths_ || view != view_) {  // perhaps ours by another name, perhaps not ours
       PathBuffer given;
       PathBuffer own;
@@ -311,8 +311,8 @@ void Router::leave_view(RoutedPath& routed, PathBuffer& out) const {
   if (routed.path != out.text || !starts_with_folder(out.text, view_)) return;
   const std::string_view rest = rest_from(out.text, view_.size());
   std::string_view below = rest;
-  (void)take_component(below);
-  if (take_component(below).empty()) return;
+  (void)take_next_component(below);
+  if (take_next_component(below).empty()) return;
   const std::size_t taken = view_.size() - mount_.size();
   if (routed.to_length >= view_.size()) routed.to_length -= taken;
   std::memmove(out.text + mount_.size(), rest.data(), rest.size() + 1);
@@ -342,10 +342,10 @@ RoutedPath Router::fall_back(const char* path, PathBuffer& out, SameFolder same_
     return result;
   }
   std::string_view rest = rest_from(text, found.match.rest);
-  std::string_view name = take_component(rest);
+  std::string_view name = take_next_component(rest);
   if (name == kJobsName) {
-    (void)take_component(rest);  // the job
-    name = take_component(rest);
+    (void)take_next_component(rest);  // the job
+    name = take_next_component(rest);
   }
   result.route = route_of_name(name);
   if (result.route == kNoRoute) return result;

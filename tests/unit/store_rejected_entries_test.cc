@@ -22,8 +22,8 @@ constexpr unsigned kTwo = 20002;
 // A job with its own layer over the fixture's base.
 class RebuildingJob : public PublishHooks {
  public:
-  RebuildingJob(std::string id, unsigned uid, Overlay& overlay)
-      : overlay(overlay), id_(std::move(id)), uid_(uid) {}
+  RebuildingJob(std::string id, unsigned uid, Overlay& its_overlay)
+      : overlay(its_overlay), id_(std::move(id)), uid_(uid) {}
   bool is_being_written(dev_t, ino_t) override { return false; }
   bool wait_until_closed(dev_t, ino_t) override { return true; }
   bool note_conflict(const std::string& unit) override { return conflicts.insert(unit).second; }
