@@ -43,6 +43,9 @@ struct alignas(64) FilterHeader {
   std::uint32_t version;
   std::uint32_t word_count;  // a power of two
   std::uint32_t retired;     // not 0: ask no more, there may be a newer file of this name
+  // Not 0: a process of this job builds something. A process that opens a name of class `flight` asks the mount then,
+  // even if the base has the name: the open shows that the process has given up what it was to build.
+  std::uint32_t building;
 };
 
 using FilterKey = std::uint64_t;
@@ -86,6 +89,7 @@ class FilterView {
   explicit operator bool() const { return header_ != nullptr; }
   std::uint32_t word_count() const { return header_->word_count; }
   bool is_retired() const { return __atomic_load_n(&header_->retired, __ATOMIC_ACQUIRE) != 0; }
+  bool is_building() const { return __atomic_load_n(&header_->building, __ATOMIC_RELAXED) != 0; }
   bool has(const FilterPlace& place) const {
     return (__atomic_load_n(&words_[place.word], __ATOMIC_ACQUIRE) & place.bits) == place.bits;
   }

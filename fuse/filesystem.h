@@ -410,6 +410,7 @@ class Filesystem {
   // ---- fs_flight.cc
   bool is_worth_waiting_for(const Job& job, const std::string& path) const;
   Flights::Seeker seeker_of(fuse_req_t req, Job& job, std::string path) const;
+  void note_open_for_flights(fuse_req_t req, Job& job, NodeIndex node);
   Flights::EntryState inspect_flight(const Job& job, const std::string& path) const;
   // Notifies the waiters for `path` of a change that was made to it. `completed` is the entry that this change
   // completes and that will not be published now, or "".

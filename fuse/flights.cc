@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <set>
+#include <utility>
 
 #include "fuse/job.h"
 #include "store/guard.h"
@@ -203,9 +204,13 @@ bool Flights::is_busy(const Process& process) const {
 Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker,
                               UniqueFd watched) {
   serials_.erase(lease.serial);
+  Job* const before = std::exchange(lease.job, seeker.job);
   lease.leader = self(seeker);
   lease.expected.reset();
-  lease.job = seeker.job;
+  if (lease.rule != nullptr) {
+    note_building(before);
+    note_building(lease.job);
+  }
   const auto thread = stat_of(seeker.thread);
   lease.thread = {seeker.thread, thread ? thread->start_time : 0};
   lease.since = options_.now();
@@ -328,8 +333,10 @@ void Flights::erase(Leases::iterator found, Answers& answers) {
     nodes_.forget(node, 1);
   }
   options_.leases.release(key.first, std::move(lease.file));
+  Job* const builds_less = lease.rule != nullptr ? lease.job : nullptr;
   leases_.erase(found);
   --lease_count_;
+  note_building(builds_less);
 }
 
 void Flights::give_up(const Seeker& seeker) {

@@ -70,6 +70,8 @@ class Flights {
     LeaseFiles leases;
     // Takes Overlay::mutex().
     std::function<EntryState(const Job& job, const std::string& path)> inspect;
+    // Whether a thread of the job builds one by one. Called with the mutex held.
+    std::function<void(Job& job, bool builds)> note_building = [](Job&, bool) {};
     // The time, and what a builder has done, for tests.
     std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
     std::function<std::optional<BuilderWork>(pid_t builder, const Process& thread)> work_of =
@@ -135,6 +137,9 @@ class Flights {
   Answer look(const Seeker& seeker);
   // Holds a request for a placeholder back; answers at once where there is nothing to wait for.
   void wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait);
+  // The thread has opened a name of class `flight` that is there. A thread that builds one by one has given up what it
+  // builds in other entries.
+  void note_open(const Seeker& seeker);
   // The leader of this process has no need to build: the name was there after all.
   void give_up(const Seeker& seeker);
   // Whether any name is being built or waited for.
@@ -162,7 +167,7 @@ class Flights {
   struct Lease {
     std::optional<Process> leader;
     bool is_others = false;    // another daemon's: it has no leader here
-    const Job* job = nullptr;  // the leader's
+    Job* job = nullptr;        // the leader's
     Process thread;
     std::string entry = {};  // of the name, as is the rule: see Seeker
     const void* rule = nullptr;
@@ -208,6 +213,7 @@ class Flights {
   bool returns_without_a_step(const Lease& lease, const Seeker& seeker) const;
   void fail_others_of(const Seeker& seeker, Answers& answers);
   void fail(Leases::iterator lease, Answers& answers);
+  void note_building(Job* job) const;
   static bool builds(const Lease& lease, const Lineage& lineage);
   Leases::iterator find(const Seeker& seeker);
   bool makes_room(const Process& builder, Answers& answers);

@@ -38,6 +38,25 @@ void Flights::fail_others_of(const Seeker& seeker, Answers& answers) {
   }
 }
 
+void Flights::note_open(const Seeker& seeker) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    fail_others_of(seeker, answers);
+  }
+  give(answers);
+}
+
+// To be called when a lease has got or lost its leader, who is of this job.
+void Flights::note_building(Job* job) const {
+  if (job == nullptr) return;
+  const bool builds = std::any_of(leases_.begin(), leases_.end(), [&](const auto& each) {
+    const Lease& lease = each.second;
+    return lease.job == job && lease.leader && lease.rule != nullptr;
+  });
+  options_.note_building(*job, builds);
+}
+
 void Flights::fail(Leases::iterator found, Answers& answers) {
   failed_.add(found->first.first, options_.now() + kFailedFor);
   remembers_failures_ = true;

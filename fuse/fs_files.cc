@@ -182,6 +182,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   fi->direct_io = (*handle)->direct_io;
   note_shared(**handle, fuse_req_ctx(req)->pid);
   rejections_.note_opened(**handle, fuse_req_ctx(req)->pid);
+  note_open_for_flights(req, *info.job, ref.node);
   fi->fh = handles_.add(*std::move(handle));
   const bool truncates = (fi->flags & O_TRUNC) != 0;
   if (const auto dropped = truncates ? drop_privileges(req, ref, fd) : Status(); !dropped) {

@@ -47,6 +47,18 @@ Flights::Seeker Filesystem::seeker_of(fuse_req_t req, Job& job, std::string path
   return seeker;
 }
 
+// If the next entry of a builder is there, its open is all that the daemon sees of the builder's going on.
+void Filesystem::note_open_for_flights(fuse_req_t req, Job& job, NodeIndex node) {
+  if (!flights_ || !flights_->any()) return;
+  const auto path = [&] {
+    const std::shared_lock lock(job.overlay.mutex());
+    return nodes_.path(node);
+  }();
+  if (!path || entries_.class_of(*path) != NameClass::kFlight) return;
+  const Flights::Seeker seeker = seeker_of(req, job, *path);
+  if (!seeker.lineage.empty()) flights_->note_open(seeker);
+}
+
 void Filesystem::note_step(const Job& job, const std::string& path, bool is_removed) {
   using Step = Flights::Step;
   if (!flights_ || !flights_->any()) return;

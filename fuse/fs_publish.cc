@@ -89,8 +89,9 @@ void Filesystem::start(fuse_session* session) {
       return inspect_flight(job, path);
     };
     flights_ = std::make_unique<Flights>(
-        Flights::Options{options_.flight_timeout, LeaseFiles(store_.leases()), inspect}, nodes_,
-        counters_);
+        Flights::Options{options_.flight_timeout, LeaseFiles(store_.leases()), inspect,
+                         [](Job& job, bool builds) { job.filter.set_building(builds); }},
+        nodes_, counters_);
   }
   const auto interval =
       std::max<std::chrono::milliseconds>(options_.job_idle / 10, kShortestIdleLook);

@@ -99,7 +99,7 @@ void ViewFilter::make_file() {
   MappedFile before = std::exchange(file_, made ? *std::move(made) : MappedFile());
   Status done = made ? Status() : made.error();
   if (file_) {
-    *static_cast<FilterHeader*>(file_.data()) = {kFilterMagic, kFilterVersion, word_count_, 0};
+    *static_cast<FilterHeader*>(file_.data()) = {kFilterMagic, kFilterVersion, word_count_, 0, is_building_};
     for (const FilterKey key : keys_) set_bits(key);
     done = file_.commit(folders_->views.get(), job_);
   }
@@ -131,6 +131,15 @@ void ViewFilter::add(std::string_view path, bool tree) {
   const std::lock_guard lock(mutex_);
   add_key(key);
   if (tree) add_key(key_below(key));
+}
+
+// A process that is told late, or not at all, opens one file more without the daemon's knowledge.
+void ViewFilter::set_building(bool is_building) {
+  const std::lock_guard lock(mutex_);
+  is_building_ = is_building;
+  if (!file_) return;
+  auto& header = *static_cast<FilterHeader*>(file_.data());
+  std::atomic_ref(header.building).store(is_building, std::memory_order_relaxed);
 }
 
 void ViewFilter::clear(const std::vector<std::string>& kept) {

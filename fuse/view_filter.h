@@ -89,6 +89,9 @@ class ViewFilter {
   // The layer is gone, and with it all that was added but the names `kept`. Nothing may be added meanwhile.
   void clear(const std::vector<std::string>& kept = {});
 
+  // Whether a process of the job builds something: FilterHeader::building.
+  void set_building(bool is_building);
+
   // What was served from the base without asking the daemon, since this was made.
   struct Counts {
     std::uint64_t opens = 0;
@@ -111,6 +114,7 @@ class ViewFilter {
   const DirectFolders* const folders_;
   mutable std::mutex mutex_;
   bool is_open_ = false;
+  bool is_building_ = false;
   uid_t uid_ = 0;
   gid_t gid_ = 0;
   std::unordered_set<FilterKey> keys_;

@@ -26,6 +26,7 @@ class Attempt {
     probes_.begin(view_->filter);
     rest_ = {rest, std::strlen(rest)};
     if (!take_path() || probes_.may_be_shadowed()) return;
+    if (view_->filter.is_building() && is_awaited()) return;
     is_begun_ = true;
     errno = 0;
     folder_ = needs_path ? -1 : base_folder(*view_);

@@ -287,6 +287,21 @@ def test_a_leader_that_begins_another_kernel_has_failed_the_one_before(mount, cr
     assert look(late)
 
 
+@pytest.mark.parametrize("preloaded", [False, True], ids=["plain", "preloaded"])
+def test_a_leader_that_opens_a_published_kernel_has_failed_the_one_before(
+        mount, job_of, shimmed_job_of, flights, preloaded):
+    early, other = job_of(mount, "early", 20001), job_of(mount, "other", 20002)
+    leader = (shimmed_job_of if preloaded else job_of)(mount, "leader", 20003)
+    build(early, "triton/THERE")
+    assert leader.read(f"triton/THERE/{NAME}") == b"built", "the kernel has it now"
+    assert not look(leader)
+    start_look(other)
+    wait_for_waits(mount, 1)
+    assert leader.read(f"triton/THERE/{NAME}") == b"built"
+    assert not other.result(timeout=10), "it builds for itself"
+    assert flights()["failures"] == 1
+
+
 def test_a_leader_that_comes_again_and_has_made_nothing_has_failed(mount, crowd, flights):
     leader, other = crowd(2)
     assert not look(leader)

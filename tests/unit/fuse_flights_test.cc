@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,7 @@ class FlightsTest : public OverlayTest {
     return BuilderWork{.has_ended = thread_has_ended_, .used = {{builder, used}}};
   }
 
+  std::set<const Job*> building_;
   std::atomic<int> passed_ms_{0};
   NodeTable nodes_;
   const std::shared_ptr<LowerStack> lowers_ =
@@ -122,6 +124,14 @@ class FlightsTest : public OverlayTest {
   Flights flights_{{.timeout = std::chrono::minutes(2),
                     .leases = LeaseFiles(-1),
                     .inspect = [this](const Job&, const std::string&) { return inspect(); },
+                    .note_building =
+                        [this](const Job& job, bool builds) {
+                          if (builds) {
+                            building_.insert(&job);
+                          } else {
+                            building_.erase(&job);
+                          }
+                        },
                     .now =
                         [this, begin = std::chrono::steady_clock::now()] {
                           return begin + milliseconds(passed_ms_);
@@ -208,6 +218,39 @@ TEST_F(FlightsTest, WhoBuildsOneByOneHasFailedWhatItLeavesForTheNext) {
   EXPECT_FALSE(*other);
   EXPECT_EQ(look(one_, leader_, "fam/LAST/kernel.json"), Advice::kLead);
   EXPECT_TRUE(*other);
+}
+
+TEST_F(FlightsTest, ABuilderOneByOneThatOpensAnotherEntryHasFailed) {
+  one_by_one_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  flights_.note_open(seeker(one_, leader_, "fam/KEY/other.json"));      // of the same entry
+  flights_.note_open(seeker(one_, leader_, "fam/THERE/kernel.json", 1));  // another thread
+  EXPECT_FALSE(*other);
+  flights_.note_open(seeker(one_, leader_, "fam/THERE/kernel.json"));
+  EXPECT_TRUE(*other);
+  EXPECT_EQ(counters_.flight_failures, 1U);
+}
+
+TEST_F(FlightsTest, AJobBuildsOneByOneUntilItsLastBuildEnds) {
+  one_by_one_ = true;
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  ASSERT_EQ(look(one_, leader_, "fam/NEXT/kernel.json", 1), Advice::kLead);
+  EXPECT_EQ(building_, std::set<const Job*>{&one_});
+  flights_.finished(one_, "fam/KEY");
+  EXPECT_EQ(building_, std::set<const Job*>{&one_});
+  flights_.finished(one_, "fam/NEXT");
+  EXPECT_TRUE(building_.empty());
+}
+
+TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
+  one_by_one_ = true;
+  auto first = std::make_unique<const Sleeper>();
+  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  const auto next = wait(two_, other_);
+  first.reset();
+  await(next);
+  EXPECT_EQ(building_, std::set<const Job*>{&two_});
 }
 
 // The waiters are told by another thread, which may come later than the builder's next lookup.
