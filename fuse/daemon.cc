@@ -28,6 +28,7 @@
 #include "fuse/plain_overlay.h"
 #include "fuse/run_folder.h"
 #include "fuse/session.h"
+#include "fuse/wire.h"
 #include "store/closing_record.h"
 #include "store/layer.h"
 #include "store/store.h"
@@ -333,6 +334,7 @@ std::optional<DaemonError> serve(const DaemonOptions& options,
   (void)block_signals();  // before there is a thread that could take them
   raise_file_limit();
   (void)::umask(022);
+  wire::use_trace(options.trace);
   if (options.overlay) return serve_overlay(options, on_ready);
   auto opened = options.is_store_read_only ? open_read_only(options.store_dir)
                                            : Store::open(options.store_dir, options.layers_dir);

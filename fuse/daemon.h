@@ -22,6 +22,8 @@
 // start.
 namespace cacheshim {
 
+class RequestTrace;
+
 // The folders of a plain overlay: absolute paths.
 struct OverlayFolders {
   std::vector<std::string> lowers;  // the first one on top
@@ -67,6 +69,8 @@ struct DaemonOptions {
   std::string cycle;
   // The run folder's lock, where this process has it already: of a standby that takes over.
   std::shared_ptr<UniqueFd> run_lock;
+  // Records the requests, if not null. Requires: io_uring is false.
+  RequestTrace* trace = nullptr;
 };
 
 struct DaemonError {

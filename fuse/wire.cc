@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "fuse/request_trace.h"
 #include "fuse/ring_loop.h"
 
 namespace cacheshim::wire {
@@ -54,6 +55,7 @@ struct Request {
 };
 thread_local Request request;
 RingLoop* rings = nullptr;
+RequestTrace* trace = nullptr;
 
 const fuse_in_header& header() { return *reinterpret_cast<const fuse_in_header*>(request.bytes); }
 
@@ -110,13 +112,32 @@ bool answers_request(const iovec* parts, int count) {
   return out.error == 0 && out.unique == header().unique;
 }
 
+// The kernel keeps no ENOENT of a traced mount. It would answer the next lookup itself, so that a program's stat of a
+// name that is not there could not be told from the lookup that belongs to the call that makes the name.
+void expire_miss(const iovec* parts, int count) {
+  if (!answers_request(parts, count) || header().opcode != FUSE_LOOKUP) return;
+  if (parts[1].iov_len != sizeof(fuse_entry_out)) return;
+  patch<fuse_entry_out>(static_cast<char*>(parts[1].iov_base), [](fuse_entry_out& entry) {
+    if (entry.nodeid == 0) entry.entry_valid = entry.entry_valid_nsec = 0;
+  });
+}
+
 }  // namespace
 
 void use_rings(RingLoop* loop) { rings = loop; }
 
-void begin_request(const char* bytes) { request = Request{.bytes = bytes}; }
+void use_trace(RequestTrace* of_mount) { trace = of_mount; }
+
+void begin_request(const char* bytes) {
+  request = Request{.bytes = bytes};
+  if (trace != nullptr && bytes != nullptr) trace->add_request(bytes);
+}
 
 ssize_t send(int fd, iovec* parts, int count, void* /*userdata*/) {
+  if (trace != nullptr) {
+    expire_miss(parts, count);
+    trace->add_reply(parts, count);
+  }
   const bool has_additions = request.init_flags != 0 || request.backing_id != 0;
   const bool is_answer = has_additions && answers_request(parts, count);
   if (is_answer && header().opcode == FUSE_INIT) {

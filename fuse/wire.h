@@ -13,6 +13,7 @@
 // Each thread handles one request at a time, from begin_request() to its reply, if it is the one that
 // replies; what is asked for below concerns that request.
 namespace cacheshim {
+class RequestTrace;
 class RingLoop;
 }
 
@@ -24,6 +25,8 @@ void begin_request(const char* bytes);
 // Answers to requests that came by rings go there, and not to the device. To be called before there are
 // requests, and with nullptr when they have ended.
 void use_rings(RingLoop* rings);
+// Requests and replies are added to the trace. To be called before there are requests.
+void use_trace(RequestTrace* trace);
 // As fuse_custom_io::writev: the way of every reply and notice.
 ssize_t send(int fd, iovec* parts, int count, void* userdata);
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+namespace cacheshim {
+
+// The requests of a mount and their replies, as far as names, opens and locks are concerned, for `cacheshim profile
+// learn`. Memory that the daemon shares with the process that started it: that one reads it once the daemon has ended.
+//
+// A record is a TraceRecord and the bytes behind it, of a request the first kMostRequest, of a reply the header and the
+// node. They are the kernel's protocol (linux/fuse.h); learn/request_decoder.h reads them.
+struct TraceRecord {
+  enum Kind : std::uint32_t { kNone, kRequest, kReply };
+  Kind kind;
+  std::uint32_t size;  // of the bytes behind it, without those up to the next multiple of 8
+};
+
+class RequestTrace {
+ public:
+  static constexpr std::size_t kBytes = std::size_t{64} << 20;
+  static constexpr std::size_t kMostRequest =
+      640;  // two names of 255 bytes, and what is before them
+
+  // Null if there is no memory.
+  static std::unique_ptr<RequestTrace> make();
+  ~RequestTrace();
+  RequestTrace(const RequestTrace&) = delete;
+  RequestTrace& operator=(const RequestTrace&) = delete;
+
+  // Thread-safe. What exceeds kBytes is dropped.
+  void add_request(const char* bytes);
+  void add_reply(const iovec* parts, int count);
+
+  // Call them after the daemon's end.
+  std::string_view records() const;
+  bool is_full() const;
+
+ private:
+  struct Header {
+    std::atomic<std::size_t> used;
+  };
+  explicit RequestTrace(char* memory) : memory_(memory) {}
+  Header& header() const { return *reinterpret_cast<Header*>(memory_); }
+  void add(TraceRecord::Kind kind, const iovec* parts, int count, std::size_t most);
+
+  char* const memory_;
+};
+
+}  // namespace cacheshim
