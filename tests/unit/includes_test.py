@@ -12,12 +12,15 @@ MAY_INCLUDE = {
     "cuda_hooks": {"cuda_hooks", "common"},
     "store": {"store", "common"},
     "fuse": {"fuse", "store", "common"},
-    "cli": {"cli", "locks", "store", "common"},
+    "learn": {"learn", "store", "common"},
+    "cli": {"cli", "learn", "locks", "store", "common"},
     "locks": {"locks"},
 }
 # The edges of a folder: what of another one may be named all the same.
 EXCEPTIONS = {
     ("cli", "fuse/daemon.h"),  # how the program starts the daemon
+    ("cli/cmd_learn.cc", "fuse/request_trace.h"),  # what it reads when that has ended
+    ("learn/request_decoder.cc", "fuse/request_trace.h"),  # the form of the records
     ("shim/embed_routes.cc", "store/profile.h"),  # a tool of the build, no part of the library
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

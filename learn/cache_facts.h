@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "learn/file_history.h"
+
+namespace cacheshim::learn {
+
+// A pattern and what was seen that speaks for it.
+struct Observed {
+  std::string pattern;
+  std::string seen;
+};
+
+// Entries that have one pattern.
+struct EntryFacts {
+  std::string path;
+  std::vector<std::string> endings;  // of entries of files; empty: directories
+  std::string seen;
+  bool is_renamed = true;  // whether all files have come by a rename
+  std::vector<Observed> complete;
+  std::vector<Observed> complete_single;
+  std::vector<Observed> paths_in;
+  std::vector<Observed> flight;
+  std::vector<std::string> notes;
+};
+
+struct CacheFacts {
+  std::vector<EntryFacts> entries;
+  std::vector<Observed> scratch;
+  std::vector<Observed> locks;
+  std::vector<Observed> batons;
+  std::vector<std::string> notes;
+  bool has_files = false;            // whether the command made any, kept or not
+  bool is_closed_to_others = false;  // all files have a mode like mkstemp's
+};
+
+struct Evidence {
+  std::vector<FileEvent> first;
+  std::optional<std::vector<FileEvent>>
+      second;  // of the same command on what the first one has left
+  // The mode and the text of a file that is there at the end; no text for one that is large.
+  struct Content {
+    unsigned mode = 0;
+    std::string text;
+  };
+  std::function<std::optional<Content>(const std::string& path)> read;
+  std::string directory;  // the cache's, as the command saw it
+};
+
+// Pure but for `read`.
+CacheFacts find_facts(const Evidence& evidence);
+
+}  // namespace cacheshim::learn
