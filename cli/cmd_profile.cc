@@ -135,7 +135,7 @@ int check_profiles(const std::vector<std::string>& files) {
 
 }  // namespace
 
-void add_profile(CLI::App& app, int& exit_code) {
+void add_profile(CLI::App& app, const std::vector<std::string>& command, int& exit_code) {
   CLI::App* profile = app.add_subcommand("profile", "What is known of each cache family");
   profile->require_subcommand(1);
   profile->footer(
@@ -164,6 +164,7 @@ void add_profile(CLI::App& app, int& exit_code) {
   check->add_option("FILE", *files, "Profiles")->required();
   check->footer("Exit codes: 0 all are good, 1 one is not.");
   check->callback([files, &exit_code] { exit_code = check_profiles(*files); });
+  add_learn(*profile, command, exit_code);
 }
 
 }  // namespace cacheshim::cli

@@ -153,8 +153,9 @@ int do_run(const RunArguments& arguments) {
   return run_on_store(run, installation.profiles);
 }
 
-// The options of run and lock whose value may be a word of its own.
-constexpr std::string_view kWithValue[] = {"--mount", "--store", "--job", "--cycle", "--timeout"};
+// The options of run, lock and profile learn whose value may be a word of its own.
+constexpr std::string_view kWithValue[] = {"--mount",   "--store", "--job",      "--cycle",
+                                           "--timeout", "--name",  "--variable", "--cache"};
 
 class FormatterWithCommand final : public CLI::Formatter {
  public:
@@ -172,8 +173,9 @@ bool takes_next_word(const std::string& option) {
 
 std::vector<std::string> take_command(std::vector<std::string>& words) {
   const bool is_lock = !words.empty() && words.front() == "lock";
-  if (words.empty() || (words.front() != "run" && !is_lock)) return {};
-  std::size_t end = 1;
+  const bool is_learn = words.size() > 1 && words[0] == "profile" && words[1] == "learn";
+  if (words.empty() || (words.front() != "run" && !is_lock && !is_learn)) return {};
+  std::size_t end = is_learn ? 2 : 1;
   const auto skip_options = [&] {
     while (end < words.size() && words[end].size() > 1 && words[end].front() == '-') {
       if (words[end] == "--") break;

@@ -32,6 +32,7 @@ constexpr const char* kFooter = R"(Examples:
   cacheshim job end 4711 --success                     publish the rest of a job
   cacheshim lock build.lock make                       run a command under a lock
   cacheshim explain ~/.triton/cache/KEY/k.cubin        where a file comes from, who published it
+  cacheshim profile learn --variable X_CACHE -- x      a profile of what x does in its cache
   cacheshim doctor                                     what is wrong here, and what to do
   cacheshim gc --dry-run                               what the limits would evict
   cacheshim unmount /ci-cache
@@ -106,7 +107,7 @@ int run_program(std::vector<std::string> words) {
   add_job(app, exit_code);
   add_status(app, exit_code);
   add_explain(app, exit_code);
-  add_profile(app, exit_code);
+  add_profile(app, command, exit_code);
   add_gc(app, exit_code);
   add_doctor(app, exit_code);
   app.footer(kFooter);  // last: the commands do not inherit it then

@@ -113,6 +113,11 @@ install -m 0755 @tests@/container /usr/local/bin/srun
 install -m 0755 @tests@/container /usr/local/bin/docker
 install -D -m 0644 @tests@/train.py /image/pytest.py
 """
+# A program with a cache of its own.
+CACHING = """
+printf '#!/bin/sh\\necho > "${{MINE_CACHE_DIR-$X_CACHE}}/a"\\n' > /usr/local/bin/{0}
+chmod 0755 /usr/local/bin/{0}
+"""
 MOUNTED = "mkdir -p /ci-cache /data/ci-cache && cacheshim mount --store /data/ci-cache /ci-cache"
 
 README = {
@@ -216,7 +221,8 @@ DOCUMENTS = {
     },
     "docs/profiles.md": {
         ("Profiles", "cacheshim profile list"): Run(
-            "alice", given=MOUNTED, placeholders={"--mount M ": "--mount /ci-cache "}),
+            "alice", given=MOUNTED + "\n" + CACHING.format("mine"), placeholders={"--mount M ": "--mount /ci-cache "},
+            then=(("alice", "cat draft.toml", 'variable = "MINE_CACHE_DIR"'),)),
         ("The file", "name ="): Profile("alice", "mine.toml"),
     },
     "docs/trust.md": {
@@ -250,6 +256,7 @@ EXAMPLES = {
     "cacheshim job end": ("root", "cacheshim job start 4711"),
     "cacheshim lock": ("alice", "ln -s /usr/bin/true /usr/local/bin/make"),
     "cacheshim explain": ("alice", ""),
+    "cacheshim profile learn": ("alice", CACHING.format("x")),
     "cacheshim doctor": ("root", ""),
     "cacheshim gc": ("root", ""),
     "cacheshim unmount": ("root", ""),

@@ -48,6 +48,7 @@ ROWS = {
     "profile list": Row("", none=0),
     "profile show": Row("triton", none=0),
     "profile check": Row("{profile}", none=0),
+    "profile learn": Row("--cache {cached} -- touch {cached}/a", user=None, none=0),
     "gc": Row("", user=FAILED),
     "verify": Row("", user=FAILED),
     "doctor": Row(""),
@@ -71,8 +72,8 @@ class Caller:
 
     def __init__(self, program, scratch, env, uid=ROOT, before=()):
         self._program, self._env, self._uid, self._before = program, env, uid, before
-        self._places = {name: scratch / name for name in ("other", "point", "overlaid", "lock")}
-        for name in ("other", "point", "overlaid"):
+        self._places = {name: scratch / name for name in ("other", "point", "overlaid", "lock", "cached")}
+        for name in ("other", "point", "overlaid", "cached"):
             self._places[name].mkdir()
         self._places["lock"].touch()
         self._places["lock"].chmod(0o666)
