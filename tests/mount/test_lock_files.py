@@ -97,7 +97,7 @@ def test_a_lock_stays_open_to_the_next_user_whatever_its_maker_does(mount, both)
 
 @contextlib.contextmanager
 def delayed(call, pid, scratch):
-    """Each call of that name by any thread of the process begins 2 s late."""
+    """Each call of that name by any thread of the process begins 2 s late. The calls are recorded in scratch / "calls"."""
     tracer = subprocess.Popen(["strace", "-f", "-p", str(pid), "-o", scratch / "calls", "-e", f"trace={call}",
                                "-e", f"inject={call}:delay_enter=2000000"],
                               stderr=subprocess.PIPE, text=True)
@@ -105,8 +105,11 @@ def delayed(call, pid, scratch):
         assert "attached" in tracer.stderr.readline()
         yield
     finally:
-        tracer.terminate()
-        tracer.wait(20)
+        # strace stops each thread before it detaches. One that waits in the kernel for another thread's answer cannot be
+        # stopped, and the other one may be stopped already: then strace would wait without end. The death of a tracer
+        # lets all threads go.
+        tracer.kill()
+        tracer.wait()
         tracer.stderr.close()
 
 
