@@ -340,7 +340,7 @@ bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, in
   return attempt.answer_look();
 }
 
-// Who may read it, or enter it, may do so here as there; for other rights the view's owner counts.
+// A process that may read or enter the object in the base may do so in the view; for other rights the view's owner counts.
 bool try_access(const char* rest, int mode, int flags, int& result) {
   constexpr int kMostRights = R_OK | X_OK;
   if ((mode & ~kMostRights) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0)

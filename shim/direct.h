@@ -59,7 +59,7 @@ struct OpenedDirectory {
   // Whether what has been read of it by now is the view's listing still.
   bool is_current() const { return view->is_alive() && !probes.may_be_shadowed(); }
 };
-// Whoever uses the stream counts that (View::count_look()).
+// The caller counts the use of the descriptor (View::count_look()).
 bool try_open_directory(const char* rest, OpenedDirectory& result);
 
 // Whether no view shows, or makes, a name that begins so (store/whiteout.h).
