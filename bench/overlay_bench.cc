@@ -8,8 +8,8 @@
 #include <fstream>
 #include <string>
 
-#include "store/overlay.h"
-#include "store/sys.h"
+#include "store/overlay/overlay.h"
+#include "store/sys/sys.h"
 
 // What look-ups and changes cost in the overlay itself, without FUSE: the share of a request that is ours.
 // Plain stat(2) of the same file stands beside it; compare within one run only.

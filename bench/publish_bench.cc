@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "store/publisher.h"
-#include "store/sys.h"
+#include "store/publish/publisher.h"
+#include "store/sys/sys.h"
 
 // How long a job's end takes with many small files: publishing them beside `cp -r` and one syncfs(2) of the
 // same files, in turns on one file system. Prints medians and their ratio.

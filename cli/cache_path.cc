@@ -6,7 +6,7 @@
 
 #include "cli/paths.h"
 #include "common/names.h"
-#include "store/paths.h"
+#include "store/sys/paths.h"
 
 namespace cacheshim::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "store/profile.h"
+#include "store/profiles/profile.h"
 
 namespace cacheshim::cli {
 

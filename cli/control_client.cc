@@ -10,7 +10,7 @@
 #include <array>
 #include <system_error>
 
-#include "cli/dead_mount.h"
+#include "cli/mounting/dead_mount.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
@@ -18,8 +18,8 @@
 #include "common/exit_codes.h"
 #include "common/names.h"
 #include "common/result.h"
-#include "store/json_text.h"
-#include "store/profile_json.h"
+#include "store/sys/json_text.h"
+#include "store/profiles/profile_json.h"
 
 namespace cacheshim::cli {
 namespace {

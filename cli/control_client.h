@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/unique_fd.h"
-#include "store/profile.h"
+#include "store/profiles/profile.h"
 
 namespace cacheshim::cli {
 

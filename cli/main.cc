@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cacheshim_version.h"
-#include "cli/commands.h"
+#include "cli/commands/commands.h"
 #include "cli/failure.h"
-#include "cli/mount_helper.h"
+#include "cli/mounting/mount_helper.h"
 #include "cli/paths.h"
 #include "common/exit_codes.h"
 

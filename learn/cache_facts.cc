@@ -11,7 +11,7 @@
 
 #include "learn/entry_groups.h"
 #include "learn/name_shapes.h"
-#include "store/path_pattern.h"
+#include "store/profiles/path_pattern.h"
 
 namespace cacheshim::learn {
 namespace {

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "fuse/request_trace.h"
+#include "fuse/transport/request_trace.h"
 
 namespace cacheshim::learn {
 namespace {

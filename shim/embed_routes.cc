@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "store/profile.h"
+#include "store/profiles/profile.h"
 
 int main(int argc, char** argv) {
   std::vector<cacheshim::Profile> profiles;

@@ -12,7 +12,7 @@
 
 #include "common/unique_fd.h"
 #include "shim/errno_guard.h"
-#include "shim/process_environment.h"
+#include "shim/start/process_environment.h"
 
 namespace cacheshim {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstring>
 
 #include "common/names.h"
-#include "shim/fd_link.h"
-#include "shim/given_back.h"
-#include "shim/mount_file.h"
+#include "shim/direct/fd_link.h"
+#include "shim/hooks/given_back.h"
+#include "shim/routing/mount_file.h"
 #include "shim/report.h"
 
 namespace cacheshim::runtime {

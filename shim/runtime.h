@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "shim/router.h"
+#include "shim/routing/router.h"
 
 // The state of this process, and what the hooks ask of it.
 //

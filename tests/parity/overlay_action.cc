@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <iterator>
 
-#include "store/sys.h"
+#include "store/sys/sys.h"
 #include "tests/parity/model_action.h"
 #include "tests/parity/side.h"
 

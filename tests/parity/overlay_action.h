@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "store/overlay.h"
+#include "store/overlay/overlay.h"
 
 // One random change of a tree, carried out on a plain folder and on an Overlay.
 namespace cacheshim::parity {

@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
-#include "store/overlay.h"
-#include "store/sys.h"
-#include "store/whiteout.h"
+#include "store/overlay/overlay.h"
+#include "store/sys/sys.h"
+#include "store/sys/whiteout.h"
 #include "tests/parity/overlay_action.h"
 #include "tests/parity/side.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/mount_table.h"
+#include "shim/routing/mount_table.h"
 
 #include <gtest/gtest.h>
 

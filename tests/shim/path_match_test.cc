@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/path_match.h"
+#include "shim/routing/path_match.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/router.h"
+#include "shim/routing/router.h"
 
 #include <gtest/gtest.h>
 

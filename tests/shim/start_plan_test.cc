@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/start_plan.h"
+#include "shim/start/start_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "store/profile.h"
+#include "store/profiles/profile.h"
 
 namespace cacheshim {
 namespace {

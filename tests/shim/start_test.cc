@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "store/profile.h"
+#include "store/profiles/profile.h"
 #include "tests/shim/stage.h"
 
 // What a process finds when it starts, and what it says.

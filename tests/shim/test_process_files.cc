@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/process_files.h"
+#include "shim/start/process_files.h"
 
 #include <cstdlib>
 

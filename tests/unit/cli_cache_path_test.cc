@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "cli/cache_path.h"
-#include "cli/config.h"
-#include "cli/units.h"
+#include "cli/configuration/config.h"
+#include "cli/configuration/units.h"
 
 namespace cacheshim::cli {
 namespace {

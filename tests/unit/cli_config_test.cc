@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/config.h"
+#include "cli/configuration/config.h"
 
 #include <gtest/gtest.h>
 

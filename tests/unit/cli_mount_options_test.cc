@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/mount_options.h"
+#include "cli/configuration/mount_options.h"
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "cli/mount_helper.h"
-#include "cli/overlay_options.h"
+#include "cli/mounting/mount_helper.h"
+#include "cli/configuration/overlay_options.h"
 #include "tests/unit/failure_of.h"
 
 namespace cacheshim::cli {

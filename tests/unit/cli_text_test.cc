@@ -3,7 +3,7 @@
 
 #include "cli/progress.h"
 #include "cli/text.h"
-#include "cli/units.h"
+#include "cli/configuration/units.h"
 
 namespace cacheshim::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "fuse/name_rule_table.h"
+#include "fuse/jobs/name_rule_table.h"
 
 namespace cacheshim {
 namespace {

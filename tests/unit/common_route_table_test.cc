@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/route_table.h"
-#include "store/profile.h"
+#include "store/profiles/profile.h"
 
 namespace cacheshim {
 namespace {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <thread>
 
-#include "fuse/builder_work.h"
+#include "fuse/services/single_flight/builder_work.h"
 
 namespace cacheshim {
 namespace {

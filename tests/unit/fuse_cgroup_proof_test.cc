@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuse/cgroup_proof.h"
+#include "fuse/jobs/cgroup_proof.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuse/client_core.h"
+#include "fuse/transport/client_core.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "fuse/entry_reads.h"
+#include "fuse/jobs/entry_reads.h"
 
 namespace cacheshim {
 namespace {

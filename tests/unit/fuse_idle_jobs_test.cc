@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "fuse/idle_jobs.h"
-#include "fuse/job_processes.h"
+#include "fuse/jobs/idle_jobs.h"
+#include "fuse/jobs/job_processes.h"
 #include "tests/unit/overlay_fixture.h"
 #include "tests/unit/scratch.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuse/inode_numbers.h"
+#include "fuse/nodes/inode_numbers.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <set>
 
-#include "fuse/node_table.h"
+#include "fuse/nodes/node_table.h"
 
 namespace cacheshim {
 namespace {

@@ -9,9 +9,9 @@
 #include <optional>
 #include <thread>
 
-#include "fuse/caller.h"
-#include "fuse/job.h"
-#include "fuse/job_table.h"
+#include "fuse/jobs/caller.h"
+#include "fuse/jobs/job.h"
+#include "fuse/jobs/job_table.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

@@ -12,8 +12,8 @@
 #include <optional>
 #include <vector>
 
-#include "fuse/lock_table.h"
-#include "store/sys.h"
+#include "fuse/services/locks/lock_table.h"
+#include "store/sys/sys.h"
 
 // Deadlocks among record locks, and the locks that a process loses by closing a descriptor.
 namespace cacheshim {

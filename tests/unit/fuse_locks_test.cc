@@ -16,10 +16,10 @@
 #include <set>
 #include <vector>
 
-#include "fuse/lock_table.h"
-#include "fuse/process_origin.h"
-#include "store/raw_locks.h"
-#include "store/sys.h"
+#include "fuse/services/locks/lock_table.h"
+#include "store/sys/process_origin.h"
+#include "store/sys/raw_locks.h"
+#include "store/sys/sys.h"
 #include "tests/unit/scratch.h"
 
 namespace cacheshim {

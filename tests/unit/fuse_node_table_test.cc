@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "fuse/node_table.h"
+#include "fuse/nodes/node_table.h"
 #include "tests/unit/scratch.h"
 
 namespace cacheshim {

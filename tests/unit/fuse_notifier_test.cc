@@ -8,7 +8,7 @@
 #include <future>
 
 #include "common/unique_fd.h"
-#include "fuse/notifier.h"
+#include "fuse/services/freshness/notifier.h"
 
 namespace cacheshim {
 namespace {

@@ -13,7 +13,7 @@
 #include <functional>
 
 #include "common/unique_fd.h"
-#include "fuse/open_descriptors.h"
+#include "fuse/services/locks/open_descriptors.h"
 
 // What is known about descriptors of a process whose /proc files are closed to the daemon.
 namespace cacheshim {

@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "fuse/pending_call.h"
-#include "fuse/process.h"
+#include "fuse/services/single_flight/pending_call.h"
+#include "store/sys/process.h"
 #include "tests/unit/scratch.h"
 
 // With calls that block by themselves: to open a FIFO that nobody has open for writing.

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "fuse/pending_unlinks.h"
+#include "fuse/services/freshness/pending_unlinks.h"
 
 namespace cacheshim {
 namespace {

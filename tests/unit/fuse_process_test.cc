@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "fuse/process.h"
+#include "store/sys/process.h"
 
 namespace cacheshim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuse/request_view.h"
+#include "fuse/transport/request_view.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <random>
 #include <vector>
 
-#include "fuse/arena.h"
-#include "fuse/generations.h"
-#include "fuse/name_index.h"
+#include "fuse/nodes/arena.h"
+#include "fuse/services/freshness/generations.h"
+#include "fuse/nodes/name_index.h"
 
 namespace cacheshim {
 namespace {

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "common/direct_page.h"
-#include "fuse/view_filter.h"
-#include "store/paths.h"
+#include "fuse/jobs/view_filter.h"
+#include "store/sys/paths.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "common/unique_fd.h"
-#include "fuse/wire.h"
+#include "fuse/transport/wire.h"
 
 namespace cacheshim {
 namespace {

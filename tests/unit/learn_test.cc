@@ -8,13 +8,13 @@
 #include <variant>
 #include <vector>
 
-#include "fuse/request_trace.h"
+#include "fuse/transport/request_trace.h"
 #include "learn/cache_facts.h"
 #include "learn/entry_groups.h"
 #include "learn/name_shapes.h"
 #include "learn/profile_text.h"
 #include "learn/request_decoder.h"
-#include "store/profile.h"
+#include "store/profiles/profile.h"
 
 // What `cacheshim profile learn` makes of the calls of a program.
 namespace cacheshim::learn {

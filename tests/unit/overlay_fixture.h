@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "store/overlay.h"
-#include "store/sys.h"
+#include "store/overlay/overlay.h"
+#include "store/sys/sys.h"
 #include "tests/unit/scratch.h"
 
 namespace cacheshim {

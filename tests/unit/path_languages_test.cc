@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/path_languages.h"
+#include "store/profiles/path_languages.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "store/path_pattern.h"
+#include "store/profiles/path_pattern.h"
 
 namespace cacheshim {
 namespace {

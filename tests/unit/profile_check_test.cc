@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/profile_check.h"
+#include "store/profiles/profile_check.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/profile.h"
+#include "store/profiles/profile.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

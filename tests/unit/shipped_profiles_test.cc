@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "store/entry_map.h"
-#include "store/paths.h"
-#include "store/profile_check.h"
+#include "store/profiles/entry_map.h"
+#include "store/sys/paths.h"
+#include "store/profiles/profile_check.h"
 
 // The shipped profiles, each held against paths that its program's own code makes: which entry they are
 // of, what class of name they are, and whether their arrival may complete the entry.

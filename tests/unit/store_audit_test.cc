@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "store/audit_log.h"
-#include "store/digest.h"
-#include "store/sys.h"
+#include "store/base/audit_log.h"
+#include "store/sys/digest.h"
+#include "store/sys/sys.h"
 #include "tests/unit/scratch.h"
 
 namespace cacheshim {

@@ -7,7 +7,7 @@
 #include <future>
 #include <thread>
 
-#include "store/staged_copies.h"
+#include "store/overlay/staged_copies.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

@@ -5,10 +5,10 @@
 #include <map>
 #include <memory>
 
-#include "store/digest.h"
-#include "store/evictor.h"
-#include "store/layer.h"
-#include "store/verifier.h"
+#include "store/sys/digest.h"
+#include "store/base/evictor.h"
+#include "store/layer/layer.h"
+#include "store/base/verifier.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

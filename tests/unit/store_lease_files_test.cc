@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "store/lease_files.h"
+#include "store/locks/lease_files.h"
 #include "tests/unit/scratch.h"
 
 namespace cacheshim {

@@ -6,9 +6,9 @@
 #include <iterator>
 #include <vector>
 
-#include "store/baton_record.h"
-#include "store/closing_record.h"
-#include "store/shared_file.h"
+#include "store/layer/baton_record.h"
+#include "store/layer/closing_record.h"
+#include "store/locks/shared_file.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

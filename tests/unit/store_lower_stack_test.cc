@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "store/lower_stack.h"
-#include "store/path_root.h"
+#include "store/overlay/lower_stack.h"
+#include "store/sys/path_root.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

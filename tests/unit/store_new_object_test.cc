@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/new_object.h"
+#include "store/sys/new_object.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/sys.h"
+#include "store/sys/sys.h"
 #include "tests/unit/scratch.h"
 
 namespace cacheshim {

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "store/origin_log.h"
+#include "store/overlay/origin_log.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

@@ -5,7 +5,7 @@
 
 #include <climits>
 
-#include "store/whiteout.h"
+#include "store/sys/whiteout.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <set>
 
-#include "store/publisher.h"
+#include "store/publish/publisher.h"
 #include "tests/unit/overlay_fixture.h"
 
 // When an entry counts as complete, by each kind of rule, and what is published of it.

@@ -9,7 +9,7 @@
 #include <memory>
 #include <set>
 
-#include "store/publisher.h"
+#include "store/publish/publisher.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

@@ -8,9 +8,9 @@
 #include <memory>
 #include <set>
 
-#include "store/path_sample.h"
-#include "store/publisher.h"
-#include "store/rejected_entries.h"
+#include "store/base/path_sample.h"
+#include "store/publish/publisher.h"
+#include "store/publish/rejected_entries.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

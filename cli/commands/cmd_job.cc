@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/commands/commands.h"
+#include "cli/control_client.h"
+#include "cli/failure.h"
+#include "cli/paths.h"
+#include "cli/progress.h"
+#include "cli/run_environment.h"
+#include "cli/text.h"
+#include "cli/configuration/units.h"
+#include "common/exit_codes.h"
+
+namespace cacheshim::cli {
+namespace {
+
+using nlohmann::json;
+
+struct JobArguments {
+  std::string id;
+  std::string mount;
+  std::string cycle;
+  bool as_json = false;
+  bool shared_uids = false;
+  bool success = false;
+  bool failure = false;
+  bool dry_run = false;
+  std::string timeout;  // empty: none
+};
+
+ControlClient connect(const JobArguments& arguments) {
+  return ControlClient(chosen_mount(arguments.mount));
+}
+
+json ask(const JobArguments& arguments, json request) {
+  request["job"] = arguments.id;
+  return connect(arguments).request(request);
+}
+
+std::string entries_text(const json& counted) {
+  return fmt::format("{} ({}, {})", format_count(count_of(counted, "entries"), "entry", "entries"),
+                     format_count(count_of(counted, "files"), "file", "files"),
+                     format_size(count_of(counted, "bytes")));
+}
+
+std::string published(const json& answer) {
+  const auto count = [&](const char* key) { return count_of(answer, key); };
+  std::string text = "published " + entries_text(answer);
+  const json total = answer.value("total", json::object());
+  if (count_of(total, "entries") > count("entries")) {
+    text += fmt::format(" at its end, {} in all", entries_text(total));
+  }
+  if (count("conflicts") > 0) {
+    text += fmt::format(", {} kept back: the store has another version",
+                        format_count(count("conflicts"), "entry", "entries"));
+  }
+  if (count("incomplete") > 0) {
+    text += fmt::format(", {} left out: not complete",
+                        format_count(count("incomplete"), "entry", "entries"));
+  }
+  if (count("refused") > 0) {
+    text += fmt::format(", {} kept back: the job may not publish",
+                        format_count(count("refused"), "entry", "entries"));
+  }
+  return text;
+}
+
+int start(const JobArguments& arguments) {
+  (void)ask(arguments, {{"op", "job-start"},
+                        {"shared_uids", arguments.shared_uids},
+                        {"cycle", choose_cycle("").view()},
+                        {"run", false}});
+  fmt::print("job {} started\n", arguments.id);
+  return kExitSuccess;
+}
+
+int end(const JobArguments& arguments) {
+  if (arguments.success == arguments.failure) {
+    throw Failure(kExitUsage, "job end needs either --success or --failure");
+  }
+  const char* outcome = arguments.success ? "success" : "failure";
+  const json answer = ask(arguments, {{"op", "job-end"},
+                                      {"outcome", outcome},
+                                      {"cycle", arguments.cycle},
+                                      {"run", false}});
+  if (!answer.value("ended", true)) {
+    fmt::print("job {} goes on: another 'cacheshim run' of it is active and will end it\n",
+               arguments.id);
+  } else {
+    fmt::print("job {} ended with {}: {}\n", arguments.id, outcome, published(answer));
+  }
+  return kExitSuccess;
+}
+
+std::string files_text(const json& counted) {
+  return fmt::format("{}, {}", format_count(count_of(counted, "files"), "file", "files"),
+                     format_size(count_of(counted, "bytes")));
+}
+
+// What would become of each entry.
+void print_plan(const json& plan) {
+  std::vector<std::vector<std::string>> rows;
+  for (const json& one : plan) {
+    const bool would = one.value("publish", true);
+    const bool is_there = would && one.contains("publish") && count_of(one, "files") == 0;
+    rows.push_back({text_of(one, "entry"), would ? files_text(one) : "stays",
+                    is_there ? "the base has it already: dropped from the layer"
+                    : would  ? ""
+                             : text_of(one, "why")});
+  }
+  print_table(rows);
+}
+
+int show_plan(const JobArguments& arguments, const char* op, const char* verb) {
+  const json answer = ask(arguments, {{"op", op}, {"dry_run", true}});
+  if (arguments.as_json) {
+    fmt::print("{}\n", answer.dump());
+    return kExitSuccess;
+  }
+  print_plan(answer.value("plan", json::array()));
+  fmt::print("job {}: would {} {}\n", arguments.id, verb, files_text(answer));
+  if (count_of(answer, "removed") > 0) {
+    fmt::print("job {}: would see again {} of the base that it has removed\n", arguments.id,
+               format_count(count_of(answer, "removed"), "name", "names"));
+  }
+  if (count_of(answer, "open_files") > 0) {
+    fmt::print("job {}: has {} open, which stay readable\n", arguments.id,
+               format_count(count_of(answer, "open_files"), "file", "files"));
+  }
+  return kExitSuccess;
+}
+
+int publish(const JobArguments& arguments) {
+  if (arguments.dry_run) return show_plan(arguments, "job-publish", "publish");
+  const json answer = ask(arguments, {{"op", "job-publish"}});
+  fmt::print("job {}: {}\n", arguments.id, published(answer));
+  return kExitSuccess;
+}
+
+int discard(const JobArguments& arguments) {
+  if (arguments.dry_run) return show_plan(arguments, "job-discard", "throw away");
+  const json answer = ask(arguments, {{"op", "job-discard"}});
+  fmt::print("job {}: discarded {}\n", arguments.id,
+             format_count(count_of(answer, "files"), "file", "files"));
+  return kExitSuccess;
+}
+
+int wait(const JobArguments& arguments) {
+  const ControlClient client = connect(arguments);
+  const auto start_time = Progress::Clock::now();
+  const auto timeout = parse_timeout(arguments.timeout);
+  Progress progress;
+  const std::string what = fmt::format("waiting for job {}", arguments.id);
+  const auto on_progress = [&](std::string_view, std::uint64_t, std::uint64_t) {
+    const auto waited = Progress::Clock::now() - start_time;
+    if (timeout && waited >= *timeout) {
+      progress.finish();
+      throw Failure(kExitTimedOut, fmt::format("job '{}' has not ended within {} s", arguments.id,
+                                               std::chrono::duration<double>(*timeout).count()));
+    }
+    progress.update(what, 0, 0);
+  };
+  const json answer = client.request({{"op", "job-wait"}, {"job", arguments.id}}, on_progress);
+  const std::string outcome = text_of(answer, "outcome");
+  progress.finish();
+  fmt::print("job {} ended, outcome: {}\n", arguments.id, outcome);
+  return outcome == "success" ? kExitSuccess : kExitFailed;
+}
+
+std::string uid_text(const json& job) {
+  const auto uid = job.find("uid");
+  return uid != job.end() && uid->is_number() ? uid->dump() : "-";
+}
+
+std::string layer_text(const json& layer) {
+  const std::string own = entries_text(layer);
+  const std::uint64_t removed = count_of(layer, "removed");
+  if (removed == 0) return own;
+  return fmt::format("{}; hides {} of the base", own, format_count(removed, "name", "names"));
+}
+
+int show(const JobArguments& arguments) {
+  const json answer = ask(arguments, {{"op", "job-show"}});
+  json job = answer.value("job", json::object());
+  json layer = ask(arguments, {{"op", "job-layer"}});
+  layer.erase("ok");
+  if (arguments.as_json) {
+    job["holds"] = std::move(layer);
+    fmt::print("{}\n", job.dump());
+    return kExitSuccess;
+  }
+  const std::string refused = job.value("refused", "");
+  print_pairs({{"job", text_of(job, "job")},
+               {"cycle", text_of(job, "cycle")},
+               {"state", text_of(job, "state")},
+               {"outcome", text_of(job, "outcome")},
+               {"user id", uid_text(job)},
+               {"further users", job.value("shared_uids", false) ? "allowed" : "no"},
+               {"started", format_time(static_cast<std::int64_t>(count_of(job, "started")))},
+               {"open files", fmt::to_string(count_of(job, "open_files"))},
+               {"runs", fmt::to_string(count_of(job, "runs"))},
+               {"layer", text_of(job, "layer")},
+               {"holds", layer_text(layer)},
+               {"publishing", text_of(job, "publish")},
+               {"may publish", refused.empty() ? "yes" : "no: " + refused}});
+  return kExitSuccess;
+}
+
+using Row = std::vector<std::string>;
+
+constexpr std::array<const char*, 8> kHeads = {"JOB", "CYCLE",   "STATE", "OUTCOME",
+                                               "UID", "STARTED", "FILES", "RUNS"};
+constexpr std::array<const char*, kHeads.size()> kColumns = {
+    "job", "cycle", "state", "outcome", "uid", "started", "open_files", "runs"};
+constexpr std::size_t kStarted = 5;
+using Cells = std::array<std::string_view, kHeads.size()>;
+
+// The cells of one line, by the places that our columns have in it.
+Cells cells_of(std::string_view line, const std::array<std::size_t, kHeads.size()>& places) {
+  Cells cells;
+  cells.fill("-");
+  for (std::size_t place = 0, at = 0; at <= line.size(); ++place) {
+    const std::size_t end = std::min(line.find('\t', at), line.size());
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (places[i] == place) cells[i] = line.substr(at, end - at);
+    }
+    at = end + 1;
+  }
+  return cells;
+}
+
+// The table of the daemon's rows, which one of another version may give fewer columns or more. Of ten
+// thousand jobs: so without a string for each cell.
+std::string table_of(const json& answer) {
+  const json columns = answer.value("columns", json::array());
+  std::array<std::size_t, kHeads.size()> places;
+  std::array<std::size_t, kHeads.size()> widths{};
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const auto found = std::find(columns.begin(), columns.end(), kColumns[i]);
+    places[i] = static_cast<std::size_t>(found - columns.begin());
+  }
+  const std::string_view text = answer["rows"].get_ref<const std::string&>();
+  std::map<std::string_view, std::string> times;
+  std::vector<Cells> rows(1);
+  std::copy(kHeads.begin(), kHeads.end(), rows.front().begin());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    Cells& row = rows.emplace_back(cells_of(text.substr(at, end - at), places));
+    const auto [time, is_new] = times.try_emplace(row[kStarted]);
+    if (is_new) time->second = format_time(std::strtoll(row[kStarted].data(), nullptr, 10));
+    row[kStarted] = time->second;
+    at = end + 1;
+  }
+  for (const Cells& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string table;
+  for (const Cells& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      table += row[i];
+      if (i + 1 < row.size()) table.append(widths[i] - row[i].size() + 2, ' ');
+    }
+    table += '\n';
+  }
+  return table;
+}
+
+// Of a daemon that does not list in short.
+void add_objects(const json& answer, std::vector<Row>& table) {
+  for (const json& job : answer.value("jobs", json::array())) {
+    table.push_back(
+        {text_of(job, "job"), text_of(job, "cycle"), text_of(job, "state"), text_of(job, "outcome"),
+         uid_text(job), format_time(static_cast<std::int64_t>(count_of(job, "started"))),
+         fmt::to_string(count_of(job, "open_files")), fmt::to_string(count_of(job, "runs"))});
+  }
+}
+
+int list(const JobArguments& arguments) {
+  const ControlClient client = connect(arguments);
+  if (arguments.as_json) {
+    constexpr std::string_view kBegin = R"({"ok":true,"jobs":)";
+    const std::string answer = client.request_text({{"op", "job-list"}});
+    if (!answer.starts_with(kBegin) || !answer.ends_with("]}")) {
+      throw Failure(kExitFailed,
+                    fmt::format("the daemon of '{}' gave no list of jobs", client.mount()));
+    }
+    fmt::print("{}\n",
+               std::string_view(answer).substr(kBegin.size(), answer.size() - kBegin.size() - 1));
+    return kExitSuccess;
+  }
+  const json answer = client.request({{"op", "job-list"}, {"rows", true}});
+  if (answer.contains("rows") && answer["rows"].is_string()) {
+    fmt::print("{}", table_of(answer));
+  } else {
+    std::vector<Row> table = {Row(kHeads.begin(), kHeads.end())};
+    add_objects(answer, table);
+    print_table(table);
+  }
+  return kExitSuccess;
+}
+
+using Action = int (*)(const JobArguments&);
+
+// A job command with what all of them have.
+CLI::App* add_command(CLI::App& parent, const std::shared_ptr<JobArguments>& arguments,
+                      const char* name, const char* help, Action action, int& exit_code) {
+  CLI::App* command = parent.add_subcommand(name, help);
+  command
+      ->add_option("--mount", arguments->mount,
+                   "The mount (default: $CACHESHIM_MOUNT or /ci-cache)")
+      ->type_name("M");
+  command->callback([arguments, action, &exit_code] { exit_code = action(*arguments); });
+  return command;
+}
+
+CLI::App* add_with_id(CLI::App& parent, const std::shared_ptr<JobArguments>& arguments,
+                      const char* name, const char* help, Action action, int& exit_code) {
+  CLI::App* command = add_command(parent, arguments, name, help, action, exit_code);
+  command->add_option("ID", arguments->id, "Job id: letters, digits and ._-")->required();
+  command->parse_complete_callback([arguments] { check_job_id(arguments->id); });
+  return command;
+}
+
+}  // namespace
+
+void add_job(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<JobArguments>();
+  CLI::App* job = app.add_subcommand("job", "Start, end and look at the jobs of a mount");
+  job->require_subcommand(1);
+  const auto with_id = [&](const char* name, const char* help, Action action) {
+    return add_with_id(*job, arguments, name, help, action, exit_code);
+  };
+  with_id("start", "Make a job known before its first process", start)
+      ->add_flag("--shared-uids", arguments->shared_uids, "Let further users into this job");
+  CLI::App* end_command = with_id("end", "End a job; success publishes what is complete", end);
+  end_command->add_flag("--success", arguments->success, "The job succeeded");
+  end_command->add_flag("--failure", arguments->failure,
+                        "The job failed: nothing more is published");
+  end_command
+      ->add_option("--cycle", arguments->cycle,
+                   "Only this attempt: fails if the job is at another one by now")
+      ->type_name("N");
+  end_command->footer("One of --success and --failure is required.");
+  add_command(*job, arguments, "list", "All jobs that the daemon knows", list, exit_code)
+      ->add_flag("--json", arguments->as_json, "As JSON");
+  with_id("show", "One job", show)->add_flag("--json", arguments->as_json, "As JSON");
+  with_id("wait", "Wait until a job has ended; returns 0 for success, else 1", wait)
+      ->add_option("--timeout", arguments->timeout,
+                   "Give up after S seconds, or 500ms, 10m, …, with exit code 75")
+      ->type_name("S")
+      ->check(timeout_problem);
+  const auto with_plan = [&](const char* name, const char* help, Action action,
+                             const char* footer) {
+    CLI::App* command = with_id(name, help, action);
+    command->add_flag("--dry-run", arguments->dry_run,
+                      "Only say what would become of each entry, and why");
+    command->add_flag("--json", arguments->as_json, "What --dry-run says, as JSON")
+        ->needs("--dry-run");
+    command->footer(footer);
+  };
+  with_plan(
+      "publish", "Publish a job's complete entries now", publish,
+      "What is complete goes into the base, whole, whatever the job's policy; all else stays in\n"
+      "its layer. Nothing of a job that may not publish does.");
+  with_plan(
+      "discard", "Throw a job's own files away", discard,
+      "Its layer goes, with all that the job has written and not published, and the base shows\n"
+      "through where the job had removed something. The job goes on with an empty layer.");
+}
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cli/commands/commands.h"
+#include "cli/mounting/daemon_process.h"
+#include "cli/failure.h"
+#include "cli/configuration/mount_options.h"
+#include "cli/mounting/mount_point.h"
+#include "cli/paths.h"
+#include "cli/mounting/predecessor.h"
+#include "cli/run_environment.h"
+#include "cli/configuration/setup.h"
+#include "cli/mounting/standby.h"
+#include "common/exit_codes.h"
+
+namespace cacheshim::cli {
+namespace {
+
+struct MountArguments {
+  DaemonArguments daemon;
+  std::string mount_point;
+  bool foreground = false;
+  bool standby = false;
+};
+
+// Whether there is still something to mount.
+bool stand_by(const std::string& mount_point, DaemonOptions& options) {
+  UniqueFd lock;
+  if (wait_as_standby(run_dir(resolve_path(mount_point)), options.cycle, lock) ==
+      StandbyEnd::kClosed) {
+    print_line(
+        fmt::format("the mount at '{}' is closed for good; nothing to stand by for", mount_point));
+    return false;
+  }
+  if (lock) options.run_lock = std::make_shared<UniqueFd>(std::move(lock));
+  return true;
+}
+
+std::string choose_mount_point(const MountArguments& arguments, const DaemonOptions& options) {
+  const std::string path = resolve_path(arguments.mount_point);
+  check_apart(path, "store", options.store_dir);
+  if (!options.layers_dir.empty()) check_apart(path, "directory of layers", options.layers_dir);
+  // A standby takes over unattended, where there was a mount before.
+  const bool may_be_nonempty =
+      arguments.standby || parse_mount_options(arguments.daemon.options).may_be_nonempty;
+  return check_mount_point(arguments.mount_point, may_be_nonempty);
+}
+
+void do_mount(const MountArguments& arguments) {
+  DaemonOptions options = make_daemon_options(arguments.daemon, find_installation().profiles);
+  options.cycle = choose_cycle("").view();
+  if (arguments.standby && !stand_by(arguments.mount_point, options)) return;
+  options.mount_point = choose_mount_point(arguments, options);
+  options.run_dir = run_dir(options.mount_point);
+  wait_for_predecessor(options);
+  mount_and_serve(options, arguments.foreground || arguments.standby);
+}
+
+}  // namespace
+
+void add_mount(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<MountArguments>();
+  CLI::App* mount = app.add_subcommand(
+      "mount", "Show a store of cache folders at MOUNTPOINT; returns once it is usable");
+  mount->add_option("--store", arguments->daemon.store, "Folder that holds the caches")
+      ->type_name("DIR")
+      ->check(refuse_empty_path)
+      ->required();
+  mount
+      ->add_option("--layers", arguments->daemon.layers,
+                   "Where jobs' own files go (default: STORE/.cacheshim/layers)")
+      ->type_name("DIR");
+  mount
+      ->add_option("--config", arguments->daemon.config,
+                   "Configuration (default: /etc/cacheshim/cacheshim.toml for root, else "
+                   "~/.config/cacheshim/cacheshim.toml)")
+      ->type_name("FILE");
+  mount
+      ->add_option("-o", arguments->daemon.options,
+                   "Mount options, such as ro,noexec,noatime,owner=keep")
+      ->type_name("OPT[,OPT...]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  mount->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
+  mount->add_flag("--standby", arguments->standby,
+                  "Stay here, and serve when the daemon that serves has died");
+  mount
+      ->add_option("MOUNTPOINT", arguments->mount_point,
+                   "Existing, empty directory, usually /ci-cache")
+      ->check(refuse_empty_path)
+      ->required();
+  mount->footer(
+      "The mount point has to be empty (or -o nonempty) and apart from the store. One whose daemon has\n"
+      "died is freed and used again; for one that is still finishing, mount waits at most 10 s. With -o ro\n"
+      "a store that cannot be written to is served too. Once mounted, the daemon logs to\n"
+      "/run/cacheshim/MOUNT/log (not root: XDG_RUNTIME_DIR/cacheshim/MOUNT/log).\n"
+      "A standby leaves with 0 when the mount is closed for good, by unmount or SIGTERM, in its own\n"
+      "cycle (CACHESHIM_CYCLE), also when that is on record as it starts.\n"
+      "Exit codes: 0 mounted, 2 unknown option or configuration key, or store, layers and mount point in\n"
+      "each other, 69 store, mount point or /dev/fuse not available (nothing was mounted then).");
+  mount->callback([arguments, &exit_code] {
+    do_mount(*arguments);
+    exit_code = kExitSuccess;
+  });
+}
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands/commands.h"
+#include "cli/mounting/daemon_process.h"
+#include "cli/failure.h"
+#include "cli/mounting/mount_point.h"
+#include "cli/configuration/overlay_options.h"
+#include "cli/paths.h"
+#include "cli/mounting/predecessor.h"
+#include "cli/configuration/setup.h"
+#include "common/exit_codes.h"
+
+namespace cacheshim::cli {
+namespace {
+
+struct OverlayArguments {
+  std::vector<std::string> options;
+  std::string mount_point;
+  bool foreground = false;
+};
+
+// Resolved here: the daemon works in another current folder.
+OverlayFolders resolve(const OverlayFolders& given) {
+  OverlayFolders folders;
+  for (const std::string& lower : given.lowers) {
+    folders.lowers.push_back(check_folder("lowerdir", lower, R_OK | X_OK));
+  }
+  if (given.upper.empty()) return folders;
+  folders.upper = check_folder("upperdir", given.upper, R_OK | W_OK | X_OK);
+  folders.work = check_folder("workdir", given.work, R_OK | W_OK | X_OK);
+  if (lies_in(folders.upper, folders.work) || lies_in(folders.work, folders.upper)) {
+    throw Failure(kExitUsage,
+                  fmt::format("'upperdir={}' and 'workdir={}' must not lie in each other",
+                              given.upper, given.work));
+  }
+  for (const std::string& lower : folders.lowers) {
+    if (!lies_in(lower, folders.upper) && !lies_in(lower, folders.work)) continue;
+    throw Failure(kExitUsage,
+                  fmt::format("'lowerdir={}' must not lie in upperdir or workdir", lower));
+  }
+  return folders;
+}
+
+// A mount point that is a lower itself, or a parent of one of the directories, hides it only from others.
+void check_mount_is_outside(const std::string& mount_point, const OverlayFolders& folders) {
+  if (folders.upper.empty()) return;
+  if (lies_in(mount_point, folders.upper)) check_apart(mount_point, "upperdir", folders.upper);
+  if (lies_in(mount_point, folders.work)) check_apart(mount_point, "workdir", folders.work);
+}
+
+void tell_words(std::string_view why, const std::vector<std::string>& words) {
+  if (words.empty()) return;
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
+  print_line(fmt::format("{}: {}", why, all));
+}
+
+void mount_overlay(const OverlayArguments& arguments) {
+  const OverlayOptions wanted = parse_overlay_options(arguments.options, is_real_root());
+  DaemonOptions options;
+  options.overlay = resolve(wanted.folders);
+  options.mount_flags = wanted.mount.flags;
+  options.owners = wanted.mount.owners;
+  if (!wanted.mount.source.empty()) options.source = wanted.mount.source;
+  check_mount_is_outside(resolve_path(arguments.mount_point), *options.overlay);
+  options.mount_point = check_mount_point(arguments.mount_point, wanted.mount.may_be_nonempty);
+  options.run_dir = run_dir(options.mount_point);
+  tell_words("ignored, as it has no meaning here", wanted.ignored);
+  tell_words("ignored, as only root may set it", wanted.denied);
+  wait_for_predecessor(options);
+  mount_and_serve(options, arguments.foreground);
+}
+
+}  // namespace
+
+void add_overlay(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<OverlayArguments>();
+  CLI::App* overlay = app.add_subcommand(
+      "overlay", "Show folders as one at MOUNTPOINT, changes going to another; no store, no jobs");
+  overlay->add_option("-o", arguments->options, "Options, as fuse-overlayfs takes them")
+      ->type_name("OPT[,OPT...]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->required();
+  overlay->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
+  overlay->add_option("MOUNTPOINT", arguments->mount_point, "Existing, empty directory")
+      ->check(refuse_empty_path)
+      ->required();
+  overlay->footer(
+      "Options of -o:\n"
+      "  lowerdir=L1[:L2...]    the folders to show, L1 on top; '\\:' for a ':' in a name\n"
+      "  upperdir=U,workdir=W   where changes go, and an empty folder beside it; without: read-only\n"
+      "  owner=keep             real owners, modes and ACLs, checked for each caller (default)\n"
+      "  owner=squash           everything belongs to who mounts\n"
+      "  squash_to_root, squash_to_uid=N, squash_to_gid=N   everything is shown as theirs\n"
+      "  noacl                  POSIX ACLs do not count\n"
+      "  ro, noexec, noatime, suid, dev and others of mount(8); nosuid and nodev are the default,\n"
+      "                         and stay so unless root mounts\n"
+      "  nonempty               allow a mount point that is not empty: the mount hides what it holds\n"
+      "  fsname=NAME            the source that mountinfo shows\n"
+      "  threaded=, fast_ino=, volatile and other switches of fuse-overlayfs are ignored\n"
+      "Exit codes: 0 mounted, 2 wrong options, 69 a folder, the mount point or /dev/fuse not\n"
+      "available (nothing was mounted then). Ends with `cacheshim unmount` or umount(8).");
+  overlay->callback([arguments, &exit_code] {
+    mount_overlay(*arguments);
+    exit_code = kExitSuccess;
+  });
+}
+
+}  // namespace cacheshim::cli

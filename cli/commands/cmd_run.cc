@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A job must never fail because of us: without a mount, or with one that refuses, the command runs
+// all the same, without the cache, and one line says so. Only --store, which asks for a mount of the
+// command's own, and CACHESHIM_STRICT=1 make it an error.
+#include <errno.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/child_process.h"
+#include "cli/commands/commands.h"
+#include "cli/control_client.h"
+#include "cli/failure.h"
+#include "cli/mounting/mount_point.h"
+#include "cli/paths.h"
+#include "cli/mounting/private_run.h"
+#include "cli/run_environment.h"
+#include "cli/configuration/setup.h"
+#include "common/exit_codes.h"
+#include "common/names.h"
+
+namespace cacheshim::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr long kFuseMagic = 0x65735546;
+
+struct RunArguments {
+  std::string mount;
+  std::string store;
+  std::string job;
+  std::string cycle;
+  bool shared_uids = false;
+  std::vector<std::string> command;
+};
+
+struct Run {
+  RunArguments arguments;
+  std::string mount;  // where the command sees the cache
+  std::string library;
+  JobId job;
+  JobId cycle;
+};
+
+int run_command(const Run& run, OrphanPolicy orphan) {
+  return run_child([&] { return exec_command(run.arguments.command); }, SIGKILL, orphan);
+}
+
+// One job's view, bound into a container, has no control folder: the command just uses it.
+bool is_bound_view(const std::string& mount) {
+  struct statfs status {};
+  if (::statfs(mount.c_str(), &status) != 0 || status.f_type != kFuseMagic) return false;
+  const std::string control = mount + "/" + std::string(kControlName);
+  return ::access(control.c_str(), F_OK) != 0 && errno == ENOENT;
+}
+
+void start_job(const Run& run) {
+  const ControlClient client(run.mount);
+  (void)client.request({{"op", "job-start"},
+                        {"job", run.job.view()},
+                        {"cycle", run.cycle.view()},
+                        {"shared_uids", run.arguments.shared_uids},
+                        {"run", true}});
+}
+
+void end_job(const Run& run, bool success) {
+  try {
+    const ControlClient client(run.mount);
+    (void)client.request({{"op", "job-end"},
+                          {"job", run.job.view()},
+                          {"outcome", success ? "success" : "failure"},
+                          {"run", true}});
+  } catch (const Failure& failure) {
+    print_line(
+        fmt::format("cannot end job '{}': {}; its layer is kept", run.job.view(), failure.what()));
+  }
+}
+
+void fail_if_required(const Run& run, const std::string& why) {
+  if (is_switched_on(kStrictVariable) || !run.arguments.store.empty()) {
+    throw Failure(kExitUnavailable, why + "; the command was not run");
+  }
+}
+
+// The library does nothing where the variable is set, also if the job's script preloads it.
+int run_without_cache(const Run& run, const std::string& why, OrphanPolicy orphan) {
+  fail_if_required(run, why);
+  print_line(why + "; running the command without the cache");
+  (void)::setenv(std::string(kDisableVariable).c_str(), "1", 1);
+  return run_command(run, orphan);
+}
+
+void prepare_environment(const Run& run) {
+  export_job(run.mount, run.job, run.arguments.cycle);
+  if (preload(run.library)) return;
+  const std::string why = fmt::format("cannot preload '{}'", run.library);
+  fail_if_required(run, why);
+  print_line(why + "; only paths under the mount are cached");
+}
+
+int run_on_mount(const Run& run, OrphanPolicy orphan) {
+  if (is_bound_view(run.mount)) {
+    prepare_environment(run);
+    return run_command(run, orphan);
+  }
+  try {
+    start_job(run);
+  } catch (const Failure& failure) {
+    return run_without_cache(run, failure.what(), orphan);
+  }
+  int code = kExitUnavailable;
+  try {
+    prepare_environment(run);
+    code = run_command(run, orphan);
+  } catch (const Failure&) {
+    end_job(run, false);
+    throw;
+  }
+  end_job(run, code == 0);
+  return code;
+}
+
+int run_on_store(const Run& run, const std::string& shipped_profiles) {
+  DaemonArguments arguments;
+  arguments.store = run.arguments.store;
+  DaemonOptions options = make_daemon_options(arguments, shipped_profiles);
+  check_apart(resolve_path(run.mount), "store", options.store_dir);
+  options.mount_point = run.mount;
+  options.run_dir = run_dir(run.mount);
+  return with_private_mount(options, [&] { return run_on_mount(run, OrphanPolicy::kKillChild); });
+}
+
+int do_run(const RunArguments& arguments) {
+  const Installation installation = find_installation();
+  Run run{arguments, chosen_mount(arguments.mount), installation.library, choose_job(arguments.job),
+          choose_cycle(arguments.cycle)};
+  run.mount = std::filesystem::absolute(run.mount).lexically_normal();
+  if (run.mount.size() > 1 && run.mount.back() == '/') run.mount.pop_back();
+  if (run.arguments.store.empty()) return run_on_mount(run, OrphanPolicy::kGoOn);
+  return run_on_store(run, installation.profiles);
+}
+
+// The options of run, lock and profile learn whose value may be a word of its own.
+constexpr std::string_view kWithValue[] = {"--mount",   "--store", "--job",      "--cycle",
+                                           "--timeout", "--name",  "--variable", "--cache"};
+
+class FormatterWithCommand final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = Formatter::make_usage(app, std::move(name));
+    return usage.insert(usage.find_last_not_of('\n') + 1, " [--] COMMAND...");
+  }
+};
+
+bool takes_next_word(const std::string& option) {
+  return std::find(std::begin(kWithValue), std::end(kWithValue), option) != std::end(kWithValue);
+}
+
+}  // namespace
+
+std::vector<std::string> take_command(std::vector<std::string>& words) {
+  const bool is_lock = !words.empty() && words.front() == "lock";
+  const bool is_learn = words.size() > 1 && words[0] == "profile" && words[1] == "learn";
+  if (words.empty() || (words.front() != "run" && !is_lock && !is_learn)) return {};
+  std::size_t end = is_learn ? 2 : 1;
+  const auto skip_options = [&] {
+    while (end < words.size() && words[end].size() > 1 && words[end].front() == '-') {
+      if (words[end] == "--") break;
+      end += takes_next_word(words[end]) ? 2U : 1U;
+    }
+  };
+  skip_options();
+  if (is_lock) {
+    ++end;  // FILE
+    skip_options();
+  }
+  end = std::min(end, words.size());
+  const bool separated = end < words.size() && words[end] == "--";
+  const auto at = words.begin() + static_cast<std::ptrdiff_t>(end);
+  std::vector<std::string> command(at + (separated ? 1 : 0), words.end());
+  words.erase(at, words.end());
+  return command;
+}
+
+std::shared_ptr<CLI::Formatter> make_formatter_with_command() {
+  return std::make_shared<FormatterWithCommand>();
+}
+
+void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code) {
+  auto arguments = std::make_shared<RunArguments>();
+  CLI::App* run = app.add_subcommand("run", "Run a command as one job of a mount");
+  run->add_option("--mount", arguments->mount, "The mount (default: $CACHESHIM_MOUNT or /ci-cache)")
+      ->type_name("M");
+  run->add_option("--store", arguments->store,
+                  "Mount this store for COMMAND alone, seen only by it, shown at --mount")
+      ->type_name("DIR");
+  run->add_option("--job", arguments->job, "Job id (default: the scheduler's, else one of its own)")
+      ->type_name("ID");
+  run->add_option("--cycle", arguments->cycle, "The attempt (default: the scheduler's, else 0)")
+      ->type_name("N");
+  run->add_flag("--shared-uids", arguments->shared_uids, "Let further users into this job");
+  run->formatter(make_formatter_with_command());
+  run->footer(
+      "Returns COMMAND's own exit code, 128 + N where signal N ended it, 127 where it is not there.\n"
+      "The job ends by that code: success publishes what is complete. Without a mount COMMAND runs\n"
+      "all the same, without the cache; CACHESHIM_STRICT=1 makes that an error (69).\n"
+      "With --store, processes that COMMAND leaves behind are ended together with its mount.");
+  run->callback([arguments, &command, &exit_code] {
+    if (command.empty()) throw Failure(kExitUsage, "run needs a COMMAND; see cacheshim run --help");
+    arguments->command = command;
+    exit_code = do_run(*arguments);
+  });
+}
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/commands/commands.h"
+#include "cli/control_client.h"
+#include "cli/failure.h"
+#include "cli/paths.h"
+#include "cli/text.h"
+#include "cli/configuration/units.h"
+#include "common/exit_codes.h"
+#include "store/sys/json_text.h"
+
+namespace cacheshim::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Counter {
+  const char* name;
+  const char* meaning;
+};
+
+constexpr Counter kCounters[] = {
+    {"lookups", "names looked up that reached the daemon"},
+    {"hits_direct", "opens that went straight to the base, without the daemon"},
+    {"opens_base", "opens of base files through the mount"},
+    {"opens_layer", "opens of jobs' own files"},
+    {"misses", "looks for files that nobody has"},
+    {"flight_leases", "leases given: one process builds, others that want its file wait"},
+    {"flight_waits", "waits for another process's build"},
+    {"flight_hits", "of these, ended by the finished entry: builds that were saved"},
+    {"flight_timeouts", "of these, given up"},
+    {"flight_failures", "builds that failed, whose files nobody waits for during a minute"},
+    {"entries_published", "entries added to the base"},
+    {"files_published", "their files"},
+    {"bytes_published", "their size"},
+    {"publish_conflicts", "entries kept back: the base had another version"},
+    {"publish_refused", "entries kept back: the job may not publish"},
+    {"entries_rejected",
+     "rebuilds of base entries, with other content, by jobs that had opened them"},
+    {"rebuilds_equal", "the same with equal content"},
+    {"entries_replaced", "base entries that such a rebuild has replaced"},
+    {"copy_ups", "base files copied into a job's layer for writing"},
+    {"lock_waits", "waits for a lock file"},
+    {"batons_reaped", "lock files of dead processes taken away"},
+    {"jobs_active", "jobs now"},
+    {"worker_restarts", "restarts of the daemon's worker"},
+    {"verify_failures", "entries that were damaged when somebody wanted them (verify_on_open)"},
+};
+
+struct StatusArguments {
+  std::string mount;
+  bool as_json = false;
+};
+
+json parse(const ControlClient& client, const std::string& file) {
+  json parsed = parse_json(client.read(file));
+  if (parsed.is_object()) return parsed;
+  throw Failure(kExitFailed, fmt::format("the daemon of '{}' gave a '{}' that is not JSON",
+                                         client.mount(), file));
+}
+
+std::string store_text(const std::string& store) {
+  struct statvfs status {};
+  if (::statvfs(store.c_str(), &status) != 0) return store;
+  return fmt::format("{} ({} free of {})", store,
+                     format_size(std::uint64_t{status.f_bavail} * status.f_frsize),
+                     format_size(std::uint64_t{status.f_blocks} * status.f_frsize));
+}
+
+std::string daemon_text(const json& status) {
+  const std::int64_t started = static_cast<std::int64_t>(count_of(status, "started"));
+  const std::int64_t uptime = std::max<std::int64_t>(0, ::time(nullptr) - started);
+  return fmt::format("pid {}, version {}, up {}", count_of(status, "pid"),
+                     text_of(status, "version"), format_duration(std::chrono::seconds(uptime)));
+}
+
+std::string policy_text(const std::string& policy) {
+  if (policy == "complete") return "complete: an entry is published as soon as it is complete";
+  if (policy == "end") return "end: complete entries are published when their job succeeds";
+  if (policy == "never") return "never: the base stays as it is";
+  return policy;
+}
+
+std::string publishers_text(const std::string& publishers) {
+  return publishers == "every local user" ? publishers + " may publish" : publishers;
+}
+
+// How soon a change of the base that a raw process makes is seen.
+std::string freshness_text(const json& status) {
+  const std::string watch = text_of(status, "watch");
+  const std::string here = watch == "none" ? "seen within 1 s" : "seen at once, by " + watch;
+  if (status.value("base_is_local", false)) return here;
+  return here + "; those of other machines within 1 s";
+}
+
+// How far lock files exclude.
+std::string locks_text(const json& status) {
+  if (text_of(status, "locks") != "this mount") return "as far as the store's file system does";
+  return "among the processes of this mount alone: the store's file system knows no locks";
+}
+
+std::string joined(const json& names) {
+  std::string text;
+  for (const json& name : names) {
+    if (name.is_string()) text += (text.empty() ? "" : ", ") + name.get<std::string>();
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string rejected_text(const json& status) {
+  std::string text;
+  for (const json& entry : status.value("rejected", json::array())) {
+    text += fmt::format("{}{}, {}", text.empty() ? "" : "; ", text_of(entry, "entry"),
+                        rejection_text(entry));
+  }
+  return text.empty() ? "none" : text;
+}
+
+void show_status(const StatusArguments& arguments) {
+  const ControlClient client(chosen_mount(arguments.mount));
+  const json status = parse(client, "status");
+  if (arguments.as_json) {
+    fmt::print("{}\n", status.dump());
+    return;
+  }
+  print_pairs({{"mount", text_of(status, "mount")},
+               {"store", store_text(text_of(status, "store"))},
+               {"layers", text_of(status, "layers")},
+               {"daemon", daemon_text(status)},
+               {"publishing", policy_text(text_of(status, "publish"))},
+               {"who may publish", publishers_text(text_of(status, "publishers"))},
+               {"raw changes", freshness_text(status)},
+               {"requests", "come by " + text_of(status, "requests")},
+               {"locks", locks_text(status)},
+               {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
+               {"profiles", joined(status.value("profiles", json::array()))},
+               {"rejected", rejected_text(status)},
+               {"run folder", text_of(status, "run_dir")}});
+}
+
+std::string counter_text(std::string_view name, const json& value) {
+  if (name == "bytes_published" && value.is_number_unsigned()) {
+    return fmt::format("{} ({})", value.dump(), format_size(value.get<std::uint64_t>()));
+  }
+  return value.dump();
+}
+
+void show_stats(const StatusArguments& arguments) {
+  const ControlClient client(chosen_mount(arguments.mount));
+  const json stats = parse(client, "stats");
+  if (arguments.as_json) {
+    fmt::print("{}\n", stats.dump());
+    return;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const Counter& counter : kCounters) {
+    const auto value = stats.find(counter.name);
+    if (value == stats.end()) continue;
+    rows.push_back({counter.name, counter_text(counter.name, *value), counter.meaning});
+  }
+  print_table(rows);
+}
+
+using Action = void (*)(const StatusArguments&);
+
+void add_command(CLI::App& app, const char* name, const char* help, Action action, int& exit_code) {
+  auto arguments = std::make_shared<StatusArguments>();
+  CLI::App* command = app.add_subcommand(name, help);
+  command
+      ->add_option("--mount", arguments->mount,
+                   "The mount (default: $CACHESHIM_MOUNT or /ci-cache)")
+      ->type_name("M");
+  command->add_flag("--json", arguments->as_json, "As JSON");
+  command->callback([arguments, action, &exit_code] {
+    action(*arguments);
+    exit_code = kExitSuccess;
+  });
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, int& exit_code) {
+  add_command(app, "status", "What is mounted, who serves it, who may publish", show_status,
+              exit_code);
+  add_command(app, "stats", "Counters since the mount", show_stats, exit_code);
+}
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/base/eviction_limits.h"
+#include "store/profiles/publish_allow.h"
+#include "store/profiles/publish_policy.h"
+#include "store/base/watch_mode.h"
+
+namespace cacheshim::cli {
+
+// cacheshim.toml; what it does not say is empty.
+struct Config {
+  std::string layers;
+  std::optional<unsigned> threads;
+  std::optional<std::chrono::seconds> job_idle;
+  std::optional<std::chrono::seconds> layer_keep;
+  std::optional<std::chrono::seconds> flight_timeout;
+  std::optional<PublishPolicy> publish;
+  std::optional<PublishAllow> allow;
+  std::string cuda_defaults;  // [cuda], as the run folder's file has it
+  std::optional<bool> verify_on_open;
+  EvictionLimits gc;
+  std::optional<std::chrono::seconds> gc_interval;
+  std::optional<WatchMode> watch;  // the best; less where it does not work
+  std::optional<bool> io_uring;    // whether requests are taken by it, where the kernel lets
+};
+
+// Throws Failure (usage) with "FILE:LINE: reason".
+Config parse_config(std::string_view text, std::string_view origin);
+
+// Reads `file`, which must exist, or, where it is empty, cacheshim.toml in config_dir(), which may
+// be missing.
+Config load_config(const std::string& file);
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <system_error>
+
+#include "cacheshim_version.h"
+#include "cli/control_client.h"
+#include "cli/mounting/dead_mount.h"
+#include "cli/doctor/doctor.h"
+#include "cli/failure.h"
+#include "cli/paths.h"
+#include "cli/text.h"
+#include "common/mount_info.h"
+#include "fuse/daemon.h"
+#include "store/sys/json_text.h"
+
+namespace cacheshim::cli {
+namespace {
+
+bool has_word(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const auto end = std::min(list.find(','), list.size());
+    if (list.substr(0, end) == word) return true;
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
+}
+
+// Who serves it, as this user namespace sees that.
+std::optional<uid_t> server_of(const MountEntry& mount) {
+  constexpr std::string_view kUser = "user_id=";
+  const auto at = mount.super_options.find(kUser);
+  if (at == std::string::npos) return std::nullopt;
+  const char* const begin = mount.super_options.data() + at + kUser.size();
+  uid_t uid = 0;
+  const auto parsed =
+      std::from_chars(begin, mount.super_options.data() + mount.super_options.size(), uid);
+  return parsed.ec == std::errc() ? std::optional(uid) : std::nullopt;
+}
+
+// False where there is nothing more to be asked of it.
+bool check_daemon(Patient& patient, Findings& findings) {
+  constexpr const char* kCheck = "mount";
+  const Reply reply = ask_file_system(patient.mount);
+  if (reply == Reply::kNone) {
+    findings.problem(kCheck, patient.mount, "does not answer",
+                     hung_mount_advice(patient.mount));  // resolve_path() would wait for it
+    return false;
+  }
+  if (reply == Reply::kDead) {
+    findings.problem(kCheck, patient.mount, "its daemon is dead",
+                     dead_mount_advice(resolve_path(patient.mount)));
+    return false;
+  }
+  patient.mount = resolve_path(patient.mount);
+  try {
+    const auto status = parse_json(ControlClient(patient.mount).read("status"));
+    if (status.is_object()) patient.status = status;
+  } catch (const Failure& failure) {
+    findings.problem(kCheck, patient.mount, failure.what(), "");
+    return false;
+  }
+  return true;
+}
+
+void check_version(const Patient& patient, Findings& findings) {
+  const std::string version = patient.said("version");
+  const std::string what =
+      fmt::format("served by pid {}, version {}", count_of(patient.status, "pid"), version);
+  if (version == CACHESHIM_VERSION) return findings.ok("mount", patient.mount, what);
+  findings.warn("mount", patient.mount,
+                fmt::format("{}; this program is {}", what, CACHESHIM_VERSION),
+                "unmount and mount again, when no job uses it");
+}
+
+void check_options(const Patient& patient, const MountEntry& mount, Findings& findings) {
+  constexpr const char* kCheck = "mount options";
+  if (has_word(mount.options, "noexec")) {
+    return findings.problem(kCheck, patient.mount,
+                            "noexec: compiled modules in the caches cannot be loaded",
+                            "mount it without noexec");
+  }
+  if (has_word(mount.options, "ro")) {
+    return findings.warn(kCheck, patient.mount, "ro: jobs cannot add to their caches",
+                         "mount it without ro, if they are to");
+  }
+  findings.ok(kCheck, patient.mount, mount.options);
+}
+
+void check_requests(const Patient& patient, Findings& findings) {
+  constexpr const char* kCheck = "requests";
+  if (patient.said("requests") == "io_uring") {
+    return findings.ok(kCheck, patient.mount,
+                       "come by io_uring, on the core that they are made on");
+  }
+  std::string text = "come by /dev/fuse";
+  if (char is_on = 0; std::ifstream(kRingParameter) >> is_on) {
+    text += is_on == 'Y' ? "; the daemon's log says why not by io_uring"
+                         : fmt::format(
+                               "; by io_uring they would be answered faster: write Y to {} "
+                               "before it is mounted",
+                               kRingParameter);
+  }
+  findings.ok(kCheck, patient.mount, text);
+}
+
+void check_features(const Patient& patient, Findings& findings) {
+  constexpr const char* kFresh = "raw changes";
+  const std::string watch = patient.said("watch");
+  if (watch == "none") {
+    findings.warn(
+        kFresh, patient.mount,
+        "not watched for: what is changed in the store beside the mount is seen within 1 s",
+        "as root, fanotify serves; else raise fs.inotify.max_user_watches");
+  } else {
+    findings.ok(kFresh, patient.mount, "seen at once, by " + watch);
+  }
+  const bool passes = patient.status.value("passthrough", false);
+  findings.ok("passthrough", patient.mount,
+              passes ? "on: the kernel reads and writes files of layers by itself"
+                     : "off: files of layers go by way of the daemon");
+  check_requests(patient, findings);
+  if (patient.said("locks") == "this mount") {
+    findings.warn(
+        "locks", patient.mount, "the store's file system knows none: exclusion ends at this mount",
+        "on NFS local_lock=none with a lock service, on Lustre the option flock; else let no "
+        "other node and no raw process share the lock files");
+  }
+}
+
+void check_run_folder(const Patient& patient, Findings& findings) {
+  constexpr const char* kCheck = "run folder";
+  const std::string path = patient.said("run_dir");
+  if (path.empty()) {
+    return findings.warn(
+        kCheck, "",
+        "the daemon has none: jobs read the base through the mount, and there is no log",
+        "set XDG_RUNTIME_DIR where it is mounted");
+  }
+  if (::access((path + "/routes").c_str(), R_OK) != 0) {
+    return findings.warn(kCheck, path,
+                         fmt::format("cannot be read from here ({}): jobs take their routes and read "
+                                     "the base through the mount",
+                                     std::generic_category().message(errno)),
+                         "in a container, bind it at the same path");
+  }
+  findings.ok(kCheck, path, "can be read");
+}
+
+}  // namespace
+
+void check_mount(Patient& patient, Findings& findings) {
+  patient.is_available = check_daemon(patient, findings);
+  if (!patient.is_available) return;
+  if (patient.store.empty()) patient.store = patient.said("store");
+  check_version(patient, findings);
+  if (const auto entry = find_mount(read_mounts(), patient.mount)) {
+    patient.account = server_of(*entry).value_or(patient.account);
+    check_options(patient, *entry, findings);
+  }
+  check_features(patient, findings);
+  check_run_folder(patient, findings);
+  check_rejected(patient, findings);
+}
+
+}  // namespace cacheshim::cli

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/mounting/dead_mount.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "cli/paths.h"
+#include "common/kernel_locks.h"
+#include "common/names.h"
+
+namespace cacheshim::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kHandOver{300};
+constexpr std::chrono::milliseconds kPoll{20};
+
+bool is_owned_by(pid_t process, uid_t uid) {
+  struct stat st {};
+  return ::stat(fmt::format("/proc/{}", process).c_str(), &st) == 0 && st.st_uid == uid;
+}
+
+// A process of the run directory's owner. Other users may be able to open its lock, but do not mount anything.
+pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
+  struct stat st {};
+  if (::stat(lock_file.c_str(), &st) == -1) return 0;
+  std::ostringstream table;
+  table << std::ifstream("/proc/locks").rdbuf();
+  for (const KernelLock& lock : kernel_locks(table.str(), st.st_dev, st.st_ino)) {
+    const bool is_wanted = lock.is_flock && (lock.waits || !waits_only);
+    if (is_wanted && is_owned_by(lock.process, st.st_uid)) return lock.process;
+  }
+  return 0;
+}
+
+// The daemon may belong to root and the caller to another user.
+pid_t find_process(const std::string& mount_point, bool waits_only) {
+  for (const std::string& folder : {run_dir(mount_point), run_dir_of_root(mount_point)}) {
+    if (folder.empty()) continue;
+    const std::string lock_file = fmt::format("{}/{}", folder, kRunLockFile);
+    if (const pid_t process = find_owners_process(lock_file, waits_only)) return process;
+  }
+  return 0;
+}
+
+}  // namespace
+
+// After the dead daemon's lock is gone, a process that waited for it is in neither list until it runs
+// again: tens of milliseconds on a busy machine. Therefore this polls for a while.
+pid_t find_successor(const std::string& mount_point) {
+  const auto deadline = std::chrono::steady_clock::now() + kHandOver;
+  pid_t process = find_process(mount_point, false);
+  while (process == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kPoll);
+    process = find_process(mount_point, false);
+  }
+  return process;
+}
+
+pid_t find_standby(const std::string& mount_point) { return find_process(mount_point, true); }
+
+std::string dead_mount_advice(const std::string& mount_point) {
+  if (const pid_t successor = find_successor(mount_point)) {
+    return fmt::format("a standby (process {}) is mounting it again: try again in a moment",
+                       successor);
+  }
+  return fmt::format("free the mount with 'cacheshim unmount {}' and mount it again", mount_point);
+}
+
+std::string hung_mount_advice(const std::string& mount_point) {
+  constexpr const char* kLook = "look into its log (RUN_DIR/log, docs/doctor.md); ";
+  if (const pid_t standby = find_standby(mount_point)) {
+    return fmt::format("{}if you kill the daemon, the standby (process {}) mounts it again", kLook,
+                       standby);
+  }
+  return fmt::format("{}'umount -l' frees the mount point", kLook);
+}
+
+}  // namespace cacheshim::cli

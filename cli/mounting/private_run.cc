@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Three processes: the one that was called only waits and passes signals on; its child, the keeper,
+// moves into the private namespace, starts the daemon and runs the body. When the first is killed,
+// the keeper is told by SIGTERM and still cleans up; when the keeper is killed, the daemon gets
+// SIGTERM and the command SIGKILL, the first process ends what else there is, and the namespace goes
+// with them.
+#include "cli/mounting/private_run.h"
+
+#include <errno.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "cli/child_process.h"
+#include "cli/mounting/daemon_process.h"
+#include "cli/failure.h"
+#include "cli/mounting/mount_users.h"
+#include "cli/paths.h"
+#include "cli/mounting/private_namespace.h"
+#include "cli/progress.h"
+#include "common/exit_codes.h"
+#include "common/unique_fd.h"
+
+namespace cacheshim::cli {
+namespace {
+
+constexpr int kLeftoverMs = 1000;    // for what the command left running, after SIGTERM
+constexpr int kDaemonMs = 30'000;    // for the daemon's end after the unmount
+constexpr int kDaemonTermMs = 5000;  // and after SIGTERM
+constexpr int kPollMs = 200;
+
+// Whether the process is gone within `timeout_ms`; for children as well, which stay to be reaped.
+bool is_gone_within(pid_t pid, int timeout_ms) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return true;
+  Progress progress;
+  for (int waited = 0; waited < timeout_ms; waited += kPollMs) {
+    struct pollfd poll = {process.get(), POLLIN, 0};
+    if (::poll(&poll, 1, std::min(kPollMs, timeout_ms - waited)) > 0) return true;
+    progress.update("waiting for processes of the private mount to end", 0, 0);
+  }
+  return false;
+}
+
+void signal_all(const std::vector<pid_t>& pids, int signal) {
+  for (const pid_t pid : pids) (void)::kill(pid, signal);  // it may be gone already
+}
+
+// What the command left running would hold a file system that is about to go.
+void end_leftovers(pid_t daemon) {
+  std::vector<pid_t> left = processes_of_this_namespace();
+  std::erase(left, daemon);
+  if (left.empty()) return;
+  print_line(fmt::format(
+      "the command left {} process(es) running on its private mount; ending them", left.size()));
+  signal_all(left, SIGTERM);
+  for (const pid_t pid : left) {
+    if (!is_gone_within(pid, kLeftoverMs)) break;
+  }
+  left = processes_of_this_namespace();
+  std::erase(left, daemon);
+  signal_all(left, SIGKILL);
+}
+
+void end_daemon(const std::string& mount_point, pid_t daemon) {
+  if (::umount2(mount_point.c_str(), UMOUNT_NOFOLLOW) != 0) {
+    (void)::umount2(mount_point.c_str(), MNT_DETACH);  // the daemon may have done it: no matter
+  }
+  if (!is_gone_within(daemon, kDaemonMs)) {
+    (void)::kill(daemon, SIGTERM);
+    if (!is_gone_within(daemon, kDaemonTermMs)) (void)::kill(daemon, SIGKILL);
+  }
+  (void)::waitpid(daemon, nullptr, 0);
+}
+
+std::vector<pid_t> children_of_this_process() {
+  std::ifstream file(fmt::format("/proc/self/task/{}/children", ::getpid()));
+  return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
+}
+
+// Only where the keeper was killed is anything left, which has then become ours.
+void end_orphans() {
+  for (auto left = children_of_this_process(); !left.empty(); left = children_of_this_process()) {
+    signal_all(left, SIGTERM);
+    for (const pid_t pid : left) {
+      if (!is_gone_within(pid, kDaemonTermMs)) (void)::kill(pid, SIGKILL);
+      (void)::waitpid(pid, nullptr, 0);
+    }
+  }
+}
+
+// From here on the end is not interrupted: it is what leaves nothing behind.
+void block_signals() {
+  sigset_t all;
+  (void)::sigfillset(&all);
+  (void)::sigprocmask(SIG_BLOCK, &all, nullptr);
+}
+
+int keep(DaemonOptions options, pid_t caller, const std::function<int()>& body) {
+  enter_private_namespace(options.mount_point);
+  // A change of credentials takes the death signal away.
+  (void)::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != caller) return kExitFailed;
+  if (!cover_run_dir(options.run_dir)) options.run_dir.clear();
+  const pid_t daemon = start_daemon(options, DaemonLife::kWithParent);
+  int code = kExitFailed;
+  try {
+    code = body();
+  } catch (const Failure& failure) {
+    print_line(failure.what());
+    code = failure.exit_code();
+  }
+  block_signals();
+  end_leftovers(daemon);
+  end_daemon(options.mount_point, daemon);
+  return code;
+}
+
+}  // namespace
+
+int with_private_mount(const DaemonOptions& options, const std::function<int()>& body) {
+  const pid_t caller = ::getpid();
+  const auto keeper = [&] {
+    try {
+      return keep(options, caller, body);
+    } catch (const Failure& failure) {
+      print_line(failure.what());
+      return failure.exit_code();
+    }
+  };
+  (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const int code = run_child(keeper, SIGTERM, OrphanPolicy::kGoOn);
+  end_orphans();
+  return code;
+}
+
+}  // namespace cacheshim::cli

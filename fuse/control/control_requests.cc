@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/control/control_requests.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/exit_codes.h"
+#include "fuse/control/control.h"
+#include "fuse/control/explain.h"
+#include "fuse/vfs/filesystem.h"
+#include "store/sys/guard.h"
+#include "store/sys/json_text.h"
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
+constexpr std::size_t kMostWaiting = 1024;             // requests; any user may send them
+
+struct Request {
+  Filesystem& filesystem;
+  Caller caller;
+  nlohmann::json fields;
+  std::shared_ptr<ControlSession> session;
+
+  std::string text(const char* name) const {
+    return fields.contains(name) && fields[name].is_string() ? fields[name].get<std::string>() : "";
+  }
+  bool flag(const char* name) const {
+    return fields.contains(name) && fields[name].is_boolean() && fields[name].get<bool>();
+  }
+  Publisher::Progress progress(const char* what) const {
+    return [session = session, what](std::uint64_t done, std::uint64_t total) {
+      session->progress(what, done, total);
+    };
+  }
+};
+
+Json describe(const PublishReport& report) {
+  return {{"ok", true},
+          {"entries", report.entries},
+          {"files", report.files},
+          {"bytes", report.bytes},
+          {"conflicts", report.conflicts},
+          {"incomplete", report.incomplete},
+          {"refused", report.refused}};
+}
+
+// Whether the caller may change the job; otherwise the request is refused. `cacheshim run` itself says what
+// happens next.
+bool require_owner(const Request& request, const Job& job) {
+  if (job.may_change(request.caller.uid)) return true;
+  const auto owner = job.view(0).uid;
+  request.session->refuse(
+      fmt::format(
+          "job '{}' belongs to {}, not to uid {}: only its own user and root may use or change "
+          "it{}",
+          job.id, owner ? fmt::format("uid {}", *owner) : "root", request.caller.uid,
+          request.flag("run") ? "" : "; nothing was done"),
+      kExitFailed);
+  return false;
+}
+
+// The active job that the request is about and that its caller may change; else it is refused.
+Job* require_job(const Request& request) {
+  const std::string id = request.text("job");
+  if (!is_job_id(id)) {
+    request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+    return nullptr;
+  }
+  Job* job = request.filesystem.jobs().find(id);
+  if (job == nullptr || !job->is_active()) {
+    request.session->refuse(fmt::format("no active job '{}' in this mount", id), kExitFailed);
+    return nullptr;
+  }
+  return require_owner(request, *job) ? job : nullptr;
+}
+
+using JobState = JobTable::State;
+
+const char* name_of(const JobState& state) { return state.is_active ? "active" : "ended"; }
+
+// What a table of all jobs shows, as one text of lines and cells with a tab between: of ten thousand, a
+// tree of objects would take far longer to make and to read than all else. Ids and cycles have no
+// letters that JSON spells otherwise.
+void append_row(const JobState& state, std::string& text) {
+  const Job& job = *state.job;
+  const View view = job.view(0);
+  fmt::format_to(std::back_inserter(text), R"({}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n)", job.id,
+                 job.cycle(), name_of(state), to_string(state.outcome),
+                 view.uid ? fmt::to_string(*view.uid) : "-", job.started(), job.open_files.load(),
+                 job.runs.load());
+}
+
+std::string list_rows(const std::vector<JobState>& states) {
+  constexpr std::size_t kRowBytes = 80;
+  std::string rows;
+  rows.reserve(states.size() * kRowBytes);
+  for (const JobState& state : states) append_row(state, rows);
+  return R"({"ok":true,"columns":["job","cycle","state","outcome","uid","started","open_files",)"
+         R"("runs"],"rows":")" +
+         rows + "\"}";
+}
+
+std::string list_objects(const std::vector<JobState>& states, const std::string& layers_dir) {
+  constexpr std::size_t kObjectBytes = 360;
+  std::string listed = R"({"ok":true,"jobs":[)";
+  listed.reserve(states.size() * kObjectBytes);
+  for (const JobState& state : states) {
+    if (listed.back() != '[') listed += ',';
+    append_job(state, layers_dir, listed);
+  }
+  return listed + "]}";
+}
+
+void list_jobs(const Request& request) {
+  const auto states = request.filesystem.jobs().states();
+  request.session->answer_line(request.flag("rows")
+                                   ? list_rows(states)
+                                   : list_objects(states, request.filesystem.options().layers_dir));
+}
+
+// The job that the request names, active or not; else it is refused.
+Job* require_known_job(const Request& request) {
+  const std::string id = request.text("job");
+  Job* job = request.filesystem.jobs().find(id);
+  if (!is_job_id(id)) {
+    request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+    return nullptr;
+  }
+  if (job == nullptr) {
+    request.session->refuse(fmt::format("no job '{}' in this mount", id), kExitFailed);
+  }
+  return job;
+}
+
+void show_job(const Request& request) {
+  Job* job = require_known_job(request);
+  if (job == nullptr) return;
+  const Json described = describe_job(*job, request.filesystem.options().layers_dir);
+  request.session->answer({{"ok", true}, {"job", described}});
+}
+
+// What its layer holds: takes a stat a file.
+void show_layer(const Request& request) {
+  const Job* job = require_known_job(request);
+  if (job == nullptr) return;
+  const LayerContent content = request.filesystem.layer_of(*job);
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  for (const LayerUnit& unit : content.units) {
+    files += unit.files;
+    bytes += unit.bytes;
+  }
+  request.session->answer({{"ok", true},
+                           {"entries", content.units.size()},
+                           {"files", files},
+                           {"bytes", bytes},
+                           {"removed", content.removed}});
+}
+
+void start_job(const Request& request) {
+  const std::string id = request.text("job");
+  if (!is_job_id(id)) {
+    return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+  }
+  JobTable& jobs = request.filesystem.jobs();
+  if (request.caller.uid != 0 && is_of_another_uid(id, request.caller.uid)) {
+    return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
+                                   kExitFailed);
+  }
+  const std::string cycle = request.text("cycle");
+  const JobClaim claim{JobId::from_text(id), JobId::from_text(cycle.empty() ? "0" : cycle),
+                       std::nullopt};
+  Job* known = jobs.find(id);
+  const bool was_active = known != nullptr && known->is_active();
+  if (was_active && request.flag("shared_uids") && !known->shares_uids()) {
+    return request.session->refuse(fmt::format("job '{}' has begun without --shared-uids", id),
+                                   kExitFailed);
+  }
+  Job& job = jobs.ensure_active(id, claim, request.flag("shared_uids"));
+  (void)job.enter(request.caller);  // root leaves the view to the first other user
+  job.keep_claim();
+  if (!require_owner(request, job)) return;
+  if (request.flag("run")) ++job.runs;
+  const Json described = describe_job(job, request.filesystem.options().layers_dir);
+  request.session->answer({{"ok", true}, {"job", described}});
+}
+
+void end_job(const Request& request) {
+  Job* job = require_job(request);
+  if (job == nullptr) return;
+  const std::string wanted = request.text("outcome");
+  if (wanted != "success" && wanted != "failure") {
+    return request.session->refuse("the outcome must be success or failure", kExitUsage);
+  }
+  const std::string cycle = request.text("cycle");
+  if (!cycle.empty() && cycle != job->cycle()) {
+    return request.session->refuse(
+        fmt::format("job '{}' is at attempt {} by now, not at {}; it goes on", job->id,
+                    job->cycle(), cycle),
+        kExitFailed);
+  }
+  if (request.flag("run")) {
+    if (wanted == "failure") job->a_run_failed = true;
+    if (--job->runs > 0) {
+      Json answer = describe(PublishReport());
+      answer["ended"] = false;
+      return request.session->answer(answer);
+    }
+  }
+  const bool failed = wanted == "failure" || job->a_run_failed;
+  const auto report = request.filesystem.end_job(
+      *job, failed ? Outcome::kFailure : Outcome::kSuccess, request.progress("publishing entries"));
+  Json answer = describe(report);
+  answer["ended"] = true;
+  const Job::Published total = job->published_so_far();
+  answer["total"] = {{"entries", total.entries}, {"files", total.files}, {"bytes", total.bytes}};
+  request.session->answer(answer);
+}
+
+void plan_publishing(const Request& request, Job& job) {
+  PublishReport total;
+  Json plan = Json::array();
+  for (const UnitPlan& unit :
+       request.filesystem.plan_publishing(job, request.progress("looking at entries"))) {
+    const bool is_kept = !unit.why_kept.empty();
+    Json line;
+    put_name(line, "entry", unit.unit);
+    line["publish"] = !is_kept;
+    line["files"] = unit.files;
+    line["bytes"] = unit.bytes;
+    if (is_kept) line["why"] = unit.why_kept;
+    plan.push_back(std::move(line));
+    total.entries += unit.files > 0 ? 1 : 0;
+    total.files += unit.files;
+    total.bytes += unit.bytes;
+  }
+  request.session->answer({{"ok", true},
+                           {"entries", total.entries},
+                           {"files", total.files},
+                           {"bytes", total.bytes},
+                           {"plan", std::move(plan)}});
+}
+
+void publish_job(const Request& request) {
+  Job* job = require_job(request);
+  if (job == nullptr) return;
+  if (request.flag("dry_run")) return plan_publishing(request, *job);
+  request.session->answer(
+      describe(request.filesystem.publish_job(*job, request.progress("publishing entries"))));
+}
+
+void plan_discarding(const Request& request, const Job& job) {
+  const LayerContent content = request.filesystem.layer_of(job);
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  Json plan = Json::array();
+  for (const LayerUnit& unit : content.units) {
+    Json line;
+    put_name(line, "entry", unit.unit);
+    line["files"] = unit.files;
+    line["bytes"] = unit.bytes;
+    plan.push_back(std::move(line));
+    files += unit.files;
+    bytes += unit.bytes;
+  }
+  request.session->answer({{"ok", true},
+                           {"files", files},
+                           {"bytes", bytes},
+                           {"removed", content.removed},
+                           {"open_files", job.open_files.load()},
+                           {"plan", std::move(plan)}});
+}
+
+void discard_job(const Request& request) {
+  Job* job = require_job(request);
+  if (job == nullptr) return;
+  if (request.flag("dry_run")) return plan_discarding(request, *job);
+  const std::uint64_t files = request.filesystem.discard_job(*job);
+  request.session->answer({{"ok", true}, {"files", files}});
+}
+
+void wait_for_job(const Request& request) {
+  Job* job = require_known_job(request);
+  if (job == nullptr) return;
+  const std::string id = job->id;
+  job->on_end([id, session = request.session](std::optional<Outcome> outcome) {
+    if (outcome) return session->answer({{"ok", true}, {"outcome", to_string(*outcome)}});
+    session->refuse(fmt::format("the mount is being closed; job '{}' has not ended", id),
+                    kExitUnavailable);
+  });
+  // Looked at after the wait is on record: closing refuses what it finds there.
+  if (request.filesystem.is_closing()) job->refuse_waits();
+}
+
+bool may_close(const Request& request) {
+  if (request.caller.uid == 0 || request.caller.uid == ::geteuid()) return true;
+  request.session->refuse("only root and who mounted it may close a mount", kExitFailed);
+  return false;
+}
+
+// What `cacheshim unmount` asks for where somebody has the mount in use, who may only be waiting.
+void close_mount(const Request& request) {
+  if (!may_close(request)) return;
+  int open_files = 0;
+  for (const Job* job : request.filesystem.jobs().all()) open_files += job->open_files;
+  const auto waited_through = static_cast<int>(request.filesystem.lock_waiting().handles);
+  if (open_files > waited_through && !request.flag("in_use")) {
+    return request.session->refuse("files of it are open", kExitFailed);
+  }
+  const nlohmann::json seconds = request.fields.value("seconds", nlohmann::json());
+  const auto limit = seconds.is_number_unsigned() ? seconds.get<std::uint64_t>() : kLongestClosing;
+  request.filesystem.close_waits_for(std::chrono::seconds(std::min(limit, kLongestClosing)));
+  request.session->answer({{"ok", true}});
+}
+
+// For `cacheshim unmount` to tell those who only wait for a lock from those who use the mount.
+void list_waiting(const Request& request) {
+  if (!may_close(request)) return;
+  Json processes = Json::array();
+  for (const pid_t process : request.filesystem.lock_waiting().processes) {
+    processes.push_back(process);
+  }
+  request.session->answer({{"ok", true}, {"processes", std::move(processes)}});
+}
+
+void reopen_mount(const Request& request) {
+  if (!may_close(request)) return;
+  request.filesystem.reopen_waits();
+  request.session->answer({{"ok", true}});
+}
+
+// Paths as the store spells them; no ".." and the like, which no view has either.
+bool is_store_path(std::string_view path) {
+  if (!PathPattern::is_valid(path)) return false;
+  while (!path.empty()) {
+    const std::string_view part = take_component(path);
+    if (part == "." || part == "..") return false;
+  }
+  return true;
+}
+
+void explain(const Request& request) {
+  const std::string path = get_name(request.fields, "path");
+  const std::string id = request.text("job");
+  if (!is_store_path(path)) {
+    return request.session->refuse(fmt::format("'{}' is no path of this mount", path), kExitUsage);
+  }
+  if (!is_job_id(id))
+    return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
+  Job* job = request.filesystem.jobs().find(id);
+  if (job != nullptr && !job->is_active()) job = nullptr;
+  if (job != nullptr && !require_owner(request, *job)) return;
+  request.session->answer(explain_path(request.filesystem, job, path));
+}
+
+// Whether the caller may change the base itself; else the request is refused.
+bool require_keeper(const Request& request) {
+  if (request.caller.uid == 0 || request.caller.uid == sys::own_uid()) return true;
+  request.session->refuse("only root, or the user who mounted it, may do that", kExitFailed);
+  return false;
+}
+
+void refuse_error(const Request& request, Errno error) {
+  if (error.code() == EWOULDBLOCK) {
+    return request.session->refuse("another gc or verify is at work on this store", kExitFailed);
+  }
+  request.session->refuse(std::strerror(error.code()), kExitFailed);
+}
+
+void collect_garbage(const Request& request) {
+  if (!require_keeper(request)) return;
+  const bool dry_run = request.flag("dry_run");
+  request.session->progress("looking at the base", 0, 0);
+  const auto report = request.filesystem.collect_garbage(dry_run);
+  if (!report) return refuse_error(request, report.error());
+  Json evicted = Json::array();
+  for (const EvictedUnit& one : report->evicted) {
+    Json line;
+    put_name(line, "entry", one.unit.unit);
+    line["bytes"] = one.unit.bytes;
+    line["files"] = one.unit.files;
+    line["last_use"] = one.unit.last_use;
+    line["reason"] = one.reason;
+    line["young"] = one.is_young;
+    evicted.push_back(std::move(line));
+  }
+  request.session->answer({{"ok", true},
+                           {"limits", request.filesystem.options().gc.are_set()},
+                           {"dry_run", dry_run},
+                           {"bytes_before", report->bytes_before},
+                           {"files_before", report->files_before},
+                           {"bytes", report->bytes},
+                           {"files", report->files},
+                           {"over", report->is_over},
+                           {"evicted", std::move(evicted)}});
+}
+
+void verify(const Request& request) {
+  if (!require_keeper(request)) return;
+  const bool repair = request.flag("repair");
+  const auto report = request.filesystem.verify(repair, request.progress("verifying entries"));
+  if (!report) return refuse_error(request, report.error());
+  Json damaged = Json::array();
+  for (const DamagedFile& file : report->damaged) {
+    Json line;
+    put_name(line, "path", file.path);
+    put_name(line, "entry", file.unit);
+    line["why"] = file.why;
+    damaged.push_back(std::move(line));
+  }
+  request.session->answer({{"ok", true},
+                           {"files", report->files},
+                           {"bytes", report->bytes},
+                           {"unrecorded", report->unrecorded},
+                           {"damaged", std::move(damaged)},
+                           {"repaired", report->repaired}});
+}
+
+struct Operation {
+  void (*run)(const Request&);
+  bool takes_long;
+};
+
+// The requester gets an answer even if the task fails.
+void run_operation(const Operation& operation, const Request& request) {
+  if (run_guarded("a control request", [&] { operation.run(request); })) return;
+  (void)run_guarded("its answer", [&] {
+    request.session->refuse("the daemon failed at it; see its log", kExitFailed);
+  });
+}
+
+const std::map<std::string, Operation>& operations() {
+  static const std::map<std::string, Operation> kOperations = {
+      {"job-list", {list_jobs, false}},     {"job-show", {show_job, false}},
+      {"job-start", {start_job, false}},    {"job-end", {end_job, true}},
+      {"job-publish", {publish_job, true}}, {"job-discard", {discard_job, true}},
+      {"job-wait", {wait_for_job, false}},  {"close", {close_mount, true}},
+      {"reopen", {reopen_mount, false}},    {"waiting", {list_waiting, false}},
+      {"explain", {explain, true}},         {"gc", {collect_garbage, true}},
+      {"verify", {verify, true}},           {"job-layer", {show_layer, true}},
+  };
+  return kOperations;
+}
+
+}  // namespace
+
+void run_control_request(Filesystem& filesystem, const Caller& caller, const nlohmann::json& fields,
+                         const std::shared_ptr<ControlSession>& session) {
+  const Request request{filesystem, caller, fields, session};
+  const std::string op = request.text("op");
+  const auto found = operations().find(op);
+  if (found == operations().end()) {
+    session->refuse(fmt::format("unknown request '{}'", op), kExitUsage);
+  } else if (!found->second.takes_long) {
+    run_operation(found->second, request);
+  } else if (!filesystem.tasks().try_post(
+                 [operation = found->second, request] { run_operation(operation, request); },
+                 kMostWaiting)) {
+    session->refuse("too many requests wait already; try again", kExitFailed);
+  }
+}
+
+}  // namespace cacheshim

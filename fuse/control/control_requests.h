@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+
+#include "fuse/jobs/caller.h"
+
+namespace cacheshim {
+
+class ControlSession;
+class Filesystem;
+
+// Does what a request of the control folder asks for (docs/control.md) and answers it through the
+// session, at once or from a task.
+void run_control_request(Filesystem& filesystem, const Caller& caller,
+                         const nlohmann::json& request,
+                         const std::shared_ptr<ControlSession>& session);
+
+}  // namespace cacheshim

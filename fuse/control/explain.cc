@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/control/explain.h"
+
+#include <fcntl.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "fuse/vfs/filesystem.h"
+#include "store/sys/digest.h"
+#include "store/sys/json_text.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct History {
+  std::optional<AuditRecord> published;  // the one that brought the path, or else its unit
+  std::string recorded_digest;
+  std::optional<AuditRecord> gone;  // later than that
+};
+
+// What the records say of a path, or of the whole unit where the path is its folder.
+History history_of(const AuditLog& audit, const std::string& path, const std::string& unit) {
+  History history;
+  const Status read = audit.read([&](AuditRecord record) {
+    if (record.unit != unit) return;
+    if (record.event != AuditRecord::Event::kPublish) {
+      if (!history.gone || history.gone->time < record.time) history.gone = std::move(record);
+      return;
+    }
+    std::string digest;
+    bool holds = path == unit;
+    for (const AuditFile& file : record.files) {
+      if (file.path != path) continue;
+      holds = true;
+      digest = file.digest;
+    }
+    if (!holds || (history.published && history.published->time > record.time)) return;
+    history.recorded_digest = std::move(digest);
+    history.published = std::move(record);
+  });
+  if (!read) return history;  // said by what is missing
+  if (history.gone && history.published && history.gone->time < history.published->time) {
+    history.gone.reset();
+  }
+  return history;
+}
+
+// For a path that the layer has.
+std::string why_not_published(const Filesystem& filesystem, const Job& job,
+                              const std::optional<EntryRef>& ref, const std::string& path) {
+  const NameClass name_class = filesystem.entries().class_of(path);
+  if (name_class == NameClass::kScratch) return "a temporary name is never published";
+  if (name_class == NameClass::kBaton) return "a baton is never published";
+  if (name_class == NameClass::kLock) return "a lock file is never published";
+  const auto own = [&] {
+    const std::shared_lock lock(job.overlay.mutex());
+    return job.overlay.find(path);
+  }();
+  if (own && filesystem.publisher().is_lock_by_use(path, own->st)) {
+    return "a lock file is never published";
+  }
+  if (const std::string why = job.why_refused(); !why.empty()) {
+    return "the job may not publish: " + why;
+  }
+  if (job.policy() == PublishPolicy::kNever)
+    return "the job publishes nothing: its policy is never";
+  const std::string kept = job.why_kept(ref ? ref->unit() : path);
+  if (!kept.empty()) return kept;
+  if (!ref) return "it belongs to no entry of a known cache: published at the job's success";
+  const std::string reason = filesystem.publisher().why_not_due(job.overlay, *ref, false);
+  if (!reason.empty()) return reason;
+  if (job.policy() == PublishPolicy::kEnd) return "complete: published at the job's success";
+  return "complete: published as soon as that is seen, at the latest at the job's end";
+}
+
+void add_history(Json& json, const History& history) {
+  if (history.published) {
+    const AuditRecord& record = *history.published;
+    Json published = {
+        {"time", record.time}, {"job", record.job}, {"cycle", record.cycle}, {"node", record.node}};
+    published["uid"] = record.uid ? Json(*record.uid) : Json();
+    if (!history.recorded_digest.empty()) published["xxh3"] = history.recorded_digest;
+    json["published"] = std::move(published);
+  }
+  if (history.gone) {
+    json["gone"] = {{"time", history.gone->time},
+                    {"event", to_string(history.gone->event)},
+                    {"reason", history.gone->reason}};
+  }
+}
+
+void add_object(Json& json, const Opened& opened) {
+  const auto st = sys::stat_fd(opened.fd.get());
+  if (!st) return;
+  json["kind"] = S_ISDIR(st->st_mode) ? "folder" : S_ISLNK(st->st_mode) ? "symlink" : "file";
+  if (!S_ISREG(st->st_mode)) return;
+  json["size"] = st->st_size;
+  auto readable = sys::reopen(opened.fd.get(), O_RDONLY | O_NOATIME);  // no use, to eviction
+  if (readable.failed_with(EPERM)) readable = sys::reopen(opened.fd.get(), O_RDONLY);
+  const auto digest = readable ? digest_of(readable->get()) : readable.error();
+  if (digest) json["xxh3"] = *digest;
+}
+
+Result<Opened> open_seen(const Filesystem& filesystem, const Job* job, const std::string& path) {
+  if (job != nullptr) {
+    const std::shared_lock lock(job->overlay.mutex());
+    return job->overlay.open(path, O_PATH);
+  }
+  CACHESHIM_TRY(fd, sys::open_beneath(filesystem.store().base(), path, O_PATH | O_NOFOLLOW));
+  return Opened{std::move(fd), false};
+}
+
+void add_hidden(Json& json, const Filesystem& filesystem, const Job* job, const std::string& path) {
+  if (job == nullptr) return;
+  const std::shared_lock lock(job->overlay.mutex());
+  const std::string why = job->overlay.why_hidden(path);
+  if (why.empty() || !sys::open_beneath(filesystem.store().base(), path, O_PATH | O_NOFOLLOW))
+    return;
+  json["hidden"] = why;
+}
+
+// How often jobs have rejected the base's entry.
+void add_rejections(Json& json, const Filesystem& filesystem, const std::string& unit) {
+  const auto summary = filesystem.publisher().rejected().find(unit);
+  if (!summary) return;
+  json["rejected"] = describe(*summary);
+}
+
+// Who builds what others wait for, of this path or of its entry.
+void add_flights(Json& json, const Filesystem& filesystem, const std::string& path,
+                 const std::string& unit) {
+  if (filesystem.flights() == nullptr) return;
+  Json all = Json::array();
+  for (const Flights::Description& flight : filesystem.flights()->describe()) {
+    const auto ref = filesystem.entries().find(flight.path);
+    if (flight.path != path && !(path == unit && ref && ref->unit() == unit)) continue;
+    all.push_back({{"path", flight.path},
+                   {"job", flight.job},
+                   {"leader", flight.leader},
+                   {"leader_job", flight.leader_job},
+                   {"waiting", flight.waiting},
+                   {"waiting_jobs", flight.waiting_jobs}});
+  }
+  if (!all.empty()) json["flights"] = std::move(all);
+}
+
+}  // namespace
+
+Json describe(const RejectedEntries::Summary& summary) {
+  Json json;
+  json["times"] = summary.times;
+  json["equal"] = summary.equal;
+  json["jobs"] = summary.jobs;
+  json["users"] = summary.users;
+  json["last"] = summary.last;
+  json["replaced"] = summary.replaced != 0 ? Json(summary.replaced) : Json();
+  return json;
+}
+
+Json explain_path(Filesystem& filesystem, Job* job, const std::string& path) {
+  const EntryMap& entries = filesystem.entries();
+  const auto ref = entries.find(path);
+  const std::string unit = ref ? ref->unit() : path;
+  const Profile* profile = entries.find_profile(path.substr(0, path.find('/')));
+  const auto opened = open_seen(filesystem, job, path);
+  Json json;
+  json["ok"] = true;
+  put_name(json, "path", path);
+  json["job"] = job != nullptr ? Json(job->id) : Json();
+  json["from"] = !opened ? "nowhere" : opened->in_upper ? "layer" : "base";
+  if (opened) add_object(json, *opened);
+  json["profile"] = profile != nullptr ? Json(profile->name) : Json();
+  if (profile != nullptr) {
+    json["evidence"] = to_string(profile->evidence);
+    json["class"] = to_string(entries.class_of(path));
+  }
+  json["entry"] = Json();
+  if (ref) put_name(json, "entry", unit);
+  add_history(json, history_of(filesystem.store().audit(), path, unit));
+  const bool is_own_folder = opened && opened->in_upper && json.value("kind", "") == "folder" &&
+                             !(ref && ref->is_entry_folder());
+  if (opened && opened->in_upper && !is_own_folder) {
+    json["not_published"] = why_not_published(filesystem, *job, ref, path);
+  }
+  add_rejections(json, filesystem, unit);
+  add_hidden(json, filesystem, job, path);
+  add_flights(json, filesystem, path, unit);
+  return json;
+}
+
+}  // namespace cacheshim

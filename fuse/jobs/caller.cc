@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/jobs/caller.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/auxv.h>
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <sstream>
+
+#include "common/names.h"
+#include "store/sys/process.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr int kMostAncestors = 32;
+constexpr std::size_t kMostKnown = 16384;  // threads; then all is asked anew
+
+std::string read_proc_text(pid_t pid, const char* file) {
+  auto text = read_proc(pid, file);
+  return text ? *std::move(text) : std::string();
+}
+
+pid_t parent_of(pid_t pid) {
+  const auto stat = read_proc(pid, "stat");
+  if (!stat) return 0;
+  return static_cast<pid_t>(stat_field(*stat, 4).value_or(0));
+}
+
+// Compares all four of its user ids. The owner of /proc/PID does not tell: it is root for a process that is
+// not dumpable, whatever its user.
+bool is_wholly_of(pid_t pid, uid_t uid) {
+  const auto status = read_proc(pid, "status");
+  if (!status) return false;
+  std::istringstream numbers{std::string(status_field(*status, "Uid"))};
+  int count = 0;
+  for (uid_t one; numbers >> one; ++count) {
+    if (one != uid) return false;
+  }
+  return count == 4;
+}
+
+template <class Word>
+std::optional<Word> find_in_auxv(const std::string& auxv, Word key) {
+  Word entry[2];
+  for (std::size_t at = 0; at + sizeof entry <= auxv.size(); at += sizeof entry) {
+    std::memcpy(entry, auxv.data() + at, sizeof entry);
+    if (entry[0] == key) return entry[1];
+  }
+  return std::nullopt;
+}
+
+// Whether the environment of a process is that of the user that it runs as. A set-id program, and one with
+// file capabilities, gets its environment from its caller: sudo and su are root's with another user's
+// variables. Source: getauxval(3), AT_SECURE.
+bool has_own_environment(pid_t pid) {
+  const auto auxv = read_proc(pid, "auxv");
+  if (!auxv) return false;
+  if (find_in_auxv<std::uint64_t>(*auxv, AT_PAGESZ)) {
+    return find_in_auxv<std::uint64_t>(*auxv, AT_SECURE) == 0U;
+  }
+  return find_in_auxv<std::uint32_t>(*auxv, AT_SECURE) == 0U;  // a 32-bit process
+}
+
+std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid) {
+  // The views below point into these; what /proc does not tell is empty.
+  std::string block = read_proc_text(pid, "environ");
+  if (!has_own_environment(pid)) block.clear();
+  const std::string cgroup_text = read_proc_text(pid, "cgroup");
+  const EnvironmentBlock environment(block);
+  const JobId cgroup_job = slurm_job_from_cgroup(cgroup_text);
+  JobClaim claim{job_from_environment(environment), cycle_from_environment(environment),
+                 parse_publish_policy(environment.find(kPublishVariable))};
+  // Where SLURM's cgroups exist, they know better than SLURM's variables.
+  const bool from_slurm =
+      environment.find(kJobVariable).empty() && !environment.find("SLURM_JOB_ID").empty();
+  if (!cgroup_job.empty() && (claim.job.empty() || from_slurm)) claim.job = cgroup_job;
+  if (claim.job.empty() || is_of_another_uid(claim.job.view(), uid)) return std::nullopt;
+  return claim;
+}
+
+JobClaim find_claim(const Caller& caller) {
+  pid_t pid = caller.tid;  // /proc/TID works for any thread
+  for (int step = 0; pid > 1 && step < kMostAncestors; ++step) {
+    if (auto claim = claim_of_process(pid, caller.uid)) return *claim;
+    pid = parent_of(pid);
+    if (pid <= 1 || !is_wholly_of(pid, caller.uid)) break;  // another user's claim does not count
+  }
+  return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
+}
+
+}  // namespace
+
+std::vector<gid_t> groups_of(pid_t tid) {
+  std::vector<gid_t> groups;
+  const auto status = read_proc(tid, "status");
+  if (!status) return groups;
+  std::istringstream numbers(std::string(status_field(*status, "Groups")));
+  for (gid_t gid; numbers >> gid;) groups.push_back(gid);
+  return groups;
+}
+
+std::optional<CallerJobs::Image> CallerJobs::image_of(const Caller& caller) {
+  const auto stat =
+      caller.tid > 0 ? read_proc(caller.tid, "stat") : Result<std::string>(Errno(ESRCH));
+  const auto start_time = stat ? stat_field(*stat, 22) : std::nullopt;
+  if (!start_time) return std::nullopt;
+  return Image{*start_time, stat_field(*stat, 50).value_or(0), caller.uid};
+}
+
+JobClaim CallerJobs::claim_of(const Caller& caller) {
+  const auto image = image_of(caller);
+  if (!image) return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = known_.find(caller.tid);
+    if (known != known_.end() && known->second.image == *image) return known->second.claim;
+  }
+  JobClaim claim = find_claim(caller);
+  // A program that sets its title writes it over its environment. What an earlier thread of the process
+  // has claimed holds for later ones, which the kernel gives the same environment.
+  const pid_t process = process_of(caller.tid);
+  const std::lock_guard lock(mutex_);
+  const auto first = known_.find(process);
+  const bool is_same_program = first != known_.end() && first->second.image.uid == image->uid &&
+                               image->environment_start != 0 &&
+                               first->second.image.environment_start == image->environment_start;
+  if (process != caller.tid && is_same_program) claim = first->second.claim;
+  if (known_.size() >= kMostKnown) known_.clear();
+  known_.insert_or_assign(caller.tid, Known{*image, claim});
+  return claim;
+}
+
+}  // namespace cacheshim

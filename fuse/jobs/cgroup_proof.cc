@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/jobs/cgroup_proof.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <sstream>
+
+#include "store/sys/paths.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::string_view kJobPrefix = "job_";
+
+bool is_root_folder(const std::string& path) {
+  struct stat st;
+  if (::lstat(path.c_str(), &st) == -1) return false;
+  return S_ISDIR(st.st_mode) && st.st_uid == 0 && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+std::string_view take_line(std::string_view& text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(text.size(), line.size() + 1));
+  return line;
+}
+
+bool is_job_folder(std::string_view name) {
+  if (!name.starts_with(kJobPrefix) || name.size() == kJobPrefix.size()) return false;
+  name.remove_prefix(kJobPrefix.size());
+  return name.find_first_not_of("0123456789") == name.npos;
+}
+
+// The part of a path that ends with its first folder of a job, or nothing.
+std::optional<std::string_view> path_of_job(std::string_view path) {
+  std::string_view rest = path;
+  while (!rest.empty()) {
+    const std::string_view name = take_component(rest);
+    if (name == "..") return std::nullopt;  // beyond what we see of the tree
+    if (is_job_folder(name)) {
+      return path.substr(0, static_cast<std::size_t>(name.data() + name.size() - path.data()));
+    }
+  }
+  return std::nullopt;
+}
+
+// What a version 1 tree is called in /proc/PID/cgroup: its controllers, or its name. Of the mount's
+// options, the super block's, others come before and behind.
+bool names_controllers(std::string_view options, std::string_view wanted) {
+  std::size_t found = 0;
+  std::size_t count = 0;
+  for (std::string_view rest = wanted; !rest.empty(); ++count) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    for (std::string_view all = options; !all.empty();) {
+      const std::string_view option = all.substr(0, all.find(','));
+      all.remove_prefix(std::min(all.size(), option.size() + 1));
+      if (option == one) ++found;
+    }
+  }
+  return count > 0 && found == count;
+}
+
+}  // namespace
+
+// "36 35 0:30 ROOT MOUNT_POINT OPTIONS [FIELD…] - TYPE SOURCE SUPER_OPTIONS"
+CgroupProof::CgroupProof(std::string_view mountinfo) {
+  while (!mountinfo.empty()) {
+    const std::string line(take_line(mountinfo));
+    const auto dash = line.find(" - ");
+    if (dash == line.npos) continue;
+    std::istringstream front(line);
+    std::array<std::string, 5> fields;
+    for (std::string& field : fields) front >> field;
+    std::istringstream back(line.substr(dash + 3));
+    std::string type, source, options;
+    back >> type >> source >> options;
+    if (type != "cgroup" && type != "cgroup2") continue;
+    trees_.push_back({type == "cgroup" ? options : "", fields[3], fields[4]});
+  }
+}
+
+bool CgroupProof::is_roots_own(std::string_view controllers, std::string_view path) const {
+  return std::any_of(trees_.begin(), trees_.end(), [&](const Tree& tree) {
+    const bool is_this = controllers.empty() ? tree.controllers.empty()
+                                             : names_controllers(tree.controllers, controllers);
+    std::string_view below = path;
+    if (!is_this) return false;
+    if (tree.root != "/") {  // a part of the hierarchy is mounted there
+      if (!below.starts_with(tree.root)) return false;
+      below.remove_prefix(tree.root.size());
+      if (!below.starts_with('/')) return false;
+    }
+    std::string folder = tree.mount_point;
+    if (!is_root_folder(folder)) return false;
+    while (!below.empty()) {
+      const std::string_view name = take_component(below);
+      if (name.empty()) continue;
+      folder.append("/").append(name);
+      if (!is_root_folder(folder)) return false;
+    }
+    return true;
+  });
+}
+
+// "4:memory:/slurm/uid_1000/job_4711/step_0", "0::/system.slice/slurmstepd.scope/job_4711/…"
+JobId CgroupProof::job_of(std::string_view cgroup_text) const {
+  while (!cgroup_text.empty()) {
+    const std::string_view line = take_line(cgroup_text);
+    const auto first = line.find(':');
+    const auto second = first == line.npos ? line.npos : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string_view path = line.substr(second + 1);
+    const auto job = path_of_job(path);
+    if (!job || !is_roots_own(line.substr(first + 1, second - first - 1), *job)) continue;
+    return JobId::from_text(base_name(*job).substr(kJobPrefix.size()));
+  }
+  return {};
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/jobs/idle_jobs.h"
+
+#include <spdlog/spdlog.h>
+
+#include <exception>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace cacheshim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPassWait = 100ms;  // a pass over a thousand processes takes a third of this time
+constexpr auto kSlowPass = 60s;
+constexpr int kRestFactor = 19;  // a pass of 1 s is followed by 19 s without one
+
+}  // namespace
+
+IdleJobs::IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<void(Job&)> end,
+                   std::string proc)
+    : jobs_(jobs), job_idle_(job_idle), end_(std::move(end)), proc_(std::move(proc)) {}
+
+bool IdleJobs::may_end(const Job& job) const {
+  return job.is_active() && !job.id.starts_with("uid-") && job.open_files == 0 && job.runs == 0 &&
+         Clock::now() - job.last_use() > job_idle_;
+}
+
+void IdleJobs::tick() {
+  if (!asked_.empty()) finish_pass();
+  keep_living();
+  std::vector<Job*> idle;
+  for (Job* job : jobs_.all()) {
+    if (may_end(*job)) idle.push_back(job);
+  }
+  if (idle.empty() || !asked_.empty() || Clock::now() < next_pass_) return;
+  begin_pass(std::move(idle));
+  if (asked_.empty()) return;
+  (void)pass_.wait_for(kPassWait);
+  finish_pass();
+}
+
+// So the job's idle time begins when its last process ends, and not with its last request.
+void IdleJobs::keep_living() {
+  std::erase_if(living_, [this](const auto& living) {
+    auto& [job, process] = living;
+    if (!job->is_active() || !is_living(process, proc_)) return true;
+    job->touch();
+    return false;
+  });
+}
+
+// The thread is detached. If it blocks, on a process whose memory map is locked, it must not hold up the
+// ticker or the daemon's end. It has copies of all that it reads.
+void IdleJobs::begin_pass(std::vector<Job*> jobs) {
+  std::vector<JobUsers> users;
+  for (Job* job : jobs) {
+    if (const auto process = job->known_process(proc_)) {
+      living_.insert_or_assign(job, *process);
+      job->touch();
+    } else {
+      users.push_back({job->id, job->users()});
+      asked_.push_back(job);
+    }
+  }
+  if (asked_.empty()) return;
+  std::packaged_task<std::optional<Pass>()> pass(
+      [users = std::move(users), proc = proc_]() -> std::optional<Pass> {
+        const auto began = Clock::now();
+        try {
+          LivingProcesses found = find_living_processes(users, proc);
+          return Pass{std::move(found), Clock::now() - began};
+        } catch (const std::exception&) {
+          return std::nullopt;
+        }
+      });
+  pass_ = pass.get_future();
+  pass_began_ = Clock::now();
+  has_warned_ = false;
+  try {
+    std::thread(std::move(pass)).detach();
+  } catch (const std::system_error&) {
+    asked_.clear();  // the system is out of threads: the next tick tries again
+  }
+}
+
+void IdleJobs::warn_of_slow_pass() {
+  if (Clock::now() - pass_began_ < kSlowPass || std::exchange(has_warned_, true)) return;
+  spdlog::warn(
+      "reading /proc for the processes of {} idle jobs has taken 60 s so far: a process may hang in a page "
+      "fault; no job is ended for being idle meanwhile",
+      asked_.size());
+}
+
+void IdleJobs::finish_pass() {
+  if (asked_.empty()) return;
+  if (pass_.wait_for(0s) != std::future_status::ready) return warn_of_slow_pass();
+  const std::vector<Job*> asked = std::exchange(asked_, {});
+  const std::optional<Pass> pass = pass_.get();
+  if (!pass) return;
+  next_pass_ = Clock::now() + pass->took * kRestFactor;
+  for (Job* job : asked) {
+    const auto living = pass->found.find(job->id);
+    if (living != pass->found.end()) {
+      living_.insert_or_assign(job, living->second);
+      job->touch();
+    } else if (may_end(*job)) {
+      end_(*job);
+    }
+  }
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fuse/jobs/job.h"
+#include "fuse/jobs/job_processes.h"
+#include "fuse/jobs/job_table.h"
+
+namespace cacheshim {
+
+// Ends jobs that have been unused for `job_idle` and have no living process. Requests alone do not show that a
+// job is over: a process may sleep or compute for hours between two of them. So /proc is read before a job is
+// ended, and only then. Not thread-safe, except may_end().
+//
+// Cost: at most one pass over /proc per tick, on a thread of its own, which uses at most a twentieth of one
+// core. For a job that is alive, one of its processes is remembered; no pass looks for it while that lives.
+class IdleJobs {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `end` ends a job, or has a task do so. The task calls may_end() first. `jobs` must outlive this.
+  IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<void(Job&)> end,
+           std::string proc = "/proc");
+
+  // To be called regularly. Blocks for 100 ms at most.
+  void tick();
+
+  // Whether the job has an end, is active, and has not been used for `job_idle`. Thread-safe.
+  bool may_end(const Job& job) const;
+
+ private:
+  void keep_living();
+  void begin_pass(std::vector<Job*> jobs);
+  void finish_pass();
+  void warn_of_slow_pass();
+
+  JobTable& jobs_;
+  const std::chrono::seconds job_idle_;
+  const std::function<void(Job&)> end_;
+  const std::string proc_;
+  std::map<Job*, Process> living_;  // one process of each job that had one at the last pass
+  // The pass over /proc that is under way; asked_ is empty while there is none.
+  std::vector<Job*> asked_;
+  struct Pass {
+    LivingProcesses found;
+    Clock::duration took;
+  };
+  std::future<std::optional<Pass>> pass_;  // no value: the pass has failed for lack of memory
+  Clock::time_point pass_began_{};
+  Clock::time_point next_pass_{};
+  bool has_warned_ = false;
+};
+
+}  // namespace cacheshim

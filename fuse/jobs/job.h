@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fuse/jobs/caller.h"
+#include "fuse/jobs/entry_reads.h"
+#include "fuse/nodes/node_table.h"
+#include "fuse/jobs/owner_rule.h"
+#include "store/sys/process.h"
+#include "fuse/jobs/view_filter.h"
+#include "store/profiles/entry_map.h"
+#include "store/layer/layer.h"
+#include "store/overlay/overlay.h"
+#include "store/publish/publisher.h"
+
+namespace cacheshim {
+
+// What one uid of a job sees: whom its files are shown to belong to.
+struct View {
+  std::optional<uid_t> uid;  // nothing yet: only root has come
+  gid_t gid = 0;
+  std::vector<gid_t> groups;
+
+  // As a view shows an object (owner=squash): the view's own, without sticky bits; but an object of
+  // the base that its mode closes to this uid keeps its true owner and stays closed.
+  struct stat show(const struct stat& st, bool in_upper, bool is_root) const;
+
+ private:
+  bool may_read(const struct stat& st) const;
+};
+
+// What a mount has decided for its jobs.
+struct JobRules {
+  OwnerRule owners;
+  // The one job of a plain overlay: its view is nobody's own, its root a folder like any other.
+  bool is_plain = false;
+  // The base, to be written to, of whose lock files a job that publishes makes use; or -1.
+  int lock_base = -1;
+  int lock_staging = -1;                    // as LockFiles::share() takes it
+  const LockAccess* lock_access = nullptr;  // of these
+  // Where jobs tell their processes what they may take from the base by themselves; null: nothing.
+  const DirectFolders* direct = nullptr;
+  // Counts beginnings and ends of all jobs.
+  std::atomic<std::uint64_t>* changes = nullptr;
+  // Not everybody may publish: who writes to a layer is looked at.
+  bool is_restricted = false;
+};
+
+// A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
+// lives, so that nodes can point at it. Thread-safe; `overlay.mutex()` guards what it says to.
+class Job final : public PublishHooks, private OverlayObserver {
+ public:
+  Job(std::string id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
+      Counters& counters, NodeTable& nodes, const JobRules& rules = {});
+
+  const std::string id;
+  Overlay overlay;
+  NodeIndex view_root = 0;
+
+  // ---- Guarded by overlay.mutex(): the layer comes with the first change.
+  std::optional<Layer> layer;
+  Status ensure_layer(int layers);
+  Status open_layer();  // the overlay goes on with `layer`
+  // The plain overlay's way: its layer is given once, here, and no record is kept; or it has none, and
+  // ensure_layer() gives EROFS.
+  Status use_plain_layer(UniqueFd upper, UniqueFd work);
+
+  // ---- The rest is guarded by a mutex of its own.
+  bool is_active() const { return active_.load(); }
+  void begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids);
+  // Takes up a layer that an earlier daemon left, with overlay.mutex() held exclusively; open_layer()
+  // is the caller's next step.
+  void adopt(Layer taken, PublishPolicy policy);
+  // What begin() has set is over. The layer must have been given up before. Calls those who wait.
+  void finish(Outcome outcome);
+  // Calls `then` once, when the job ends; at once where it is not active. With nothing where it goes on
+  // but nobody can wait for it any more.
+  using OnEnd = std::function<void(std::optional<Outcome>)>;
+  void on_end(OnEnd then);
+  void refuse_waits();
+
+  bool shares_uids() const { return shared_uids_.load(); }
+  // What it does publish; and what it would if it might.
+  PublishPolicy policy() const { return refused_ ? PublishPolicy::kNever : wanted_policy(); }
+  PublishPolicy wanted_policy() const { return policy_.load(); }
+  // Ensures that what the layer holds from now on is never published, by any daemon. Call before the
+  // change that it is about, with no lock held. Errors: of the record, which must be there first.
+  Status refuse(const std::string& why);
+  bool is_refused() const { return refusal_is_kept_; }
+  // With the layer goes what speaks against it. With overlay.mutex() held exclusively.
+  void forget_layer();
+  bool may_publish() const { return !rules_.is_plain && policy() != PublishPolicy::kNever; }
+  // The view of this uid, claimed if it is still free. Nothing for a uid that the job is closed to:
+  // it then sees the first view, whose mode closes it.
+  ViewSlot enter(const Caller& caller);
+  // Whether the job has an owner whose layer this uid must not be served. This includes root.
+  bool is_closed_to(uid_t uid) const;
+  // Ensures that the layer's record names its owner, durably. Call before the first answer to the owner, with
+  // no lock held. Costs nothing if there is no layer, or if the owner is recorded already.
+  void keep_claim();
+  View view(ViewSlot slot) const;
+  // An object as the view shows it; `is_root`: the view's root.
+  struct stat show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const;
+  // Whether its view belongs to one uid, who claims it by coming first.
+  bool has_private_views() const { return !rules_.is_plain; }
+  std::size_t view_count() const;
+  // Whether a user other than root has come.
+  bool is_claimed() const { return claim_ != Claim::kFree; }
+  // Whether the kernel has been told of it, which may have kept the first view as root's.
+  bool is_claim_told() const { return claim_ == Claim::kTold; }
+  // Whether it is for the caller to tell it, and then to say so.
+  bool begin_telling_claim();
+  void end_telling_claim() { claim_ = Claim::kTold; }
+  bool may_change(uid_t uid) const;  // the job itself: its own user, and root
+  std::vector<uid_t> users() const;  // whose views there are, without root
+
+  // Descriptors that may write to a file: from open to RELEASE. FLUSH alone is no end, since a shell
+  // closes a duplicate before the first byte is written.
+  void add_writer(dev_t device, ino_t inode);
+  void remove_writer(dev_t device, ino_t inode);
+  // Publishing that has been set off and not come to its end.
+  void begin_publishing();
+  void end_publishing();
+  // What the job has published since it began.
+  struct Published {
+    std::uint64_t entries = 0;
+    std::uint64_t files = 0;
+    std::uint64_t bytes = 0;
+  };
+  void count_published(const PublishReport& report);
+  Published published_so_far() const;
+  // Waits for that, and for closes that are under way: what the job's processes did before they ended
+  // is done then. Gives up after a while where a file stays open.
+  void wait_until_settled();
+  // Entries that were complete while one of their files was still open for writing.
+  void postpone(const std::string& entry);
+  std::vector<std::string> take_postponed();
+  // Files that were made, of entries that are built under a lock; taken by who lets go of it. `is_theirs`
+  // must take no lock.
+  void note_built(const std::string& path);
+  bool has_built() const;
+  std::vector<std::string> take_built(
+      const std::function<bool(const std::string& path)>& is_theirs);
+
+  // What the processes of the view are told of the layer. Only of one user's: another's would be shown
+  // other owners.
+  ViewFilter filter;
+
+  EntryReads reads;
+
+  std::mutex end_mutex;  // held by the one who ends the job; outermost
+  std::atomic<int> open_files{0};
+  std::atomic<int> runs{0};  // `cacheshim run`s that go on
+  std::atomic<bool> a_run_failed{false};
+  void touch() { last_use_ = std::chrono::steady_clock::now(); }
+  std::chrono::steady_clock::time_point last_use() const { return last_use_; }
+  // A living process that has entered a view, if there is any; forgets those that have ended. `proc`: as
+  // for stat_of().
+  std::optional<Process> known_process(const std::string& proc = "/proc");
+
+  std::time_t started() const { return started_.load(); }
+  Outcome outcome() const { return outcome_.load(); }
+  std::string cycle() const;
+
+  bool is_being_written(dev_t device, ino_t inode) override;
+  bool wait_until_closed(dev_t device, ino_t inode) override;
+  bool note_conflict(const std::string& unit) override;
+  bool note_kept(const std::string& unit, const std::string& reason) override;
+  std::string why_refused() const override;
+  PublishingJob identity() const override;
+  bool has_rejected(const std::string& unit) override { return reads.has_rejected(unit); }
+  void settle_rejected(const std::string& unit) override { reads.settle(unit); }
+  bool may_replace() const override { return policy() == PublishPolicy::kComplete; }
+  // Why the unit was not published when that was last tried; "" where it was not, or has been.
+  std::string why_kept(const std::string& unit) const;
+  void published(const std::string& path, const struct stat& base) override;
+
+ private:
+  void copied_up(const std::string& path, const struct stat& upper) override;
+  void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
+  void open_filter();
+  LayerRecord wanted_record() const;
+  void count_change();
+  void set_refused(const std::string& why);
+  Status keep_refusal();
+  void settle_trust();
+  void settle_locks();
+
+  enum class Claim : std::uint8_t { kFree, kUntold, kBeingTold, kTold };
+
+  NodeTable& nodes_;
+  const JobRules rules_;
+  std::atomic<bool> active_{false};
+  std::atomic<bool> shared_uids_{false};
+  std::atomic<Claim> claim_{Claim::kFree};
+  std::atomic<PublishPolicy> policy_{PublishPolicy::kComplete};
+  std::atomic<bool> refused_{false};
+  std::atomic<bool> refusal_is_kept_{false};  // on record, or there is no layer
+  std::atomic<std::time_t> started_{0};
+  std::atomic<Outcome> outcome_{Outcome::kNone};
+  std::atomic<std::chrono::steady_clock::time_point> last_use_{};
+  mutable std::mutex mutex_;  // taken after overlay.mutex(), never held across a call
+  std::string cycle_ = "0";
+  std::string why_refused_;
+  std::vector<View> views_{View{}};
+  std::map<std::pair<dev_t, ino_t>, int> writers_;
+  int publishing_ = 0;
+  Published published_;
+  std::condition_variable settled_;  // a writer is gone, or publishing has ended
+  std::set<std::string> postponed_;
+  std::set<std::string> built_;
+  std::set<std::string> conflicts_;          // counted once an entry, however often it is tried
+  std::map<std::string, std::string> kept_;  // units and reasons
+  struct Entered {
+    pid_t process;
+    std::uint64_t seen;  // clock ticks since boot: a process that began later has taken over the number
+  };
+  void note_entered(pid_t tid);
+  void forget_gone(const std::string& proc);
+  std::map<pid_t, Entered> processes_;  // by thread
+  std::size_t most_processes_ = 4096;   // those that have ended are forgotten then
+  std::vector<OnEnd> waiting_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/jobs/job_processes.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <unordered_map>
+
+#include "common/job_id.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::size_t kMostGenerations = 64;
+
+using JobIds = std::set<std::string>;
+
+class ProcessPass {
+ public:
+  ProcessPass(const std::vector<JobUsers>& jobs, const std::string& proc)
+      : proc_(proc), own_(::getpid()) {
+    for (const JobUsers& users : jobs) wanted_.emplace(users.job, &users);
+  }
+
+  LivingProcesses run() {
+    std::error_code failed;
+    std::filesystem::directory_iterator at(proc_, failed);
+    for (; !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
+      const std::string name = at->path().filename();
+      pid_t pid = 0;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+      if (error == std::errc() && end == name.data() + name.size()) visit(pid);
+      if (found_.size() == wanted_.size()) break;
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void visit(pid_t pid) {
+    struct stat st {};
+    if (::stat(fmt::format("{}/{}", proc_, pid).c_str(), &st) == -1 || !may_count(st.st_uid)) return;
+    const auto stat = stat_of(pid, proc_);
+    if (!stat || is_dead(*stat)) return;
+    for (const std::string& id : jobs_of(pid)) {
+      if (counts(*wanted_.at(id), st.st_uid)) found_.try_emplace(id, Process{pid, stat->start_time});
+    }
+  }
+
+  static bool counts(const JobUsers& users, uid_t uid) {
+    const auto& uids = users.uids;
+    return uid == 0 || uids.empty() || std::find(uids.begin(), uids.end(), uid) != uids.end();
+  }
+
+  bool may_count(uid_t uid) const {
+    return std::any_of(wanted_.begin(), wanted_.end(), [&](const auto& wanted) {
+      return !found_.contains(wanted.first) && counts(*wanted.second, uid);
+    });
+  }
+
+  // The jobs of `wanted_` that the process or an ancestor names. Reads each process once.
+  JobIds jobs_of(pid_t pid) {
+    std::vector<pid_t> line;
+    while (pid > 1 && line.size() < kMostGenerations && !known_.contains(pid)) {
+      line.push_back(pid);
+      const auto stat = stat_of(pid, proc_);
+      pid = stat ? stat->parent : 0;
+    }
+    const auto above = known_.find(pid);
+    JobIds ids = above == known_.end() ? JobIds() : above->second;
+    for (auto one = line.rbegin(); one != line.rend(); ++one) {
+      if (*one == own_) {
+        ids.clear();
+      } else {
+        add_own_jobs(*one, ids);
+      }
+      known_.insert_or_assign(*one, ids);
+    }
+    return ids;
+  }
+
+  void add_own_jobs(pid_t pid, JobIds& ids) const {
+    const auto add = [&](const JobId& id) {
+      const std::string text(id.view());
+      if (wanted_.contains(text)) ids.insert(text);
+    };
+    const std::string environment = text_of(pid, "environ");
+    add(job_from_environment(EnvironmentBlock(environment)));
+    add(slurm_job_from_cgroup(text_of(pid, "cgroup")));
+  }
+
+  // Empty where it cannot be read: the process has ended, or the daemon may not see it.
+  std::string text_of(pid_t pid, const char* file) const {
+    auto text = read_proc(pid, file, proc_);
+    return text ? *std::move(text) : std::string();
+  }
+
+  const std::string proc_;
+  const pid_t own_;
+  std::map<std::string, const JobUsers*> wanted_;
+  std::unordered_map<pid_t, JobIds> known_;
+  LivingProcesses found_;
+};
+
+}  // namespace
+
+LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs, const std::string& proc) {
+  return jobs.empty() ? LivingProcesses() : ProcessPass(jobs, proc).run();
+}
+
+bool is_living(const Process& process, const std::string& proc) {
+  const auto stat = stat_of(process.pid, proc);
+  return stat && stat->start_time == process.start_time && !is_dead(*stat);
+}
+
+}  // namespace cacheshim

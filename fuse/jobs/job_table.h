@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fuse/jobs/job.h"
+#include "store/base/store.h"
+
+namespace cacheshim {
+
+// All jobs that this mount has seen, by id. Jobs are made once and never freed. Thread-safe.
+class JobTable {
+ public:
+  // All must outlive the table. `jobs_dir` is the node of .jobs.
+  JobTable(const Store& store, const EntryMap& entries, Counters& counters, NodeTable& nodes,
+           NodeIndex jobs_dir, PublishPolicy policy, const OwnerRule& owners,
+           const DirectFolders* direct = nullptr);
+
+  Job* find(const std::string& id) const;  // null for none
+  // The job, active from now on if it was not.
+  Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
+  std::vector<Job*> all() const;
+  std::size_t active_count() const;
+  // All as they were at one moment, by id.
+  struct State {
+    Job* job;
+    bool is_active;
+    Outcome outcome;
+  };
+  std::vector<State> states() const;
+  PublishPolicy policy() const { return policy_; }
+  // Not everybody may publish. Call before there are jobs.
+  void restrict_publishing() { is_restricted_ = true; }
+  // Outlives the table.
+  void set_lock_access(const LockAccess& access) { lock_access_ = &access; }
+
+  // The one job of a plain overlay, whose view is the whole mount. Never active, so it has no end.
+  Job& make_plain(std::shared_ptr<const LowerStack> lowers);
+
+  // Takes up what daemons of this node that are gone have left: their jobs may still be running.
+  // They end by job_idle like any other.
+  void adopt_orphans();
+
+  // What lies below every job's layer: the store's base.
+  const std::shared_ptr<const LowerStack>& lowers() const { return lowers_; }
+
+ private:
+  Job& get_or_make(const std::string& id);
+
+  const Store& store_;
+  const EntryMap& entries_;
+  Counters& counters_;
+  NodeTable& nodes_;
+  const NodeIndex jobs_dir_;
+  const PublishPolicy policy_;
+  const OwnerRule owners_;
+  const DirectFolders* const direct_;
+  bool is_restricted_ = false;
+  const LockAccess* lock_access_ = nullptr;
+  const std::shared_ptr<const LowerStack> lowers_;
+  std::atomic<std::uint64_t> changes_{0};  // of jobs that have begun or ended
+  mutable std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Job>> jobs_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/jobs/name_rule_table.h"
+
+#include <utility>
+
+#include "store/sys/paths.h"
+
+namespace cacheshim {
+namespace {
+
+using Rules = std::vector<std::pair<NameRule, std::string>>;
+
+constexpr std::string_view kAnyDepth = "**";
+
+bool has_letter(std::string_view component) {
+  return component.find_first_not_of("*?") != component.npos;
+}
+
+// One component that each path has which the pattern matches, or which lies below such a one: the last
+// that does not stand for all names.
+std::string telling_component(std::string_view pattern) {
+  std::string_view found = "*";
+  while (!pattern.empty()) {
+    const std::string_view component = take_component(pattern);
+    if (has_letter(component)) found = component;
+  }
+  return std::string(found);
+}
+
+// What the last component of each path is like that the pattern matches.
+std::string last_component(std::string_view pattern) {
+  std::string_view last;
+  while (!pattern.empty()) last = take_component(pattern);
+  return std::string(last == kAnyDepth ? "*" : last);
+}
+
+Rules rules_of(const Profile& profile) {
+  Rules rules;
+  for (const auto& [name_class, pattern] : profile.classes) {
+    switch (name_class) {
+      case NameClass::kPrivate:
+        break;
+      case NameClass::kFlight:
+        rules.emplace_back(NameRule::kAwaited, last_component(pattern.text()));
+        break;
+      case NameClass::kScratch:
+      case NameClass::kLock:
+      case NameClass::kBaton:
+      case NameClass::kShared:
+        rules.emplace_back(NameRule::kMountOnly, telling_component(pattern.text()));
+        break;
+    }
+  }
+  return rules;
+}
+
+template <class Record>
+void append(std::string& bytes, const Record& record) {
+  bytes.append(static_cast<const char*>(static_cast<const void*>(&record)), sizeof record);
+}
+
+}  // namespace
+
+NameRuleTable::NameRuleTable(const std::vector<Profile>& profiles)
+    : family_count_(static_cast<std::uint32_t>(profiles.size())) {
+  std::vector<Rules> all;
+  std::size_t strings_at = profiles.size() * sizeof(FamilyRecord);
+  std::size_t rules_at = strings_at;
+  for (const Profile& profile : profiles) {
+    all.push_back(rules_of(profile));
+    strings_at += all.back().size() * sizeof(NameRuleRecord);
+  }
+  std::string records;
+  std::string strings;
+  const auto add = [&](const std::string& text) {
+    const std::size_t offset = strings_at + strings.size();
+    strings.append(text).push_back('\0');
+    return static_cast<std::uint32_t>(offset);
+  };
+  const auto length = [](const std::string& text) {
+    return static_cast<std::uint32_t>(text.size());
+  };
+  for (std::size_t i = 0; i < profiles.size(); ++i) {
+    const std::string& name = profiles[i].name;
+    append(bytes_, FamilyRecord{add(name), length(name), static_cast<std::uint32_t>(rules_at),
+                                static_cast<std::uint32_t>(all[i].size())});
+    rules_at += all[i].size() * sizeof(NameRuleRecord);
+    for (const auto& [rule, pattern] : all[i]) {
+      append(records,
+             NameRuleRecord{add(pattern), length(pattern), rule, first_of_all_matches(pattern),
+                            last_of_all_matches(pattern)});
+    }
+  }
+  bytes_ += records + strings;
+  rules_ = NameRules::over(bytes_, family_count_);
+}
+
+bool NameRuleTable::is_mount_only(std::string_view path) const {
+  const FamilyRecord* const family = rules_.find(take_component(path));
+  while (family != nullptr && !path.empty()) {
+    if (rules_.any_applies(*family, NameRule::kMountOnly, take_component(path))) return true;
+  }
+  return false;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/jobs/run_folder.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "common/cuda_defaults.h"
+#include "common/direct_page.h"
+#include "common/names.h"
+#include "fuse/jobs/name_rule_table.h"
+#include "store/layer/closing_record.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::size_t kMutexOffset = 128;
+constexpr std::size_t kRulesOffset = 256;
+static_assert(sizeof(MountPage) <= kMutexOffset);
+static_assert(kMutexOffset + sizeof(pthread_mutex_t) <= kRulesOffset);
+
+// What an earlier daemon, which died, has bound; also several times over.
+void unbind(const std::string& path) {
+  while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) continue;
+}
+
+Result<UniqueFd> make_folder(int dir, std::string_view name) {
+  CACHESHIM_CHECK(sys::remove_tree(dir, std::string(name)));
+  CACHESHIM_CHECK(sys::make_dir_at(dir, std::string(name), 0755));
+  return sys::open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
+}
+
+// A mutex that its owner never gives back: when the owner's thread has ended, by whatever, the kernel
+// takes its id out of the futex word (get_robust_list(2)), which the library reads.
+Status hold_for_life(pthread_mutex_t* mutex) {
+  pthread_mutexattr_t attributes;
+  (void)::pthread_mutexattr_init(&attributes);  // these cannot fail for what they are given
+  (void)::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  (void)::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  const int made = ::pthread_mutex_init(mutex, &attributes);
+  (void)::pthread_mutexattr_destroy(&attributes);
+  if (made != 0) return Errno(made);
+  if (const int locked = ::pthread_mutex_lock(mutex); locked != 0) return Errno(locked);
+  return {};
+}
+
+}  // namespace
+
+Result<dev_t> device_of_mount(const std::string& path) {
+  struct statx st {};
+  if (::statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, STATX_TYPE, &st) ==
+      -1) {
+    return Errno::last();
+  }
+  return ::makedev(st.stx_dev_major, st.stx_dev_minor);
+}
+
+Result<RunFolder> RunFolder::make(const std::string& path, UniqueFd lock, const std::string& routes,
+                                  const std::string& cuda_defaults) {
+  RunFolder folder;
+  if (path.empty()) return folder;
+  std::error_code failed;
+  std::filesystem::create_directories(path, failed);
+  if (failed) return Errno(failed.value());
+  CACHESHIM_TRY(fd, sys::open_path(path, O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  // Processes take their routes from here: nobody else may be able to lay them.
+  if (st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) return Errno(EPERM);
+  if (!lock) {
+    CACHESHIM_TRY(own, sys::open_beneath(fd.get(), kRunLockFile, O_RDWR | O_CREAT, 0600));
+    // Whoever could open it could lock it, and keep the mount from being served.
+    CACHESHIM_CHECK(sys::set_mode(own.get(), 0600));
+    CACHESHIM_CHECK(sys::lock_file(own.get(), LOCK_EX | LOCK_NB));
+    lock = std::move(own);
+  }
+  forget_closing(path);  // that was of the mount before
+  folder.path_ = path;
+  folder.folder_ = std::move(fd);
+  folder.lock_ = std::move(lock);
+  folder.withdraw();
+  if (!routes.empty()) {
+    const int dir = folder.folder_.get();
+    CACHESHIM_CHECK(sys::replace_file(dir, std::string(kRoutesFile), routes, 0644));
+    // Empty too, where the daemon before this one said something.
+    CACHESHIM_CHECK(sys::replace_file(dir, std::string(kCudaDefaultsFile), cuda_defaults, 0644));
+  }
+  return folder;
+}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      folder_(std::move(other.folder_)),
+      lock_(std::move(other.lock_)),
+      base_device_(other.base_device_),
+      base_inode_(other.base_inode_),
+      direct_(std::move(other.direct_)),
+      state_(std::move(other.state_)),
+      alive_(std::exchange(other.alive_, nullptr)) {}
+
+void RunFolder::end_direct_opens() {
+  if (alive_ != nullptr) (void)::pthread_mutex_unlock(std::exchange(alive_, nullptr));
+}
+
+// Takes away what direct opens need. The base comes first: no more is removed below it than its mount.
+void RunFolder::withdraw() {
+  end_direct_opens();
+  direct_.reset();
+  unbind(base_path());
+  (void)sys::unlink_at(folder_.get(), std::string(kBaseFolder), AT_REMOVEDIR);
+  for (const std::string_view name : {kStateFile, kViewsFolder, kCountersFolder}) {
+    (void)sys::remove_tree(folder_.get(), std::string(name));  // what stays is found to be stale
+  }
+}
+
+RunFolder::~RunFolder() {
+  if (!lock_) return;
+  withdraw();
+  const auto left = sys::list_dir(folder_.get());
+  if (!left) return;
+  for (const sys::DirEntry& entry : *left) {
+    // The bound base, where it could not be taken away, is not ours to remove anything from.
+    if (entry.name != kBaseFolder) (void)sys::remove_tree(folder_.get(), entry.name);
+  }
+  (void)::rmdir(path_.c_str());  // what stays behind says nothing wrong: its lock is free
+}
+
+Status RunFolder::offer_base(int base, const std::vector<Profile>& profiles) {
+  if (!lock_) return {};
+  CACHESHIM_TRY(st, sys::stat_fd(base));
+  CACHESHIM_TRY(tree, sys::clone_read_only(base));
+  CACHESHIM_CHECK(sys::make_dir_at(folder_.get(), std::string(kBaseFolder), 0755));
+  CACHESHIM_CHECK(sys::mount_clone(tree.get(), base_path()));
+  base_device_ = st.st_dev;
+  base_inode_ = st.st_ino;
+  CACHESHIM_TRY(views, make_folder(folder_.get(), kViewsFolder));
+  CACHESHIM_TRY(counters, make_folder(folder_.get(), kCountersFolder));
+  direct_ = std::make_unique<DirectFolders>(std::move(views), std::move(counters), profiles);
+  return {};
+}
+
+Status RunFolder::announce(dev_t mount_device) {
+  if (!direct_) return {};
+  const std::string& rules = direct_->rules.bytes();
+  const std::size_t size = kRulesOffset + rules.size();
+  const std::string name(kStateFile);
+  CACHESHIM_TRY(state, MappedFile::make(folder_.get(), name, size, 0644));
+  char* const bytes = static_cast<char*>(state.data());
+  auto* const mutex = static_cast<pthread_mutex_t*>(static_cast<void*>(bytes + kMutexOffset));
+  CACHESHIM_CHECK(hold_for_life(mutex));
+  alive_ = mutex;
+  const auto* const word =
+      static_cast<const char*>(static_cast<const void*>(&mutex->__data.__lock));
+  const MountPage page{kMountPageMagic,
+                       kMountPageVersion,
+                       static_cast<std::uint32_t>(size),
+                       kRulesOffset,
+                       direct_->rules.family_count(),
+                       static_cast<std::uint32_t>(word - bytes),
+                       mount_device,
+                       base_device_,
+                       base_inode_,
+                       0};
+  std::memcpy(bytes, &page, sizeof page);
+  direct_->changes.attach(&static_cast<MountPage*>(state.data())->base_changes);
+  std::memcpy(bytes + kRulesOffset, rules.data(), rules.size());
+  state_ = std::move(state);
+  return state_.commit(folder_.get(), name);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/jobs/view_filter.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "common/direct_page.h"
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// 4 bits of 64 a key: with as many words as keys 1 name in 500 is falsely taken for the layer's. The first
+// filter is one page: most jobs find what they want, and each of their calls looks at four words of it.
+constexpr std::uint32_t kFirstWords = 256;
+constexpr std::uint32_t kGrowth = 4;
+constexpr std::uint32_t kMostWords = std::uint32_t{1} << 26;
+
+FilterKey key_of_path(std::string_view path) {
+  FilterKey key = kRootKey;
+  while (!path.empty()) key = key_of(key, take_component(path));
+  return key;
+}
+
+std::uint64_t* words_of(const MappedFile& file) {
+  return static_cast<std::uint64_t*>(
+      static_cast<void*>(static_cast<FilterHeader*>(file.data()) + 1));
+}
+
+}  // namespace
+
+ViewFilter::ViewFilter(std::string job, const DirectFolders* folders)
+    : job_(std::move(job)), folders_(folders) {}
+
+ViewFilter::~ViewFilter() { close(); }
+
+void ViewFilter::open(uid_t uid, gid_t gid) {
+  const std::lock_guard lock(mutex_);
+  if (is_open_ || folders_ == nullptr) return;
+  is_open_ = true;
+  uid_ = uid;
+  gid_ = gid;
+  make_counters();
+  add_mount_only();
+  make_file();
+}
+
+// An entry that is added to these later is added to every filter.
+void ViewFilter::add_mount_only() {
+  for (const std::string& entry : folders_->mount_only.all()) {
+    const FilterKey key = key_of_path(entry);
+    keys_.insert(key);
+    keys_.insert(key_below(key));
+  }
+}
+
+void ViewFilter::set_owner(uid_t uid, gid_t gid) {
+  const std::lock_guard lock(mutex_);
+  if (uid_ == uid && gid_ == gid) return;
+  uid_ = uid;
+  gid_ = gid;
+  if (!is_open_) return;
+  give_counters();
+  make_file();
+}
+
+void ViewFilter::close() {
+  const std::lock_guard lock(mutex_);
+  if (!is_open_) return;
+  is_open_ = false;
+  retire();
+  file_ = MappedFile();
+  (void)sys::unlink_at(folders_->views.get(), job_);     // retired: it does no harm
+  (void)sys::unlink_at(folders_->counters.get(), job_);  // likewise
+  before_ = read_counts();
+  counters_.reset();
+}
+
+void ViewFilter::retire() {
+  if (!file_) return;
+  auto& header = *static_cast<FilterHeader*>(file_.data());
+  std::atomic_ref(header.retired).store(1);
+}
+
+// A filter for all keys there are, in the place of the one before. Order: what holds all keys is there
+// before the one before is retired, and no key is added before that.
+void ViewFilter::make_file() {
+  word_count_ = kFirstWords;
+  while (word_count_ < kMostWords && word_count_ < 2 * keys_.size()) word_count_ *= kGrowth;
+  const std::size_t size = sizeof(FilterHeader) + word_count_ * sizeof(std::uint64_t);
+  auto made = MappedFile::make(folders_->views.get(), job_, size, 0644);
+  MappedFile before = std::exchange(file_, made ? *std::move(made) : MappedFile());
+  Status done = made ? Status() : made.error();
+  if (file_) {
+    *static_cast<FilterHeader*>(file_.data()) = {kFilterMagic, kFilterVersion, word_count_, 0, is_building_};
+    for (const FilterKey key : keys_) set_bits(key);
+    done = file_.commit(folders_->views.get(), job_);
+  }
+  if (before) {
+    auto& header = *static_cast<FilterHeader*>(before.data());
+    std::atomic_ref(header.retired).store(1);
+  }
+  if (done) return;
+  spdlog::warn("cannot write the filter of job '{}': {}; its processes open through the mount",
+               job_, std::strerror(done.error().code()));
+  (void)sys::unlink_at(folders_->views.get(), job_);  // the one before is retired
+  file_ = MappedFile();
+}
+
+void ViewFilter::set_bits(FilterKey key) {
+  const FilterPlace place = place_of(key, word_count_);
+  std::atomic_ref(words_of(file_)[place.word]).fetch_or(place.bits);
+}
+
+void ViewFilter::add_key(FilterKey key) {
+  if (!keys_.insert(key).second || !file_) return;
+  set_bits(key);
+  if (keys_.size() > word_count_ && word_count_ < kMostWords) make_file();
+}
+
+void ViewFilter::add(std::string_view path, bool tree) {
+  if (folders_ == nullptr || folders_->rules.is_mount_only(path)) return;
+  const FilterKey key = key_of_path(path);
+  const std::lock_guard lock(mutex_);
+  add_key(key);
+  if (tree) add_key(key_below(key));
+}
+
+// A process that is told late, or not at all, opens one file more without the daemon's knowledge.
+void ViewFilter::set_building(bool is_building) {
+  const std::lock_guard lock(mutex_);
+  is_building_ = is_building;
+  if (!file_) return;
+  auto& header = *static_cast<FilterHeader*>(file_.data());
+  std::atomic_ref(header.building).store(is_building, std::memory_order_relaxed);
+}
+
+void ViewFilter::clear(const std::vector<std::string>& kept) {
+  const std::lock_guard lock(mutex_);
+  if (keys_.empty()) return;
+  keys_ = {};
+  for (const std::string& path : kept) keys_.insert(key_of_path(path));
+  if (!is_open_) return;
+  add_mount_only();
+  make_file();
+}
+
+// Nobody but the view's own user may write there, or cut the file short, which would end those who have
+// it mapped; the daemon therefore reads it.
+void ViewFilter::make_counters() {
+  auto made = MappedFile::make(folders_->counters.get(), job_, kCountersBytes, 0600);
+  if (!made || !made->commit(folders_->counters.get(), job_)) return;
+  auto fd = sys::open_beneath(folders_->counters.get(), job_, O_RDONLY);
+  if (fd) counters_ = *std::move(fd);
+  give_counters();
+}
+
+void ViewFilter::give_counters() {
+  if (!counters_) return;
+  // Not theirs, they cannot open it, and go to the mount.
+  (void)sys::set_owner(counters_.get(), uid_, gid_);
+}
+
+ViewFilter::Counts ViewFilter::read_counts() const {
+  Counts counts = before_;
+  std::array<CounterSlot, kCounterSlots> slots{};
+  if (!counters_ || ::pread(counters_.get(), slots.data(), sizeof slots, 0) !=
+                        static_cast<ssize_t>(sizeof slots)) {
+    return counts;
+  }
+  for (const CounterSlot& slot : slots) {
+    counts.opens += slot.opens;
+    counts.looks += slot.looks;
+  }
+  return counts;
+}
+
+ViewFilter::Counts ViewFilter::counts() const {
+  const std::lock_guard lock(mutex_);
+  return read_counts();
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "common/direct_filter.h"
+#include "common/unique_fd.h"
+#include "fuse/jobs/mapped_file.h"
+#include "fuse/jobs/name_rule_table.h"
+
+// What a job's layer shadows, told to the processes of its view (common/direct_filter.h), and how often
+// they have served themselves.
+namespace cacheshim {
+
+// MountPage::base_changes. Attached and begun before anything else is called; then thread-safe.
+class BaseChanges {
+ public:
+  void attach(std::uint64_t* word) { word_ = word; }
+  // From now on every change is counted.
+  void begin() const {
+    if (word_ != nullptr) std::atomic_ref(*word_).store(1);
+  }
+  void count() const {
+    if (word_ == nullptr || std::atomic_ref(*word_).load() == 0) return;
+    std::atomic_ref(*word_).fetch_add(1);
+  }
+
+ private:
+  std::uint64_t* word_ = nullptr;
+};
+
+// Entries of the base whose reads the daemon is to see: no process opens them directly. Thread-safe.
+class MountOnlyEntries {
+ public:
+  static constexpr std::size_t kMost = 256;
+  // False if it is known already, or if there is no room.
+  bool add(const std::string& entry) {
+    const std::lock_guard lock(mutex_);
+    return entries_.size() < kMost && entries_.insert(entry).second;
+  }
+  std::vector<std::string> all() const {
+    const std::lock_guard lock(mutex_);
+    return {entries_.begin(), entries_.end()};
+  }
+
+ private:
+  mutable std::mutex mutex_;  // innermost
+  std::unordered_set<std::string> entries_;
+};
+
+// What a mount's run folder has for this.
+struct DirectFolders {
+  DirectFolders(UniqueFd views_folder, UniqueFd counters_folder,
+                const std::vector<Profile>& profiles)
+      : views(std::move(views_folder)), counters(std::move(counters_folder)), rules(profiles) {}
+  UniqueFd views;
+  UniqueFd counters;
+  NameRuleTable rules;
+  BaseChanges changes;
+  mutable MountOnlyEntries mount_only;
+};
+
+// One job's filter. Thread-safe by a mutex of its own, innermost. What cannot be written (no space) is
+// as if there were none: the job's processes go to the mount.
+class ViewFilter {
+ public:
+  // `folders` outlives it; null: there never is a file.
+  ViewFilter(std::string job, const DirectFolders* folders);
+  ~ViewFilter();
+
+  // Makes the file, if it is not there. It is the view of `uid`, of whose group files are shown to be.
+  void open(uid_t uid, gid_t gid);
+  // Other owners from now on: the processes look anew.
+  void set_owner(uid_t uid, gid_t gid);
+  // The job has ended: nobody is to ask any more. Keeps what has been added.
+  void close();
+
+  // To be called before the change that shadows `path`, and the base's files below it if `tree`, begins.
+  void add(std::string_view path, bool tree);
+  // The layer is gone, and with it all that was added but the names `kept`. Nothing may be added meanwhile.
+  void clear(const std::vector<std::string>& kept = {});
+
+  // Whether a process of the job builds something: FilterHeader::building.
+  void set_building(bool is_building);
+
+  // What was served from the base without asking the daemon, since this was made.
+  struct Counts {
+    std::uint64_t opens = 0;
+    std::uint64_t looks = 0;
+  };
+  Counts counts() const;
+
+ private:
+  // With mutex_ held.
+  void make_file();
+  void retire();
+  void add_key(FilterKey key);
+  void add_mount_only();
+  void set_bits(FilterKey key);
+  void make_counters();
+  void give_counters();
+  Counts read_counts() const;
+
+  const std::string job_;
+  const DirectFolders* const folders_;
+  mutable std::mutex mutex_;
+  bool is_open_ = false;
+  bool is_building_ = false;
+  uid_t uid_ = 0;
+  gid_t gid_ = 0;
+  std::unordered_set<FilterKey> keys_;
+  std::uint32_t word_count_ = 0;
+  MappedFile file_;
+  UniqueFd counters_;
+  Counts before_;  // of counters that are gone
+};
+
+}  // namespace cacheshim

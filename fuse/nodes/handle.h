@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/unique_fd.h"
+#include "fuse/nodes/arena.h"
+#include "fuse/nodes/node_table.h"
+#include "fuse/nodes/open_flags.h"
+#include "store/locks/shared_file.h"
+
+namespace cacheshim {
+
+class ControlSession;
+class Job;
+
+// An open file of a view. When the node's data move (copy-up, publishing), the descriptor's number
+// stays and what it refers to is exchanged by dup3(2), so that readers need no lock.
+struct FileHandle {
+  UniqueFd fd;
+  NodeIndex node = 0;
+  ViewSlot slot = 0;
+  Job* job = nullptr;
+  bool keeps_pages = true;  // those of an earlier open are still right
+  bool in_upper = false;
+  bool writable = false;
+  int access = 0;                       // O_RDONLY, O_WRONLY or O_RDWR
+  std::atomic<std::uint32_t> epoch{0};  // of the node, when fd was opened
+  // Not 0: the kernel reads and writes the backing file by itself, and nothing of it is seen here.
+  std::uint32_t backing_id = 0;
+  // Every read(2) and write(2) is a request, past the kernel's cache, and past the backing file if there is one.
+  bool direct_io = false;
+  // The file that it counts as a writer of: a writable one, or one that the kernel reads by itself,
+  // since that must not become a file of the base, which could be copied up.
+  bool counts_as_writer = false;
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool is_lock_file = false;                 // of the base, the same for all jobs
+  off_t most_bytes = 0;                      // then: how far it may grow
+  bool is_shared_file = false;               // of the base, of class `shared`
+  std::unique_ptr<SharedFile> shared;        // then, where it is open for writing
+  std::atomic<bool> uses_named_lock{false};  // its locks may be those of a base file (NamedLocks)
+  bool tells_close = false;  // the kernel sends FLUSH for each descriptor that is closed
+  std::atomic<bool> has_noatime{false};  // whether fd has O_NOATIME
+
+  // Call before a read that comes with these flags of the caller's file: fcntl(F_SETFL) changes O_NOATIME at any time.
+  void follow_noatime(int flags) {
+    const bool is_wanted = (flags & O_NOATIME) != 0;
+    if (has_noatime == is_wanted) return;
+    set_noatime(fd.get(), is_wanted);
+    has_noatime = is_wanted;
+  }
+};
+
+// An open folder: a listing, taken when it is first read and after each rewind, so that it is stable
+// whatever happens to the folder meanwhile. An entry's place is a hash of its name: it is the same in
+// every listing, so that one that the kernel has kept, or that is read on after a change, goes on
+// where it was, and telldir(3) has a meaning.
+struct DirHandle {
+  NodeIndex node = 0;
+  UniqueFd object;  // an O_PATH descriptor of it, in the layer or the base
+  struct Entry {
+    std::uint64_t place;
+    ListedEntry listed;
+  };
+  std::mutex mutex;
+  bool loaded = false;
+  std::vector<Entry> entries;  // by place
+};
+
+// An open file of the control folder: its text as it was at open.
+struct TextHandle {
+  std::string text;
+};
+
+struct ControlHandle {
+  std::shared_ptr<ControlSession> session;
+};
+
+using Handle = std::variant<std::monostate, std::unique_ptr<FileHandle>, std::unique_ptr<DirHandle>,
+                            TextHandle, ControlHandle>;
+
+// Handles by the number that the kernel holds in fi->fh.
+class HandleTable {
+ public:
+  std::uint64_t add(Handle handle) {
+    const std::uint32_t index = arena_.allocate();
+    arena_.get(index) = std::move(handle);
+    return index;
+  }
+  Handle& get(std::uint64_t fh) { return arena_.get(static_cast<std::uint32_t>(fh)); }
+  FileHandle* file(std::uint64_t fh) { return pointer<std::unique_ptr<FileHandle>>(fh); }
+  DirHandle* dir(std::uint64_t fh) { return pointer<std::unique_ptr<DirHandle>>(fh); }
+  void remove(std::uint64_t fh) { arena_.release(static_cast<std::uint32_t>(fh)); }
+
+ private:
+  // Null for a handle of another kind.
+  template <class Pointer>
+  typename Pointer::element_type* pointer(std::uint64_t fh) {
+    Pointer* held = std::get_if<Pointer>(&get(fh));
+    return held == nullptr ? nullptr : held->get();
+  }
+
+  Arena<Handle> arena_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/nodes/io_modes.h"
+
+#include <utility>
+
+#include "fuse/transport/wire.h"
+
+namespace cacheshim {
+
+// The first of its handles is to be opened.
+void IoModes::begin(Inode& inode, const Opening& opening) {
+  inode.may_be_mapped = inode.may_be_mapped && inode.is_of(opening.st);
+  if ((!opening.wanted && !inode.may_be_mapped) || refused_) return;
+  inode.backing_id = wire::register_backing(device_, opening.fd);
+  inode.backing_device = opening.st.st_dev;
+  inode.backing_inode = opening.st.st_ino;
+  refused_ = inode.backing_id == 0;
+}
+
+Result<std::uint32_t> IoModes::open(fuse_ino_t inode, const Opening& opening) {
+  if (device_ < 0) return 0U;
+  Shard& shard = shard_of(inode);
+  const std::lock_guard lock(shard.mutex);
+  Inode& counted = shard.inodes[inode];
+  if (counted.handles == 0) begin(counted, opening);
+  if (counted.backing_id != 0) {
+    if (!counted.is_of(opening.st)) return Errno(ESTALE);
+    counted.may_be_mapped = counted.may_be_mapped || opening.readable;
+    counted.may_be_written = counted.may_be_written || (opening.readable && opening.writable);
+  }
+  ++counted.handles;
+  return counted.backing_id;
+}
+
+bool IoModes::may_be_written(fuse_ino_t inode) {
+  return check_may_be_written(inode, [] { return true; });
+}
+
+bool IoModes::check_may_be_written(fuse_ino_t inode, const std::function<bool()>& can_be_written) {
+  if (device_ < 0) return false;
+  Shard& shard = shard_of(inode);
+  const std::lock_guard lock(shard.mutex);
+  const auto found = shard.inodes.find(inode);
+  if (found == shard.inodes.end() || !found->second.may_be_written) return false;
+  if (found->second.handles == 0) found->second.may_be_written = can_be_written();
+  return found->second.may_be_written;
+}
+
+// What was registered is given back with the last handle: the kernel would keep it open for writing.
+void IoModes::close(fuse_ino_t inode) {
+  if (device_ < 0) return;
+  Shard& shard = shard_of(inode);
+  const std::lock_guard lock(shard.mutex);
+  const auto found = shard.inodes.find(inode);
+  if (found == shard.inodes.end() || --found->second.handles != 0) return;
+  const std::uint32_t backing_id = std::exchange(found->second.backing_id, 0);
+  if (backing_id != 0) wire::release_backing(device_, backing_id);
+  if (!found->second.may_be_mapped) shard.inodes.erase(found);
+}
+
+void IoModes::forget(fuse_ino_t inode) {
+  if (device_ < 0) return;
+  Shard& shard = shard_of(inode);
+  const std::lock_guard lock(shard.mutex);
+  const auto found = shard.inodes.find(inode);
+  if (found != shard.inodes.end() && found->second.handles == 0) shard.inodes.erase(found);
+}
+
+}  // namespace cacheshim

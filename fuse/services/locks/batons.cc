@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/locks/batons.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "store/sys/guard.h"
+#include "store/sys/paths.h"
+
+namespace cacheshim {
+namespace {
+
+// How often it is seen whether the descendants of a dead maker are done.
+constexpr int kOrphanPollMs = 100;
+
+}  // namespace
+
+Batons::Batons(std::function<void(const Baton&)> reap)
+    : reap_(std::move(reap)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { run(); }) {}
+
+Batons::~Batons() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake();
+  thread_.join();
+}
+
+void Batons::wake() const {
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);  // full: it is awake already
+}
+
+void Batons::watch(const Baton& baton, ProcessOrigin maker) {
+  removed(baton.job, baton.path);
+  if (maker.process == 0) return;
+  Watched watched;
+  watched.baton = baton;
+  watched.maker = std::move(maker);
+  // Not of another process that has the number by now.
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, watched.maker.process, 0)));
+  if (is_alive(watched.maker)) watched.pidfd = std::move(pidfd);
+  {
+    const std::lock_guard lock(mutex_);
+    watched_.push_back(std::move(watched));
+  }
+  wake();
+}
+
+void Batons::removed(const Job* job, const std::string& path) {
+  std::list<Watched> gone;
+  const std::lock_guard lock(mutex_);
+  for (auto at = watched_.begin(); at != watched_.end();) {
+    const auto next = std::next(at);
+    if (at->baton.job == job && at->baton.path == path) gone.splice(gone.end(), watched_, at);
+    at = next;
+  }
+}
+
+// By its pidfd, which tells of the whole process: a leader that has ended may leave threads behind.
+bool Batons::is_dead(const Watched& watched) {
+  pollfd event{watched.pidfd.get(), POLLIN, 0};
+  if (!watched.pidfd) return !is_alive(watched.maker);
+  return ::poll(&event, 1, 0) == 1;
+}
+
+bool Batons::is_in_use(const Watched& watched) {
+  const std::string folder = "/" + std::string(parent_path(watched.baton.path));
+  const auto processes = possible_descendants(watched.maker);
+  return std::any_of(processes.begin(), processes.end(),
+                     [&](pid_t process) { return has_open_in(process, folder); });
+}
+
+std::list<Batons::Watched> Batons::take_orphans() {
+  std::list<Watched> orphans;
+  const std::lock_guard lock(mutex_);
+  for (auto at = watched_.begin(); at != watched_.end();) {
+    const auto next = std::next(at);
+    if (is_dead(*at)) orphans.splice(orphans.end(), watched_, at);
+    at = next;
+  }
+  return orphans;
+}
+
+void Batons::run() {
+  for (;;) {
+    std::vector<pollfd> events{{wake_.get(), POLLIN, 0}};
+    bool polls = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      for (const Watched& watched : watched_) {
+        polls |= watched.is_orphan || !watched.pidfd;
+        if (!watched.is_orphan && watched.pidfd) {
+          events.push_back({watched.pidfd.get(), POLLIN, 0});
+        }
+      }
+    }
+    (void)::poll(events.data(), events.size(), polls ? kOrphanPollMs : -1);
+    std::uint64_t count = 0;
+    (void)!::read(wake_.get(), &count, sizeof count);  // EAGAIN: it was another
+    std::list<Watched> in_use;
+    for (Watched& orphan : take_orphans()) {
+      if (is_in_use(orphan)) {
+        orphan.is_orphan = true;
+        in_use.push_back(std::move(orphan));
+      } else {
+        (void)run_guarded("reaping a baton", [&] { reap_(orphan.baton); });
+      }
+    }
+    const std::lock_guard lock(mutex_);
+    watched_.splice(watched_.end(), in_use);
+  }
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "fuse/services/locks/open_descriptors.h"
+
+namespace cacheshim {
+
+// What a caller asks for: flock(2) of the whole file, or fcntl(2) of a range of bytes.
+struct LockWish {
+  bool is_record = false;
+  std::uint64_t owner = 0;   // record: the kernel's lock owner; flock: the handle
+  std::uint64_t handle = 0;  // that it is asked through
+  pid_t process = 0;         // 0: outside the daemon's pid namespace
+  short type = F_UNLCK;      // F_RDLCK, F_WRLCK or F_UNLCK
+  off_t start = 0;           // record, bytes
+  off_t length = 0;          // record, bytes; 0: to the end, however far it moves
+  bool waits = false;
+  bool tells_close = false;  // the kernel tells when a descriptor of the handle is closed (FLUSH)
+  // Another handle of the file is open and does not report its close: see Owner::descriptors.
+  bool others_close_unseen = false;
+  pid_t thread = 0;               // of `process`, blocked in the request
+  std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it of the caller's descriptors
+};
+
+// A request that is answered once. May be answered by another thread than the one that made it.
+class LockCall {
+ public:
+  virtual ~LockCall() = default;
+  // It is about to wait, and nobody answers it yet: an interrupt of it is from now on to be told by
+  // LockTable::interrupt(ticket), which may be called from within.
+  virtual void wait(std::uint64_t ticket) = 0;
+  virtual void answer(int error) = 0;  // 0: it has the lock
+};
+
+// What the queue asks of the system; replaced in tests. Errors are errno values, 0 for none.
+struct LockSystem {
+  // Without waiting: flock(2), or F_OFD_SETLK of a range, on a descriptor of its owner's own.
+  std::function<int(int fd, const LockWish& wish)> set;
+  // F_OFD_GETLK: whether somebody else's lock is in the way.
+  std::function<int(int fd, struct flock& lock)> find;
+  // As those of open_descriptors.h.
+  std::function<bool(pid_t process)> has_ended;
+  std::function<std::vector<OpenDescriptor>(pid_t process, std::uint64_t shown_inode, int known)>
+      descriptors;
+  std::function<bool(pid_t process, const OpenDescriptor& descriptor)> has_descriptor;
+  std::function<LockCallArguments(pid_t thread)> arguments;
+  // Whether a RELEASE may be under way that LockTable has not been told of; true where that is not known.
+  std::function<bool()> is_releasing;
+  static LockSystem real();
+};
+
+// The locks that this mount's processes have on one file, and who waits for one.
+//
+// The kernel of this machine does the locking, on descriptors of `file`, one an owner: so what is
+// locked beside the mount counts, ranges are its business, and what is closed is unlocked. Waiting is
+// ours, since no thread may block in flock: first come, first served, the first alone being tried. A
+// wish that does not wait is tried at once, as flock(2) does it. So is one of a process that has a lock
+// here already: behind a waiter that waits for that very process, it would wait for ever.
+//
+// close(2) returns before RELEASE comes, so that somebody who does not wait could still find a lock that
+// was closed. What has told of closing (FLUSH), or may have closed unseen, is given kGrace to go.
+//
+// Processes poll for locks, so a request that is refused costs the same whatever descriptors the holder has: it
+// looks at no more than kMostLooks of them in /proc.
+//
+// Not thread-safe: `mutex` must be held for all else.
+class LockQueue {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kGrace{3};
+  static constexpr std::size_t kMostLooks = 8;
+  // Calls to be answered once `mutex` is released.
+  using Answers = std::vector<std::pair<std::unique_ptr<LockCall>, int>>;
+
+  // `file`: any descriptor of it. `is_shared`: others than this daemon may lock it.
+  LockQueue(UniqueFd file, bool is_shared, const LockSystem& system)
+      : file_(std::move(file)), is_shared_(is_shared), system_(system) {}
+
+  std::mutex mutex;
+  bool dropped = false;  // no longer the file's queue
+  bool moved = false;    // it is found by two ids (LockTable::move)
+
+  // 0: done; an error to be answered; EINPROGRESS: it must wait.
+  int ask(const LockWish& wish, Answers& answers);
+  void add_waiter(const LockWish& wish, std::unique_ptr<LockCall> call, std::uint64_t ticket);
+  // What is in the way of a record lock: F_UNLCK in `lock.l_type` for nothing.
+  int find(const LockWish& wish, struct flock& lock);
+  // A descriptor of the handle has been closed by `owner`, which loses its record locks.
+  void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers);
+  // The handle is gone, and what was locked through it.
+  void released(std::uint64_t handle, Answers& answers);
+  // Answers a waiting request with `error`. Does nothing if the request has been answered.
+  void withdraw(std::uint64_t ticket, int error, Answers& answers);
+  // Tries those who wait, for what nobody tells of.
+  void poll(Answers& answers);
+  // Takes all locks again on `file`, which nobody has locked, and goes on with that. Owners of whom the file system does
+  // not take them have none any more.
+  void move_to(UniqueFd file, bool is_shared);
+  // Gives `error` to those who wait, EAGAIN to those who only seem to.
+  void refuse_all(int error, Answers& answers);
+
+  bool has_waiters() const { return !waiters_.empty(); }
+  // Adds the owners whose record locks conflict with the requests that these owners of record locks wait for.
+  void add_blockers(const std::set<std::uint64_t>& owners, std::set<std::uint64_t>& blockers) const;
+  // Adds the handles that somebody waits through, and the processes that do.
+  void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const;
+  bool is_unused() const { return owners_.empty() && waiters_.empty(); }
+  // Whether this unlock is of all of an exclusive lock that its owner has.
+  bool gives_up_exclusive(const LockWish& unlock) const;
+  // Whether `process` has an exclusive lock here.
+  bool is_held_by(pid_t process) const;
+  // Whether another process than `process` has a lock here, or waits for one.
+  bool is_wanted_by_others(pid_t process) const;
+  // Whether a lock may come free, or a wait be over, without our being told.
+  bool needs_poll() const;
+
+ private:
+  struct Range {
+    short type;
+    off_t start;
+    off_t length;
+  };
+  static void subtract(std::vector<Range>& ranges, const LockWish& wish);
+  static bool covers(const LockWish& wish, const Range& range);
+  struct Owner {
+    UniqueFd fd;
+    pid_t process = 0;
+    std::uint64_t shown_inode = 0;
+    std::vector<std::uint64_t> handles;
+    bool tells_close = false;
+    Clock::time_point closed_at{};
+    std::vector<Range> held;
+    // POSIX: a process that closes any descriptor of a file loses its record locks on it. The kernel reports a
+    // close by FLUSH, but not for a handle that was opened before the file was locked. If there was such a
+    // handle at the process's first lock, these are the descriptors that the process then had: once one of them
+    // is closed, the locks are gone.
+    std::vector<OpenDescriptor> descriptors;
+    bool ends_with_one = false;
+    mutable std::size_t next_look = 0;  // in `descriptors`
+  };
+  struct Waiter {
+    LockWish wish;
+    std::unique_ptr<LockCall> call;
+    std::uint64_t ticket;
+    std::optional<Clock::time_point> until;  // of one that does not really wait
+  };
+  using OwnerKey = std::pair<bool, std::uint64_t>;  // of records; its number
+
+  static bool conflict(const LockWish& wish, bool is_record, const Range& range);
+  Result<Owner*> ensure_owner(const LockWish& wish);
+  int try_set(const LockWish& wish);
+  int try_set_again(const LockWish& wish);
+  void remember(Owner& owner, const LockWish& wish, int error);
+  bool must_queue(const LockWish& wish) const;
+  bool is_in_the_way(const LockWish& wish, const OwnerKey& key, const Owner& owner) const;
+  bool may_leave_soon(const Owner& owner) const;
+  bool may_be_free_soon(const LockWish& wish) const;
+  bool may_end_unseen(const LockWish& wish) const;
+  bool has_lost_locks(const Owner& owner) const;
+  bool drop_stale(const LockWish& wish);
+  void note_descriptors(Owner& owner, const LockWish& wish) const;
+  bool has_closed_one(const Owner& owner) const;
+  bool is_held_against(const LockWish& wish) const;
+  void pump(Answers& answers);
+  bool take_again(const OwnerKey& key, Owner& owner) const;
+
+  UniqueFd file_;
+  bool is_shared_;
+  const LockSystem& system_;
+  std::map<OwnerKey, Owner> owners_;
+  std::deque<Waiter> waiters_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/locks/lock_table.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "store/sys/sys.h"
+#include "store/sys/guard.h"
+
+namespace cacheshim {
+namespace {
+
+// How soon a lock that was freed beside the mount is given on.
+constexpr std::chrono::milliseconds kPoll{5};
+// How often a file that somebody beside the mount has locked is looked at, which nobody waits for.
+constexpr std::chrono::milliseconds kIdlePoll{200};
+
+bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
+
+void give(LockQueue::Answers& answers) {
+  for (auto& [call, error] : answers) call->answer(error);
+  answers.clear();
+}
+
+// Nobody's file, to lock in a file's stead.
+Result<UniqueFd> make_stand_in() {
+  UniqueFd fd(::memfd_create("cacheshim-lock", MFD_CLOEXEC));
+  if (!fd) return Errno::last();
+  return fd;
+}
+
+}  // namespace
+
+LockTable::LockTable(Counters& counters, LockSystem system)
+    : counters_(counters), system_(std::move(system)), keeper_([this] { keep(); }) {}
+
+LockTable::~LockTable() { stop(); }
+
+void LockTable::stop() {
+  close();
+  if (!keeper_.joinable()) return;
+  {
+    const std::lock_guard lock(keeper_mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  keeper_.join();
+}
+
+LockTable::Queue LockTable::find_queue(const LockFileId& id) {
+  if (count_ == 0) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const auto found = queues_.find(id);
+  return found == queues_.end() ? nullptr : found->second;
+}
+
+// Asked once a file system, when nobody has a lock there yet: a later ENOLCK is a shortage, and to
+// change over then would let two in.
+bool LockTable::can_lock(int file, std::uint64_t device) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (lockable_.contains(device)) return true;
+    if (local_only_.contains(device)) return false;
+  }
+  const auto fd = sys::reopen(file, O_RDONLY);
+  LockWish probe;
+  probe.type = F_RDLCK;
+  const int error = fd ? system_.set(fd->get(), probe) : 0;
+  const std::lock_guard lock(mutex_);
+  if (!knows_no_locks(error)) {
+    lockable_.insert(device);
+    return true;
+  }
+  if (local_only_.insert(device).second) {
+    spdlog::warn(
+        "the base's file system knows no locks ({}): lock files exclude the processes of this mount "
+        "alone",
+        std::strerror(error));
+  }
+  return false;
+}
+
+Result<UniqueFd> LockTable::file_of(const LockFileId& id, const Opener& open, bool& is_shared) {
+  is_shared = false;
+  if (!id.is_shared()) return make_stand_in();
+  CACHESHIM_TRY(file, open());
+  is_shared = can_lock(file.get(), id.device);
+  return is_shared ? Result<UniqueFd>(std::move(file)) : make_stand_in();
+}
+
+Result<LockTable::Queue> LockTable::ensure_queue(const LockFileId& id, const Opener& open) {
+  if (Queue found = find_queue(id); found != nullptr) return found;
+  bool is_shared = false;
+  CACHESHIM_TRY(file, file_of(id, open, is_shared));
+  auto made = std::make_shared<LockQueue>(std::move(file), is_shared, system_);
+  const std::lock_guard lock(mutex_);
+  const auto [at, added] = queues_.try_emplace(id, std::move(made));
+  count_ = queues_.size();
+  return at->second;
+}
+
+// Ends a visit to a queue: answers, and drops the queue where nobody uses it any more.
+void LockTable::leave(const LockFileId& id, const Queue& queue, std::unique_lock<std::mutex>& lock,
+                      LockQueue::Answers& answers) {
+  queue->dropped |= queue->is_unused();
+  const bool dropped = queue->dropped;
+  if (!dropped || watches_) wake_if_needed(*queue);
+  lock.unlock();
+  if (dropped) {
+    const std::lock_guard table(mutex_);
+    if (queue->moved) {
+      std::erase_if(queues_, [&](const auto& known) { return known.second == queue; });
+    } else if (const auto found = queues_.find(id);
+               found != queues_.end() && found->second == queue) {
+      queues_.erase(found);
+    }
+    count_ = queues_.size();
+  }
+  give(answers);
+}
+
+void LockTable::wake_if_needed(const LockQueue& queue) {
+  if (std::this_thread::get_id() == keeper_.get_id()) return;  // it looks again by itself
+  const bool may_be_idle = watches_ && !queue.has_waiters();
+  if (!may_be_idle && (!queue.has_waiters() || !queue.needs_poll())) return;
+  {
+    const std::lock_guard lock(keeper_mutex_);
+    if (called_) return;
+    called_ = true;
+  }
+  wake_.notify_one();
+}
+
+void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& wish,
+                     std::unique_ptr<LockCall> call) {
+  LockQueue::Answers answers;
+  if (wish.type == F_UNLCK && find_queue(id) == nullptr) return call->answer(0);
+  for (;;) {
+    const auto queue = ensure_queue(id, open);
+    if (!queue) return call->answer(queue.error().code());
+    std::unique_lock lock((*queue)->mutex);
+    if ((*queue)->dropped) continue;  // and about to leave the table
+    int error = (*queue)->ask(wish, answers);
+    if (error == EINPROGRESS && closed_) error = wish.waits ? ENOLCK : EAGAIN;
+    if (error != EINPROGRESS) {
+      answers.emplace_back(std::move(call), error);
+      return leave(id, *queue, lock, answers);
+    }
+    counters_.lock_waits.fetch_add(1, std::memory_order_relaxed);
+    const std::uint64_t ticket = next_ticket_++;
+    LockCall& waiting = *call;
+    (*queue)->add_waiter(wish, std::move(call), ticket);
+    {
+      const std::lock_guard keeper(keeper_mutex_);
+      waiting_.insert(*queue);
+      called_ |= std::this_thread::get_id() == keeper_.get_id();  // it is among the others now
+    }
+    waiting.wait(ticket);  // nobody can answer it: the queue is ours
+    leave(id, *queue, lock, answers);
+    if (wish.is_record && wish.waits) break_cycle(id, *queue, wish, ticket);
+    return;
+  }
+}
+
+// As Linux does for the record locks of a local file system (posix_locks_deadlock() in fs/locks.c): a request
+// whose owner would wait for itself, through other owners and any files of the mount, gets EDEADLK.
+// Locks of open file descriptions are left out, since another thread may release them.
+void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
+                            std::uint64_t ticket) {
+  std::unique_lock cycles(cycles_mutex_);
+  if (!waits_for_itself(wish.owner)) return;
+  if (system_.arguments(wish.thread).kind == LockCallKind::kOfDescription) return;
+  LockQueue::Answers answers;
+  std::unique_lock lock(queue->mutex);
+  queue->withdraw(ticket, EDEADLK, answers);
+  cycles.unlock();  // an answer may lead to another lock request
+  leave(id, queue, lock, answers);
+}
+
+bool LockTable::waits_for_itself(std::uint64_t owner) {
+  constexpr int kMostSteps = 10;  // as Linux
+  constexpr std::size_t kMostOwners = 256;
+  const std::vector<Queue> waiting = [this] {
+    const std::lock_guard lock(keeper_mutex_);
+    return std::vector<Queue>(waiting_.begin(), waiting_.end());
+  }();
+  std::set<std::uint64_t> seen;
+  std::set<std::uint64_t> step{owner};
+  for (int steps = 0; steps < kMostSteps && !step.empty() && seen.size() < kMostOwners; ++steps) {
+    std::set<std::uint64_t> blockers;
+    for (const Queue& queue : waiting) {
+      const std::lock_guard lock(queue->mutex);
+      queue->add_blockers(step, blockers);
+    }
+    if (blockers.contains(owner)) return true;
+    step.clear();
+    for (const std::uint64_t blocker : blockers) {
+      if (seen.insert(blocker).second) step.insert(blocker);
+    }
+  }
+  return false;
+}
+
+void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener& open) {
+  const Queue queue = find_queue(from);
+  if (queue == nullptr) return;
+  bool is_shared = false;
+  auto file = file_of(to, open, is_shared);
+  if (!file) return;  // they lock among themselves, as before
+  const std::lock_guard lock(queue->mutex);
+  if (queue->dropped) return;
+  queue->move_to(*std::move(file), is_shared);
+  queue->moved = true;
+  const std::lock_guard table(mutex_);
+  queues_.try_emplace(to, queue);
+  count_ = queues_.size();
+}
+
+bool LockTable::gives_up_exclusive(const LockFileId& id, const LockWish& unlock) {
+  const Queue queue = find_queue(id);
+  if (queue == nullptr) return false;
+  const std::lock_guard lock(queue->mutex);
+  return queue->gives_up_exclusive(unlock);
+}
+
+bool LockTable::is_held_by(const LockFileId& id, pid_t process) {
+  const Queue queue = find_queue(id);
+  if (queue == nullptr) return false;
+  const std::lock_guard lock(queue->mutex);
+  return queue->is_held_by(process);
+}
+
+bool LockTable::is_wanted(const LockFileId& id) {
+  const Queue queue = find_queue(id);
+  if (queue == nullptr) return false;
+  const std::lock_guard lock(queue->mutex);
+  return queue->is_wanted_by_others(-1);
+}
+
+int LockTable::find(const LockFileId& id, const Opener& open, const LockWish& wish,
+                    struct flock& lock) {
+  for (;;) {
+    const auto queue = ensure_queue(id, open);
+    if (!queue) return queue.error().code();
+    std::unique_lock guard((*queue)->mutex);
+    if ((*queue)->dropped) continue;
+    return (*queue)->find(wish, lock);
+  }
+}
+
+void LockTable::closed(const LockFileId& id, std::uint64_t handle, std::uint64_t owner) {
+  const Queue queue = find_queue(id);
+  if (queue == nullptr) return;
+  LockQueue::Answers answers;
+  std::unique_lock lock(queue->mutex);
+  queue->closed(handle, owner, answers);
+  leave(id, queue, lock, answers);
+}
+
+void LockTable::released(const LockFileId& id, std::uint64_t handle) {
+  const Queue queue = find_queue(id);
+  if (queue == nullptr) return;
+  LockQueue::Answers answers;
+  std::unique_lock lock(queue->mutex);
+  queue->released(handle, answers);
+  leave(id, queue, lock, answers);
+}
+
+void LockTable::interrupt(std::uint64_t ticket) {
+  {
+    const std::lock_guard lock(keeper_mutex_);
+    interrupts_.push_back(ticket);
+  }
+  wake_.notify_one();
+}
+
+std::vector<LockTable::Queue> LockTable::all_queues() {
+  std::vector<Queue> queues;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, queue] : queues_) queues.push_back(queue);
+  return queues;
+}
+
+LockTable::Waiting LockTable::waiting() {
+  Waiting waiting;
+  std::set<std::uint64_t> handles;
+  for (const Queue& queue : all_queues()) {
+    const std::lock_guard lock(queue->mutex);
+    queue->add_waiting(handles, waiting.processes);
+  }
+  waiting.handles = handles.size();
+  return waiting;
+}
+
+void LockTable::close() {
+  closed_ = true;
+  for (const Queue& queue : all_queues()) {
+    LockQueue::Answers answers;
+    {
+      const std::lock_guard lock(queue->mutex);
+      queue->refuse_all(ENOLCK, answers);
+    }
+    give(answers);
+  }
+}
+
+Status LockTable::unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
+                                const std::function<Status()>& action) {
+  for (;;) {
+    CACHESHIM_TRY(queue, ensure_queue(id, open));
+    std::unique_lock lock(queue->mutex);
+    if (queue->dropped) continue;
+    const Status done = queue->is_wanted_by_others(process) ? Status(Errno(EBUSY)) : action();
+    LockQueue::Answers none;
+    leave(id, queue, lock, none);
+    return done;
+  }
+}
+
+void LockTable::watch_idle(const LockFileId& id) {
+  {
+    const std::lock_guard lock(keeper_mutex_);
+    if (std::find(watched_.begin(), watched_.end(), id) == watched_.end()) watched_.push_back(id);
+    watches_ = called_ = true;
+  }
+  wake_.notify_one();
+}
+
+void LockTable::visit_idle() {
+  std::vector<LockFileId> ids;
+  {
+    const std::lock_guard lock(keeper_mutex_);
+    ids = watched_;
+  }
+  for (const LockFileId& id : ids) {
+    if (!hook_(id)) continue;
+    const std::lock_guard lock(keeper_mutex_);
+    std::erase(watched_, id);
+    watches_ = !watched_.empty();
+  }
+}
+
+// Whether the queue is to be looked at again soon.
+bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts) {
+  LockQueue::Answers answers;
+  bool again = false;
+  {
+    const std::lock_guard lock(queue->mutex);
+    for (const std::uint64_t ticket : interrupts) queue->withdraw(ticket, EINTR, answers);
+    if (queue->needs_poll()) queue->poll(answers);
+    again = queue->needs_poll();
+    if (!queue->has_waiters()) {
+      const std::lock_guard keeper(keeper_mutex_);
+      waiting_.erase(queue);
+    }
+  }
+  give(answers);
+  return again;
+}
+
+void LockTable::keep() {
+  std::unique_lock lock(keeper_mutex_);
+  bool polls = false;
+  while (!stopping_) {
+    const auto is_called = [this] { return stopping_ || called_ || !interrupts_.empty(); };
+    if (polls || watches_) {
+      (void)wake_.wait_for(lock, polls ? kPoll : kIdlePoll, is_called);
+    } else {
+      wake_.wait(lock, is_called);
+    }
+    called_ = false;
+    const auto interrupts = std::exchange(interrupts_, {});
+    const std::vector<Queue> waiting(waiting_.begin(), waiting_.end());
+    lock.unlock();
+    polls = false;
+    (void)run_guarded("tending locks", [&] {
+      for (const Queue& queue : waiting) polls |= visit(queue, interrupts);
+      if (watches_) visit_idle();
+    });
+    lock.lock();
+  }
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "fuse/services/locks/lock_queue.h"
+#include "common/counters.h"
+
+namespace cacheshim {
+
+// Which file a lock is on: a file of the base that all jobs share, by its numbers; or one of a job's
+// own, by its node, with device 0: its locks stay with it wherever its data move.
+struct LockFileId {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  friend bool operator==(const LockFileId&, const LockFileId&) = default;
+  bool is_shared() const { return device != 0; }
+};
+
+// All locks of a mount: a LockQueue a file, made with its first lock and dropped with its last handle,
+// and one thread, the keeper, that sleeps unless somebody waits for what nobody tells of.
+//
+// Thread-safe. Lock order: the cycles' mutex, a queue's, the table's, then the keeper's; never two queues' at
+// once.
+// Calls are answered with none of them held.
+class LockTable {
+ public:
+  // Gives a descriptor of a shared file (O_PATH will do). Called with no lock held.
+  using Opener = std::function<Result<UniqueFd>()>;
+
+  explicit LockTable(Counters& counters, LockSystem system = LockSystem::real());
+  ~LockTable();
+  LockTable(const LockTable&) = delete;
+  LockTable& operator=(const LockTable&) = delete;
+
+  // Answers `call` now or later: 0, EAGAIN for a request that does not wait, EINTR, EDEADLK for a record lock
+  // whose owner would wait for itself (break_cycle()), ENOLCK once the table is closed, or the file system's
+  // error. Where the file system of a shared file does not support locks (ENOLCK, ENOSYS, EOPNOTSUPP at the
+  // first), it is locked among this mount's processes alone.
+  void lock(const LockFileId& id, const Opener& open, const LockWish& wish,
+            std::unique_ptr<LockCall> call);
+  // A job's own file `from` has become, by a rename or link, the shared file `to`, which nobody has locked: its locks and
+  // those who wait are from now on that one's. Requests by either id meet until the last one is gone.
+  void move(const LockFileId& from, const LockFileId& to, const Opener& open);
+  // Whether this unlock is of all of an exclusive lock that its owner has on the file.
+  bool gives_up_exclusive(const LockFileId& id, const LockWish& unlock);
+  // Whether `process` has an exclusive lock on the file.
+  bool is_held_by(const LockFileId& id, pid_t process);
+  // Whether a process has a lock on the file or waits for one; whether the file has a queue at all.
+  bool is_wanted(const LockFileId& id);
+  bool is_in_use(const LockFileId& id) { return find_queue(id) != nullptr; }
+  // F_GETLK. Returns an errno value, or 0 with `lock` filled in.
+  int find(const LockFileId& id, const Opener& open, const LockWish& wish, struct flock& lock);
+  // FLUSH and RELEASE of a handle.
+  void closed(const LockFileId& id, std::uint64_t handle, std::uint64_t owner);
+  void released(const LockFileId& id, std::uint64_t handle);
+  // May be called from LockCall::wait(), and under locks of the caller's.
+  void interrupt(std::uint64_t ticket);
+
+  // Who waits now: how many handles are waited through, and which processes do (0: not seen from here).
+  struct Waiting {
+    std::size_t handles = 0;
+    std::set<pid_t> processes;
+  };
+  Waiting waiting();
+  // Refuses all that wait, and whoever is about to, with ENOLCK.
+  void close();
+  void reopen() { closed_ = false; }
+  // As close(), and ends the keeper: the idle hook is not called any more. Call it before what the hook uses is
+  // destroyed. Further calls do nothing. Not for several threads at once.
+  void stop();
+  // Runs `action` while nobody but `process` has a lock on the file or waits for one, and nobody comes
+  // to. Errors: EBUSY where somebody does, else the action's.
+  Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
+                       const std::function<Status()>& action);
+  // Calls `when_idle` for such a file, by the keeper and not under a lock, now and then while nobody wants
+  // it, until that returns true. One hook for all, set once before the first call.
+  void set_idle_hook(std::function<bool(const LockFileId&)> when_idle) {
+    hook_ = std::move(when_idle);
+  }
+  void watch_idle(const LockFileId& id);
+  // Whether some file system knew no locks, so that exclusion ends at this daemon.
+  bool is_local_only() const { return !local_only_.empty(); }
+
+ private:
+  struct IdHash {
+    std::size_t operator()(const LockFileId& id) const {
+      return id.inode * 0x9e3779b97f4a7c15ULL ^ id.device;
+    }
+  };
+  using Queue = std::shared_ptr<LockQueue>;
+
+  Queue find_queue(const LockFileId& id);
+  std::vector<Queue> all_queues();
+  Result<Queue> ensure_queue(const LockFileId& id, const Opener& open);
+  Result<UniqueFd> file_of(const LockFileId& id, const Opener& open, bool& is_shared);
+  bool can_lock(int file, std::uint64_t device);
+  void leave(const LockFileId& id, const Queue& queue, std::unique_lock<std::mutex>& lock,
+             LockQueue::Answers& answers);
+  void break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
+                   std::uint64_t ticket);
+  bool waits_for_itself(std::uint64_t owner);
+  void wake_if_needed(const LockQueue& queue);
+  void keep();
+  bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);
+  void visit_idle();
+
+  Counters& counters_;
+  const LockSystem system_;
+  std::function<bool(const LockFileId&)> hook_;
+  std::atomic<bool> watches_{false};   // some files
+  std::atomic<std::size_t> count_{0};  // of queues
+  std::atomic<std::uint64_t> next_ticket_{1};
+  std::atomic<bool> closed_{false};
+
+  std::mutex
+      cycles_mutex_;  // held during the search for one cycle, so that one request of it is refused
+
+  std::mutex mutex_;  // of what follows
+  std::unordered_map<LockFileId, Queue, IdHash> queues_;
+  std::set<std::uint64_t> local_only_;  // devices without locks
+  std::set<std::uint64_t> lockable_;    // devices with
+
+  std::mutex keeper_mutex_;  // of what follows; innermost
+  std::condition_variable wake_;
+  std::set<Queue> waiting_;  // with waiters
+  std::vector<std::uint64_t> interrupts_;
+  std::vector<LockFileId> watched_;
+  bool called_ = false;
+  bool stopping_ = false;
+  std::thread keeper_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/locks/named_locks.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// No process waits for its answer.
+class NoCall final : public LockCall {
+  void wait(std::uint64_t) override {}
+  void answer(int) override {}
+};
+
+LockTable::Opener opener_of(const NamedLocks::Lock& lock) {
+  return [lock] { return sys::reopen(lock->object.get(), O_PATH); };
+}
+
+Result<NamedLocks::Lock> make_lock(std::string path, UniqueFd object) {
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  return std::make_shared<const NamedLock>(
+      NamedLock{std::move(path), std::move(object), {st.st_dev, st.st_ino}});
+}
+
+}  // namespace
+
+class NamedLocks::Call final : public LockCall {
+ public:
+  Call(NamedLocks& locks, FileHandle& handle, Lock lock, const LockWish& wish,
+       std::unique_ptr<LockCall> call, int attempts)
+      : locks_(locks),
+        handle_(handle),
+        lock_(std::move(lock)),
+        wish_(wish),
+        call_(std::move(call)),
+        attempts_(attempts) {}
+
+  void wait(std::uint64_t ticket) override { call_->wait(ticket); }
+
+  void answer(int error) override {
+    const bool is_granted = error == 0 && wish_.type != F_UNLCK;
+    if (!is_granted || locks_.is_current(*lock_)) return call_->answer(error);
+    locks_.granted_in_vain(handle_, lock_, wish_, std::move(call_), attempts_);
+  }
+
+ private:
+  NamedLocks& locks_;
+  FileHandle& handle_;
+  const Lock lock_;
+  const LockWish wish_;
+  std::unique_ptr<LockCall> call_;
+  const int attempts_;
+};
+
+NamedLocks::Lock NamedLocks::of(const FileHandle& handle) {
+  const std::vector<Lock> locks = all_of(handle);
+  return locks.empty() ? nullptr : locks.back();
+}
+
+NamedLocks::Lock NamedLocks::use(FileHandle& handle) {
+  if (count_ == 0) return nullptr;
+  const std::lock_guard guard(mutex_);
+  const auto found = entries_.find(handle.node);
+  if (found == entries_.end()) return nullptr;
+  if (!handle.uses_named_lock.exchange(true)) ++found->second.handles;
+  return found->second.locks.back();
+}
+
+Result<NamedLocks::Lock> NamedLocks::add(FileHandle& handle, std::string path, UniqueFd object) {
+  CACHESHIM_TRY(made, make_lock(std::move(path), std::move(object)));
+  const std::lock_guard guard(mutex_);
+  Entry& entry = entries_[handle.node];
+  count_ = entries_.size();
+  if (entry.locks.empty()) entry.locks.push_back(std::move(made));  // else another was first
+  if (!handle.uses_named_lock.exchange(true)) ++entry.handles;
+  return entry.locks.back();
+}
+
+std::vector<NamedLocks::Lock> NamedLocks::all_of(const FileHandle& handle) {
+  if (count_ == 0) return {};
+  const std::lock_guard guard(mutex_);
+  const auto found = entries_.find(handle.node);
+  return found == entries_.end() ? std::vector<Lock>() : found->second.locks;
+}
+
+bool NamedLocks::is_current(const NamedLock& lock) const {
+  const auto found = base_.find_named(lock.path);
+  return found && found->st.st_dev == lock.id.device && found->st.st_ino == lock.id.inode;
+}
+
+// Replaces `stale` by the base's current file, unless another thread has done that.
+Result<NamedLocks::Lock> NamedLocks::replace(const FileHandle& handle, const Lock& stale) {
+  CACHESHIM_TRY(object, base_.ensure_named(stale->path));
+  CACHESHIM_TRY(made, make_lock(stale->path, std::move(object)));
+  const std::lock_guard guard(mutex_);
+  std::vector<Lock>& locks = entries_[handle.node].locks;
+  if (locks.back() != stale) return locks.back();
+  std::erase_if(locks, [this](const Lock& lock) { return !table_.is_in_use(lock->id); });
+  locks.push_back(std::move(made));
+  return locks.back();
+}
+
+void NamedLocks::unlock(const NamedLock& lock, LockWish wish) {
+  wish.type = F_UNLCK;
+  wish.waits = false;
+  const auto open = [&lock] { return sys::reopen(lock.object.get(), O_PATH); };
+  table_.lock(lock.id, open, wish, std::make_unique<NoCall>());
+}
+
+void NamedLocks::lock_again(FileHandle& handle, Lock lock, const LockWish& wish,
+                            std::unique_ptr<LockCall> call, int attempts) {
+  if (wish.type == F_UNLCK) {
+    for (const Lock& each : all_of(handle)) {
+      if (each != lock) unlock(*each, wish);
+    }
+  }
+  const auto open = opener_of(lock);
+  const LockFileId id = lock->id;
+  table_.lock(
+      id, open, wish,
+      std::make_unique<Call>(*this, handle, std::move(lock), wish, std::move(call), attempts));
+}
+
+void NamedLocks::granted_in_vain(FileHandle& handle, const Lock& lock, const LockWish& wish,
+                                 std::unique_ptr<LockCall> call, int attempts) {
+  unlock(*lock, wish);
+  if (attempts == 0) return call->answer(wish.waits ? ENOLCK : EAGAIN);
+  auto next = replace(handle, lock);
+  if (!next) return call->answer(ENOLCK);
+  lock_again(handle, *std::move(next), wish, std::move(call), attempts - 1);
+}
+
+int NamedLocks::find(const Lock& lock, const LockWish& wish, struct flock& found) {
+  return table_.find(lock->id, opener_of(lock), wish, found);
+}
+
+void NamedLocks::closed(const FileHandle& handle, std::uint64_t fh, std::uint64_t owner) {
+  for (const Lock& lock : all_of(handle)) table_.closed(lock->id, fh, owner);
+}
+
+void NamedLocks::released(FileHandle& handle, std::uint64_t fh) {
+  if (!handle.uses_named_lock) return;
+  const std::vector<Lock> locks = all_of(handle);
+  for (const Lock& lock : locks) table_.released(lock->id, fh);
+  const std::lock_guard guard(mutex_);
+  const auto found = entries_.find(handle.node);
+  if (--found->second.handles == 0) entries_.erase(found);
+  count_ = entries_.size();
+}
+
+}  // namespace cacheshim

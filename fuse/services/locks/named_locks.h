@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fuse/nodes/handle.h"
+#include "fuse/services/locks/lock_table.h"
+#include "store/locks/lock_files.h"
+
+namespace cacheshim {
+
+// The base's file that takes the locks of a job's own file.
+struct NamedLock {
+  std::string path;  // of the job's file
+  UniqueFd object;  // O_PATH
+  LockFileId id;
+};
+
+// Which files of jobs take their locks on a file of the base: small `*.lock` files of a cache without a
+// profile, and batons that are locked by flock(2) or fcntl(2), from the first lock request on. The file's bytes,
+// attributes and names stay the job's own; all jobs and processes beside the mount share only the locks of the base
+// file of that path. The locks of a baton are taken on a file that they do not find (LockFiles::open_named()).
+//
+// A process beside the mount may remove that base file, as Python's filelock does when it unlocks. A
+// lock of the removed file would exclude nobody who comes later:
+//   1. A process beside the mount holds the lock; a view's process waits for it.
+//   2. The first one unlinks the file and unlocks. The daemon gets the lock of the unlinked file.
+//   3. Another process creates the file again and locks that.
+// So the daemon checks each lock that it gets: if the base's path no longer leads to the file, it unlocks
+// it and asks again, on the file that is there now, or that it makes.
+//
+// The choice holds for a node, not for a handle, and lasts until the last handle that has requested a lock is
+// released: a rename or an unlink in the view does not separate the processes of one job.
+//
+// Thread-safe. Lock order: its mutex, then the table's.
+class NamedLocks {
+ public:
+  using Lock = std::shared_ptr<const NamedLock>;
+
+  // Both must outlive the object.
+  NamedLocks(LockTable& table, const LockFiles& base) : table_(table), base_(base) {}
+
+  // The lock of the handle's file, or null if it has none.
+  Lock of(const FileHandle& handle);
+  // The same; the handle counts from now on as one that uses it.
+  Lock use(FileHandle& handle);
+  // The same, after making `object`, the base's file at `path`, the lock of a file that has none.
+  Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
+
+  // As LockTable::lock(). The handle must stay until `call` is answered.
+  void lock(FileHandle& handle, Lock lock, const LockWish& wish, std::unique_ptr<LockCall> call) {
+    lock_again(handle, std::move(lock), wish, std::move(call), kMostAttempts);
+  }
+  // As LockTable::find().
+  int find(const Lock& lock, const LockWish& wish, struct flock& found);
+  // As those of LockTable: FLUSH and RELEASE of a handle of any file.
+  void closed(const FileHandle& handle, std::uint64_t fh, std::uint64_t owner);
+  void released(FileHandle& handle, std::uint64_t fh);
+
+ private:
+  class Call;
+  // Each attempt fails only if a process removes the base's file at that instant.
+  static constexpr int kMostAttempts = 32;
+  struct Entry {
+    std::vector<Lock> locks;  // the last one counts; the others may still be held
+    unsigned handles = 0;
+  };
+
+  void lock_again(FileHandle& handle, Lock lock, const LockWish& wish,
+                  std::unique_ptr<LockCall> call, int attempts);
+  void granted_in_vain(FileHandle& handle, const Lock& lock, const LockWish& wish,
+                       std::unique_ptr<LockCall> call, int attempts);
+  bool is_current(const NamedLock& lock) const;
+  Result<Lock> replace(const FileHandle& handle, const Lock& stale);
+  std::vector<Lock> all_of(const FileHandle& handle);
+  void unlock(const NamedLock& lock, LockWish wish);
+
+  LockTable& table_;
+  const LockFiles& base_;
+  std::atomic<std::size_t> count_{0};  // of entries, to be read without the mutex
+  std::mutex mutex_;                   // of what follows, and of changes of uses_named_lock
+  std::unordered_map<NodeIndex, Entry> entries_;
+};
+
+}  // namespace cacheshim

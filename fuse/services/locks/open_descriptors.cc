@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/locks/open_descriptors.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "common/mount_info.h"
+#include "store/sys/process.h"
+
+namespace cacheshim {
+namespace {
+
+// The value of the line "<name>:" in the text of /proc/PID/fdinfo/N.
+std::uint64_t fdinfo_field(const std::string& text, std::string_view name) {
+  const std::string_view field = status_field(text, name);
+  std::uint64_t value = 0;
+  (void)std::from_chars(field.data(), field.data() + field.size(), value);  // else 0: no such file
+  return value;
+}
+
+// Inode 0 if there is no descriptor of that number, or if Linux is older than 5.14.
+OpenDescriptor read_descriptor(pid_t process, int number) {
+  const auto text = read_proc(process, fmt::format("fdinfo/{}", number).c_str());
+  if (!text) return {};
+  return {number, fdinfo_field(*text, "ino"), fdinfo_field(*text, "mnt_id")};
+}
+
+std::vector<int> numbers_of(pid_t process) {
+  std::vector<int> numbers;
+  DIR* const dir = ::opendir(fmt::format("/proc/{}/fdinfo", process).c_str());
+  if (dir == nullptr) return numbers;
+  while (const dirent* entry = ::readdir(dir)) {
+    if (numbers.size() > kMostSearched) break;
+    if (entry->d_name[0] != '.') numbers.push_back(std::atoi(entry->d_name));
+  }
+  (void)::closedir(dir);
+  return numbers;
+}
+
+// F_SETLK64 and F_SETLKW64 of 32-bit processes.
+constexpr unsigned long kSetLock64 = 13;
+constexpr unsigned long kSetLockWaiting64 = 14;
+
+LockCallKind kind_of(unsigned long command) {
+  switch (command) {
+    case F_SETLK:
+    case F_SETLKW:
+    case kSetLock64:
+    case kSetLockWaiting64:
+      return LockCallKind::kOfProcess;
+    case F_OFD_SETLK:
+    case F_OFD_SETLKW:
+      return LockCallKind::kOfDescription;
+    default:
+      return LockCallKind::kUnknown;
+  }
+}
+
+// Whether what was asked for is not there, and not merely closed to us.
+bool is_gone(Errno error) { return error == ENOENT || error == ESRCH; }
+
+bool is_fuse(const MountEntry& mount) { return mount.type.starts_with("fuse"); }
+
+}  // namespace
+
+bool has_ended(pid_t process) {
+  if (process <= 0) return false;
+  if (::kill(process, 0) == -1) return errno == ESRCH;
+  const auto stat = stat_of(process);
+  return stat && is_dead(*stat);
+}
+
+// A file on another file system may have the same number: the mounts distinguish them.
+std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known) {
+  std::vector<OpenDescriptor> found;
+  if (process <= 0) return found;
+  std::vector<int> numbers = numbers_of(process);
+  if (numbers.size() > kMostSearched) numbers = {known};
+  for (const int number : numbers) {
+    const OpenDescriptor one = read_descriptor(process, number);
+    if (one.inode == shown_inode && one.inode != 0) found.push_back(one);
+  }
+  if (found.size() < 2) return found;
+  const auto text = read_proc(process, "mountinfo");
+  const auto mounts = parse_mount_info(text ? std::string_view(*text) : std::string_view());
+  std::erase_if(found, [&](const OpenDescriptor& one) {
+    return std::none_of(mounts.begin(), mounts.end(), [&](const MountEntry& mount) {
+      return mount.id == one.mount && is_fuse(mount);
+    });
+  });
+  return found;
+}
+
+bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
+  const auto text = read_proc(process, fmt::format("fdinfo/{}", descriptor.number).c_str());
+  if (!text) return !is_gone(text.error());
+  return OpenDescriptor{descriptor.number, fdinfo_field(*text, "ino"),
+                        fdinfo_field(*text, "mnt_id")} == descriptor;
+}
+
+// The thread may have sent the request but not be asleep yet: /proc then says "running".
+LockCallArguments lock_call_arguments(pid_t thread) {
+  constexpr int kMostLooks = 20;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000};
+  for (int looks = 0; thread > 0 && looks < kMostLooks; ++looks) {
+    const auto text =
+        read_proc(thread, "syscall");  // its number, then the arguments: "72 0x3 0x7 …"
+    if (!text) return {};
+    const auto argument = [&](std::size_t at) {
+      return std::strtoul(text->c_str() + at, nullptr, 16);
+    };
+    const auto descriptor = text->find("0x");
+    const auto command = text->find("0x", descriptor + 2);
+    if (command != text->npos)
+      return {kind_of(argument(command)), static_cast<int>(argument(descriptor))};
+    (void)::nanosleep(&kPause, nullptr);  // a shorter pause does no harm
+  }
+  return {};
+}
+
+}  // namespace cacheshim

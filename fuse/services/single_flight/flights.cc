@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/single_flight/flights.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "fuse/jobs/job.h"
+#include "store/sys/guard.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::size_t kMostWaited =
+    4096;  // threads that have not come again: gone, or of no interest
+
+// A builder is expected for twice as long as its follower took to come for the next name: the two share
+// the processors with all the others that follow.
+constexpr auto kShortestExpected = std::chrono::milliseconds(25);
+constexpr auto kLongestExpected = std::chrono::milliseconds(60);
+constexpr auto kLongestStep =
+    std::chrono::milliseconds(250);  // else it does not come for the next one
+
+}  // namespace
+
+void Flights::Wait::interrupt() {
+  interrupted_ = true;
+  const int event = wake_event_;
+  if (event >= 0) (void)::eventfd_write(event, 1);  // fails only where it is awake anyway
+}
+
+Flights::Flights(Options options, NodeTable& nodes, Counters& counters)
+    : options_(std::move(options)),
+      nodes_(nodes),
+      counters_(counters),
+      events_(::epoll_create1(EPOLL_CLOEXEC)),
+      wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kWakeUpSerial;
+  (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, wake_event_.get(), &event);
+  thread_ = std::thread([this] { run(); });
+}
+
+Flights::~Flights() {
+  close();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake();
+  thread_.join();
+}
+
+void Flights::close() {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    while (!leases_.empty()) erase(leases_.begin(), answers);
+  }
+  give(answers);
+}
+
+void Flights::reopen() {
+  const std::lock_guard lock(mutex_);
+  closed_ = false;
+}
+
+void Flights::wake() const {
+  (void)::eventfd_write(wake_event_.get(), 1);  // fails only where it is awake anyway
+}
+
+void Flights::give(const Answers& answers) {
+  for (const auto& wait : answers) (void)run_guarded("a waiter's answer", wait->answer_);
+}
+
+bool Flights::builds(const Lease& lease, const Lineage& lineage) {
+  if (lease.leader && contains(lineage, *lease.leader)) return true;
+  return std::any_of(lease.builders.begin(), lease.builders.end(),
+                     [&](const Process& builder) { return contains(lineage, builder); });
+}
+
+// The lease of all goes before that of a job which does not publish.
+Flights::Leases::iterator Flights::find(const Seeker& seeker) {
+  const auto of_all = leases_.find({seeker.path, nullptr});
+  return of_all != leases_.end() ? of_all : leases_.find({seeker.path, seeker.job});
+}
+
+Flights::Answer Flights::look(const Seeker& seeker) {
+  Answers answers;
+  const Answer answer = [&]() -> Answer {
+    const std::lock_guard lock(mutex_);
+    const bool has_waited = has_just_waited(seeker);
+    fail_others_of(seeker, answers);
+    if (failed_.has(seeker.path, options_.now())) return {Advice::kBuild, 0};
+    const auto found = find(seeker);
+    if (found == leases_.end()) return open_lease(seeker, answers);
+    Lease& lease = found->second;
+    if (returns_without_a_step(lease, seeker)) {
+      fail(found, answers);
+      return {Advice::kBuild, 0};
+    }
+    if (lease.expected && contains(seeker.lineage, *lease.expected)) {
+      if (auto watched = watch_process(self(seeker))) {
+        return lead(lease, found->first, seeker, std::move(watched));
+      }
+    }
+    if (only_looks(lease, seeker) && !lease.waits.empty()) {
+      lease.builders.push_back(self(seeker));
+      hand_over(found, answers);
+      return {Advice::kBuild, 0};
+    }
+    if (builds(lease, seeker.lineage)) return {Advice::kBuild, 0};
+    if (has_waited || closes_cycle(seeker.lineage, lease)) {
+      lease.builders.push_back(self(seeker));
+      return {Advice::kBuild, 0};
+    }
+    return {Advice::kWait, placeholder_of(found->first, lease, seeker.job)};
+  }();
+  give(answers);
+  return answer;
+}
+
+// The kernel looks once more after a wait, and takes no second ESTALE.
+bool Flights::has_just_waited(const Seeker& seeker) {
+  const auto waited = waited_.find(seeker.thread);
+  if (waited == waited_.end()) return false;
+  const bool is_same = waited->second == seeker.path;
+  waited_.erase(waited);
+  return is_same;
+}
+
+// Whether the process may have one lease more.
+bool Flights::makes_room(const Process& builder, Answers& answers) {
+  if (leases_.size() >= kMostLeases) return false;
+  std::size_t led = 0;
+  auto oldest = leases_.end();
+  for (auto at = leases_.begin(); at != leases_.end(); ++at) {
+    const Lease& lease = at->second;
+    if (lease.leader != builder) continue;
+    ++led;
+    const bool is_older = oldest == leases_.end() || lease.serial < oldest->second.serial;
+    if (lease.waits.empty() && is_older) oldest = at;
+  }
+  if (led < kMostLed) return true;
+  if (oldest == leases_.end()) return false;
+  erase(oldest, answers);
+  return true;
+}
+
+Flights::Answer Flights::open_lease(const Seeker& seeker, Answers& answers) {
+  if (closed_) return {Advice::kBuild, 0};
+  auto watched = watch_process(self(seeker));
+  if (!watched || !makes_room(self(seeker), answers)) return {Advice::kBuild, 0};
+  const Key key{seeker.path, seeker.publishes ? nullptr : seeker.job};
+  auto file = seeker.publishes ? options_.leases.try_take(seeker.path) : UniqueFd();
+  Lease& lease = leases_[key];
+  ++lease_count_;
+  lease.entry = seeker.entry;
+  lease.rule = seeker.rule;
+  lease.is_entry = seeker.is_entry();
+  lease.is_others = !file;
+  if (lease.is_others) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
+  lease.file = *std::move(file);
+  if (expect_builder(lease, seeker)) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
+  const Answer answer = lead(lease, key, seeker, std::move(watched));
+  lease.last_look = options_.now();
+  return answer;
+}
+
+bool Flights::expect_builder(Lease& lease, const Seeker& seeker) {
+  const auto known = followers_.find(self(seeker).pid);
+  if (known == followers_.end() || !known->second.expects) return false;
+  const Follower follower = known->second;
+  const auto now = options_.now();
+  const auto step = std::chrono::duration_cast<std::chrono::milliseconds>(now - follower.since);
+  if (step > kLongestStep || contains(seeker.lineage, follower.builder)) return false;
+  if (is_busy(follower.builder) || is_stopped(follower.builder)) return false;
+  if (!watch_process(follower.builder)) return false;
+  lease.expected = follower.builder;
+  lease.expected_until = now + std::clamp(2 * step, kShortestExpected, kLongestExpected);
+  lease.expecting = self(seeker).pid;
+  wake();  // to look when that is over
+  return true;
+}
+
+// Whether it builds or waits for something already.
+bool Flights::is_busy(const Process& process) const {
+  return std::any_of(leases_.begin(), leases_.end(), [&](const auto& each) {
+    const Lease& lease = each.second;
+    return lease.leader == process ||
+           std::any_of(lease.waits.begin(), lease.waits.end(),
+                       [&](const auto& wait) { return contains(wait->seeker_.lineage, process); });
+  });
+}
+
+Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker,
+                              UniqueFd watched) {
+  serials_.erase(lease.serial);
+  Job* const before = std::exchange(lease.job, seeker.job);
+  lease.leader = self(seeker);
+  lease.expected.reset();
+  if (lease.rule != nullptr) {
+    note_building(before);
+    note_building(lease.job);
+  }
+  const auto thread = stat_of(seeker.thread);
+  lease.thread = {seeker.thread, thread ? thread->start_time : 0};
+  lease.since = options_.now();
+  lease.next_check = lease.since;
+  lease.activity.forget();
+  lease.is_finished = false;
+  lease.has_begun = false;
+  lease.has_part = false;
+  lease.looks = 0;
+  lease.last_look.reset();
+  lease.watched = std::move(watched);
+  lease.serial = next_serial_++;
+  serials_[lease.serial] = key;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = lease.serial;
+  // Without it the end of the leader is not seen, and those who wait do so until their time is over.
+  (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, lease.watched.get(), &event);
+  counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
+  if (lease.is_entry) wake();  // to watch the builder
+  return {Advice::kLead, 0};
+}
+
+NodeIndex Flights::placeholder_of(const Key& key, Lease& lease, Job* job) {
+  const auto known = lease.placeholders.find(job);
+  if (known != lease.placeholders.end()) {
+    nodes_.count_lookup(known->second);
+    return known->second;
+  }
+  // One look-up of ours, so that it stays while the lease does, and one of the kernel's.
+  const NodeIndex node = nodes_.intern_nameless(job, {}, UniqueFd());
+  nodes_.count_lookup(node);
+  lease.placeholders[job] = node;
+  placeholders_[node] = key;
+  return node;
+}
+
+// Whether a leader, as that of `lease`, waits for the caller already: a descendant of his is enough,
+// whom he may wait for, and so it is if the caller works for the one who is waited for.
+bool Flights::closes_cycle(const Lineage& caller, const Lease& lease) const {
+  std::set<const Lease*> seen{&lease};
+  std::vector<const Lease*> open{&lease};
+  while (!open.empty()) {
+    const Lease* const at = open.back();
+    open.pop_back();
+    if (!at->leader) continue;
+    if (at != &lease && contains(caller, *at->leader)) return true;
+    for (const auto& [key, other] : leases_) {
+      const bool is_waited_for = std::any_of(
+          other.waits.begin(), other.waits.end(),
+          [&](const auto& wait) { return contains(wait->seeker_.lineage, *at->leader); });
+      if (is_waited_for && seen.insert(&other).second) open.push_back(&other);
+    }
+  }
+  return false;
+}
+
+void Flights::wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) {
+  const bool waits = [&] {
+    const std::lock_guard lock(mutex_);
+    const auto place = placeholders_.find(placeholder);
+    if (place == placeholders_.end() || wait->seeker_.lineage.empty()) return false;
+    const auto found = leases_.find(place->second);
+    if (found == leases_.end()) return false;
+    Lease& lease = found->second;
+    wait->seeker_.path = place->second.first;
+    if (builds(lease, wait->seeker_.lineage)) return false;
+    if (closes_cycle(wait->seeker_.lineage, lease)) {
+      lease.builders.push_back(self(wait->seeker_));
+      return false;
+    }
+    wait->deadline_ = options_.now() + options_.timeout;
+    wait->wake_event_ = wake_event_.get();
+    lease.waits.push_back(wait);
+    return true;
+  }();
+  if (!waits) return wait->answer_();
+  counters_.flight_waits.fetch_add(1, std::memory_order_relaxed);
+  wake();  // to tick from now on, and for an interrupt that came before
+}
+
+void Flights::release(Lease& lease, Waits::iterator wait, bool as_builder, Answers& answers) {
+  const Seeker& seeker = (*wait)->seeker_;
+  if (as_builder) lease.builders.push_back(self(seeker));
+  if (waited_.size() >= kMostWaited) waited_.clear();
+  waited_[seeker.thread] = seeker.path;
+  answers.push_back(*wait);
+  lease.waits.erase(wait);
+}
+
+void Flights::note_builder(const Seeker& seeker, const Process& builder) {
+  if (followers_.size() >= kMostWaited) followers_.clear();
+  Follower& follower = followers_[self(seeker).pid];
+  follower.builder = builder;
+  follower.since = options_.now();
+}
+
+// The one who has waited longest leads now; without one the lease is over.
+void Flights::hand_over(Leases::iterator found, Answers& answers) {
+  auto& [key, lease] = *found;
+  while (!lease.waits.empty()) {
+    const auto first = lease.waits.begin();
+    const Seeker seeker = (*first)->seeker_;
+    const bool leads = key.second != nullptr || seeker.publishes;
+    auto watched = leads ? watch_process(self(seeker)) : UniqueFd();
+    const bool is_alive = static_cast<bool>(watched);
+    if (is_alive) (void)lead(lease, key, seeker, std::move(watched));
+    release(lease, first, !is_alive, answers);
+    if (is_alive) return;
+  }
+  erase(found, answers);
+}
+
+void Flights::erase(Leases::iterator found, Answers& answers) {
+  auto& [key, lease] = *found;
+  while (!lease.waits.empty()) release(lease, lease.waits.begin(), false, answers);
+  serials_.erase(lease.serial);
+  for (const auto& [job, node] : lease.placeholders) {
+    placeholders_.erase(node);
+    nodes_.forget(node, 1);
+  }
+  options_.leases.release(key.first, std::move(lease.file));
+  Job* const builds_less = lease.rule != nullptr ? lease.job : nullptr;
+  leases_.erase(found);
+  --lease_count_;
+  note_building(builds_less);
+}
+
+void Flights::give_up(const Seeker& seeker) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = find(seeker);
+    if (found != leases_.end() && found->second.leader == self(seeker)) erase(found, answers);
+  }
+  give(answers);
+}
+
+void Flights::finished(const Job& job, const std::string& path) {
+  if (!any() && !remembers_failures_) return;
+  Answers answers;
+  bool is_to_be_checked = false;
+  {
+    const std::lock_guard lock(mutex_);
+    failed_.forget(path);
+    remembers_failures_ = !failed_.empty();
+    for (auto it = leases_.lower_bound({path, nullptr}); it != leases_.end();) {
+      const auto at = it++;
+      const std::string& name = at->first.first;
+      if (!name.starts_with(path)) break;
+      if (name.size() > path.size() && name[path.size()] != '/') continue;
+      Lease& lease = at->second;
+      if (lease.waits.empty() && lease.job == &job) {
+        erase(at, answers);
+      } else if (!lease.waits.empty()) {
+        lease.finished.insert(&job);
+        lease.is_finished |= lease.job == &job;
+        is_to_be_checked = true;
+      }
+    }
+  }
+  give(answers);
+  if (is_to_be_checked) wake();
+}
+
+std::vector<Flights::Description> Flights::describe() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Description> all;
+  for (const auto& [key, lease] : leases_) {
+    std::set<std::string> waiting_jobs;
+    for (const auto& wait : lease.waits) waiting_jobs.insert(wait->seeker_.job->id);
+    const auto& leading = lease.leader ? lease.leader : lease.expected;
+    all.push_back({key.first,
+                   key.second != nullptr ? key.second->id : std::string(),
+                   leading.value_or(Process()).pid,
+                   lease.waits.size(),
+                   lease.leader && lease.job != nullptr ? lease.job->id : std::string(),
+                   {waiting_jobs.begin(), waiting_jobs.end()}});
+  }
+  return all;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/single_flight/pending_call.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "store/sys/process.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr int kMostTries = 20;
+constexpr auto kPause = std::chrono::microseconds(100);
+
+struct Call {
+  long number = -1;
+  std::array<unsigned long, 4> arguments{};
+};
+
+// proc_pid_syscall(5): the number, then the arguments, which may also be "running".
+std::optional<Call> parse_call(const std::string& text) {
+  std::istringstream fields(text);
+  Call call;
+  if (!(fields >> call.number)) return std::nullopt;
+  for (unsigned long& argument : call.arguments) fields >> std::hex >> argument;
+  return call;
+}
+
+std::optional<Call> call_of(pid_t thread) {
+  const auto text = read_proc(thread, "syscall");
+  return text ? parse_call(*text) : std::nullopt;
+}
+
+// The kernel tells once the thread sleeps. It has sent its request, and does so within microseconds.
+std::optional<Call> pending_call_of(pid_t thread) {
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    if (const auto call = call_of(thread)) return call;
+    std::this_thread::sleep_for(kPause);
+  }
+  return std::nullopt;
+}
+
+// An open with O_PATH gets a descriptor of what the lookup has shown, and asks nothing.
+bool opens_what_is_there(unsigned long flags) { return (flags & (O_CREAT | O_PATH)) == 0; }
+
+}  // namespace
+
+bool only_asks(pid_t thread) {
+  const auto call = pending_call_of(thread);
+  if (!call) return false;
+  switch (call->number) {
+#ifdef SYS_stat
+    case SYS_stat:
+    case SYS_lstat:
+    case SYS_access:
+      return true;
+    case SYS_open:
+      return opens_what_is_there(call->arguments[1]);
+#endif
+    case SYS_newfstatat:
+    case SYS_faccessat:
+    case SYS_faccessat2:
+    case SYS_chdir:
+      return true;
+    case SYS_openat:
+      return opens_what_is_there(call->arguments[2]);
+    case SYS_statx:  // such a one takes the attributes of the lookup
+      return (call->arguments[2] & AT_STATX_DONT_SYNC) == 0;
+    default:
+      return false;
+  }
+}
+
+bool may_complete_entries(pid_t thread) {
+  const auto call = call_of(thread);
+  if (!call) return false;
+  switch (call->number) {
+#ifdef SYS_rename
+    case SYS_rename:
+    case SYS_link:
+#endif
+    case SYS_renameat:
+    case SYS_renameat2:
+    case SYS_linkat:
+    case SYS_close:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace cacheshim

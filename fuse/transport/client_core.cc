@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/transport/client_core.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "store/sys/process.h"
+
+namespace cacheshim {
+namespace {
+
+using std::chrono::seconds;
+
+// Requests of one client before its core is looked for: that is a file of /proc and two system calls.
+constexpr unsigned kStreak = 64;
+// Requests that a stay is judged by, and how often the client may have been moved meanwhile: to follow
+// costs as much as a request on another core.
+constexpr unsigned kWindow = 256;
+constexpr unsigned kMostMoves = 32;
+constexpr seconds kFirstPause{1};
+constexpr seconds kLongestPause{64};
+
+constexpr int kProcessorField = 39;  // proc(5), /proc/PID/stat
+
+// -1 where /proc does not tell.
+int core_of(pid_t thread) {
+  const auto stat = read_proc(thread, "stat");
+  const auto core = stat ? stat_field(*stat, kProcessorField) : std::nullopt;
+  return core && *core < CPU_SETSIZE ? static_cast<int>(*core) : -1;
+}
+
+bool set_policy(pid_t thread, int policy) {
+  const sched_param parameter{};
+  return ::sched_setscheduler(thread, policy, &parameter) == 0;
+}
+
+cpu_set_t only(int core) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<std::size_t>(core), &cores);
+  return cores;
+}
+
+// By a thread of its own: one that may not come back from SCHED_IDLE would stay there.
+bool may_return() {
+  bool returned = false;
+  std::thread([&returned] {
+    returned = set_policy(0, SCHED_IDLE) && set_policy(0, SCHED_OTHER);
+  }).join();
+  return returned;
+}
+
+}  // namespace
+
+bool go_to_core(int core) {
+  if (core < 0) return false;
+  const cpu_set_t cores = only(core);
+  return ::sched_setaffinity(0, sizeof cores, &cores) == 0;
+}
+
+ClientCore::ClientCore() : pause_(kFirstPause) {
+  if (::sched_getaffinity(0, sizeof everywhere_, &everywhere_) == -1) return;
+  is_possible_ =
+      ::sched_getscheduler(0) == SCHED_OTHER && CPU_COUNT(&everywhere_) > 1 && may_return();
+}
+
+ClientCore::ClientCore(const ClientCore& anywhere, int core)
+    : everywhere_(only(core)),
+      is_possible_(anywhere.is_possible_),
+      own_core_(core),
+      pause_(kFirstPause) {}
+
+// The core that a guest of this client belongs on.
+int ClientCore::place_of(pid_t client) const {
+  return own_core_ >= 0 ? own_core_ : core_of(client);
+}
+
+void ClientCore::end_stay(Ended how) {
+  const pid_t guest = guest_;
+  if (guest == 0) return;
+  ended_ = how;
+  // Neither can fail but for a thread that has ended.
+  (void)set_policy(guest, SCHED_OTHER);
+  (void)::sched_setaffinity(guest, sizeof everywhere_, &everywhere_);
+}
+
+void ClientCore::pause() {
+  not_before_ = Clock::now() + pause_;
+  pause_ = std::min<Clock::duration>(2 * pause_, kLongestPause);
+}
+
+void ClientCore::Guest::note_request(pid_t client) {
+  if (client == 0) return;
+  if (client != client_) {
+    leave();
+    client_ = client;
+  }
+  ++streak_;
+  if (is_in_) {
+    check_stay();
+  } else if (streak_ >= kStreak && core_.is_possible_) {
+    enter();
+  }
+}
+
+void ClientCore::Guest::check_stay() {
+  if (const Ended ended = core_.ended_; ended != Ended::kNot) {
+    if (ended == Ended::kStopped) core_.pause();
+    leave();
+  } else if (streak_ % kWindow == 0) {
+    moves_ = 0;
+    core_.pause_ = kFirstPause;
+  }
+}
+
+void ClientCore::Guest::enter() {
+  streak_ = 0;
+  pid_t nobody = 0;  // or one who is no receiver any more, but has not been told yet
+  if (!core_.guest_.compare_exchange_strong(nobody, ::gettid())) return;
+  at_ = Clock::now() < core_.not_before_ ? -1 : core_.place_of(client_);
+  is_in_ = at_ >= 0;
+  if (!is_in_) {
+    core_.guest_ = 0;
+    return;
+  }
+  moves_ = 0;
+  core_.ended_ = Ended::kNot;
+  // The client may have other cores than we.
+  if (!go_to_core(at_) || !set_policy(0, SCHED_IDLE)) leave();
+}
+
+void ClientCore::Guest::leave() {
+  streak_ = 0;
+  if (!is_in_) return;
+  (void)set_policy(0, SCHED_OTHER);  // neither can fail: see may_return()
+  (void)::sched_setaffinity(0, sizeof core_.everywhere_, &core_.everywhere_);
+  is_in_ = false;
+  core_.guest_ = 0;
+}
+
+void ClientCore::Guest::follow() {
+  if (!is_in_) return;
+  const int now = core_.place_of(client_);
+  if (now == at_) return;
+  at_ = now;
+  if (++moves_ <= kMostMoves && go_to_core(now)) return;
+  core_.pause();
+  leave();
+}
+
+}  // namespace cacheshim

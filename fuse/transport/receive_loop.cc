@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/transport/receive_loop.h"
+
+#define FUSE_USE_VERSION 314
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <poll.h>
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+#include "fuse/transport/request_view.h"
+#include "fuse/transport/wire.h"
+
+namespace cacheshim {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long the head looks for the next request before it sleeps. Longer than a client needs from one
+// answer to its next request, of the order of what waking a sleeping core costs.
+constexpr auto kSpin = std::chrono::microseconds(50);
+// Spins that may fail before the head stops spinning, and pauses so short that it starts again.
+constexpr unsigned kMostCredit = 4;
+constexpr auto kShortPause = std::chrono::microseconds(100);
+// Requests that were there without a pause, before another receiver is called to help.
+constexpr unsigned kBusyStreak = 16;
+
+constexpr auto kWatchTick = std::chrono::milliseconds(2);
+constexpr unsigned kIdleTicks = 50;  // then the watcher sleeps
+
+// As much as the kernel sends at once: 256 pages, and the headers.
+std::size_t buffer_bytes() {
+  static const auto kBytes = static_cast<std::size_t>(257 * ::sysconf(_SC_PAGESIZE));
+  return kBytes;
+}
+
+// A receiver for every second core: those who ask need the others. A second one on two cores is no
+// faster for four who read, and makes what four write dearer by a tenth.
+unsigned most_helpers(unsigned threads) {
+  const unsigned cores = std::thread::hardware_concurrency();
+  return std::min(threads, std::max(1U, cores / 2)) - 1;
+}
+
+}  // namespace
+
+class RequestBuffer {
+ public:
+  char* data() { return memory_.get(); }
+  std::size_t size = 0;
+
+  RequestView view() { return {data(), size}; }
+
+ private:
+  std::unique_ptr<char[]> memory_ = std::make_unique_for_overwrite<char[]>(buffer_bytes());
+};
+
+ReceiveLoop::ReceiveLoop(fuse_session* session, unsigned threads, std::function<void()> on_end)
+    : session_(session),
+      fd_(fuse_session_fd(session)),
+      most_helpers_(most_helpers(threads)),
+      stop_event_(::eventfd(0, EFD_CLOEXEC)),
+      on_end_(std::move(on_end)) {
+  (void)::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);  // cannot fail for an open fd
+  threads = std::max(2U, threads);
+  for (unsigned self = 1; self <= threads; ++self) {
+    threads_.emplace_back([this, self] { run(self); });
+  }
+  threads_.emplace_back([this] { watch(); });
+}
+
+ReceiveLoop::~ReceiveLoop() {
+  end();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+// Wakes all, for the last time.
+void ReceiveLoop::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  const std::uint64_t one = 1;
+  (void)!::write(stop_event_.get(), &one, sizeof one);  // fails at 2^64 - 1 writes alone
+  call_.notify_all();
+  watcher_call_.notify_all();
+}
+
+void ReceiveLoop::run(unsigned self) {
+  RequestBuffer buffer;
+  for (;;) {
+    const Call call = wait_for_call(self);
+    if (call == Call::kEnd) return;
+    if (call == Call::kHead) lead(self, buffer);
+    help(buffer);  // the head too, once it is head no more
+    if (call == Call::kHelp) {
+      const std::lock_guard lock(mutex_);
+      --helpers_;
+    }
+  }
+}
+
+ReceiveLoop::Call ReceiveLoop::wait_for_call(unsigned self) {
+  std::unique_lock lock(mutex_);
+  call_.wait(lock, [this] { return stopping_ || head_called_ || helpers_called_ > 0; });
+  if (stopping_) return Call::kEnd;
+  if (head_called_) {
+    head_called_ = false;
+    head_ = self;
+    return Call::kHead;
+  }
+  --helpers_called_;
+  ++helpers_;
+  return Call::kHelp;
+}
+
+void ReceiveLoop::call_head() {
+  {
+    const std::lock_guard lock(mutex_);
+    head_ = 0;
+    head_called_ = true;
+  }
+  call_.notify_one();
+}
+
+void ReceiveLoop::call_helper() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (helpers_ + helpers_called_ >= most_helpers_) return;
+    ++helpers_called_;
+  }
+  call_.notify_one();
+}
+
+ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
+  for (;;) {
+    const ssize_t size = ::read(fd_, buffer.data(), buffer_bytes());
+    if (size > 0) {
+      buffer.size = static_cast<std::size_t>(size);
+      buffer.view().translate();
+      return Received::kRequest;
+    }
+    if (size == -1 && errno == EAGAIN) return Received::kNothing;
+    // ENOENT: the request was interrupted before we had it.
+    if (size == -1 && (errno == EINTR || errno == ENOENT)) continue;
+    if (size == -1 && errno != ENODEV) {  // ENODEV: unmounted
+      spdlog::error("reading /dev/fuse failed: {}; the mount ends", std::strerror(errno));
+    }
+    return Received::kEnd;
+  }
+}
+
+ReceiveLoop::Received ReceiveLoop::spin(RequestBuffer& buffer, ClientCore::Guest& guest) {
+  const auto begin = Clock::now();
+  for (bool is_first = true; is_first || Clock::now() < begin + kSpin; is_first = false) {
+    (void)::sched_yield();  // where others want the core, spinning would only keep them waiting
+    if (const Received received = receive(buffer); received != Received::kNothing) return received;
+    if (is_first) guest.follow();
+  }
+  return Received::kNothing;
+}
+
+bool ReceiveLoop::has_request() const {
+  pollfd event{fd_, POLLIN, 0};
+  return ::poll(&event, 1, 0) > 0;
+}
+
+// Whether it came soon.
+bool ReceiveLoop::wait_for_request() const {
+  const auto begin = Clock::now();
+  pollfd events[] = {{fd_, POLLIN, 0}, {stop_event_.get(), POLLIN, 0}};
+  (void)::poll(events, 2, -1);  // whatever it says, read(2) says more
+  return Clock::now() - begin < kShortPause;
+}
+
+void ReceiveLoop::lead(unsigned self, RequestBuffer& buffer) {
+  ClientCore::Guest guest(client_core_);
+  unsigned credit = kMostCredit;
+  unsigned streak = 0;
+  while (head_.load(std::memory_order_relaxed) == self && !stopping_) {
+    Received received = receive(buffer);
+    streak = received == Received::kRequest ? streak + 1 : 0;
+    if (received == Received::kNothing && credit > 0) {
+      received = spin(buffer, guest);
+      credit = received == Received::kNothing ? credit - 1 : kMostCredit;
+      if (received == Received::kNothing && guest.is_in()) continue;
+    }
+    if (received == Received::kEnd) {
+      end();
+      return on_end_();
+    }
+    if (received == Received::kNothing) {
+      guest.leave();
+      if (wait_for_request()) credit = kMostCredit;
+      continue;
+    }
+    if (streak == kBusyStreak) {
+      streak = 0;
+      // On its own core a client has asked again whenever it has been answered: that is no crowd.
+      if (!guest.is_in()) call_helper();
+    }
+    handle_as_head(buffer, guest);
+  }
+}
+
+void ReceiveLoop::help(RequestBuffer& buffer) {
+  while (!stopping_ && receive(buffer) == Received::kRequest) handle(buffer);
+}
+
+void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest) {
+  if (buffer.view().may_last()) {
+    guest.leave();
+    call_head();
+    return handle(buffer);
+  }
+  // In this order against watch(), which does the same the other way round. No two heads have the same
+  // number: one that was deposed may still be taking its last request.
+  std::uint64_t before = progress_;
+  while (!progress_.compare_exchange_weak(before, (before + 2) | 1)) continue;
+  const std::uint64_t busy = (before + 2) | 1;
+  if (watcher_sleeps_) wake_watcher();
+  buffer.view().is_read_ahead() ? guest.leave() : guest.note_request(buffer.view().client());
+  handle(buffer);
+  std::uint64_t expected = busy;  // another may be the head by now
+  progress_.compare_exchange_strong(expected, busy & ~std::uint64_t{1});
+}
+
+void ReceiveLoop::handle(RequestBuffer& buffer) {
+  fuse_buf request{};
+  request.mem = buffer.data();
+  request.size = buffer.size;
+  wire::begin_request(buffer.data());
+  fuse_session_process_buf(session_, &request);
+}
+
+void ReceiveLoop::wake_watcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    watcher_sleeps_ = false;
+  }
+  watcher_call_.notify_one();
+}
+
+void ReceiveLoop::watch() {
+  std::unique_lock lock(mutex_);
+  std::uint64_t before = 0;
+  std::uint64_t deposed = 0;  // the request that its head is held up in already
+  for (unsigned idle_ticks = 0; !stopping_;) {
+    (void)watcher_call_.wait_for(lock, kWatchTick);
+    const std::uint64_t now = progress_;
+    const bool busy = (now & 1) != 0;
+    if (now == before && client_core_.has_guest() && (busy || has_request())) client_core_.stop();
+    if (busy && now == before && now != deposed && !head_called_) {
+      deposed = now;
+      head_ = 0;
+      head_called_ = true;
+      call_.notify_one();
+    }
+    idle_ticks = now == before && (!busy || now == deposed) ? idle_ticks + 1 : 0;
+    before = now;
+    if (idle_ticks < kIdleTicks || client_core_.has_guest()) continue;
+    watcher_sleeps_ = true;
+    if (progress_ != now) watcher_sleeps_ = false;
+    watcher_call_.wait(lock, [this] { return stopping_ || !watcher_sleeps_; });
+    idle_ticks = 0;
+  }
+}
+
+}  // namespace cacheshim

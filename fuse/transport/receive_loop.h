@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "common/unique_fd.h"
+#include "fuse/transport/client_core.h"
+
+struct fuse_session;
+
+namespace cacheshim {
+
+class RequestBuffer;
+
+// Takes requests from /dev/fuse and has libfuse handle them.
+//
+// A FUSE round trip is two wake-ups and little work, and a sleeping core takes far longer to wake than
+// most requests to answer. So one thread, the head, takes the requests one after another and stays
+// awake for a moment after each while there is traffic. The others sleep, until
+//   - the head takes up a request that may last (an fsync, a copy): another is the head from then on;
+//   - request follows request without a pause: one more helps until it finds none waiting (on two
+//     cores none does: the other one is the clients');
+//   - a request lasts that should not, since a disk or a lock is slow: the watcher, which is awake
+//     only while there is traffic, then calls another head within two of its ticks.
+// With a client that is alone the head shares its core (ClientCore); the watcher sees that it gets on.
+class ReceiveLoop {
+ public:
+  // Starts `threads` receivers (at least 2) on the session's descriptor. `on_end` is called once, by
+  // one of them, when the kernel has unmounted. The session must outlive the loop.
+  ReceiveLoop(fuse_session* session, unsigned threads, std::function<void()> on_end);
+  ~ReceiveLoop();  // ends the receivers; each finishes the request it is at
+  ReceiveLoop(const ReceiveLoop&) = delete;
+  ReceiveLoop& operator=(const ReceiveLoop&) = delete;
+
+ private:
+  enum class Call { kHead, kHelp, kEnd };
+  enum class Received { kRequest, kNothing, kEnd };
+
+  void run(unsigned self);
+  Call wait_for_call(unsigned self);
+  void lead(unsigned self, RequestBuffer& buffer);
+  void help(RequestBuffer& buffer);
+  Received receive(RequestBuffer& buffer);
+  Received spin(RequestBuffer& buffer, ClientCore::Guest& guest);
+  bool has_request() const;
+  bool wait_for_request() const;
+  void handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest);
+  void handle(RequestBuffer& buffer);
+  void call_head();
+  void call_helper();
+  void watch();
+  void wake_watcher();
+  void end();
+
+  fuse_session* const session_;
+  const int fd_;
+  const unsigned most_helpers_;
+  const UniqueFd stop_event_;  // readable once the loop is to end
+  const std::function<void()> on_end_;
+  ClientCore client_core_;
+
+  std::atomic<bool> stopping_{false};
+  std::atomic<unsigned> head_{0};  // which receiver, 1 upwards; 0: one has been called
+  // The head's requests so far, shifted left by one; the last bit is set while it handles one.
+  std::atomic<std::uint64_t> progress_{0};
+  std::atomic<bool> watcher_sleeps_{false};
+
+  std::mutex mutex_;  // of what follows; not held while a request is handled
+  std::condition_variable call_;
+  std::condition_variable watcher_call_;
+  bool head_called_ = true;
+  unsigned helpers_called_ = 0;
+  unsigned helpers_ = 0;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/transport/ring_loop.h"
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <poll.h>
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "common/exit_codes.h"
+#include "fuse/daemon.h"
+#include "fuse/transport/own_mount.h"
+#include "store/sys/process.h"
+#include "fuse/transport/request_view.h"
+#include "fuse/transport/wire.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr unsigned kLeastOfCore = 2;
+constexpr auto kWatchTick = std::chrono::milliseconds(2);
+// Calls for those who wait for an entry of a core: at the same time, since one may have to wait for an
+// entry as well, and in a row.
+constexpr unsigned kMostCalls = 2;
+constexpr unsigned kMostRounds = 1000;
+constexpr unsigned kPatience = 50;  // rounds, with a receiver that is held up
+constexpr auto kMoment = std::chrono::milliseconds(1);
+constexpr unsigned kIdleTicks = 50;  // then guests rest, and the watcher sleeps
+constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
+
+// What this thread handles, if it came by a ring.
+thread_local RingEntry* handled = nullptr;
+
+bool is_enabled() {
+  char value = 'N';
+  std::ifstream(kRingParameter) >> value;
+  return value == 'Y';
+}
+
+// num_possible_cpus(), of which the kernel has a queue each: "0-3,8-11" are eight. 0 if it is not told.
+unsigned count_possible_cores() {
+  std::ifstream list(kPossibleCores);
+  unsigned count = 0;
+  for (unsigned first = 0; list >> first;) {
+    unsigned last = first;
+    if (list.peek() == '-') list.ignore() >> last;
+    if (list.peek() == ',') list.ignore();
+    count += last - first + 1;
+  }
+  return count;
+}
+
+}  // namespace
+
+void RingLoop::Answered::add(RingEntry& entry) {
+  const std::lock_guard lock(mutex_);
+  entries_.push_back(&entry);
+  is_empty_ = false;
+}
+
+std::vector<RingEntry*> RingLoop::Answered::take() {
+  if (is_empty_) return {};
+  const std::lock_guard lock(mutex_);
+  is_empty_ = true;
+  return std::exchange(entries_, {});
+}
+
+std::uint64_t RingLoop::Core::arrivals() const {
+  std::uint64_t count = 0;
+  for (const auto& receiver : receivers) count += receiver->progress / 2;
+  return count;
+}
+
+bool RingLoop::Core::is_at_rest() const {
+  return std::none_of(receivers.begin(), receivers.end(), [](const auto& receiver) {
+    return receiver->is_at_work() || receiver->ring->has_request();
+  });
+}
+
+RingLoop::RingLoop(fuse_session* session, std::string mount_point, unsigned threads)
+    : session_(session), mount_point_(std::move(mount_point)), threads_(threads) {}
+
+std::unique_ptr<RingLoop> RingLoop::make(fuse_session* session, const std::string& mount_point,
+                                         unsigned threads, std::string& why) {
+  if (!is_enabled()) {
+    why = "the kernel's parameter fuse.enable_uring is off";
+    return nullptr;
+  }
+  const unsigned cores = count_possible_cores();
+  cpu_set_t ours;
+  if (cores == 0 || ::sched_getaffinity(0, sizeof ours, &ours) == -1) {
+    why = "the kernel does not tell its cores";
+    return nullptr;
+  }
+  const auto ours_count = static_cast<unsigned>(CPU_COUNT(&ours));
+  if (static_cast<long>(ours_count) < ::sysconf(_SC_NPROCESSORS_ONLN)) {
+    why = "the daemon may not run on all cores";
+    return nullptr;
+  }
+  std::unique_ptr<RingLoop> loop(new RingLoop(session, mount_point, threads));
+  const unsigned of_core = std::max(kLeastOfCore, threads / ours_count);
+  std::vector<std::uint16_t> off;
+  bool is_set_up = true;
+  for (std::uint16_t core = 0; core < cores && is_set_up; ++core) {
+    if (core < CPU_SETSIZE && CPU_ISSET(core, &ours)) {
+      is_set_up = loop->add_core(core, {core}, of_core);
+    } else {
+      off.push_back(core);
+    }
+  }
+  if (!off.empty()) is_set_up = is_set_up && loop->add_core(-1, off, of_core);
+  if (!is_set_up) {
+    why = std::strerror(errno);
+    return nullptr;
+  }
+  try {
+    loop->make_threads();
+  } catch (const std::system_error& error) {
+    why = error.what();
+    return nullptr;
+  }
+  return loop;
+}
+
+bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, unsigned receivers) {
+  Core& core = *cores_.emplace_back(std::make_unique<Core>());
+  core.number = number;
+  for (unsigned i = 0; i < receivers; ++i) {
+    auto receiver = std::make_unique<Receiver>();
+    receiver->ring = RequestRing::make(fuse_session_fd(session_), queues);
+    if (!receiver->ring) return false;
+    receiver->client_core = number < 0 ? std::make_unique<ClientCore>()
+                                       : std::make_unique<ClientCore>(anywhere_, number);
+    receivers_.push_back(receiver.get());
+    core.receivers.push_back(std::move(receiver));
+  }
+  return true;
+}
+
+// All of them, before anybody relies on it. They wait for start().
+void RingLoop::make_threads() {
+  have_closed_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(receivers_.size()));
+  lasting_ = std::make_unique<TaskQueue>(threads_);
+  calls_ = std::make_unique<TaskQueue>(kMostCalls * static_cast<unsigned>(cores_.size()));
+  looks_ = std::make_unique<TaskQueue>(1);
+  for (const auto& core : cores_) {
+    for (const auto& receiver : core->receivers) {
+      receiver->thread = std::thread([this, &core = *core, &self = *receiver] { run(core, self); });
+    }
+  }
+  watcher_ = std::thread([this] { watch(); });
+}
+
+void RingLoop::start() {
+  phase_ = Phase::kServing;
+  phase_.notify_all();
+}
+
+void RingLoop::close() {
+  if (phase_ != Phase::kServing) return;
+  phase_ = Phase::kEndingCalls;
+  looks_->stop();
+  calls_->stop();  // which may be waiting for an answer of ours
+  phase_ = Phase::kAnswering;
+  for (Receiver* const receiver : receivers_) receiver->ring->wake();
+  have_closed_->wait();
+  lasting_->stop();
+}
+
+RingLoop::~RingLoop() {
+  close();
+  phase_ = Phase::kOver;
+  phase_.notify_all();
+  for (Receiver* const receiver : receivers_) {
+    receiver->ring->wake();
+    if (receiver->thread.joinable()) receiver->thread.join();
+  }
+  if (watcher_.joinable()) {
+    wake_watcher();
+    watcher_.join();
+  }
+}
+
+void RingLoop::run(Core& core, Receiver& self) {
+  phase_.wait(Phase::kSetUp);
+  if (phase_ == Phase::kOver) return;
+  (void)go_to_core(core.number);  // it may be off: then it is anywhere
+  const int failure = serve(core, self);
+  have_closed_->count_down();
+  while (phase_ == Phase::kAnswering && self.ring->failure() == 0) (void)wait(core, self);
+  (void)send_answers_of_others(core, self);
+  if (self.ring->failure() == 0) self.ring->submit();
+  if (failure == 0 || failure == ENODEV || failure == ENOTCONN || is_unmounted()) return;
+  spdlog::critical("taking requests by io_uring failed: {}; the daemon ends",
+                   std::strerror(failure));
+  spdlog::default_logger()->flush();
+  std::_Exit(kExitUnavailable);  // the kernel then tells all who wait, one of us maybe
+}
+
+// What is given back at that moment may fail in any way.
+bool RingLoop::is_unmounted() const {
+  pollfd event{fuse_session_fd(session_), 0, 0};
+  return ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
+}
+
+// Until there is nothing more to be taken. 0, or an error number.
+int RingLoop::serve(Core& core, Receiver& self) {
+  ClientCore::Guest guest(*self.client_core);
+  if (const int failure = self.ring->begin(); failure != 0) return failure;
+  while (self.ring->failure() == 0) {
+    const std::vector<RingEntry*>& requests = wait(core, self);
+    if (phase_ >= Phase::kAnswering) return 0;
+    for (RingEntry* const entry : requests) {
+      take(core, self, guest, *entry);
+      if (entry != requests.back()) self.ring->submit();
+    }
+  }
+  return self.ring->failure();
+}
+
+// The receiver says that it is free, or at work, before it looks for answers of others: who adds one then
+// wakes it, or another.
+const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
+  if (self.is_at_work()) --self.progress;
+  (void)send_answers_of_others(core, self);
+  const std::vector<RingEntry*>& requests = self.ring->wait();
+  if (requests.empty()) return requests;
+  self.progress += 3;
+  if (send_answers_of_others(core, self)) self.ring->submit();
+  return requests;
+}
+
+// Whether there are any.
+bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
+  const std::vector<RingEntry*> entries = core.answered.take();
+  for (RingEntry* const entry : entries) self.ring->give_back(*entry);
+  return !entries.empty();
+}
+
+void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry) {
+  RequestView request(entry.bytes(), entry.size());
+  request.translate();
+  // The entry may be another's, and of another request, when it has been answered.
+  CoreQueue& queue = entry.queue();
+  const Asked asked{entry.unique(), request.client()};
+  if (request.may_last()) {
+    note_held(core, self, queue);
+    lasting_->post([this, &entry] { (void)handle(entry); });
+    return;
+  }
+  request.is_read_ahead() ? guest.leave() : guest.note_request(asked.client);
+  if (guest.is_in() && watcher_sleeps_) wake_watcher();
+  if (handle(entry)) return;
+  note_held(core, self, queue);
+  if (asked.client != 0 && !look_for_signal(asked)) post_look(asked);
+}
+
+// The kernel tells of a signal when we have the request, and never of one that its client had before, up
+// to Linux 6.18 (dev_do_read() does, by /dev/fuse). The client sleeps otherwise then: request_wait_answer()
+// is interruptible until a signal comes, and TASK_KILLABLE from then on, which is 'D' as well. Not yet asleep,
+// it may be on either side of its look at whether we have the request.
+// False if it has to be looked again.
+bool RingLoop::look_for_signal(const Asked& asked) {
+  const auto stat = stat_of(asked.client);
+  if (stat && stat->state == 'D') interrupt(asked.unique);
+  return !stat || stat->state != 'R';
+}
+
+void RingLoop::post_look(const Asked& asked) {
+  looks_->post([this, asked] {
+    std::this_thread::sleep_for(kMoment);
+    if (phase_ != Phase::kServing || find(asked.unique) == nullptr) return;
+    if (!look_for_signal(asked)) post_look(asked);
+  });
+}
+
+// As the kernel would. libfuse tells who has asked to be told.
+void RingLoop::interrupt(std::uint64_t unique) {
+  constexpr std::uint64_t kOfInterrupt = 1;  // FUSE_INT_REQ_BIT
+  struct {
+    fuse_in_header header{};
+    fuse_interrupt_in body{};
+  } request;
+  request.header.len = sizeof request;
+  request.header.opcode = FUSE_INTERRUPT;
+  request.header.unique = unique | kOfInterrupt;
+  request.body.unique = unique;
+  fuse_buf bytes{};
+  bytes.mem = &request;
+  bytes.size = sizeof request;
+  wire::begin_request(nullptr);
+  fuse_session_process_buf(session_, &bytes);
+}
+
+// Whether it has been answered meanwhile.
+bool RingLoop::handle(RingEntry& entry) {
+  handled = &entry;
+  fuse_buf request{};
+  request.mem = entry.bytes();
+  request.size = entry.size();
+  wire::begin_request(entry.bytes());
+  fuse_session_process_buf(session_, &request);
+  handled = nullptr;
+  const bool is_answered = entry.release();
+  if (is_answered) give_back(entry);
+  return is_answered;
+}
+
+void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) {
+  self.ring->note_held(queue);
+  self.ring->submit();  // there is an entry before somebody calls
+  ++core.held;
+  if (core.calls >= kMostCalls) return;
+  ++core.calls;
+  calls_->post([this, &core, number = queue.core] {
+    for (;;) {
+      const std::uint64_t seen = call_waiting_ones(core, number);
+      --core.calls;  // before it is looked whether there are more by now
+      if (core.held == seen || phase_ != Phase::kServing) return;
+      ++core.calls;
+    }
+  });
+}
+
+// A request may be waiting for an entry now (see RequestRing), so one more is sent on that core. With its
+// answer an entry is given back, and the kernel hands on what waits. That may be answered later in its
+// turn, so as long as something comes. When all receivers of the core are at rest there is an entry for
+// ours, and nobody else on this core takes it first; one that is held up is not waited for.
+// Returns which of those that are answered later have been thought of.
+std::uint64_t RingLoop::call_waiting_ones(const Core& core, int core_number) {
+  std::optional<std::uint64_t> called_at;  // arrivals before our last one
+  std::uint64_t held = core.held;
+  unsigned patience = kPatience;
+  for (unsigned round = 0; round < kMostRounds && phase_ == Phase::kServing; ++round) {
+    const std::uint64_t before = core.arrivals();
+    std::this_thread::sleep_for(kMoment);
+    if (core.arrivals() != before) continue;
+    if (!core.is_at_rest() && patience-- > 0) continue;
+    if (called_at && before <= *called_at + 1 && core.held == held) return held;
+    patience = kPatience;
+    called_at = before;
+    held = core.held;
+    if (!own_mount::ask(mount_point_, core_number)) break;
+  }
+  return held;
+}
+
+bool RingLoop::answer(const iovec* parts, int count) {
+  fuse_out_header header;
+  std::memcpy(&header, parts[0].iov_base, sizeof header);
+  if (header.unique == 0) return false;  // a notice
+  const bool is_handled_here = handled != nullptr && handled->unique() == header.unique;
+  RingEntry* const entry = is_handled_here ? handled : find(header.unique);
+  if (entry == nullptr) return false;
+  entry->put_answer(parts, count);
+  if (entry->release()) give_back(*entry);
+  return true;
+}
+
+void RingLoop::give_back(RingEntry& entry) {
+  RequestRing& ring = entry.ring();
+  if (ring.is_of_this_thread()) return ring.give_back(entry);
+  Core& core = core_of(ring);
+  core.answered.add(entry);
+  const auto free_one =
+      std::find_if_not(core.receivers.begin(), core.receivers.end(),
+                       [](const auto& receiver) { return receiver->is_at_work(); });
+  if (free_one != core.receivers.end()) (*free_one)->ring->wake();
+}
+
+RingLoop::Core& RingLoop::core_of(const RequestRing& ring) const {
+  return **std::find_if(cores_.begin(), cores_.end(), [&ring](const auto& core) {
+    return std::any_of(core->receivers.begin(), core->receivers.end(),
+                       [&ring](const auto& receiver) { return receiver->ring.get() == &ring; });
+  });
+}
+
+RingEntry* RingLoop::find(std::uint64_t unique) const {
+  for (Receiver* const receiver : receivers_) {
+    if (RingEntry* const entry = receiver->ring->find(unique)) return entry;
+  }
+  return nullptr;
+}
+
+char* RingLoop::answer_space(std::size_t size) {
+  return handled != nullptr && size <= RingEntry::room() ? handled->answer_space() : nullptr;
+}
+
+bool RingLoop::has_guests() const {
+  return std::any_of(receivers_.begin(), receivers_.end(),
+                     [](Receiver* receiver) { return receiver->client_core->has_guest(); });
+}
+
+// Lets it go if it is a guest and does not get on; whether it has got on since the last time.
+bool RingLoop::look_after(Receiver& receiver) {
+  const std::uint64_t now = receiver.progress;
+  const bool has_got_on = now != receiver.seen_progress;
+  receiver.seen_progress = now;
+  if (!has_got_on && receiver.client_core->has_guest() &&
+      (receiver.is_at_work() || receiver.ring->has_request())) {
+    receiver.client_core->stop();
+  }
+  return has_got_on;
+}
+
+void RingLoop::wake_watcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    watcher_sleeps_ = false;
+  }
+  watcher_call_.notify_one();
+}
+
+// A guest that waits for the core would wait for long. Awake only while there is one.
+void RingLoop::watch() {
+  std::unique_lock lock(mutex_);
+  for (unsigned idle_ticks = 0; phase_ != Phase::kOver;) {
+    (void)watcher_call_.wait_for(lock, kWatchTick);
+    ++idle_ticks;
+    for (Receiver* const receiver : receivers_) {
+      if (look_after(*receiver)) idle_ticks = 0;
+    }
+    if (has_guests() && idle_ticks < kIdleTicks) continue;
+    for (Receiver* const receiver : receivers_) receiver->client_core->rest();
+    idle_ticks = 0;
+    watcher_sleeps_ = true;
+    if (has_guests()) watcher_sleeps_ = false;
+    watcher_call_.wait(lock, [this] { return phase_ == Phase::kOver || !watcher_sleeps_; });
+  }
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/transport/session.h"
+
+#include "fuse/vfs/filesystem.h"
+#include "fuse/dispatch/operations.h"
+#include "fuse/transport/own_mount.h"
+#include "fuse/transport/wire.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+#include "common/exit_codes.h"
+#include "common/names.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr const char* kDevice = "/dev/fuse";
+
+DaemonError unavailable(std::string message) { return {kExitUnavailable, std::move(message)}; }
+
+// libfuse wants one, and does not call it.
+ssize_t read_request(int fd, void* buffer, std::size_t size, void* /*userdata*/) {
+  return ::read(fd, buffer, size);
+}
+
+ssize_t splice_reply(int from, off_t* from_offset, int to, off_t* to_offset, std::size_t length,
+                     unsigned flags, void* /*userdata*/) {
+#ifdef __SANITIZE_THREAD__
+  // It knows that what comes before a write(2) comes before what another thread reads from there, the
+  // RELEASE of a file after its data, but knows no splice(2).
+  (void)!::write(to, "", 0);
+#endif
+  return ::splice(from, from_offset, to, to_offset, length, flags);
+}
+
+std::string device_refusal(int code) {
+  const char* advice = "";
+  if (code == ENOENT) {
+    advice = " (load the kernel's module 'fuse', or start the container with --device /dev/fuse)";
+  } else if (code == EPERM) {
+    advice = " (a container has to be started with --device /dev/fuse)";
+  } else if (code == EACCES) {
+    advice = " (its mode is usually 0666; ask the administrator, or be root)";
+  } else if (code == ENODEV || code == ENXIO) {
+    advice = " (the kernel has no FUSE: load its module 'fuse')";
+  }
+  return fmt::format("cannot open {}: {}{}; nothing was mounted", kDevice, std::strerror(code),
+                     advice);
+}
+
+std::string mount_refusal(const std::string& mount_point, int code) {
+  std::string why = std::strerror(code);
+  if (code == EPERM) why += " (root, or `cacheshim run --store`, can mount)";
+  return fmt::format("cannot mount at '{}': {}; nothing was mounted", mount_point, why);
+}
+
+}  // namespace
+
+std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const DaemonOptions& options,
+                                                                   Filesystem& filesystem) {
+  const std::string& mount_point = options.mount_point;
+  auto device = sys::open_path(kDevice, O_RDWR);
+  if (!device) return unavailable(device_refusal(device.error().code()));
+  std::unique_ptr<Session> session(new Session);
+  session->mount_point_ = mount_point;
+  std::string program = "cacheshim";
+  char* argv[] = {program.data(), nullptr};
+  fuse_args args = FUSE_ARGS_INIT(1, argv);
+  session->session_ =
+      fuse_session_new(&args, &fuse_operations(), sizeof(fuse_lowlevel_ops), &filesystem);
+  fuse_opt_free_args(&args);  // it adds one to them
+  if (session->session_ == nullptr)
+    return unavailable("cannot set up libfuse; nothing was mounted");
+  const std::string data =
+      fmt::format("fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other",
+                  device->get(), ::getuid(), ::getgid());
+  if (::mount(options.source.c_str(), mount_point.c_str(), std::string(kFilesystemType).c_str(),
+              options.mount_flags, data.c_str()) == -1) {
+    session->detached_ = true;
+    return unavailable(mount_refusal(mount_point, errno));
+  }
+  session->fd_ = device->release();  // the session's from here on
+  // Requests are read by ReceiveLoop; what libfuse sends goes by way of wire.h.
+  fuse_custom_io io{};
+  io.writev = wire::send;
+  io.read = read_request;
+  io.splice_send = splice_reply;
+  if (fuse_session_custom_io(session->session_, &io, session->fd_) != 0) {
+    return unavailable(fmt::format("libfuse cannot serve '{}'; it was unmounted", mount_point));
+  }
+  return session;
+}
+
+Session::~Session() {
+  stop();
+  wire::use_rings(nullptr);
+  rings_.reset();
+  if (session_ != nullptr) fuse_session_destroy(session_);
+}
+
+void Session::start(unsigned threads, bool use_rings, const std::function<void()>& on_end) {
+  std::string why_not = "the configuration says so";
+  if (use_rings) rings_ = RingLoop::make(session_, mount_point_, threads, why_not);
+  if (rings_) {
+    wire::use_rings(rings_.get());
+  } else {
+    spdlog::info("requests come by /dev/fuse, not by io_uring: {}", why_not);
+  }
+  loop_ = std::make_unique<ReceiveLoop>(session_, threads, on_end);
+}
+
+void Session::detach() {
+  if (std::exchange(detached_, true)) return;
+  // EINVAL: it is unmounted already, which is how most sessions end.
+  own_mount::detach(mount_point_);
+}
+
+void Session::stop() {
+  detach();
+  loop_.reset();
+  if (rings_) rings_->close();
+}
+
+}  // namespace cacheshim

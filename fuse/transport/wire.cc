@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/transport/wire.h"
+
+#include <linux/fuse.h>
+#include <sys/ioctl.h>
+
+#include <cstring>
+
+#include "fuse/transport/request_trace.h"
+#include "fuse/transport/ring_loop.h"
+
+namespace cacheshim::wire {
+namespace {
+
+// Newer than some of the headers that this is built with.
+constexpr std::uint32_t kPassthroughInFlags2 = 1U << 5;  // FUSE_PASSTHROUGH, 1 << 37
+constexpr std::uint32_t kOverIoUringInFlags2 = 1U << 9;  // FUSE_OVER_IO_URING, 1 << 41
+constexpr std::uint32_t kFopenPassthrough = 1U << 7;     // FOPEN_PASSTHROUGH
+constexpr std::uint32_t kFlagsGoOn = 1U << 30;           // FUSE_INIT_EXT
+constexpr std::uint32_t kKillSetIdsV2 = 1U << 28;        // FUSE_HANDLE_KILLPRIV_V2
+constexpr std::uint32_t kWriteKills = 1U << 2;           // FUSE_WRITE_KILL_SUIDGID
+constexpr std::uint32_t kSetattrKills = 1U << 11;        // FATTR_KILL_SUIDGID
+// Backing files may not be stacked themselves; others may still be stacked on the mount.
+constexpr std::uint32_t kStackDepth = 1;
+
+struct BackingMap {
+  std::int32_t fd;
+  std::uint32_t flags;
+  std::uint64_t padding;
+};
+constexpr unsigned long kBackingOpen = _IOW(229, 1, BackingMap);
+constexpr unsigned long kBackingClose = _IOW(229, 2, std::uint32_t);
+
+struct InitIn {  // the whole of it, of which older headers know the beginning
+  std::uint32_t major, minor, max_readahead, flags, flags2;
+};
+struct InitOut {
+  std::uint32_t major, minor, max_readahead, flags;
+  std::uint16_t max_background, congestion_threshold;
+  std::uint32_t max_write, time_granularity;
+  std::uint16_t max_pages, map_alignment;
+  std::uint32_t flags2, max_stack_depth;
+};
+struct OpenOut {
+  std::uint64_t fh;
+  std::uint32_t open_flags;
+  std::uint32_t backing_id;
+};
+
+struct Request {
+  const char* bytes = nullptr;
+  std::uint32_t init_flags = 0;
+  std::uint32_t init_flags2 = 0;
+  std::uint32_t backing_id = 0;
+};
+thread_local Request request;
+RingLoop* rings = nullptr;
+RequestTrace* trace = nullptr;
+
+const fuse_in_header& header() { return *reinterpret_cast<const fuse_in_header*>(request.bytes); }
+
+template <class Body>
+Body body() {
+  Body copied;
+  std::memcpy(&copied, request.bytes + sizeof(fuse_in_header), sizeof copied);
+  return copied;
+}
+
+bool is_of(std::uint32_t opcode) { return request.bytes != nullptr && header().opcode == opcode; }
+
+bool agrees_on_rings() {
+  return is_of(FUSE_INIT) && (request.init_flags2 & kOverIoUringInFlags2) != 0;
+}
+
+template <class Body, class Change>
+void patch(char* at, Change&& change) {
+  Body reply;
+  std::memcpy(&reply, at, sizeof reply);
+  change(reply);
+  std::memcpy(at, &reply, sizeof reply);
+}
+
+void patch_init(const iovec& payload) {
+  if (payload.iov_len < sizeof(InitOut)) return;
+  patch<InitOut>(static_cast<char*>(payload.iov_base), [](InitOut& out) {
+    out.flags |= request.init_flags;
+    out.flags2 |= request.init_flags2;
+    if ((request.init_flags2 & kPassthroughInFlags2) != 0) out.max_stack_depth = kStackDepth;
+  });
+}
+
+// It stands at the end: a FUSE_CREATE is answered with the entry before it.
+void patch_open(const iovec& payload) {
+  if (payload.iov_len < sizeof(OpenOut)) return;
+  char* const end = static_cast<char*>(payload.iov_base) + payload.iov_len;
+  patch<OpenOut>(end - sizeof(OpenOut), [](OpenOut& out) {
+    out.open_flags |= kFopenPassthrough;
+    out.backing_id = request.backing_id;
+  });
+}
+
+ssize_t total(const iovec* parts, int count) {
+  ssize_t bytes = 0;
+  for (int i = 0; i < count; ++i) bytes += static_cast<ssize_t>(parts[i].iov_len);
+  return bytes;
+}
+
+bool answers_request(const iovec* parts, int count) {
+  fuse_out_header out;
+  if (count != 2 || parts[0].iov_len != sizeof out || request.bytes == nullptr) return false;
+  std::memcpy(&out, parts[0].iov_base, sizeof out);
+  return out.error == 0 && out.unique == header().unique;
+}
+
+// The kernel keeps no ENOENT of a traced mount. It would answer the next lookup itself, so that a program's stat of a
+// name that is not there could not be told from the lookup that belongs to the call that makes the name.
+void expire_miss(const iovec* parts, int count) {
+  if (!answers_request(parts, count) || header().opcode != FUSE_LOOKUP) return;
+  if (parts[1].iov_len != sizeof(fuse_entry_out)) return;
+  patch<fuse_entry_out>(static_cast<char*>(parts[1].iov_base), [](fuse_entry_out& entry) {
+    if (entry.nodeid == 0) entry.entry_valid = entry.entry_valid_nsec = 0;
+  });
+}
+
+}  // namespace
+
+void use_rings(RingLoop* loop) { rings = loop; }
+
+void use_trace(RequestTrace* of_mount) { trace = of_mount; }
+
+void begin_request(const char* bytes) {
+  request = Request{.bytes = bytes};
+  if (trace != nullptr && bytes != nullptr) trace->add_request(bytes);
+}
+
+ssize_t send(int fd, iovec* parts, int count, void* /*userdata*/) {
+  if (trace != nullptr) {
+    expire_miss(parts, count);
+    trace->add_reply(parts, count);
+  }
+  const bool has_additions = request.init_flags != 0 || request.backing_id != 0;
+  const bool is_answer = has_additions && answers_request(parts, count);
+  if (is_answer && header().opcode == FUSE_INIT) {
+    patch_init(parts[1]);
+  } else if (is_answer && request.backing_id != 0) {
+    patch_open(parts[1]);
+  }
+  if (rings != nullptr && rings->answer(parts, count)) return total(parts, count);
+  const ssize_t sent = ::writev(fd, parts, count);
+  // From now on the kernel waits for them.
+  if (is_answer && sent > 0 && agrees_on_rings()) rings->start();
+  return sent;
+}
+
+Connection connect(bool pass_through) {
+  if (!is_of(FUSE_INIT)) return {};
+  const bool goes_on = header().len >= sizeof(fuse_in_header) + sizeof(InitIn);
+  const auto offered =
+      body<InitIn>();  // an older kernel's is followed by nothing that is asked for
+  request.init_flags = offered.flags & (FUSE_PARALLEL_DIROPS | kKillSetIdsV2);
+  if (!goes_on || (offered.flags & kFlagsGoOn) == 0) return {};
+  const std::uint32_t wanted =
+      (pass_through ? kPassthroughInFlags2 : 0) | (rings != nullptr ? kOverIoUringInFlags2 : 0);
+  request.init_flags2 = offered.flags2 & wanted;
+  if (request.init_flags2 != 0) request.init_flags |= kFlagsGoOn;
+  return {.can_pass_through = (request.init_flags2 & kPassthroughInFlags2) != 0,
+          .is_by_rings = agrees_on_rings()};
+}
+
+bool kills_set_ids() {
+  if (is_of(FUSE_WRITE)) return (body<fuse_write_in>().write_flags & kWriteKills) != 0;
+  if (is_of(FUSE_SETATTR)) return (body<fuse_setattr_in>().valid & kSetattrKills) != 0;
+  return false;
+}
+
+pid_t lock_process() {
+  if (!is_of(FUSE_SETLK) && !is_of(FUSE_SETLKW) && !is_of(FUSE_GETLK)) return 0;
+  return static_cast<pid_t>(body<fuse_lk_in>().lk.pid);
+}
+
+void pass_through(std::uint32_t backing_id) { request.backing_id = backing_id; }
+
+std::uint32_t register_backing(int device, int fd) {
+  BackingMap map{.fd = fd, .flags = 0, .padding = 0};
+  const int id = ::ioctl(device, kBackingOpen, &map);
+  return id > 0 ? static_cast<std::uint32_t>(id) : 0;
+}
+
+void release_backing(int device, std::uint32_t backing_id) {
+  (void)::ioctl(device, kBackingClose, &backing_id);  // fails for an id that is not there alone
+}
+
+}  // namespace cacheshim::wire

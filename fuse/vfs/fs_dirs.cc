@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#define XXH_INLINE_ALL
+#include <dirent.h>
+#include <fcntl.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "fuse/vfs/filesystem.h"
+#include "store/sys/sys.h"
+
+// Folders, listed.
+namespace cacheshim {
+namespace {
+
+constexpr std::uint64_t kDotPlace = 1;
+constexpr std::uint64_t kDotDotPlace = 2;
+
+std::uint64_t place_of(const std::string& name) {
+  return (XXH3_64bits(name.data(), name.size()) >> 2) | 4;  // fits a positive off_t
+}
+
+// Of equal places, if there ever are two, the second moves up.
+void sort_by_place(std::vector<DirHandle::Entry>& entries) {
+  std::sort(entries.begin(), entries.end(), [](const auto& left, const auto& right) {
+    return std::tie(left.place, left.listed.name) < std::tie(right.place, right.listed.name);
+  });
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    entries[i].place = std::max(entries[i].place, entries[i - 1].place + 1);
+  }
+}
+
+}  // namespace
+
+void Filesystem::opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
+  const NodeIndex node = decode(ino).node;
+  const NodeInfo info = nodes_.info(node);
+  if (info.job != nullptr) info.job->touch();
+  auto dir = std::make_unique<DirHandle>();
+  dir->node = node;
+  if (info.kind == NodeKind::kObject) {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    fi->cache_readdir = fi->keep_cache = may_keep_listing(node, info);
+    if (auto object = open_object(node)) dir->object = *std::move(object);
+  }
+  if (dir->object) open_files_.add(node, dir->object.get());
+  fi->fh = handles_.add(std::move(dir));
+  if (fuse_reply_open(req, fi) == -ENOENT) close_dir(fi->fh);
+}
+
+// The kernel drops a listing when it changes the directory itself or when the daemon invalidates it. Requires:
+// Overlay::mutex().
+bool Filesystem::may_keep_listing(NodeIndex node, const NodeInfo& info) {
+  if (info.removed || info.job->shares_uids()) return false;
+  const auto path = nodes_.path(node);
+  return path && begin_look(*info.job, *path).watched;
+}
+
+void Filesystem::close_dir(std::uint64_t fh) {
+  const DirHandle* const dir = handles_.dir(fh);
+  if (dir != nullptr && dir->object) open_files_.remove(dir->node, dir->object.get());
+  handles_.remove(fh);
+}
+
+Status Filesystem::load(fuse_req_t req, Ref ref, DirHandle& dir) {
+  const NodeInfo info = nodes_.info(ref.node);
+  dir.entries.clear();
+  dir.loaded = true;
+  if (info.removed) return {};  // as any file system lists a folder that is gone: as empty
+  std::vector<ListedEntry> listed;
+  if (info.kind != NodeKind::kObject) {
+    listed = list_own(req, info);
+  } else {
+    using Listed = Result<std::vector<ListedEntry>>;
+    CACHESHIM_TRY(entries, look_by_path(info.job->overlay, [&]() -> Listed {
+                    CACHESHIM_TRY(path, nodes_.path(ref.node));
+                    return info.job->overlay.list(path);
+                  }));
+    listed = std::move(entries);
+  }
+  const std::uint64_t parent = info.parent == 0 ? info.ino : nodes_.info(info.parent).ino;
+  dir.entries = {{kDotPlace, {".", DT_DIR, info.ino, 0}},
+                 {kDotDotPlace, {"..", DT_DIR, parent, 0}}};
+  for (ListedEntry& entry : listed) {
+    const bool is_object = info.kind == NodeKind::kObject;
+    if (is_object) entry.ino = nodes_.shown_inode(ref.node, entry.name, entry.device, entry.ino);
+    dir.entries.push_back({place_of(entry.name), std::move(entry)});
+  }
+  sort_by_place(dir.entries);
+  return {};
+}
+
+void Filesystem::readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset,
+                         fuse_file_info* fi) {
+  DirHandle& dir = *handles_.dir(fi->fh);
+  std::vector<char> buffer(size);
+  std::size_t used = 0;
+  {
+    const std::lock_guard lock(dir.mutex);
+    if (offset == 0 || !dir.loaded) {
+      if (const Status loaded = load(req, decode(ino), dir); !loaded) {
+        return (void)fuse_reply_err(req, loaded.error().code());
+      }
+    }
+    const auto after = [](std::uint64_t place, const DirHandle::Entry& entry) {
+      return place < entry.place;
+    };
+    auto entry = std::upper_bound(dir.entries.begin(), dir.entries.end(),
+                                  static_cast<std::uint64_t>(offset), after);
+    for (; entry != dir.entries.end(); ++entry) {
+      struct stat st {};
+      st.st_ino = entry->listed.ino;
+      st.st_mode = static_cast<mode_t>(DTTOIF(entry->listed.type));
+      const std::size_t need =
+          fuse_add_direntry(req, buffer.data() + used, size - used, entry->listed.name.c_str(), &st,
+                            static_cast<off_t>(entry->place));
+      if (need > size - used) break;
+      used += need;
+    }
+  }
+  (void)fuse_reply_buf(req, buffer.data(), used);
+}
+
+void Filesystem::releasedir(fuse_req_t req, fuse_file_info* fi) {
+  close_dir(fi->fh);
+  (void)fuse_reply_err(req, 0);
+}
+
+void Filesystem::fsyncdir(fuse_req_t req, fuse_ino_t ino) {
+  const Ref ref = decode(ino);
+  const NodeInfo info = nodes_.info(ref.node);
+  Status synced;
+  if (info.kind == NodeKind::kObject && !info.removed) {
+    const auto object = look_by_path(info.job->overlay, [&] { return open_object(ref.node); });
+    const auto folder =
+        object ? sys::reopen(object->get(), O_RDONLY | O_DIRECTORY) : Result<UniqueFd>(object.error());
+    synced = folder ? sys::sync_file(folder->get()) : Status(folder.error());
+    const std::shared_lock lock(info.job->overlay.mutex());
+    (void)info.job->overlay.sync_records();  // at worst a copy is shown with its own inode number
+  }
+  (void)fuse_reply_err(req, synced ? 0 : synced.error().code());
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "fuse/vfs/filesystem.h"
+#include "store/sys/process.h"
+#include "fuse/vfs/timeouts.h"
+#include "store/sys/sys.h"
+
+// Names: lookup and forget, and all that makes, removes or moves a name.
+namespace cacheshim {
+
+void Filesystem::reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry) {
+  if (!entry) {
+    (void)fuse_reply_err(req, entry.error().code());
+  } else if (fuse_reply_entry(req, &*entry) == -ENOENT && entry->ino != 0) {
+    nodes_.forget(decode(entry->ino).node, 1);  // the caller was killed: the kernel never had it
+  }
+}
+
+Filesystem::Ref Filesystem::decode(fuse_ino_t ino) {
+  return {static_cast<NodeIndex>(ino & 0xffffffff), static_cast<ViewSlot>(ino >> 32)};
+}
+
+fuse_ino_t Filesystem::encode(Ref ref) {
+  return static_cast<fuse_ino_t>(ref.node) | (static_cast<fuse_ino_t>(ref.slot) << 32);
+}
+
+Caller Filesystem::caller_of(fuse_req_t req) {
+  const fuse_ctx* context = fuse_req_ctx(req);
+  return {context->uid, context->gid, context->pid};
+}
+
+NewObject Filesystem::new_object(fuse_req_t req, mode_t mode, dev_t device) const {
+  if (!options_.owners.keep) return NewObject(mode, device, std::nullopt);
+  const fuse_ctx* context = fuse_req_ctx(req);
+  const OwnerRule& owners = options_.owners;
+  return NewObject(mode, device,
+                   Maker{owners.shown_uid.value_or(context->uid),
+                         owners.shown_gid.value_or(context->gid), context->umask});
+}
+
+Result<NodeInfo> Filesystem::view_folder(Ref parent) {
+  const NodeInfo info = nodes_.info(parent.node);
+  if (info.kind != NodeKind::kObject) return Errno(EPERM);
+  if (info.removed) return Errno(ENOENT);
+  info.job->touch();
+  return info;
+}
+
+Result<std::string> Filesystem::child_path(Ref parent, const std::string& name) const {
+  CACHESHIM_TRY(folder, nodes_.path(parent.node));
+  return join_path(folder, name);
+}
+
+Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
+                                              const std::string& name, Found found,
+                                              const Look& look) {
+  const bool is_common = static_cast<bool>(found.lock);
+  const NodeIndex node =
+      is_common ? nodes_.intern_common(
+                      parent.node, name, info.job,
+                      {common_kind(join_path(look.folder, name)), found.st, std::move(found.lock)})
+                : nodes_.intern(parent.node, name, info.job, found);
+  const Ref ref{node, parent.slot};
+  CACHESHIM_TRY(st, show(ref, nodes_.info(node), found.st, found.in_upper));
+  fuse_entry_param entry{};
+  entry.ino = encode(ref);
+  entry.attr = st;
+  // What a lock file is, and how many names it has, others may change at any moment, and programs rely
+  // on what they see of it while they hold it.
+  if (is_common) return entry;
+  entry.entry_timeout = keep_name(look, &found);
+  entry.attr_timeout = keep_attr(look, found, ref);
+  if (pending_unlinks_.has(entry.ino)) {
+    ++entry.attr.st_nlink;
+    entry.attr_timeout = 0;
+  }
+  return entry;
+}
+
+// With Overlay::mutex() held. An entry without a node says that there is nothing, and for how long.
+Result<fuse_entry_param> Filesystem::find_entry(Ref parent, const NodeInfo& info,
+                                                const std::string& name) {
+  CACHESHIM_TRY(folder, nodes_.path(parent.node));
+  const Look look = begin_look(*info.job, folder);
+  const std::string path = join_path(folder, name);
+  Result<Found> found = info.job->overlay.find(path);
+  if (found) return entry_of(parent, info, name, *std::move(found), look);
+  if (!found.failed_with(ENOENT)) return found.error();
+  fuse_entry_param nothing{};
+  if (!info.job->overlay.is_shared_lock_name(path))
+    nothing.entry_timeout = keep_name(look, nullptr);
+  return nothing;
+}
+
+void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name) {
+  counters_.lookups.fetch_add(1, std::memory_order_relaxed);
+  const Ref parent = decode(parent_ino);
+  const NodeInfo info = nodes_.info(parent.node);
+  if (info.kind == NodeKind::kJobsDir) return reply_job(req, lookup_job(req, name, false));
+  if (info.kind != NodeKind::kObject) return reply_entry(req, lookup_own(req, parent, info, name));
+  if (info.removed) return reply_entry(req, Errno(ENOENT));
+  info.job->touch();
+  const auto look = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return find_entry(parent, info, name);
+  };
+  Result<fuse_entry_param> entry = look();
+  std::vector<std::string> gone;
+  if (verifier_ && entry && entry->ino != 0) gone = put_damaged_away(decode(entry->ino));
+  if (!gone.empty()) {
+    nodes_.forget(decode(entry->ino).node, 1);
+    entry = look();
+  }
+  if (entry && entry->ino == 0) {
+    counters_.misses.fetch_add(1, std::memory_order_relaxed);
+    if (flights_) entry = join_flight(req, parent, info, name, *entry);
+  }
+  answer_gone(gone, parent_ino, [this, req, entry] { reply_entry(req, entry); });
+}
+
+void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {
+  io_modes_.forget(ino);
+  nodes_.forget(decode(ino).node, count);
+}
+
+// The same of what has just been made.
+Result<fuse_entry_param> Filesystem::made_entry(Ref parent, const NodeInfo& info,
+                                                const std::string& name) {
+  CACHESHIM_TRY(path, child_path(parent, name));
+  if (const auto made = info.job->overlay.find(path)) {
+    if (made->lock) forget_removal(*info.job, made->st);
+    nodes_.part(parent.node, name, made->st);
+  }
+  CACHESHIM_TRY(entry, find_entry(parent, info, name));
+  if (entry.ino == 0) return Errno(EIO);  // somebody else has taken it out of the layer
+  return entry;
+}
+
+Result<fuse_entry_param> Filesystem::make_entry(
+    fuse_ino_t parent_ino, const std::string& name,
+    const std::function<Status(Overlay&, const std::string&)>& make) {
+  const Ref parent = decode(parent_ino);
+  CACHESHIM_TRY(info, view_folder(parent));
+  Overlay& overlay = info.job->overlay;
+  return change_names(*info.job, [&](Hold hold) -> Result<fuse_entry_param> {
+    CACHESHIM_TRY(path, child_path(parent, name));
+    if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
+    CACHESHIM_CHECK(make(overlay, path));
+    return made_entry(parent, info, name);
+  });
+}
+
+void Filesystem::mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
+  const NodeKind kind = nodes_.info(decode(parent).node).kind;
+  if (kind == NodeKind::kRoot) {
+    const Status made = make_in_root(req, name, mode & 07777);
+    return made ? void() : reply_entry(req, made.error());
+  }
+  if (kind == NodeKind::kJobsDir) return reply_job(req, lookup_job(req, name, true));
+  const auto made = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    return overlay.make_dir(path, new_object(req, mode & 07777));
+  });
+  if (made) note_step(decode(parent), name);
+  reply_entry(req, made);
+}
+
+void Filesystem::mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
+                       dev_t device) {
+  // In a squash view, whose objects are all its user's, a device would be that user's too. With
+  // owner=keep the kernel asks only for callers who may make devices anywhere. The overlay refuses a device
+  // 0:0, which needs no right.
+  const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
+  if (is_device && !options_.owners.keep) return (void)fuse_reply_err(req, EPERM);
+  reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+                return overlay.make_node(path, new_object(req, mode, device));
+              }));
+}
+
+void Filesystem::symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
+  std::string made;
+  const auto entry = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    made = path;
+    return overlay.make_symlink(path, target, new_object(req, 0777));
+  });
+  if (!entry) return reply_entry(req, entry);
+  Job& job = *nodes_.info(decode(parent).node).job;
+  note_step(job, made);
+  rejections_.note_changed(job, made, fuse_req_ctx(req)->pid);
+  publish_completed(job, made, Arrival::kNamed, {parent, entry->ino},
+                    [this, req, entry] { reply_entry(req, entry); });
+}
+
+void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, const char* name) {
+  const Ref source = decode(ino);
+  const Ref parent = decode(parent_ino);
+  std::string linked;
+  Job* job = nullptr;
+  const Result<fuse_entry_param> entry = [&]() -> Result<fuse_entry_param> {
+    const NodeInfo info = nodes_.info(source.node);
+    CACHESHIM_TRY(folder, view_folder(parent));
+    if (info.job != folder.job) return Errno(EXDEV);
+    job = folder.job;
+    CACHESHIM_TRY(prepared, prepare_change(source.node));
+    pending_unlinks_.end(ino);
+    const std::unique_lock lock(job->overlay.mutex());
+    CACHESHIM_CHECK(job->ensure_layer(store_.layers()));
+    CACHESHIM_TRY(new_path, child_path(parent, name));
+    CACHESHIM_CHECK(link_to(source.node, *job, new_path));
+    linked = new_path;
+    const bool is_lock_name = job->overlay.is_shared_lock_name(new_path);
+    if (is_lock_name || info.common != Common::kNone) {
+      return add_lock_name(source.node, parent, folder, new_path);
+    }
+    const Look look = begin_look(*job, std::string(parent_path(new_path)));
+    CACHESHIM_TRY(found, job->overlay.find(new_path));
+    nodes_.add_link(source.node, parent.node, name, found.st);
+    return entry_of(parent, folder, name, std::move(found), look);
+  }();
+  if (!entry || job->overlay.is_shared_lock_name(linked)) return reply_entry(req, entry);
+  rejections_.note_changed(*job, linked, fuse_req_ctx(req)->pid);
+  publish_completed(*job, linked, Arrival::kNamed, {parent_ino, ino},
+                    [this, req, entry] { reply_entry(req, entry); });
+}
+
+// One of the two names, or both, is a lock file's: a node has only names of one kind, so this gets a node of its own, with
+// the same locks. Others may have taken the new name away already, if it is a lock file's. With Overlay::mutex() held
+// exclusively.
+Result<fuse_entry_param> Filesystem::add_lock_name(NodeIndex source, Ref parent,
+                                                   const NodeInfo& folder,
+                                                   const std::string& path) {
+  CACHESHIM_TRY(object, open_object(source));
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  Found found{st, true};
+  if (folder.job->overlay.is_shared_lock_name(path)) {
+    CACHESHIM_TRY(lock, sys::reopen(object.get(), O_PATH));
+    found = {st, false, std::nullopt, std::move(lock)};
+  }
+  const Look look = begin_look(*folder.job, std::string(parent_path(path)));
+  CACHESHIM_TRY(entry,
+                entry_of(parent, folder, std::string(base_name(path)), std::move(found), look));
+  for (const NodeIndex node : {source, decode(entry.ino).node}) {
+    lock_by_inode(node, [&object] { return sys::reopen(object.get(), O_PATH); });
+  }
+  return entry;
+}
+
+// With Overlay::mutex() held exclusively. A file of the layer that has no name may get its first.
+Status Filesystem::link_to(NodeIndex node, Job& job, const std::string& new_path) {
+  const NodeInfo info = nodes_.info(node);
+  if (info.removed) {
+    if (info.object_fd() < 0 || !info.in_upper) return Errno(ENOENT);
+    return job.overlay.link_object(info.object_fd(), new_path);
+  }
+  CACHESHIM_TRY(path, nodes_.path(node));
+  return job.overlay.link(path, new_path);
+}
+
+Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
+                                            const RemoveName& remove) {
+  const Ref parent = decode(parent_ino);
+  CACHESHIM_TRY(info, view_folder(parent));
+  Overlay& overlay = info.job->overlay;
+  return change_names(*info.job, [&](Hold hold) -> Result<std::string> {
+    CACHESHIM_TRY(path, child_path(parent, name));
+    NodeTable::Removed kept = prepare_removal(overlay, parent, name, path);
+    CACHESHIM_CHECK(remove(*info.job, path, hold));
+    nodes_.remove(parent.node, name, std::move(kept));
+    return path;
+  });
+}
+
+void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
+  const pid_t caller = fuse_req_ctx(req)->pid;
+  // A lock that its holder removes: filelock 3.24 to 3.29 does that before it unlocks.
+  bool is_let_go = false;
+  const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
+    if (job.overlay.is_shared_lock(path)) {
+      is_let_go = holds_lock(job, path, process_of(caller));
+      return remove_lock(job, path, process_of(caller));
+    }
+    CACHESHIM_CHECK(job.overlay.remove_file(path, hold));
+    is_let_go = entries_.class_of(path) == NameClass::kBaton;
+    if (is_let_go) batons_->removed(&job, path);
+    return Status();
+  };
+  // The kernel holds what is removed as well: a late notice, of a folder that had its number, waits for it.
+  const Ref folder = decode(parent);
+  const fuse_ino_t victim = encode({nodes_.find(folder.node, name), folder.slot});
+  const Result<std::string> removed = remove_name(parent, name, remove);
+  if (!removed) return (void)fuse_reply_err(req, removed.error().code());
+  Job& job = *nodes_.info(folder.node).job;
+  note_step(job, *removed, /*is_removed=*/true);
+  rejections_.note_changed(job, *removed, caller);
+  const auto answer = [req] { (void)fuse_reply_err(req, 0); };
+  std::vector<std::string> built;
+  if (is_let_go) built = take_built(job, *removed);
+  if (!built.empty()) return publish_built(job, std::move(built), {parent, victim}, answer);
+  publish_completed(job, *removed, Arrival::kUnlocked, {parent, victim}, answer);
+}
+
+void Filesystem::rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
+  const auto remove = [](Job& job, const std::string& path, Hold hold) {
+    return job.overlay.remove_dir(path, hold);
+  };
+  const Result<std::string> removed = remove_name(parent, name, remove);
+  if (removed) note_step(*nodes_.info(decode(parent).node).job, *removed, /*is_removed=*/true);
+  (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
+}
+
+// Returns the new path.
+Result<std::string> Filesystem::rename_object(Ref from, const std::string& name, Ref to,
+                                              const std::string& new_name, unsigned flags) {
+  CACHESHIM_TRY(source, view_folder(from));
+  CACHESHIM_TRY(target, view_folder(to));
+  if (source.job != target.job) return Errno(EXDEV);
+  Overlay& overlay = source.job->overlay;
+  CACHESHIM_TRY(prepared, prepare_change(nodes_.find(from.node, name), kWholeFile,
+                                         /*whole_tree=*/true));
+  return change_names(*source.job, [&](Hold hold) -> Result<std::string> {
+    CACHESHIM_TRY(path, child_path(from, name));
+    CACHESHIM_TRY(new_path, child_path(to, new_name));
+    NodeTable::Removed kept = prepare_removal(overlay, to, new_name, new_path);
+    UniqueFd new_lock;
+    CACHESHIM_CHECK(overlay.rename(path, new_path, flags, hold, &new_lock));
+    if (path == new_path) return new_path;
+    const bool moves_lock =
+        overlay.is_shared_lock_name(path) || overlay.is_shared_lock_name(new_path);
+    if (flags == RENAME_EXCHANGE) {
+      nodes_.exchange(from.node, name, to.node, new_name);
+    } else {
+      nodes_.remove(to.node, new_name, std::move(kept));
+      nodes_.rename(from.node, name, to.node, new_name);
+    }
+    const NodeIndex moved = moves_lock ? nodes_.find(to.node, new_name) : 0;
+    if (moved != 0) {
+      CACHESHIM_CHECK(settle_lock_name(moved, *source.job, new_path, std::move(new_lock)));
+    }
+    return new_path;
+  });
+}
+
+void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
+                        const char* new_name, unsigned flags) {
+  const Ref from = decode(parent);
+  const Ref to = decode(new_parent);
+  const fuse_ino_t source = encode({nodes_.find(from.node, name), from.slot});
+  const fuse_ino_t target = encode({nodes_.find(to.node, new_name), to.slot});
+  const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
+  // The kernel itself refuses to replace a name that it knows. ESTALE makes it look the names up again; after EEXIST it
+  // would go on taking this one for absent.
+  const bool is_stale = flags == RENAME_NOREPLACE && renamed.failed_with(EEXIST);
+  if (is_stale) return (void)fuse_reply_err(req, ESTALE);
+  if (!renamed) return (void)fuse_reply_err(req, renamed.error().code());
+  Job& job = *nodes_.info(to.node).job;
+  if (job.overlay.is_shared_lock_name(*renamed)) {
+    // The kernel keeps the name for as long as it may keep that of the file that was renamed.
+    std::vector<Notifier::Notice> notices;
+    add_notices({BaseChange::Kind::kName, std::string(parent_path(*renamed)), new_name}, job,
+                notices);
+    notifier_->post(std::move(notices), {}, [] {});
+    return (void)fuse_reply_err(req, 0);
+  }
+  note_built(job, *renamed);
+  note_step(job, *renamed);
+  rejections_.note_changed(job, *renamed, fuse_req_ctx(req)->pid);
+  publish_completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
+                    [req] { (void)fuse_reply_err(req, 0); });
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/vfs/mount_copies.h"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/mount_info.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::uint64_t> mount_id(int fd) {
+  struct statx st {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) == -1) return Errno::last();
+  if ((st.stx_mask & STATX_MNT_ID) == 0) return Errno(ENOSYS);
+  return st.stx_mnt_id;
+}
+
+// The root of the mount that holds the directory. A copy that begins there keeps the paths of all its objects
+// apart. In a copy that began at the directory, BaseWatch would take objects outside it for objects below it.
+Result<fs::path> top_of_mount(const MountCopies::Folder& folder) {
+  CACHESHIM_TRY(mount, mount_id(folder.fd));
+  fs::path top = folder.path;
+  while (top != top.parent_path()) {
+    CACHESHIM_TRY(above, sys::open_path(top.parent_path(), O_PATH | O_DIRECTORY));
+    CACHESHIM_TRY(above_mount, mount_id(above.get()));
+    if (above_mount != mount) break;
+    top = top.parent_path();
+  }
+  return top;
+}
+
+bool has_mounts_below(const std::string& path) {
+  const std::string prefix = path == "/" ? path : path + "/";
+  const auto mounts = read_mounts();
+  return std::any_of(mounts.begin(), mounts.end(),
+                     [&](const MountEntry& mount) { return mount.path.starts_with(prefix); });
+}
+
+fs::path common_part(const fs::path& one, const fs::path& other) {
+  const auto end = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first;
+  fs::path common;
+  for (auto at = one.begin(); at != end; ++at) common /= *at;
+  return common;
+}
+
+// `path`, which lies below `top`, in a copy that begins at `top`.
+Result<UniqueFd> open_below(int copy, const fs::path& top, const fs::path& path) {
+  return sys::open_beneath(copy, path.lexically_relative(top).string(), O_RDONLY | O_DIRECTORY);
+}
+
+}  // namespace
+
+MountCopies::MountCopies(unsigned long mount_flags, bool is_apart) : is_apart_(is_apart) {
+  if ((mount_flags & MS_NOATIME) != 0) atimes_ |= MOUNT_ATTR_NOATIME;
+  if ((mount_flags & MS_STRICTATIME) != 0) atimes_ |= MOUNT_ATTR_STRICTATIME;
+  if ((mount_flags & MS_NODIRATIME) != 0) atimes_ |= MOUNT_ATTR_NODIRATIME;
+}
+
+Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) {
+  const int tree =
+      ::open_tree(AT_FDCWD, top.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive);
+  if (tree == -1) return Errno::last();
+  UniqueFd copy(tree);
+  struct mount_attr change {};
+  change.attr_set = atimes_;
+  // The kernel takes these three for one value, which has to be cleared as a whole.
+  const bool chooses = (atimes_ & (MOUNT_ATTR_NOATIME | MOUNT_ATTR_STRICTATIME)) != 0;
+  change.attr_clr = chooses ? MOUNT_ATTR__ATIME : 0;
+  change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // unmounts of the originals follow
+  if (::mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &change, sizeof change) == -1) {
+    return Errno::last();
+  }
+  copies_.push_back(std::move(copy));
+  return tree;
+}
+
+Result<UniqueFd> MountCopies::reopen(const Folder& folder) {
+  CACHESHIM_TRY(top, top_of_mount(folder));
+  CACHESHIM_TRY(copy, copy_mount(top, has_mounts_below(folder.path) ? AT_RECURSIVE : 0));
+  return open_below(copy, top, folder.path);
+}
+
+Result<std::pair<UniqueFd, UniqueFd>> MountCopies::reopen_both(const Folder& one,
+                                                               const Folder& other) {
+  CACHESHIM_TRY(one_mount, mount_id(one.fd));
+  CACHESHIM_TRY(other_mount, mount_id(other.fd));
+  if (one_mount != other_mount) return Errno(EXDEV);
+  const fs::path above = common_part(one.path, other.path);
+  CACHESHIM_TRY(copy, copy_mount(above, 0));
+  CACHESHIM_TRY(first, open_below(copy, above, one.path));
+  CACHESHIM_TRY(second, open_below(copy, above, other.path));
+  return std::pair(std::move(first), std::move(second));
+}
+
+}  // namespace cacheshim

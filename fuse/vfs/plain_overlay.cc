@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/vfs/plain_overlay.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "common/exit_codes.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr const char* kWorkName = "work";  // as the kernel's overlayfs has it
+
+DaemonError refuse(const std::string& path, const std::string& why) {
+  return {kExitUnavailable, fmt::format("cannot use '{}': {}; nothing was mounted", path, why)};
+}
+
+DaemonError refuse(const std::string& path, Errno error) {
+  if (error != EWOULDBLOCK) return refuse(path, std::strerror(error.code()));
+  return refuse(path, "another overlay has it as its upperdir or workdir");
+}
+
+Result<UniqueFd> open_folder(const std::string& path) {
+  return sys::open_path(path, O_RDONLY | O_DIRECTORY);
+}
+
+// The lock goes with the descriptor.
+Result<UniqueFd> take_folder(const std::string& path) {
+  CACHESHIM_TRY(folder, open_folder(path));
+  CACHESHIM_CHECK(sys::lock_file(folder.get(), LOCK_EX | LOCK_NB));
+  return folder;
+}
+
+// A mounter that finds the overlay's directories taken probes this lock. The lock is free once the mount is
+// gone, even if the daemon still exists. A probe holds it only for an instant.
+UniqueFd mark_served(int work) {
+  auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
+  if (!mark || !sys::lock_file(mark->get(), LOCK_SH))
+    return UniqueFd();  // a mounter then waits in vain
+  return *std::move(mark);
+}
+
+Result<UniqueFd> make_work(int parent) {
+  const Status made = sys::make_dir_at(parent, kWorkName, 0700);
+  if (!made && !made.failed_with(EEXIST)) return made.error();
+  return sys::open_beneath(parent, kWorkName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+// Opens the directories again, through copies of their mounts. The locks stay.
+Status reopen(const OverlayFolders& folders, PlainOverlay& overlay) {
+  for (std::size_t at = 0; at < overlay.lowers.size(); ++at) {
+    UniqueFd& lower = overlay.lowers[at];
+    CACHESHIM_TRY(opened, overlay.mounts.reopen({folders.lowers[at], lower.get()}));
+    lower = std::move(opened);
+  }
+  if (!overlay.upper || !overlay.mounts.have_atimes()) return {};
+  CACHESHIM_TRY(opened, overlay.mounts.reopen_both({folders.upper, overlay.upper.get()},
+                                                   {folders.work, overlay.work_parent.get()}));
+  CACHESHIM_TRY(work, sys::open_beneath(opened.second.get(), kWorkName, O_RDONLY | O_DIRECTORY));
+  overlay.upper_lock = std::exchange(overlay.upper, std::move(opened.first));
+  overlay.work = std::move(work);
+  return {};
+}
+
+// Whether its mount point is below a lower directory. A mount on top of a lower is not visible in the overlay.
+bool sees_itself(const DaemonOptions& options) {
+  const auto& lowers = options.overlay->lowers;
+  return std::any_of(lowers.begin(), lowers.end(), [&](const std::string& lower) {
+    return options.mount_point.starts_with(lower == "/" ? lower : lower + "/");
+  });
+}
+
+// A failure to choose the access times is no reason to refuse the mount.
+std::variant<PlainOverlay, DaemonError> with_copies(PlainOverlay overlay,
+                                                    const DaemonOptions& options) {
+  if (!overlay.mounts.are_needed()) return overlay;
+  const Status opened = reopen(*options.overlay, overlay);
+  if (opened) return overlay;
+  if (sees_itself(options) && !opened.failed_with(EXDEV)) {
+    return refuse(options.mount_point, "it lies in a lowerdir, whose mount cannot be copied");
+  }
+  spdlog::warn("cannot copy the mounts of '{}' and the others: {}; access times go by these mounts",
+               options.overlay->lowers.front(), std::strerror(opened.error().code()));
+  return overlay;
+}
+
+}  // namespace
+
+std::variant<PlainOverlay, DaemonError> open_plain_overlay(const DaemonOptions& options) {
+  const OverlayFolders& folders = *options.overlay;
+  PlainOverlay overlay;
+  overlay.mounts = MountCopies(options.mount_flags, sees_itself(options));
+  for (const std::string& path : folders.lowers) {
+    auto lower = open_folder(path);
+    if (!lower) return refuse(path, lower.error());
+    overlay.lowers.push_back(*std::move(lower));
+  }
+  if (folders.upper.empty()) return with_copies(std::move(overlay), options);
+  auto upper = take_folder(folders.upper);
+  if (!upper) return refuse(folders.upper, upper.error());
+  auto work_parent = take_folder(folders.work);
+  if (!work_parent) return refuse(folders.work, work_parent.error());
+  auto work = make_work(work_parent->get());
+  if (!work) return refuse(folders.work, work.error());
+  const auto upper_st = sys::stat_fd(upper->get());
+  const auto work_st = sys::stat_fd(work->get());
+  if (!upper_st || !work_st || upper_st->st_dev != work_st->st_dev) {
+    return refuse(folders.work, "it is not on the file system of the upperdir");
+  }
+  overlay.upper = *std::move(upper);
+  overlay.work_parent = *std::move(work_parent);
+  overlay.work = *std::move(work);
+  overlay.served = mark_served(overlay.work.get());
+  return with_copies(std::move(overlay), options);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/real_function.h"
+
+#include "shim/direct/direct.h"
+#include "shim/direct/direct_descriptor.h"
+#include "shim/direct/direct_folder.h"
+
+#include <sys/sysmacros.h>
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/names.h"
+#include "shim/routing/path_match.h"
+
+namespace cacheshim::direct {
+namespace {
+
+// One answer: which name of the base it is, and whether it counts.
+class Attempt {
+ public:
+  explicit Attempt(const char* rest, bool needs_path = false)
+      : entry_errno_(errno), view_(current_view()) {
+    if (view_ == nullptr) return;
+    probes_.begin(view_->filter);
+    rest_ = {rest, std::strlen(rest)};
+    if (!take_path() || probes_.may_be_shadowed()) return;
+    if (view_->filter.is_building() && is_awaited()) return;
+    is_begun_ = true;
+    errno = 0;
+    folder_ = needs_path ? -1 : base_folder(*view_);
+    path_ = rest;
+    if (folder_ >= 0) return;
+    folder_ = AT_FDCWD;
+    path_ = buffer_.text;
+    is_begun_ = join_path(buffer_, {{view_->base, view_->base_length}, "/", rest_}) != 0;
+  }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+
+  explicit operator bool() const { return is_begun_; }
+  const View& view() const { return *view_; }
+  // Where the base has it, for the ...at calls.
+  int folder() const { return folder_; }
+  const char* path() const { return path_; }
+
+  // To be asked when the base has been asked: whether its answer counts.
+  bool stands() const {
+    return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
+  }
+  // The same, after a failure.
+  bool failure_stands() const {
+    return errno == ENOENT && !is_awaited() && stands() && is_of_base();
+  }
+  const ShadowProbes& probes() const { return probes_; }
+  // How many changes of the base have been counted by now.
+  std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
+  // Whether the application may have this descriptor of it, opened when so many changes had been counted: not a
+  // folder's, nor, the first time in an hour that a process opens the path, that of a file which the daemon has
+  // to be told of that it is used.
+  bool may_have(int fd, std::uint64_t changes_before) const;
+  // The same of a directory that is to be listed: everybody may read it. The kernel has asked whether this process may.
+  bool may_list(int fd, std::uint64_t changes_before) const;
+  // The mount is to answer.
+  bool leave() const {
+    errno = entry_errno_;
+    return false;
+  }
+  bool answer_look() const {
+    view_->count_look();
+    return answer();
+  }
+  bool answer() const {
+    if (errno == 0) errno = entry_errno_;
+    return true;
+  }
+  bool answer_open() const {
+    view_->count_open();
+    errno = entry_errno_;
+    return true;
+  }
+
+ private:
+  bool take_path();
+  bool is_for_base() const;
+  // By its path nothing is found either where the base is not: after an umount or under another mount.
+  bool is_of_base() const { return folder_ != AT_FDCWD || view_->is_base_in_sight(); }
+  bool was_base() const { return folder_ == AT_FDCWD || is_held(folder_); }
+  bool rules_allow() const;
+  bool is_awaited() const;
+  std::uint64_t opened_state(std::uint64_t changes, time_t now) const;
+
+  const int entry_errno_;
+  const View* const view_;
+  ShadowProbes probes_;
+  std::string_view rest_;
+  bool is_begun_ = false;
+  int folder_ = AT_FDCWD;
+  const char* path_ = nullptr;
+  PathBuffer buffer_;
+};
+
+bool is_plain_component(std::string_view name) {
+  if (name.empty() || name == "." || name == "..") return false;
+  return !is_reserved(name.data());  // what follows a shorter name is '/' or the end
+}
+
+// Calls visit(component) for one after the other, until it says false.
+template <class Visit>
+bool each_component(std::string_view path, Visit visit) {
+  const char* at = path.data();
+  const char* const end = at + path.size();
+  for (;;) {
+    const auto* slash =
+        static_cast<const char*>(std::memchr(at, '/', static_cast<std::size_t>(end - at)));
+    const char* const stop = slash == nullptr ? end : slash;
+    if (!visit(std::string_view(at, static_cast<std::size_t>(stop - at)))) return false;
+    if (slash == nullptr) return true;
+    at = slash + 1;
+  }
+}
+
+// What has been found out of paths, for as long as something else is in the same state. The path's key says
+// in which slot, and the mark there holds more of it: of the 45 bits no two paths have the same.
+//
+// Who reads files has a slot fetched from far away, which can take as long as a tenth of a system call does:
+// so it is called for before the base is asked.
+class PathMarks {
+ public:
+  enum What : unsigned {
+    kForBase,  // the rules of the view in this state let it be asked for here
+    kOpened,  // it was opened as a file in this state, opened_state(), or listed in the complement of this
+  };
+  void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
+  bool has(What what, FilterKey path, std::uint64_t state) const {
+    return slots_[path % kSlots][what].load(std::memory_order_relaxed) == mark(path, state);
+  }
+  void set(What what, FilterKey path, std::uint64_t state) {
+    slots_[path % kSlots][what].store(mark(path, state), std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::size_t kSlots = 16384;
+  static std::uint32_t mark(FilterKey path, std::uint64_t state) {
+    return static_cast<std::uint32_t>((path >> 32) + state * 0x9e3779b9) | 1;
+  }
+  std::atomic<std::uint32_t> slots_[kSlots][2] = {};
+};
+alignas(64) constinit PathMarks marks;
+
+// The keys of the path below the view, and whether it leads nowhere else.
+bool Attempt::take_path() {
+  const auto take = [this](std::string_view name) {
+    return is_plain_component(name) && probes_.descend(name);
+  };
+  const bool is_control = starts_with_folder(rest_, kControlName);  // the store's own records
+  if (is_control || !each_component(rest_, take) || !probes_.finish()) return false;
+  marks.fetch(probes_.path());
+  view_->fetch_counters();
+  return true;
+}
+
+// Patterns take longer than all the rest but the system call.
+bool Attempt::is_for_base() const {
+  const auto view = reinterpret_cast<std::uintptr_t>(view_);
+  if (marks.has(PathMarks::kForBase, probes_.path(), view)) return true;
+  if (!rules_allow()) return false;
+  marks.set(PathMarks::kForBase, probes_.path(), view);
+  return true;
+}
+
+bool Attempt::rules_allow() const {
+  const FamilyRecord* family = nullptr;
+  bool is_first = true;
+  return each_component(rest_, [&](std::string_view name) {
+    if (!std::exchange(is_first, false)) {
+      return family == nullptr || !view_->rules.any_applies(*family, NameRule::kMountOnly, name);
+    }
+    family = view_->rules.find(name);
+    return true;
+  });
+}
+
+// Whether the mount is to say that it is not there: others may be building it, or an entry that it lies in.
+bool Attempt::is_awaited() const {
+  const FamilyRecord* family = nullptr;
+  bool is_first = true;
+  return !each_component(rest_, [&](std::string_view name) {
+    if (!std::exchange(is_first, false)) {
+      return family == nullptr || !view_->rules.any_applies(*family, NameRule::kAwaited, name);
+    }
+    family = view_->rules.find(name);
+    return true;
+  });
+}
+
+// Whether the view shows it as its user's, whoever that is; and what others might not see alike.
+bool is_open_to_all(mode_t mode) {
+  if (S_ISLNK(mode)) return true;
+  if (S_ISDIR(mode)) return (mode & 0555) == 0555;
+  return S_ISREG(mode) && (mode & 0444) == 0444;
+}
+
+// A folder is not to be opened here: what is in it would be the base's alone. Nothing is read by this,
+// and it is the cheapest call that knows.
+bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
+
+// The view's daemon counts from the beginning again, and a file that is used all the time is to be told of too.
+std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
+  const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
+  return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^
+         hour * 0xbf58476d1ce4e5b9;
+}
+
+bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
+  // Read when the path has been opened: what it was replaced by before is counted.
+  const std::uint64_t counted = changes();
+  const time_t now = ::time(nullptr);
+  if (marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now))) {
+    return counted != 0 || !is_folder(fd);
+  }
+  struct stat st;
+  if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
+  // What was counted since the open may have made a folder of it.
+  marks.set(PathMarks::kOpened, probes_.path(), opened_state(changes_before, now));
+  return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
+}
+
+bool Attempt::may_list(int fd, std::uint64_t changes_before) const {
+  const std::uint64_t counted = changes();
+  const time_t now = ::time(nullptr);
+  const auto listed_state = [&](std::uint64_t count) { return ~opened_state(count, now); };
+  if (counted != 0 && marks.has(PathMarks::kOpened, probes_.path(), listed_state(counted))) {
+    return true;
+  }
+  struct stat st;
+  if (real::__fxstat(kStatVersion, fd, &st) != 0 || st.st_dev != view_->base_device ||
+      !is_open_to_all(st.st_mode)) {
+    return false;
+  }
+  marks.set(PathMarks::kOpened, probes_.path(), listed_state(changes_before));
+  return true;
+}
+
+int stat_at(const Attempt& attempt, int flags, struct stat* out) {
+  return real::__fxstatat(kStatVersion, attempt.folder(), attempt.path(), out, flags);
+}
+
+constexpr unsigned kShownByMount = STATX_BASIC_STATS;
+constexpr unsigned kRefusedByKernel = 0x80000000;  // STATX__RESERVED
+
+}  // namespace
+
+bool try_open(const char* rest, int flags, int& result) {
+  const Attempt attempt(rest);
+  if (!attempt) return attempt.leave();
+  const std::uint64_t changes = attempt.changes();
+  const int fd = real::openat(attempt.folder(), attempt.path(), flags);
+  if (fd < 0) {
+    if (!attempt.failure_stands()) return attempt.leave();
+    result = fd;
+    return attempt.answer_look();
+  }
+  if (!attempt.may_have(fd, changes) || !attempt.stands()) {
+    (void)real::close(fd);
+    return attempt.leave();
+  }
+  note_descriptor(fd);
+  result = fd;
+  return attempt.answer_open();
+}
+
+// By its path: fdopendir(3) makes one more system call, which takes longer than the path from the root.
+bool try_open_directory(const char* rest, OpenedDirectory& result) {
+  // Of a cache's own directory ".." is the view, whose number only the mount knows.
+  if (std::strchr(rest, '/') == nullptr) return false;
+  const Attempt attempt(rest, /*needs_path=*/true);
+  if (!attempt) return attempt.leave();
+  const std::uint64_t changes = attempt.changes();
+  DIR* const stream = real::opendir(attempt.path());
+  if (stream == nullptr) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+  const int fd = real::dirfd(stream);
+  if (!attempt.may_list(fd, changes) || !attempt.stands()) {
+    (void)real::closedir(stream);
+    return attempt.leave();
+  }
+  result = {stream, fd, &attempt.view(), attempt.probes()};
+  return attempt.answer();
+}
+
+bool try_fopen(const char* rest, const char* mode, FILE*& result) {
+  if (std::strchr(mode, '+') != nullptr || std::strchr(mode, ',') != nullptr) return false;
+  const Attempt attempt(rest, /*needs_path=*/true);
+  if (!attempt) return attempt.leave();
+  const std::uint64_t changes = attempt.changes();
+  FILE* const file = real::fopen(attempt.path(), mode);
+  if (file == nullptr) {
+    if (!attempt.failure_stands()) return attempt.leave();
+    result = nullptr;
+    return attempt.answer_look();
+  }
+  const int fd = ::fileno(file);
+  if (!attempt.may_have(fd, changes) || !attempt.stands()) {
+    (void)::fclose(file);
+    return attempt.leave();
+  }
+  note_descriptor(fd);
+  result = file;
+  return attempt.answer_open();
+}
+
+bool try_stat(const char* rest, int flags, struct stat* out, int& result) {
+  if ((flags & ~AT_SYMLINK_NOFOLLOW) != 0) return false;
+  const Attempt attempt(rest);
+  if (!attempt) return attempt.leave();
+  result = stat_at(attempt, flags, out);
+  if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+  if (out->st_dev != attempt.view().base_device || !is_open_to_all(out->st_mode) ||
+      !attempt.stands()) {
+    return attempt.leave();
+  }
+  show_as_view(attempt.view(), *out);
+  return attempt.answer_look();
+}
+
+bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result) {
+  if ((flags & ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT)) != 0) return false;
+  if ((mask & kRefusedByKernel) != 0) return false;
+  const Attempt attempt(rest);
+  if (!attempt) return attempt.leave();
+  result = real::statx(attempt.folder(), attempt.path(), flags, mask & kShownByMount, out);
+  if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+  const auto device = ::gnu_dev_makedev(out->stx_dev_major, out->stx_dev_minor);
+  if (device != attempt.view().base_device || (out->stx_mask & STATX_MODE) == 0 ||
+      !is_open_to_all(out->stx_mode) || !attempt.stands()) {
+    return attempt.leave();
+  }
+  show_as_view(attempt.view(), *out);
+  return attempt.answer_look();
+}
+
+// A process that may read or enter the object in the base may do so in the view; for other rights the view's owner counts.
+bool try_access(const char* rest, int mode, int flags, int& result) {
+  constexpr int kMostRights = R_OK | X_OK;
+  if ((mode & ~kMostRights) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0)
+    return false;
+  const Attempt attempt(rest);
+  if (!attempt) return attempt.leave();
+  struct stat found;
+  result = stat_at(attempt, flags & AT_SYMLINK_NOFOLLOW, &found);
+  if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+  if (!is_open_to_all(found.st_mode) || !attempt.stands()) return attempt.leave();
+  if ((mode & X_OK) != 0 && !S_ISDIR(found.st_mode)) return attempt.leave();
+  return attempt.answer_look();
+}
+
+bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result) {
+  const Attempt attempt(rest);
+  if (!attempt) return attempt.leave();
+  result = ::readlinkat(attempt.folder(), attempt.path(), out, capacity);
+  if (result >= 0) return attempt.stands() ? attempt.answer_look() : attempt.leave();
+  const bool is_no_link = errno == EINVAL && capacity > 0 && attempt.stands();
+  return is_no_link || attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
+}
+
+bool has_name(const char* rest) {
+  const Attempt attempt(rest);
+  if (!attempt) return attempt.leave();
+  struct stat found;
+  if (stat_at(attempt, AT_SYMLINK_NOFOLLOW, &found) != 0 || !attempt.stands()) {
+    return attempt.leave();
+  }
+  return attempt.answer_look();
+}
+
+void show_as_view(const View& view, struct stat& st) {
+  st.st_dev = view.device;
+  st.st_uid = view.uid;
+  st.st_gid = view.gid;
+  st.st_mode &= ~static_cast<mode_t>(S_ISVTX);
+  if (S_ISDIR(st.st_mode)) st.st_nlink = 1;
+}
+
+void show_as_view(const View& view, struct statx& st) {
+  st.stx_dev_major = ::gnu_dev_major(view.device);
+  st.stx_dev_minor = ::gnu_dev_minor(view.device);
+  st.stx_uid = view.uid;
+  st.stx_gid = view.gid;
+  st.stx_mode = static_cast<std::uint16_t>(st.stx_mode & ~S_ISVTX);
+  if (S_ISDIR(st.stx_mode)) st.stx_nlink = 1;
+  st.stx_mask &= kShownByMount;
+  st.stx_attributes = 0;
+  st.stx_attributes_mask = 0;
+  st.stx_btime = {};
+  st.stx_mnt_id = 0;
+}
+
+}  // namespace cacheshim::direct

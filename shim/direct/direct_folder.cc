@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/real_function.h"
+
+#include "shim/direct/direct_folder.h"
+
+#include "common/unique_fd.h"
+#include "shim/errno_guard.h"
+
+#ifndef STATX_MNT_ID
+#define STATX_MNT_ID 0x00001000U  // Linux 5.8
+#endif
+
+namespace cacheshim::direct {
+
+constinit std::atomic<int> held_folder{-1};
+
+namespace {
+
+constexpr unsigned kAsksBefore = 64;
+constexpr int kLowestNumber = 500;
+
+constinit std::atomic<std::uint64_t> held_mount{0};  // 0: whether it is ours is not known yet
+constinit std::atomic<unsigned> asks{0};
+constinit std::atomic<pid_t> asker{0};  // who counts them
+
+// What tells the base's folder from others.
+struct FolderId {
+  std::uint64_t mount = 0;
+  std::uint64_t inode = 0;
+  bool operator==(const FolderId& other) const = default;
+};
+
+// Of mount 0 where that cannot be told.
+FolderId id_of(int fd) {
+  struct statx st;
+  if (real::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &st) != 0) return {};
+  return {st.stx_mnt_id, st.stx_ino};
+}
+
+// The descriptor, which is held_folder from now on, or -1. Until its number is known there another thread may
+// give it to a file of the program's: it is not ours to close then.
+int hold_folder(const View& view) {
+  const UniqueFd low(real::open(view.base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!low) return -1;
+  const FolderId folder = id_of(low.get());
+  if (folder.mount != view.base_mount) return -1;
+  const int high = ::fcntl(low.get(), F_DUPFD_CLOEXEC, kLowestNumber);
+  if (high < 0) return -1;
+  held_mount.store(0);
+  held_folder.store(high);
+  if (id_of(high) == folder) {
+    held_mount.store(view.base_mount);
+    return high;
+  }
+  int expected = high;
+  held_folder.compare_exchange_strong(expected, -1);
+  return -1;
+}
+
+// Once in a process' life, and for a new daemon's base once more. The child of a vfork has our memory but
+// descriptors of its own: who counts anew there does not come so far before it is another program.
+[[gnu::noinline]] int take_folder(const View& view) {
+  const unsigned asked = asks.load(std::memory_order_relaxed);
+  if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);
+  if (asked != kAsksBefore) {
+    if (asked < kAsksBefore) asks.store(asked + 1, std::memory_order_relaxed);  // about so many
+    return -1;
+  }
+  const bool is_new = asker.load(std::memory_order_relaxed) != ::getpid();
+  unsigned expected = kAsksBefore;
+  if (!asks.compare_exchange_strong(expected, is_new ? 0 : kAsksBefore + 1) || is_new) return -1;
+  const ErrnoGuard errno_guard;
+  return hold_folder(view);
+}
+
+}  // namespace
+
+int base_folder(const View& view) {
+  const int fd = held_folder.load(std::memory_order_acquire);
+  if (fd < 0) return take_folder(view);
+  const std::uint64_t mount = held_mount.load(std::memory_order_relaxed);
+  if (mount == view.base_mount) [[likely]]
+    return fd;
+  if (mount == 0) return -1;
+  drop_base_folder();
+  asks.store(0, std::memory_order_relaxed);
+  return -1;
+}
+
+// Another thread may be about to use it: what it asks then fails with EBADF, or is asked of another folder, and
+// it does not believe the answer (is_held()).
+void drop_base_folder() {
+  const ErrnoGuard errno_guard;
+  const int fd = held_folder.exchange(-1);
+  if (fd >= 0) (void)real::close(fd);
+}
+
+}  // namespace cacheshim::direct

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/real_function.h"
+
+#include "shim/direct/direct_view.h"
+#include "shim/direct/direct_folder.h"
+
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+
+#include "common/names.h"
+#include "common/unique_fd.h"
+#include "shim/errno_guard.h"
+#include "shim/routing/mount_file.h"
+#include "shim/start/process_files.h"
+#include "shim/runtime.h"
+
+#ifndef STATX_MNT_ID
+#define STATX_MNT_ID 0x00001000U  // Linux 5.8
+#endif
+
+// Mapping a view. Nothing is ever unmapped or written again, so that a call which is under way in another
+// thread, or is interrupted by a signal, can go on with what it has; a filter is replaced a few times in
+// a job's life at the most. One thread maps at a time; others go to the mount meanwhile, and so does,
+// for good, the child of a fork that comes in the middle of it.
+namespace cacheshim::direct {
+namespace {
+
+constexpr std::size_t kMostViews = 64;
+constexpr unsigned kLongestPause = 1024;  // calls that go to the mount before the next try
+
+constinit View views[kMostViews] = {};
+constinit std::size_t view_count = 0;
+constinit std::atomic<const View*> serving{nullptr};
+constinit std::atomic<const View*> latest{nullptr};
+constinit std::atomic<unsigned> identity{0};  // changes with who the process is
+constinit char user_run_base[PATH_MAX] = {};
+constinit std::atomic<bool> is_given_up{false};
+constinit std::atomic<bool> is_mapping{false};
+constinit std::atomic<unsigned> pause_left{0};
+constinit std::atomic<unsigned> next_pause{1};
+
+// A mapping that goes again unless it is kept.
+class Mapped {
+ public:
+  Mapped() = default;
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  ~Mapped() {
+    if (data_ != nullptr) (void)::munmap(data_, size_);
+  }
+  bool map(int fd, std::size_t size, int protection) {
+    void* const data = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) return false;
+    data_ = data;
+    size_ = size;
+    return true;
+  }
+  bool map(const char* path) {
+    const UniqueFd fd(real::open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd) return false;
+    const off_t end = ::lseek(fd.get(), 0, SEEK_END);
+    return end > 0 && map(fd.get(), static_cast<std::size_t>(end), PROT_READ);
+  }
+  void* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  void keep() { data_ = nullptr; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+struct Mappings {
+  Mapped state;
+  Mapped counters;
+  Mapped filter;
+};
+
+// Writes the path of something in a run folder into `out`.
+bool name_in(std::string_view folder, std::string_view name, std::string_view job,
+             PathBuffer& out) {
+  return join_path(out, {folder, "/", name, job.empty() ? "" : "/", job}) != 0;
+}
+
+bool take_state(std::string_view folder, View& view, Mapped& state) {
+  PathBuffer path;
+  if (!name_in(folder, kStateFile, {}, path)) return false;
+  if (!state.map(path.text)) return false;
+  const MountPage* const page = mount_page_over(state.data(), state.size());
+  if (page == nullptr || page->size_bytes > state.size() || page->rules_offset > page->size_bytes) {
+    return false;
+  }
+  const char* const bytes = static_cast<const char*>(state.data());
+  view.alive = alive_word(*page);
+  view.base_changes = &page->base_changes;
+  view.rules = NameRules::over({bytes + page->rules_offset, page->size_bytes - page->rules_offset},
+                               page->family_count);
+  view.device = page->device;
+  view.base_device = page->base_device;
+  // Of the mount that this process sees, and not of another one at the same path.
+  if (!view.is_alive() || !runtime::is_device_of_mount(page->device)) return false;
+
+  if (!name_in(folder, kBaseFolder, {}, path)) return false;
+  view.base_length = std::string_view(path.text).size();
+  if (view.base_length >= sizeof view.base) return false;
+  std::copy(path.text, path.text + view.base_length + 1, view.base);
+  struct statx base;
+  if (real::statx(AT_FDCWD, view.base, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_MNT_ID,
+                  &base) != 0) {
+    return false;
+  }
+  view.base_mount = base.stx_mnt_id;
+  return (base.stx_mask & STATX_MNT_ID) != 0 && base.stx_ino == page->base_inode &&
+         ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == page->base_device;
+}
+
+// Who cannot write its counters is not of the view. Root may write all, but sees the view of another as
+// that one's.
+bool take_counters(std::string_view folder, std::string_view job, View& view, Mapped& counters) {
+  PathBuffer path;
+  if (!name_in(folder, kCountersFolder, job, path)) return false;
+  const UniqueFd fd(real::open(path.text, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) return false;
+  struct statx st;
+  if (real::statx(fd.get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) != 0) return false;
+  if (st.stx_uid != ::geteuid() || st.stx_uid != ::getuid() || st.stx_size < kCountersBytes) {
+    return false;
+  }
+  view.uid = st.stx_uid;
+  view.gid = st.stx_gid;
+  if (!counters.map(fd.get(), kCountersBytes, PROT_READ | PROT_WRITE)) return false;
+  view.counters = static_cast<CounterSlot*>(counters.data());
+  return true;
+}
+
+bool take_filter(std::string_view folder, std::string_view job, View& view, Mapped& filter) {
+  PathBuffer path;
+  if (!name_in(folder, kViewsFolder, job, path)) return false;
+  if (!filter.map(path.text)) return false;
+  view.filter = FilterView::over(filter.data(), filter.size());
+  return view.filter && !view.filter.is_retired();
+}
+
+// Root's paths go through the symlinks in the mount's root (Router::leave_view). The daemon answers them by the
+// job that it reads in the environment of the process, and with another job's view where it cannot read that.
+bool is_view_of_links(const Router& router, std::string_view job) {
+  if (::geteuid() != 0) return true;
+  if (router.size() == 0) return false;
+  const std::string_view name = router.route_name(0);
+  PathBuffer link;
+  PathBuffer wanted;
+  PathBuffer target;
+  const std::size_t wanted_size = join_path(wanted, {kJobsName, "/", job, "/", name});
+  if (wanted_size == 0 || join_path(link, {router.mount(), "/", name}) == 0) return false;
+  const ssize_t size = real::readlink(link.text, target.text, sizeof target.text);
+  return size > 0 && std::string_view(target.text, static_cast<std::size_t>(size)) ==
+                         std::string_view(wanted.text, wanted_size);
+}
+
+// The counters come last. A new owner is on record there before the filter that goes with him is made, and the one
+// before is retired after that: so who finds himself on record has a filter of his own, or one that is retired.
+bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
+  const Router& router = runtime::router;
+  const std::string_view job = router.job();
+  if (run_base.empty() || job.empty()) return false;
+  PathBuffer folder;
+  const std::size_t size = run_folder_of(router.mount(), run_base, folder);
+  const std::string_view path(folder.text, size);
+  return size != 0 && take_state(path, view, mappings.state) &&
+         take_filter(path, job, view, mappings.filter) &&
+         take_counters(path, job, view, mappings.counters) && is_view_of_links(router, job);
+}
+
+const View* map_anew() {
+  if (view_count == kMostViews) return nullptr;
+  for (const std::string_view base :
+       {std::string_view(run_base()), std::string_view(user_run_base)}) {
+    View& view = views[view_count];
+    view = View();
+    Mappings mappings;
+    if (!map_view(base, view, mappings)) continue;
+    for (Mapped* mapped : {&mappings.state, &mappings.counters, &mappings.filter}) mapped->keep();
+    ++view_count;
+    return &view;
+  }
+  return nullptr;
+}
+
+// With is_mapping set.
+const View* try_mapping() {
+  const ErrnoGuard errno_guard;
+  serving.store(nullptr);
+  const unsigned before = identity.load();
+  const View* const view = map_anew();
+  if (view != nullptr) {
+    next_pause.store(1, std::memory_order_relaxed);
+    latest.store(view, std::memory_order_release);
+    serving.store(view);
+    if (identity.load() == before) return view;
+    serving.store(nullptr);
+  }
+  const unsigned pause = next_pause.load(std::memory_order_relaxed);
+  pause_left.store(pause, std::memory_order_relaxed);
+  next_pause.store(std::min(2 * pause, kLongestPause), std::memory_order_relaxed);
+  return nullptr;
+}
+
+[[gnu::noinline]] const View* look_for_view() {
+  if (is_given_up.load(std::memory_order_relaxed)) return nullptr;
+  const unsigned left = pause_left.load(std::memory_order_relaxed);
+  if (left > 0) {
+    pause_left.store(left - 1, std::memory_order_relaxed);  // by how much does not matter
+    return nullptr;
+  }
+  if (is_mapping.exchange(true, std::memory_order_acquire)) return nullptr;
+  const View* const view = try_mapping();
+  is_mapping.store(false, std::memory_order_release);
+  return view;
+}
+
+// Threads that count at the same time should not write to one cache line: their stacks are apart.
+CounterSlot& own_slot(CounterSlot* slots) {
+  const auto stack = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  return slots[((stack >> 12) * 0x9e3779b97f4a7c15) >> 58];
+}
+
+}  // namespace
+
+static_assert(kCounterSlots == 64);
+
+void View::count_open() const {
+  __atomic_fetch_add(&own_slot(counters).opens, 1, __ATOMIC_RELAXED);
+}
+
+void View::count_look() const {
+  __atomic_fetch_add(&own_slot(counters).looks, 1, __ATOMIC_RELAXED);
+}
+
+bool View::is_base_in_sight() const {
+  constexpr int kAskNobody = AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+  const ErrnoGuard errno_guard;
+  struct statx st;
+  return real::statx(AT_FDCWD, base, kAskNobody, STATX_MNT_ID, &st) == 0 &&
+         st.stx_mnt_id == base_mount;
+}
+
+void View::fetch_counters() const { __builtin_prefetch(&own_slot(counters), 1); }
+
+const View* current_view() {
+  const View* const view = serving.load(std::memory_order_acquire);
+  if (view != nullptr && view->is_current()) [[likely]]
+    return view;
+  return look_for_view();
+}
+
+const View* last_view() { return latest.load(std::memory_order_acquire); }
+
+void forget_view() {
+  identity.fetch_add(1);
+  serving.store(nullptr);
+  pause_left.store(0, std::memory_order_relaxed);
+}
+
+void give_up() {
+  is_given_up.store(true);
+  forget_view();
+  drop_base_folder();  // a way out of a chroot
+}
+
+void give_up_for_filter() {
+  give_up();
+  latest.store(nullptr);
+}
+
+void set_user_run_base(std::string_view path) {
+  if (path.empty() || path.size() >= sizeof user_run_base) return;
+  std::copy(path.data(), path.data() + path.size(), user_run_base);
+}
+
+}  // namespace cacheshim::direct

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/real_function.h"
+
+#include "shim/hooks/given_back.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "shim/start/child_environment.h"
+#include "shim/direct/direct_descriptor.h"
+#include "shim/runtime.h"
+
+namespace cacheshim::given_back {
+namespace {
+
+// How a path was written: by this route, kNoRoute for MOUNT/NAME/x, or one of these.
+constexpr unsigned kAsView = kMaxRoutes + 1;
+constexpr unsigned kUnknown = kMaxRoutes + 2;
+
+constinit std::atomic<unsigned> last_used{kNoRoute};
+constinit std::atomic<bool> used[kMaxRoutes] = {};
+
+// Who has noted it and what, in one of two slots that go by the process's number: children of vfork
+// write to their parent's memory, and leave its slot alone.
+struct alignas(std::uint64_t) Noted {
+  pid_t process;
+  unsigned manner;
+};
+constexpr unsigned kSlots = 8;
+constinit std::atomic<Noted> folders[kSlots] = {};
+static_assert(std::atomic<Noted>::is_always_lock_free);
+
+std::atomic<Noted>& slot_of(pid_t process, unsigned choice) {
+  return folders[(static_cast<unsigned>(process) + choice) % kSlots];
+}
+
+// The record of this process's folder: a child of fork has its parent's.
+Noted find_noted() {
+  for (const pid_t process : {::getpid(), ::getppid()}) {
+    for (const unsigned choice : {0u, 1u}) {
+      const Noted noted = slot_of(process, choice).load(std::memory_order_relaxed);
+      if (noted.process == process) return noted;
+    }
+  }
+  return {0, kUnknown};
+}
+
+unsigned manner_of(const RoutedPath& routed) {
+  if (routed.kind == RoutedPath::Kind::kForeign) return kUnknown;
+  return routed.names_view ? kAsView : static_cast<unsigned>(routed.route);
+}
+
+unsigned favourite(std::string_view name) {
+  const unsigned last = last_used.load(std::memory_order_relaxed);
+  if (last >= kMaxRoutes || runtime::router.route_name(last) == name) return last;
+  for (unsigned i = 0; i < kMaxRoutes; ++i) {
+    if (used[i].load(std::memory_order_relaxed) && runtime::router.route_name(i) == name) return i;
+  }
+  return kNoRoute;
+}
+
+const char* write_name(const char* kernel_name, const Router::Place& place, unsigned manner,
+                       PathBuffer& out) {
+  if (manner == kAsView) return kernel_name;
+  return runtime::router.restore(kernel_name, place, manner, out);
+}
+
+// The route whose default path CACHESHIM_FOLDER says.
+unsigned route_from_parent(std::string_view name) {
+  const char* const path = child_environment::find_variable(::environ, "CACHESHIM_FOLDER");
+  if (path == nullptr) return kNoRoute;
+  const Router& router = runtime::router;
+  for (unsigned i = 0; i < router.size(); ++i) {
+    if (router.route_name(i) == name && router.default_path(i) == path) return i;
+  }
+  return kNoRoute;
+}
+
+// PWD, if it is the default path of a folder that is known as `under_mount` or `kernel_name`.
+const char* restore_pwd(const char* kernel_name, const char* under_mount, PathBuffer& out) {
+  const char* const pwd = child_environment::find_variable(::environ, "PWD");
+  if (pwd == nullptr || *pwd != '/' || std::strlen(pwd) >= sizeof out.text) return nullptr;
+  PathBuffer buffer;
+  const RoutedPath routed = runtime::router.route(pwd, buffer, runtime::same_folder);
+  if (std::strcmp(routed.path, kernel_name) != 0 && std::strcmp(routed.path, under_mount) != 0) {
+    return nullptr;
+  }
+  std::memcpy(out.text, pwd, std::strlen(pwd) + 1);
+  return out.text;
+}
+
+}  // namespace
+
+void note_use(const RoutedPath& routed) {
+  const unsigned manner = manner_of(routed);
+  if (manner == kUnknown) return;
+  if (last_used.load(std::memory_order_relaxed) != manner) {
+    last_used.store(manner, std::memory_order_relaxed);
+  }
+  if (manner < kMaxRoutes && !used[manner].load(std::memory_order_relaxed)) {
+    used[manner].store(true, std::memory_order_relaxed);
+  }
+}
+
+void note_folder(const RoutedPath& routed) {
+  const pid_t self = ::getpid();
+  const pid_t first = slot_of(self, 0).load(std::memory_order_relaxed).process;
+  const unsigned choice = first != self && first == ::getppid() ? 1 : 0;
+  slot_of(self, choice).store({self, manner_of(routed)}, std::memory_order_relaxed);
+}
+
+const char* folder_for_children() {
+  const Noted last = find_noted();
+  if (last.manner == kUnknown) return nullptr;
+  return last.manner < kMaxRoutes ? runtime::router.default_path(last.manner).data() : "";
+}
+
+const char* name(const char* kernel_name, PathBuffer& out) {
+  PathBuffer buffer;
+  const char* const in_view = direct::path_in_view(kernel_name, buffer);
+  if (in_view != nullptr) kernel_name = in_view;
+  const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_folder);
+  const char* const found =
+      place.name.empty() ? kernel_name : write_name(kernel_name, place, favourite(place.name), out);
+  if (found != buffer.text) return found;
+  std::memcpy(out.text, buffer.text, std::strlen(buffer.text) + 1);
+  return out.text;
+}
+
+const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffer& out) {
+  if (routed.kind == RoutedPath::Kind::kForeign) return name(kernel_name, out);
+  const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_folder);
+  if (place.name.empty()) return kernel_name;
+  return write_name(kernel_name, place, manner_of(routed), out);
+}
+
+const char* working_folder(const char* kernel_name, PathBuffer& out) {
+  const Router& router = runtime::router;
+  const Router::Place place = router.find_place(kernel_name, runtime::same_folder);
+  if (place.name.empty()) return kernel_name;
+  const Noted last = find_noted();
+  if (last.manner != kUnknown) return write_name(kernel_name, place, last.manner, out);
+  PathBuffer under_mount;
+  const char* const by_mount = router.restore(kernel_name, place, kNoRoute, under_mount);
+  const char* const pwd = restore_pwd(kernel_name, by_mount, out);
+  if (pwd != nullptr) return pwd;
+  const unsigned inherited = route_from_parent(place.name);
+  const unsigned manner = inherited != kNoRoute ? inherited : favourite(place.name);
+  return write_name(kernel_name, place, manner, out);
+}
+
+}  // namespace cacheshim::given_back

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/plain_libc.h"
+
+#include <cstring>
+
+#include "shim/routing/routed_call.h"
+
+// dlopen and dlmopen, for libraries that lie in a route.
+//
+// Problem: libc looks at the address that it will return to, to know who calls. For a plain name the
+// caller's RPATH or RUNPATH counts, for $ORIGIN its folder, and its namespace for both; called by a
+// wrapper, libc would take ours. Idea: a few instructions that have the path looked at and then jump,
+// with all arguments and the caller's return address in their places. A routed path is absolute and
+// holds no $ORIGIN, so there the caller does not matter (glibc looks for what the library needs by
+// the library's own RUNPATH), and a function of ours calls libc.
+
+namespace {
+
+using cacheshim::PathBuffer;
+namespace real = cacheshim::real;
+namespace runtime = cacheshim::runtime;
+
+bool is_routed(const char* path) {
+  if (!runtime::may_match(path) || std::strchr(path, '/') == nullptr) return false;
+  const cacheshim::ErrnoGuard errno_guard;
+  PathBuffer buffer;
+  return runtime::route({AT_FDCWD, path}, buffer).path != path;
+}
+
+const char* route_library(const char* path, PathBuffer& buffer) {
+  const cacheshim::ErrnoGuard errno_guard;
+  return cacheshim::route_checked({AT_FDCWD, path}, cacheshim::CallKind::kLook, buffer).path;
+}
+
+void* open_routed(const char* path, int mode) noexcept {
+  PathBuffer buffer;
+  return real::dlopen(route_library(path, buffer), mode);
+}
+
+void* open_routed_in(Lmid_t space, const char* path, int mode) noexcept {
+  PathBuffer buffer;
+  return real::dlmopen(space, route_library(path, buffer), mode);
+}
+
+void* open_nowhere(const char*, int) noexcept { return nullptr; }
+void* open_nowhere_in(Lmid_t, const char*, int) noexcept { return nullptr; }
+
+}  // namespace
+
+extern "C" {
+
+// Where the instructions below go on.
+[[gnu::visibility("hidden"), gnu::used]] decltype(&::dlopen) cacheshim_choose_dlopen(
+    const char* path) {
+  if (is_routed(path)) return open_routed;
+  const auto function = real::dlopen.get();
+  return function != nullptr ? function : open_nowhere;
+}
+
+[[gnu::visibility("hidden"), gnu::used]] decltype(&::dlmopen) cacheshim_choose_dlmopen(
+    const char* path) {
+  if (is_routed(path)) return open_routed_in;
+  const auto function = real::dlmopen.get();
+  return function != nullptr ? function : open_nowhere_in;
+}
+
+}  // extern "C"
+
+#if defined(__x86_64__)
+// dlopen(rdi path, esi mode)
+__asm__(R"(
+  .text
+  .globl dlopen
+  .type dlopen, @function
+dlopen:
+  .cfi_startproc
+  endbr64
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call cacheshim_choose_dlopen
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  jmpq *%rax
+  .cfi_endproc
+  .size dlopen, . - dlopen
+)");
+// dlmopen(rdi namespace, rsi path, edx mode)
+__asm__(R"(
+  .text
+  .globl dlmopen
+  .type dlmopen, @function
+dlmopen:
+  .cfi_startproc
+  endbr64
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  pushq %rdx
+  .cfi_adjust_cfa_offset 8
+  movq %rsi, %rdi
+  call cacheshim_choose_dlmopen
+  popq %rdx
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  jmpq *%rax
+  .cfi_endproc
+  .size dlmopen, . - dlmopen
+)");
+#elif defined(__aarch64__)
+// dlopen(x0 path, w1 mode)
+__asm__(R"(
+  .text
+  .globl dlopen
+  .type dlopen, %function
+dlopen:
+  .cfi_startproc
+  hint #34
+  stp x29, x30, [sp, #-32]!
+  .cfi_def_cfa_offset 32
+  .cfi_offset 29, -32
+  .cfi_offset 30, -24
+  mov x29, sp
+  stp x0, x1, [sp, #16]
+  bl cacheshim_choose_dlopen
+  mov x16, x0
+  ldp x0, x1, [sp, #16]
+  ldp x29, x30, [sp], #32
+  .cfi_def_cfa_offset 0
+  .cfi_restore 29
+  .cfi_restore 30
+  br x16
+  .cfi_endproc
+  .size dlopen, . - dlopen
+)");
+// dlmopen(x0 namespace, x1 path, w2 mode)
+__asm__(R"(
+  .text
+  .globl dlmopen
+  .type dlmopen, %function
+dlmopen:
+  .cfi_startproc
+  hint #34
+  stp x29, x30, [sp, #-48]!
+  .cfi_def_cfa_offset 48
+  .cfi_offset 29, -48
+  .cfi_offset 30, -40
+  mov x29, sp
+  stp x0, x1, [sp, #16]
+  str x2, [sp, #32]
+  mov x0, x1
+  bl cacheshim_choose_dlmopen
+  mov x16, x0
+  ldp x0, x1, [sp, #16]
+  ldr x2, [sp, #32]
+  ldp x29, x30, [sp], #48
+  .cfi_def_cfa_offset 0
+  .cfi_restore 29
+  .cfi_restore 30
+  br x16
+  .cfi_endproc
+  .size dlmopen, . - dlmopen
+)");
+#else
+#error "dlopen's calling convention on this architecture?"
+#endif

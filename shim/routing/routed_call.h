@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "shim/errno_guard.h"
+#include "shim/real_function.h"
+#include "shim/runtime.h"
+#include "shim/routing/stale_name.h"
+
+// The body that nearly all hooks share: call libc with the path that the router names, and once more
+// where that showed that the mount is gone.
+//
+// A call of a hook captures by value: nothing of the hook's frame is referred to then, and it leaves for libc
+// by a jump where the path is none of ours. With [&] it would return through a frame that was pushed before
+// the system call, which many processors forget in it: 10 to 20 ns.
+//
+// errno: set to 0 for the call, and to what it was before if the call left it so. A stale value can
+// then not be taken for this call's (pathconf fails without setting it), and a call that libc makes
+// without touching errno looks untouched to the application.
+namespace cacheshim {
+
+#define CACHESHIM_EXPORT extern "C" [[gnu::visibility("default")]]
+
+// Runs `call` and leaves the errno that libc alone would have left. Returns the call's own errno.
+template <class Call>
+auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
+  errno = 0;
+  auto result = call();
+  own_errno = errno;
+  if (own_errno == 0) errno = entry_errno;
+  return result;
+}
+
+// The same for paths of which one is the mount's (`is_ours`): again while the call says ESTALE, which a
+// file that is replaced between look-up and use makes of it. The kernel tries twice by itself, but two
+// replacements in a row are enough, and a plain folder knows no such error. And once more after an ENOENT, if
+// refresh() finds that the kernel was wrong (stale_name.h). Nothing has happened in either case.
+template <class Call, class Refresh>
+auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call, Refresh refresh) {
+  int turns = is_ours ? 8 : 1;  // of what stays stale, the application is told
+  bool is_refreshed = false;
+  for (;;) {
+    const auto result = call_with_own_errno(entry_errno, own_errno, call);
+    if (result != failure<decltype(call())>() || --turns <= 0) return result;
+    if (own_errno == ESTALE) continue;
+    if (own_errno != ENOENT || is_refreshed || !refresh()) return result;
+    is_refreshed = true;
+  }
+}
+
+// Where a path goes, for a call that cannot be repeated: access(2) finds out beforehand whether the mount is still there,
+// and whether the kernel knows the name. May change errno.
+inline RoutedPath route_checked(PathAt at, CallKind kind, PathBuffer& buffer) {
+  RoutedPath routed = runtime::route(at, buffer);
+  if (routed.kind == RoutedPath::Kind::kForeign || real::access(routed.path, F_OK) == 0) {
+    return routed;
+  }
+  if (errno == ENOENT) (void)refresh_stale_name(routed.path, kind);
+  if (runtime::fell_back(at, kind, errno)) routed = runtime::route(at, buffer);
+  return routed;
+}
+
+template <class Call>
+[[gnu::noinline]] auto call_routed_slowly(PathAt at, CallKind kind, Call call) {
+  const int entry_errno = errno;
+  PathBuffer buffer;
+  RoutedPath routed = runtime::route(at, buffer);
+  int own_errno = 0;
+  auto once = [&] { return call(routed.path); };
+  const bool is_ours = routed.kind != RoutedPath::Kind::kForeign;
+  const auto refresh = [&] { return refresh_stale_name(routed.path, kind); };
+  const auto result = call_while_stale(is_ours, entry_errno, own_errno, once, refresh);
+  if (result != failure<decltype(call(at.path))>() || !is_ours) return result;
+  if (!runtime::fell_back(at, kind, own_errno)) {
+    errno = own_errno == 0 ? entry_errno : own_errno;
+    return result;
+  }
+  routed = runtime::route(at, buffer);
+  return call_with_own_errno(entry_errno, own_errno, once);
+}
+
+// Calls call(path) with the path that `at` stands for. What it returns is -1 or null on failure.
+template <class Call>
+auto call_routed(PathAt at, CallKind kind, Call call) {
+  if (!runtime::may_match(at.path)) [[likely]]
+    return call(at.path);
+  return call_routed_slowly(at, kind, call);
+}
+
+template <class Call>
+[[gnu::noinline]] auto call_routed_pair_slowly(PathAt a, PathAt b, Call call) {
+  const int entry_errno = errno;
+  PathBuffer buffer_a;
+  PathBuffer buffer_b;
+  RoutedPath routed_a = runtime::route(a, buffer_a);
+  RoutedPath routed_b = runtime::route(b, buffer_b);
+  int own_errno = 0;
+  auto once = [&] { return call(routed_a.path, routed_b.path); };
+  constexpr auto kForeign = RoutedPath::Kind::kForeign;
+  const bool is_ours = routed_a.kind != kForeign || routed_b.kind != kForeign;
+  const auto refresh = [&] {
+    const bool has_a = refresh_stale_name(routed_a.path, CallKind::kLook);
+    return refresh_stale_name(routed_b.path, CallKind::kCreate) || has_a;
+  };
+  const int result = call_while_stale(is_ours, entry_errno, own_errno, once, refresh);
+  if (result != -1 || !is_ours) return result;
+  if (!runtime::fell_back(routed_a.kind == kForeign ? b : a, CallKind::kCreate, own_errno)) {
+    errno = own_errno;
+    return result;
+  }
+  routed_a = runtime::route(a, buffer_a);
+  routed_b = runtime::route(b, buffer_b);
+  return call_with_own_errno(entry_errno, own_errno, once);
+}
+
+// The same for calls that take two names and make one: call(path_a, path_b).
+template <class Call>
+int call_routed_pair(PathAt a, PathAt b, Call call) {
+  if (!runtime::may_match(a.path) && !runtime::may_match(b.path)) [[likely]] {
+    return call(a.path, b.path);
+  }
+  return call_routed_pair_slowly(a, b, call);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/routing/router.h"
+
+#include <cstring>
+
+#include "common/names.h"
+
+namespace cacheshim {
+namespace {
+
+std::string_view rest_from(std::string_view text, std::size_t at) {
+  return {text.data() + at, text.size() - at};
+}
+
+// How long the path of a folder's parent is, without a '/' behind it: 0 for that of "/x".
+std::size_t parent_length(std::string_view path) {
+  std::size_t length = path.size();
+  while (length > 0 && path.data()[--length] != '/') {
+  }
+  return length;
+}
+
+}  // namespace
+
+std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> parts) {
+  std::size_t length = 0;
+  for (const std::string_view part : parts) {
+    if (part.size() >= sizeof out.text - length) return 0;
+    if (!part.empty()) std::memcpy(out.text + length, part.data(), part.size());
+    length += part.size();
+  }
+  out.text[length] = '\0';
+  return length;
+}
+
+// Joins the parts into memory of our own, with a final NUL. An empty view where there is no room.
+std::string_view Router::keep(std::string_view a, std::string_view b, std::string_view c) {
+  char* const begin = text_ + text_length_;
+  if (a.size() + b.size() + c.size() >= sizeof text_ - text_length_) return {};
+  char* at = begin;
+  for (const std::string_view part : {a, b, c}) {
+    if (!part.empty()) std::memcpy(at, part.data(), part.size());
+    at += part.size();
+  }
+  *at = '\0';
+  text_length_ += static_cast<std::size_t>(at - begin) + 1;
+  return {begin, static_cast<std::size_t>(at - begin)};
+}
+
+bool Router::set_mount(std::string_view mount, std::string_view job) {
+  moves_mount_paths_ = !job.empty();
+  mount_ = keep(mount);
+  view_ = mount_;
+  if (moves_mount_paths_) {
+    const std::string_view jobs = keep(mount_, "/", kJobsName);
+    view_ = jobs.empty() ? jobs : keep(jobs, "/", job);
+  }
+  if (mount_.size() < 2 || view_.empty()) {
+    mount_ = {};
+    return false;
+  }
+  gate_.add_absolute(mount_.data()[1]);
+  gate_.add_absolute('/');  // "//ci-cache"
+  gate_.add_absolute('.');  // "/./ci-cache"
+  gate_.add_relative('.');  // "../x" and "./x"
+  return true;
+}
+
+bool Router::add_route(std::string_view name, std::string_view default_path, bool routed) {
+  PathBuffer clean;
+  const std::size_t length = normalise_path(default_path, clean.text, sizeof clean.text);
+  const std::string_view path(clean.text, length);
+  if (length == 0 || mount_.empty() || starts_with_folder(path, mount_)) return false;
+  if (route_count_ == kMaxRoutes) return false;
+  const Route route{keep(name), keep(path), routed};
+  if (route.name.empty() || route.from.empty()) return false;
+  routes_[route_count_++] = route;
+  if (!routed) return true;
+  gate_.add_absolute(path.data()[1]);
+  std::string_view rest = route.from;
+  for (;;) {
+    const std::string_view component = take_next_component(rest);
+    if (component.empty()) return true;
+    gate_.add_relative(*component.data());
+  }
+}
+
+const char* Router::path_of_name(std::string_view name) {
+  const std::string_view path = keep(mount_, "/", name);
+  return path.empty() ? nullptr : path.data();
+}
+
+// A component before ".." may be a symlink; then the text says one thing and the kernel does another.
+bool Router::confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
+                     SameFolder same_folder) const {
+  if (match.head == 0) return true;
+  PathBuffer head;
+  PathBuffer folder;
+  const std::string_view same =
+      match.same_as == 0 ? "/" : std::string_view(prefix.data(), match.same_as);
+  return join_path(head, {{path.data(), match.head}}) != 0 && join_path(folder, {same}) != 0 &&
+         same_folder(head.text, folder.text);
+}
+
+// MOUNT/NAME/.. is MOUNT, whatever MOUNT/NAME is a symlink to.
+Router::Found Router::find_in_mount(std::string_view path, SameFolder same_folder) const {
+  Found found;
+  PathMatch match = match_prefix(path, mount_);
+  const bool ours = match.matched || match.left != 0;
+  if (!ours || !confirm(path, mount_, match, same_folder)) return found;
+  std::string_view rest = rest_from(path, match.rest);
+  const bool own = is_own_name(rest);
+  const bool climbs = take_next_component(rest) == "..";
+  if (!own && !climbs) {
+    found.name = path.size() - rest.size();
+    const PathMatch below = match_rest(path, found.name);
+    match.matched = below.matched;
+    match.left = below.left;
+    match.inside = below.inside;
+  } else {
+    match.left = 0;  // the kernel knows the way
+  }
+  found.match = match;
+  return found;
+}
+
+// The longest prefix that the path lies under, of equal ones the last; the mount before all others.
+Router::Found Router::find(std::string_view path, SameFolder same_folder) const {
+  const bool plain = is_plain_path(path);
+  Found found;
+  if (!plain || starts_with_folder(path, mount_)) {
+    found = find_in_mount(path, same_folder);
+    if (found.match.matched || found.match.left != 0) return found;
+  }
+  for (std::size_t i = 0; i < route_count_; ++i) {
+    const Route& route = routes_[i];
+    if (!route.routed || (plain && !starts_with_folder(path, route.from))) continue;
+    const bool longer =
+        found.route == kNoRoute || route.from.size() >= routes_[found.route].from.size();
+    const PathMatch match = match_prefix(path, route.from);
+    const bool ours = match.matched || match.left != 0;
+    if (!longer || !ours || !confirm(path, route.from, match, same_folder)) continue;
+    found = {match, i};
+  }
+  return found;
+}
+
+// Whether what follows the mount is the mount's root itself or one of cacheshim's own names.
+bool Router::is_own_name(std::string_view rest) {
+  const std::string_view name = take_next_component(rest);
+  return name.empty() || name == kJobsName || name == kControlName;
+}
+
+// Whether a path that seems to leave view/NAME does so: a component in front of its ".." may be a
+// symlink, and then the kernel knows the way.
+bool Router::leaves(std::string_view path, const Found& found, std::string_view name,
+                    SameFolder same_folder) const {
+  const std::size_t begin = found.route == kNoRoute ? found.name : found.match.rest;
+  if (begin == found.match.inside) return true;
+  PathBuffer folder;
+  PathBuffer climbed;
+  const std::string_view way(path.data() + begin, found.match.inside - begin);
+  return join_path(folder, {view_, "/", name}) != 0 &&
+         join_path(climbed, {view_, "/", name, way}) != 0 && same_folder(climbed.text, folder.text);
+}
+
+// DEFAULT/..: its parent, even where DEFAULT itself is nowhere but in the view. The rest of the path
+// may lead into a route again.
+RoutedPath Router::route_parent(std::string_view path, const Found& found, PathBuffer& out,
+                                SameFolder same_folder, int turns) const {
+  std::string_view parent = mount_;
+  if (found.route != kNoRoute) {
+    const std::string_view from = routes_[found.route].from;
+    parent = {from.data(), parent_length(from)};
+  }
+  PathBuffer shorter;
+  RoutedPath result;
+  result.path = path.data();
+  std::string_view rest = rest_from(path, found.match.left);
+  for (;;) {
+    const std::string_view root = parent.empty() && rest.empty() ? "/" : "";
+    if (turns == 0 || join_path(shorter, {parent, root, rest}) == 0) return result;
+    std::string_view further = rest;
+    PathBuffer folder;
+    // A folder above DEFAULT that is not there either has its parent by its name alone.
+    if (take_next_component(further) != ".." || join_path(folder, {parent, "/"}) == 0 ||
+        same_folder(folder.text, folder.text)) {
+      break;
+    }
+    parent = {parent.data(), parent_length(parent)};
+    rest = further;
+  }
+  result = route(shorter.text, out, same_folder, turns - 1);
+  result.from_length = 0;  // no prefix of the path was replaced by another
+  if (result.path != shorter.text) return result;
+  result.path = out.text;
+  std::memcpy(out.text, shorter.text, std::strlen(shorter.text) + 1);
+  return result;
+}
+
+RoutedPath Router::route(const char* path, PathBuffer& out, SameFolder same_folder,
+                         int turns) const {
+  const std::string_view text(path);
+  const Found found = find(text, same_folder);
+  if (found.match.left != 0) {
+    std::string_view name;
+    if (found.route == kNoRoute) {
+      std::string_view rest = rest_from(text, found.match.rest);
+      name = take_next_component(rest);
+    } else {
+      name = routes_[found.route].name;
+    }
+    if (leaves(text, found, name, same_folder)) {
+      return route_parent(text, found, out, same_folder, turns);
+    }
+  } else if (!found.match.matched) {
+    RoutedPath foreign;
+    foreign.path = path;
+    return foreign;
+  }
+  return rewrite(text, found, out);
+}
+
+RoutedPath Router::rewrite(std::string_view path, const Found& found, PathBuffer& out) const {
+  RoutedPath result;
+  result.path = path.data();
+  const std::string_view rest = rest_from(path, found.match.rest);
+  std::string_view slash;
+  std::string_view name;
+  if (found.route == kNoRoute) {
+    result.kind = RoutedPath::Kind::kUnchanged;
+    std::string_view below = rest;
+    result.names_view = take_next_component(below) == kJobsName;
+    if (!moves_mount_paths_ || is_own_name(rest)) return result;
+  } else {
+    slash = "/";
+    name = routes_[found.route].name;
+    result.route = found.route;
+  }
+  if (join_path(out, {view_, slash, name, rest}) == 0) return result;
+  result.kind = RoutedPath::Kind::kRewritten;
+  result.path = out.text;
+  result.from_length = found.match.rest;
+  result.to_length = view_.size() + slash.size() + name.size();
+  return result;
+}
+
+Router::Place Router::find_place(const char* path, SameFolder same_folder) const {
+  const std::string_view text(path);
+  if (mount_.empty() || !starts_with_folder(text, mount_)) return {};
+  std::string_view rest = rest_from(text, mount_.size());
+  std::string_view name = take_next_component(rest);
+  if (name == kControlName) return {};
+  if (name == kJobsName) {
+    (void)take_next_component(rest);
+    const std::string_view view(text.data(), text.size() - rest.size());
+    name = take_next_component(rest);
+    if (!moves_mount_paths_ || view != view_) {  // perhaps ours by another name, perhaps not ours
+      PathBuffer given;
+      PathBuffer own;
+      if (name.empty() || join_path(given, {view, "/", name}) == 0 ||
+          join_path(own, {view_, "/", name}) == 0 || !same_folder(given.text, own.text)) {
+        return {};
+      }
+    }
+  }
+  return {name, text.size() - rest.size()};
+}
+
+const char* Router::restore(const char* path, const Place& place, std::size_t route,
+                            PathBuffer& out) const {
+  const std::string_view rest = rest_from(path, place.rest);
+  const bool of_default = route != kNoRoute && routes_[route].name == place.name;
+  const std::size_t length = of_default ? join_path(out, {routes_[route].from, rest})
+                                        : join_path(out, {mount_, "/", place.name, rest});
+  return length == 0 ? path : out.text;
+}
+
+Router::Relative Router::match_relative(const char* path, std::size_t candidate) const {
+  const std::string_view text(path);
+  for (std::size_t i = 0; i < route_count_; ++i) {
+    if (!routes_[i].routed) continue;
+    const std::string_view from = routes_[i].from;
+    for (std::size_t slash = 1; slash < from.size(); ++slash) {
+      if (from.data()[slash] != '/') continue;
+      // As if the path were absolute below the folder from[0, slash).
+      const PathMatch match = match_prefix(text, rest_from(from, slash));
+      if (!match.matched || match.head != 0) continue;
+      if (candidate-- == 0) return {i, slash, match.rest};
+    }
+  }
+  return {};
+}
+
+RoutedPath Router::complete_relative(const char* path, const Relative& match,
+                                     PathBuffer& out) const {
+  RoutedPath result;
+  result.path = path;
+  const std::string_view name = routes_[match.route].name;
+  if (join_path(out, {view_, "/", name, rest_from(path, match.rest)}) == 0) return result;
+  result.kind = RoutedPath::Kind::kRewritten;
+  result.path = out.text;
+  result.from_length = match.rest;
+  result.to_length = view_.size() + 1 + name.size();
+  result.route = match.route;
+  return result;
+}
+
+void Router::leave_view(RoutedPath& routed, PathBuffer& out) const {
+  if (!moves_mount_paths_ || routed.kind != RoutedPath::Kind::kRewritten) return;
+  if (routed.path != out.text || !starts_with_folder(out.text, view_)) return;
+  const std::string_view rest = rest_from(out.text, view_.size());
+  std::string_view below = rest;
+  (void)take_next_component(below);
+  if (take_next_component(below).empty()) return;
+  const std::size_t taken = view_.size() - mount_.size();
+  if (routed.to_length >= view_.size()) routed.to_length -= taken;
+  std::memmove(out.text + mount_.size(), rest.data(), rest.size() + 1);
+}
+
+std::string_view Router::job() const {
+  if (!moves_mount_paths_) return {};
+  return rest_from(view_, mount_.size() + 1 + kJobsName.size() + 1);
+}
+
+std::size_t Router::route_of_name(std::string_view name) const {
+  for (std::size_t i = 0; i < route_count_; ++i) {
+    if (routes_[i].name == name) return i;
+  }
+  return kNoRoute;
+}
+
+RoutedPath Router::fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const {
+  const std::string_view text(path);
+  const Found found = find(text, same_folder);
+  RoutedPath result;
+  result.path = path;
+  if (!found.match.matched) return result;
+  result.route = found.route;
+  if (found.route != kNoRoute) {
+    result.kind = RoutedPath::Kind::kUnchanged;
+    return result;
+  }
+  std::string_view rest = rest_from(text, found.match.rest);
+  std::string_view name = take_next_component(rest);
+  if (name == kJobsName) {
+    (void)take_next_component(rest);  // the job
+    name = take_next_component(rest);
+  }
+  result.route = route_of_name(name);
+  if (result.route == kNoRoute) return result;
+  const std::string_view to = routes_[result.route].from;
+  if (join_path(out, {to, rest}) == 0) return result;
+  result.kind = RoutedPath::Kind::kRewritten;
+  result.path = out.text;
+  result.from_length = text.size() - rest.size();
+  result.to_length = to.size();
+  return result;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "shim/routing/path_gate.h"
+#include "shim/routing/path_match.h"
+#include "shim/routing/routed_path.h"
+
+// Which paths go where. Pure logic over text: knows neither the mount nor libc's symbols, allocates
+// nothing, and is never changed once the process runs, so that any thread and any signal handler
+// may ask it.
+//
+//   a path                     while the mount serves            once it is gone
+//   MOUNT/NAME/x               MOUNT/.jobs/JOB/NAME/x            DEFAULT/x
+//   MOUNT/.jobs/JOB/NAME/x     itself                            DEFAULT/x
+//   DEFAULT/x                  MOUNT/.jobs/JOB/NAME/x            itself
+//
+// Without a JOB of our own (the daemon then knows the caller's) and in a bound view, MOUNT/x stays
+// as it is and DEFAULT/x goes to MOUNT/NAME/x.
+namespace cacheshim {
+
+class Router {
+ public:
+  // Whether two names are one folder; asked only for paths with ".." in front of a prefix.
+  using SameFolder = bool (*)(const char* a, const char* b);
+
+  constexpr Router() = default;
+
+  // `mount` is absolute and plain; `job` may be empty. First of all calls; false where it does not
+  // fit, and then nothing is routed.
+  bool set_mount(std::string_view mount, std::string_view job);
+  // Knows DEFAULT of NAME for fall_back; sends it to the mount as well where `routed`. `default_path`
+  // is absolute, and cleaned here. False where it is no such path, lies under the mount or does not
+  // fit.
+  bool add_route(std::string_view name, std::string_view default_path, bool routed);
+  // MOUNT/NAME, as a string that ends with a NUL and stays, or null where there is no room for it.
+  const char* path_of_name(std::string_view name);
+
+  // From here on may_match() may be true.
+  void open() { gate_.open(); }
+  // False only for a path that route() would not touch; costs a few instructions.
+  bool may_match(const char* path) const { return gate_.lets_pass(path); }
+
+  // An absolute path.
+  RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder) const {
+    return route(path, out, same_folder, 3);
+  }
+  // A relative path that begins with the end of a default path, as ".triton/cache/x" does: `out`
+  // gets the folder it would have to be relative to. `candidate` counts from 0 until nothing is
+  // returned. complete_relative() then makes the path for a caller that found itself there.
+  struct Relative {
+    std::size_t route = kNoRoute;
+    std::size_t folder_length = 0;  // of the default path's text
+    std::size_t rest = 0;           // in the relative path
+  };
+  Relative match_relative(const char* path, std::size_t candidate) const;
+  std::string_view default_path(std::size_t route) const { return routes_[route].from; }
+  RoutedPath complete_relative(const char* path, const Relative& match, PathBuffer& out) const;
+
+  // What a name that the kernel gave for something in the caller's view stands for.
+  struct Place {
+    std::string_view name;  // NAME, in the given path; empty where that is not in the view
+    std::size_t rest = 0;   // where what follows NAME begins
+  };
+  Place find_place(const char* path, SameFolder same_folder) const;
+  // Writes DEFAULT/x of `route` into `out`, or MOUNT/NAME/x for a route of other names; returns
+  // `path` where that does not fit.
+  const char* restore(const char* path, const Place& place, std::size_t route,
+                      PathBuffer& out) const;
+  std::string_view route_name(std::size_t route) const { return routes_[route].name; }
+  std::size_t size() const { return route_count_; }
+
+  // Where a path goes once the mount is gone: kForeign means "where it says".
+  RoutedPath fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const;
+
+  // For a path that route() or complete_relative() has written into `out`: MOUNT/NAME/x in place of
+  // MOUNT/.jobs/JOB/NAME/x, so that the daemon decides whose view it is, each time. NAME itself is not changed:
+  // it would be the symlink.
+  void leave_view(RoutedPath& routed, PathBuffer& out) const;
+
+  std::string_view mount() const { return mount_; }
+  std::string_view job() const;                    // empty where the daemon is to decide
+  std::string_view view() const { return view_; }  // the prefix that default paths are sent to
+
+ private:
+  struct Route {
+    std::string_view name;
+    std::string_view from;
+    bool routed = false;
+  };
+  struct Found {
+    PathMatch match;
+    std::size_t route = kNoRoute;  // kNoRoute: the mount itself
+    std::size_t name = 0;          // where NAME ends in a path that leaves MOUNT/NAME by ".."
+  };
+
+  std::string_view keep(std::string_view a, std::string_view b = {}, std::string_view c = {});
+  bool confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
+               SameFolder same_folder) const;
+  Found find_in_mount(std::string_view path, SameFolder same_folder) const;
+  Found find(std::string_view path, SameFolder same_folder) const;
+  bool leaves(std::string_view path, const Found& found, std::string_view name,
+              SameFolder same_folder) const;
+  // `turns`: how often the path may leave a route by "..": each takes a buffer of the stack.
+  RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder, int turns) const;
+  RoutedPath route_parent(std::string_view path, const Found& found, PathBuffer& out,
+                          SameFolder same_folder, int turns) const;
+  RoutedPath rewrite(std::string_view path, const Found& found, PathBuffer& out) const;
+  static bool is_own_name(std::string_view rest);
+  std::size_t route_of_name(std::string_view name) const;
+
+  PathGate gate_;
+  std::string_view mount_;
+  std::string_view view_;
+  bool moves_mount_paths_ = false;
+  Route routes_[kMaxRoutes] = {};
+  std::size_t route_count_ = 0;
+  char text_[32768] = {};
+  std::size_t text_length_ = 0;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+
+#include "shim/start/child_environment.h"
+#include "shim/errno_guard.h"
+#include "shim/runtime.h"
+
+// What libc and the kernel do to find a program, for those that lie in a route: they look by
+// themselves, where nothing can be routed any more.
+namespace cacheshim::command {
+
+// PATH, or what execvp(3) uses without one.
+const char* path_list();
+
+// Whether a search for `file`, which holds no slash, in `folders` may lead into a route, or to a
+// program whose environment we add to. May change errno.
+bool search_is_ours(const char* file, const char* folders, char* const* environment);
+
+// Calls attempt(candidate), which gives 0 or an errno, for `file` in each folder of `path_list` as
+// execvp(3) does, and returns what it would leave in errno.
+template <class Attempt>
+int search(const char* file, const char* path_list, Attempt attempt);
+
+// The first line of a script, "#!/interpreter argument".
+struct ScriptLine {
+  char text[256];
+  const char* interpreter = nullptr;
+  const char* argument = nullptr;  // or null
+};
+// Reads the first line of the file at `path`; false unless it names an interpreter in a route. May
+// change errno.
+bool read_script_line(const char* path, ScriptLine& out);
+
+// What the program at a path can do with this library. What is no ELF file, cannot be read or is static
+// counts as one that can load it: it may start others. May change errno.
+enum class Fit {
+  kLoads,
+  kOtherLibc,     // loads it, and it does nothing there
+  kOtherMachine,  // its loader would complain
+};
+Fit fit_of(PathAt at);
+
+// What is to become of the library in the environment of the program at a path: added where it is
+// missing and of use, taken away where it can only be complained of.
+inline child_environment::Library library_for(PathAt at, char* const* environment) {
+  using child_environment::Library;
+  const ErrnoGuard errno_guard;
+  if (child_environment::lacks_ours(environment)) {
+    return fit_of(at) == Fit::kLoads ? Library::kAdded : Library::kAsItIs;
+  }
+  if (!child_environment::names_library(environment)) return Library::kAsItIs;
+  return fit_of(at) == Fit::kOtherMachine ? Library::kDropped : Library::kAsItIs;
+}
+
+// Calls call(environment) for the program at a path, with the environment that it needs as a child of this
+// process.
+template <class Call>
+auto call_for_child(PathAt at, char* const* environment, Call call) {
+  return child_environment::call_with(environment, library_for(at, environment), call);
+}
+
+// Returns whether this process executes its own program again and has removed LD_PRELOAD from its environment
+// before. Such a program wants to run without preloaded libraries: with ours added again, it would restart
+// itself forever.
+bool is_restart_without_library(PathAt at, char* const* environment);
+
+// The same as call_for_child(), for the program that replaces this one.
+template <class Call>
+auto call_with_environment(PathAt at, char* const* environment, Call call) {
+  if (!is_restart_without_library(at, environment)) return call_for_child(at, environment, call);
+  return child_environment::call_with(environment, child_environment::Library::kAsItIs, call);
+}
+
+// Writes one candidate of a search and moves `path_list` behind it; false where that does not fit.
+bool next_candidate(const char*& path_list, const char* file, PathBuffer& out);
+
+template <class Attempt>
+int search(const char* file, const char* path_list, Attempt attempt) {
+  int refused = 0;
+  int error = ENOENT;
+  while (path_list != nullptr) {
+    PathBuffer candidate;
+    if (!next_candidate(path_list, file, candidate)) continue;
+    error = attempt(candidate.text);
+    switch (error) {
+      case EACCES:
+        refused = EACCES;
+        break;
+      case ENOENT:
+      case ESTALE:
+      case ENOTDIR:
+      case ENODEV:
+      case ETIMEDOUT:
+        break;
+      default:
+        return error;
+    }
+  }
+  return refused != 0 ? refused : error;
+}
+
+}  // namespace cacheshim::command

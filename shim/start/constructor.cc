@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/real_function.h"
+
+#include <sys/sysmacros.h>
+
+#include <array>
+#include <cstring>
+
+#include "common/exit_codes.h"
+#include "common/job_id.h"
+#include "common/loaded_symbol.h"
+#include "common/names.h"
+#include "common/route_table.h"
+#include "shim/routing/builtin_routes.h"
+#include "shim/start/child_environment.h"
+#include "shim/direct/direct_view.h"
+#include "shim/errno_guard.h"
+#include "shim/routing/mount_file.h"
+#include "shim/start/process_environment.h"
+#include "shim/start/process_files.h"
+#include "shim/report.h"
+#include "shim/runtime.h"
+#include "shim/start/start_plan.h"
+#include "shim/hooks/timed_read.h"
+
+// The start of a process. Nothing here touches a path of the mount without a time limit: a daemon that hangs
+// must not block the start of programs. This runs in every process of a job, so it costs a few reads of /proc
+// and one of the routes, and it either activates the library or leaves it as if it were not there.
+//
+// setenv and putenv are looked up behind us, as the interposed functions are: bash exports functions
+// of these names, which work on tables that it has not set up yet.
+namespace cacheshim {
+namespace {
+
+constexpr int kRoutesTimeoutMs = 3000;  // a machine with hundreds of runnable threads takes tens of ms
+constexpr std::string_view kWarnedVariable = "CACHESHIM_WARNED";
+constinit char warned_entry[] = "CACHESHIM_WARNED=0";  // becomes part of the environment
+constinit char mount_text[PATH_MAX] = {};
+alignas(RouteTableHeader) constinit char routes_text[65536] = {};
+constinit RealFunction<decltype(&::setenv)> real_setenv{"setenv"};
+constinit RealFunction<decltype(&::putenv)> real_putenv{"putenv"};
+
+// Collects, since a variable set now could be another profile's `unless`.
+class CollectedActions final : public StartActions {
+ public:
+  void set_variable(const char* name, const char* value) override {
+    if (count_ < variables_.size()) variables_.data()[count_++] = {name, value};
+  }
+  bool leads_to(const char* path, const char* folder) override {
+    char first;
+    if (::readlink(path, &first, sizeof first) <= 0) return false;  // without asking the daemon
+    return runtime::same_folder(path, folder);
+  }
+  void refuse_route(std::string_view item) override {
+    report_line({kRoutesVariable, ": '", item, "' is not /PATH=NAME; running without this route"});
+  }
+  void apply() const {
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Variable& variable = variables_.data()[i];
+      (void)real_setenv(variable.name, variable.value, 1);  // else only the default path is routed
+    }
+  }
+
+ private:
+  struct Variable {
+    const char* name;
+    const char* value;
+  };
+  std::array<Variable, kMaxRoutes> variables_;
+  std::size_t count_ = 0;
+};
+
+// The mount's path, from the environment or by default; empty where it is no absolute path.
+std::string_view find_mount_path(const ProcessEnvironment& environment) {
+  std::string_view given = environment.find(kMountVariable);
+  if (given.empty()) given = kDefaultMountPoint;
+  return {mount_text, normalise_path(given, mount_text, sizeof mount_text)};
+}
+
+// One line a job: a process that had to say it tells its descendants by the environment.
+void stay_away(const ProcessEnvironment& environment, std::initializer_list<std::string_view> why) {
+  const bool strict = environment.is_on(kStrictVariable);
+  if (strict || !environment.is_on(kWarnedVariable)) report_line(why);
+  if (strict) ::_exit(kExitUnavailable);
+  (void)real_setenv(kWarnedVariable.data(), "1", 1);  // else the children say it again
+}
+
+// Where daemons of root have their run folders, and where those of users.
+std::array<std::string_view, 2> run_bases(const ProcessEnvironment& environment) {
+  return {run_base(), environment.find("XDG_RUNTIME_DIR")};
+}
+
+Result<MountState> find_mount(const ProcessEnvironment& environment, std::string_view path) {
+  for (const std::string_view base : run_bases(environment)) {
+    PathBuffer folder;
+    const std::size_t size = base.empty() ? 0 : run_folder_of(path, base, folder);
+    if (size == 0) continue;
+    if (const auto mount = look_at_mount(path, {folder.text, size})) return *mount;
+  }
+  return read_mount_state(path);
+}
+
+Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
+  PathBuffer folder;
+  PathBuffer path;
+  const std::size_t size = run_folder_of(mount, base, folder);
+  if (size == 0 || join_path(path, {{folder.text, size}, "/", kRoutesFile}) == 0) {
+    return Errno(ENOENT);
+  }
+  CACHESHIM_TRY(got, read_file(path.text, routes_text, sizeof routes_text));
+  return RouteTable::parse({routes_text, got});
+}
+
+// Used if the run directory is not visible, as in most containers.
+Result<RouteTable> read_routes_of_mount(std::string_view mount) {
+  PathBuffer path;
+  if (join_path(path, {mount, "/", kControlName, "/", kRoutesFile}) == 0) return Errno(ENOENT);
+  CACHESHIM_TRY(got, read_file_in_time(path.text, routes_text, sizeof routes_text, kRoutesTimeoutMs));
+  return RouteTable::parse({routes_text, got});
+}
+
+constinit bool has_no_routes_of_mount = false;  // and the user has been told
+
+// Reports nothing for a dead daemon, for an older one, which has no such file, and for a sandbox that allows no
+// child process: everything else works there.
+void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
+  std::string_view why;
+  if (error == ETIMEDOUT) why = "the daemon does not answer";
+  if (error == EINVAL || error == EFBIG) why = "it is no table of routes";
+  if (why.empty()) return;
+  has_no_routes_of_mount = true;
+  if (environment.is_on(kWarnedVariable)) return;
+  report_line({"cannot use '", mount, "/", kControlName, "/", kRoutesFile, "': ", why,
+               "; running with the built-in routes"});
+}
+
+// The daemon's routes, from its run directory or else through the mount; or the built-in ones.
+Result<RouteTable> find_routes(const ProcessEnvironment& environment, MountKind kind,
+                               std::string_view mount) {
+  for (const std::string_view base : run_bases(environment)) {
+    if (base.empty()) continue;
+    Result<RouteTable> routes = read_routes(base, mount);
+    if (routes) return routes;
+    if (routes.failed_with(ENOENT) || routes.failed_with(EACCES)) continue;
+    report_line({"cannot use the routes in '", base, "/", kRunDirName, "' of the mount at ", mount,
+                 "; running with the built-in ones"});
+    return RouteTable::parse(builtin_routes());
+  }
+  if (kind == MountKind::kWhole) {
+    const Result<RouteTable> routes = read_routes_of_mount(mount);
+    if (routes) return routes;
+    say_why(environment, routes.error(), mount);
+  }
+  return RouteTable::parse(builtin_routes());
+}
+
+JobId find_job(const ProcessEnvironment& environment) {
+  char cgroup[4096];
+  std::size_t length = 0;
+  const bool asks = environment.find(kJobVariable).empty();
+  if (asks && !environment.find("SLURM_JOB_ID").empty()) {
+    const Result<std::size_t> got = read_file(cgroup_path(), cgroup, sizeof cgroup);
+    if (got) length = *got;
+  }
+  const JobId job = job_of_process(environment, {cgroup, length});
+  return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;  // the daemon knows the caller's
+}
+
+void set_routes(const ProcessEnvironment& environment, const MountState& mount,
+                std::string_view path) {
+  const bool bound = mount.kind == MountKind::kBoundView;
+  const JobId job = bound ? JobId() : find_job(environment);
+  Router& router = runtime::router;
+  if (!router.set_mount(path, job.view())) return;
+  CollectedActions actions;
+  if (const Result<RouteTable> routes = find_routes(environment, mount.kind, router.mount())) {
+    plan_profiles(environment, *routes, router, actions);
+  }
+  plan_own_routes(environment, router, actions);  // the later of two equal paths counts
+  runtime::Start start;
+  start.device = ::gnu_dev_makedev(mount.major, mount.minor);
+  start.strict = environment.is_on(kStrictVariable);
+  char* const value = warned_entry + sizeof warned_entry - 2;
+  if (environment.is_on(kWarnedVariable) || has_no_routes_of_mount) *value = '1';
+  if (real_putenv(warned_entry) == 0) start.warned = value;
+  actions.apply();
+  child_environment::prepare(::environ, start.warned == nullptr ? nullptr : warned_entry);
+  direct::set_user_run_base(environment.find("XDG_RUNTIME_DIR"));
+  runtime::activate(start);
+}
+
+[[gnu::constructor]] void start_process() {
+  const ErrnoGuard errno_guard;
+  note_next_objects();
+  if (!is_glibc_loaded()) return;  // as if absent
+  if (is_marked_program(kProgramMark)) return;
+  settle_reports();
+  const ProcessEnvironment environment;
+  if (environment.is_disabled()) return;
+  const std::string_view path = find_mount_path(environment);
+  if (path.empty()) {
+    return stay_away(environment, {kMountVariable, " '", environment.find(kMountVariable),
+                                   "' is not an absolute path; running without it"});
+  }
+  const Result<MountState> mount = find_mount(environment, path);
+  if (!mount) {
+    return stay_away(environment, {"cannot read ", mountinfo_path(), "; running without ", path});
+  }
+  if (mount->kind == MountKind::kNone) {
+    return stay_away(environment, {"no cacheshim mount at ", path, "; running without it"});
+  }
+  set_routes(environment, *mount, path);
+}
+
+}  // namespace
+}  // namespace cacheshim

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/fanotify.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <unordered_map>
+
+#include "store/base/base_watch_modes.h"
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+// A mark on the whole file system of each watched folder (Linux 5.9). An event names the folder by a
+// file handle, which is opened to learn its path; since most events come from a few folders, and most
+// of these lie outside the watched ones, what a handle led to is remembered until a folder moves.
+namespace cacheshim {
+namespace {
+
+constexpr std::uint64_t kEvents = FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO |
+                                  FAN_ATTRIB | FAN_CLOSE_WRITE | FAN_ONDIR;
+constexpr std::uint64_t kMoves = FAN_MOVED_FROM | FAN_MOVED_TO;
+constexpr std::uint64_t kNames = FAN_CREATE | FAN_DELETE | kMoves;
+constexpr std::size_t kMostRemembered = 65536;  // folders
+
+// The path of an open object as the kernel tells it; "" where it has none any more.
+std::string path_of(int fd) {
+  auto target = sys::read_link_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(fd));
+  return target ? *std::move(target) : std::string();
+}
+
+// The part of `path` below `root`.
+std::optional<std::string> below(const std::string& root, const std::string& path) {
+  if (path == root) return "";
+  const std::string prefix = root == "/" ? root : root + "/";
+  if (!path.starts_with(prefix)) return std::nullopt;
+  return path.substr(prefix.size());
+}
+
+// The watched folders that are reached by one mount: the kernel tells their paths as seen from it.
+struct WatchedMount {
+  UniqueFd fd;  // of the first of them, not O_PATH: what open_by_handle_at(2) wants
+  std::uint64_t id = 0;
+  fsid_t file_system{};
+  std::vector<int> folders;
+};
+
+// Null where the kernel does not tell what events of the folder could be found by.
+std::optional<WatchedMount> mount_of(int folder) {
+  auto fd = sys::open_beneath(folder, "", O_RDONLY | O_DIRECTORY);
+  struct statfs file_system {};
+  struct statx found {};
+  if (!fd || ::fstatfs(fd->get(), &file_system) == -1) return std::nullopt;
+  if (::statx(fd->get(), "", AT_EMPTY_PATH, STATX_MNT_ID, &found) == -1) return std::nullopt;
+  return WatchedMount{*std::move(fd), found.stx_mnt_id, file_system.f_fsid, {folder}};
+}
+
+class FanotifyWatch final : public BaseWatch {
+ public:
+  FanotifyWatch(UniqueFd group, std::vector<WatchedMount> mounts, Callback changed)
+      : group_(std::move(group)),
+        mounts_(std::move(mounts)),
+        changed_(std::move(changed)),
+        thread_(group_.get(), [this] { read_events(); }) {}
+
+  WatchMode mode() const override { return WatchMode::kFanotify; }
+  bool ensure(const std::string&) override { return true; }
+
+ private:
+  void read_events();
+  void take(const fanotify_event_metadata& event, std::vector<BaseChange>& changes);
+  // Its paths, one in each watched folder that holds it; valid until the next call.
+  using Paths = std::vector<std::string>;
+  const Paths& paths_of(const fanotify_event_info_fid& info, const file_handle& handle);
+  Paths resolve(const fanotify_event_info_fid& info, const file_handle& handle) const;
+
+  const UniqueFd group_;
+  const std::vector<WatchedMount> mounts_;
+  const Callback changed_;
+  std::unordered_map<std::string, Paths> folders_;  // by handle
+  EventThread thread_;                              // the last: it uses all the others
+};
+
+void FanotifyWatch::read_events() {
+  alignas(fanotify_event_metadata) char buffer[64 * 1024];
+  std::vector<BaseChange> changes;
+  for (;;) {
+    const ssize_t size = ::read(group_.get(), buffer, sizeof buffer);
+    if (size <= 0) break;  // EAGAIN: that was all
+    const char* const end = buffer + size;
+    for (const char* at = buffer; at < end;) {  // the kernel keeps each event aligned
+      const void* const aligned = at;
+      const auto& event = *static_cast<const fanotify_event_metadata*>(aligned);
+      take(event, changes);
+      at += event.event_len;
+    }
+  }
+  if (!changes.empty()) changed_(changes);
+}
+
+void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseChange>& changes) {
+  if ((event.mask & FAN_Q_OVERFLOW) != 0) {
+    folders_.clear();
+    changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
+    return;
+  }
+  if (event.pid == ::getpid()) return;
+  const auto* info = reinterpret_cast<const fanotify_event_info_fid*>(&event + 1);
+  if (event.event_len < sizeof event + sizeof *info) return;
+  const auto& handle = *reinterpret_cast<const file_handle*>(info->handle);
+  std::string name;
+  if (info->hdr.info_type == FAN_EVENT_INFO_TYPE_DFID_NAME) {
+    name = reinterpret_cast<const char*>(handle.f_handle + handle.handle_bytes);
+  }
+  if (name == ".") name.clear();
+  const bool moved = (event.mask & FAN_ONDIR) != 0 && (event.mask & kMoves) != 0;
+  const Paths& folders = paths_of(*info, handle);
+  for (const std::string& folder : folders) {
+    if ((event.mask & kNames) != 0) {
+      const auto kind = moved ? BaseChange::Kind::kFolderName : BaseChange::Kind::kName;
+      add_change(changes, {kind, folder, name});
+    }
+    // Events of one object are merged: it may have been made and written to.
+    if ((event.mask & ~(kNames | FAN_ONDIR)) != 0) {
+      add_change(changes, {BaseChange::Kind::kContent, folder, name});
+    }
+  }
+  // What moved within a watched folder, into it or out of it, has other paths now. It is not the
+  // folder that the event names, whose path was still right.
+  if (moved && !folders.empty()) folders_.clear();
+}
+
+const FanotifyWatch::Paths& FanotifyWatch::paths_of(const fanotify_event_info_fid& info,
+                                                    const file_handle& handle) {
+  std::string key(reinterpret_cast<const char*>(&info.fsid), sizeof info.fsid);
+  key.append(reinterpret_cast<const char*>(&handle), sizeof handle + handle.handle_bytes);
+  if (const auto known = folders_.find(key); known != folders_.end()) return known->second;
+  if (folders_.size() >= kMostRemembered) folders_.clear();
+  return folders_[key] = resolve(info, handle);
+}
+
+// None for a folder outside of the watched ones, or one that is gone: its parent's event tells of
+// that. Handles of two file systems may be equal.
+FanotifyWatch::Paths FanotifyWatch::resolve(const fanotify_event_info_fid& info,
+                                            const file_handle& handle) const {
+  Paths paths;
+  file_handle* const given = const_cast<file_handle*>(&handle);  // it is only read
+  for (const WatchedMount& mount : mounts_) {
+    if (std::memcmp(&mount.file_system, &info.fsid, sizeof info.fsid) != 0) continue;
+    const UniqueFd opened(::open_by_handle_at(mount.fd.get(), given, O_PATH | O_CLOEXEC));
+    if (!opened) continue;
+    const std::string path = path_of(opened.get());
+    for (const int folder : mount.folders) {
+      if (auto found = below(path_of(folder), path)) paths.push_back(*std::move(found));
+    }
+  }
+  return paths;
+}
+
+// Empty where one of the folders cannot be watched.
+std::vector<WatchedMount> mounts_of(const std::vector<int>& folders) {
+  std::vector<WatchedMount> mounts;
+  for (const int folder : folders) {
+    auto mount = mount_of(folder);
+    if (!mount) return {};
+    const auto same = [&](const WatchedMount& other) { return other.id == mount->id; };
+    const auto known = std::find_if(mounts.begin(), mounts.end(), same);
+    if (known == mounts.end()) {
+      mounts.push_back(*std::move(mount));
+    } else {
+      known->folders.push_back(folder);
+    }
+  }
+  return mounts;
+}
+
+}  // namespace
+
+std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& folders,
+                                          const BaseWatch::Callback& changed) {
+  std::vector<WatchedMount> mounts = mounts_of(folders);
+  UniqueFd group(::fanotify_init(
+      FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORT_DFID_NAME, O_RDONLY));
+  if (mounts.empty() || !group) return nullptr;
+  for (const WatchedMount& mount : mounts) {
+    if (::fanotify_mark(group.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, kEvents, mount.fd.get(),
+                        nullptr) == -1) {
+      return nullptr;
+    }
+  }
+  return std::make_unique<FanotifyWatch>(std::move(group), std::move(mounts), changed);
+}
+
+}  // namespace cacheshim

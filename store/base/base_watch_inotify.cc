@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "store/base/base_watch_modes.h"
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+// A watch on each folder that is looked into, wherever it lies, set before the look, so that no change
+// falls between; its parent's first, which tells when it comes where it is not there yet.
+//
+// Two events leave paths behind that are not watched: a folder that moves, since the paths of the
+// watches below it are not known any more, and one that comes where it was missed, since it may hold
+// something before it can be watched. Everything counts as changed then, and watches come back with
+// the next looks.
+namespace cacheshim {
+namespace {
+
+constexpr std::uint32_t kNames = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
+constexpr std::uint32_t kContent = IN_ATTRIB | IN_CLOSE_WRITE;
+constexpr std::uint32_t kEvents =
+    kNames | kContent | IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
+
+// A folder that one of the watched ones has not, though it was looked for.
+constexpr int kAbsent = -1;
+// Paths, with those that are not there any more; far above what is watched by default.
+constexpr std::size_t kMostRemembered = 1 << 20;
+
+class InotifyWatch final : public BaseWatch {
+ public:
+  InotifyWatch(const std::vector<int>& roots, UniqueFd events, Callback changed)
+      : roots_(roots),
+        events_(std::move(events)),
+        changed_(std::move(changed)),
+        thread_(events_.get(), [this] { read_events(); }) {}
+
+  WatchMode mode() const override { return WatchMode::kInotify; }
+  bool ensure(const std::string& folder) override;
+
+ private:
+  using Watches = std::vector<int>;  // of one path, for each root: its watch, or kAbsent
+  struct Place {
+    std::size_t root;
+    std::string folder;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+
+  void read_events();
+  void take(const inotify_event& event, std::vector<BaseChange>& changes);
+  void take_at(const Place& place, const inotify_event& event, std::vector<BaseChange>& changes);
+  bool ensure_locked(const std::string& folder);
+  Result<int> watch(const Place& place);
+  int* find_watch(const Place& place);
+  void forget_below(const std::string& folder);
+  void drop_all(std::vector<BaseChange>& changes);
+
+  const std::vector<int> roots_;
+  const UniqueFd events_;
+  const Callback changed_;
+  std::mutex mutex_;
+  // By watch: one folder may lie in several roots.
+  std::unordered_map<int, std::vector<Place>> places_;
+  // By path; those of the folders above are there too.
+  std::unordered_map<std::string, Watches> watches_;
+  EventThread thread_;  // the last: it uses all the others
+};
+
+bool InotifyWatch::ensure(const std::string& folder) {
+  const std::lock_guard lock(mutex_);
+  return ensure_locked(folder);
+}
+
+bool InotifyWatch::ensure_locked(const std::string& folder) {
+  if (watches_.contains(folder)) return true;
+  const std::string parent(parent_path(folder));
+  if (!folder.empty() && !ensure_locked(parent)) return false;
+  Watches watches(roots_.size(), kAbsent);
+  for (std::size_t root = 0; root < roots_.size(); ++root) {
+    if (!folder.empty() && watches_[parent][root] == kAbsent) continue;
+    const Result<int> added = watch({root, folder});
+    if (!added) return false;
+    watches[root] = *added;
+  }
+  watches_[folder] = std::move(watches);
+  return true;
+}
+
+// Errors: ENOSPC, no more than fs.inotify.max_user_watches.
+Result<int> InotifyWatch::watch(const Place& place) {
+  const auto opened =
+      sys::open_beneath(roots_[place.root], place.folder, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  if (opened.failed_with(ENOENT) || opened.failed_with(ENOTDIR)) return kAbsent;
+  if (!opened) return opened.error();
+  const std::string path = "/proc/self/fd/" + std::to_string(opened->get());
+  const std::uint32_t events = kEvents & ~std::uint32_t{IN_DONT_FOLLOW};  // the link is ours
+  const int added = ::inotify_add_watch(events_.get(), path.c_str(), events);
+  if (added == -1) return Errno::last();
+  std::vector<Place>& places = places_[added];
+  if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  return added;
+}
+
+int* InotifyWatch::find_watch(const Place& place) {
+  const auto found = watches_.find(place.folder);
+  return found == watches_.end() ? nullptr : &found->second[place.root];
+}
+
+void InotifyWatch::forget_below(const std::string& folder) {
+  std::erase_if(watches_, [&](const auto& known) {
+    return known.first == folder || known.first.starts_with(folder + "/");
+  });
+}
+
+// With what the watches still had to tell.
+void InotifyWatch::drop_all(std::vector<BaseChange>& changes) {
+  for (const auto& [watch, places] : places_) (void)::inotify_rm_watch(events_.get(), watch);
+  places_.clear();
+  watches_.clear();
+  changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
+}
+
+void InotifyWatch::read_events() {
+  alignas(inotify_event) char buffer[64 * 1024];
+  std::vector<BaseChange> changes;
+  for (;;) {
+    const ssize_t size = ::read(events_.get(), buffer, sizeof buffer);
+    if (size <= 0) break;  // EAGAIN: that was all
+    for (const char* at = buffer; at < buffer + size;) {
+      const auto& event = *reinterpret_cast<const inotify_event*>(at);
+      take(event, changes);
+      at += sizeof event + event.len;
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (watches_.size() > kMostRemembered) drop_all(changes);
+  }
+  if (!changes.empty()) changed_(changes);
+}
+
+void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& changes) {
+  const std::lock_guard lock(mutex_);
+  if ((event.mask & IN_Q_OVERFLOW) != 0)
+    return drop_all(changes);  // folders may have come and gone
+  const auto found = places_.find(event.wd);
+  if (found == places_.end()) return;  // of a watch that has been taken away
+  const bool moved =
+      (event.mask & IN_MOVE_SELF) != 0 ||
+      ((event.mask & IN_ISDIR) != 0 && (event.mask & (IN_MOVED_FROM | IN_MOVED_TO)) != 0);
+  if (moved) return drop_all(changes);
+  const std::vector<Place> places = found->second;
+  if ((event.mask & IN_IGNORED) != 0) places_.erase(found);  // the folder is gone, and its watch
+  for (const Place& place : places) take_at(place, event, changes);
+}
+
+// A folder that goes stays on record as absent, so that it is noticed when it comes again.
+void InotifyWatch::take_at(const Place& place, const inotify_event& event,
+                           std::vector<BaseChange>& changes) {
+  if ((event.mask & IN_IGNORED) != 0) {
+    int* const watch = find_watch(place);
+    if (watch != nullptr && *watch == event.wd) *watch = kAbsent;
+    return;
+  }
+  const std::string name = event.len > 0 ? event.name : "";
+  const std::string child = join_path(place.folder, name);
+  int* const watch = (event.mask & IN_ISDIR) != 0 ? find_watch({place.root, child}) : nullptr;
+  if (watch != nullptr && (event.mask & IN_DELETE) != 0) *watch = kAbsent;
+  if (watch != nullptr && (event.mask & IN_CREATE) != 0 && *watch == kAbsent) {
+    forget_below(child);
+    changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
+  }
+  if ((event.mask & kNames) != 0) {
+    add_change(changes, {BaseChange::Kind::kName, place.folder, name});
+  }
+  if ((event.mask & kContent) != 0) {
+    add_change(changes, {BaseChange::Kind::kContent, place.folder, name});
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<BaseWatch> start_inotify(const std::vector<int>& folders,
+                                         const BaseWatch::Callback& changed) {
+  UniqueFd events(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!events) return nullptr;
+  return std::make_unique<InotifyWatch>(folders, std::move(events), changed);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/base/open_verifier.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+
+#include <cstring>
+
+#include "store/base/base_units.h"
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+#include "store/base/verifier.h"
+
+namespace cacheshim {
+namespace {
+
+bool is_same_time(const timespec& left, const timespec& right) {
+  return left.tv_sec == right.tv_sec && left.tv_nsec == right.tv_nsec;
+}
+
+}  // namespace
+
+bool OpenVerifier::Stamp::operator==(const Stamp& other) const {
+  return device == other.device && inode == other.inode && size == other.size &&
+         is_same_time(changed, other.changed) && is_same_time(written, other.written);
+}
+
+OpenVerifier::Stamp OpenVerifier::stamp_of(const struct stat& st) {
+  return {st.st_dev, st.st_ino, st.st_size, st.st_ctim, st.st_mtim};
+}
+
+bool OpenVerifier::is_checked_name(std::string_view name) {
+  return name.ends_with(".so") || name.ends_with(".cubin");
+}
+
+bool OpenVerifier::is_for_the_daemon(const EntryMap& entries, std::string_view path) {
+  const std::string_view name = base_name(path);
+  if (is_checked_name(name)) return true;
+  const auto ref = entries.find(path);
+  return ref && (ref->rule->completes(name) || ref->rule->completes_at_end(name) ||
+                 entries.class_of(path) == NameClass::kFlight);
+}
+
+std::string OpenVerifier::unit_of(const std::string& path) const {
+  if (const auto ref = entries_.find(path)) return ref->unit();
+  const auto known = unit_by_path_.find(path);
+  return known == unit_by_path_.end() ? path : known->second;
+}
+
+// What other daemons and we have put on record since the last time.
+void OpenVerifier::read_on() {
+  (void)store_.audit().read_on(places_, [this](AuditRecord record) {
+    if (record.event != AuditRecord::Event::kPublish) {
+      units_.erase(record.unit);
+      return;
+    }
+    for (AuditFile& file : record.files) {
+      if (file.digest.empty() || !is_checked_name(base_name(file.path))) continue;
+      unit_by_path_[file.path] = record.unit;
+      units_[record.unit][file.path] = file;
+    }
+  });  // what is not on record is not checked
+}
+
+std::vector<AuditFile> OpenVerifier::files_of(const std::string& unit) const {
+  std::vector<AuditFile> files;
+  const auto found = units_.find(unit);
+  if (found == units_.end()) return files;
+  for (const auto& [path, file] : found->second) files.push_back(file);
+  return files;
+}
+
+bool OpenVerifier::has_seen(const std::string& path, const Stamp& stamp) const {
+  const auto seen = seen_.find(path);
+  return seen != seen_.end() && seen->second == stamp;
+}
+
+// Whether there is nothing to be read for this path.
+bool OpenVerifier::is_known(const std::string& path, const std::string& unit) const {
+  if (!clean_.contains(unit)) return false;
+  if (!is_checked_name(base_name(path))) return true;
+  const auto object = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
+  const auto st = object ? sys::stat_fd(object->get()) : object.error();
+  return !st || has_seen(path, stamp_of(*st));
+}
+
+// Reads what has not been read yet; the first thing that is wrong, or "".
+std::string OpenVerifier::fault_in(const std::string& unit) {
+  std::vector<AuditFile> files;
+  {
+    const std::lock_guard lock(mutex_);
+    files = files_of(unit);
+  }
+  for (const AuditFile& file : files) {
+    const auto object = sys::open_beneath(store_.base(), file.path, O_PATH | O_NOFOLLOW);
+    const auto st = object ? sys::stat_fd(object->get()) : object.error();
+    if (!st) continue;  // gone: a miss by itself
+    {
+      const std::lock_guard lock(mutex_);
+      if (has_seen(file.path, stamp_of(*st))) continue;
+    }
+    const std::string fault = fault_of(store_.base(), file);
+    if (!fault.empty() && fault != kMissing) return "'" + file.path + "': " + fault;
+    const std::lock_guard lock(mutex_);
+    seen_[file.path] = stamp_of(*st);
+  }
+  return "";
+}
+
+std::vector<std::string> OpenVerifier::put_away(const std::string& unit) const {
+  const BaseUnit whole = base_unit(entries_, unit);
+  const Status moved = discard_unit(store_, whole, AuditRecord::Event::kRepair, "damaged");
+  if (moved) return whole.paths;
+  spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit,
+                std::strerror(moved.error().code()));
+  return {};
+}
+
+OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {
+  std::string unit;
+  {
+    const std::lock_guard lock(mutex_);
+    unit = unit_of(path);
+    if (is_known(path, unit)) return {};
+    read_on();
+    unit = unit_of(path);
+  }
+  Verdict verdict{fault_in(unit), {}};
+  if (!verdict.why.empty()) {
+    verdict.gone = put_away(unit);
+    const std::lock_guard lock(mutex_);
+    clean_.erase(unit);
+    return verdict;
+  }
+  const auto object = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
+  const auto st = object ? sys::stat_fd(object->get()) : object.error();
+  const std::lock_guard lock(mutex_);
+  clean_.insert(unit);
+  // Not on record: there is nothing to hold it against.
+  if (st && is_checked_name(base_name(path)) && !unit_by_path_.contains(path)) {
+    seen_[path] = stamp_of(*st);
+  }
+  return verdict;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "store/base/audit_log.h"
+#include "store/profiles/entry_map.h"
+#include "store/base/store.h"
+
+namespace cacheshim {
+
+// verify_on_open: what is loaded as code, *.so and *.cubin, is held against the digest on record before
+// anybody gets it, once an inode, and again when it has changed. A whole entry at a time, with the first
+// look at any of its files: a program that has found an entry's first file must find the others. A
+// damaged entry goes to trash, so that it is missed and built anew.
+//
+// Thread-safe; nobody waits for another's reading, but two may read the same.
+class OpenVerifier {
+ public:
+  // Both must outlive the object.
+  OpenVerifier(const Store& store, const EntryMap& entries) : store_(store), entries_(entries) {}
+
+  // Whether a file of this name is held against its digest.
+  static bool is_checked_name(std::string_view name);
+  // Whether a look at this path of the base must come by here: checked names, and those by which a program
+  // finds the entry that has them. What answers without the daemon must leave these to it.
+  static bool is_for_the_daemon(const EntryMap& entries, std::string_view path);
+
+  struct Verdict {
+    std::string why;                // "PATH: what is wrong"; "" where all is as on record
+    std::vector<std::string> gone;  // the paths that have gone to trash; none where that failed
+  };
+  // Call for a file that the base has, before it is shown or opened, with no lock held. Reads what
+  // is checked of its entry and has not been yet.
+  Verdict check(const std::string& path);
+
+ private:
+  struct Stamp {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    timespec changed;
+    timespec written;
+    bool operator==(const Stamp& other) const;
+  };
+  struct Known {
+    std::string unit;
+    AuditFile file;
+  };
+  static Stamp stamp_of(const struct stat& st);
+  std::string unit_of(const std::string& path) const;
+  bool is_known(const std::string& path, const std::string& unit) const;
+  void read_on();
+  std::vector<AuditFile> files_of(const std::string& unit) const;
+  std::string fault_in(const std::string& unit);
+  bool has_seen(const std::string& path, const Stamp& stamp) const;
+  std::vector<std::string> put_away(const std::string& unit) const;
+
+  const Store& store_;
+  const EntryMap& entries_;
+  mutable std::mutex mutex_;  // of what follows
+  AuditLog::Places places_;   // how far the records have been read
+  std::unordered_map<std::string, std::map<std::string, AuditFile>> units_;
+  std::unordered_map<std::string, std::string> unit_by_path_;
+  std::unordered_map<std::string, Stamp> seen_;  // files that were as on record, or are on none
+  std::set<std::string> clean_;                  // units
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/base/path_sample.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Sampler {
+ public:
+  Sampler(int base, const std::string& mount_path, const EntryMap& entries,
+          Clock::time_point deadline)
+      : base_(base), mount_path_(mount_path), entries_(entries), deadline_(deadline) {}
+
+  PathSample take() {
+    // Half of the time for the names, the rest for the files.
+    const auto now = Clock::now();
+    const auto half = now + (deadline_ - now) / 2;
+    for (const Profile& profile : entries_.profiles()) {
+      if (names_paths(profile)) folders_.push_back(profile.name);
+    }
+    while (!folders_.empty()) {  // no recursion: a store may hold trees of any depth
+      const std::string folder = std::move(folders_.back());
+      folders_.pop_back();
+      list(folder, half);
+    }
+    std::shuffle(found_.begin(), found_.end(), std::mt19937(std::random_device{}()));
+    for (const std::string& entry : found_) {
+      if (Clock::now() >= deadline_) {
+        sample_.is_whole = false;
+        break;
+      }
+      read_entry(entry);
+    }
+    return std::move(sample_);
+  }
+
+ private:
+  static bool names_paths(const Profile& profile) {
+    return std::any_of(profile.entries.begin(), profile.entries.end(), [](const EntryRule& rule) {
+      return rule.is_folder() && !rule.paths_in.empty();
+    });
+  }
+
+  void list(const std::string& folder, Clock::time_point deadline) {
+    auto opened = sys::open_beneath(base_, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (!opened) return;
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(opened->get()), ::closedir);
+    if (!dir) return;
+    (void)opened->release();
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread has this stream
+    while (const dirent* name = ::readdir(dir.get())) {
+      if (Clock::now() >= deadline) {
+        sample_.is_whole = false;
+        return;
+      }
+      const bool may_be_folder = name->d_type == DT_DIR || name->d_type == DT_UNKNOWN;
+      if (!may_be_folder || is_dot_name(name->d_name)) continue;
+      add(join_path(folder, name->d_name));
+    }
+  }
+
+  static bool is_dot_name(std::string_view name) { return name == "." || name == ".."; }
+
+  void add(std::string path) {
+    const auto ref = entries_.find(path);
+    if (!ref || !ref->is_entry_folder()) {
+      if (!entries_.is_beside_entry(path)) folders_.push_back(std::move(path));
+    } else if (!ref->rule->paths_in.empty()) {
+      found_.push_back(std::move(path));
+    }
+  }
+
+  void read_entry(const std::string& entry) {
+    const auto folder = sys::open_beneath(base_, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    const auto names = folder ? sys::list_dir(folder->get()) : folder.error();
+    if (!names) return;
+    ++sample_.entries;
+    for (const sys::DirEntry& name : *names) {
+      const std::string path = join_path(entry, name.name);
+      std::string fault = path_fault_of(base_, mount_path_, entries_, path);
+      if (!fault.empty()) sample_.damaged.push_back({path, entry, std::move(fault)});
+    }
+  }
+
+  const int base_;
+  const std::string& mount_path_;
+  const EntryMap& entries_;
+  const Clock::time_point deadline_;
+  std::vector<std::string> folders_;  // to be listed
+  std::vector<std::string> found_;    // entries
+  PathSample sample_;
+};
+
+}  // namespace
+
+PathSample sample_recorded_paths(int base, const std::string& mount_path, const EntryMap& entries,
+                                 Clock::time_point deadline) {
+  return Sampler(base, mount_path, entries, deadline).take();
+}
+
+}  // namespace cacheshim

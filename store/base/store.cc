@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/base/store.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
+
+#include "common/job_id.h"
+#include "common/names.h"
+#include "store/locks/lease_files.h"
+#include "store/sys/paths.h"
+#include "store/base/store_format.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr mode_t kPrivateMode = 0700;
+constexpr const char* kLockFile = "owner.lock";
+constexpr unsigned kMostAttempts = 1024;
+
+Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
+  const Status made = sys::make_dir_at(parent, name, mode);
+  if (!made && !made.failed_with(EEXIST)) return made.error();
+  return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
+}
+
+// The uid that a file system gives to objects that the daemon makes. It differs from ours if a file server
+// maps it (root_squash). Ours if the daemon can make nothing there.
+uid_t uid_given_by(int folder) {
+  const std::string name = fmt::format("{}.probe-{}", kControlName, ::getpid());
+  if (!sys::make_dir_at(folder, name, kPrivateMode)) return sys::own_uid();
+  const auto st = sys::stat_at(folder, name);
+  (void)sys::unlink_at(folder, name, AT_REMOVEDIR);  // an empty directory that says what it is
+  return st ? st->st_uid : sys::own_uid();
+}
+
+// Why the records must not be kept in this directory of `parent`; "" if they may.
+std::string why_unsafe(int parent, const struct stat& st) {
+  if (sys::is_private_dir(st, sys::own_uid())) return "";
+  const bool is_strange = st.st_uid != 0 && st.st_uid != sys::own_uid();
+  if (is_strange && st.st_uid != uid_given_by(parent)) {
+    return fmt::format("belongs to uid {}, which is neither root nor the service account",
+                       st.st_uid);
+  }
+  if ((st.st_mode & (S_IWGRP | S_IWOTH)) == 0) return "";
+  return fmt::format("can be written by others (mode {:04o})", st.st_mode & 07777U);
+}
+
+}  // namespace
+
+std::string node_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  if (::gethostname(name, sizeof name - 1) == -1 || name[0] == '\0') return "localhost";
+  return std::string(JobId::from_text(name).view());
+}
+
+std::variant<Store, StoreError> Store::open(const std::string& path,
+                                            const std::string& layers_path) {
+  Store store;
+  const Status opened = [&]() -> Status {
+    CACHESHIM_TRY(base, sys::open_path(path, O_RDONLY | O_DIRECTORY));
+    store.base_ = std::move(base);
+    return store.make_records(layers_path);
+  }();
+  if (!opened) return store.explain(path, opened.error());
+  return store;
+}
+
+Store Store::bare(UniqueFd base) {
+  Store store;
+  store.base_ = std::move(base);
+  return store;
+}
+
+StoreError Store::explain(const std::string& path, Errno error) const {
+  if (!refusal_.empty())
+    return {fmt::format("store '{}': {}; nothing was mounted", path, refusal_)};
+  return {fmt::format("cannot use store '{}': {}; nothing was mounted", path,
+                      std::strerror(error.code()))};
+}
+
+// Opens a directory of our records; makes it if it is missing. Errors: EPERM, with a reason in `refusal_`, if
+// other users can change it: they could give a job another job's layer, or files that were never published.
+Result<UniqueFd> Store::open_record_dir(int parent, const std::string& name,
+                                        const std::string& shown) {
+  auto folder = ensure_dir(parent, name, kPrivateMode);
+  if (folder.failed_with(ELOOP) || folder.failed_with(ENOTDIR)) {
+    refusal_ = fmt::format("'{}' is {}", shown,
+                           folder.failed_with(ELOOP) ? "a symlink" : "not a directory");
+  }
+  if (!folder) return folder.error();
+  CACHESHIM_TRY(st, sys::stat_fd(folder->get()));
+  const std::string why = why_unsafe(parent, st);
+  if (why.empty()) return folder;
+  refusal_ = fmt::format("'{}' {}", shown, why);
+  return Errno(EPERM);
+}
+
+Status Store::make_records(const std::string& layers_path) {
+  const std::string control_name(kControlName);
+  CACHESHIM_TRY(control, open_record_dir(base_.get(), control_name, control_name));
+  control_ = std::move(control);
+  CACHESHIM_CHECK(read_format());
+  const auto open_own = [&](const char* name) {
+    return open_record_dir(control_.get(), name, join_path(control_name, name));
+  };
+  if (layers_path.empty()) {
+    CACHESHIM_TRY(layers, open_own("layers"));
+    layers_ = std::move(layers);
+  } else {
+    CACHESHIM_TRY(layers, sys::open_path(layers_path, O_RDONLY | O_DIRECTORY));
+    CACHESHIM_TRY(st, sys::stat_fd(layers.get()));
+    if (const std::string why = why_unsafe(layers.get(), st); !why.empty()) {
+      refusal_ = fmt::format("the directory of layers '{}' {}", layers_path, why);
+      return Errno(EPERM);
+    }
+    layers_ = std::move(layers);
+  }
+  CACHESHIM_TRY(trash, open_own("trash"));
+  trash_ = std::move(trash);
+  CACHESHIM_TRY(audit, open_own("audit"));
+  audit_ = AuditLog(std::move(audit), node_name());
+  CACHESHIM_TRY(leases, open_own("leases"));
+  leases_ = std::move(leases);
+  LeaseFiles(leases_.get()).sweep();
+  return open_staging();
+}
+
+Status Store::read_format() {
+  const auto text = sys::read_file(control_.get(), kStoreFormatFile);
+  if (text.failed_with(ENOENT)) return record_mount_path("");
+  if (!text) return text.error();
+  const auto format = parse_store_format(*text);
+  if (const auto* refusal = std::get_if<std::string>(&format)) {
+    refusal_ = *refusal;
+    return Errno(EINVAL);
+  }
+  mount_path_ = std::get<StoreFormat>(format).mount_path;
+  return {};
+}
+
+Status Store::record_mount_path(const std::string& path) {
+  std::string text = fmt::format("{}\n", kStoreFormat);
+  if (!path.empty()) text += fmt::format("mount {}\n", path);
+  CACHESHIM_CHECK(sys::replace_file(control_.get(), kStoreFormatFile, text, 0644));
+  mount_path_ = path;
+  return {};
+}
+
+Result<UniqueFd> Store::try_lock_base() const {
+  CACHESHIM_TRY(lock, sys::open_beneath(control_.get(), "gc.lock", O_RDWR | O_CREAT, 0600));
+  CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
+  return lock;
+}
+
+// The name need only be new: containers give equal host names and pids to several daemons.
+Status Store::open_staging() {
+  CACHESHIM_TRY(all, open_record_dir(control_.get(), "staging",
+                                     join_path(kControlName, "staging")));
+  sweep(all.get());
+  for (unsigned number = 0; number < kMostAttempts; ++number) {
+    const std::string own = fmt::format("{}-{}-{}", node_name(), ::getpid(), number);
+    const Status made = sys::make_dir_at(all.get(), own, kPrivateMode);
+    if (made.failed_with(EEXIST)) continue;
+    CACHESHIM_CHECK(made);
+    const std::string lock_path = join_path(own, kLockFile);
+    auto lock = sys::open_beneath(all.get(), lock_path, O_RDWR | O_CREAT, 0600);
+    if (lock.failed_with(ENOENT)) continue;  // swept by a daemon that began at the same moment
+    if (!lock) return lock.error();
+    if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) continue;
+    CACHESHIM_TRY(folder, sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY));
+    staging_ = std::move(folder);
+    staging_lock_ = *std::move(lock);
+    return {};
+  }
+  return Errno(EUSERS);
+}
+
+// What a daemon that is gone has left: its lock is free.
+void Store::sweep(int all) {
+  const auto daemons = sys::list_dir(all);
+  if (!daemons) return;
+  for (const sys::DirEntry& daemon : *daemons) {
+    const auto lock = sys::open_beneath(all, join_path(daemon.name, kLockFile), O_RDWR);
+    if (!lock && !lock.failed_with(ENOENT)) continue;
+    if (lock && !sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) {
+      has_other_daemons_ = true;
+      continue;
+    }
+    (void)sys::remove_tree(all, daemon.name);  // tried again at the next mount
+  }
+}
+
+bool Store::is_writable() const { return ::faccessat(base_.get(), ".", W_OK, AT_EACCESS) == 0; }
+
+Status Store::ensure_base_dir(const std::string& name) const {
+  const Status made = sys::make_dir_at(base_.get(), name, 0755);
+  if (!made && !made.failed_with(EEXIST)) return made;
+  return {};
+}
+
+}  // namespace cacheshim

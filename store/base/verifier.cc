@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/base/verifier.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "store/sys/digest.h"
+#include "store/sys/paths.h"
+#include "store/base/recorded_paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+using Files = std::map<std::string, AuditFile>;
+
+// What should be in each unit of the base, by the records in the order of their times.
+Result<std::map<std::string, Files>> recorded_units(const AuditLog& audit) {
+  std::vector<AuditRecord> records;
+  CACHESHIM_CHECK(audit.read([&](AuditRecord record) { records.push_back(std::move(record)); }));
+  std::stable_sort(records.begin(), records.end(),
+                   [](const auto& left, const auto& right) { return left.time < right.time; });
+  std::map<std::string, Files> units;
+  for (AuditRecord& record : records) {
+    if (record.event != AuditRecord::Event::kPublish) {
+      units.erase(record.unit);
+      continue;
+    }
+    Files& files = units[record.unit];
+    for (AuditFile& file : record.files) files[file.path] = std::move(file);
+  }
+  return units;
+}
+
+// Reading leaves no trace of use where that can be had.
+Result<UniqueFd> open_quietly(int base, const std::string& path) {
+  constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
+  auto opened = sys::open_beneath(base, path, kFlags | O_NOATIME);
+  return opened.failed_with(EPERM) ? sys::open_beneath(base, path, kFlags) : std::move(opened);
+}
+
+bool is_wholly_gone(int base, const Files& files) {
+  return std::none_of(files.begin(), files.end(), [&](const auto& file) {
+    return static_cast<bool>(sys::open_beneath(base, file.first, O_PATH | O_NOFOLLOW));
+  });
+}
+
+void repair_units(const Store& store, const std::vector<BaseUnit>& units, VerifyReport& report) {
+  std::set<std::string> damaged;
+  for (const DamagedFile& file : report.damaged) damaged.insert(file.unit);
+  for (const BaseUnit& unit : units) {
+    if (!damaged.contains(unit.unit)) continue;
+    const Status moved = discard_unit(store, unit, AuditRecord::Event::kRepair, "damaged");
+    if (!moved) {
+      spdlog::error("cannot move the damaged '{}' to trash: {}; it stays", unit.unit,
+                    std::strerror(moved.error().code()));
+      continue;
+    }
+    report.repaired.push_back(unit.unit);
+    report.gone.insert(report.gone.end(), unit.paths.begin(), unit.paths.end());
+  }
+}
+
+void find_path_faults(const Store& store, const EntryMap& entries,
+                      const std::vector<BaseUnit>& units, VerifyReport& report) {
+  for (const BaseUnit& unit : units) {
+    const auto folder =
+        sys::open_beneath(store.base(), unit.unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    const auto names = folder ? sys::list_dir(folder->get()) : folder.error();
+    if (!names) continue;
+    for (const sys::DirEntry& name : *names) {
+      const std::string path = join_path(unit.unit, name.name);
+      std::string fault = path_fault_of(store.base(), store.mount_path(), entries, path);
+      if (!fault.empty()) report.damaged.push_back({path, unit.unit, std::move(fault)});
+    }
+  }
+}
+
+}  // namespace
+
+std::string path_fault_of(int base, const std::string& mount_path, const EntryMap& entries,
+                          const std::string& path) {
+  const auto ref = entries.find(path);
+  if (!ref || !ref->rule->holds_paths(base_name(path)) || mount_path.empty()) return "";
+  const auto opened = open_quietly(base, path);
+  if (!opened) return "";
+  const auto names = names_path_outside(opened->get(), join_path(mount_path, ref->profile->name));
+  return names && *names ? "names files outside of the mount's cache" : "";
+}
+
+std::string fault_of(int base, const AuditFile& file) {
+  if (file.digest.empty()) {  // a symlink
+    return sys::open_beneath(base, file.path, O_PATH | O_NOFOLLOW) ? "" : kMissing;
+  }
+  const auto opened = open_quietly(base, file.path);
+  if (opened.failed_with(ENOENT)) return kMissing;
+  if (!opened) return std::strerror(opened.error().code());
+  const auto st = sys::stat_fd(opened->get());
+  if (!st || !S_ISREG(st->st_mode)) return "no regular file";
+  if (static_cast<std::uint64_t>(st->st_size) != file.size) {
+    return fmt::format("{} bytes, {} on record", st->st_size, file.size);
+  }
+  const auto digest = digest_of(opened->get());
+  if (!digest) return std::strerror(digest.error().code());
+  return *digest == file.digest ? "" : "other content than on record";
+}
+
+Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bool repair,
+                                 const VerifyProgress& progress) {
+  CACHESHIM_TRY(recorded, recorded_units(store.audit()));
+  VerifyReport report;
+  std::uint64_t done = 0;
+  for (const auto& [unit, files] : recorded) {
+    progress(done++, recorded.size());
+    if (is_wholly_gone(store.base(), files)) continue;
+    for (const auto& [path, file] : files) {
+      if (entries.class_of(path) == NameClass::kShared) continue;
+      std::string fault = fault_of(store.base(), file);
+      if (fault.empty()) {
+        ++report.files;
+        report.bytes += file.size;
+      } else if (fault != kMissing || !is_wholly_gone(store.base(), files)) {  // evicted meanwhile
+        report.damaged.push_back({path, unit, std::move(fault)});
+      }
+    }
+  }
+  const auto units = list_base_units(store, entries);
+  find_path_faults(store, entries, units, report);
+  report.unrecorded = static_cast<std::uint64_t>(
+      std::count_if(units.begin(), units.end(),
+                    [&](const BaseUnit& unit) { return !recorded.contains(unit.unit); }));
+  if (repair) repair_units(store, units, report);
+  progress(done, recorded.size());
+  return report;
+}
+
+}  // namespace cacheshim

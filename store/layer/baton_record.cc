@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/layer/baton_record.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "store/sys/json_text.h"
+
+namespace cacheshim {
+namespace {
+
+std::optional<BatonRecord> parse_line(std::string_view line) {
+  const auto json = parse_json(line);
+  if (!json.is_object()) return std::nullopt;
+  BatonRecord record;
+  try {
+    record.path = json.at("path").get<std::string>();
+    record.inode = json.at("inode").get<ino_t>();
+    record.process = json.at("pid").get<pid_t>();
+    record.start_time = json.at("start_time").get<std::uint64_t>();
+    record.ancestors = json.value("ancestors", std::vector<pid_t>());
+    record.boot = json.value("boot", "");
+    record.pid_namespace = json.value("pid_namespace", "");
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+  return record;
+}
+
+}  // namespace
+
+std::string to_line(const BatonRecord& record) {
+  const nlohmann::ordered_json json = {{"path", record.path},
+                                       {"inode", record.inode},
+                                       {"pid", record.process},
+                                       {"start_time", record.start_time},
+                                       {"ancestors", record.ancestors},
+                                       {"boot", record.boot},
+                                       {"pid_namespace", record.pid_namespace}};
+  try {
+    return json.dump() + "\n";
+  } catch (const nlohmann::json::exception&) {
+    return "";
+  }
+}
+
+std::vector<BatonRecord> parse_baton_records(std::string_view text) {
+  std::vector<BatonRecord> records;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    auto record = parse_line(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!record) continue;
+    std::erase_if(records, [&](const BatonRecord& known) { return known.path == record->path; });
+    records.push_back(*std::move(record));
+  }
+  return records;
+}
+
+}  // namespace cacheshim

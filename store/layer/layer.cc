@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/layer/layer.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+
+#include <nlohmann/json.hpp>
+
+#include "store/sys/json_text.h"
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr mode_t kPrivateMode = 0700;
+constexpr const char* kLockFile = "owner.lock";
+constexpr unsigned kMostDaemons = 64;  // of one node that hold layers of one job
+
+Status ensure_dir(int parent, const std::string& name, mode_t mode) {
+  const Status made = sys::make_dir_at(parent, name, mode);
+  if (!made && !made.failed_with(EEXIST)) return made;
+  return {};
+}
+
+Result<UniqueFd> open_dir(int parent, const std::string& name) {
+  return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
+}
+
+// EPERM for a directory that another user owns, or can change. `layers` itself has been checked.
+Status check_own_dir(int layers, const std::string& path) {
+  CACHESHIM_TRY(top, sys::stat_fd(layers));
+  CACHESHIM_TRY(folder, open_dir(layers, path));
+  CACHESHIM_TRY(st, sys::stat_fd(folder.get()));
+  return sys::is_private_dir(st, top.st_uid) ? Status() : Errno(EPERM);
+}
+
+Outcome parse_outcome(const std::string& text) {
+  if (text == "success") return Outcome::kSuccess;
+  if (text == "failure") return Outcome::kFailure;
+  return Outcome::kNone;
+}
+
+template <class Function>
+void for_each_layer(int layers, Function&& function) {
+  const auto jobs = sys::list_dir(layers);
+  if (!jobs) return;
+  for (const sys::DirEntry& job : *jobs) {
+    const auto folder = open_dir(layers, job.name);
+    if (!folder) continue;
+    const auto names = sys::list_dir(folder->get());
+    if (!names) continue;
+    for (const sys::DirEntry& name : *names) function(job.name, name.name);
+    (void)sys::unlink_at(layers, job.name, AT_REMOVEDIR);  // stays unless it is empty
+  }
+}
+
+// Some file systems sync no directories, and say EINVAL.
+Status sync_dir(int folder) {
+  const Status synced = sys::sync_file(folder);
+  return synced.failed_with(EINVAL) ? Status() : synced;
+}
+
+}  // namespace
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kNone:
+      return "none";
+    case Outcome::kSuccess:
+      return "success";
+    case Outcome::kFailure:
+      return "failure";
+  }
+  return "";
+}
+
+std::string to_json(const LayerRecord& record) {
+  nlohmann::ordered_json json;
+  json["job"] = record.job;
+  json["cycle"] = record.cycle;
+  json["node"] = record.node;
+  json["uid"] = record.uid ? nlohmann::ordered_json(*record.uid) : nlohmann::ordered_json();
+  json["shared_uids"] = record.shared_uids;
+  json["vouched"] = record.vouched;
+  json["refused"] = record.refused;
+  if (record.publish) json["publish"] = to_string(*record.publish);
+  json["state"] = record.active ? "active" : "ended";
+  json["outcome"] = to_string(record.outcome);
+  json["started"] = record.started;
+  json["ended"] = record.ended;
+  return dump_json(json, 2) + "\n";
+}
+
+Result<LayerRecord> parse_layer_record(std::string_view text) {
+  const auto json = parse_json(text);
+  if (!json.is_object()) return Errno(EINVAL);
+  LayerRecord record;
+  try {
+    record.job = json.value("job", "");
+    record.cycle = json.value("cycle", "0");
+    record.node = json.value("node", "");
+    if (json.contains("uid") && !json["uid"].is_null()) record.uid = json["uid"].get<unsigned>();
+    record.shared_uids = json.value("shared_uids", false);
+    record.vouched = json.value("vouched", false);
+    record.refused = json.value("refused", "");
+    record.publish = parse_publish_policy(json.value("publish", ""));
+    record.active = json.value("state", "active") == "active";
+    record.outcome = parse_outcome(json.value("outcome", "none"));
+    record.started = json.value("started", std::time_t{0});
+    record.ended = json.value("ended", std::time_t{0});
+  } catch (const nlohmann::json::exception&) {
+    return Errno(EINVAL);
+  }
+  return record;
+}
+
+Result<Layer> Layer::take_existing(int layers, const std::string& job, const std::string& name) {
+  const std::string path = join_path(job, name);
+  CACHESHIM_CHECK(check_own_dir(layers, job));
+  CACHESHIM_CHECK(check_own_dir(layers, path));
+  CACHESHIM_TRY(folder, open_dir(layers, path));
+  CACHESHIM_TRY(lock, sys::open_beneath(folder.get(), kLockFile, O_RDWR | O_CREAT, 0600));
+  CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
+  Layer layer(std::move(folder), std::move(lock), path);
+  CACHESHIM_TRY(text, sys::read_file(layer.folder_.get(), kLayerRecordFile));
+  CACHESHIM_TRY(record, parse_layer_record(text));
+  layer.record_ = std::move(record);
+  CACHESHIM_CHECK(layer.prepare(layer.record_));
+  return layer;
+}
+
+// Whether `wanted` may take over an existing layer. A layer without a record was left so by its maker or by a
+// power failure. A layer that only root has used goes to the first other user.
+bool Layer::may_be_taken(const LayerRecord& wanted) const {
+  const auto text = sys::read_file(folder_.get(), kLayerRecordFile);
+  if (!text) {
+    return text.failed_with(ENOENT) &&
+           sys::open_beneath(folder_.get(), "upper", O_PATH).failed_with(ENOENT);
+  }
+  const auto old = parse_layer_record(*text);
+  if (!old) return false;
+  if (!old->active || !old->uid || old->shared_uids) return true;
+  return wanted.uid == old->uid;
+}
+
+// The names above the record, which its own rename does not make durable.
+Status Layer::sync_names(int layers) const {
+  for (const std::string& path : {path_, std::string(parent_path(path_)), std::string()}) {
+    CACHESHIM_TRY(folder, open_dir(layers, path));
+    CACHESHIM_CHECK(sync_dir(folder.get()));
+  }
+  return {};
+}
+
+Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
+  CACHESHIM_CHECK(ensure_dir(layers, wanted.job, kPrivateMode));
+  CACHESHIM_CHECK(check_own_dir(layers, wanted.job));
+  for (unsigned number = 1; number <= kMostDaemons; ++number) {
+    std::string path = fmt::format("{}/{}@{}", wanted.job, wanted.cycle, wanted.node);
+    if (number > 1) path += fmt::format(".{}", number);
+    CACHESHIM_CHECK(ensure_dir(layers, path, kPrivateMode));
+    CACHESHIM_CHECK(check_own_dir(layers, path));
+    CACHESHIM_TRY(folder, open_dir(layers, path));
+    CACHESHIM_TRY(lock, sys::open_beneath(folder.get(), kLockFile, O_RDWR | O_CREAT, 0600));
+    const Status locked = sys::lock_file(lock.get(), LOCK_EX | LOCK_NB);
+    if (locked.failed_with(EWOULDBLOCK)) continue;
+    if (!locked) return locked.error();
+    Layer layer(std::move(folder), std::move(lock), path);
+    if (!layer.may_be_taken(wanted)) continue;
+    CACHESHIM_CHECK(layer.prepare(wanted));
+    CACHESHIM_CHECK(layer.sync_names(layers));
+    return layer;
+  }
+  return Errno(EUSERS);
+}
+
+Status Layer::prepare(const LayerRecord& wanted) {
+  CACHESHIM_CHECK(ensure_dir(folder_.get(), "upper", 0755));
+  CACHESHIM_CHECK(ensure_dir(folder_.get(), "work", kPrivateMode));
+  record_ = wanted;
+  if (const auto text = sys::read_file(folder_.get(), kLayerRecordFile)) {
+    const auto old = parse_layer_record(*text);
+    if (old && old->active) record_ = *old;
+    if (!record_.uid) record_.uid = wanted.uid;
+    // Whatever became of its job, what was written to it is there.
+    record_.publish = wanted.publish;
+    record_.vouched = wanted.vouched && old && old->vouched;
+    record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;
+  }
+  return save(record_);
+}
+
+Status Layer::save(const LayerRecord& record) {
+  record_ = record;
+  CACHESHIM_CHECK(sys::replace_file(folder_.get(), kLayerRecordFile, to_json(record_), 0600));
+  return sync_dir(folder_.get());
+}
+
+Status Layer::append(const char* file, std::string_view line) const {
+  CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), file, O_WRONLY | O_APPEND | O_CREAT, 0600));
+  return sys::write_all(fd.get(), line);
+}
+
+Result<std::string> Layer::read(const char* file) const {
+  return sys::read_file(folder_.get(), file);
+}
+
+Result<UniqueFd> Layer::open_upper() const { return open_dir(folder_.get(), "upper"); }
+
+Result<UniqueFd> Layer::open_work() const { return open_dir(folder_.get(), "work"); }
+
+Status Layer::end(int layers, Outcome outcome, bool keep) {
+  LayerRecord ended = record_;
+  ended.active = false;
+  ended.outcome = outcome;
+  ended.ended = std::time(nullptr);
+  const Status saved = save(ended);
+  if (!keep) {
+    CACHESHIM_CHECK(sys::remove_tree(layers, path_));
+    // Stays where the job has other cycles' layers.
+    (void)sys::unlink_at(layers, std::string(parent_path(path_)), AT_REMOVEDIR);
+    return {};
+  }
+  CACHESHIM_CHECK(saved);
+  timespec now{};
+  (void)::clock_gettime(CLOCK_REALTIME, &now);  // cannot fail for this clock
+  const std::string kept =
+      fmt::format("{}{}{}.{:09}", path_, kEndedLayerMark, now.tv_sec, now.tv_nsec);
+  return sys::rename_at(layers, path_, layers, kept);
+}
+
+std::vector<Layer> take_orphans(int layers, const std::string& node) {
+  std::vector<Layer> orphans;
+  for_each_layer(layers, [&](const std::string& job, const std::string& name) {
+    if (name.find(kEndedLayerMark) != std::string::npos) return;
+    auto layer = Layer::take_existing(layers, job, name);
+    if (!layer || layer->record().node != node || !layer->record().active) return;
+    orphans.push_back(*std::move(layer));
+  });
+  return orphans;
+}
+
+unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
+                              std::time_t keep_seconds) {
+  unsigned count = 0;
+  const std::time_t oldest = std::time(nullptr) - keep_seconds;
+  for_each_layer(layers, [&](const std::string& job, const std::string& name) {
+    if (name.find(kEndedLayerMark) != std::string::npos) return;
+    const auto text = sys::read_file(layers, join_path(join_path(job, name), kLayerRecordFile));
+    const auto record = text ? parse_layer_record(*text) : Result<LayerRecord>(text.error());
+    if (!record || !record->active) return;
+    const bool is_own = record->node == node;
+    if (!is_own && job.starts_with("uid-")) return;
+    if (record->started >= (is_own ? started_before : std::min(started_before, oldest))) return;
+    auto layer = Layer::take_existing(layers, job, name);
+    if (layer && layer->end(layers, Outcome::kNone, /*keep=*/true)) ++count;
+  });
+  return count;
+}
+
+void sweep_ended_layers(int layers, std::time_t keep_seconds) {
+  const std::time_t oldest = std::time(nullptr) - keep_seconds;
+  for_each_layer(layers, [&](const std::string& job, const std::string& name) {
+    if (name.find(kEndedLayerMark) == std::string::npos) return;
+    const std::string path = join_path(job, name);
+    const auto text = sys::read_file(layers, join_path(path, kLayerRecordFile));
+    const auto record = text ? parse_layer_record(*text) : Result<LayerRecord>(text.error());
+    if (record && record->ended > oldest) return;
+    (void)sys::remove_tree(layers, path);  // tried again at the next mount
+  });
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/layer/link_index.h"
+
+#define XXH_INLINE_ALL
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <xxhash.h>
+
+#include <charconv>
+#include <utility>
+
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::string_view kCopy = "copy.";
+constexpr std::string_view kNone = "none.";
+
+}  // namespace
+
+Result<std::string> LinkIndex::key_of(int object, std::size_t lower) {
+  Result<std::string> identity = sys::file_handle(object);
+  if (!identity) {
+    CACHESHIM_TRY(st, sys::stat_fd(object));
+    identity = fmt::format("{}:{}", st.st_dev, st.st_ino);
+  }
+  const XXH128_hash_t hash = XXH3_128bits_withSeed(identity->data(), identity->size(), lower);
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+std::string LinkIndex::file_name(const std::string& key, const File& file) {
+  return fmt::format("{}{}.{}", file.has_copy ? kCopy : kNone, key, file.names_left);
+}
+
+void LinkIndex::clear() {
+  work_ = -1;
+  folder_.reset();
+  files_.clear();
+  keys_.clear();
+}
+
+Status LinkIndex::load(int work) {
+  clear();
+  work_ = work;
+  auto folder = sys::open_beneath(work, kFolder, O_RDONLY | O_DIRECTORY);
+  if (folder.failed_with(ENOENT)) return {};
+  if (!folder) return folder.error();
+  folder_ = *std::move(folder);
+  CACHESHIM_TRY(entries, sys::list_dir(folder_.get()));
+  for (const sys::DirEntry& entry : entries) load_file(entry.name);
+  return {};
+}
+
+// Skips what it cannot read: the names in question are then no links of each other any more.
+void LinkIndex::load_file(const std::string& name) {
+  File file;
+  file.has_copy = name.starts_with(kCopy);
+  const auto dot = name.rfind('.');
+  if (dot <= kCopy.size()) return;
+  const char* const end = name.data() + name.size();
+  if (std::from_chars(name.data() + dot + 1, end, file.names_left).ptr != end) return;
+  const auto st = sys::stat_at(folder_.get(), name);
+  if (!st) return;
+  const std::string key = name.substr(kCopy.size(), dot - kCopy.size());
+  if (file.has_copy) {
+    file.device = st->st_dev;
+    file.inode = st->st_ino;
+    keys_[file.inode] = key;
+  }
+  if (file.has_copy || !files_.contains(key)) files_[key] = file;
+}
+
+const LinkIndex::File* LinkIndex::find(const std::string& key) const {
+  const auto found = files_.find(key);
+  return found == files_.end() ? nullptr : &found->second;
+}
+
+Result<UniqueFd> LinkIndex::open_copy(const std::string& key, int flags) const {
+  return sys::open_beneath(folder_.get(), file_name(key, files_.at(key)), flags);
+}
+
+Result<struct stat> LinkIndex::stat_copy(const std::string& key) const {
+  CACHESHIM_TRY(st, sys::stat_at(folder_.get(), file_name(key, files_.at(key))));
+  correct_links(st);
+  return st;
+}
+
+void LinkIndex::correct_links(struct stat& st) const {
+  if (st.st_nlink < 1 || keys_.empty()) return;
+  const auto key = keys_.find(st.st_ino);
+  if (key == keys_.end()) return;
+  const File& file = files_.at(key->second);
+  if (file.device != st.st_dev) return;
+  st.st_nlink += file.names_left;
+  --st.st_nlink;  // the index's own
+}
+
+Status LinkIndex::ensure_folder() {
+  if (folder_) return {};
+  const Status made = sys::make_dir_at(work_, kFolder, 0700);
+  if (!made && !made.failed_with(EEXIST)) return made;
+  CACHESHIM_TRY(folder, sys::open_beneath(work_, kFolder, O_RDONLY | O_DIRECTORY));
+  folder_ = std::move(folder);
+  return {};
+}
+
+Status LinkIndex::add_copy(const std::string& key, nlink_t names, int folder,
+                           const std::string& name) {
+  CACHESHIM_CHECK(ensure_folder());
+  CACHESHIM_TRY(st, sys::stat_at(folder, name));
+  const File* known = find(key);
+  const std::string record = known != nullptr ? file_name(key, *known) : std::string();
+  const File file{known != nullptr ? known->names_left : names, true, st.st_dev, st.st_ino};
+  CACHESHIM_CHECK(sys::link_at(folder, name, folder_.get(), file_name(key, file)));
+  if (!record.empty()) (void)sys::unlink_at(folder_.get(), record);  // at worst an empty file stays
+  files_[key] = file;
+  keys_[file.inode] = key;
+  return {};
+}
+
+Status LinkIndex::link_copy(const std::string& key, int folder, const std::string& name) const {
+  return sys::link_at(folder_.get(), file_name(key, files_.at(key)), folder, name);
+}
+
+Status LinkIndex::take_name(const std::string& key, nlink_t names) {
+  const auto known = files_.find(key);
+  if (known != files_.end()) {
+    const nlink_t left = known->second.names_left;
+    return set_names_left(key, known->second, left > 0 ? left - 1 : 0);
+  }
+  CACHESHIM_CHECK(ensure_folder());
+  File file;
+  file.names_left = names - 1;
+  CACHESHIM_TRY(made,
+                sys::open_beneath(folder_.get(), file_name(key, file), O_WRONLY | O_CREAT, 0600));
+  files_[key] = file;
+  return {};
+}
+
+Status LinkIndex::set_names_left(const std::string& key, File& file, nlink_t names_left) {
+  File changed = file;
+  changed.names_left = names_left;
+  CACHESHIM_CHECK(
+      sys::rename_at(folder_.get(), file_name(key, file), folder_.get(), file_name(key, changed)));
+  file = changed;
+  return {};
+}
+
+bool LinkIndex::forget_if_gone(dev_t device, ino_t inode) {
+  const auto key = keys_.find(inode);
+  if (key == keys_.end()) return false;
+  const auto file = files_.find(key->second);
+  if (file->second.device != device || file->second.names_left > 0) return false;
+  const std::string name = file_name(file->first, file->second);
+  const auto st = sys::stat_at(folder_.get(), name);
+  if (!st || st->st_nlink > 1) return false;
+  if (!sys::unlink_at(folder_.get(), name)) return false;
+  files_.erase(file);
+  keys_.erase(key);
+  return true;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/profiles/entry_map.h"
+#include "store/locks/lock_access.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+
+// The largest that a lock file may grow: it is everybody's.
+inline constexpr off_t kMostLockBytes = 4096;
+
+// The lock files of a store as one job sees them: regular files whose names a profile says are locks are
+// the base's own, one inode for all jobs and for processes beside the mount, open to every uid. They
+// are never copied, never published, and may be there before their folder's entry is. What a profile
+// calls shared is written through to the base in the same way, as large as it gets, and may be
+// replaced by a rename of its own kind.
+//
+// Thread-safe. Paths are as in paths.h; what is not a regular file is not a lock, whatever its name.
+class LockFiles {
+ public:
+  // `entries` must outlive the object.
+  explicit LockFiles(const EntryMap& entries) : entries_(entries) {}
+
+  // From now on they are those of `base`, a folder that stays open and can be written to; -1: they
+  // are files of the layer like any others. `staging` is a folder on the base's file system, for files on their
+  // way into the base.
+  // `access` must outlive this, and says who may lock a lock file beside the mount.
+  void share(int base, const LockAccess* access, int staging) {
+    if (access != nullptr) access_ = access;
+    staging_ = staging;
+    base_ = base;
+  }
+  // Whether a regular file of this name is, or would be, a shared one.
+  bool is_shared_name(std::string_view path) const {
+    return base_ >= 0 && entries_.is_common(path);
+  }
+  // How far it may grow.
+  off_t most_bytes(std::string_view path) const;
+
+  struct Object {
+    UniqueFd fd;  // O_PATH
+    struct stat st;
+  };
+  // Errors: ENOENT, also for a hidden one; EISDIR for anything that is no regular file.
+  Result<Object> find(const std::string& path) const;
+  Result<UniqueFd> open(const std::string& path, int flags) const;
+  struct Made {
+    UniqueFd fd;
+    bool is_new;
+  };
+  // Makes the file and the directories above it, or, without O_EXCL, opens the existing one. A hidden file
+  // is shown again and counts as made. Errors: EEXIST.
+  Result<Made> create(const std::string& path, int flags);
+  Status remove(const std::string& path) const;
+  // Puts the file `name` of `folder`, which is on the base's file system, in the place of one that is there.
+  Status replace(const std::string& path, int folder, const std::string& name) const;
+  // Of two lock files, or two shared ones; else EXDEV.
+  Status rename(const std::string& from, const std::string& to, unsigned flags);
+
+  // Names of lock files that come from, or go to, the file `name` of `folder`, one of the layer's. The object
+  // stays the same, and with it the locks that are held on it. The first copies the file if `folder` is on
+  // another file system, and returns an O_PATH descriptor of what got the name, which others may have taken away
+  // again by then. Errors: EXDEV there for the others, and for names of class `shared`; EFBIG for a file that is too
+  // large; EEXIST.
+  Result<UniqueFd> rename_in(int folder, const std::string& name, const std::string& path,
+                             unsigned flags);
+  Status rename_out(const std::string& path, int folder, const std::string& name) const;
+  Status link_in(int object, const std::string& path);  // `object`: any descriptor of the file
+  Status link_out(const std::string& path, int folder, const std::string& name) const;
+  Status link(const std::string& path, const std::string& new_path);
+  // From this job's view alone, until it is created again or shown.
+  void hide(const std::string& path);
+  void show(const std::string& path);
+  std::vector<std::string> hidden_folders() const;
+
+  // The base's file that takes the locks of `path`, a small `*.lock` in a cache without a profile, as an
+  // O_PATH descriptor. That of a baton lies among the store's leases: a file named as the baton would make those
+  // wait who use the base without a mount, since a baton excludes by being there. Errors: ENOENT where there is none, and for other names; EFBIG for a larger file;
+  // EISDIR; EACCES for one that we cannot write to.
+  bool may_become_lock(const std::string& path) const {
+    return base_ >= 0 && entries_.may_become_lock(path);
+  }
+  Result<UniqueFd> open_named(const std::string& path) const;
+  Result<Object> find_named(const std::string& path) const { return find(place_of_named(path)); }
+  // The same, but makes the file, empty, and the directories above it. LockAccess says who may open it.
+  Result<UniqueFd> ensure_named(const std::string& path) const;
+
+  // What a listing of `folder` is to have of them: none that is hidden, and, where the layer hides the
+  // base (`base_is_hidden`), those of the base all the same.
+  void adjust(const std::string& folder, bool base_is_hidden,
+              std::vector<sys::DirEntry>& listed) const;
+
+ private:
+  bool is_hidden(const std::string& path) const;
+  std::string place_of_named(const std::string& path) const;
+  // Closes the file to users who may not lock it beside the mount.
+  void restrict(int object) const;
+  Status ensure_folder(const std::string& path) const;
+  Result<UniqueFd> open_parent(const std::string& path) const;
+  Result<UniqueFd> ensure_parent(const std::string& path) const;
+  Status check_becomes_lock(const struct stat& st, const std::string& path) const;
+  Status settle_arrival(int object, const std::string& path, const Status& named);
+  Result<UniqueFd> copy_in(int folder, const std::string& name, const std::string& path,
+                           unsigned flags) const;
+
+  const EntryMap& entries_;
+  static const LockAccess& open_to_all();
+  std::atomic<int> base_{-1};
+  std::atomic<int> staging_{-1};
+  std::atomic<const LockAccess*> access_{&open_to_all()};
+  std::atomic<bool> hides_some_{false};
+  mutable std::mutex mutex_;  // of what follows
+  std::set<std::string> hidden_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/overlay/lower_stack.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "store/sys/paths.h"
+#include "store/sys/whiteout.h"
+
+namespace cacheshim {
+namespace {
+
+bool is_device_whiteout(const struct stat& st) {
+  return cacheshim::is_device_whiteout(st.st_mode, st.st_rdev);
+}
+
+bool is_device_whiteout(int folder, const sys::DirEntry& entry) {
+  if (entry.type != DT_CHR && entry.type != DT_UNKNOWN) return false;
+  const auto st = sys::stat_at(folder, entry.name);
+  return st && is_device_whiteout(*st);
+}
+
+bool has_name(int folder, const std::string& name) {
+  return static_cast<bool>(sys::stat_at(folder, name));
+}
+
+bool is_opaque(int folder) {
+  if (has_name(folder, std::string(kOpaqueMarker))) return true;
+  for (const char* name : {"trusted.overlay.opaque", "user.overlay.opaque"}) {
+    const auto value = sys::get_xattr(folder, name);
+    if (value && *value == "y") return true;
+  }
+  return false;
+}
+
+constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+
+// The names of folders that are merged, from the topmost down.
+class MergedNames {
+ public:
+  // Takes those names of the open folder that none before it has or hides.
+  Status add(int folder, bool is_last) {
+    CACHESHIM_TRY(entries, sys::read_dir(folder));
+    std::vector<std::string> hidden_below;
+    for (sys::DirEntry& entry : entries) {
+      if (is_reserved_name(entry.name)) {
+        hidden_below.push_back(std::move(entry.name));
+      } else if (is_seen(entry.name)) {
+        continue;
+      } else if (is_device_whiteout(folder, entry)) {
+        hidden_below.push_back(whiteout_name(entry.name));
+      } else {
+        if (!is_last) names_.insert(entry.name);
+        merged_.push_back(std::move(entry));
+      }
+    }
+    for (std::string& marker : hidden_below) markers_.insert(std::move(marker));
+    return {};
+  }
+  std::vector<sys::DirEntry> take() { return std::move(merged_); }
+
+ private:
+  bool is_seen(const std::string& name) const {
+    if (names_.contains(name)) return true;
+    return !markers_.empty() && markers_.contains(whiteout_name(name));
+  }
+
+  std::vector<sys::DirEntry> merged_;
+  std::unordered_set<std::string> names_;
+  std::unordered_set<std::string> markers_;
+};
+
+}  // namespace
+
+LowerStack::LowerStack(const std::vector<int>& folders) : folders_(folders) {
+  roots_.reserve(folders.size());
+  for (const int folder : folders) roots_.emplace_back(folder);
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    const auto st = sys::stat_fd(*folder);
+    devices_.push_back(st ? st->st_dev : 0);
+  }
+}
+
+std::optional<std::size_t> LowerStack::find_device(dev_t device) const {
+  const auto found = std::find(devices_.begin(), devices_.end(), device);
+  if (found == devices_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - devices_.begin());
+}
+
+std::optional<dev_t> LowerStack::device_of(std::size_t lower) const {
+  return lower < devices_.size() ? std::optional(devices_[lower]) : std::nullopt;
+}
+
+Result<struct stat> LowerStack::find(const std::string& path) const {
+  if (folders_.size() > 1) {
+    CACHESHIM_TRY(folders, open_folders(parent_path(path)));
+    if (path.empty()) return sys::stat_fd(folders.front().fd.get());
+    const std::string name(base_name(path));
+    CACHESHIM_TRY(object, find_topmost(folders, name));
+    CACHESHIM_TRY(st, sys::stat_fd(object.fd.get()));
+    if (!S_ISDIR(st.st_mode)) return st;
+    // Subdirectories of a merged directory are not counted, as with overlayfs.
+    CACHESHIM_TRY(merged, descend(folders, name));
+    if (merged.size() > 1) st.st_nlink = 1;
+    return st;
+  }
+  const Result<struct stat> st = roots_.front().stat(path);
+  if (st && is_device_whiteout(*st)) return Errno(ENOENT);
+  return st;
+}
+
+Result<LowerStack::Object> LowerStack::open(const std::string& path, int flags) const {
+  if (folders_.size() > 1) {
+    CACHESHIM_TRY(object, open_merged(path));
+    if ((flags & O_PATH) != 0 && (flags & O_DIRECTORY) == 0) return object;
+    CACHESHIM_TRY(opened, sys::reopen(object.fd.get(), flags & ~O_NOFOLLOW));
+    return Object{std::move(opened), object.lower};
+  }
+  CACHESHIM_TRY(fd, sys::open_beneath(folders_.front(), path, flags | O_NOFOLLOW));
+  return Object{std::move(fd), 0};
+}
+
+Result<LowerStack::Object> LowerStack::open_merged(const std::string& path) const {
+  CACHESHIM_TRY(folders, open_folders(parent_path(path)));
+  if (path.empty()) return std::move(folders.front());
+  const std::string name(base_name(path));
+  return find_topmost(folders, name);
+}
+
+Result<LowerStack::Object> LowerStack::find_topmost(const Folders& folders,
+                                                    const std::string& name) {
+  for (const Object& folder : folders) {
+    Result<UniqueFd> fd = sys::open_beneath(folder.fd.get(), name, O_PATH | O_NOFOLLOW);
+    if (fd) {
+      CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
+      if (is_device_whiteout(st)) return Errno(ENOENT);
+      return Object{*std::move(fd), folder.lower};
+    }
+    if (!fd.failed_with(ENOENT)) return fd.error();
+    if (hides_below(folder, name)) break;
+  }
+  return Errno(ENOENT);
+}
+
+Result<LowerStack::Folders> LowerStack::open_folders(std::string_view path) const {
+  Folders folders;
+  for (std::size_t i = 0; i < folders_.size(); ++i) {
+    CACHESHIM_TRY(fd, sys::open_beneath(folders_[i], "", O_PATH | O_DIRECTORY));
+    const std::size_t lower = folders_.size() - 1 - i;
+    const bool hides_further = lower > 0 && is_opaque(fd.get());
+    folders.push_back({std::move(fd), lower});
+    if (hides_further) break;
+  }
+  while (!path.empty()) {
+    CACHESHIM_TRY(below, descend(folders, std::string(take_component(path))));
+    folders = std::move(below);
+  }
+  return folders;
+}
+
+// The folders that `name`, in these folders, is merged of.
+Result<LowerStack::Folders> LowerStack::descend(const Folders& folders, const std::string& name) {
+  Folders below;
+  for (const Object& folder : folders) {
+    Result<UniqueFd> child = sys::open_beneath(folder.fd.get(), name, O_PATH | O_NOFOLLOW);
+    if (!child && !child.failed_with(ENOENT)) return child.error();
+    if (child) {
+      CACHESHIM_TRY(st, sys::stat_fd(child->get()));
+      if (S_ISLNK(st.st_mode) && below.empty()) return Errno(ELOOP);
+      if (!S_ISDIR(st.st_mode) && !is_device_whiteout(st) && below.empty()) return Errno(ENOTDIR);
+      if (!S_ISDIR(st.st_mode)) break;
+      const bool hides_further = folder.lower > 0 && is_opaque(child->get());
+      below.push_back({*std::move(child), folder.lower});
+      if (hides_further) break;
+    }
+    if (hides_below(folder, name)) break;
+  }
+  if (below.empty()) return Errno(ENOENT);
+  return below;
+}
+
+// Whether this lower has a whiteout of `name` that lies on top of another lower.
+bool LowerStack::hides_below(const Object& folder, const std::string& name) {
+  return folder.lower > 0 && has_name(folder.fd.get(), whiteout_name(name));
+}
+
+Result<std::vector<sys::DirEntry>> LowerStack::list(const std::string& path) const {
+  MergedNames names;
+  if (folders_.size() == 1) {
+    CACHESHIM_TRY(folder, sys::open_beneath(folders_.front(), path, kOpenFolder));
+    CACHESHIM_CHECK(names.add(folder.get(), true));
+    return names.take();
+  }
+  CACHESHIM_TRY(folders, open_folders(path));
+  for (const Object& folder : folders) {
+    CACHESHIM_TRY(readable, sys::open_beneath(folder.fd.get(), "", kOpenFolder));
+    CACHESHIM_CHECK(names.add(readable.get(), &folder == &folders.back()));
+  }
+  return names.take();
+}
+
+}  // namespace cacheshim

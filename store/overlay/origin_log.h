@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/overlay/lower_stack.h"
+
+namespace cacheshim {
+
+// Which object of the lowers a copied-up object is a copy of: its copy is shown with that object's
+// inode number, also after a rename and by the next daemon, as overlayfs does by an xattr
+// (overlayfs.rst, "Inode properties").
+//
+// On disk: a text file in the layer's work directory, to which each copy-up and each removal of a copy
+// adds one line. A record is written before the copy gets its name and taken back before the copy loses
+// its last one. It counts only for the object with the recorded file handle. So neither a crash between
+// two steps nor lines that a power cut has lost can give an object another one's number: at worst a copy
+// is shown with its own number. The file is rewritten when it holds twice as many lines as there are
+// copies. If it cannot be written, numbers last until the layer is unmounted.
+//
+// Thread-safe. Inode numbers in arguments are those of objects of the layer, which is one file system.
+class OriginLog {
+ public:
+  static constexpr const char* kFile = "origins";
+
+  struct Origin {
+    dev_t device = 0;
+    ino_t inode = 0;
+  };
+  struct Record {
+    std::uint64_t handle = 0;  // hash of the copy's file handle; 0 where the file system has none
+    std::size_t lower = 0;     // the lower whose file system the origin is on
+    ino_t origin = 0;
+  };
+
+  // `lowers` must outlive the log.
+  explicit OriginLog(const LowerStack& lowers) : lowers_(lowers) {}
+
+  // To take up a layer, call begin_load() with its work directory, which stays open, found() for every
+  // object of the layer, then end_load(). Objects that were not found have no record from then on.
+  void begin_load(int work);
+  void found(int folder, const std::string& name, ino_t inode);
+  void end_load();
+  void clear();  // there is no layer
+
+  bool is_empty() const { return count_ == 0; }
+  std::optional<Origin> find(ino_t inode) const;
+  // `name` in `folder` is a copy of `base` and about to get its name in the layer. Returns the copy's inode
+  // number; nothing where no record was made.
+  std::optional<ino_t> add(int folder, const std::string& name, const struct stat& base);
+  // The object is about to lose its last name. Returns the record, for put_back() if it does not.
+  std::optional<Record> remove(ino_t inode);
+  void put_back(ino_t inode, const Record& record);
+  // Writes the records to disk.
+  Status sync();
+
+ private:
+  using Records = std::unordered_map<ino_t, Record>;
+
+  static std::uint64_t handle_of(int folder, const std::string& name);
+  static std::string line_of(ino_t inode, const Record& record);
+  static void apply(std::string_view line, Records& records);
+  void append(const std::string& line);
+  void rewrite();
+
+  const LowerStack& lowers_;
+  // records_.size(), read without a lock: a thread that finds a copy by its name took the overlay's mutex
+  // after the record was added.
+  std::atomic<std::size_t> count_{0};
+  mutable std::shared_mutex mutex_;  // of records_, innermost; not held across a system call
+  Records records_;
+  std::mutex file_mutex_;  // of what follows; taken before mutex_
+  int work_ = -1;
+  UniqueFd file_;  // made with the first record
+  off_t size_ = 0;
+  std::size_t lines_ = 0;
+  Records pending_;  // while a layer is taken up
+  std::atomic<bool> is_unsynced_{false};
+};
+
+}  // namespace cacheshim

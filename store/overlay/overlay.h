@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/sys/copy_file.h"
+#include "common/counters.h"
+#include "store/profiles/entry_map.h"
+#include "store/layer/layer_index.h"
+#include "store/layer/link_index.h"
+#include "store/locks/lock_files.h"
+#include "store/overlay/lower_stack.h"
+#include "store/sys/new_object.h"
+#include "store/overlay/origin_log.h"
+#include "store/overlay/overlay_types.h"
+#include "store/sys/path_root.h"
+#include "store/sys/paths.h"
+#include "store/overlay/staged_copies.h"
+
+// One job's writable layer over what lies below it: the file system's logic, without FUSE.
+//
+// Nothing of the lowers is cached: every call walks from their roots, so that what others publish or
+// remove shows at the next call. The layer is changed by its one daemon alone, so what it has and
+// hides is held in memory (LayerIndex). A name is looked up in the layer first, then, unless hidden,
+// below. Semantics: kernel overlayfs.rst, with these differences: folders of the lowers can be renamed
+// (they are copied up whole), and an entry that this layer began while the base had none is opaque
+// from its first file on, so that no reader sees files of two builders mixed. "The base" is what the
+// lowers show together; a store has one.
+namespace cacheshim {
+
+// Paths are relative to the store's root, without "." and "..", "" being the root itself. Names with
+// a reserved prefix (whiteout.h) and the store's own folder do not exist: ENOENT, or EPERM to make.
+class Overlay {
+ public:
+  // An overlay without a layer, as that of a job that has written nothing yet: the base alone, to be
+  // read. What is passed by reference or pointer must outlive the overlay.
+  Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entries, Counters& counters,
+          OverlayObserver* observer = nullptr, OverlayOptions options = {});
+  // The same over folders that stay open, the topmost first.
+  Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
+          OverlayObserver* observer = nullptr, OverlayOptions options = {});
+  // Gives it a layer, which is to be followed by load_layer(), or takes it away (two empty
+  // descriptors).
+  void set_layer(UniqueFd upper, UniqueFd work);
+  bool has_layer() const { return static_cast<bool>(upper_); }
+
+  // Hold it shared for the const members below and exclusively for the others; and, with paths that
+  // are made of names that a rename may change, from before they are made. Held across system calls
+  // on the layer and the base, never across a reply. Lock order: see publisher.h.
+  //
+  // Most changes do with it held shared, so that one folder's do not wait for another's: those of a
+  // name in a folder that the layer has, where it is certain that no other change of that folder goes
+  // on (the kernel sees to that within one view). A look by a path that such a change may make wrong
+  // meanwhile, and that fails, is to be made again with it held exclusively.
+  std::shared_mutex& mutex() const { return mutex_; }
+  // Whether what makes something at `path` may be called with it held shared.
+  bool makes_shared(const std::string& path) const;
+
+  Result<Found> find(const std::string& path) const;
+  // Whether the layer has this folder itself.
+  bool has_own_folder(const std::string& path) const { return index_.has_folder(path); }
+  // For reading, or O_PATH: the layer's object, else the base's. Symlinks are opened as such.
+  Result<Opened> open(const std::string& path, int flags) const;
+  Result<std::vector<ListedEntry>> list(const std::string& path) const;
+  Result<std::string> read_link(const std::string& path) const;
+  Result<std::string> get_xattr(const std::string& path, const char* name) const;
+  // Why the base's object at `path`, if there is one, is not what is seen, in words for people; "" where it
+  // is.
+  std::string why_hidden(const std::string& path) const;
+  // Whether the base has something at `path` that the layer does not hide.
+  Result<struct stat> find_in_base(const std::string& path) const;
+
+  // Call without the mutex before a change that copies up `path`, which may be out of date by then.
+  // Copies what is large, of a folder all that is below it, into the work folder; the change then
+  // finds the copies ready, and makes those itself that are missing or that the base has outrun. One
+  // copy serves all who want it at a time, and its failure is told to all. Keep what it returns until
+  // the change is done. Errors: ENOSPC and others of copying (nothing kept).
+  Result<PreparedCopies> prepare_copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
+
+  // Lock files, which are the base's own for all: arguments as those of LockFiles::share(). They are found, opened,
+  // made, renamed, linked and removed like others, the latter whoever has them locked. A file of the layer becomes
+  // a lock file by a rename or link to such a name, and the other way round. Errors of these: EXDEV for a
+  // rename with RENAME_EXCHANGE or of an object that is no regular file, EPERM for a link if the layer is on
+  // another file system; both for names of class `shared`; EFBIG.
+  void share_locks(int base, const LockAccess* access = nullptr, int staging = -1) {
+    locks_.share(base, access, staging);
+  }
+  // Whether there is one at `path`; whether a regular file made there would be one.
+  bool is_shared_lock(const std::string& path) const;
+  bool is_shared_lock_name(const std::string& path) const { return locks_.is_shared_name(path); }
+  off_t most_lock_bytes(const std::string& path) const { return locks_.most_bytes(path); }
+  // Makes and opens a lock file; where there is one already and `flags` lack O_EXCL, opens that one. Errors:
+  // EEXIST, also for an object that is not a regular file.
+  Result<LockFiles::Made> create_lock(const std::string& path, int flags);
+  // The base's file that takes the locks of the file at `path` (LockFiles::open_named()); made if `makes`.
+  // Errors: as there, and EACCES if the base lacks a directory above it that the view closes to others: a directory
+  // made there would open to all users what the job publishes in it.
+  bool may_become_lock(const std::string& path) const { return locks_.may_become_lock(path); }
+  Result<UniqueFd> open_named_lock(const std::string& path, bool makes) const;
+  void hide_lock(const std::string& path);
+  void show_lock(const std::string& path) { locks_.show(path); }
+  // The directories in which the view lacks a lock file of the base.
+  std::vector<std::string> hidden_lock_folders() const { return locks_.hidden_folders(); }
+
+  // Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`, or more.
+  // Atomic: staged in the work folder, then renamed. Errors: ENOSPC (nothing kept).
+  Status copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
+  // Opens a regular file for writing, copied up first; O_TRUNC saves copying the data.
+  Result<UniqueFd> open_writable(const std::string& path, int flags);
+  // Makes and opens a regular file that does not exist yet (EEXIST; of a lock file, see create_lock()).
+  Result<UniqueFd> create_file(const std::string& path, int flags, const NewObject& wanted);
+  Status make_dir(const std::string& path, const NewObject& wanted);
+  Status make_node(const std::string& path, const NewObject& wanted);  // all but folders and links
+  Status make_symlink(const std::string& path, const std::string& target,
+                      const NewObject& wanted = 0777);
+  Status link(const std::string& path, const std::string& new_path);
+  // O_TMPFILE: a file without a name that belongs to the folder `dir`; and linkat(2) of it.
+  Result<UniqueFd> make_tmpfile(const std::string& dir, int flags, const NewObject& wanted);
+  Status link_object(int fd, const std::string& new_path);
+  // Of an object of the base that has lost its name here and is held by an O_PATH descriptor: a copy
+  // without a name, held likewise, for changes. What is below a folder is not copied.
+  Result<UniqueFd> copy_nameless(int object);
+  Status remove_file(const std::string& path, Hold hold = Hold::kExclusive);
+  // ENOTEMPTY while the merged folder holds something.
+  Status remove_dir(const std::string& path, Hold hold = Hold::kExclusive);
+  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. Of a file of the layer that has become a lock file, `new_lock` gets
+  // an O_PATH descriptor: others may have taken its name away already.
+  Status rename(const std::string& from, const std::string& to, unsigned flags,
+                Hold hold = Hold::kExclusive, UniqueFd* new_lock = nullptr);
+
+  // For the publisher: the layer's own descriptor; taking a published file out of the layer without
+  // a whiteout; letting the base show through again; removing folders that hold nothing.
+  int upper() const { return upper_.get(); }
+  Status drop_file(const std::string& path);
+  Status clear_opaque(const std::string& path);
+  void prune_empty_dirs(const std::string& path);
+  // Takes up what the layer holds, which an earlier daemon may have left: its index is read, and the
+  // work folder is emptied of what was staged.
+  Status load_layer();
+  // For objects that were not found by name: st_nlink as the merged view has it.
+  void correct_links(struct stat& st) const { links_.correct_links(st); }
+  // Writes the work directory's records of copies to disk. The copies themselves are on disk by then.
+  Status sync_records() { return origins_.sync(); }
+
+ private:
+  enum class Where { kUpper, kIndex, kLowers, kLock };
+  struct Located {
+    struct stat st;
+    Where where;      // kIndex: a name of the base whose data LinkIndex has
+    std::string key;  // in LinkIndex, where that was asked
+    UniqueFd lock;    // kLock: an O_PATH descriptor of it
+  };
+
+  Result<Located> locate(const std::string& path) const;
+  Result<Located> locate_lock(const std::string& path) const;
+  Result<Located> locate_merged(const std::string& path) const;
+  Result<Opened> open_merged(const std::string& path, int flags) const;
+  Result<std::vector<ListedEntry>> list_merged(const std::string& path) const;
+  bool becomes_common(const Located& source, const std::string& to) const;
+  static bool are_one_file(const struct stat& one, const struct stat& other);
+  // ---- overlay_lock_names.cc
+  Status check_lock_folder(const std::string& path) const;
+  Status rename_common(const std::string& from, const Located& source, const std::string& to,
+                       const Result<Located>& target, unsigned flags, UniqueFd* new_lock);
+  Status rename_into_base(const std::string& from, const Located& source, const std::string& to,
+                          unsigned flags, UniqueFd* new_lock);
+  Status rename_out_of_base(const std::string& from, const std::string& to,
+                            const Result<Located>& target);
+  Status link_common(const std::string& path, const std::string& new_path);
+  Status link_into_base(int object, const std::string& new_path);
+  bool base_has_part_of(const std::string& entry) const;
+  bool is_own_file(const std::string& path, const Located& found) const;
+  Result<Located> locate_linked(const std::string& path, const struct stat& st) const;
+  Result<Opened> open_lower(const std::string& path, int flags) const;
+  Result<std::vector<ListedEntry>> list_upper(const std::string& path) const;
+  void add_from_base(const std::string& path, std::vector<ListedEntry> below,
+                     std::vector<ListedEntry>& listed) const;
+  bool is_store_record(std::string_view path) const;
+  void shadow(const std::string& path, bool tree) const;
+  nlink_t count_folder_links(const std::string& path, const Located& found) const;
+  Status check_name(const std::string& path) const;
+  Status load_folder(int folder, const std::string& path, std::vector<std::string>& further);
+  Status empty_work();
+
+  // ---- overlay_copy_up.cc
+  Status ensure_folder(const std::string& path);
+  Result<UniqueFd> ensure_upper_dir(const std::string& path);
+  Result<UniqueFd> open_upper_parent(const std::string& path);
+  Status copy_up_found(const std::string& path, const Located& found, off_t keep_bytes);
+  Status copy_up_folder(int parent, const std::string& path, const struct stat& st);
+  Status copy_up_file(const std::string& path, const struct stat& st, off_t keep_bytes);
+  Status copy_up_special(const std::string& path, const struct stat& st);
+  Status stage_special(int object, const struct stat& st, const std::string& staged) const;
+  Status stage_copy(int object, const struct stat& st, const std::string& staged) const;
+  Status copy_up_tree(const std::string& path);
+  Status link_up(const std::string& path, const Located& found);
+  Status prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies);
+  Result<std::string> link_key(const std::string& path) const;
+  Result<StagedCopies::Claim> begin_copy(const std::string& path, off_t keep_bytes);
+  Status name_copy(const std::string& path, const StagedCopies::Ticket& copy,
+                   const struct stat& base, int parent);
+  void announce_copy(const std::string& path, int parent);
+  Status name_staged(const std::string& staged, int parent, const std::string& path,
+                     const struct stat& base);
+
+  Status prepare_new_name(const std::string& path);
+  void begin_entry(const std::string& path);
+  Status mark_opaque(const std::string& path);
+  Status add_whiteout(const std::string& path);
+  void remove_whiteout(const std::string& path);
+  Status hide_in_base(const std::string& path, const Located& found);
+  Status move_over(const std::string& from, const std::string& to, bool is_dir);
+  Status exchange(const std::string& from, const std::string& to);
+  Status check_rename_target(const Located& source, const std::string& to,
+                             const Result<Located>& target, unsigned flags) const;
+  Status remove_last_name(const std::string& path, const std::function<Status()>& remove);
+  void forget_link_if_gone(const struct stat& st);
+  bool try_remove_own_dir(const std::string& path);
+  Status remove_upper_dir(const std::string& path);
+  Status remove_upper_file(const std::string& path);
+
+  const std::shared_ptr<const LowerStack> lowers_;
+  UniqueFd upper_;
+  std::shared_ptr<const UniqueFd> work_;         // with a layer
+  std::unique_ptr<const PathRoot> upper_paths_;  // with a layer
+  const EntryMap& entries_;
+  Counters& counters_;
+  OverlayObserver* const observer_;
+  const OverlayOptions options_;
+  LayerIndex index_;
+  LinkIndex links_;
+  OriginLog origins_;
+  LockFiles locks_;
+  StagedCopies staged_;
+  mutable std::shared_mutex mutex_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "store/sys/keep_times.h"
+#include "store/overlay/overlay.h"
+#include "store/sys/sys.h"
+#include "store/sys/whiteout.h"
+
+// Changing: making and removing names, whiteouts and opaque folders.
+//
+// The order of steps keeps the merged view right at every moment and after a crash: a whiteout is
+// written before the name it hides leaves the layer, and a new name is in the layer, which goes
+// before the base, before the whiteout of its predecessor is taken away.
+namespace cacheshim {
+namespace {
+
+constexpr mode_t kMarkerMode = 0600;
+
+Status make_marker(int dir, const std::string& name) {
+  const Status made = sys::make_node_at(dir, name, S_IFREG | kMarkerMode, 0);
+  if (made || made.failed_with(EEXIST)) return {};
+  // Some file systems make files by open(2) alone.
+  CACHESHIM_TRY(fd, sys::open_beneath(dir, name, O_WRONLY | O_CREAT, kMarkerMode));
+  return {};
+}
+
+// Its own user cannot enter it: what the lowers have below is closed as well.
+bool is_closed_folder(mode_t mode) { return (mode & 0500) != 0500; }
+
+std::string marker_in(std::string_view folder) { return join_path(folder, kOpaqueMarker); }
+
+std::string whiteout_of(const std::string& path) {
+  return join_path(parent_path(path), whiteout_name(base_name(path)));
+}
+
+}  // namespace
+
+// Not where there are hard links of base files: what is on record of them is not made for that.
+bool Overlay::makes_shared(const std::string& path) const {
+  return upper_ && links_.is_empty() && index_.has_folder(parent_path(path));
+}
+
+// Whether it can be removed or renamed with the mutex held shared.
+bool Overlay::is_own_file(const std::string& path, const Located& found) const {
+  return found.where == Where::kUpper && !S_ISDIR(found.st.st_mode) && makes_shared(path);
+}
+
+// What is at `path` in the layer itself is for the change to find, which gives EEXIST then.
+Status Overlay::prepare_new_name(const std::string& path) {
+  CACHESHIM_CHECK(check_name(path));
+  const Result<struct stat> below = find_in_base(path);
+  if (below) return Errno(EEXIST);
+  if (!below.failed_with(ENOENT)) {
+    const Result<Found> found = find(path);  // the layer's own goes before what went wrong below
+    return found ? Errno(EEXIST) : found.error();
+  }
+  return ensure_folder(std::string(parent_path(path)));
+}
+
+Result<LockFiles::Made> Overlay::create_lock(const std::string& path, int flags) {
+  CACHESHIM_CHECK(check_name(path));
+  const Result<Located> there = locate_lock(path);
+  if (there && (there->where != Where::kLock || (flags & O_EXCL) != 0)) return Errno(EEXIST);
+  CACHESHIM_CHECK(check_lock_folder(path));
+  return locks_.create(path, flags);
+}
+
+Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const NewObject& wanted) {
+  if (locks_.is_shared_name(path)) {
+    CACHESHIM_TRY(made, create_lock(path, flags | O_EXCL));
+    return std::move(made.fd);
+  }
+  CACHESHIM_CHECK(prepare_new_name(path));
+  shadow(path, true);
+  begin_entry(path);
+  CACHESHIM_TRY(fd, upper_paths_->at(path, [&](int dir, const std::string& name) {
+    return make_file_as(dir, name, flags, wanted);
+  }));
+  remove_whiteout(path);
+  return fd;
+}
+
+// The base may have a folder of this name that was removed: the new one must not merge with it. Its
+// whiteout sees to that until the marker is there. Not staged elsewhere: what a folder hands down to
+// those made in it, group and ACL, comes from the right one.
+Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
+  CACHESHIM_CHECK(prepare_new_name(path));
+  shadow(path, is_closed_folder(wanted.mode));
+  CACHESHIM_CHECK(upper_paths_->at(
+      path, [&](int dir, const std::string& name) { return make_dir_as(dir, name, wanted); }));
+  index_.add_folder(path);
+  if (!index_.has_whiteout(path)) return {};
+  if (const Status marked = mark_opaque(path); !marked) {
+    (void)remove_upper_dir(path);  // the first error is told
+    return marked;
+  }
+  remove_whiteout(path);
+  return {};
+}
+
+Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
+  // It would hide this name in further lowers if the layer became a lower itself. overlayfs refuses it too.
+  if (is_device_whiteout(wanted.mode, wanted.device)) return Errno(EPERM);
+  if (S_ISREG(wanted.mode) && locks_.is_shared_name(path)) {
+    CACHESHIM_TRY(made, create_lock(path, O_RDONLY | O_EXCL));
+    return {};
+  }
+  CACHESHIM_CHECK(prepare_new_name(path));
+  shadow(path, true);
+  if (S_ISREG(wanted.mode)) begin_entry(path);
+  CACHESHIM_CHECK(upper_paths_->at(
+      path, [&](int dir, const std::string& name) { return make_node_as(dir, name, wanted); }));
+  remove_whiteout(path);
+  return {};
+}
+
+Status Overlay::make_symlink(const std::string& path, const std::string& target,
+                             const NewObject& wanted) {
+  CACHESHIM_CHECK(prepare_new_name(path));
+  shadow(path, true);
+  begin_entry(path);
+  CACHESHIM_CHECK(upper_paths_->at(path, [&](int dir, const std::string& name) {
+    return make_symlink_as(target, dir, name, wanted);
+  }));
+  remove_whiteout(path);
+  return {};
+}
+
+Status Overlay::link(const std::string& path, const std::string& new_path) {
+  if (is_shared_lock(path) || locks_.is_shared_name(new_path)) return link_common(path, new_path);
+  CACHESHIM_CHECK(prepare_new_name(new_path));
+  CACHESHIM_CHECK(copy_up(path));
+  shadow(new_path, true);
+  begin_entry(new_path);
+  CACHESHIM_CHECK(upper_paths_->link(path, new_path));
+  remove_whiteout(new_path);
+  return {};
+}
+
+// In the folder itself, for what it hands down: group and ACL.
+Result<UniqueFd> Overlay::make_tmpfile(const std::string& dir, int flags, const NewObject& wanted) {
+  CACHESHIM_TRY(folder, ensure_upper_dir(dir));
+  return make_tmpfile_as(folder.get(), flags, wanted);
+}
+
+// By a descriptor of the layer's own mount, on which the object was opened.
+Status Overlay::link_object(int fd, const std::string& new_path) {
+  if (locks_.is_shared_name(new_path)) return link_into_base(fd, new_path);
+  CACHESHIM_CHECK(prepare_new_name(new_path));
+  CACHESHIM_TRY(parent, open_upper_parent(new_path));
+  shadow(new_path, true);
+  begin_entry(new_path);
+  CACHESHIM_CHECK(sys::link_fd(fd, parent.get(), std::string(base_name(new_path))));
+  remove_whiteout(new_path);
+  return {};
+}
+
+Status Overlay::remove_file(const std::string& path, Hold hold) {
+  CACHESHIM_TRY(found, locate(path));
+  if (S_ISDIR(found.st.st_mode)) return Errno(EISDIR);
+  if (found.where == Where::kLock) return locks_.remove(path);
+  if (hold == Hold::kShared && !is_own_file(path, found)) return Errno(kNeedsExclusive);
+  if (find_in_base(path)) {
+    CACHESHIM_CHECK(hide_in_base(path, found));
+    CACHESHIM_CHECK(add_whiteout(path));
+  }
+  return found.where == Where::kUpper ? remove_upper_file(path) : Status();
+}
+
+// Removes an object of the layer by `remove`, whose last name `path` may be. The record of its origin goes
+// first: a new object may get its inode number at once.
+Status Overlay::remove_last_name(const std::string& path, const std::function<Status()>& remove) {
+  if (origins_.is_empty()) return remove();
+  const auto st = upper_paths_->stat(path);
+  const bool is_last = st && (S_ISDIR(st->st_mode) || st->st_nlink == 1);
+  const auto record = is_last ? origins_.remove(st->st_ino) : std::nullopt;
+  Status removed = remove();
+  if (!removed && record) origins_.put_back(st->st_ino, *record);
+  return removed;
+}
+
+// The same of a copy with several names of the base.
+void Overlay::forget_link_if_gone(const struct stat& st) {
+  if (links_.forget_if_gone(st.st_dev, st.st_ino)) (void)origins_.remove(st.st_ino);
+}
+
+// A folder that the layer alone has, without markers: rmdir(2) itself says whether it is empty. False
+// where that is not known, or not done.
+bool Overlay::try_remove_own_dir(const std::string& path) {
+  if (!index_.has_folder(path) || index_.is_opaque(path) || index_.has_whiteouts_in(path)) {
+    return false;
+  }
+  if (!find_in_base(path).failed_with(ENOENT)) return false;
+  const auto unlink = [&] { return upper_paths_->unlink(path, AT_REMOVEDIR); };
+  if (!remove_last_name(path, unlink)) return false;
+  index_.erase_tree(path);
+  return true;
+}
+
+Status Overlay::remove_dir(const std::string& path, Hold hold) {
+  const bool can_share = makes_shared(path) && index_.has_folder(path);
+  if (hold == Hold::kShared && !can_share) return Errno(kNeedsExclusive);
+  if (upper_ && try_remove_own_dir(path)) return {};
+  CACHESHIM_TRY(found, find(path));
+  if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
+  CACHESHIM_TRY(entries, list(path));
+  if (!entries.empty()) return Errno(ENOTEMPTY);
+  if (find_in_base(path)) CACHESHIM_CHECK(add_whiteout(path));
+  return found.in_upper ? remove_upper_dir(path) : Status();
+}
+
+Status Overlay::remove_upper_dir(const std::string& path) {
+  Status removed = remove_last_name(path, [&]() -> Status {
+    Status unlinked = upper_paths_->unlink(path, AT_REMOVEDIR);
+    if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // whiteouts and the opaque marker
+    CACHESHIM_TRY(parent, open_upper_parent(path));
+    const std::string staged = staged_.new_name();
+    CACHESHIM_CHECK(
+        sys::rename_at(parent.get(), std::string(base_name(path)), work_->get(), staged));
+    return sys::remove_tree(work_->get(), staged);
+  });
+  if (removed) index_.erase_tree(path);
+  return removed;
+}
+
+Status Overlay::remove_upper_file(const std::string& path) {
+  const auto unlink = [&] { return upper_paths_->unlink(path); };
+  if (links_.is_empty()) return remove_last_name(path, unlink);
+  const auto st = upper_paths_->stat(path);
+  CACHESHIM_CHECK(remove_last_name(path, unlink));
+  if (st && st->st_nlink == 2) forget_link_if_gone(*st);
+  return {};
+}
+
+// The base's file may be the same object: it is no copy any more.
+Status Overlay::drop_file(const std::string& path) {
+  const auto st = origins_.is_empty() ? Errno(ENOENT) : upper_paths_->stat(path);
+  if (st) (void)origins_.remove(st->st_ino);
+  return remove_upper_file(path);
+}
+
+// The base's name at `path`, of which `found` is what shows there, is about to be hidden.
+Status Overlay::hide_in_base(const std::string& path, const Located& found) {
+  if (found.where == Where::kUpper || !S_ISREG(found.st.st_mode)) return {};
+  if (found.where == Where::kLowers && found.st.st_nlink < 2 && found.key.empty()) return {};
+  CACHESHIM_TRY(key, link_key(path));
+  shadow("", true);  // any name may be one of this file
+  CACHESHIM_CHECK(links_.take_name(key, found.st.st_nlink));
+  if (found.where == Where::kIndex) forget_link_if_gone(found.st);
+  return {};
+}
+
+Status Overlay::clear_opaque(const std::string& path) {
+  if (!index_.is_opaque(path)) return {};
+  CACHESHIM_CHECK(upper_paths_->unlink(marker_in(path)));
+  index_.remove_opaque(path);
+  return {};
+}
+
+void Overlay::prune_empty_dirs(const std::string& path) {
+  const auto folder = sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!folder) return;
+  const auto entries = sys::list_dir(folder->get());
+  if (!entries) return;
+  for (const sys::DirEntry& entry : *entries) {
+    if (entry.type == DT_DIR) prune_empty_dirs(join_path(path, entry.name));
+  }
+  // Only a folder that the base has as well: an empty one of the job's own is the job's.
+  if (!path.empty() && !find_in_base(path)) return;
+  // It stays where it holds something.
+  const auto unlink = [&] { return upper_paths_->unlink(path, AT_REMOVEDIR); };
+  if (remove_last_name(path, unlink)) index_.erase_tree(path);
+}
+
+void Overlay::begin_entry(const std::string& path) {
+  const auto ref = entries_.find(path);
+  if (!ref || !ref->rule->is_folder() || ref->rest.empty()) return;
+  if (entries_.is_beside_entry(path)) return;
+  const std::string entry(ref->entry);
+  if (index_.is_opaque(entry) || base_has_part_of(entry)) return;
+  // Without the marker the entry is merged like any other folder: worse, but no reason to fail.
+  (void)mark_opaque(entry);
+}
+
+// Its locks alone do not make an entry: they may have been needed before it was begun.
+bool Overlay::base_has_part_of(const std::string& entry) const {
+  if (!find_in_base(entry)) return false;
+  if (!entries_.has_common(entry)) return true;
+  const auto names = lowers_->list(entry);
+  return !names || std::any_of(names->begin(), names->end(), [&](const ListedEntry& name) {
+    return !entries_.is_lock(join_path(entry, name.name));
+  });
+}
+
+Status Overlay::mark_opaque(const std::string& path) {
+  if (index_.is_opaque(path)) return {};
+  shadow(path, true);
+  CACHESHIM_CHECK(ensure_folder(path));
+  CACHESHIM_CHECK(upper_paths_->at(marker_in(path), [](int dir, const std::string& marker) {
+    const KeepTimes times(dir, std::string(parent_path(marker)));
+    return make_marker(dir, marker);
+  }));
+  index_.add_opaque(path);
+  return {};
+}
+
+Status Overlay::add_whiteout(const std::string& path) {
+  shadow(path, true);
+  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+  CACHESHIM_CHECK(upper_paths_->at(whiteout_of(path), make_marker));
+  index_.add_whiteout(path);
+  return {};
+}
+
+void Overlay::remove_whiteout(const std::string& path) {
+  if (!index_.has_whiteout(path)) return;
+  // Left behind it hides nothing: the layer's own name goes before it.
+  if (upper_paths_->unlink(whiteout_of(path))) index_.remove_whiteout(path);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/overlay/overlay_types.h"
+
+namespace cacheshim {
+
+// A copy of a base file in the layer's work folder, to be renamed into the layer. One that nobody
+// has taken is removed with the last who holds it.
+class StagedCopy {
+ public:
+  StagedCopy(std::shared_ptr<const UniqueFd> work, std::string name, off_t keep_bytes)
+      : work_(std::move(work)), name_(std::move(name)), keep_bytes_(keep_bytes) {}
+  ~StagedCopy();
+  StagedCopy(const StagedCopy&) = delete;
+  StagedCopy& operator=(const StagedCopy&) = delete;
+
+  int work() const { return work_->get(); }
+  const std::string& name() const { return name_; }
+  off_t keep_bytes() const { return keep_bytes_; }  // of the data it has the first so many
+
+ private:
+  friend class StagedCopies;
+  const std::shared_ptr<const UniqueFd> work_;  // stays open whatever becomes of the layer
+  const std::string name_;
+  const off_t keep_bytes_;
+  bool taken_ = false;
+  bool is_done_ = false;  // under StagedCopies' mutex, as is what follows
+  Status outcome_;
+};
+
+// The copies that are being made or wait to be taken, by what they are copies of: a file in one state
+// of its data. So one copy serves all who want the same at one time, and one that the base has
+// outrun is not found any more. Thread-safe; its mutex is taken last.
+class StagedCopies {
+ public:
+  using Ticket = std::shared_ptr<StagedCopy>;
+  struct Claim {
+    Ticket copy;
+    bool is_maker;    // or waits for another
+    UniqueFd source;  // open for reading
+  };
+
+  // `observer` may be null; it is told of the steps.
+  StagedCopies(OverlayObserver* observer, bool keep_owner)
+      : observer_(observer), keep_owner_(keep_owner) {}
+  // Forgets all: copies are made in this folder from now on; null for none.
+  void set_work(std::shared_ptr<const UniqueFd> work);
+
+  // A claim on the copy of this regular file in the state it has now, of its data the first
+  // `keep_bytes` or more: another's, or one to be made. Whoever is to make it must complete() it.
+  Result<Claim> begin(UniqueFd source, off_t keep_bytes);
+  // Such a copy of the file whose state this is, if it is there and whole; null without.
+  Ticket find_ready(const struct stat& st, off_t keep_bytes);
+  // Makes the copy, or waits for the one who does; what came of it.
+  Status complete(const Claim& claim);
+  // It has got its name in the layer: nobody else can have it.
+  void set_taken(const Ticket& copy);
+  // A name that the work folder has not.
+  std::string new_name();
+  Status at_step(CopyUpStep step) const;
+
+ private:
+  struct State {  // of a file's data
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    std::time_t seconds;  // st_mtim
+    long nanoseconds;
+    explicit State(const struct stat& st);
+    bool operator<(const State& other) const;
+  };
+  Status make(const Claim& claim) const;
+  Ticket find(const State& state, off_t bytes) const;
+  void finish(const Ticket& copy, Status outcome);
+  void forget(const Ticket& copy);
+
+  OverlayObserver* const observer_;
+  const bool keep_owner_;
+  std::atomic<unsigned> count_{0};
+  std::mutex mutex_;
+  std::shared_ptr<const UniqueFd> work_;
+  std::condition_variable done_;
+  std::multimap<State, std::weak_ptr<StagedCopy>> copies_;
+};
+
+// Copies that the next change of names will find ready. See Overlay::prepare_copy_up().
+using PreparedCopies = std::vector<StagedCopies::Ticket>;
+
+}  // namespace cacheshim

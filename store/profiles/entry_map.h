@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/profiles/profile.h"
+
+// Which entry, of which cache family, a path of the store belongs to, and what its name is to us.
+namespace cacheshim {
+
+// The views point into the path that was asked for.
+struct EntryRef {
+  const Profile* profile;
+  const EntryRule* rule;
+  std::string_view entry;  // "triton/KEY"; of an entry of files the path that they share
+  std::string_view rest;  // what follows: "tmp.pid_7/x.cubin", "" for the folder; ".body" of a file
+
+  bool is_entry_folder() const { return rule->is_folder() && rest.empty(); }
+  // Whether a job that opens the complete entry and builds it anew has rejected it (rejected_entries.h).
+  bool counts_rebuilds() const {
+    return profile->may_publish_early() && rule->is_end_seen() && !rule->renewed;
+  }
+  // The entry as publishing spells it: its folder, or the first of its files.
+  std::string unit() const;
+  // Of an entry of files: their paths.
+  std::vector<std::string> file_paths() const;
+};
+
+// Thread-safe. Paths are relative to the store.
+class EntryMap {
+ public:
+  // `profiles` must outlive the map.
+  explicit EntryMap(const std::vector<Profile>& profiles) : profiles_(profiles) {}
+
+  const std::vector<Profile>& profiles() const { return profiles_; }
+  const Profile* find_profile(std::string_view name) const;
+  // Nothing for a path of an unknown family, above its entries, or of a file that belongs to none.
+  std::optional<EntryRef> find(std::string_view path) const;
+  // Of an unknown family every name is private.
+  NameClass class_of(std::string_view path) const;
+  bool is_scratch(std::string_view path) const { return class_of(path) == NameClass::kScratch; }
+  bool is_lock(std::string_view path) const;
+  // The folder that is built under this lock file, if the lock's path tells it (EntryRule::entry_built_under()); else "".
+  std::string entry_built_under(std::string_view lock_file) const;
+  // Whether a small file of this name shares its locks from the first lock request on: `*.lock` in a cache
+  // without a profile, and batons.
+  bool may_become_lock(std::string_view path) const;
+  // Whether a file of `size` bytes and this name can only be a lock: an empty one of those.
+  bool is_bare_lock(std::string_view path, off_t size) const {
+    return size == 0 && may_become_lock(path);
+  }
+  // Locks and what is shared: files that are the base's own for all.
+  bool is_common(std::string_view path) const;
+  // Whether the family that `path` belongs to has names of either.
+  bool has_common(std::string_view path) const;
+  // Names that are no part of what their entry holds: scratch names, locks and batons.
+  bool is_beside_entry(std::string_view path) const;
+
+ private:
+  const std::vector<Profile>& profiles_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/profiles/profile.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "store/sys/paths.h"
+
+namespace cacheshim {
+namespace {
+
+bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return matches_name(pattern, name); });
+}
+
+bool is_for_names(const PathPattern& pattern) {
+  return pattern.text().find('/') == std::string::npos;
+}
+
+// Whether the pattern means `path` itself, whose last component is `name`.
+bool means(const PathPattern& pattern, std::string_view path, std::string_view name) {
+  return is_for_names(pattern) ? matches_name(pattern.text(), name) : pattern.matches(path);
+}
+
+constexpr std::string_view kBesideEntry = "./";
+
+// What the '*' of `pattern`, which has one, stands for in `path`.
+std::optional<std::string_view> match_star(std::string_view pattern, std::string_view path) {
+  const std::string_view front = pattern.substr(0, pattern.find('*'));
+  const std::string_view back = pattern.substr(front.size() + 1);
+  if (path.size() < front.size() + back.size()) return std::nullopt;
+  if (!path.starts_with(front) || !path.ends_with(back)) return std::nullopt;
+  return path.substr(front.size(), path.size() - front.size() - back.size());
+}
+
+// Takes the last `count` components off `path` and returns them; nothing if it has fewer.
+std::optional<std::string_view> take_last(std::string_view& path, std::ptrdiff_t count) {
+  const std::string_view whole = path;
+  for (; count > 0; --count) {
+    if (path.empty()) return std::nullopt;
+    path = parent_path(path);
+  }
+  return whole.substr(path.empty() ? 0 : path.size() + 1);
+}
+
+}  // namespace
+
+std::string_view to_string(NameClass name_class) {
+  switch (name_class) {
+    case NameClass::kPrivate:
+      return "private";
+    case NameClass::kScratch:
+      return "scratch";
+    case NameClass::kLock:
+      return "lock";
+    case NameClass::kBaton:
+      return "baton";
+    case NameClass::kShared:
+      return "shared";
+    case NameClass::kFlight:
+      return "flight";
+  }
+  return "";
+}
+
+std::string_view to_string(Evidence evidence) {
+  switch (evidence) {
+    case Evidence::kGuess:
+      return "guess";
+    case Evidence::kDoc:
+      return "doc";
+    case Evidence::kRead:
+      return "read";
+    case Evidence::kRun:
+      return "run";
+  }
+  return "";
+}
+
+bool EntryRule::completes(std::string_view file_name) const {
+  return matches_any(complete, file_name);
+}
+
+bool EntryRule::completes_alone(std::string_view file_name) const {
+  return matches_any(complete_single, file_name);
+}
+
+bool EntryRule::completes_at_end(std::string_view file_name) const {
+  return matches_any(complete_at_end, file_name);
+}
+
+bool EntryRule::holds_paths(std::string_view file_name) const {
+  return matches_any(paths_in, file_name);
+}
+
+bool EntryRule::is_built_under(std::string_view lock_file, std::string_view entry) const {
+  if (built_under.empty()) return false;
+  std::string_view pattern = built_under;
+  if (pattern.starts_with(kBesideEntry)) {
+    pattern.remove_prefix(kBesideEntry.size());
+    const std::string_view folder = parent_path(entry);
+    if (!folder.empty() && !lock_file.starts_with(std::string(folder) + '/')) return false;
+    if (!folder.empty()) lock_file.remove_prefix(folder.size() + 1);
+  }
+  const auto key = match_star(pattern, lock_file);
+  const std::string_view name = base_name(entry);
+  if (!key) return false;
+  if (is_folder()) return *key == name;
+  return name.starts_with(*key) && (name.size() == key->size() || name[key->size()] == '.');
+}
+
+std::string EntryRule::entry_built_under(std::string_view lock_file) const {
+  if (!is_folder() || !built_under.starts_with(kBesideEntry)) return "";
+  const std::string_view pattern = std::string_view(built_under).substr(kBesideEntry.size());
+  std::string_view folder = lock_file;
+  const auto rest = take_last(folder, std::count(pattern.begin(), pattern.end(), '/') + 1);
+  const auto name = rest ? match_star(pattern, *rest) : std::nullopt;
+  if (!name || name->empty() || name->find('/') != name->npos) return "";
+  return join_path(folder, *name);
+}
+
+bool Profile::has(NameClass wanted) const {
+  return std::any_of(classes.begin(), classes.end(),
+                     [&](const auto& known) { return known.first == wanted; });
+}
+
+bool Profile::is_of(std::string_view path, NameClass wanted) const {
+  const std::string_view file_name = path.substr(path.rfind('/') + 1);
+  return std::any_of(classes.begin(), classes.end(),
+                     [&](const auto& known) {
+                       return known.first == wanted && means(known.second, path, file_name);
+                     }) &&
+         class_of(path) == wanted;
+}
+
+NameClass Profile::class_of(std::string_view path) const {
+  for (const auto& [name_class, pattern] : classes) {
+    // A scratch folder's names are scratch as well.
+    std::size_t end = name_class == NameClass::kScratch ? 0 : path.size();
+    std::size_t begin = name_class == NameClass::kScratch ? 0 : path.rfind('/') + 1;
+    while (begin < path.size()) {
+      end = std::min(path.find('/', begin), path.size());
+      if (means(pattern, path.substr(0, end), path.substr(begin, end - begin))) {
+        const bool needs_trust =
+            name_class == NameClass::kFlight || name_class == NameClass::kShared;
+        const bool is_off = needs_trust && !may_publish_early();
+        return is_off ? NameClass::kPrivate : name_class;
+      }
+      begin = end + 1;
+    }
+  }
+  return NameClass::kPrivate;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "store/publish/publish_stage.h"
+#include "store/sys/sys.h"
+
+// Publishing all that a layer has: what is new to the base is staged entry by entry, and then a batch of
+// them is synced at once, since that costs about as much as a single one.
+namespace cacheshim {
+namespace {
+
+// What lies staged at a time: each holds a few descriptors, and the base waits for the sync.
+constexpr std::size_t kMostBatchFiles = 16384;
+constexpr std::size_t kMostBatchEntries = 1024;
+
+}  // namespace
+
+// A stage that is ready to be synced, of a unit that the base has nothing of: its one rename needs no lock
+// of the entry. Nothing for any other, and where anything is in the way: that is publish()'s.
+std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
+                                                         const std::string& unit,
+                                                         PublishHooks& hooks) {
+  if (!hooks.why_refused().empty()) return std::nullopt;
+  if (sys::open_beneath(store_.base(), unit, O_PATH | O_NOFOLLOW)) return std::nullopt;
+  auto stage = begin_stage(overlay, unit);
+  if (!stage || stage->is_group || stage->files.empty()) return std::nullopt;
+  const auto agrees = stage_files(*stage, hooks);
+  if (!agrees || !*agrees || !stage->is_new || stage->replaces() || !stage->set_modes()) {
+    return std::nullopt;
+  }
+  return *std::move(stage);
+}
+
+Status Publisher::sync_batch(const std::vector<Stage>& batch) const {
+  std::size_t files = 0;
+  for (const Stage& stage : batch) files += stage.files.size();
+  if (files >= kSyncWholeFrom) {
+    return ::syncfs(store_.staging()) == -1 ? Status(Errno::last()) : Status();
+  }
+  for (const Stage& stage : batch) CACHESHIM_CHECK(stage.sync());
+  return {};
+}
+
+PublishReport Publisher::publish_batch(Overlay& overlay, std::vector<Stage>& batch,
+                                       PublishHooks& hooks) {
+  PublishReport report;
+  const Status synced = sync_batch(batch);
+  for (const Stage& stage : batch) {
+    if (synced && commit(overlay, stage, hooks)) {
+      record(stage, stage.unit, hooks);
+      report += account(stage);
+      (void)hooks.note_kept(stage.unit, "");
+    } else {
+      report += publish(overlay, stage.unit, hooks);  // which also says what is wrong
+    }
+  }
+  batch.clear();
+  return report;
+}
+
+PublishReport Publisher::publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
+                                     const Progress& progress) {
+  PublishReport report;
+  const auto units = units_of(overlay, job_succeeded);
+  std::vector<Stage> batch;
+  std::size_t files = 0;
+  std::uint64_t done = 0;
+  const auto flush = [&] {
+    report += publish_batch(overlay, batch, hooks);
+    files = 0;
+  };
+  for (const Candidate& candidate : units) {
+    progress(done++, units.size());
+    if (!candidate.is_due) {
+      ++report.incomplete;
+    } else if (auto stage = try_stage_new(overlay, candidate.unit, hooks)) {
+      files += stage->files.size();
+      batch.push_back(*std::move(stage));
+      if (files >= kMostBatchFiles || batch.size() >= kMostBatchEntries) flush();
+    } else {
+      report += publish(overlay, candidate.unit, hooks);
+    }
+  }
+  flush();
+  progress(done, units.size());
+  return report;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "store/publish/publish_stage.h"
+#include "store/sys/sys.h"
+
+// Giving up what a layer has of an entry that the base has as well: as if it were published, with nothing left to add.
+namespace cacheshim {
+
+bool Publisher::base_has_all(const Stage& stage) const {
+  return std::all_of(stage.files.begin(), stage.files.end(), [&](const StagedFile& file) {
+    return static_cast<bool>(
+        sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW));
+  });
+}
+
+// What fails leaves the copies in the layer, which is no worse than before.
+PublishReport Publisher::drop_copies(Overlay& overlay, const std::string& unit,
+                                     PublishHooks& hooks) {
+  if (!hooks.why_refused().empty()) return {};
+  if (!sys::open_beneath(store_.base(), unit, O_PATH | O_NOFOLLOW)) return {};
+  const std::lock_guard entry_lock(lock_of(unit));
+  auto stage = begin_stage(overlay, unit);
+  if (!stage || stage->files.empty() || !base_has_all(*stage)) return {};
+  const auto are_equal = stage_files(*stage, hooks);
+  const bool is_all = are_equal && *are_equal && !stage->is_new &&
+                      std::all_of(stage->files.begin(), stage->files.end(),
+                                  [](const StagedFile& file) { return file.in_base; });
+  return is_all && commit(overlay, *stage, hooks) ? account(*stage) : PublishReport{};
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "store/publish/publish_stage.h"
+
+// What publishing would do: as it is done, up to the moment before the base is changed, and then thrown away.
+namespace cacheshim {
+namespace {
+
+std::string rule_text(const EntryRule& rule) {
+  std::vector<std::string> patterns = rule.complete;
+  patterns.insert(patterns.end(), rule.complete_single.begin(), rule.complete_single.end());
+  if (patterns.empty()) return "all of its files, renamed into place";
+  return fmt::format("a file named {}{}", fmt::join(patterns, " or "),
+                     rule.renamed ? ", renamed into place" : "");
+}
+
+}  // namespace
+
+std::string Publisher::why_not_due(const Overlay& overlay, const EntryRef& ref,
+                                   bool job_succeeded) const {
+  if (!ref.profile->may_publish_early()) {
+    return job_succeeded ? "" : "the profile is a guess: published at the job's success";
+  }
+  if (!ref.rule->says_when_complete()) {
+    return job_succeeded
+               ? ""
+               : fmt::format("{} when its entry is complete: published at the job's success",
+                             ref.rule->built_under.empty() ? "nothing tells" : "no lock has told");
+  }
+  const std::shared_lock lock(overlay.mutex());
+  if (overlay.has_layer() && is_complete(overlay, ref, job_succeeded)) return "";
+  return fmt::format("its entry is not complete: what completes it is {}", rule_text(*ref.rule));
+}
+
+Result<UnitPlan> Publisher::try_plan(Overlay& overlay, const std::string& unit,
+                                     PublishHooks& hooks) {
+  CACHESHIM_TRY(stage, begin_stage(overlay, unit));
+  CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
+  UnitPlan plan{unit, 0, 0, ""};
+  if (!agrees_with_base) {
+    plan.why_kept = kOtherVersion;
+    return plan;
+  }
+  for (const StagedFile& file : stage.files) {
+    if (file.in_base) continue;
+    ++plan.files;
+    plan.bytes += static_cast<std::uint64_t>(file.source.st_size);
+  }
+  return plan;
+}
+
+UnitPlan Publisher::plan(Overlay& overlay, const Candidate& candidate, PublishHooks& hooks) {
+  const auto kept = [&](std::string why) { return UnitPlan{candidate.unit, 0, 0, std::move(why)}; };
+  if (const std::string why = hooks.why_refused(); !why.empty()) {
+    return kept("the job may not publish: " + why);
+  }
+  if (!candidate.is_due) {
+    const auto ref = entries_.find(candidate.unit);
+    if (!ref)
+      return kept("it belongs to no entry of a known cache: published at the job's success");
+    std::string why = why_not_due(overlay, *ref, false);
+    return kept(why.empty() ? "it has become complete just now" : std::move(why));
+  }
+  const std::lock_guard entry_lock(lock_of(candidate.unit));
+  auto planned = try_plan(overlay, candidate.unit, hooks);
+  return planned ? *std::move(planned) : kept(why_kept(planned.error()));
+}
+
+std::vector<UnitPlan> Publisher::plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
+                                          const Progress& progress) {
+  std::vector<UnitPlan> plans;
+  const auto units = units_of(overlay, job_succeeded);
+  for (const Candidate& candidate : units) {
+    progress(plans.size(), units.size());
+    plans.push_back(plan(overlay, candidate, hooks));
+  }
+  return plans;
+}
+
+}  // namespace cacheshim

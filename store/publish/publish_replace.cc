@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <optional>
+#include <shared_mutex>
+
+#include "store/base/base_units.h"
+#include "store/publish/publish_stage.h"
+#include "store/base/recorded_paths.h"
+#include "store/sys/sys.h"
+
+// Entries of the base that make room for what a job has built: those whose paths lead elsewhere (EntryRule::paths_in), and
+// those that their readers keep rejecting (rejected_entries.h).
+namespace cacheshim {
+namespace {
+
+// Of an entry that is compared with its rebuild; a larger one is never replaced.
+constexpr std::size_t kMostFiles = 16384;
+
+// An incomplete entry of the base may be one that a process without cacheshim is building: not after so long.
+constexpr std::time_t kQuietSeconds = 600;
+
+bool can_complete(const EntryRule& rule, std::string_view name) {
+  return rule.completes(name) || rule.completes_alone(name) || rule.completes_at_end(name);
+}
+
+BaseVersion version_of(int base, const std::string& unit) {
+  const auto object = sys::open_beneath(base, unit, O_PATH | O_NOFOLLOW);
+  const auto st = object ? sys::stat_fd(object->get()) : object.error();
+  return st ? BaseVersion{st->st_dev, st->st_ino} : BaseVersion{};
+}
+
+// The files of a unit of the base without those beside the entry. Nothing where they cannot be listed, or are too many.
+std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entries,
+                                                const std::string& unit) {
+  std::vector<BaseFile> files;
+  std::vector<std::string> paths{unit};
+  while (!paths.empty()) {  // no recursion: a publisher may make trees of any depth
+    const std::string path = std::move(paths.back());
+    paths.pop_back();
+    const auto object = sys::open_beneath(base, path, O_PATH | O_NOFOLLOW);
+    const auto st = object ? sys::stat_fd(object->get()) : object.error();
+    if (!st || files.size() + paths.size() > kMostFiles) return std::nullopt;
+    if (!S_ISDIR(st->st_mode)) {
+      files.push_back({path, st->st_uid});
+      continue;
+    }
+    const auto names = sys::list_dir(object->get());
+    if (!names) return std::nullopt;
+    for (const sys::DirEntry& name : *names) {
+      std::string child = join_path(path, name.name);
+      if (!entries.is_beside_entry(child)) paths.push_back(std::move(child));
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+// A file that the profile says holds absolute paths is of use only at the mount path on record.
+Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
+  const auto ref = entries_.find(path);
+  if (!ref || !ref->rule->holds_paths(base_name(path))) return false;
+  CACHESHIM_TRY(fd, sys::open_beneath(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  return names_path_outside(fd.get(), join_path(store_.mount_path(), ref->profile->name));
+}
+
+// Whether the base's entry is one of another mount path: it then counts as absent.
+bool Publisher::is_of_no_use(const std::string& unit) const {
+  const auto folder = sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!folder) return false;
+  const auto entries = sys::list_dir(folder->get());
+  return entries && std::any_of(entries->begin(), entries->end(), [&](const auto& entry) {
+           const auto foreign = has_foreign_paths(store_.base(), join_path(unit, entry.name));
+           return foreign && *foreign;
+         });
+}
+
+// The lock files of an entry that is about to be replaced stay what they are: somebody may hold them.
+Status Publisher::carry_locks(const Stage& stage) const {
+  const auto is_folder = sys::open_beneath(stage.folder(), Stage::kTree, O_PATH | O_DIRECTORY);
+  if (!is_folder) return {};  // a file is its own entry
+  CACHESHIM_TRY(before, sys::open_beneath(store_.base(), stage.unit, O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(after, sys::open_beneath(stage.folder(), Stage::kTree, O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(entries, sys::list_dir(before.get()));
+  for (const sys::DirEntry& entry : entries) {
+    if (entry.type != DT_REG || !entries_.is_lock(join_path(stage.unit, entry.name))) continue;
+    CACHESHIM_CHECK(sys::link_at(before.get(), entry.name, after.get(), entry.name));
+  }
+  return {};
+}
+
+// After the exchange the staging directory has the entry that was replaced. What is open there can be read on. Where this
+// fails, it goes with the staging directory.
+void Publisher::put_in_trash(const Stage& stage) const {
+  (void)sys::rename_at(stage.folder(), std::string(Stage::kTree), store_.trash(), new_trash_name());
+}
+
+void Publisher::record_replaced(const Stage& stage, const std::string& unit) const {
+  AuditRecord replaced;
+  replaced.event = AuditRecord::Event::kEvict;
+  replaced.unit = unit;
+  replaced.reason = stage.why_replaces;
+  // If this fails, so does the publishing record that follows, and that is logged.
+  (void)store_.audit().append(std::move(replaced));
+}
+
+// Whether the layer has a file anew that completes the base's entry.
+bool Publisher::completes_anew(const Stage& stage, const std::string& unit) const {
+  const auto ref = entries_.find(unit);
+  if (stage.is_new || !ref || !ref->counts_rebuilds()) return false;
+  return std::any_of(stage.files.begin(), stage.files.end(), [&](const StagedFile& file) {
+    const std::string path = stage.path_of(file);
+    if (!ref->rule->needs_no_name() && !can_complete(*ref->rule, base_name(path))) return false;
+    return static_cast<bool>(sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW));
+  });
+}
+
+// Whether the base has a part of the entry that nobody completes: an interrupted process has left it. No reader opens such an
+// entry, and none of its files can be replaced one by one.
+bool Publisher::is_stuck(const std::string& unit) const {
+  const auto ref = entries_.find(unit);
+  if (!ref || !ref->counts_rebuilds() || !ref->rule->is_folder() || ref->rule->needs_no_name()) {
+    return false;
+  }
+  const auto folder = sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  const auto names = folder ? sys::list_dir(folder->get()) : folder.error();
+  if (!names) return false;
+  const std::time_t quiet = std::time(nullptr) - kQuietSeconds;
+  return std::all_of(names->begin(), names->end(), [&](const sys::DirEntry& name) {
+    const auto st = sys::stat_at(folder->get(), name.name);
+    return st && st->st_mtime < quiet && !can_complete(*ref->rule, name.name);
+  });
+}
+
+// Records that the job has rejected the base's entry, if it has. True if its build may replace the entry.
+bool Publisher::note_rebuild(const Stage& stage, const std::string& unit, bool is_equal,
+                             PublishHooks& hooks) {
+  if (stage.is_new) return false;
+  const BaseVersion version = version_of(store_.base(), unit);
+  PublishingJob by = hooks.identity();
+  const bool has_opened = completes_anew(stage, unit) && hooks.has_rejected(unit);
+  if (!has_opened) {
+    if (is_equal || !is_stuck(unit)) return false;
+    if (rejected_.has_noted(unit, version, by.job)) return true;  // the job's end tries again
+  }
+  rejected_.note({.unit = unit,
+                  .version = version,
+                  .job = std::move(by.job),
+                  .uid = by.uid.value_or(0),
+                  .is_equal = is_equal,
+                  .is_published = hooks.may_replace()});
+  hooks.settle_rejected(unit);
+  return true;
+}
+
+void Publisher::note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks) {
+  PublishingJob by = hooks.identity();
+  rejected_.note({.unit = unit,
+                  .version = version_of(store_.base(), unit),
+                  .job = std::move(by.job),
+                  .uid = by.uid.value_or(0),
+                  .is_published = false});
+  hooks.settle_rejected(unit);
+}
+
+// Only a whole entry replaces one: while a file of the base still shows in the job's view, the job's build needs it. Entries of
+// several files are not replaced, since no single rename replaces them.
+bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,
+                            const PublishHooks& hooks) {
+  if (stage.is_group || !hooks.may_replace()) return false;
+  const auto files = list_files(store_.base(), entries_, unit);
+  if (!files) return false;
+  {
+    const std::shared_lock lock(overlay.mutex());
+    const bool shows = std::any_of(files->begin(), files->end(), [&](const BaseFile& file) {
+      const auto found = overlay.find(file.path);
+      return found ? !found->in_upper : !found.failed_with(ENOENT);
+    });
+    if (shows) return false;
+  }
+  return rejected_.may_replace(unit, version_of(store_.base(), unit), *files);
+}
+
+Result<PublishReport> Publisher::replace(Overlay& overlay, const std::string& unit,
+                                         PublishHooks& hooks) {
+  CACHESHIM_TRY(stage, begin_stage(overlay, unit));
+  stage.why_replaces = "its readers have rejected it";
+  CACHESHIM_TRY(is_staged, stage_files(stage, hooks));
+  if (!is_staged || stage.files.empty()) return Errno(ESTALE);
+  CACHESHIM_TRY(report, complete(overlay, stage, unit, hooks));
+  rejected_.note_replaced(unit);
+  spdlog::warn("jobs have rejected '{}' and built it anew: the build of job '{}' replaces it", unit,
+               hooks.identity().job);
+  return report;
+}
+
+}  // namespace cacheshim

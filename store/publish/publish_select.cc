@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <set>
+
+#include "store/publish/publish_stage.h"
+#include "store/sys/sys.h"
+#include "store/sys/whiteout.h"
+
+// Which units of a layer are to be published: the profiles' rules of completeness.
+namespace cacheshim {
+namespace {
+
+// The layer's own names in a folder, our markers left out.
+std::vector<sys::DirEntry> own_names(const Overlay& overlay, const std::string& path) {
+  const auto folder = sys::open_beneath(overlay.upper(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!folder) return {};
+  auto entries = sys::list_dir(folder->get());
+  if (!entries) return {};
+  std::erase_if(*entries, [](const auto& entry) { return is_reserved_name(entry.name); });
+  return *std::move(entries);
+}
+
+bool layer_has(const Overlay& overlay, const std::string& path) {
+  return static_cast<bool>(sys::open_beneath(overlay.upper(), path, O_PATH | O_NOFOLLOW));
+}
+
+}  // namespace
+
+// Whether a folder of the layer holds anything that would be published.
+bool Publisher::holds_something(const Overlay& overlay, const std::string& folder) const {
+  const auto names = own_names(overlay, folder);
+  return std::any_of(names.begin(), names.end(), [&](const sys::DirEntry& entry) {
+    return !entries_.is_beside_entry(join_path(folder, entry.name));
+  });
+}
+
+// Whether the entry is built under this lock file.
+bool Publisher::is_own_lock(const EntryRef& ref, std::string_view path) const {
+  return !ref.rule->built_under.empty() && entries_.entry_built_under(path) == ref.entry;
+}
+
+bool Publisher::is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const {
+  const std::string folder(ref.entry);
+  std::vector<std::string> names;
+  for (sys::DirEntry& entry : own_names(overlay, folder)) {
+    const NameClass name_class = entries_.class_of(join_path(folder, entry.name));
+    // Somebody is at work in it. The baton that the entry is built under tells by its unlock, and may stay.
+    if (name_class == NameClass::kBaton && !is_own_lock(ref, join_path(folder, entry.name))) {
+      return false;
+    }
+    if (!entries_.is_beside_entry(join_path(folder, entry.name))) {
+      names.push_back(std::move(entry.name));
+    }
+  }
+  if (names.empty()) return false;
+  if (ref.rule->needs_no_name()) return true;
+  const auto completes = [&](const std::string& name) {
+    return ref.rule->completes(name) || (at_end && ref.rule->completes_at_end(name));
+  };
+  if (std::any_of(names.begin(), names.end(), completes)) return true;
+  if (names.size() != 1 || !ref.rule->completes_alone(names.front())) return false;
+  const auto merged = overlay.list(folder);
+  if (!merged) return false;
+  return 1 == std::count_if(merged->begin(), merged->end(), [&](const ListedEntry& entry) {
+           return !entries_.is_beside_entry(join_path(folder, entry.name));
+         });
+}
+
+bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const {
+  if (ref.rule->is_folder()) return is_complete_folder(overlay, ref, at_end);
+  bool has_all = true;
+  bool has_some = false;  // of what would be published
+  bool is_told = false;
+  for (const std::string& path : ref.file_paths()) {
+    if (!layer_has(overlay, path)) {
+      has_all = false;
+      continue;
+    }
+    const std::string_view name = base_name(path);
+    has_some = has_some || !entries_.is_beside_entry(path);
+    is_told = is_told || ref.rule->completes(name) || (at_end && ref.rule->completes_at_end(name));
+  }
+  return has_some && (ref.rule->needs_no_name() ? has_all : is_told);
+}
+
+bool Publisher::is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const {
+  const std::string entry(ref.entry);
+  const auto folder = sys::open_beneath(store_.base(), entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!folder) return false;
+  const EntryRule& rule = *ref.rule;
+  if (rule.needs_no_name() && rule.complete_at_end.empty()) return true;
+  const auto entries = sys::list_dir(folder->get());
+  return entries && std::any_of(entries->begin(), entries->end(), [&](const auto& found) {
+           const std::string& name = found.name;
+           if (!rule.completes(name) && !rule.completes_alone(name) &&
+               !rule.completes_at_end(name)) {
+             return false;
+           }
+           const auto shown = overlay.find(join_path(entry, name));
+           return shown && !shown->in_upper;
+         });
+}
+
+// Whether what has just happened to `path` can have completed its entry.
+bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const {
+  if (!ref.profile->may_publish_early()) return false;
+  if (arrival == Arrival::kBuilt) return !ref.rule->built_under.empty();
+  const bool is_unlocked = arrival == Arrival::kUnlocked;
+  if (is_unlocked && is_own_lock(ref, path)) return true;
+  if (!ref.rule->says_when_complete()) return false;
+  const NameClass name_class = entries_.class_of(path);
+  if (is_unlocked || name_class == NameClass::kBaton) {
+    return is_unlocked && name_class == NameClass::kBaton;
+  }
+  if (arrival == Arrival::kClosed && ref.rule->renamed) return false;
+  if (ref.is_entry_folder()) return arrival == Arrival::kNamed;
+  const std::string_view name = base_name(path);
+  if (ref.rule->completes(name)) return true;  // a scratch name may be what tells
+  if (entries_.is_beside_entry(path)) return false;
+  if (!ref.rule->is_folder()) return ref.rule->needs_no_name();
+  return ref.rule->completes_alone(name);
+}
+
+std::string Publisher::completed_entry(const Overlay& overlay, const std::string& path,
+                                       Arrival arrival) const {
+  const auto ref = entries_.find(path);
+  if (!ref || !may_complete(*ref, path, arrival)) return "";
+  const std::shared_lock lock(overlay.mutex());
+  return overlay.has_layer() && is_complete(overlay, *ref, false) ? ref->unit() : "";
+}
+
+// What is to be published of an entry that cannot say when it is complete, or of which we are not sure:
+// all, when the job has succeeded. Not half of a build whose lock has not told of its end.
+bool Publisher::is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const {
+  if (ref.profile->may_publish_early() && ref.rule->says_when_complete()) {
+    return is_complete(overlay, ref, true);
+  }
+  const bool is_half_known = ref.profile->may_publish_early() && !ref.rule->built_under.empty();
+  return job_succeeded && (!is_half_known || is_complete(overlay, ref, true));
+}
+
+std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
+                                                      bool job_succeeded) const {
+  const std::shared_lock lock(overlay.mutex());
+  std::vector<Candidate> units;
+  std::set<std::string> seen;  // entries of several files
+  const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
+  std::vector<std::string> folders{""};  // no recursion: a job may make trees of any depth
+  while (!folders.empty()) {
+    const std::string folder = std::move(folders.back());
+    folders.pop_back();
+    for (const sys::DirEntry& entry : own_names(overlay, folder)) {
+      const std::string path = join_path(folder, entry.name);
+      const bool is_dir = entry.type == DT_DIR;
+      const auto ref = entries_.find(path);
+      if (entries_.is_beside_entry(path)) continue;
+      if (ref && is_dir && ref->is_entry_folder()) {
+        if (holds_something(overlay, path)) add(path, is_due(overlay, *ref, job_succeeded));
+      } else if (ref && !is_dir && !ref->rule->is_folder()) {
+        if (seen.insert(ref->unit()).second) {
+          add(ref->unit(), is_due(overlay, *ref, job_succeeded));
+        }
+      } else if (is_dir &&
+                 (folder.empty() || entries_.find_profile(path.substr(0, path.find('/'))))) {
+        folders.push_back(path);  // above the level of the entries
+      } else {
+        add(path, job_succeeded);
+      }
+    }
+  }
+  return units;
+}
+
+}  // namespace cacheshim

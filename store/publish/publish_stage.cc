@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/publish/publish_stage.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "store/sys/copy_file.h"
+#include "store/sys/new_object.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// "Nobody can write it, everybody whom its maker let read it can."
+mode_t published_mode(mode_t mode, bool opens_all) {
+  const bool open_to_others = opens_all || (mode & S_IROTH) != 0;
+  const bool executable = (mode & S_IXUSR) != 0;
+  if (open_to_others) return executable ? 0755 : 0644;
+  return executable ? 0700 : 0600;
+}
+
+}  // namespace
+
+Publisher::Stage::Stage(int staging, UniqueFd folder, std::string name, std::string unit_path)
+    : unit(std::move(unit_path)),
+      staging_(staging),
+      folder_(std::move(folder)),
+      name_(std::move(name)) {}
+
+Result<Publisher::Stage> Publisher::Stage::make(int staging, unsigned number,
+                                                const std::string& unit) {
+  const std::string name = fmt::format("{}", number);
+  CACHESHIM_CHECK(sys::make_dir_at(staging, name, 0700));
+  CACHESHIM_TRY(folder, sys::open_beneath(staging, name, O_RDONLY | O_DIRECTORY));
+  return Stage(staging, std::move(folder), name, unit);
+}
+
+Publisher::Stage::~Stage() {
+  if (folder_) (void)sys::remove_tree(staging_, name_);  // else the next mount does
+}
+
+std::string Publisher::Stage::tree_path(const std::string& rest) { return join_path(kTree, rest); }
+
+std::string Publisher::Stage::path_of(const StagedFile& file) const {
+  return join_path(unit, file.rest);
+}
+
+Status Publisher::Stage::make_folder(const std::string& rest) const {
+  return sys::make_dir_at(folder_.get(), tree_path(rest), 0755);
+}
+
+Status Publisher::Stage::add_file(StagedFile& file, int source) const {
+  const std::string path = tree_path(file.rest);
+  if (file.source.st_nlink == 1) {  // else the job could still write to it by another name
+    const Status linked = sys::link_fd(source, folder_.get(), path);
+    file.is_linked = static_cast<bool>(linked);
+    if (linked) return {};
+    if (linked.failed_with(ENOENT)) return Errno(ESTALE);  // it has lost its name meanwhile
+  }
+  // Another file system, or one without hard links: a copy does as well.
+  CACHESHIM_TRY(target, sys::open_beneath(folder_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));
+  return copy_file(source, target.get());
+}
+
+// The base is the service account's: a user whose file it was (owner=keep) must not go on writing to it.
+Status Publisher::Stage::set_modes() const {
+  for (const StagedFile& file : files) {
+    if (file.in_base || !file.link_target.empty()) continue;
+    const std::string path = tree_path(file.rest);
+    if (file.source.st_uid != ::geteuid() || file.source.st_gid != ::getegid()) {
+      CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), path, O_PATH | O_NOFOLLOW));
+      CACHESHIM_TRY(is_ours, give_away(fd.get(), ::geteuid(), ::getegid()));
+      if (!is_ours) return Errno(EPERM);
+    }
+    const mode_t mode = published_mode(file.source.st_mode, opens_all);
+    CACHESHIM_CHECK(sys::set_mode_at(folder_.get(), path, mode));
+  }
+  return {};
+}
+
+Status Publisher::Stage::add_symlink(const StagedFile& file) const {
+  return sys::make_symlink_at(file.link_target, folder_.get(), tree_path(file.rest));
+}
+
+// Writeback of all files is started before the first is waited for: the first fsync then commits
+// the file system's journal for all of them.
+Status Publisher::Stage::sync() const {
+  std::vector<UniqueFd> opened;
+  for (const StagedFile& file : files) {
+    if (file.in_base || !file.link_target.empty()) continue;
+    CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(file.rest), O_RDONLY));
+    (void)::sync_file_range(fd.get(), 0, 0, SYNC_FILE_RANGE_WRITE);  // fsync reports errors
+    opened.push_back(std::move(fd));
+  }
+  for (const UniqueFd& fd : opened) CACHESHIM_CHECK(sys::sync_file(fd.get()));
+  for (const std::string& rest : folders) {
+    CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(rest), O_RDONLY | O_DIRECTORY));
+    CACHESHIM_CHECK(sys::sync_file(fd.get()));
+  }
+  return {};
+}
+
+Result<bool> Publisher::Stage::are_equal(const StagedFile& file, int source, int theirs) {
+  CACHESHIM_TRY(st, sys::stat_fd(theirs));
+  if ((st.st_mode & S_IFMT) != (file.source.st_mode & S_IFMT)) return false;
+  if (!file.link_target.empty()) {
+    CACHESHIM_TRY(target, sys::read_link_at(theirs, ""));
+    return target == file.link_target;
+  }
+  CACHESHIM_TRY(readable, sys::reopen(theirs, O_RDONLY));
+  return have_equal_content(source, readable.get());
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/publish/publisher.h"
+
+// Parts of the publisher (publisher.cc, publish_select.cc) alone.
+namespace cacheshim {
+
+struct Publisher::StagedFile {
+  std::string rest;         // within the unit; "" where the unit is a file itself
+  struct stat source {};    // of the layer's file, as it was staged
+  std::string digest;       // of a regular file that is new to the base
+  std::string link_target;  // of a symlink; "" for a regular file
+  bool completes = false;
+  bool is_linked = false;  // staged as a further name of the layer's file, not as a copy
+  bool in_base = false;    // the base has an equal one already
+};
+
+// A unit on its way into the base: a folder in staging whose "tree" is what the base will get.
+// Removes itself with what is left in it. Used by one thread.
+struct Publisher::Stage {
+  static constexpr std::string_view kTree = "tree";
+  static Result<Stage> make(int staging, unsigned number, const std::string& unit);
+  Stage(Stage&& other) noexcept = default;
+  Stage& operator=(Stage&& other) = delete;
+  ~Stage();
+
+  static std::string tree_path(const std::string& rest);
+  std::string path_of(const StagedFile& file) const;  // in the base and in the layer
+
+  int folder() const { return folder_.get(); }
+  Status make_folder(const std::string& rest) const;
+  Status add_file(StagedFile& file, int source) const;
+  // Gives the files the modes they have in the base. With links that reaches the layer's own, so it
+  // is done only once nothing speaks against publishing them.
+  Status set_modes() const;
+  Status add_symlink(const StagedFile& file) const;
+  Status sync() const;
+  // Whether `theirs`, an O_PATH descriptor, is what this file would be; `source` is its content.
+  static Result<bool> are_equal(const StagedFile& file, int source, int theirs);
+
+  std::string unit;        // of an entry of several files: the folder that holds them
+  bool is_group = false;   // it is such an entry
+  bool opens_all = false;  // files that are closed to others are published open
+  UniqueFd upper;          // the layer, as it was when the stage was made
+  std::vector<StagedFile> files;
+  std::vector<std::string> folders;  // parents first; the unit's own is ""
+  bool is_new = false;               // the base has nothing of this name
+  std::string why_replaces;          // why what the base has makes room; "" where it does not
+  bool replaces() const { return !why_replaces.empty(); }
+
+ private:
+  Stage(int staging, UniqueFd folder, std::string name, std::string unit_path);
+
+  int staging_;
+  UniqueFd folder_;
+  std::string name_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/publish/publisher.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "store/sys/digest.h"
+#include "store/publish/publish_stage.h"
+#include "store/sys/sys.h"
+#include "store/sys/whiteout.h"
+
+namespace cacheshim {
+namespace {
+
+// A unit that changed while it was staged is staged afresh this often, then left for later.
+constexpr int kMostAttempts = 3;
+
+// Whether a symlink's target, taken from anywhere, leads no further up.
+bool leads_down(std::string_view target) {
+  while (!target.empty()) {
+    if (take_component(target) == "..") return false;
+  }
+  return true;
+}
+
+bool is_same_file(const struct stat& left, const struct stat& right) {
+  return left.st_dev == right.st_dev && left.st_ino == right.st_ino &&
+         left.st_size == right.st_size && left.st_mtim.tv_sec == right.st_mtim.tv_sec &&
+         left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
+}
+
+// Without a handle that is still open, a mapping may be, and for a moment after a close the kernel's own
+// descriptor of a file that it writes by itself: it gives that back after it has told of the close.
+bool wait_until_unwritable(int fd) {
+  constexpr int kMostLooks = 50;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    if (!sys::can_be_written(fd)) return true;
+    (void)::nanosleep(&kPause, nullptr);  // a shorter pause does no harm
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string Publisher::why_kept(Errno error) {
+  if (error.code() == EBUSY) return "a file of it is open for writing";
+  if (error.code() == EFBIG) return "a file that names paths is too large, or nested too deeply";
+  if (error.code() == EPERM) {
+    return "it holds a path or a symlink that leads elsewhere than below the mount path on record";
+  }
+  return std::strerror(error.code());
+}
+
+PublishReport& PublishReport::operator+=(const PublishReport& other) {
+  entries += other.entries;
+  files += other.files;
+  bytes += other.bytes;
+  conflicts += other.conflicts;
+  incomplete += other.incomplete;
+  refused += other.refused;
+  busy = busy || other.busy;
+  paths.insert(paths.end(), other.paths.begin(), other.paths.end());
+  copies.insert(copies.end(), other.copies.begin(), other.copies.end());
+  return *this;
+}
+
+PublishReport Publisher::refuse(const std::string& unit, PublishHooks& hooks) {
+  if (hooks.note_kept(unit, "the job may not publish: " + hooks.why_refused())) {
+    counters_.publish_refused.fetch_add(1);
+  }
+  PublishReport report;
+  report.refused = 1;
+  return report;
+}
+
+PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks) {
+  if (!hooks.why_refused().empty()) return refuse(unit, hooks);
+  const std::lock_guard entry_lock(lock_of(unit));
+  bool busy = false;
+  bool is_rejected = false;
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    Result<PublishReport> report = try_publish(overlay, unit, hooks, is_rejected);
+    if (report) {
+      if (report->conflicts == 0) (void)hooks.note_kept(unit, "");
+      return *std::move(report);
+    }
+    if (report.failed_with(ESTALE)) continue;  // changed while it was staged
+    if (!hooks.why_refused().empty()) return refuse(unit, hooks);
+    const bool is_news = hooks.note_kept(unit, why_kept(report.error()));
+    if (is_news && report.failed_with(EPERM)) counters_.publish_refused.fetch_add(1);
+    busy = report.failed_with(EBUSY);  // open for writing: its last close tries again
+    if (!busy) {
+      spdlog::warn("cannot publish '{}': {}; it stays in its job's layer", unit,
+                   std::strerror(report.error().code()));
+    }
+    break;
+  }
+  PublishReport nothing;
+  nothing.incomplete = 1;
+  nothing.busy = busy;
+  return nothing;
+}
+
+// Errors: ESTALE when the unit changed meanwhile, EBUSY when it is open for writing, EPERM when it
+// holds what is not to be published, EACCES when its job may not, else of the calls made. `is_rejected` is set when the
+// job's rejection of the base's entry has been recorded, by this attempt or an earlier one.
+Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
+                                             PublishHooks& hooks, bool& is_rejected) {
+  CACHESHIM_TRY(stage, begin_stage(overlay, unit));
+  if (stage.files.empty()) return PublishReport{};
+  CACHESHIM_TRY(agrees_with_base, stage_files(stage, hooks));
+  const bool is_anew = completes_anew(stage, unit);
+  is_rejected = is_rejected || note_rebuild(stage, unit, agrees_with_base, hooks);
+  PublishReport report;
+  if (agrees_with_base) {
+    CACHESHIM_TRY(published, complete(overlay, stage, unit, hooks));
+    report = std::move(published);
+  } else if (is_rejected && may_replace(overlay, stage, unit, hooks)) {
+    return replace(overlay, unit, hooks);
+  } else {
+    (void)hooks.note_kept(unit, kOtherVersion);
+    if (hooks.note_conflict(unit)) counters_.publish_conflicts.fetch_add(1);
+    report.conflicts = 1;
+  }
+  report.is_unread_rebuild = !is_rejected && is_anew;
+  return report;
+}
+
+Result<PublishReport> Publisher::complete(Overlay& overlay, const Stage& stage,
+                                          const std::string& unit, PublishHooks& hooks) {
+  CACHESHIM_CHECK(stage.set_modes());
+  CACHESHIM_CHECK(sync(stage));
+  CACHESHIM_CHECK(commit(overlay, stage, hooks));
+  record(stage, unit, hooks);
+  return account(stage);
+}
+
+void Publisher::record(const Stage& stage, const std::string& unit,
+                       const PublishHooks& hooks) const {
+  if (stage.replaces()) record_replaced(stage, unit);
+  PublishingJob by = hooks.identity();
+  AuditRecord record;
+  record.unit = unit;
+  record.job = std::move(by.job);
+  record.cycle = std::move(by.cycle);
+  record.uid = by.uid;
+  for (const StagedFile& file : stage.files) {
+    if (file.in_base) continue;
+    record.files.push_back(
+        {stage.path_of(file), static_cast<std::uint64_t>(file.source.st_size), file.digest});
+  }
+  if (record.files.empty()) return;
+  if (const Status kept = store_.audit().append(std::move(record)); !kept) {
+    spdlog::error("cannot record that '{}' was published: {}; 'verify' will not know it", unit,
+                  std::strerror(kept.error().code()));
+  }
+}
+
+PublishReport Publisher::account(const Stage& stage) const {
+  PublishReport report;
+  for (const StagedFile& file : stage.files) {
+    if (file.in_base) report.copies.push_back(stage.path_of(file));
+    if (file.in_base) continue;
+    ++report.files;
+    report.bytes += static_cast<std::uint64_t>(file.source.st_size);
+    report.paths.push_back(stage.path_of(file));
+  }
+  report.entries = report.files > 0 ? 1 : 0;
+  counters_.entries_published.fetch_add(report.entries);
+  counters_.files_published.fetch_add(report.files);
+  counters_.bytes_published.fetch_add(report.bytes);
+  return report;
+}
+
+// With the unit's files listed; with none where there is no layer.
+Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const std::string& unit) {
+  const auto ref = entries_.find(unit);
+  const bool is_group = ref && ref->rule->files.size() > 1;
+  CACHESHIM_TRY(stage, Stage::make(store_.staging(), stage_count_.fetch_add(1),
+                                   is_group ? std::string(parent_path(unit)) : unit));
+  stage.is_group = is_group;
+  {
+    const std::shared_lock lock(overlay.mutex());
+    if (!overlay.has_layer()) return stage;
+    CACHESHIM_TRY(upper, sys::open_beneath(overlay.upper(), "", O_PATH | O_DIRECTORY));
+    stage.upper = std::move(upper);
+  }
+  CACHESHIM_CHECK(collect_unit(stage, unit));
+  return stage;
+}
+
+// Whether the family's files are closed to others by the way they are made alone.
+bool Publisher::opens_all(int upper, const std::string& unit) const {
+  const auto ref = entries_.find(unit);
+  if (!ref || !ref->profile->mkstemp) return false;
+  const auto folder = sys::open_beneath(upper, parent_path(unit), O_PATH | O_DIRECTORY);
+  const auto st = folder ? sys::stat_fd(folder->get()) : folder.error();
+  constexpr mode_t kOpen = S_IROTH | S_IXOTH;
+  return st && (st->st_mode & kOpen) == kOpen;
+}
+
+Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
+  stage.opens_all = opens_all(stage.upper.get(), unit);
+  if (!stage.is_group) {
+    std::vector<std::string> folders;
+    CACHESHIM_CHECK(collect(stage, "", folders));
+    while (!folders.empty()) {  // no recursion: a job makes trees as deep as it likes
+      const std::string rest = std::move(folders.back());
+      folders.pop_back();
+      CACHESHIM_CHECK(collect_folder(stage, rest, folders));
+    }
+    return {};
+  }
+  stage.folders.emplace_back();
+  for (const std::string& path : entries_.find(unit)->file_paths()) {
+    if (entries_.is_beside_entry(path)) continue;
+    std::vector<std::string> folders;  // a folder of that name belongs to nothing
+    const Status collected = collect(stage, std::string(base_name(path)), folders);
+    if (!collected && !collected.failed_with(ENOENT)) return collected;
+    if (collected && path == unit)
+      stage.files.back().completes = true;  // the first named is put there last
+  }
+  return {};
+}
+
+// Lists the unit's files in the layer: not scratch names, locks and batons, our markers, FIFOs and
+// sockets.
+// Directories go to `folders`, for the caller to list.
+Status Publisher::collect(Stage& stage, const std::string& rest,
+                          std::vector<std::string>& folders) const {
+  const std::string path = join_path(stage.unit, rest);
+  CACHESHIM_TRY(object, sys::open_beneath(stage.upper.get(), path, O_PATH | O_NOFOLLOW));
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  if (is_lock_by_use(path, st)) return {};
+  if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
+    return collect_file(stage, rest, object.get(), st);
+  }
+  if (S_ISDIR(st.st_mode)) folders.push_back(rest);
+  return {};
+}
+
+Status Publisher::collect_folder(Stage& stage, const std::string& rest,
+                                 std::vector<std::string>& folders) const {
+  const auto folder = sys::open_beneath(stage.upper.get(), join_path(stage.unit, rest),
+                                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (folder.failed_with(ENOENT)) return {};
+  if (!folder) return folder.error();
+  stage.folders.push_back(rest);
+  CACHESHIM_TRY(entries, sys::read_dir(folder->get()));
+  for (const sys::DirEntry& entry : entries) {
+    const std::string child = join_path(rest, entry.name);
+    if (is_reserved_name(entry.name) || entries_.is_beside_entry(join_path(stage.unit, child))) {
+      continue;
+    }
+    const Status collected = collect(stage, child, folders);
+    if (!collected && !collected.failed_with(ENOENT)) return collected;
+  }
+  return {};
+}
+
+// An empty file of the base took the locks of the layer's file, whose bytes (a process id, say) are the job's.
+bool Publisher::is_lock_by_use(const std::string& path, const struct stat& st) const {
+  if (!S_ISREG(st.st_mode)) return false;
+  if (entries_.is_bare_lock(path, st.st_size)) return true;
+  if (st.st_size > kMostLockBytes || !entries_.may_become_lock(path)) return false;
+  const auto theirs = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
+  const auto base = theirs ? sys::stat_fd(theirs->get()) : theirs.error();
+  return base && S_ISREG(base->st_mode) && entries_.is_bare_lock(path, base->st_size);
+}
+
+Status Publisher::collect_file(Stage& stage, const std::string& rest, int object,
+                               const struct stat& st) const {
+  const std::string path = join_path(stage.unit, rest);
+  const auto ref = entries_.find(path);
+  StagedFile file;
+  file.rest = rest;
+  file.source = st;
+  file.completes = ref && ref->rule->completes(base_name(path));
+  if (S_ISLNK(st.st_mode)) {
+    auto target = sys::read_link_at(object, "");
+    if (!target) return target.error();
+    if (!may_point_to(path, *target)) return Errno(EPERM);
+    file.link_target = *std::move(target);
+  }
+  stage.files.push_back(std::move(file));
+  return {};
+}
+
+// A symlink may point into its own cache: relative to where it is, or by the mount path on record. No directory on its
+// way is a symlink itself, so its depth says how far ".." may lead up.
+bool Publisher::may_point_to(std::string_view path, std::string_view target) const {
+  if (!target.starts_with('/')) {
+    const auto components = std::count(path.begin(), path.end(), '/');
+    for (auto above = components; above > 1 && target.starts_with("../"); --above) {
+      target.remove_prefix(3);
+    }
+    return leads_down(target);
+  }
+  if (store_.mount_path().empty()) return false;
+  const std::string cache = join_path(store_.mount_path(), take_component(path)) + "/";
+  return target.starts_with(cache) && leads_down(target);
+}
+
+// Compares with what the base has and stages what it has not. False if a file that both have differs:
+// a base file does not change any more, so that needs no lock.
+Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
+  if (!stage.is_group) {
+    const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
+    stage.is_new = existing.failed_with(ENOENT);
+    if (!existing && !stage.is_new) return existing.error();
+    if (existing && !stage.replaces() && is_of_no_use(stage.unit)) {
+      stage.why_replaces = "holds paths of another mount";
+    }
+    stage.is_new = stage.is_new || stage.replaces();
+  }
+  for (const std::string& folder : stage.folders) CACHESHIM_CHECK(stage.make_folder(folder));
+  for (StagedFile& file : stage.files) {
+    CACHESHIM_TRY(agrees, stage_file(stage, file, hooks));
+    if (!agrees) return false;
+  }
+  // The completing file is committed last.
+  std::stable_partition(stage.files.begin(), stage.files.end(),
+                        [](const StagedFile& file) { return !file.completes; });
+  return true;
+}
+
+Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const {
+  UniqueFd source;
+  if (file.link_target.empty()) {
+    auto opened = sys::open_beneath(stage.upper.get(), stage.path_of(file),
+                                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (opened.failed_with(ENOENT)) return Errno(ESTALE);
+    if (!opened) return opened.error();
+    source = *std::move(opened);
+    if (!hooks.wait_until_closed(file.source.st_dev, file.source.st_ino)) return Errno(EBUSY);
+    if (!wait_until_unwritable(source.get())) return Errno(EBUSY);
+    CACHESHIM_TRY(st, sys::stat_fd(source.get()));
+    if (st.st_ino != file.source.st_ino) return Errno(ESTALE);
+    file.source = st;
+    CACHESHIM_TRY(is_foreign, has_foreign_paths(stage.upper.get(), stage.path_of(file)));
+    if (is_foreign) return Errno(EPERM);
+  }
+  const auto theirs =
+      stage.is_new ? Result<UniqueFd>(Errno(ENOENT))
+                   : sys::open_beneath(store_.base(), stage.path_of(file), O_PATH | O_NOFOLLOW);
+  if (theirs) {
+    file.in_base = true;
+    return Stage::are_equal(file, source.get(), theirs->get());
+  }
+  // ENOTDIR, ELOOP: the base has a file where we have a folder.
+  if (!theirs.failed_with(ENOENT)) return false;
+  if (!file.link_target.empty()) {
+    CACHESHIM_CHECK(stage.add_symlink(file));
+    return true;
+  }
+  CACHESHIM_CHECK(stage.add_file(file, source.get()));
+  CACHESHIM_TRY(digest, digest_of(source.get()));
+  file.digest = std::move(digest);
+  return true;
+}
+
+Status Publisher::sync(const Stage& stage) const {
+  if (stage.files.size() >= kSyncWholeFrom) {
+    if (::syncfs(store_.staging()) == -1) return Errno::last();
+    return {};
+  }
+  return stage.sync();
+}
+
+Status Publisher::commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
+  CACHESHIM_CHECK(ensure_base_parents(stage.unit));
+  const std::unique_lock lock(overlay.mutex());
+  if (!hooks.why_refused().empty()) return Errno(EACCES);  // since it was begun
+  if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
+  const Status added = add_to_base(stage);
+  // Another daemon has published the entry, or taken away what it was to replace: compare again.
+  if (added.failed_with(EEXIST)) return Errno(ESTALE);
+  if (stage.replaces() && added.failed_with(ENOENT)) return Errno(ESTALE);
+  CACHESHIM_CHECK(added);
+  if (stage.replaces()) put_in_trash(stage);
+  drop_from_layer(overlay, stage, hooks);
+  return {};
+}
+
+bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
+                             PublishHooks& hooks) const {
+  if (!overlay.has_layer()) return false;
+  return std::all_of(stage.files.begin(), stage.files.end(), [&](const StagedFile& file) {
+    const bool is_file = file.link_target.empty();
+    const int flags = is_file ? O_RDONLY | O_NONBLOCK : O_PATH;
+    const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), flags | O_NOFOLLOW);
+    if (!now || (is_file && sys::can_be_written(now->get()))) return false;
+    const auto st = sys::stat_fd(now->get());
+    // A link has two names, the layer's and the staged one, and no third to be written by.
+    const bool is_alone = !file.is_linked || (st && st->st_nlink == 2);
+    return st && is_alone && is_same_file(*st, file.source) &&
+           !hooks.is_being_written(st->st_dev, st->st_ino);
+  });
+}
+
+Status Publisher::add_to_base(const Stage& stage) const {
+  if (stage.is_new) {
+    if (stage.replaces()) CACHESHIM_CHECK(carry_locks(stage));
+    CACHESHIM_TRY(parent,
+                  sys::open_beneath(store_.base(), parent_path(stage.unit), O_PATH | O_DIRECTORY));
+    return sys::rename_at(stage.folder(), std::string(Stage::kTree), parent.get(),
+                          std::string(base_name(stage.unit)),
+                          stage.replaces() ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+  }
+  for (const StagedFile& file : stage.files) {
+    if (file.in_base) continue;
+    const std::string path = stage.path_of(file);
+    CACHESHIM_CHECK(ensure_base_parents(path));
+    CACHESHIM_TRY(parent,
+                  sys::open_beneath(store_.base(), parent_path(path), O_PATH | O_DIRECTORY));
+    CACHESHIM_CHECK(sys::rename_at(stage.folder(), Stage::tree_path(file.rest), parent.get(),
+                                   std::string(base_name(path)), RENAME_NOREPLACE));
+  }
+  return {};
+}
+
+Status Publisher::ensure_base_parents(const std::string& path) const {
+  const std::string folder(parent_path(path));
+  if (folder.empty()) return {};
+  if (sys::open_beneath(store_.base(), folder, O_PATH | O_DIRECTORY)) return {};
+  CACHESHIM_CHECK(ensure_base_parents(folder));
+  CACHESHIM_TRY(parent,
+                sys::open_beneath(store_.base(), parent_path(folder), O_RDONLY | O_DIRECTORY));
+  const Status made = sys::make_dir_at(parent.get(), std::string(base_name(folder)), 0755);
+  if (!made && !made.failed_with(EEXIST)) return made;
+  return {};
+}
+
+// The base has it all: from here on a failure only means that the layer keeps an equal copy.
+void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
+  for (const StagedFile& file : stage.files) {
+    const std::string path = stage.path_of(file);
+    const auto published = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
+    const auto st = published ? sys::stat_fd(published->get()) : published.error();
+    if (!st || !overlay.drop_file(path)) continue;
+    hooks.published(path, *st);
+  }
+  for (const std::string& folder : stage.folders) {
+    if (!stage.is_group) (void)overlay.clear_opaque(join_path(stage.unit, folder));
+  }
+  overlay.prune_empty_dirs(stage.unit);
+}
+
+std::mutex& Publisher::lock_of(const std::string& unit) {
+  return locks_[std::hash<std::string>{}(unit) % locks_.size()];
+}
+
+}  // namespace cacheshim

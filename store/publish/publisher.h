@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "common/counters.h"
+#include "store/profiles/entry_map.h"
+#include "store/overlay/overlay.h"
+#include "store/publish/publish_hooks.h"
+#include "store/publish/rejected_entries.h"
+#include "store/base/store.h"
+
+// Publishing: what a job has finished goes from its layer into the base, an entry at a time.
+//
+// Files are staged beside the base (a hard link of the layer's file, which from then on nobody
+// writes in place, or a copy where layer and base are on different file systems), synced, and then a
+// new entry is renamed in as a whole folder. Into an entry that the base has already, absent files
+// go only if all common ones are equal, the completing file last: first writer wins.
+//
+// Lock order: the publisher's lock of the entry, then Overlay::mutex(), then what the hooks take.
+namespace cacheshim {
+
+struct PublishReport {
+  std::uint64_t entries = 0;
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t conflicts = 0;  // the base had other content: nothing was added
+  std::uint64_t incomplete =
+      0;                      // left out: not complete, still open for writing, or not fit for it
+  std::uint64_t refused = 0;  // left out: the job may not publish
+  bool busy = false;          // some of it for being open: worth another try at its close
+  // It has anew what completes the base's entry, and it is not known that the job has opened that.
+  bool is_unread_rebuild = false;
+  std::vector<std::string> paths;  // published files, relative to the store
+  std::vector<std::string> copies;  // files that the base had already, which the layer has given up
+
+  PublishReport& operator+=(const PublishReport& other);
+};
+
+// What publishing would do with a unit of a layer.
+struct UnitPlan {
+  std::string unit;
+  std::uint64_t files = 0;  // that would come into the base
+  std::uint64_t bytes = 0;
+  std::string why_kept;  // why the unit would stay in the layer; "" where it would not
+};
+
+// How a path has come to be what it is.
+enum class Arrival {
+  kNamed,     // by a rename or a further link
+  kClosed,    // by the last close of a descriptor that could write to it
+  kUnlocked,  // it was a baton, and its maker has removed it
+  kBuilt,     // made while the lock of EntryRule::built_under was held, which is now let go
+};
+
+class Publisher {
+ public:
+  // All must outlive the publisher. Thread-safe.
+  Publisher(const Store& store, const EntryMap& entries, Counters& counters)
+      : store_(store), entries_(entries), counters_(counters), rejected_(store, counters) {}
+
+  RejectedEntries& rejected() { return rejected_; }
+  const RejectedEntries& rejected() const { return rejected_; }
+
+  // The unit that what has just happened to `path` completes; "" for none.
+  // Takes the overlay's lock shared.
+  std::string completed_entry(const Overlay& overlay, const std::string& path,
+                              Arrival arrival) const;
+
+  // Whether the layer's part of an entry is complete as far as names tell. Overlay::mutex() is held.
+  bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
+
+  // Whether the base's part of a folder entry, as the view shows it, has a file that completes it. Files
+  // beside it do not matter: what is in the base counts as whole. Overlay::mutex() is held.
+  bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const;
+
+  // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or folder of no entry.
+  // Failures are reported as `incomplete` and logged by reason; the layer keeps what it has.
+  PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  // Records that a job which may not publish, or not yet, has rejected the base's entry.
+  void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
+  // Takes the layer's part of a unit out of the layer, if the base has all of its files with the same bytes: the
+  // base's then show. Adds nothing to the base.
+  PublishReport drop_copies(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  // Notes and counts that the unit stays where it is, since its job may not publish.
+  PublishReport refuse(const std::string& unit, PublishHooks& hooks);
+
+  using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+  // All that is complete; with `job_succeeded` also what cannot say whether it is: entries of such
+  // rules, guesses, and what belongs to no entry or no known cache.
+  PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
+                            const Progress& progress);
+  // What publish_all() would do, and nothing of it done. By unit.
+  std::vector<UnitPlan> plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
+                                 const Progress& progress);
+  // Why the unit of `ref` is not published yet, as far as its names and its profile's rules tell, for
+  // people; "" where it is due. Takes Overlay::mutex() shared.
+  std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;
+  // Whether this file of a layer, in a cache without a profile, is used only as a lock: it is never published.
+  bool is_lock_by_use(const std::string& path, const struct stat& st) const;
+
+ private:
+  struct StagedFile;
+  struct Stage;
+
+  Result<PublishReport> try_publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks,
+                                    bool& is_rejected);
+  Result<PublishReport> complete(Overlay& overlay, const Stage& stage, const std::string& unit,
+                                 PublishHooks& hooks);
+  Result<Stage> begin_stage(const Overlay& overlay, const std::string& unit);
+  bool base_has_all(const Stage& stage) const;
+  bool opens_all(int upper, const std::string& unit) const;
+  // From here on one syncfs(2) is cheaper than an fsync(2) a file.
+  static constexpr std::size_t kSyncWholeFrom = 256;
+  static constexpr const char* kOtherVersion =
+      "the base has another version of it: first writer wins";
+  static std::string why_kept(Errno error);
+  Status collect_unit(Stage& stage, const std::string& unit) const;
+  Status collect(Stage& stage, const std::string& rest, std::vector<std::string>& folders) const;
+  Status collect_folder(Stage& stage, const std::string& rest,
+                        std::vector<std::string>& folders) const;
+  Status collect_file(Stage& stage, const std::string& rest, int object,
+                      const struct stat& st) const;
+  bool may_point_to(std::string_view path, std::string_view target) const;
+  Result<bool> stage_files(Stage& stage, PublishHooks& hooks) const;
+  Result<bool> stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const;
+  Status sync(const Stage& stage) const;
+  Status commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
+  Status add_to_base(const Stage& stage) const;
+  PublishReport account(const Stage& stage) const;
+  void record(const Stage& stage, const std::string& unit, const PublishHooks& hooks) const;
+  Status ensure_base_parents(const std::string& path) const;
+  bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
+  void drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
+
+  // ---- publish_replace.cc
+  Result<bool> has_foreign_paths(int root, const std::string& path) const;
+  bool is_of_no_use(const std::string& unit) const;
+  Status carry_locks(const Stage& stage) const;
+  void put_in_trash(const Stage& stage) const;
+  void record_replaced(const Stage& stage, const std::string& unit) const;
+  bool completes_anew(const Stage& stage, const std::string& unit) const;
+  bool is_stuck(const std::string& unit) const;
+  bool note_rebuild(const Stage& stage, const std::string& unit, bool is_equal,
+                    PublishHooks& hooks);
+  bool may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,
+                   const PublishHooks& hooks);
+  Result<PublishReport> replace(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+
+  // ---- publish_select.cc
+  bool holds_something(const Overlay& overlay, const std::string& folder) const;
+  bool is_own_lock(const EntryRef& ref, std::string_view path) const;
+  bool is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
+  bool may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const;
+  bool is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;
+  struct Candidate {
+    std::string unit;
+    bool is_due;
+  };
+  std::vector<Candidate> units_of(const Overlay& overlay, bool job_succeeded) const;
+
+  // ---- publish_batch.cc
+  std::optional<Stage> try_stage_new(const Overlay& overlay, const std::string& unit,
+                                     PublishHooks& hooks);
+  Status sync_batch(const std::vector<Stage>& batch) const;
+  PublishReport publish_batch(Overlay& overlay, std::vector<Stage>& batch, PublishHooks& hooks);
+
+  // ---- publish_plan.cc
+  UnitPlan plan(Overlay& overlay, const Candidate& candidate, PublishHooks& hooks);
+  Result<UnitPlan> try_plan(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  std::mutex& lock_of(const std::string& unit);
+
+  const Store& store_;
+  const EntryMap& entries_;
+  Counters& counters_;
+  RejectedEntries rejected_;
+  std::array<std::mutex, 64> locks_;  // by hash of the unit
+  std::atomic<unsigned> stage_count_{0};
+};
+
+}  // namespace cacheshim

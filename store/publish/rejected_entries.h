@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/counters.h"
+#include "store/base/store.h"
+
+// Entries of the base that their readers keep rejecting: a job opens the base's complete entry and builds it anew. The first
+// writer wins, so without this every later job would build it again.
+//
+// What a rebuild is, the publisher and the daemon find out (Publisher::note_rebuild(), EntryReads). This class keeps the
+// records and decides when a rebuild replaces the base's entry:
+//
+//   1. At least kFewestJobs jobs have rebuilt it with other content. Each of them publishes complete entries.
+//   2. The jobs are of two users, or all users who publish are named by the administrator, or the entry is the jobs' user's
+//      own: that user has published it, or owns its files. Otherwise one user with several jobs could replace what another
+//      user has published, and the first writer's right would protect nobody.
+//   3. It was not replaced within kReplacePeriod: builds that never give equal files replace it once a day and no more.
+//
+// Records are in memory: a new daemon begins with none. What this costs is one more rebuild of each rejected entry, and at
+// most one replacement a daemon within the period.
+namespace cacheshim {
+
+// The base's entry as it was rejected: its directory, or the first of its files. A replaced entry is another one.
+struct BaseVersion {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const BaseVersion&) const = default;
+};
+
+// A file that the base's entry has.
+struct BaseFile {
+  std::string path;
+  uid_t owner = 0;
+};
+
+struct Rebuild {
+  std::string unit;
+  BaseVersion version;
+  std::string job;
+  uid_t uid = 0;
+  bool is_equal = false;     // it gave the files that the base has: no reason to replace them
+  bool is_published = true;  // its job publishes complete entries; else the rebuild is only counted
+};
+
+// Thread-safe. Memory: kMostEntries records of one path and kMostJobs job ids each.
+class RejectedEntries {
+ public:
+  // One job may have a defect of its own, and its user decides how many processes it has.
+  static constexpr std::size_t kFewestJobs = 2;
+  // A day: caches are filled anew in hours, and nobody notices one more replacement of 1,024 entries a day.
+  static constexpr std::time_t kReplacePeriod = 24 * 3600;
+  static constexpr std::size_t kMostEntries = 1024;
+  static constexpr std::size_t kMostJobs = 16;  // that are remembered of one entry
+
+  struct Summary {
+    std::string unit;
+    std::uint64_t times = 0;  // rebuilds with other content, or by jobs that do not publish
+    std::uint64_t equal = 0;  // rebuilds that gave equal files
+    std::size_t jobs = 0;     // of all these, at most kMostJobs
+    std::size_t users = 0;
+    std::time_t last = 0;      // of the last rebuild, in seconds since 1970
+    std::time_t replaced = 0;  // when it was last replaced; 0: it was not
+  };
+
+  // Both must outlive it.
+  RejectedEntries(const Store& store, Counters& counters) : store_(store), counters_(counters) {}
+
+  // The administrator has named those who publish ([publish] allow). Call before anything else.
+  void trust_publishers() { trusts_publishers_ = true; }
+  void set_clock(std::function<std::time_t()> now) { now_ = std::move(now); }
+
+  // Counts and records a rebuild. While all records are of entries that were replaced within the period, it counts alone.
+  void note(const Rebuild& rebuild);
+  // Whether this version of the entry, which has these files, is to be replaced by the rebuild that was noted last. May read
+  // the audit records, once for each version: takes long where they are many; call from a task.
+  bool may_replace(const std::string& unit, const BaseVersion& version,
+                   const std::vector<BaseFile>& files);
+  void note_replaced(const std::string& unit);
+  bool has_noted(const std::string& unit, const BaseVersion& version, const std::string& job) const;
+
+  std::optional<Summary> find(const std::string& unit) const;
+  // Those that were rebuilt most often, of those that have not been replaced since.
+  std::vector<Summary> worst(std::size_t most) const;
+
+ private:
+  struct Record {
+    BaseVersion version;
+    std::uint64_t times = 0;
+    std::uint64_t equal = 0;
+    std::set<std::string> jobs;
+    std::set<uid_t> users;
+    std::set<std::string> voters;  // jobs whose rebuilds count for a replacement
+    std::set<uid_t> voting_users;
+    std::time_t last = 0;
+    std::time_t replaced = 0;
+    std::optional<bool> is_own;  // of its only voting user, by the audit records
+  };
+  static Summary summary_of(const std::string& unit, const Record& record);
+  // With mutex_ held. Null where there is no room.
+  Record* record_of(const std::string& unit);
+  bool was_replaced_lately(const Record& record) const;
+  bool is_own(const std::string& unit, uid_t uid, const std::vector<BaseFile>& files) const;
+
+  const Store& store_;
+  Counters& counters_;
+  bool trusts_publishers_ = false;
+  std::function<std::time_t()> now_ = [] { return std::time(nullptr); };
+  mutable std::mutex mutex_;  // innermost, not held across a system call
+  std::map<std::string, Record> records_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sys/new_object.h"
+
+#include <fcntl.h>
+
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+// The object is made under the service account, without set-id bits, then given away, then gets the
+// bits: at no moment is there a set-user-id file of the service account that a job has asked for. The
+// other way, changing the thread's fsuid, would take away the rights that walking to the folder needs.
+namespace cacheshim {
+namespace {
+
+constexpr mode_t kSetIds = S_ISUID | S_ISGID;
+
+// An object, or the folder it is in, by its name from an open folder; "" for what `dir` is itself.
+struct Named {
+  int dir;
+  std::string name;
+};
+
+Named folder_of(int dir, const std::string& name) { return {dir, std::string(parent_path(name))}; }
+
+// The backing file system applies a default ACL by itself, and then no umask.
+mode_t masked_mode(const Named& folder, const NewObject& wanted) {
+  if (!wanted.maker || (wanted.mode & wanted.maker->umask) == 0) return wanted.mode;
+  if (sys::get_xattr_at(folder.dir, folder.name, kDefaultAcl)) return wanted.mode;
+  return wanted.mode & ~wanted.maker->umask;
+}
+
+mode_t first_mode(const Named& folder, const NewObject& wanted) {
+  const mode_t mode = masked_mode(folder, wanted);
+  return wanted.maker ? mode & ~kSetIds : mode;
+}
+
+// Whether what we make in a folder belongs to this maker from birth. Its group is ours or, on a file
+// system that is mounted so, the folder's.
+bool is_born_as(const struct stat& folder, const Maker& maker) {
+  if (maker.uid != sys::own_uid()) return false;
+  if ((folder.st_mode & S_ISGID) != 0) return true;
+  return maker.gid == sys::own_gid() && maker.gid == folder.st_gid;
+}
+
+// EINVAL: an id that our user namespace does not have.
+bool is_refusal(const Status& given) {
+  return given.failed_with(EPERM) || given.failed_with(EINVAL);
+}
+
+// Gives what has just been made away. Returns whether it is the maker's now.
+Result<bool> give_to_maker(const Named& object, const struct stat& folder, const Maker& maker) {
+  const gid_t group = (folder.st_mode & S_ISGID) != 0 ? folder.st_gid : maker.gid;
+  const Status given = sys::set_owner_at(object.dir, object.name, maker.uid, group);
+  if (given) return true;
+  CACHESHIM_TRY(st, sys::stat_at(object.dir, object.name));
+  if (st.st_uid == maker.uid && st.st_gid == group) return true;  // there was nothing to change
+  if (!is_refusal(given)) return given.error();
+  return false;
+}
+
+Status add_set_ids(const Named& object, mode_t set_ids) {
+  if (object.name.empty()) {
+    CACHESHIM_TRY(st, sys::stat_fd(object.dir));
+    return sys::set_mode(object.dir, (st.st_mode & 07777) | set_ids);
+  }
+  CACHESHIM_TRY(fd, sys::open_beneath(object.dir, object.name, O_PATH | O_NOFOLLOW));
+  return add_set_ids({fd.get(), ""}, set_ids);
+}
+
+Status finish(const Named& folder, const Named& object, const NewObject& wanted) {
+  if (!wanted.maker) return {};
+  CACHESHIM_TRY(folder_st, sys::stat_at(folder.dir, folder.name));
+  const mode_t set_ids = wanted.mode & kSetIds;
+  if (set_ids == 0 && is_born_as(folder_st, *wanted.maker)) return {};
+  CACHESHIM_TRY(given, give_to_maker(object, folder_st, *wanted.maker));
+  return set_ids != 0 && given ? add_set_ids(object, set_ids) : Status();
+}
+
+// For objects that are made without being opened.
+Status finish_name(int dir, const std::string& name, const NewObject& wanted, int unlink_flags) {
+  const Status finished = finish(folder_of(dir, name), {dir, name}, wanted);
+  if (!finished) (void)sys::unlink_at(dir, name, unlink_flags);  // the first error is told
+  return finished;
+}
+
+}  // namespace
+
+Result<bool> give_away(int fd, uid_t uid, gid_t gid) {
+  const Status given = sys::set_owner(fd, uid, gid);
+  if (is_refusal(given)) return false;
+  if (!given) return given.error();
+  return true;
+}
+
+Result<UniqueFd> make_file_as(int dir, const std::string& name, int flags,
+                              const NewObject& wanted) {
+  const Named folder = folder_of(dir, name);
+  CACHESHIM_TRY(fd, sys::open_beneath(dir, name, flags | O_CREAT | O_EXCL | O_NOFOLLOW,
+                                      first_mode(folder, wanted)));
+  const Status finished = finish(folder, {fd.get(), ""}, wanted);
+  if (finished) return fd;
+  (void)sys::unlink_at(dir, name);  // the first error is told
+  return finished.error();
+}
+
+Result<UniqueFd> make_tmpfile_as(int folder, int flags, const NewObject& wanted) {
+  const Named named{folder, ""};
+  CACHESHIM_TRY(fd, sys::open_beneath(folder, "", flags | O_TMPFILE, first_mode(named, wanted)));
+  CACHESHIM_CHECK(finish(named, {fd.get(), ""}, wanted));
+  return fd;
+}
+
+Status make_dir_as(int dir, const std::string& name, const NewObject& wanted) {
+  CACHESHIM_CHECK(sys::make_dir_at(dir, name, first_mode(folder_of(dir, name), wanted)));
+  return finish_name(dir, name, wanted, AT_REMOVEDIR);
+}
+
+Status make_node_as(int dir, const std::string& name, const NewObject& wanted) {
+  const mode_t mode = first_mode(folder_of(dir, name), wanted);
+  CACHESHIM_CHECK(sys::make_node_at(dir, name, mode, wanted.device));
+  return finish_name(dir, name, wanted, 0);
+}
+
+Status make_symlink_as(const std::string& target, int dir, const std::string& name,
+                       const NewObject& wanted) {
+  CACHESHIM_CHECK(sys::make_symlink_at(target, dir, name));
+  return finish_name(dir, name, NewObject(0, 0, wanted.maker), 0);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sys/path_root.h"
+
+#include <climits>
+
+namespace cacheshim {
+namespace {
+
+UniqueFd clone_or_nothing(int folder) {
+  auto clone = sys::clone_without_symlinks(folder);
+  return clone ? *std::move(clone) : UniqueFd();
+}
+
+}  // namespace
+
+PathRoot::PathRoot(int folder) : folder_(folder), clone_(clone_or_nothing(folder)) {}
+
+// A single component is safe anyway: nothing is on the way to it.
+bool PathRoot::is_one_call(const std::string& path) const {
+  if (clone_) return path.size() < PATH_MAX;
+  return path.find('/') == std::string::npos;
+}
+
+Result<struct stat> PathRoot::stat(const std::string& path) const {
+  return at(path, [](int dir, const std::string& name) { return sys::stat_at(dir, name); });
+}
+
+Status PathRoot::unlink(const std::string& path, int flags) const {
+  return at(path,
+            [&](int dir, const std::string& name) { return sys::unlink_at(dir, name, flags); });
+}
+
+Status PathRoot::rename(const std::string& from, const std::string& to, unsigned flags) const {
+  return at(from, [&](int dir, const std::string& name) {
+    return at(to, [&](int new_dir, const std::string& new_name) {
+      return sys::rename_at(dir, name, new_dir, new_name, flags);
+    });
+  });
+}
+
+Status PathRoot::link(const std::string& path, const std::string& new_path) const {
+  return at(path, [&](int dir, const std::string& name) {
+    return at(new_path, [&](int new_dir, const std::string& new_name) {
+      return sys::link_at(dir, name, new_dir, new_name);
+    });
+  });
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sys/paths.h"
+
+namespace cacheshim {
+
+std::string_view parent_path(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
+}
+
+std::string_view base_name(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+std::string join_path(std::string_view folder, std::string_view name) {
+  if (folder.empty()) return std::string(name);
+  if (name.empty()) return std::string(folder);
+  std::string path;
+  path.reserve(folder.size() + 1 + name.size());
+  path.append(folder).append(1, '/').append(name);
+  return path;
+}
+
+std::string_view take_component(std::string_view& path) {
+  const auto slash = path.find('/');
+  const std::string_view component = path.substr(0, slash);
+  path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
+  return component;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "store/sys/guard.h"
+
+namespace cacheshim {
+
+// Threads for work that a worker of the receive loop must not wait for: publishing and the ends of
+// jobs. Tasks start in the order they came. A task that throws is logged. A task that must answer a request
+// has to make sure of that itself (OnceAnswer).
+class TaskQueue {
+ public:
+  // Throws std::system_error where there are no more threads to be had.
+  explicit TaskQueue(unsigned threads) {
+    try {
+      for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+  ~TaskQueue() { stop(); }
+
+  // Does nothing after stop(), or there would be no end of it.
+  void post(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+  }
+
+  // The same where fewer than `most` wait; returns whether it was taken.
+  bool try_post(std::function<void()> task, std::size_t most) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_ || tasks_.size() >= most) return false;
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+    return true;
+  }
+
+  // Runs what is queued and returns. Idempotent.
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      (void)run_guarded("a task", task);
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace cacheshim
