@@ -16,7 +16,7 @@ import tempfile
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "tests/mount"))
+sys.path.insert(0, str(REPOSITORY / "tests/lib"))
 
 import mounts  # noqa: E402
 

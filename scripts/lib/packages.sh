@@ -17,7 +17,7 @@ test_packages=(
     git rsync ccache                                               # run on the mount
     libjemalloc2 libtcmalloc-minimal4 libeatmydata1 fakeroot       # preloaded beside our library
     valgrind strace
-    runc                                                           # real containers for tests/mount/test_runc.py
+    runc                                                           # real containers for tests/mount/mounting/test_runc.py
     mandoc                                                         # checks the manual pages
     musl-tools                                                     # another libc
 )

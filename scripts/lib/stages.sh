@@ -4,7 +4,7 @@
 
 readonly results=$repo/build/results
 readonly stages=$results/stages
-# The files of tests/mount in which several clients ask at once.
+# The files of tests/mount in which several clients make requests at once, by their names.
 readonly several_clients='PYTEST_ADDOPTS=-k "test_batons or test_built_under_a_lock or test_client_core or test_crowd or (test_direct and not test_direct_listings) or test_first_user or test_freshness or test_gc or test_links or test_lock or test_lowers_freshness or test_passthrough or test_publishing or test_rings or test_shared_files or test_single_flight or test_trust or test_views"'
 
 begin_results() {

@@ -1,37 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the proofs of profiles share: see README.md."""
 
-import importlib.util
-import pathlib
 import sys
 
 import pytest
-
-HERE = pathlib.Path(__file__).parent
-sys.path[:0] = [str(HERE.parent / "mount"), str(HERE)]
-
-from fixtures import *  # noqa: E402,F401,F403  # fixtures and hooks are found by their names here
-from hub import Hub  # noqa: E402
-from index import Index  # noqa: E402
-
-
-def module_of(name):
-    spec = importlib.util.spec_from_file_location(f"family_{name}", HERE / name / "family.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def load(name):
-    """The FAMILY of a directory here."""
-    return module_of(name).FAMILY
-
-
-def load_all():
-    """Every FAMILY, and those of every FAMILIES."""
-    modules = [module_of(path.parent.name) for path in sorted(HERE.glob("*/family.py"))]
-    return [family for module in modules
-            for family in getattr(module, "FAMILIES", None) or [module.FAMILY]]
+from hub import Hub
+from index import Index
+from loading import load_all
 
 
 def marks_of(family):

@@ -4,8 +4,8 @@
 import tomllib
 
 import pytest
-from conftest import load_all
 from family import REPOSITORY
+from loading import load_all
 
 FAMILIES = load_all()
 PROFILES = {path.stem: tomllib.loads(path.read_text()) for path in (REPOSITORY / "profiles").glob("*.toml")}

@@ -8,8 +8,8 @@ import json
 import os
 
 import pytest
-from conftest import load
 from jobs import as_user
+from loading import load
 
 UID = 21050
 SUITE_TIMEOUT_S = 600

@@ -4,9 +4,9 @@
 import contextlib
 
 import pytest
-from conftest import load
 from crowd import Crowd
 from family import MountedPlace
+from loading import load
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout_s(900)]
 

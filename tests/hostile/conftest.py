@@ -3,14 +3,8 @@
 
 import pathlib
 import shutil
-import sys
 
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "mount"))
-
-from fixtures import *  # noqa: E402,F401,F403  # fixtures and hooks are found by their names here
-from trust import mount_allowing  # noqa: E402,F401
 
 
 @pytest.fixture(autouse=True)

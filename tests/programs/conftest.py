@@ -4,14 +4,9 @@
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "mount"))
-
-from fixtures import *  # noqa: E402,F401,F403  # fixtures and hooks are found by their names here
-from places import Place  # noqa: E402
+from places import Place
 
 
 @pytest.fixture(params=[0, 20001], ids=["root", "user"])

@@ -51,7 +51,7 @@ class Place:
         result = subprocess.run(
             ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups",
              f"--inh-caps={caps}", f"--ambient-caps={caps}", "/usr/bin/python3", "-B", "-c", code,
-             self.path / below, json.dumps(options), here, here.parent / "mount"],
+             self.path / below, json.dumps(options), here, here.parent / "lib"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=environment(self.job), timeout=PROGRAM_TIMEOUT_S, check=False)
         assert result.returncode == 0, result.stderr

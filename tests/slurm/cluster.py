@@ -95,7 +95,7 @@ class CgroupWatchdog:
                 "    time.sleep(0.1)\n")
         here = pathlib.Path(__file__).parent
         self._child = subprocess.Popen(
-            [sys.executable, "-c", code, str(here), str(here.parent / "mount"), node],
+            [sys.executable, "-c", code, str(here), str(here.parent / "lib"), node],
             stdin=subprocess.PIPE, start_new_session=True)
 
     def close(self):

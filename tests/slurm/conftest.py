@@ -3,16 +3,11 @@
 
 import pathlib
 import shutil
-import sys
 
+import mounts
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "mount"))
-
-from fixtures import *  # noqa: E402,F401,F403  # fixtures and hooks are found by their names here
-import mounts  # noqa: E402
-from cluster import Cluster  # noqa: E402
-from site_jobs import Site  # noqa: E402
+from cluster import Cluster
+from site_jobs import Site
 
 EPILOG = mounts.REPOSITORY / "integrations/slurm/epilog.sh"
 

@@ -3,13 +3,8 @@
 
 import os
 import pathlib
-import sys
 
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "mount"))
-
-from fixtures import *  # noqa: E402,F401,F403  # fixtures and hooks are found by their names here
 
 
 @pytest.fixture

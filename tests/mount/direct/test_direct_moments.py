@@ -5,8 +5,7 @@ import errno
 import struct
 
 import pytest
-from direct import KEY, UID, Count, base, mount, opens_as_the_views_folder  # noqa: F401
-from direct import turns, warm  # noqa: F401
+from direct import KEY, UID, Count, opens_as_the_views_folder, warm
 from jobs import PYTHON, wait_until
 
 HOURS = 3600

@@ -8,8 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from direct import KEY, UID, Count, base, mount, opens_as_the_views_folder  # noqa: F401
-from direct import plain, shimmed, warm  # noqa: F401
+from direct import KEY, UID, Count, opens_as_the_views_folder, warm
 from jobs import PYTHON, wait_until
 
 

@@ -10,10 +10,9 @@ USER = 20001
 
 # What the command does in its own mount: put an entry, read it, and say where it did so.
 WORK = """
-import importlib.util, os, sys
-spec = importlib.util.spec_from_file_location("agent", sys.argv[1])
-agent = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(agent)
+import os, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import agent_caches as agent
 top = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("CACHESHIM_MOUNT", "/ci-cache")
 assert agent.triton_put_groups(top + "/triton", ["KEY"], b"rootless") == []
 assert agent.triton_put_groups(top + "/triton", ["KEY"], b"rootless") == []

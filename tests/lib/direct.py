@@ -1,48 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of direct answers share: a base, and processes of a job that do and do not serve themselves.
-
-Whether they did is counted by the daemon's own pages: no test passes because nothing was direct.
-"""
+"""What the tests of direct answers share. The daemon's own pages count direct answers: no test passes because nothing was direct."""
 
 import contextlib
 import errno
 import shutil
 
 import mounts
-import pytest
 from jobs import wait_until
 
 UID = 20001
 KEY = "triton/KEY"
-
-
-@pytest.fixture
-def base(store):
-    """A few names of each kind."""
-    (store / KEY / "sub").mkdir(parents=True)
-    (store / KEY / "file").write_bytes(b"of the base")
-    (store / KEY / "sub/deep").write_bytes(b"deep in the base")
-    (store / "other/folder").mkdir(parents=True)
-    (store / "other/folder/file").write_bytes(b"in a folder of no family")
-    (store / "other/file").write_bytes(b"of no family")
-    return store
-
-
-@pytest.fixture
-def mount(mount_store, base):
-    return mount_store(base)
-
-
-@pytest.fixture
-def shimmed(mount, shimmed_job_of):
-    """A process of job j that serves itself."""
-    return warm(mount, shimmed_job_of(mount, "j", UID))
-
-
-@pytest.fixture
-def plain(mount, job_of):
-    """One of the same job that does not."""
-    return job_of(mount, "j", UID)
 
 
 def warm(mount, process):
@@ -114,8 +81,3 @@ class Turns:
             yield
         finally:
             held.unlink()
-
-
-@pytest.fixture
-def turns(mount, scratch, shimmed_job_of):
-    return Turns(mount, scratch, shimmed_job_of)

@@ -7,7 +7,6 @@ import time
 
 import pytest
 from direct import warm
-from trust import mount_allowing  # noqa: F401  # a fixture
 
 KEY = "triton/KEY"
 GROUP = f"{KEY}/__grp__kernel.json"

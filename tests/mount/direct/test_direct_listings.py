@@ -9,7 +9,7 @@ import stat
 import subprocess
 
 import pytest
-from direct import KEY, UID, Count, base, mount, plain, shimmed, turns, warm  # noqa: F401
+from direct import KEY, UID, Count, warm
 from jobs import PYTHON, wait_until
 
 KEY_NAMES = [".", "..", "file", "sub"]

@@ -7,7 +7,7 @@ import os
 import struct
 
 import pytest
-from direct import KEY, UID, Count, base, mount, plain, shimmed, warm  # noqa: F401
+from direct import KEY, UID, Count, warm
 from jobs import PYTHON
 
 BYTES = b"of the base"

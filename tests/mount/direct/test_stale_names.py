@@ -8,14 +8,8 @@ import os
 import select
 
 import pytest
-from direct import KEY, mount, shimmed, warm  # noqa: F401
-from direct import base as base_files  # noqa: F401
+from direct import KEY, warm
 from jobs import standing_still, threads, wait_until, waits_for_an_answer
-
-
-@pytest.fixture
-def base(base_files):  # noqa: F811
-    return base_files
 
 
 NEW = f"{KEY}/new"

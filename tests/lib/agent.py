@@ -14,12 +14,14 @@ import struct
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # an isolated Python looks nowhere else
-from agent_caches import *  # noqa: E402,F401,F403  # found by their names
-from agent_crowd import *  # noqa: E402,F401,F403  # found by their names
-from agent_files import *  # noqa: E402,F401,F403  # found by their names
-from agent_locks import *  # noqa: E402,F401,F403  # found by their names
-from agent_streams import *  # noqa: E402,F401,F403  # found by their names
-from agent_unlinking import *  # noqa: E402,F401,F403  # found by their names
+import agent_caches  # noqa: E402
+import agent_crowd  # noqa: E402
+import agent_files  # noqa: E402
+import agent_locks  # noqa: E402
+import agent_streams  # noqa: E402
+import agent_unlinking  # noqa: E402
+
+MODULES = (agent_caches, agent_crowd, agent_files, agent_locks, agent_streams, agent_unlinking)
 
 
 def _resolve(name):
@@ -30,7 +32,7 @@ def _resolve(name):
         except ImportError:
             outer, _, cls = module.rpartition(".")
             return getattr(getattr(importlib.import_module(outer), cls), attribute)
-    return globals().get(name) or getattr(builtins, name)
+    return next(getattr(one, name) for one in (*MODULES, builtins) if hasattr(one, name))
 
 
 def _receive(stream):

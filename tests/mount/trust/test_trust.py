@@ -10,8 +10,7 @@ import uuid
 import jobs
 import mounts
 import pytest
-from trust import (GROUP, KERNEL, STRANGER, TRUSTED, audited, explain, is_published, mount,
-                   mount_allowing, show)  # noqa: F401  # fixtures among them
+from trust import GROUP, KERNEL, STRANGER, TRUSTED, audited, explain, is_published, show
 
 
 def test_only_who_is_named_publishes_and_all_read(mount, job_of):

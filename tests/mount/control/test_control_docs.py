@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-DOCUMENT = pathlib.Path(__file__).parents[2] / "docs/control.md"
+DOCUMENT = pathlib.Path(__file__).parents[3] / "docs/control.md"
 
 
 def section(heading):

@@ -8,8 +8,7 @@ import subprocess
 
 import jobs
 import pytest
-from trust import (KERNEL, NAME, STRANGER, TRUSTED, explain, is_published, mount,
-                   mount_allowing, shared, show)  # noqa: F401  # fixtures among them
+from trust import KERNEL, NAME, STRANGER, TRUSTED, explain, is_published, show
 
 
 # ---- what was written by a stranger stays unpublished, whatever happens to its job

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the tests on real mounts. They need root; each test has its own store and mount.
 
-The conftest.py of each folder of such tests takes them from here.
-
 Environment: CACHESHIM_BIN and CACHESHIM_LIB name what is tested (default: build/dist).
 """
 
@@ -15,19 +13,13 @@ import signal
 import stat
 import subprocess
 import tempfile
+import uuid
 
 import jobs
 import mounts
 import pytest
 
 TEST_TIMEOUT_S = 120
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "timeout_s(seconds): how long this test may take")
-    config.addinivalue_line("markers", "long: takes minutes, for scripts/test --long")
-    config.addinivalue_line("markers", "preloads_program: preloads a library into cacheshim itself, "
-                            "where a sanitizer insists on being the first")
 
 
 @pytest.fixture(scope="session")
@@ -109,6 +101,16 @@ def mount_store(program, scratch):
     yield mount
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def mount_allowing(mount_store, store, scratch):
+    """Mounts the store with this table as [publish] allow; None: without."""
+    def mount(allow, more="", name=None):
+        config = scratch / f"{uuid.uuid4()}.toml"
+        config.write_text("" if allow is None else f"[publish]\nallow = {allow}\n{more}")
+        return mount_store(store, "--config", config, name=name)
+    return mount
 
 
 @pytest.fixture

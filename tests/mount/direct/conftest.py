@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the tests of direct answers: a base, and processes of a job that do and do not serve themselves."""
+
+import pytest
+from direct import KEY, UID, Turns, warm
+
+
+@pytest.fixture
+def base(store):
+    """A few names of each kind."""
+    (store / KEY / "sub").mkdir(parents=True)
+    (store / KEY / "file").write_bytes(b"of the base")
+    (store / KEY / "sub/deep").write_bytes(b"deep in the base")
+    (store / "other/folder").mkdir(parents=True)
+    (store / "other/folder/file").write_bytes(b"in a folder of no family")
+    (store / "other/file").write_bytes(b"of no family")
+    return store
+
+
+@pytest.fixture
+def mount(mount_store, base):
+    return mount_store(base)
+
+
+@pytest.fixture
+def shimmed(mount, shimmed_job_of):
+    """A process of job j that serves itself."""
+    return warm(mount, shimmed_job_of(mount, "j", UID))
+
+
+@pytest.fixture
+def plain(mount, job_of):
+    """One of the same job that does not."""
+    return job_of(mount, "j", UID)
+
+
+@pytest.fixture
+def turns(mount, scratch, shimmed_job_of):
+    return Turns(mount, scratch, shimmed_job_of)
