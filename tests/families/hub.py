@@ -7,15 +7,13 @@ has a file that cannot be downloaded.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import http.server
 import json
 import os
 import pathlib
 import re
-import threading
-import urllib.parse
+
+from http_server import Answer, HttpServer
 
 NAMES = ("relu", "silu", "gelu", "norm")
 VARIANT = "build/torch-cpu"
@@ -41,44 +39,17 @@ def describe(path: str, data: bytes) -> dict[str, object]:
     return {"type": "file", "oid": blob_of(data), "size": len(data), "path": path}
 
 
-class Hub:
+class Hub(HttpServer):
     """Notes each download of a file as a build, in the file that `builds_log` names."""
 
     VARIABLE = "HF_ENDPOINT"  # by which users know it
 
     def __init__(self, scratch: pathlib.Path):
         self.builds_log = scratch / "none"
-        hub = self
+        super().__init__(self.answer)
+        self.url = f"http://{self.host}"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_HEAD(self) -> None:
-                self._answer(with_body=False)
-
-            def do_GET(self) -> None:
-                self._answer(with_body=True)
-
-            def _answer(self, with_body: bool) -> None:
-                path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
-                status, headers, body = hub.answer(path, with_body)
-                self.send_response(status)
-                for key, value in headers.items():
-                    self.send_header(key, value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if with_body:
-                    with contextlib.suppress(ConnectionError):  # whoever asked was killed
-                        self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def answer(self, path: str, with_body: bool) -> tuple[int, dict[str, str], bytes]:
+    def answer(self, path: str, with_body: bool) -> Answer:
         if found := re.fullmatch(r"/kernels/test/(\w+)/resolve/[^/]+/(.+)", path):
             return self._file(*found.groups(), with_body)
         if found := re.fullmatch(r"/api/kernels/test/(\w+)/tree/[^/]+(?:/(.+))?", path):
@@ -90,12 +61,8 @@ class Hub:
             return self._json({"id": f"test/{found[1]}", "sha": commit_of(found[1])})
         return 404, {}, b""
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
     @staticmethod
-    def _json(value: object) -> tuple[int, dict[str, str], bytes]:
+    def _json(value: object) -> Answer:
         return 200, {"Content-Type": "application/json"}, json.dumps(value).encode()
 
     @staticmethod
@@ -104,7 +71,7 @@ class Hub:
             return [{"type": "directory", "oid": commit_of(name), "size": 0, "path": VARIANT}]
         return [describe(path, data) for path, data in files_of(name).items()]
 
-    def _file(self, name: str, path: str, with_body: bool) -> tuple[int, dict[str, str], bytes]:
+    def _file(self, name: str, path: str, with_body: bool) -> Answer:
         headers = {"X-Repo-Commit": commit_of(name)}
         data = files_of(name).get(path)
         if data is None:

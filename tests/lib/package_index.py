@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import io
-import threading
 import zipfile
 from collections.abc import Callable
+
+from http_server import Answer, HttpServer
 
 
 def wheel_name(name: str) -> str:
@@ -32,38 +31,21 @@ def wheel(name: str, padding: int) -> bytes:
     return data.getvalue()
 
 
-class PackageIndex:
-    """Serves `files` by their names, and calls on_wheel(name), in any thread, for each wheel that it is asked for."""
+class PackageIndex(HttpServer):
+    """Serves `files` by their names, and calls on_wheel(name), in any thread, for each download of a wheel."""
 
     def __init__(self, files: dict[str, bytes], on_wheel: Callable[[str], None]):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+        self._files, self._on_wheel = files, on_wheel
+        super().__init__(self._answer)
 
-            def do_GET(self) -> None:
-                name = self.path.strip("/").rpartition("/")[2]
-                if name in files:
-                    body, kind = files[name], "application/octet-stream"
-                    if name.endswith(".whl"):
-                        on_wheel(name)
-                else:
-                    links = "".join(f'<a href="/files/{file}">{file}</a>' for file in files
-                                    if file.startswith(f"{name}-"))
-                    body, kind = f"<html><body>{links}</body></html>".encode(), "text/html"
-                self.send_response(200)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.send_header("Cache-Control", "max-age=3600")
-                self.end_headers()
-                with contextlib.suppress(ConnectionError):  # whoever asked was killed
-                    self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.host = f"127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def _answer(self, path: str, with_body: bool) -> Answer:
+        name = path.strip("/").rpartition("/")[2]
+        if name in self._files:
+            body, kind = self._files[name], "application/octet-stream"
+            if with_body and name.endswith(".whl"):
+                self._on_wheel(name)
+        else:
+            links = "".join(f'<a href="/files/{file}">{file}</a>' for file in self._files
+                            if file.startswith(f"{name}-"))
+            body, kind = f"<html><body>{links}</body></html>".encode(), "text/html"
+        return 200, {"Content-Type": kind, "Cache-Control": "max-age=3600"}, body
