@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+
+@pytest.fixture
+def crowd(mount, job_of):
+    """Processes of as many jobs and users."""
+
+    def make(count, **options):
+        return [job_of(mount, f"job{number}", 20001 + number, **options) for number in range(count)]
+
+    return make
+
+
+@pytest.fixture
+def flights(mount):
+    """The counters of single flight, without their common beginning."""
+    return lambda: {name.removeprefix("flight_"): value for name, value in mount.stats().items()
+                    if name.startswith("flight_")}
