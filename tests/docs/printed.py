@@ -119,19 +119,18 @@ printf '#!/bin/sh\\necho > "${{MINE_CACHE_DIR-$X_CACHE}}/a"\\n' > /usr/local/bin
 chmod 0755 /usr/local/bin/{0}
 """
 MOUNTED = "mkdir -p /ci-cache /data/ci-cache && cacheshim mount --store /data/ci-cache /ci-cache"
+# The mount, and an entry in its base.
+BUILT = f"{MOUNTED}\nrunuser -u alice -- env {PRELOAD} HOME=/home/alice python /home/alice/train.py"
 
 README = {
+    ("cacheshim", "scripts/demo"): Run("root", stand_ins={
+        "scripts/demo && cp -a build/dist/. /usr/local/": (
+            INSTALLED, "takes minutes; the build under test is the same")}),
+    ("cacheshim", "mkdir -p ~/cache"): Run("alice", prints="built", then=(
+        ("alice", "ls ~/cache/triton/KEY", GROUP),)),
     ("Two commands", "scripts/demo"): MINUTES,
-    ("Two commands", "meson setup"): Run(
-        "root", given="cd @repository@",
-        stand_ins={
-            "ninja -C build-release cli/cacheshim shim/libcacheshim.so": (
-                "", "takes minutes; the build under test is the same"),
-            "meson install -C build-release --no-rebuild": (
-                INSTALLED, "there is nothing to install without the line before")},
-        then=(("root", f"python -c '{NOT_INSTALLED}'", "[]"),
-              ("root", "cacheshim --version", "cacheshim "))),
-    ("Quick start", "mkdir -p /ci-cache"): Run("root"),
+    ("Quick start", "mkdir -p /ci-cache"): Run("root", then=(
+        ("root", "cacheshim --version", "cacheshim "),)),
     ("Quick start", "export LD_PRELOAD"): Run("alice", prints="built", then=(
         ("root", "ls /data/ci-cache/triton/KEY", GROUP),
         ("alice", "python train.py", "hit"),
@@ -147,17 +146,32 @@ README = {
     ("Quick start", "cacheshim status"): Run("alice", then=(
         ("alice", "cacheshim status", "/data/ci-cache"),
         ("alice", "cacheshim job list", "uid-20002"))),
-    ("When is something published?", "cacheshim job show ID"): Run(
-        "alice",
-        given="runuser -u alice -- env CACHESHIM_JOB=ID CACHESHIM_PUBLISH=end cacheshim job start ID",
+}
+
+USING = {
+    ("When is an entry published?", "cacheshim job show ID"): Run(
+        "alice", setting=f"export {PRELOAD}", given=BUILT +
+        "\nrunuser -u alice -- env CACHESHIM_JOB=ID CACHESHIM_PUBLISH=end cacheshim job start ID",
         then=(("alice", "cacheshim job show ID", "active"),)),
     ("Who may publish?", "[publish]"): Configuration(),
-    ("Why is it not there?", "cacheshim explain"): Run("alice", then=(
+    ("Why is a file missing?", "cacheshim explain"): Run("alice", then=(
         ("alice", "cacheshim explain ~/.triton/cache/KEY/k.cubin", "uid-20002"),
         ("alice", "cacheshim explain ~/.triton/cache/KEY/k.cubin --job ID", "base"))),
-    ("Why is it not there?", "cacheshim doctor"): Run("alice"),
+    ("Why is a file missing?", "cacheshim doctor"): Run("alice"),
+}
+
+DEPLOYMENT = {
+    ("Installing a release build", "meson setup"): Run(
+        "root", given="cd @repository@",
+        stand_ins={
+            "ninja -C build-release cli/cacheshim shim/libcacheshim.so": (
+                "", "takes minutes; the build under test is the same"),
+            "meson install -C build-release --no-rebuild": (
+                INSTALLED, "there is nothing to install without the line before")},
+        then=(("root", f"python -c '{NOT_INSTALLED}'", "[]"),
+              ("root", "cacheshim --version", "cacheshim "))),
     ("SLURM", "#!/bin/bash"): Script(
-        "alice", file="integrations/slurm/job.sh", given=CONTAINERS, prints="hit",
+        "alice", file="integrations/slurm/job.sh", given=BUILT + CONTAINERS, prints="hit",
         then=(("alice", "cacheshim job show 4711", "4711"),)),
     ("SLURM", "library="): Run(
         "alice", setting="export SLURM_JOB_ID=4712", prints="hit",
@@ -168,12 +182,12 @@ README = {
         "alice", setting="unset SLURM_JOB_ID; "
         "export GITHUB_RUN_ID=7 GITHUB_RUN_ATTEMPT=1 GITHUB_JOB=test", prints="hit",
         then=(("alice", "cacheshim job show 7-1-test", "20002"),)),
-    ("On /ci-cache at boot", "cacheshim unmount"): Run("root", then=(
+    ("A mount at boot", "cacheshim unmount"): Run("root", then=(
         ("alice", "python train.py", "built"),)),  # in the home directory: without a mount
-    ("On /ci-cache at boot", "mkdir -p"): Run("root", given="cd @repository@", then=(
+    ("A mount at boot", "mkdir -p"): Run("root", given="cd @repository@", then=(
         ("root", "cacheshim status", "/data/ci-cache"),
         ("ci", f"env {PRELOAD} python train.py", "hit"))),
-    ("On /ci-cache at boot", 'layers = "/local-nvme'): Configuration(
+    ("A mount at boot", 'layers = "/local-nvme'): Configuration(
         given="mkdir -p /local-nvme/cacheshim"),
     ("The overlay alone", "cacheshim overlay"): Run(
         "root", given="mkdir -p /data/a /data/b /scratch/upper /scratch/work /mnt/merged; touch /data/b/b",
@@ -184,13 +198,15 @@ README = {
     ("The overlay alone", "/data/ci-cache  /ci-cache"): Fstab(
         "/ci-cache", given="systemctl disable --now cacheshim",
         after="systemctl enable --now cacheshim"),
-    ("Taking it away again", "systemctl disable"): Run("root"),
-    ("Taking it away again", "rmdir"): Run("root", then=(
+    ("Removing cacheshim", "systemctl disable"): Run("root"),
+    ("Removing cacheshim", "rmdir"): Run("root", then=(
         ("ci", "TRITON_CACHE_DIR=/ci-cache/triton python train.py", "hit"),)),
 }
 
 DOCUMENTS = {
     "README.md": README,
+    "docs/using.md": USING,
+    "docs/deployment.md": DEPLOYMENT,
     "docs/benchmarks.md": {
         ("Benchmarks", "scripts/bench "): MINUTES,
         ("Size", "scripts/bench --walk"): MINUTES,
