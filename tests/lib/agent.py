@@ -18,10 +18,11 @@ import agent_caches  # noqa: E402
 import agent_crowd  # noqa: E402
 import agent_files  # noqa: E402
 import agent_locks  # noqa: E402
+import agent_races  # noqa: E402
 import agent_streams  # noqa: E402
 import agent_unlinking  # noqa: E402
 
-MODULES = (agent_caches, agent_crowd, agent_files, agent_locks, agent_streams, agent_unlinking)
+MODULES = (agent_caches, agent_crowd, agent_files, agent_locks, agent_races, agent_streams, agent_unlinking)
 
 
 def _resolve(name):

@@ -6,11 +6,9 @@ import errno
 import hashlib
 import mmap
 import os
-import random
 import shutil
 import socket
 import stat
-import struct
 
 
 def write_file(path, data, mode=0o644, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
@@ -92,32 +90,6 @@ def fill_folder(top, count):
 def fill_files(top, count):
     for number in range(count):
         write_file(f"{top}/{number}", b"data")
-
-
-def replace_in_turn(top, count, told):
-    """Writes over file after file of the base, and tells of each when it is done."""
-    with open(told, "r+b", buffering=0) as file:
-        shared = mmap.mmap(file.fileno(), 8)
-        for number in range(count):
-            write_file(f"{top}/{number}.new", b"new")
-            os.rename(f"{top}/{number}.new", f"{top}/{number}")
-            struct.pack_into("<Q", shared, 0, number + 1)
-
-
-def watch_replaced(top, count, told):
-    """Reads what was told to be replaced; returns how often, and what was still the base's."""
-    wrong, looks = [], 0
-    pick = random.Random(count)
-    with open(told, "r+b", buffering=0) as file:
-        shared = mmap.mmap(file.fileno(), 8)
-        done = 0
-        while done < count:
-            done = struct.unpack_from("<Q", shared, 0)[0]
-            for number in {done - 1, pick.randrange(done)} if done else ():
-                looks += 1
-                if read_file(f"{top}/{number}") != b"new" or os.stat(f"{top}/{number}").st_size != 3:
-                    wrong.append(number)
-    return looks, wrong
 
 
 MAPPED = []

@@ -2,10 +2,7 @@
 """Directory streams of libc, by the calls that a C program makes."""
 
 import ctypes
-import mmap
 import os
-import random
-import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
 for _name in ("opendir", "readdir", "readdir64"):
@@ -159,35 +156,3 @@ def read_in_a_fork(number):
 
 def open_numbers():
     return sorted(int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}"))
-
-
-def fill_in_turn(top, count, told):
-    """Makes a file in directory after directory of the base, and tells of each when it is done."""
-    with open(told, "r+b", buffering=0) as file:
-        shared = mmap.mmap(file.fileno(), 8)
-        for number in range(count):
-            os.mkdir(f"{top}/{number}/new")
-            struct.pack_into("<Q", shared, 0, number + 1)
-
-
-def watch_filled(top, count, told):
-    """Lists what was told to be filled; returns how often, and what was still listed as the base's."""
-    wrong, lists = [], 0
-    pick = random.Random(count)
-    waiting = {}
-    with open(told, "r+b", buffering=0) as file:
-        shared = mmap.mmap(file.fileno(), 8)
-        done = 0
-        while done < count:
-            if done + 5 < count and done + 5 not in waiting:
-                waiting[done + 5] = open_stream(f"{top}/{done + 5}")
-            done = struct.unpack_from("<Q", shared, 0)[0]
-            for number in {done - 1, pick.randrange(done)} if done else ():
-                lists += 1
-                if os.listdir(f"{top}/{number}") != ["new"]:
-                    wrong.append(number)
-            for number in [one for one in waiting if one < done]:
-                if "new" not in names_of_stream(waiting[number]):
-                    wrong.append(("opened before", number))
-                close_stream(waiting.pop(number))
-    return lists, wrong

@@ -81,3 +81,27 @@ class Turns:
             yield
         finally:
             held.unlink()
+
+
+class Race:
+    """A process of job j changes names in turn, while two that serve themselves check them: agent_races.py."""
+
+    CHECKERS = 2
+
+    def __init__(self, mount, scratch, job_of, shimmed_job_of):
+        self._board = scratch / "board"
+        self._board.write_bytes(bytes(8 * (1 + self.CHECKERS)))
+        self._board.chmod(0o666)
+        self._writer = job_of(mount, "j", UID)
+        self._checkers = [warm(mount, shimmed_job_of(mount, "j", UID)) for _ in range(self.CHECKERS)]
+
+    def run(self, change, check, top, count, kinds):
+        """Each kind of name was checked by each process, and none was wrong."""
+        path = self._writer.path(top)
+        for number, checker in enumerate(self._checkers):
+            checker.start(check, path, count, str(self._board), number)
+        self._writer(change, path, count, str(self._board))
+        for checker in self._checkers:
+            checks, wrong = checker.result()
+            assert not wrong, wrong[:10]
+            assert set(checks) == kinds

@@ -2,7 +2,7 @@
 """Fixtures of the tests of direct answers: a base, and processes of a job that do and do not serve themselves."""
 
 import pytest
-from direct import KEY, UID, Turns, warm
+from direct import KEY, UID, Race, Turns, warm
 
 
 @pytest.fixture
@@ -37,3 +37,8 @@ def plain(mount, job_of):
 @pytest.fixture
 def turns(mount, scratch, shimmed_job_of):
     return Turns(mount, scratch, shimmed_job_of)
+
+
+@pytest.fixture
+def race(mount, scratch, job_of, shimmed_job_of):
+    return Race(mount, scratch, job_of, shimmed_job_of)
