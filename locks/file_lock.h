@@ -4,7 +4,8 @@
 // FileLock: exclusion between processes by flock(2) on a file beside what it protects, `<path>.lock`, as
 // Python's filelock and flock(1) do it, on a cacheshim mount and on any other file system.
 //
-// Header-only; needs C++17 and libc. `pkg-config --cflags cacheshim-locks` names its folder.
+// Header-only; needs C++17 and libc. `pkg-config --cflags cacheshim-locks` names its directory. The daemon's own locks
+// are in fuse/services/locks/.
 
 #include <fcntl.h>
 #include <sys/file.h>
