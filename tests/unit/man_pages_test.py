@@ -105,7 +105,7 @@ def check_variables(page, main):
 
 def check_configuration(page, program, repository):
     """Its keys are those that the sources ask for, and its example is taken."""
-    read = "".join((repository / "cli" / name).read_text()
+    read = "".join((repository / "cli/configuration" / name).read_text()
                    for name in ("config.cc", "cuda_config.cc", "publish_allow_config.cc"))
     asked = set(re.findall(r'\b(?:find_\w+|read_ids)\([^")]*"(\w+)"', read))
     named = set(re.findall(r"^\.It Ic (\w+)$", page, re.MULTILINE))
