@@ -1,37 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace cacheshim {
 
-// What a mount has done since it was mounted, by the names of `cacheshim stats --json`. Each may be
-// raised from any thread; a reader may see one raised before another.
+// What a mount has done since it was mounted. Each member may be raised from any thread; a reader may
+// see one raised before another.
 struct Counters {
-  using Count = std::atomic<std::uint64_t>;
-  Count lookups{0};  // that reached the daemon
-  Count opens_base{0};
-  Count opens_layer{0};
-  Count misses{0};
-  Count flight_leases{0};
-  Count flight_waits{0};
-  Count flight_hits{0};
-  Count flight_timeouts{0};
-  Count flight_failures{0};
-  Count entries_published{0};
-  Count files_published{0};
-  Count bytes_published{0};
-  Count publish_conflicts{0};
-  Count publish_refused{0};
-  Count entries_rejected{0};
-  Count rebuilds_equal{0};
-  Count entries_replaced{0};
-  Count copy_ups{0};
-  Count lock_waits{0};
-  Count batons_reaped{0};
-  Count worker_restarts{0};
-  Count verify_failures{0};
+#define CACHESHIM_COUNTER(name, section, unit, help) std::atomic<std::uint64_t> name{0};
+#define CACHESHIM_READING(name, section, unit, help)
+#include "common/counters.def"
+#undef CACHESHIM_COUNTER
+#undef CACHESHIM_READING
 };
+
+// What is computed when the counters are read.
+struct CounterReadings {
+#define CACHESHIM_COUNTER(name, section, unit, help)
+#define CACHESHIM_READING(name, section, unit, help) std::uint64_t name;
+#include "common/counters.def"
+#undef CACHESHIM_COUNTER
+#undef CACHESHIM_READING
+};
+
+enum class CounterSection { kFiles, kFlights, kPublishing, kLocks, kDaemon };
+enum class CounterUnit { kEvents, kBytes, kNow };  // kNow: the current number, not a sum
+
+constexpr std::string_view to_string(CounterSection section) {
+  switch (section) {
+    case CounterSection::kFiles:
+      return "Files";
+    case CounterSection::kFlights:
+      return "Single flight";
+    case CounterSection::kPublishing:
+      return "Publishing";
+    case CounterSection::kLocks:
+      return "Locks";
+    case CounterSection::kDaemon:
+      return "The daemon";
+  }
+  return "";
+}
+
+struct CounterRow {
+  std::string_view name;
+  CounterSection section;
+  CounterUnit unit;
+  std::string_view help;
+};
+
+inline constexpr auto kCounterRows = std::to_array<CounterRow>({
+#define CACHESHIM_COUNTER(name, section, unit, help) \
+  {#name, CounterSection::section, CounterUnit::unit, help},
+#define CACHESHIM_READING CACHESHIM_COUNTER
+#include "common/counters.def"
+#undef CACHESHIM_COUNTER
+#undef CACHESHIM_READING
+});
+
+using CounterValues = std::array<std::uint64_t, kCounterRows.size()>;
+
+// In the order of kCounterRows.
+inline CounterValues read_counters(const Counters& counters, const CounterReadings& readings) {
+  return {
+#define CACHESHIM_COUNTER(name, section, unit, help) counters.name.load(std::memory_order_relaxed),
+#define CACHESHIM_READING(name, section, unit, help) readings.name,
+#include "common/counters.def"
+#undef CACHESHIM_COUNTER
+#undef CACHESHIM_READING
+  };
+}
+
+// Each row has a help text and follows a row of its section or of an earlier one.
+constexpr bool are_complete(const auto& rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].help.empty()) return false;
+    if (i > 0 && rows[i].section < rows[i - 1].section) return false;
+  }
+  return true;
+}
+static_assert(are_complete(kCounterRows));
 
 }  // namespace cacheshim

@@ -16,6 +16,7 @@
 #include "cli/paths.h"
 #include "cli/text.h"
 #include "cli/configuration/units.h"
+#include "common/counters.h"
 #include "common/exit_codes.h"
 #include "store/sys/json_text.h"
 
@@ -23,39 +24,6 @@ namespace cacheshim::cli {
 namespace {
 
 using nlohmann::json;
-
-struct Counter {
-  const char* name;
-  const char* meaning;
-};
-
-constexpr Counter kCounters[] = {
-    {"lookups", "names looked up that reached the daemon"},
-    {"hits_direct", "opens that went straight to the base, without the daemon"},
-    {"opens_base", "opens of base files through the mount"},
-    {"opens_layer", "opens of jobs' own files"},
-    {"misses", "looks for files that nobody has"},
-    {"flight_leases", "leases given: one process builds, others that want its file wait"},
-    {"flight_waits", "waits for another process's build"},
-    {"flight_hits", "of these, ended by the finished entry: builds that were saved"},
-    {"flight_timeouts", "of these, given up"},
-    {"flight_failures", "builds that failed, whose files nobody waits for during a minute"},
-    {"entries_published", "entries added to the base"},
-    {"files_published", "their files"},
-    {"bytes_published", "their size"},
-    {"publish_conflicts", "entries kept back: the base had another version"},
-    {"publish_refused", "entries kept back: the job may not publish"},
-    {"entries_rejected",
-     "rebuilds of base entries, with other content, by jobs that had opened them"},
-    {"rebuilds_equal", "the same with equal content"},
-    {"entries_replaced", "base entries that such a rebuild has replaced"},
-    {"copy_ups", "base files copied into a job's layer for writing"},
-    {"lock_waits", "waits for a lock file"},
-    {"batons_reaped", "lock files of dead processes taken away"},
-    {"jobs_active", "jobs now"},
-    {"worker_restarts", "restarts of the daemon's worker"},
-    {"verify_failures", "entries that were damaged when somebody wanted them (verify_on_open)"},
-};
 
 struct StatusArguments {
   std::string mount;
@@ -148,8 +116,8 @@ void show_status(const StatusArguments& arguments) {
                {"run folder", text_of(status, "run_dir")}});
 }
 
-std::string counter_text(std::string_view name, const json& value) {
-  if (name == "bytes_published" && value.is_number_unsigned()) {
+std::string counter_text(CounterUnit unit, const json& value) {
+  if (unit == CounterUnit::kBytes && value.is_number_unsigned()) {
     return fmt::format("{} ({})", value.dump(), format_size(value.get<std::uint64_t>()));
   }
   return value.dump();
@@ -163,10 +131,10 @@ void show_stats(const StatusArguments& arguments) {
     return;
   }
   std::vector<std::vector<std::string>> rows;
-  for (const Counter& counter : kCounters) {
-    const auto value = stats.find(counter.name);
+  for (const CounterRow& row : kCounterRows) {
+    const auto value = stats.find(row.name);
     if (value == stats.end()) continue;
-    rows.push_back({counter.name, counter_text(counter.name, *value), counter.meaning});
+    rows.push_back({std::string(row.name), counter_text(row.unit, *value), std::string(row.help)});
   }
   print_table(rows);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cacheshim_version.h"
+#include "common/counters.h"
 #include "common/exit_codes.h"
 #include "fuse/control/control_requests.h"
 #include "fuse/control/explain.h"
@@ -29,32 +30,10 @@ constexpr JsonLimits kRequestLimits{std::size_t{64} << 10, 8};
 
 using Json = nlohmann::ordered_json;
 
-std::vector<std::pair<const char*, std::uint64_t>> all_counters(Filesystem& filesystem) {
-  const Counters& c = filesystem.counters();
-  return {{"lookups", c.lookups},
-          {"hits_direct", filesystem.direct_opens()},
-          {"opens_base", c.opens_base},
-          {"opens_layer", c.opens_layer},
-          {"misses", c.misses},
-          {"flight_leases", c.flight_leases},
-          {"flight_waits", c.flight_waits},
-          {"flight_hits", c.flight_hits},
-          {"flight_timeouts", c.flight_timeouts},
-          {"flight_failures", c.flight_failures},
-          {"entries_published", c.entries_published},
-          {"files_published", c.files_published},
-          {"bytes_published", c.bytes_published},
-          {"publish_conflicts", c.publish_conflicts},
-          {"publish_refused", c.publish_refused},
-          {"entries_rejected", c.entries_rejected},
-          {"rebuilds_equal", c.rebuilds_equal},
-          {"entries_replaced", c.entries_replaced},
-          {"copy_ups", c.copy_ups},
-          {"lock_waits", c.lock_waits},
-          {"batons_reaped", c.batons_reaped},
-          {"jobs_active", filesystem.jobs().active_count()},
-          {"worker_restarts", c.worker_restarts},
-          {"verify_failures", c.verify_failures}};
+CounterValues counter_values(Filesystem& filesystem) {
+  return read_counters(filesystem.counters(),
+                       {.hits_direct = filesystem.direct_opens(),
+                        .jobs_active = filesystem.jobs().active_count()});
 }
 
 }  // namespace
@@ -196,17 +175,21 @@ Json describe_job(Job& job, const std::string& layers_dir) {
 }
 
 std::string stats_json(Filesystem& filesystem) {
+  const CounterValues values = counter_values(filesystem);
   Json json;
-  for (const auto& [name, count] : all_counters(filesystem)) json[name] = count;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    json[std::string(kCounterRows[i].name)] = values[i];
+  }
   return dump_json(json, 2) + "\n";
 }
 
 std::string stats_metrics(Filesystem& filesystem) {
+  const CounterValues values = counter_values(filesystem);
   std::string text;
-  for (const auto& [name, count] : all_counters(filesystem)) {
-    const bool is_gauge = std::string_view(name) == "jobs_active";
-    text += fmt::format("# TYPE cacheshim_{0} {1}\ncacheshim_{0} {2}\n", name,
-                        is_gauge ? "gauge" : "counter", count);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const CounterRow& row = kCounterRows[i];
+    text += fmt::format("# TYPE cacheshim_{0} {1}\ncacheshim_{0} {2}\n", row.name,
+                        row.unit == CounterUnit::kNow ? "gauge" : "counter", values[i]);
   }
   return text;
 }

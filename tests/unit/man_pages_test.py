@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manual pages say what the program and its sources do. Usage: man_pages_test.py PROGRAM REPOSITORY"""
+"""The manual pages say what the program and its sources do.
+
+Usage: man_pages_test.py PROGRAM REPOSITORY MAIN-PAGE, the last as the build has made it"""
 
 import pathlib
 import re
@@ -122,6 +124,13 @@ def check_configuration(page, program, repository):
     return found
 
 
+def check_counters(page, repository):
+    table = (repository / "common/counters.def").read_text()
+    rows = re.findall(r"^CACHESHIM_(?:COUNTER|READING)\((\w+)", table, re.MULTILINE)
+    listed = re.findall(r"^\.It Ic (\w+)$", parts(page, "Sh")["COUNTERS"], re.MULTILINE)
+    return differences("counters", set(listed), set(rows))
+
+
 def check_form(pages):
     if not shutil.which("mandoc"):
         return []
@@ -129,8 +138,9 @@ def check_form(pages):
     return (ran.stdout + ran.stderr).splitlines() if ran.returncode != 0 else []
 
 
-def offences(program, repository):
-    files = sorted((repository / "docs/man").iterdir())
+def offences(program, repository, main_page):
+    files = [main_page, *(file for file in sorted((repository / "docs/man").iterdir())
+                          if file.name != main_page.name)]
     pages = {file.name: file.read_text() for file in files}
     page = pages["cacheshim.1"]
     main, commands = Help(program), all_help(program)
@@ -139,11 +149,12 @@ def offences(program, repository):
     found += [line for text in pages.values() for line in check_unknown(text, known)]
     found += check_exit_codes(page, main, repository)
     found += check_variables(page, main)
+    found += check_counters(page, repository)
     found += check_configuration(pages["cacheshim.toml.5"], program, repository)
     return found + check_form(files)
 
 
 if __name__ == "__main__":
-    lines = offences(sys.argv[1], pathlib.Path(sys.argv[2]))
+    lines = offences(sys.argv[1], *map(pathlib.Path, sys.argv[2:]))
     print("\n".join(lines) or "the manual pages say what the program does")
     sys.exit(1 if lines else 0)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// man_counters PAGE OUTPUT: copies a manual page and puts the table of counters in place of the
+// line "@COUNTERS@". Runs at build time only.
+#include <cstddef>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "common/counters.h"
+
+namespace {
+
+using namespace cacheshim;
+
+void write_counters(std::ostream& out) {
+  for (std::size_t i = 0; i < kCounterRows.size(); ++i) {
+    const CounterRow& row = kCounterRows[i];
+    if (i == 0 || row.section != kCounterRows[i - 1].section) {
+      if (i > 0) out << ".El\n";
+      out << ".Ss " << to_string(row.section) << "\n.Bl -tag -width Ds\n";
+    }
+    out << ".It Ic " << row.name << '\n' << row.help;
+    out << (row.unit == CounterUnit::kBytes ? ", in bytes\n" : "\n");
+  }
+  out << ".El\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  std::ifstream page(argv[1]);
+  std::ofstream out(argv[2]);
+  bool is_filled = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line != "@COUNTERS@") {
+      out << line << '\n';
+      continue;
+    }
+    write_counters(out);
+    is_filled = true;
+  }
+  if (!is_filled) std::fprintf(stderr, "man_counters: %s has no line @COUNTERS@\n", argv[1]);
+  return is_filled && out.flush() ? 0 : 1;
+}
