@@ -45,7 +45,7 @@ Flights::Flights(Options options, NodeTable& nodes, Counters& counters)
   event.events = EPOLLIN;
   event.data.u64 = kWakeUpSerial;
   (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, wake_event_.get(), &event);
-  thread_ = std::thread([this] { run(); });
+  if (options_.has_thread) thread_ = std::thread([this] { run(); });
 }
 
 Flights::~Flights() {
@@ -55,7 +55,7 @@ Flights::~Flights() {
     stopping_ = true;
   }
   wake();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Flights::close() {
@@ -108,7 +108,7 @@ Flights::Answer Flights::look(const Seeker& seeker) {
       return {Advice::kBuild, 0};
     }
     if (lease.expected && contains(seeker.lineage, *lease.expected)) {
-      if (auto watched = watch_process(self(seeker))) {
+      if (auto watched = options_.watch(self(seeker))) {
         return lead(lease, found->first, seeker, std::move(watched));
       }
     }
@@ -157,7 +157,7 @@ bool Flights::makes_room(const Process& builder, Answers& answers) {
 
 Flights::Answer Flights::open_lease(const Seeker& seeker, Answers& answers) {
   if (closed_) return {Advice::kBuild, 0};
-  auto watched = watch_process(self(seeker));
+  auto watched = options_.watch(self(seeker));
   if (!watched || !makes_room(self(seeker), answers)) return {Advice::kBuild, 0};
   const Key key{seeker.path, seeker.publishes ? nullptr : seeker.job};
   auto file = seeker.publishes ? options_.leases.try_take(seeker.path) : UniqueFd();
@@ -182,8 +182,8 @@ bool Flights::expect_builder(Lease& lease, const Seeker& seeker) {
   const auto now = options_.now();
   const auto step = std::chrono::duration_cast<std::chrono::milliseconds>(now - follower.since);
   if (step > kLongestStep || contains(seeker.lineage, follower.builder)) return false;
-  if (is_busy(follower.builder) || is_stopped(follower.builder)) return false;
-  if (!watch_process(follower.builder)) return false;
+  if (is_busy(follower.builder) || options_.is_stopped(follower.builder)) return false;
+  if (!options_.watch(follower.builder)) return false;
   lease.expected = follower.builder;
   lease.expected_until = now + std::clamp(2 * step, kShortestExpected, kLongestExpected);
   lease.expecting = self(seeker).pid;
@@ -315,7 +315,7 @@ void Flights::hand_over(Leases::iterator found, Answers& answers) {
     const auto first = lease.waits.begin();
     const Seeker seeker = (*first)->seeker_;
     const bool leads = key.second != nullptr || seeker.publishes;
-    auto watched = leads ? watch_process(self(seeker)) : UniqueFd();
+    auto watched = leads ? options_.watch(self(seeker)) : UniqueFd();
     const bool is_alive = static_cast<bool>(watched);
     if (is_alive) (void)lead(lease, key, seeker, std::move(watched));
     release(lease, first, !is_alive, answers);

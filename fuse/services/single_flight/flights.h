@@ -76,6 +76,11 @@ class Flights {
     std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
     std::function<std::optional<BuilderWork>(pid_t builder, const Process& thread)> work_of =
         cacheshim::work_of;
+    // What is known of processes, likewise.
+    std::function<UniqueFd(const Process&)> watch = watch_process;
+    std::function<bool(const Process&)> is_stopped = cacheshim::is_stopped;
+    // False: nothing happens between the calls of tend_once().
+    bool has_thread = true;
   };
   static constexpr std::chrono::seconds kFailedFor{60};
   // Looks of one approach come sooner than this: stat(2) and open(2), say.
@@ -156,6 +161,9 @@ class Flights {
   // and published if it is going to be.
   void finished(const Job& job, const std::string& path);
   std::vector<Description> describe() const;
+  // Ends the waits that are over. Waits up to `timeout` for a process that ends, or a change; -1: for ever. The thread of this
+  // object does nothing else.
+  void tend_once(std::chrono::milliseconds timeout);
   // The mount is to go away: those who wait build for themselves, as all do until reopen().
   void close();
   void reopen();

@@ -37,7 +37,6 @@ std::chrono::milliseconds Flights::time_to_next_look() const {
 }
 
 void Flights::run() {
-  std::array<epoll_event, 64> events;
   for (;;) {
     std::chrono::milliseconds timeout;
     {
@@ -45,11 +44,16 @@ void Flights::run() {
       if (stopping_) return;
       timeout = time_to_next_look();
     }
-    const int count = ::epoll_wait(events_.get(), events.data(), events.size(),
-                                   static_cast<int>(timeout.count()));
-    const std::span happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
-    (void)run_guarded("tending flights", [&] { tend(happened); });
+    tend_once(timeout);
   }
+}
+
+void Flights::tend_once(std::chrono::milliseconds timeout) {
+  std::array<epoll_event, 64> events;
+  const int count = ::epoll_wait(events_.get(), events.data(), events.size(),
+                                 static_cast<int>(timeout.count()));
+  const std::span happened(events.data(), static_cast<std::size_t>(std::max(count, 0)));
+  (void)run_guarded("tending flights", [&] { tend(happened); });
 }
 
 void Flights::tend(std::span<const epoll_event> events) {
@@ -98,7 +102,7 @@ void Flights::look_after(Answers& answers) {
       lease.expected.reset();
       followers_[lease.expecting].expects = false;
       hand_over(found, answers);
-    } else if (!lease.waits.empty() && lease.leader && is_stopped(*lease.leader)) {
+    } else if (!lease.waits.empty() && lease.leader && options_.is_stopped(*lease.leader)) {
       lease.builders.push_back(*lease.leader);
       hand_over(found, answers);
     }
