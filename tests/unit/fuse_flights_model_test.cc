@@ -25,7 +25,7 @@
 // waiting processes. Each step is checked against a model:
 //   1. While a builder of a name is alive, runs, and has not failed, no other process gets the name's lease, and no
 //      waiting process is released without the name, unless its time is over or it is interrupted.
-//   2. No process waits for a name that nobody builds.
+//   2. No process waits for a name that nobody builds, or for a builder that waits for it.
 //   3. In the end every process has returned.
 // The clock and the processes are the test's own, and nothing sleeps. A failure prints the seed and the fewest steps found that
 // still fail. CACHESHIM_FLIGHT_SEEDS sets the number of interleavings, CACHESHIM_FLIGHT_SEED the first seed.
@@ -513,6 +513,8 @@ void World::check_waits() {
         !state.begun_by.contains(leader->job)) {
       fault("process " + std::to_string(process.pid - kFirstPid) + " waits for name " +
             std::to_string(task.name) + ", which nobody builds");
+    } else if (closes_cycle(process, task.name)) {
+      fault("process " + std::to_string(process.pid - kFirstPid) + " waits for itself");
     }
   }
 }
