@@ -121,6 +121,10 @@ struct ModelProcess {
   std::size_t names_done = 0;
 };
 
+bool works_for(const Lineage& lineage, pid_t pid) {
+  return std::any_of(lineage.begin(), lineage.end(), [&](const Process& one) { return one.pid == pid; });
+}
+
 class World {
  public:
   World(std::vector<Job*> jobs, Counters& counters);
@@ -157,7 +161,8 @@ class World {
   void check_released();
   void check_waits();
   void check_build(const ModelProcess& process, const Task& task);
-  bool closes_cycle(const ModelProcess& process, std::size_t name) const;
+  enum class Kin : std::uint8_t { kCounts, kDoesNotCount };
+  bool closes_cycle(const ModelProcess& process, std::size_t name, Kin kin = Kin::kCounts) const;
   static UniqueFd watch(ModelProcess& process);
   ModelProcess* find(pid_t pid);
   Flights::Seeker seeker_of(const ModelProcess& process, std::size_t name) const;
@@ -245,31 +250,32 @@ void World::note_failures(std::size_t name, bool may_fail) {
   }
 }
 
-// Whether the builder of `name` waits, directly or by way of others, for the process.
-bool World::closes_cycle(const ModelProcess& process, std::size_t name) const {
+// Whether the builder of `name` waits, directly or by way of others, for the process. If kin counts, so does a wait of a
+// builder's descendant.
+bool World::closes_cycle(const ModelProcess& process, std::size_t name, Kin kin) const {
   std::set<pid_t> builders{names_.at(name).leader};
   for (bool has_grown = true; has_grown;) {
     has_grown = false;
     for (const ModelProcess& other : processes_) {
       if (other.tasks.empty() || other.tasks.back().state != Task::State::kWaits) continue;
       const Task& waits = other.tasks.back();
-      const bool works_for_one = std::any_of(waits.lineage.begin(), waits.lineage.end(),
-                                             [&](const Process& one) { return builders.contains(one.pid); });
+      if (*waits.is_answered) continue;
+      const bool works_for_one = std::any_of(waits.lineage.begin(), waits.lineage.end(), [&](const Process& one) {
+        return builders.contains(one.pid) && (kin == Kin::kCounts || one.pid == other.pid);
+      });
       if (!works_for_one) continue;
       has_grown |= builders.insert(names_.at(waits.name).leader).second;
     }
   }
-  return std::any_of(process.lineage.begin(), process.lineage.end(),
-                     [&](const Process& one) { return builders.contains(one.pid); });
+  return std::any_of(process.lineage.begin(), process.lineage.end(), [&](const Process& one) {
+    return builders.contains(one.pid) && (kin == Kin::kCounts || one.pid == process.pid);
+  });
 }
 
 // A process may build a name without its lease for one of these reasons.
 void World::check_build(const ModelProcess& process, const Task& task) {
   const NameState& state = names_.at(task.name);
-  const bool works_for_leader =
-      std::any_of(process.lineage.begin(), process.lineage.end(),
-                  [&](const Process& one) { return one.pid == state.leader; });
-  if (works_for_leader || task.is_excused || now_ < state.failed_until) return;
+  if (works_for(process.lineage, state.leader) || task.is_excused || now_ < state.failed_until) return;
   const bool has_built = std::find(state.released.begin(), state.released.end(), process.pid) != state.released.end();
   if (has_built || closes_cycle(process, task.name)) return;
   // A descendant of a process that builds for itself builds too.
@@ -475,7 +481,8 @@ void World::check_released() {
       const bool has_a_reason = state.is_published || task.is_interrupted || task.deadline <= now_ || leads ||
                                 !process.is_alive || process.is_stopped || now_ < state.failed_until ||
                                 closes_cycle(process, task.name) || state.leader == 0 ||
-                                !state.begun_by.contains(process.job);  // the builder gave up for the job
+                                !state.begun_by.contains(process.job) ||  // the builder gave up for the job
+                                works_for(process.lineage, state.leader);
       if (!has_a_reason) {
         fault("process " + std::to_string(process.pid - kFirstPid) + " was released from name " +
               std::to_string(task.name) + " without a reason");
@@ -513,7 +520,7 @@ void World::check_waits() {
         !state.begun_by.contains(leader->job)) {
       fault("process " + std::to_string(process.pid - kFirstPid) + " waits for name " +
             std::to_string(task.name) + ", which nobody builds");
-    } else if (closes_cycle(process, task.name)) {
+    } else if (closes_cycle(process, task.name, Kin::kDoesNotCount)) {
       fault("process " + std::to_string(process.pid - kFirstPid) + " waits for itself");
     }
   }

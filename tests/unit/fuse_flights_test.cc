@@ -200,6 +200,24 @@ TEST_F(FlightsTest, WhoTakesOverLooksOnceMoreAtAnyTime) {
   EXPECT_TRUE(*last);
 }
 
+TEST_F(FlightsTest, ADescendantOfTheNextBuilderDoesNotWaitForIt) {
+  const Sleeper child;
+  auto first = std::make_unique<const Sleeper>();
+  ASSERT_EQ(look(one_, *first), Advice::kLead);
+  const auto next = wait(two_, other_);
+  Flights::Seeker descendant = seeker(two_, child);
+  descendant.lineage.push_back(seeker(two_, other_).lineage.front());
+  const auto answer = flights_.look(descendant);
+  ASSERT_EQ(answer.advice, Advice::kWait);
+  auto released = std::make_shared<std::atomic<bool>>(false);
+  flights_.wait(answer.placeholder,
+                std::make_shared<Flights::Wait>(descendant, [released] { *released = true; }));
+  first.reset();
+  await(next);
+  await(released);
+  EXPECT_EQ(flights_.look(descendant).advice, Advice::kBuild);
+}
+
 TEST_F(FlightsTest, AnotherThreadOfTheBuilderSaysNothing) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);

@@ -109,7 +109,7 @@ Flights::Answer Flights::look(const Seeker& seeker) {
     }
     if (lease.expected && contains(seeker.lineage, *lease.expected)) {
       if (auto watched = options_.watch(self(seeker))) {
-        return lead(lease, found->first, seeker, std::move(watched));
+        return lead(lease, found->first, seeker, std::move(watched), answers);
       }
     }
     if (only_looks(lease, seeker) && !lease.waits.empty()) {
@@ -170,7 +170,7 @@ Flights::Answer Flights::open_lease(const Seeker& seeker, Answers& answers) {
   if (lease.is_others) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
   lease.file = *std::move(file);
   if (expect_builder(lease, seeker)) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
-  const Answer answer = lead(lease, key, seeker, std::move(watched));
+  const Answer answer = lead(lease, key, seeker, std::move(watched), answers);
   lease.last_look = options_.now();
   return answer;
 }
@@ -201,8 +201,8 @@ bool Flights::is_busy(const Process& process) const {
   });
 }
 
-Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker,
-                              UniqueFd watched) {
+Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched,
+                              Answers& answers) {
   serials_.erase(lease.serial);
   Job* const before = std::exchange(lease.job, seeker.job);
   lease.leader = self(seeker);
@@ -231,6 +231,11 @@ Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker
   (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, lease.watched.get(), &event);
   counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
   if (lease.is_entry) wake();  // to watch the builder
+  // The builder's own threads and descendants may have begun to wait for the builder before it.
+  for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
+    const auto at = wait++;
+    if (contains((*at)->seeker_.lineage, *lease.leader)) release(lease, at, true, answers);
+  }
   return {Advice::kLead, 0};
 }
 
@@ -317,9 +322,8 @@ void Flights::hand_over(Leases::iterator found, Answers& answers) {
     const bool leads = key.second != nullptr || seeker.publishes;
     auto watched = leads ? options_.watch(self(seeker)) : UniqueFd();
     const bool is_alive = static_cast<bool>(watched);
-    if (is_alive) (void)lead(lease, key, seeker, std::move(watched));
     release(lease, first, !is_alive, answers);
-    if (is_alive) return;
+    if (is_alive) return (void)lead(lease, key, seeker, std::move(watched), answers);
   }
   erase(found, answers);
 }

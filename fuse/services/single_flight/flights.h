@@ -229,7 +229,7 @@ class Flights {
   bool expect_builder(Lease& lease, const Seeker& seeker);
   bool is_busy(const Process& process) const;
   NodeIndex placeholder_of(const Key& key, Lease& lease, Job* job);
-  Answer lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched);
+  Answer lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched, Answers& answers);
   bool closes_cycle(const Lineage& caller, const Lease& lease) const;
   bool has_just_waited(const Seeker& seeker);
   void note_builder(const Seeker& seeker, const Process& builder);
