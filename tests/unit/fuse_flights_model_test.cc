@@ -163,6 +163,11 @@ class World {
   void check_build(const ModelProcess& process, const Task& task);
   enum class Kin : std::uint8_t { kCounts, kDoesNotCount };
   bool closes_cycle(const ModelProcess& process, std::size_t name, Kin kin = Kin::kCounts) const;
+  // A builder that was stopped before the same check released its kin.
+  bool works_for_stopped(const ModelProcess& process) {
+    return std::any_of(process.lineage.begin(), process.lineage.end(),
+                       [&](const Process& one) { return find(one.pid)->is_stopped; });
+  }
   static UniqueFd watch(ModelProcess& process);
   ModelProcess* find(pid_t pid);
   Flights::Seeker seeker_of(const ModelProcess& process, std::size_t name) const;
@@ -482,7 +487,7 @@ void World::check_released() {
                                 !process.is_alive || process.is_stopped || now_ < state.failed_until ||
                                 closes_cycle(process, task.name) || state.leader == 0 ||
                                 !state.begun_by.contains(process.job) ||  // the builder gave up for the job
-                                works_for(process.lineage, state.leader);
+                                works_for(process.lineage, state.leader) || works_for_stopped(process);
       if (!has_a_reason) {
         fault("process " + std::to_string(process.pid - kFirstPid) + " was released from name " +
               std::to_string(task.name) + " without a reason");
