@@ -149,4 +149,4 @@ def test_who_builds_it_and_who_waits(mount, job_of):
     leader("triton_put", leader.path("triton/KEY"), "stub.so", b"built")
     assert other.result()
     assert "flights" not in explain(mount, name)
-    assert "builds that were saved" in mount.cli("stats").stdout
+    assert "waits that ended because the name was there" in mount.cli("stats").stdout
