@@ -5,8 +5,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "cli/mounting/mount_helper.h"
 #include "cli/configuration/overlay_options.h"
+#include "cli/mounting/mount_helper.h"
 #include "tests/unit/failure_of.h"
 
 namespace cacheshim::cli {

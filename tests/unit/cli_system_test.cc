@@ -14,8 +14,8 @@
 
 #include "cli/child_process.h"
 #include "cli/control_client.h"
-#include "cli/mounting/daemon_end.h"
 #include "cli/failure.h"
+#include "cli/mounting/daemon_end.h"
 #include "cli/mounting/mount_users.h"
 #include "cli/paths.h"
 #include "cli/run_environment.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "cli/configuration/units.h"
 #include "cli/progress.h"
 #include "cli/text.h"
-#include "cli/configuration/units.h"
 
 namespace cacheshim::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "fuse/services/single_flight/flights.h"
 #include "fuse/jobs/job.h"
+#include "fuse/services/single_flight/flights.h"
 #include "tests/unit/overlay_fixture.h"
 
 // When a build counts as failed, with a clock of the test's own.

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fuse/nodes/arena.h"
-#include "fuse/services/freshness/generations.h"
 #include "fuse/nodes/name_index.h"
+#include "fuse/services/freshness/generations.h"
 
 namespace cacheshim {
 namespace {

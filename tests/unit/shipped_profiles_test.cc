@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "store/profiles/entry_map.h"
-#include "store/sys/paths.h"
 #include "store/profiles/profile_check.h"
+#include "store/sys/paths.h"
 
 // The shipped profiles, each held against paths that its program's own code makes: which entry they are
 // of, what class of name they are, and whether their arrival may complete the entry.

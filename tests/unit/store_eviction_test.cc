@@ -5,10 +5,10 @@
 #include <map>
 #include <memory>
 
-#include "store/sys/digest.h"
 #include "store/base/evictor.h"
-#include "store/layer/layer.h"
 #include "store/base/verifier.h"
+#include "store/layer/layer.h"
+#include "store/sys/digest.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {

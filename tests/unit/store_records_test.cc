@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "store/base/store.h"
 #include "store/layer/layer.h"
 #include "store/layer/layer_index.h"
 #include "store/sys/paths.h"
-#include "store/base/store.h"
 #include "tests/unit/scratch.h"
 
 namespace cacheshim {
