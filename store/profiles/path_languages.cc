@@ -128,7 +128,7 @@ std::optional<std::vector<PathLanguages::Kind>> PathLanguages::kinds() const {
   const bool is_whole =
       GlobAutomaton(sets, bytes.size()).explore([&](const auto& matches, const auto& word) {
         if (!known.insert(matches).second) return false;
-        Kind& kind = kinds.emplace_back(matches, std::string());
+        Kind& kind = kinds.emplace_back(Kind{matches, {}});
         for (const auto symbol : word) kind.example += static_cast<char>(bytes[symbol]);
         return false;
       });
