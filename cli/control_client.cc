@@ -10,16 +10,16 @@
 #include <array>
 #include <system_error>
 
-#include "cli/mounting/dead_mount.h"
 #include "cli/failure.h"
+#include "cli/mounting/dead_mount.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "common/exit_codes.h"
 #include "common/names.h"
 #include "common/result.h"
-#include "store/sys/json_text.h"
 #include "store/profiles/profile_json.h"
+#include "store/sys/json_text.h"
 
 namespace cacheshim::cli {
 namespace {

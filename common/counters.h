@@ -9,7 +9,7 @@
 
 namespace cacheshim {
 
-// What a mount has done since it was mounted. Each member may be raised from any thread; a reader may
+// Counts of events since the mount. Each member may be raised from any thread; a reader may
 // see one raised before another.
 struct Counters {
 #define CACHESHIM_COUNTER(name, section, unit, help) std::atomic<std::uint64_t> name{0};
@@ -19,7 +19,7 @@ struct Counters {
 #undef CACHESHIM_READING
 };
 
-// What is computed when the counters are read.
+// Values that are computed when the counters are read.
 struct CounterReadings {
 #define CACHESHIM_COUNTER(name, section, unit, help)
 #define CACHESHIM_READING(name, section, unit, help) std::uint64_t name;

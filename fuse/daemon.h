@@ -13,10 +13,10 @@
 #include "common/unique_fd.h"
 #include "fuse/jobs/owner_rule.h"
 #include "store/base/eviction_limits.h"
+#include "store/base/watch_mode.h"
 #include "store/profiles/profile.h"
 #include "store/profiles/publish_allow.h"
 #include "store/profiles/publish_policy.h"
-#include "store/base/watch_mode.h"
 
 // The daemon of one mount: what `cacheshim mount`, `cacheshim run --store` and `cacheshim overlay`
 // start.

@@ -11,8 +11,8 @@
 #include "common/names.h"
 #include "shim/direct/fd_link.h"
 #include "shim/hooks/given_back.h"
-#include "shim/routing/mount_file.h"
 #include "shim/report.h"
+#include "shim/routing/mount_file.h"
 
 namespace cacheshim::runtime {
 

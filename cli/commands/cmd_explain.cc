@@ -9,12 +9,12 @@
 
 #include "cli/cache_path.h"
 #include "cli/commands/commands.h"
+#include "cli/configuration/units.h"
 #include "cli/control_client.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
 #include "cli/run_environment.h"
 #include "cli/text.h"
-#include "cli/configuration/units.h"
 #include "common/exit_codes.h"
 #include "store/sys/json_text.h"
 

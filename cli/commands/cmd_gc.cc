@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/configuration/units.h"
 #include "cli/control_client.h"
 #include "cli/paths.h"
 #include "cli/text.h"
-#include "cli/configuration/units.h"
 #include "common/exit_codes.h"
 
 namespace cacheshim::cli {

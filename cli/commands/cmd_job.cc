@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/configuration/units.h"
 #include "cli/control_client.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/run_environment.h"
 #include "cli/text.h"
-#include "cli/configuration/units.h"
 #include "common/exit_codes.h"
 
 namespace cacheshim::cli {

@@ -9,8 +9,8 @@
 
 #include "cli/child_process.h"
 #include "cli/commands/commands.h"
-#include "cli/failure.h"
 #include "cli/configuration/units.h"
+#include "cli/failure.h"
 #include "common/exit_codes.h"
 #include "locks/file_lock.h"
 

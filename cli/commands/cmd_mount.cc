@@ -6,15 +6,15 @@
 #include <utility>
 
 #include "cli/commands/commands.h"
-#include "cli/mounting/daemon_process.h"
-#include "cli/failure.h"
 #include "cli/configuration/mount_options.h"
-#include "cli/mounting/mount_point.h"
-#include "cli/paths.h"
-#include "cli/mounting/predecessor.h"
-#include "cli/run_environment.h"
 #include "cli/configuration/setup.h"
+#include "cli/failure.h"
+#include "cli/mounting/daemon_process.h"
+#include "cli/mounting/mount_point.h"
+#include "cli/mounting/predecessor.h"
 #include "cli/mounting/standby.h"
+#include "cli/paths.h"
+#include "cli/run_environment.h"
 #include "common/exit_codes.h"
 
 namespace cacheshim::cli {

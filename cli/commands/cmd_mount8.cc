@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/mounting/daemon_end.h"
-#include "cli/failure.h"
 #include "cli/configuration/mount_options.h"
+#include "cli/failure.h"
+#include "cli/mounting/daemon_end.h"
 #include "cli/mounting/mount_users.h"
 #include "cli/paths.h"
 #include "cli/progress.h"

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/mounting/daemon_process.h"
-#include "cli/failure.h"
-#include "cli/mounting/mount_point.h"
 #include "cli/configuration/overlay_options.h"
-#include "cli/paths.h"
-#include "cli/mounting/predecessor.h"
 #include "cli/configuration/setup.h"
+#include "cli/failure.h"
+#include "cli/mounting/daemon_process.h"
+#include "cli/mounting/mount_point.h"
+#include "cli/mounting/predecessor.h"
+#include "cli/paths.h"
 #include "common/exit_codes.h"
 
 namespace cacheshim::cli {

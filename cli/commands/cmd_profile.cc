@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/configuration/setup.h"
 #include "cli/control_client.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
-#include "cli/configuration/setup.h"
 #include "cli/text.h"
 #include "common/exit_codes.h"
 #include "store/profiles/profile_check.h"

@@ -21,13 +21,13 @@
 
 #include "cli/child_process.h"
 #include "cli/commands/commands.h"
+#include "cli/configuration/setup.h"
 #include "cli/control_client.h"
 #include "cli/failure.h"
 #include "cli/mounting/mount_point.h"
-#include "cli/paths.h"
 #include "cli/mounting/private_run.h"
+#include "cli/paths.h"
 #include "cli/run_environment.h"
-#include "cli/configuration/setup.h"
 #include "common/exit_codes.h"
 #include "common/names.h"
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/configuration/units.h"
 #include "cli/control_client.h"
 #include "cli/failure.h"
 #include "cli/paths.h"
 #include "cli/text.h"
-#include "cli/configuration/units.h"
 #include "common/counters.h"
 #include "common/exit_codes.h"
 #include "store/sys/json_text.h"

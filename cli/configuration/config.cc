@@ -11,10 +11,10 @@
 #include <system_error>
 
 #include "cli/configuration/cuda_config.h"
-#include "cli/failure.h"
-#include "cli/paths.h"
 #include "cli/configuration/publish_allow_config.h"
 #include "cli/configuration/units.h"
+#include "cli/failure.h"
+#include "cli/paths.h"
 #include "common/exit_codes.h"
 #include "store/sys/toml_reader.h"
 

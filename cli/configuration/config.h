@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "store/base/eviction_limits.h"
+#include "store/base/watch_mode.h"
 #include "store/profiles/publish_allow.h"
 #include "store/profiles/publish_policy.h"
-#include "store/base/watch_mode.h"
 
 namespace cacheshim::cli {
 

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "cli/configuration/config.h"
-#include "cli/failure.h"
 #include "cli/configuration/mount_options.h"
+#include "cli/failure.h"
 #include "cli/paths.h"
 #include "common/exit_codes.h"
 #include "common/mount_info.h"

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <string>
 
+#include "cli/configuration/units.h"
 #include "cli/doctor/doctor.h"
 #include "cli/paths.h"
 #include "cli/text.h"
-#include "cli/configuration/units.h"
 #include "store/base/path_sample.h"
 
 // Entries of the base that no job can use.

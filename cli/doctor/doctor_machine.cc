@@ -17,8 +17,8 @@
 #include <optional>
 #include <system_error>
 
-#include "cli/mounting/dead_mount.h"
 #include "cli/doctor/doctor.h"
+#include "cli/mounting/dead_mount.h"
 #include "common/mount_info.h"
 #include "common/names.h"
 #include "common/unique_fd.h"

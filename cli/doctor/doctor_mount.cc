@@ -10,9 +10,9 @@
 
 #include "cacheshim_version.h"
 #include "cli/control_client.h"
-#include "cli/mounting/dead_mount.h"
 #include "cli/doctor/doctor.h"
 #include "cli/failure.h"
+#include "cli/mounting/dead_mount.h"
 #include "cli/paths.h"
 #include "cli/text.h"
 #include "common/mount_info.h"

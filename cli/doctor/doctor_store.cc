@@ -10,8 +10,8 @@
 #include <array>
 #include <system_error>
 
-#include "cli/doctor/doctor.h"
 #include "cli/configuration/units.h"
+#include "cli/doctor/doctor.h"
 #include "common/mount_info.h"
 #include "common/names.h"
 #include "common/unique_fd.h"

@@ -26,8 +26,8 @@
 #include <utility>
 
 #include "cli/failure.h"
-#include "cli/progress.h"
 #include "cli/mounting/utab.h"
+#include "cli/progress.h"
 #include "common/exit_codes.h"
 #include "common/unique_fd.h"
 

@@ -24,11 +24,11 @@
 #include <vector>
 
 #include "cli/child_process.h"
-#include "cli/mounting/daemon_process.h"
 #include "cli/failure.h"
+#include "cli/mounting/daemon_process.h"
 #include "cli/mounting/mount_users.h"
-#include "cli/paths.h"
 #include "cli/mounting/private_namespace.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 #include "common/exit_codes.h"
 #include "common/unique_fd.h"

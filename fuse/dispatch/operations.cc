@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <exception>
 
-#include "fuse/vfs/filesystem.h"
-#include "store/sys/guard.h"
 #include "fuse/transport/request_view.h"
 #include "fuse/transport/wire.h"
+#include "fuse/vfs/filesystem.h"
+#include "store/sys/guard.h"
 
 // The edge between libfuse's C callbacks and Filesystem: no logic, only the one place where what is
 // left of exceptions (no memory) becomes EIO.

@@ -20,14 +20,14 @@
 
 #include "fuse/jobs/caller.h"
 #include "fuse/jobs/entry_reads.h"
-#include "fuse/nodes/node_table.h"
 #include "fuse/jobs/owner_rule.h"
-#include "store/sys/process.h"
 #include "fuse/jobs/view_filter.h"
-#include "store/profiles/entry_map.h"
+#include "fuse/nodes/node_table.h"
 #include "store/layer/layer.h"
 #include "store/overlay/overlay.h"
+#include "store/profiles/entry_map.h"
 #include "store/publish/publisher.h"
+#include "store/sys/process.h"
 
 namespace cacheshim {
 

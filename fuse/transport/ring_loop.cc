@@ -22,9 +22,9 @@
 #include "common/exit_codes.h"
 #include "fuse/daemon.h"
 #include "fuse/transport/own_mount.h"
-#include "store/sys/process.h"
 #include "fuse/transport/request_view.h"
 #include "fuse/transport/wire.h"
+#include "store/sys/process.h"
 
 namespace cacheshim {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/transport/session.h"
 
-#include "fuse/vfs/filesystem.h"
 #include "fuse/dispatch/operations.h"
 #include "fuse/transport/own_mount.h"
 #include "fuse/transport/wire.h"
+#include "fuse/vfs/filesystem.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

@@ -4,10 +4,10 @@
 
 #include <utility>
 
+#include "fuse/transport/wire.h"
 #include "fuse/vfs/filesystem.h"
 #include "fuse/vfs/set_ids.h"
 #include "fuse/vfs/timeouts.h"
-#include "fuse/transport/wire.h"
 #include "store/sys/new_object.h"
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"

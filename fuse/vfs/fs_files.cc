@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "common/direct_page.h"
-#include "fuse/vfs/filesystem.h"
 #include "fuse/nodes/open_flags.h"
 #include "fuse/transport/ring_loop.h"
+#include "fuse/transport/wire.h"
+#include "fuse/vfs/filesystem.h"
 #include "fuse/vfs/set_ids.h"
 #include "fuse/vfs/timeouts.h"
-#include "fuse/transport/wire.h"
 #include "store/sys/sys.h"
 
 // Open files. Reads take no lock; a write holds the overlay's mutex shared, so that publishing, which

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
-#include "fuse/vfs/filesystem.h"
 #include "fuse/services/single_flight/pending_call.h"
+#include "fuse/vfs/filesystem.h"
 #include "store/sys/paths.h"
 
 // Single flight: which misses are worth waiting for, and the requests that wait (flights.h).

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "fuse/vfs/filesystem.h"
-#include "store/sys/guard.h"
 #include "store/layer/layer.h"
+#include "store/sys/guard.h"
 
 // Keeping the store in bounds: eviction, repair, and what daemons that are gone have left.
 namespace cacheshim {

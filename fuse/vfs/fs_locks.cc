@@ -7,11 +7,11 @@
 #include <memory>
 #include <utility>
 
-#include "fuse/vfs/filesystem.h"
-#include "store/sys/process.h"
 #include "fuse/transport/wire.h"
+#include "fuse/vfs/filesystem.h"
 #include "store/layer/baton_record.h"
 #include "store/sys/paths.h"
+#include "store/sys/process.h"
 #include "store/sys/raw_locks.h"
 #include "store/sys/sys.h"
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "fuse/vfs/filesystem.h"
 #include "fuse/nodes/open_flags.h"
+#include "fuse/vfs/filesystem.h"
 #include "fuse/vfs/timeouts.h"
 #include "store/sys/sys.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "fuse/vfs/filesystem.h"
-#include "store/sys/process.h"
 #include "fuse/vfs/timeouts.h"
+#include "store/sys/process.h"
 #include "store/sys/sys.h"
 
 // Names: lookup and forget, and all that makes, removes or moves a name.

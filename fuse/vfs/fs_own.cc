@@ -9,8 +9,8 @@
 #include "cacheshim_version.h"
 #include "common/names.h"
 #include "fuse/vfs/filesystem.h"
-#include "store/sys/json_text.h"
 #include "store/profiles/profile_json.h"
+#include "store/sys/json_text.h"
 #include "store/sys/sys.h"
 #include <nlohmann/json.hpp>
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "fuse/jobs/caller.h"
-#include "fuse/vfs/filesystem.h"
 #include "fuse/nodes/open_flags.h"
+#include "fuse/vfs/filesystem.h"
 #include "store/sys/process.h"
 #include "store/sys/sys.h"
 

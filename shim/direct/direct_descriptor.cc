@@ -6,10 +6,10 @@
 #include <sys/sysmacros.h>
 
 #include "shim/direct/direct.h"
-#include "shim/errno_guard.h"
 #include "shim/direct/fd_link.h"
-#include "shim/runtime.h"
+#include "shim/errno_guard.h"
 #include "shim/routing/stale_name.h"
+#include "shim/runtime.h"
 
 #ifndef STATX_MNT_ID
 #define STATX_MNT_ID 0x00001000U  // Linux 5.8

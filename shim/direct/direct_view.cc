@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/real_function.h"
 
-#include "shim/direct/direct_view.h"
 #include "shim/direct/direct_folder.h"
+#include "shim/direct/direct_view.h"
 
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
@@ -13,8 +13,8 @@
 #include "common/unique_fd.h"
 #include "shim/errno_guard.h"
 #include "shim/routing/mount_file.h"
-#include "shim/start/process_files.h"
 #include "shim/runtime.h"
+#include "shim/start/process_files.h"
 
 #ifndef STATX_MNT_ID
 #define STATX_MNT_ID 0x00001000U  // Linux 5.8

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "shim/start/child_environment.h"
 #include "shim/direct/direct_descriptor.h"
 #include "shim/runtime.h"
+#include "shim/start/child_environment.h"
 
 namespace cacheshim::given_back {
 namespace {

@@ -4,10 +4,10 @@
 #include <cstdarg>
 #include <cstring>
 
-#include "shim/start/child_environment.h"
-#include "shim/start/command.h"
 #include "shim/direct/fd_link.h"
 #include "shim/routing/routed_call.h"
+#include "shim/start/child_environment.h"
+#include "shim/start/command.h"
 
 // The exec family: programs in a route, found by PATH or named, and the environment that they get
 // (child_environment.h). A script is started by the kernel, which is given the view's path of it; an

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstring>
 
+#include "shim/routing/routed_call.h"
 #include "shim/start/child_environment.h"
 #include "shim/start/command.h"
-#include "shim/routing/routed_call.h"
 
 // posix_spawn and its file actions, and the functions that start a shell. Where file actions are
 // given, a relative path starts at a folder that they may change, and stays as it is.

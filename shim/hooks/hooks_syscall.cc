@@ -8,10 +8,10 @@
 
 #include <cstring>
 
-#include "shim/start/command.h"
 #include "shim/direct/direct_descriptor.h"
 #include "shim/direct/direct_folder.h"
 #include "shim/routing/routed_call.h"
+#include "shim/start/command.h"
 
 // syscall(2), by which CPython, libtorch and uv make calls that their libc has no function for. A
 // table says which arguments are paths; all other numbers are passed on with the next instruction.

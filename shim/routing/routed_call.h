@@ -3,8 +3,8 @@
 
 #include "shim/errno_guard.h"
 #include "shim/real_function.h"
-#include "shim/runtime.h"
 #include "shim/routing/stale_name.h"
+#include "shim/runtime.h"
 
 // The body that nearly all hooks share: call libc with the path that the router names, and once more
 // where that showed that the mount is gone.

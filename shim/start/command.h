@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "shim/start/child_environment.h"
 #include "shim/errno_guard.h"
 #include "shim/runtime.h"
+#include "shim/start/child_environment.h"
 
 // What libc and the kernel do to find a program, for those that lie in a route: they look by
 // themselves, where nothing can be routed any more.

@@ -11,17 +11,17 @@
 #include "common/loaded_symbol.h"
 #include "common/names.h"
 #include "common/route_table.h"
-#include "shim/routing/builtin_routes.h"
-#include "shim/start/child_environment.h"
 #include "shim/direct/direct_view.h"
 #include "shim/errno_guard.h"
+#include "shim/hooks/timed_read.h"
+#include "shim/report.h"
+#include "shim/routing/builtin_routes.h"
 #include "shim/routing/mount_file.h"
+#include "shim/runtime.h"
+#include "shim/start/child_environment.h"
 #include "shim/start/process_environment.h"
 #include "shim/start/process_files.h"
-#include "shim/report.h"
-#include "shim/runtime.h"
 #include "shim/start/start_plan.h"
-#include "shim/hooks/timed_read.h"
 
 // The start of a process. Nothing here touches a path of the mount without a time limit: a daemon that hangs
 // must not block the start of programs. This runs in every process of a job, so it costs a few reads of /proc

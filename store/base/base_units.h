@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/result.h"
-#include "store/profiles/entry_map.h"
 #include "store/base/store.h"
+#include "store/profiles/entry_map.h"
 
 // The base as what goes from it whole: entries; files of a known family that are of no entry; what lies
 // in the folder of an unknown one. Files in the store's own root and lock files are none of it.

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "store/base/base_units.h"
+#include "store/base/verifier.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
-#include "store/base/verifier.h"
 
 namespace cacheshim {
 namespace {

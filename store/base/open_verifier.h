@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "store/base/audit_log.h"
-#include "store/profiles/entry_map.h"
 #include "store/base/store.h"
+#include "store/profiles/entry_map.h"
 
 namespace cacheshim {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "store/profiles/entry_map.h"
 #include "store/base/verifier.h"
+#include "store/profiles/entry_map.h"
 
 namespace cacheshim {
 

@@ -11,9 +11,9 @@
 
 #include "common/job_id.h"
 #include "common/names.h"
+#include "store/base/store_format.h"
 #include "store/locks/lease_files.h"
 #include "store/sys/paths.h"
-#include "store/base/store_format.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {

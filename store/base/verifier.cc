@@ -10,9 +10,9 @@
 #include <map>
 #include <set>
 
+#include "store/base/recorded_paths.h"
 #include "store/sys/digest.h"
 #include "store/sys/paths.h"
-#include "store/base/recorded_paths.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {

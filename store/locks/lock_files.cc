@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "common/names.h"
-#include "store/sys/copy_file.h"
 #include "store/locks/lease_files.h"
+#include "store/sys/copy_file.h"
 #include "store/sys/paths.h"
 #include "store/sys/whiteout.h"
 

@@ -11,8 +11,8 @@
 
 #include "common/result.h"
 #include "common/unique_fd.h"
-#include "store/profiles/entry_map.h"
 #include "store/locks/lock_access.h"
+#include "store/profiles/entry_map.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {

@@ -10,21 +10,21 @@
 #include <string_view>
 #include <vector>
 
+#include "common/counters.h"
 #include "common/result.h"
 #include "common/unique_fd.h"
-#include "store/sys/copy_file.h"
-#include "common/counters.h"
-#include "store/profiles/entry_map.h"
 #include "store/layer/layer_index.h"
 #include "store/layer/link_index.h"
 #include "store/locks/lock_files.h"
 #include "store/overlay/lower_stack.h"
-#include "store/sys/new_object.h"
 #include "store/overlay/origin_log.h"
 #include "store/overlay/overlay_types.h"
+#include "store/overlay/staged_copies.h"
+#include "store/profiles/entry_map.h"
+#include "store/sys/copy_file.h"
+#include "store/sys/new_object.h"
 #include "store/sys/path_root.h"
 #include "store/sys/paths.h"
-#include "store/overlay/staged_copies.h"
 
 // One job's writable layer over what lies below it: the file system's logic, without FUSE.
 //

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "store/sys/keep_times.h"
 #include "store/overlay/overlay.h"
+#include "store/sys/keep_times.h"
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/sys/keep_times.h"
 #include "store/overlay/overlay.h"
+#include "store/sys/keep_times.h"
 #include "store/sys/sys.h"
 
 // Copy-up. Whatever is copied up is made whole in the work folder and then takes its name in the

@@ -9,8 +9,8 @@
 #include <shared_mutex>
 
 #include "store/base/base_units.h"
-#include "store/publish/publish_stage.h"
 #include "store/base/recorded_paths.h"
+#include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
 // Entries of the base that make room for what a job has built: those whose paths lead elsewhere (EntryRule::paths_in), and

@@ -12,8 +12,8 @@
 #include <functional>
 #include <utility>
 
-#include "store/sys/digest.h"
 #include "store/publish/publish_stage.h"
+#include "store/sys/digest.h"
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
 

@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "common/result.h"
 #include "common/counters.h"
-#include "store/profiles/entry_map.h"
+#include "common/result.h"
+#include "store/base/store.h"
 #include "store/overlay/overlay.h"
+#include "store/profiles/entry_map.h"
 #include "store/publish/publish_hooks.h"
 #include "store/publish/rejected_entries.h"
-#include "store/base/store.h"
 
 // Publishing: what a job has finished goes from its layer into the base, an entry at a time.
 //

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "store/sys/sys.h"
 #include "store/sys/guard.h"
+#include "store/sys/sys.h"
 
 namespace cacheshim {
 namespace {

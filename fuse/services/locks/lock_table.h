@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fuse/services/locks/lock_queue.h"
 #include "common/counters.h"
+#include "fuse/services/locks/lock_queue.h"
 
 namespace cacheshim {
 

@@ -5,11 +5,11 @@
 
 #include <string>
 
-#include "fuse/nodes/handle.h"
 #include "fuse/jobs/job_table.h"
+#include "fuse/nodes/handle.h"
 #include "fuse/nodes/node_table.h"
-#include "store/publish/publisher.h"
 #include "store/base/store.h"
+#include "store/publish/publisher.h"
 
 namespace cacheshim {
 

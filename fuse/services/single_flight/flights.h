@@ -20,13 +20,13 @@
 #include <utility>
 #include <vector>
 
+#include "common/counters.h"
 #include "common/unique_fd.h"
+#include "fuse/nodes/node_table.h"
 #include "fuse/services/single_flight/builder_work.h"
 #include "fuse/services/single_flight/failed_builds.h"
-#include "fuse/nodes/node_table.h"
-#include "store/sys/process.h"
-#include "common/counters.h"
 #include "store/locks/lease_files.h"
+#include "store/sys/process.h"
 
 namespace cacheshim {
 
@@ -76,7 +76,7 @@ class Flights {
     std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
     std::function<std::optional<BuilderWork>(pid_t builder, const Process& thread)> work_of =
         cacheshim::work_of;
-    // What is known of processes, likewise.
+    // How processes are watched, for tests too.
     std::function<UniqueFd(const Process&)> watch = watch_process;
     std::function<bool(const Process&)> is_stopped = cacheshim::is_stopped;
     // False: nothing happens between the calls of tend_once().
