@@ -130,6 +130,26 @@ TEST_F(Locks, AWaiterBehindOneOfOursIsLeftAloneWhenRawOnesComeBetween) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
+// As the daemon does to ask its own mount.
+TEST_F(Locks, AReleasedLockIsFreeThoughAForkedProcessHasACopyOfItsDescriptor) {
+  LockTable table(counters);
+  const LockWish records = record_wish(3, F_WRLCK, 0, 10);
+  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(ask(table, own, records)->now(), 0);
+  const auto waiter = ask(table, own, flock_wish(2, F_WRLCK, true));
+  const auto record_waiter = ask(table, own, record_wish(4, F_WRLCK, 5, 10));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  table.released(own, 1);
+  table.closed(own, 3, 3);
+  EXPECT_EQ(waiter->now(), 0);
+  EXPECT_EQ(record_waiter->now(), 0);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
 TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
   LockTable table(counters);
   ASSERT_EQ(ask(table, own, flock_wish(1, F_RDLCK, true))->now(), 0);

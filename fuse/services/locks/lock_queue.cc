@@ -144,6 +144,18 @@ int LockQueue::try_set(const LockWish& wish) {
   return error;
 }
 
+// To close its descriptor would not do: a process that the daemon has just forked may have a copy for a moment,
+// and with it the locks, and nobody would tell us when that is closed.
+LockQueue::Owners::iterator LockQueue::drop(Owners::iterator known) {
+  const auto& [key, owner] = *known;
+  if (!owner.held.empty()) {
+    LockWish all;  // bytes
+    all.is_record = key.first;
+    (void)system_.set(owner.fd.get(), all);
+  }
+  return owners_.erase(known);
+}
+
 // Called after the first lock, and not before each attempt: it reads /proc several times.
 void LockQueue::note_descriptors(Owner& owner, const LockWish& wish) const {
   owner.descriptors.clear();
@@ -186,7 +198,7 @@ bool LockQueue::drop_stale(const LockWish& wish) {
     if (!is_in_the_way(wish, known->first, known->second)) {
       ++known;
     } else if (has_lost_locks(known->second)) {
-      known = owners_.erase(known);
+      known = drop(known);
       is_any_dropped = true;
     } else {
       return false;
@@ -247,7 +259,7 @@ int LockQueue::ask(const LockWish& wish, Answers& answers) {
   const auto known = owners_.find({wish.is_record, wish.owner});
   const bool had_lock = known != owners_.end();
   if (had_lock && known->second.ends_with_one && has_closed_one(known->second)) {
-    owners_.erase(known);
+    drop(known);
   }
   const int error = try_set_again(wish);
   // Unlocked, downgraded, or lost by a conversion that failed.
@@ -308,15 +320,21 @@ int LockQueue::find(const LockWish& wish, struct flock& lock) {
 void LockQueue::closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) {
   const auto held = owners_.find({false, handle});
   if (held != owners_.end()) held->second.closed_at = Clock::now();
-  if (owners_.erase({true, owner}) > 0) pump(answers);
+  const auto records = owners_.find({true, owner});
+  if (records == owners_.end()) return;
+  drop(records);
+  pump(answers);
 }
 
 void LockQueue::released(std::uint64_t handle, Answers& answers) {
-  const auto gone = std::erase_if(owners_, [&](const auto& known) {
-    const auto& handles = known.second.handles;
-    return std::find(handles.begin(), handles.end(), handle) != handles.end();
-  });
-  if (gone > 0) pump(answers);
+  bool is_any_dropped = false;
+  for (auto known = owners_.begin(); known != owners_.end();) {
+    const auto& handles = known->second.handles;
+    const bool is_gone = std::find(handles.begin(), handles.end(), handle) != handles.end();
+    known = is_gone ? drop(known) : std::next(known);
+    is_any_dropped |= is_gone;
+  }
+  if (is_any_dropped) pump(answers);
 }
 
 void LockQueue::withdraw(std::uint64_t ticket, int error, Answers& answers) {

@@ -162,6 +162,7 @@ class LockQueue {
     std::optional<Clock::time_point> until;  // of one that does not really wait
   };
   using OwnerKey = std::pair<bool, std::uint64_t>;  // of records; its number
+  using Owners = std::map<OwnerKey, Owner>;
 
   static bool conflict(const LockWish& wish, bool is_record, const Range& range);
   Result<Owner*> ensure_owner(const LockWish& wish);
@@ -175,6 +176,7 @@ class LockQueue {
   bool may_end_unseen(const LockWish& wish) const;
   bool has_lost_locks(const Owner& owner) const;
   bool drop_stale(const LockWish& wish);
+  Owners::iterator drop(Owners::iterator known);
   void note_descriptors(Owner& owner, const LockWish& wish) const;
   bool has_closed_one(const Owner& owner) const;
   bool is_held_against(const LockWish& wish) const;
@@ -184,7 +186,7 @@ class LockQueue {
   UniqueFd file_;
   bool is_shared_;
   const LockSystem& system_;
-  std::map<OwnerKey, Owner> owners_;
+  Owners owners_;
   std::deque<Waiter> waiters_;
 };
 
