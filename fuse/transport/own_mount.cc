@@ -3,6 +3,7 @@
 
 #include <linux/close_range.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -26,7 +27,8 @@ struct Call {
 // Runs in the child. Makes system calls only, since other threads may have held any lock. The child must not
 // share the daemon's memory: the mapping of a ring keeps the ring, and with it /dev/fuse, when the daemon is
 // dead (so RequestRing keeps its rings out of a fork). CLOSE_RANGE_UNSHARE gives the child an empty descriptor
-// table of its own: nothing is copied, and no descriptor of the daemon is closed.
+// table of its own and closes no descriptor of the daemon. Linux copies the first 64 descriptors and then closes
+// the copies, so for a moment a file that the daemon closes stays open, and locked (see LockQueue::drop).
 [[gnu::no_sanitize("address", "thread", "undefined")]] int make_call(void* argument) {
   const auto* const call = static_cast<const Call*>(argument);
   if (::syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_UNSHARE) != 0) return 1;
@@ -41,23 +43,53 @@ struct Call {
   return ::statfs(call->mount_point, &ignored) == 0 ? 0 : 1;
 }
 
-// CLONE_VFORK waits like a call, but a fatal signal ends the wait.
-bool run(const Call& call) {
+// The id of the child, which sends no signal at its end; -1 if there is none.
+pid_t start(const Call& call, int flags) {
   alignas(64) static thread_local char stack[kStackBytes];
-  constexpr int kFlags = CLONE_VFORK | CLONE_FILES;  // without a signal at its end
-  const int child = ::clone(make_call, stack + kStackBytes, kFlags, const_cast<Call*>(&call));
-  if (child == -1) return false;
-  int status = 0;
-  while (::waitpid(child, &status, __WALL) == -1 && errno == EINTR) continue;
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return ::clone(make_call, stack + kStackBytes, flags | CLONE_FILES, const_cast<Call*>(&call));
 }
+
+// With WNOHANG, 0 if it has not ended yet.
+pid_t wait_for(pid_t child, int flags) {
+  pid_t ended;
+  do {
+    ended = ::waitpid(child, nullptr, __WALL | flags);
+  } while (ended == -1 && errno == EINTR);
+  return ended;
+}
+
+class Process final : public QueueDrain::Question {
+ public:
+  explicit Process(pid_t process) : process_(process) {}
+  ~Process() override {
+    if (is_over()) return;
+    (void)::kill(process_, SIGKILL);
+    (void)wait_for(process_, 0);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  bool is_over() override {
+    if (process_ != 0 && wait_for(process_, WNOHANG) != 0) process_ = 0;
+    return process_ == 0;
+  }
+
+ private:
+  pid_t process_;  // 0: it has ended
+};
 
 }  // namespace
 
-bool ask(const std::string& mount_point, int core) {
-  return run({mount_point.c_str(), core, false});
+std::unique_ptr<QueueDrain::Question> ask(const std::string& mount_point, int core) {
+  const pid_t process = start({mount_point.c_str(), core, false}, 0);
+  if (process == -1) return nullptr;
+  return std::make_unique<Process>(process);
 }
 
-void detach(const std::string& mount_point) { (void)run({mount_point.c_str(), -1, true}); }
+// CLONE_VFORK waits like a call, but a fatal signal ends the wait.
+void detach(const std::string& mount_point) {
+  const pid_t process = start({mount_point.c_str(), -1, true}, CLONE_VFORK);
+  if (process != -1) (void)wait_for(process, 0);
+}
 
 }  // namespace cacheshim::own_mount

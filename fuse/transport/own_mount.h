@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
+
+#include "fuse/transport/queue_drain.h"
 
 // Calls into the daemon's own mount. A thread of the daemon must never make one:
 //   1. The thread is killed while it waits for an answer that only the daemon could give.
@@ -9,14 +12,16 @@
 //   3. The thread's own process holds that descriptor as long as the thread exists. So the process is never
 //      reaped, and all users of the mount hang with it.
 //
-// Each of these makes the call in a process of its own that has no descriptors, and waits for it. When the
-// daemon is killed, its descriptors go, the kernel aborts the connection, and that process ends too.
+// Each of these makes the call in a process of its own that has no descriptors. When the daemon is killed, its
+// descriptors go, the kernel aborts the connection, and that process ends too.
 namespace cacheshim::own_mount {
 
-// statfs(2) on `core` (-1: any), so that the daemon gets a request. Returns whether the daemon answered without
-// an error.
-bool ask(const std::string& mount_point, int core);
-// umount2(2) with MNT_DETACH. The last reference writes dirty pages back, and the daemon has to answer.
+// statfs(2) on a core, so that the daemon gets a request there; on any core if that one is offline. nullptr where
+// there is no process to be had. A question that is withdrawn when the daemon has got it already is waited for.
+std::unique_ptr<QueueDrain::Question> ask(const std::string& mount_point, int core);
+
+// umount2(2) with MNT_DETACH, which is waited for. The last reference writes dirty pages back, and the daemon has
+// to answer.
 void detach(const std::string& mount_point);
 
 }  // namespace cacheshim::own_mount

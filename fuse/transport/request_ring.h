@@ -81,7 +81,7 @@ class RingEntry {
 //
 // A request that finds no entry waits, and gets one that is given back, but none that is registered
 // meanwhile. So if all entries that there were are of requests that are answered later, what came after
-// them waits for one of those, though there are entries: RingLoop sees to that.
+// them waits for one of those, though there are entries: QueueDrain sees to that.
 class RequestRing {
  public:
   // For requests from these cores. Sets up all that begin() needs; nullptr, with errno of

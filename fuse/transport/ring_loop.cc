@@ -15,7 +15,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -31,11 +30,6 @@ namespace {
 
 constexpr unsigned kLeastOfCore = 2;
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
-// Calls for those who wait for an entry of a core: at the same time, since one may have to wait for an
-// entry as well, and in a row.
-constexpr unsigned kMostCalls = 2;
-constexpr unsigned kMostRounds = 1000;
-constexpr unsigned kPatience = 50;  // rounds, with a receiver that is held up
 constexpr auto kMoment = std::chrono::milliseconds(1);
 constexpr unsigned kIdleTicks = 50;  // then guests rest, and the watcher sleeps
 constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
@@ -83,7 +77,7 @@ std::uint64_t RingLoop::Core::arrivals() const {
   return count;
 }
 
-bool RingLoop::Core::is_at_rest() const {
+bool RingLoop::Core::are_at_rest() const {
   return std::none_of(receivers.begin(), receivers.end(), [](const auto& receiver) {
     return receiver->is_at_work() || receiver->ring->has_request();
   });
@@ -153,7 +147,8 @@ bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, un
 void RingLoop::make_threads() {
   have_closed_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(receivers_.size()));
   lasting_ = std::make_unique<TaskQueue>(threads_);
-  calls_ = std::make_unique<TaskQueue>(kMostCalls * static_cast<unsigned>(cores_.size()));
+  drain_ = std::make_unique<QueueDrain>(
+      [this](std::uint16_t core) { return own_mount::ask(mount_point_, core); });
   looks_ = std::make_unique<TaskQueue>(1);
   for (const auto& core : cores_) {
     for (const auto& receiver : core->receivers) {
@@ -170,9 +165,9 @@ void RingLoop::start() {
 
 void RingLoop::close() {
   if (phase_ != Phase::kServing) return;
-  phase_ = Phase::kEndingCalls;
+  phase_ = Phase::kEnding;
   looks_->stop();
-  calls_->stop();  // which may be waiting for an answer of ours
+  drain_->stop();  // which may be waiting for an answer of ours
   phase_ = Phase::kAnswering;
   for (Receiver* const receiver : receivers_) receiver->ring->wake();
   have_closed_->wait();
@@ -318,43 +313,11 @@ bool RingLoop::handle(RingEntry& entry) {
   return is_answered;
 }
 
-void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) {
+void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) const {
   self.ring->note_held(queue);
-  self.ring->submit();  // there is an entry before somebody calls
-  ++core.held;
-  if (core.calls >= kMostCalls) return;
-  ++core.calls;
-  calls_->post([this, &core, number = queue.core] {
-    for (;;) {
-      const std::uint64_t seen = call_waiting_ones(core, number);
-      --core.calls;  // before it is looked whether there are more by now
-      if (core.held == seen || phase_ != Phase::kServing) return;
-      ++core.calls;
-    }
-  });
-}
-
-// A request may be waiting for an entry now (see RequestRing), so one more is sent on that core. With its
-// answer an entry is given back, and the kernel hands on what waits. That may be answered later in its
-// turn, so as long as something comes. When all receivers of the core are at rest there is an entry for
-// ours, and nobody else on this core takes it first; one that is held up is not waited for.
-// Returns which of those that are answered later have been thought of.
-std::uint64_t RingLoop::call_waiting_ones(const Core& core, int core_number) {
-  std::optional<std::uint64_t> called_at;  // arrivals before our last one
-  std::uint64_t held = core.held;
-  unsigned patience = kPatience;
-  for (unsigned round = 0; round < kMostRounds && phase_ == Phase::kServing; ++round) {
-    const std::uint64_t before = core.arrivals();
-    std::this_thread::sleep_for(kMoment);
-    if (core.arrivals() != before) continue;
-    if (!core.is_at_rest() && patience-- > 0) continue;
-    if (called_at && before <= *called_at + 1 && core.held == held) return held;
-    patience = kPatience;
-    called_at = before;
-    held = core.held;
-    if (!own_mount::ask(mount_point_, core_number)) break;
-  }
-  return held;
+  self.ring->submit();
+  ++core.held_count;
+  drain_->note_held(core, queue.core);
 }
 
 bool RingLoop::answer(const iovec* parts, int count) {

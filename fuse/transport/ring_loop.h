@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fuse/transport/client_core.h"
+#include "fuse/transport/queue_drain.h"
 #include "fuse/transport/request_ring.h"
 #include "store/sys/task_queue.h"
 
@@ -74,18 +75,18 @@ class RingLoop {
     std::mutex mutex_;
     std::vector<RingEntry*> entries_;
   };
-  struct Core {
+  struct Core final : QueueDrain::Receivers {
     int number = -1;  // -1: all that are off
     std::vector<std::unique_ptr<Receiver>> receivers;
     Answered answered;
-    std::atomic<std::uint64_t> held{0};  // requests that were answered later, ever
-    std::atomic<unsigned> calls{0};      // under way, for requests that may be waiting
+    std::atomic<std::uint64_t> held_count{0};
 
-    std::uint64_t arrivals() const;  // ever: how often requests came
-    bool is_at_rest() const;
+    std::uint64_t arrivals() const override;
+    std::uint64_t held() const override { return held_count; }
+    bool are_at_rest() const override;
   };
   // One comes after the other.
-  enum class Phase : std::uint8_t { kSetUp, kServing, kEndingCalls, kAnswering, kOver };
+  enum class Phase : std::uint8_t { kSetUp, kServing, kEnding, kAnswering, kOver };
 
   // A request that may have been answered meanwhile.
   struct Asked {
@@ -105,8 +106,7 @@ class RingLoop {
   void take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry);
   bool handle(RingEntry& entry);
   void give_back(RingEntry& entry);
-  void note_held(Core& core, Receiver& self, CoreQueue& queue);
-  std::uint64_t call_waiting_ones(const Core& core, int core_number);
+  void note_held(Core& core, Receiver& self, CoreQueue& queue) const;
   bool look_for_signal(const Asked& asked);
   void post_look(const Asked& asked);
   void interrupt(std::uint64_t unique);
@@ -124,7 +124,7 @@ class RingLoop {
   std::vector<std::unique_ptr<Core>> cores_;
   std::vector<Receiver*> receivers_;  // of all cores
   std::unique_ptr<TaskQueue> lasting_;
-  std::unique_ptr<TaskQueue> calls_;  // as many threads as all cores may need at a time
+  std::unique_ptr<QueueDrain> drain_;
   std::unique_ptr<TaskQueue> looks_;
   std::unique_ptr<std::latch> have_closed_;
   std::atomic<Phase> phase_{Phase::kSetUp};

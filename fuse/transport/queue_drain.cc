@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/transport/queue_drain.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+namespace cacheshim {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(1);
+constexpr unsigned kPatience = 50;  // ticks, with a receiver that is held up
+constexpr std::size_t kMostQuestions = 16;
+constexpr unsigned kPause = 4;  // ticks, for each question that is not answered yet
+
+}  // namespace
+
+QueueDrain::QueueDrain(Ask ask) : ask_(std::move(ask)), thread_([this] { run(); }) {}
+
+QueueDrain::~QueueDrain() { stop(); }
+
+void QueueDrain::note_held(const Receivers& receivers, std::uint16_t core) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!noted_.emplace(core, &receivers).second) return;
+  }
+  news_.notify_one();
+}
+
+void QueueDrain::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  news_.notify_one();
+  if (thread_.joinable()) thread_.join();
+  queues_.clear();
+}
+
+void QueueDrain::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const auto has_news = [this] { return stopping_ || !noted_.empty(); };
+    if (queues_.empty()) {
+      news_.wait(lock, has_news);
+    } else {
+      // What is noted meanwhile is looked at in its turn.
+      news_.wait_for(lock, kTick, [this] { return stopping_; });
+    }
+    if (stopping_) return;
+    for (const auto& [core, receivers] : std::exchange(noted_, {})) {
+      Queue& queue = queues_[core];
+      if (queue.receivers != nullptr) continue;
+      queue.receivers = receivers;
+      queue.patience = kPatience;
+    }
+    lock.unlock();
+    for (auto at = queues_.begin(); at != queues_.end();) {
+      at = look_at(at->first, at->second) ? queues_.erase(at) : std::next(at);
+    }
+    lock.lock();
+  }
+}
+
+// Whether nobody waits for an entry any more. When all receivers of the core are at rest, there is an entry for
+// our question, and nobody else on this core takes it first; a receiver that is held up is not waited for.
+bool QueueDrain::look_at(std::uint16_t core, Queue& queue) const {
+  std::erase_if(queue.questions, [](const auto& question) { return question->is_over(); });
+  const std::uint64_t arrivals = queue.receivers->arrivals();
+  if (std::exchange(queue.arrivals, arrivals) != arrivals) return false;
+  if (!queue.receivers->are_at_rest() && queue.patience > 0) {
+    --queue.patience;
+    return false;
+  }
+  if (queue.pause > 0) {
+    --queue.pause;
+    return false;
+  }
+  const std::uint64_t held = queue.receivers->held();
+  const bool nothing_came = queue.asked_at && arrivals <= *queue.asked_at + 1 && held == queue.held;
+  if (nothing_came && queue.questions.empty()) return true;
+  queue.patience = kPatience;
+  queue.pause = kPause * static_cast<unsigned>(queue.questions.size());
+  queue.asked_at = arrivals;
+  queue.held = held;
+  if (queue.questions.size() == kMostQuestions) queue.questions.pop_back();  // withdraws it
+  if (auto question = ask_(core)) {
+    queue.questions.push_back(std::move(question));
+  } else {
+    queue.asked_at.reset();  // so it is tried again
+  }
+  return false;
+}
+
+}  // namespace cacheshim
