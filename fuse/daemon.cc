@@ -24,6 +24,7 @@
 #include "common/exit_codes.h"
 #include "common/mount_info.h"
 #include "common/names.h"
+#include "fuse/dispatch/operations.h"
 #include "fuse/jobs/run_folder.h"
 #include "fuse/transport/session.h"
 #include "fuse/transport/wire.h"
@@ -157,7 +158,7 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
         kExitUnavailable,
         fmt::format("cannot wait for signals: {}; nothing was mounted", std::strerror(errno))};
   }
-  auto mounted = Session::mount(options, filesystem);
+  auto mounted = Session::mount(options, request_handler(filesystem));
   if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);
   events.on_mounted();
@@ -166,7 +167,7 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
   // that works: the caller may exchange the logger.
   spdlog::info("serving '{}' at '{}'", served_folder(options), shown_path(options));
   on_ready();
-  filesystem.start(session.get());
+  filesystem.start(session.device());
   spdlog::info("raw changes are watched for by: {}", to_string(filesystem.watch_mode()));
   const pthread_t waiting = ::pthread_self();
   session.start(worker_count(options.threads), options.io_uring,

@@ -59,7 +59,8 @@ std::string ControlSession::progress_line() const {
 
 // Takes what is to be answered from under the lock, and answers after it is released.
 void ControlSession::reply(std::unique_lock<std::mutex>& lock) {
-  const fuse_req_t reader = std::exchange(reader_, nullptr);
+  Completion<std::string_view> reader = *std::move(reader_);
+  reader_.reset();
   const std::string text = pending_.substr(fetched_, reader_size_);
   fetched_ += text.size();
   if (!has_pending()) {
@@ -67,24 +68,23 @@ void ControlSession::reply(std::unique_lock<std::mutex>& lock) {
     fetched_ = 0;
   }
   lock.unlock();
-  (void)fuse_reply_buf(reader, text.data(), text.size());
+  reader.complete(std::string_view(text));
 }
 
-void ControlSession::read(fuse_req_t req, std::size_t size) {
+void ControlSession::read(Completion<std::string_view> reader, std::size_t size) {
   std::unique_lock lock(mutex_);
-  if (reader_ != nullptr) {
+  if (reader_) {
     lock.unlock();
-    (void)fuse_reply_err(req, EBUSY);
-    return;
+    return reader.complete(Errno(EBUSY));
   }
-  reader_ = req;
+  reader_.emplace(std::move(reader));
   reader_size_ = size;
   if (has_pending() || answered_ || !has_request_) reply(lock);
 }
 
 void ControlSession::tick() {
   std::unique_lock lock(mutex_);
-  if (reader_ == nullptr) return;
+  if (!reader_) return;
   if (!has_pending()) pending_ = progress_line();
   reply(lock);
 }
@@ -92,7 +92,7 @@ void ControlSession::tick() {
 void ControlSession::close() {
   std::unique_lock lock(mutex_);
   closed_ = true;
-  if (reader_ != nullptr) reply(lock);
+  if (reader_) reply(lock);
 }
 
 bool ControlSession::is_waiting() {
@@ -124,7 +124,7 @@ void ControlSession::answer_line(std::string line) {
     pending_ += line;
   }
   answered_ = true;
-  if (reader_ != nullptr) reply(lock);
+  if (reader_) reply(lock);
 }
 
 void ControlSession::refuse(const std::string& why, int exit_code) {
@@ -250,6 +250,10 @@ Ticker::~Ticker() {
   }
   wake_.notify_all();
   thread_.join();
+  // No reader may outlive the libfuse session that it is completed through.
+  for (const auto& watched : watched_) {
+    if (const auto session = watched.lock()) session->close();
+  }
 }
 
 void Ticker::watch(std::shared_ptr<ControlSession> session) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#define FUSE_USE_VERSION 314
-#include <fuse_lowlevel.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -11,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,6 +19,7 @@
 #include "common/result.h"
 #include "fuse/jobs/caller.h"
 #include "fuse/jobs/job_table.h"
+#include "fuse/requests/completion.h"
 
 namespace cacheshim {
 
@@ -34,7 +33,7 @@ class ControlSession {
   Status submit(Filesystem& filesystem, const Caller& caller, std::string_view request,
                 const std::shared_ptr<ControlSession>& self);
   // Answers with the next line now, or when there is one; tick() sees to it that this is soon.
-  void read(fuse_req_t req, std::size_t size);
+  void read(Completion<std::string_view> reader, std::size_t size);
   // Answers a read that waits, by a line of progress.
   void tick();
   void close();
@@ -61,7 +60,7 @@ class ControlSession {
   std::string what_ = "working";
   std::uint64_t done_ = 0;
   std::uint64_t total_ = 0;
-  fuse_req_t reader_ = nullptr;
+  std::optional<Completion<std::string_view>> reader_;
   std::size_t reader_size_ = 0;
 };
 

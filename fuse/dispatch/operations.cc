@@ -236,8 +236,6 @@ void ioctl(fuse_req_t req, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigne
   (void)fuse_reply_err(req, ENOTTY);
 }
 
-}  // namespace
-
 const fuse_lowlevel_ops& fuse_operations() {
   static const fuse_lowlevel_ops kOperations = [] {
     fuse_lowlevel_ops ops{};
@@ -282,5 +280,9 @@ const fuse_lowlevel_ops& fuse_operations() {
   }();
   return kOperations;
 }
+
+}  // namespace
+
+RequestHandler request_handler(Filesystem& filesystem) { return {fuse_operations(), &filesystem}; }
 
 }  // namespace cacheshim

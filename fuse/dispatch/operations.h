@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#define FUSE_USE_VERSION 314
-#include <fuse_lowlevel.h>
+#include "fuse/transport/request_handler.h"
 
 namespace cacheshim {
 
-// The table that libfuse dispatches by. The session's userdata is a Filesystem*.
-const fuse_lowlevel_ops& fuse_operations();
+class Filesystem;
+
+// Serves a session's requests by this file system, which must outlive the session.
+RequestHandler request_handler(Filesystem& filesystem);
 
 }  // namespace cacheshim

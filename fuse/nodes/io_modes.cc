@@ -17,7 +17,7 @@ void IoModes::begin(Inode& inode, const Opening& opening) {
   refused_ = inode.backing_id == 0;
 }
 
-Result<std::uint32_t> IoModes::open(fuse_ino_t inode, const Opening& opening) {
+Result<std::uint32_t> IoModes::open(NodeId inode, const Opening& opening) {
   if (device_ < 0) return 0U;
   Shard& shard = shard_of(inode);
   const std::lock_guard lock(shard.mutex);
@@ -32,11 +32,11 @@ Result<std::uint32_t> IoModes::open(fuse_ino_t inode, const Opening& opening) {
   return counted.backing_id;
 }
 
-bool IoModes::may_be_written(fuse_ino_t inode) {
+bool IoModes::may_be_written(NodeId inode) {
   return check_may_be_written(inode, [] { return true; });
 }
 
-bool IoModes::check_may_be_written(fuse_ino_t inode, const std::function<bool()>& can_be_written) {
+bool IoModes::check_may_be_written(NodeId inode, const std::function<bool()>& can_be_written) {
   if (device_ < 0) return false;
   Shard& shard = shard_of(inode);
   const std::lock_guard lock(shard.mutex);
@@ -47,7 +47,7 @@ bool IoModes::check_may_be_written(fuse_ino_t inode, const std::function<bool()>
 }
 
 // What was registered is given back with the last handle: the kernel would keep it open for writing.
-void IoModes::close(fuse_ino_t inode) {
+void IoModes::close(NodeId inode) {
   if (device_ < 0) return;
   Shard& shard = shard_of(inode);
   const std::lock_guard lock(shard.mutex);
@@ -58,7 +58,7 @@ void IoModes::close(fuse_ino_t inode) {
   if (!found->second.may_be_mapped) shard.inodes.erase(found);
 }
 
-void IoModes::forget(fuse_ino_t inode) {
+void IoModes::forget(NodeId inode) {
   if (device_ < 0) return;
   Shard& shard = shard_of(inode);
   const std::lock_guard lock(shard.mutex);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#define FUSE_USE_VERSION 314
-#include <fuse_lowlevel.h>
-
 #include <sys/stat.h>
 
 #include <array>
@@ -14,6 +11,7 @@
 #include <unordered_map>
 
 #include "common/result.h"
+#include "fuse/nodes/node_ref.h"
 
 namespace cacheshim {
 
@@ -48,15 +46,15 @@ class IoModes {
   };
   // Counts a handle of `inode`. Returns the backing file that the kernel is to be told of, or 0 for a
   // handle that goes by way of us. Errors: ESTALE (not counted) where that of the others is another.
-  Result<std::uint32_t> open(fuse_ino_t inode, const Opening& opening);
+  Result<std::uint32_t> open(NodeId inode, const Opening& opening);
   // Whether the kernel may write to the file by a mapping, which no request tells of.
-  bool may_be_written(fuse_ino_t inode);
+  bool may_be_written(NodeId inode);
   // The same after a check: without a handle, `can_be_written` says whether a mapping exists. It takes no lock
   // of the daemon except LayerIndex's, and no thread opens the file for writing meanwhile.
-  bool check_may_be_written(fuse_ino_t inode, const std::function<bool()>& can_be_written);
+  bool check_may_be_written(NodeId inode, const std::function<bool()>& can_be_written);
   // That handle is closed, or has not come about.
-  void close(fuse_ino_t inode);
-  void forget(fuse_ino_t inode);
+  void close(NodeId inode);
+  void forget(NodeId inode);
 
  private:
   struct Inode {
@@ -73,11 +71,11 @@ class IoModes {
   };
   struct alignas(64) Shard {
     std::mutex mutex;
-    std::unordered_map<fuse_ino_t, Inode> inodes;
+    std::unordered_map<NodeId, Inode> inodes;
   };
   static constexpr std::size_t kShards = 32;
 
-  Shard& shard_of(fuse_ino_t inode) { return shards_[inode % kShards]; }
+  Shard& shard_of(NodeId inode) { return shards_[inode % kShards]; }
   void begin(Inode& inode, const Opening& opening);
 
   std::atomic<int> device_{-1};

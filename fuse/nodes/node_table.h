@@ -22,6 +22,7 @@
 #include "fuse/nodes/closer.h"
 #include "fuse/nodes/inode_numbers.h"
 #include "fuse/nodes/name_index.h"
+#include "fuse/nodes/node_ref.h"
 #include "store/overlay/overlay_types.h"
 
 namespace cacheshim {
@@ -43,8 +44,6 @@ enum class NodeKind : std::uint8_t {
 // Files that are the base's own, one inode for all jobs (LockFiles).
 enum class Common : std::uint8_t { kNone, kLock, kShared };
 
-using NodeIndex = std::uint32_t;
-using ViewSlot = std::uint16_t;  // of a view among those of its job
 inline constexpr NodeIndex kRootNode = 1;
 
 // What a node is, by value: safe to use after the table's lock is gone.

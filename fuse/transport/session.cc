@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/transport/session.h"
 
-#include "fuse/dispatch/operations.h"
-#include "fuse/transport/own_mount.h"
-#include "fuse/transport/wire.h"
-#include "fuse/vfs/filesystem.h"
-
+#define FUSE_USE_VERSION 314
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <fuse_lowlevel.h>
 #include <spdlog/spdlog.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -17,6 +14,8 @@
 
 #include "common/exit_codes.h"
 #include "common/names.h"
+#include "fuse/transport/own_mount.h"
+#include "fuse/transport/wire.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -65,7 +64,7 @@ std::string mount_refusal(const std::string& mount_point, int code) {
 }  // namespace
 
 std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const DaemonOptions& options,
-                                                                   Filesystem& filesystem) {
+                                                                   const RequestHandler& handler) {
   const std::string& mount_point = options.mount_point;
   auto device = sys::open_path(kDevice, O_RDWR);
   if (!device) return unavailable(device_refusal(device.error().code()));
@@ -75,7 +74,7 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const DaemonO
   char* argv[] = {program.data(), nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, argv);
   session->session_ =
-      fuse_session_new(&args, &fuse_operations(), sizeof(fuse_lowlevel_ops), &filesystem);
+      fuse_session_new(&args, &handler.operations, sizeof(fuse_lowlevel_ops), handler.userdata);
   fuse_opt_free_args(&args);  // it adds one to them
   if (session->session_ == nullptr)
     return unavailable("cannot set up libfuse; nothing was mounted");

@@ -8,13 +8,12 @@
 #include "common/unique_fd.h"
 #include "fuse/daemon.h"
 #include "fuse/transport/receive_loop.h"
+#include "fuse/transport/request_handler.h"
 #include "fuse/transport/ring_loop.h"
 
 struct fuse_session;
 
 namespace cacheshim {
-
-class Filesystem;
 
 // A mounted FUSE connection: mount(2) by ourselves, so that errors can be told apart and a later
 // supervisor can keep the descriptor, and a receive loop of our own.
@@ -23,12 +22,12 @@ class Session {
   // Opens /dev/fuse and mounts it. From here on the mount is there; it is served once run() is
   // called. Detached again by the destructor where the kernel has not ended it.
   static std::variant<std::unique_ptr<Session>, DaemonError> mount(const DaemonOptions& options,
-                                                                   Filesystem& filesystem);
+                                                                   const RequestHandler& handler);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  fuse_session* get() { return session_; }
+  int device() const { return fd_; }  // of the connection
   // Starts to receive requests: by rings if `use_rings` and where there are any, else from /dev/fuse.
   // `on_end` is called when the kernel has unmounted.
   void start(unsigned threads, bool use_rings, const std::function<void()>& on_end);

@@ -85,7 +85,7 @@ class Filesystem {
   Status show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work);
 
   // From then on notices can be sent, and jobs end by themselves.
-  void start(fuse_session* session);
+  void start(int device);
   // The kernel has said which minor version of the protocol it speaks, and whether it can read and
   // write files by itself.
   void connected(unsigned minor, const wire::Connection& agreed);
@@ -186,19 +186,12 @@ class Filesystem {
   const Publisher& publisher() const { return publisher_; }
 
  private:
-  // A nodeid: the node and the view it is seen in.
-  struct Ref {
-    NodeIndex node;
-    ViewSlot slot;
-  };
-  static Ref decode(fuse_ino_t ino);
-  static fuse_ino_t encode(Ref ref);
   static Caller caller_of(fuse_req_t req);
   // What the caller makes, and for whom, by the rule of owners.
   NewObject new_object(fuse_req_t req, mode_t mode, dev_t device = 0) const;
 
   // ---- fs_own.cc: the mount's own folders
-  Result<fuse_entry_param> lookup_own(fuse_req_t req, Ref parent, const NodeInfo& info,
+  Result<fuse_entry_param> lookup_own(fuse_req_t req, NodeRef parent, const NodeInfo& info,
                                       const std::string& name);
   Result<fuse_entry_param> lookup_root(fuse_req_t req, const std::string& name);
   Result<Job*> find_open_job(const Caller& caller, const std::string& id, bool begin, bool make);
@@ -223,9 +216,9 @@ class Filesystem {
     double keep;          // seconds
     ino_t backing_inode;  // on st.st_dev
   };
-  Result<Attr> object_attr(Ref ref, const NodeInfo& given);
-  Result<Attr> attr_by_path(Ref ref);  // with Overlay::mutex() held
-  Result<struct stat> show(Ref ref, const NodeInfo& info, const struct stat& st,
+  Result<Attr> object_attr(NodeRef ref, const NodeInfo& given);
+  Result<Attr> attr_by_path(NodeRef ref);  // with Overlay::mutex() held
+  Result<struct stat> show(NodeRef ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
   Result<std::string> xattr_of(NodeIndex node, const char* name);
   Result<UniqueFd> open_for_change(NodeIndex node, off_t keep_bytes);
@@ -233,10 +226,10 @@ class Filesystem {
   Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
                                         bool whole_tree = false);
   enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
-  Result<SetIds> set_ids_after(fuse_req_t req, Ref ref, const NodeInfo& info, int to_set);
-  Status drop_privileges(fuse_req_t req, Ref ref, int fd);
+  Result<SetIds> set_ids_after(fuse_req_t req, NodeRef ref, const NodeInfo& info, int to_set);
+  Status drop_privileges(fuse_req_t req, NodeRef ref, int fd);
   static Status change_lock(int fd, off_t most_bytes, const struct stat& attr, int to_set);
-  Status change_attr(fuse_req_t req, Ref ref, const NodeInfo& info, const struct stat& attr,
+  Status change_attr(fuse_req_t req, NodeRef ref, const NodeInfo& info, const struct stat& attr,
                      int to_set, FileHandle* handle);
   bool keeps_xattr(const char* name) const;
   Status change_xattr(fuse_ino_t ino, const char* name,
@@ -255,8 +248,8 @@ class Filesystem {
   Look begin_look(const Job& job, std::string folder);
   // How long what was found, or that nothing was, may be kept, in seconds.
   double keep_name(const Look& look, const Found* found) const;
-  double keep_attr(const Look& look, const Found& found, Ref ref);
-  bool may_be_written_unseen(const Look& look, const Found& found, Ref ref);
+  double keep_attr(const Look& look, const Found& found, NodeRef ref);
+  bool may_be_written_unseen(const Look& look, const Found& found, NodeRef ref);
   void base_changed(const std::vector<BaseChange>& changes);
   std::vector<Notifier::Notice> notices_of(const std::vector<BaseChange>& changes);
   void tell_other_views(const Job& job, NodeIndex node, ViewSlot slot);
@@ -282,61 +275,63 @@ class Filesystem {
   // ---- fs_names.cc
   void reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry);
   // An object's parent folder in a view, or the error for anything else.
-  Result<NodeInfo> view_folder(Ref parent);
-  Result<std::string> child_path(Ref parent, const std::string& name) const;
-  Result<fuse_entry_param> find_entry(Ref parent, const NodeInfo& info, const std::string& name);
-  Result<fuse_entry_param> made_entry(Ref parent, const NodeInfo& info, const std::string& name);
+  Result<NodeInfo> view_folder(NodeRef parent);
+  Result<std::string> child_path(NodeRef parent, const std::string& name) const;
+  Result<fuse_entry_param> find_entry(NodeRef parent, const NodeInfo& info,
+                                      const std::string& name);
+  Result<fuse_entry_param> made_entry(NodeRef parent, const NodeInfo& info,
+                                      const std::string& name);
   Result<fuse_entry_param> make_entry(
       fuse_ino_t parent, const std::string& name,
       const std::function<Status(Overlay&, const std::string&)>& make);
-  Result<fuse_entry_param> entry_of(Ref parent, const NodeInfo& info, const std::string& name,
+  Result<fuse_entry_param> entry_of(NodeRef parent, const NodeInfo& info, const std::string& name,
                                     Found found, const Look& look);
   // Returns the path it had.
   using RemoveName = std::function<Status(Job& job, const std::string& path, Hold hold)>;
   Result<std::string> remove_name(fuse_ino_t parent, const std::string& name,
                                   const RemoveName& remove);
-  Result<std::string> rename_object(Ref from, const std::string& name, Ref to,
+  Result<std::string> rename_object(NodeRef from, const std::string& name, NodeRef to,
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
-  Result<fuse_entry_param> add_lock_name(NodeIndex source, Ref parent, const NodeInfo& folder,
+  Result<fuse_entry_param> add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& folder,
                                          const std::string& path);
 
   // ---- fs_nameless.cc: objects that have lost their name, and common objects of the base
   NodeTable::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
                                  const std::string& path) const;
   // The same for a request that removes the name.
-  NodeTable::Removed prepare_removal(const Overlay& overlay, Ref parent, const std::string& name,
-                                     const std::string& path);
+  NodeTable::Removed prepare_removal(const Overlay& overlay, NodeRef parent,
+                                     const std::string& name, const std::string& path);
   // An O_PATH descriptor of an object, wherever it is. Requires: Overlay::mutex().
   Result<UniqueFd> open_object(NodeIndex node);
   Status settle_name(NodeIndex node);
   Status own_removed(NodeIndex node);
-  Result<std::unique_ptr<FileHandle>> open_removed(Ref ref, const NodeInfo& info, int flags);
-  Result<Attr> attr_of_open(Ref ref) const;
+  Result<std::unique_ptr<FileHandle>> open_removed(NodeRef ref, const NodeInfo& info, int flags);
+  Result<Attr> attr_of_open(NodeRef ref) const;
   Common common_kind(const std::string& path) const;
   static off_t most_bytes_of(Common kind);
   bool is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const;
   static bool is_outdated(const NodeInfo& info);
   Result<std::shared_ptr<const UniqueFd>> common_object(NodeIndex node, const NodeInfo& info);
-  Result<Attr> attr_of_common(Ref ref, const NodeInfo& info);
-  Result<std::unique_ptr<FileHandle>> open_common(Ref ref, const NodeInfo& info, int flags);
+  Result<Attr> attr_of_common(NodeRef ref, const NodeInfo& info);
+  Result<std::unique_ptr<FileHandle>> open_common(NodeRef ref, const NodeInfo& info, int flags);
   using Created = std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>;
-  Result<Created> create_common(Ref parent, const NodeInfo& info, const std::string& path,
+  Result<Created> create_common(NodeRef parent, const NodeInfo& info, const std::string& path,
                                 int flags);
 
   // ---- fs_files.cc
-  Result<std::unique_ptr<FileHandle>> open_file(Ref ref, Job& job, int flags);
-  Result<std::unique_ptr<FileHandle>> open_writable(Ref ref, Job& job, int flags);
+  Result<std::unique_ptr<FileHandle>> open_file(NodeRef ref, Job& job, int flags);
+  Result<std::unique_ptr<FileHandle>> open_writable(NodeRef ref, Job& job, int flags);
   // With Overlay::mutex() held, as open_removed().
-  Result<std::unique_ptr<FileHandle>> open_readable(Ref ref, Job& job, int flags);
+  Result<std::unique_ptr<FileHandle>> open_readable(NodeRef ref, Job& job, int flags);
   void note_use(int fd, const struct stat& st, int flags) const;
   // With Overlay::mutex() held, so that the file is not published before it counts as written to.
-  Result<std::unique_ptr<FileHandle>> make_handle(Opened opened, const struct stat& st, Ref ref,
+  Result<std::unique_ptr<FileHandle>> make_handle(Opened opened, const struct stat& st, NodeRef ref,
                                                   Job* job, int flags);
   Status choose_io(FileHandle& handle, const struct stat& st, int flags);
-  Result<Created> create_file(Ref parent, const std::string& name, const NewObject& wanted,
+  Result<Created> create_file(NodeRef parent, const std::string& name, const NewObject& wanted,
                               int flags);
-  Result<Created> create_tmpfile(Ref parent, const NewObject& wanted, int flags);
+  Result<Created> create_tmpfile(NodeRef parent, const NewObject& wanted, int flags);
   void reply_created(fuse_req_t req, Result<Created> created, fuse_file_info* fi);
   Status refresh(FileHandle& handle);
   Status refresh_for_reading(FileHandle& handle);
@@ -344,7 +339,7 @@ class Filesystem {
   Result<std::size_t> change_data(FileHandle& handle,
                                   const std::function<Result<std::size_t>(int fd)>& change);
   void end_writing(FileHandle& handle);
-  void open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi);
+  void open_own(fuse_req_t req, NodeRef ref, const NodeInfo& info, fuse_file_info* fi);
 
   // ---- fs_shared.cc
   // Null for what is not staged: locks, and what is only read.
@@ -357,13 +352,13 @@ class Filesystem {
   // fstat(2) comes without the handle: whose it is tells the process.
   void note_shared(const FileHandle& handle, pid_t opener);
   void forget_shared(const FileHandle& handle);
-  std::optional<Result<Attr>> attr_of_writer(fuse_req_t req, Ref ref, const NodeInfo& info);
+  std::optional<Result<Attr>> attr_of_writer(fuse_req_t req, NodeRef ref, const NodeInfo& info);
   // `closing`: the thread that closes it.
   Status commit_shared(FileHandle& handle, pid_t closing);
   void end_shared(FileHandle& handle);
   // As the descriptor of a handle shows `st`. Excludes: shared_mutex_, since it takes Overlay::mutex().
-  Result<Attr> handle_attr(Ref ref, const NodeInfo& info, struct stat st, bool in_upper);
-  std::optional<Result<Attr>> try_change_shared(Ref ref, const NodeInfo& info,
+  Result<Attr> handle_attr(NodeRef ref, const NodeInfo& info, struct stat st, bool in_upper);
+  std::optional<Result<Attr>> try_change_shared(NodeRef ref, const NodeInfo& info,
                                                 const struct stat& attr, int to_set,
                                                 FileHandle* handle);
 
@@ -403,7 +398,7 @@ class Filesystem {
   // ---- fs_dirs.cc
   bool may_keep_listing(NodeIndex node, const NodeInfo& info);
   void close_dir(std::uint64_t fh);
-  Status load(fuse_req_t req, Ref ref, DirHandle& dir);
+  Status load(fuse_req_t req, NodeRef ref, DirHandle& dir);
 
   bool may_publish(fuse_req_t req) const;
 
@@ -415,11 +410,11 @@ class Filesystem {
   // Notifies the waiters for `path` of a change that was made to it. `completed` is the entry that this change
   // completes and that will not be published now, or "".
   void note_arrival(const Job& job, const std::string& path, const std::string& completed);
-  Result<fuse_entry_param> join_flight(fuse_req_t req, Ref parent, const NodeInfo& info,
+  Result<fuse_entry_param> join_flight(fuse_req_t req, NodeRef parent, const NodeInfo& info,
                                        const std::string& name, const fuse_entry_param& missed);
-  Result<fuse_entry_param> placeholder_entry(Ref ref, mode_t mode) const;
+  Result<fuse_entry_param> placeholder_entry(NodeRef ref, mode_t mode) const;
   bool may_be_placeholder(NodeIndex node, const NodeInfo& info) const;
-  void wait_for_flight(fuse_req_t req, Ref ref, const NodeInfo& info);
+  void wait_for_flight(fuse_req_t req, NodeRef ref, const NodeInfo& info);
 
   // ---- fs_publish.cc
   // Publishes what `path` has just completed, and then calls `answer`; `held` are the folders that the
@@ -430,7 +425,7 @@ class Filesystem {
   void note_built(Job& job, const std::string& path);
   // Of single flight: something has been made, renamed or removed. With no lock held.
   void note_step(const Job& job, const std::string& path, bool is_removed = false);
-  void note_step(Ref parent, const std::string& name);
+  void note_step(NodeRef parent, const std::string& name);
   // Publishes what was built under a lock that is about to be let go, and then calls `answer`.
   void publish_built(Job& job, std::vector<std::string> paths, std::vector<Notifier::FolderId> held,
                      std::function<void()> answer);
@@ -450,7 +445,7 @@ class Filesystem {
   // Answers a request that holds `folder`, once the kernel knows that these paths are gone.
   void answer_gone(const std::vector<std::string>& paths, fuse_ino_t folder,
                    std::function<void()> answer);
-  std::vector<std::string> put_damaged_away(Ref ref);
+  std::vector<std::string> put_damaged_away(NodeRef ref);
 
   static constexpr unsigned kPublishingThreads = 4;
   static constexpr unsigned kControlThreads = 2;
@@ -505,7 +500,7 @@ class Filesystem {
   Generations generations_;  // of the base
   std::vector<int> lowers_;  // the base: one folder, or those of a plain overlay
   bool is_base_local_;
-  int device_ = -1;  // the session's
+  int device_ = -1;  // of the connection
   std::unique_ptr<Notifier> notifier_;
   PendingUnlinks pending_unlinks_{[this](auto directory, const std::string& name) {
     notifier_->tell_name_and_wait(directory, name);

@@ -73,7 +73,7 @@ bool has_set_ids(const Result<Attr>& attr) {
 
 }  // namespace
 
-Result<struct stat> Filesystem::show(Ref ref, const NodeInfo& info, const struct stat& st,
+Result<struct stat> Filesystem::show(NodeRef ref, const NodeInfo& info, const struct stat& st,
                                      bool in_upper) const {
   struct stat shown = info.job->show(ref.slot, st, in_upper, info.is_view_root);
   shown.st_ino = info.ino;
@@ -83,11 +83,11 @@ Result<struct stat> Filesystem::show(Ref ref, const NodeInfo& info, const struct
 
 // Under the overlay's mutex a node's name stays. Before, it may have been removed or replaced since the
 // kernel resolved it: the node is then asked again, and its object is what the caller gets.
-Result<Filesystem::Attr> Filesystem::object_attr(Ref ref, const NodeInfo& given) {
+Result<Filesystem::Attr> Filesystem::object_attr(NodeRef ref, const NodeInfo& given) {
   return look_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
 }
 
-Result<Filesystem::Attr> Filesystem::attr_by_path(Ref ref) {
+Result<Filesystem::Attr> Filesystem::attr_by_path(NodeRef ref) {
   const NodeInfo info = nodes_.info(ref.node);
   if (info.common != Common::kNone) return attr_of_common(ref, info);
   if (info.removed) {
@@ -114,7 +114,7 @@ Result<Filesystem::Attr> Filesystem::attr_by_path(Ref ref) {
 }
 
 void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
-  const Ref ref = decode(ino);
+  const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) {
     const struct stat st = own_attr(ref.node, info);
@@ -187,7 +187,7 @@ Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, off_t keep_bytes) {
 }
 
 // Before the file's data change: what the caller may not leave it with.
-Status Filesystem::drop_privileges(fuse_req_t req, Ref ref, int fd) {
+Status Filesystem::drop_privileges(fuse_req_t req, NodeRef ref, int fd) {
   CACHESHIM_TRY(st, sys::stat_fd(fd));
   if ((st.st_mode & (S_ISUID | S_ISGID)) != 0) {
     CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
@@ -202,8 +202,8 @@ Status Filesystem::drop_privileges(fuse_req_t req, Ref ref, int fd) {
 // What becomes of a file's set-id bits: a resize takes them away, and a chown, even one that is ignored
 // or that changes nothing. A request that sets nothing is such a chown, or it tells of a write or
 // fallocate that is about to come.
-Result<Filesystem::SetIds> Filesystem::set_ids_after(fuse_req_t req, Ref ref, const NodeInfo& info,
-                                                     int to_set) {
+Result<Filesystem::SetIds> Filesystem::set_ids_after(fuse_req_t req, NodeRef ref,
+                                                     const NodeInfo& info, int to_set) {
   const bool is_chown = (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0;
   if (!is_chown && wire::kills_set_ids()) return SetIds::kDroppedByWrite;
   if (!is_chown && to_set != 0) return SetIds::kStay;
@@ -225,7 +225,7 @@ Status Filesystem::change_lock(int fd, off_t most_bytes, const struct stat& attr
   return apply_attr(fd, attr, to_set);
 }
 
-Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
+Status Filesystem::change_attr(fuse_req_t req, NodeRef ref, const NodeInfo& info,
                                const struct stat& attr, int to_set, FileHandle* handle) {
   // A job's view has a root that is the view's, 0700, whatever is asked.
   if (info.is_view_root && info.job->has_private_views()) return {};
@@ -269,7 +269,7 @@ Status Filesystem::change_attr(fuse_req_t req, Ref ref, const NodeInfo& info,
 
 void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set,
                          fuse_file_info* fi) {
-  const Ref ref = decode(ino);
+  const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   FileHandle* handle = fi != nullptr ? handles_.file(fi->fh) : nullptr;
   if (info.kind != NodeKind::kObject) {
@@ -294,7 +294,7 @@ void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int 
 }
 
 void Filesystem::readlink(fuse_req_t req, fuse_ino_t ino) {
-  const Ref ref = decode(ino);
+  const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) {
     (void)fuse_reply_readlink(req, link_target(req, ref.node, info).c_str());
@@ -336,7 +336,7 @@ bool Filesystem::keeps_xattr(const char* name) const {
 
 Status Filesystem::change_xattr(fuse_ino_t ino, const char* name,
                                 const std::function<Status(int fd)>& change) {
-  const Ref ref = decode(ino);
+  const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
   if (info.common != Common::kNone) return Errno(EOPNOTSUPP);
@@ -400,7 +400,7 @@ Result<std::string> Filesystem::xattr_of(NodeIndex node, const char* name) {
 }
 
 void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size) {
-  const Ref ref = decode(ino);
+  const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   const Result<std::string> value = [&]() -> Result<std::string> {
     if (!keeps_xattr(name)) return foreign_xattr(name);
@@ -419,7 +419,7 @@ void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std:
 }
 
 void Filesystem::listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
-  const Ref ref = decode(ino);
+  const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   const Result<std::string> list = [&]() -> Result<std::string> {
     if (info.kind != NodeKind::kObject) return std::string();

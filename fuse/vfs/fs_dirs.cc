@@ -64,7 +64,7 @@ void Filesystem::close_dir(std::uint64_t fh) {
   handles_.remove(fh);
 }
 
-Status Filesystem::load(fuse_req_t req, Ref ref, DirHandle& dir) {
+Status Filesystem::load(fuse_req_t req, NodeRef ref, DirHandle& dir) {
   const NodeInfo info = nodes_.info(ref.node);
   dir.entries.clear();
   dir.loaded = true;
@@ -129,7 +129,7 @@ void Filesystem::releasedir(fuse_req_t req, fuse_file_info* fi) {
 }
 
 void Filesystem::fsyncdir(fuse_req_t req, fuse_ino_t ino) {
-  const Ref ref = decode(ino);
+  const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   Status synced;
   if (info.kind == NodeKind::kObject && !info.removed) {

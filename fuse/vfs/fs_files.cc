@@ -35,6 +35,12 @@ bool may_be_mapped_for_writing(const FileHandle& handle) {
   return handle.backing_id != 0 && handle.access == O_RDWR;
 }
 
+void reply_text(void* request, const Result<std::string_view>& text) {
+  auto* const req = static_cast<fuse_req_t>(request);
+  (void)(text ? fuse_reply_buf(req, text->data(), text->size())
+              : fuse_reply_err(req, text.error().code()));
+}
+
 void reply_size(fuse_req_t req, const Result<std::size_t>& size) {
   if (size) {
     (void)fuse_reply_write(req, *size);
@@ -46,7 +52,7 @@ void reply_size(fuse_req_t req, const Result<std::size_t>& size) {
 }  // namespace
 
 Result<std::unique_ptr<FileHandle>> Filesystem::make_handle(Opened opened, const struct stat& st,
-                                                            Ref ref, Job* job, int flags) {
+                                                            NodeRef ref, Job* job, int flags) {
   auto handle = std::make_unique<FileHandle>();
   handle->fd = std::move(opened.fd);
   handle->node = ref.node;
@@ -103,7 +109,7 @@ Status Filesystem::choose_io(FileHandle& handle, const struct stat& st, int flag
   return {};
 }
 
-Result<std::unique_ptr<FileHandle>> Filesystem::open_writable(Ref ref, Job& job, int flags) {
+Result<std::unique_ptr<FileHandle>> Filesystem::open_writable(NodeRef ref, Job& job, int flags) {
   CACHESHIM_TRY(prepared, prepare_change(ref.node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
   const std::unique_lock lock(job.overlay.mutex());
   const bool was_removed = nodes_.info(ref.node).removed;
@@ -130,7 +136,7 @@ void Filesystem::note_use(int fd, const struct stat& st, int flags) const {
   (void)sys::set_times(fd, times);  // of a base that we may only read
 }
 
-Result<std::unique_ptr<FileHandle>> Filesystem::open_readable(Ref ref, Job& job, int flags) {
+Result<std::unique_ptr<FileHandle>> Filesystem::open_readable(NodeRef ref, Job& job, int flags) {
   const NodeInfo info = nodes_.info(ref.node);
   if (info.removed) return open_removed(ref, info, flags);
   CACHESHIM_TRY(path, nodes_.path(ref.node));
@@ -146,7 +152,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_readable(Ref ref, Job& job,
   return handle;
 }
 
-Result<std::unique_ptr<FileHandle>> Filesystem::open_file(Ref ref, Job& job, int flags) {
+Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeRef ref, Job& job, int flags) {
   job.touch();
   const NodeInfo info = nodes_.info(ref.node);
   if (is_outdated(info)) return Errno(ESTALE);
@@ -162,7 +168,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_file(Ref ref, Job& job, int
 }
 
 void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
-  const Ref ref = decode(ino);
+  const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) return open_own(req, ref, info, fi);
   if (may_be_placeholder(ref.node, info)) return wait_for_flight(req, ref, info);
@@ -192,7 +198,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);  // interrupted: nobody has it
 }
 
-void Filesystem::open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_file_info* fi) {
+void Filesystem::open_own(fuse_req_t req, NodeRef ref, const NodeInfo& info, fuse_file_info* fi) {
   if (info.kind == NodeKind::kControlFile && nodes_.name(ref.node) == "control") {
     auto session = std::make_shared<ControlSession>();
     ticker_->watch(session);
@@ -205,7 +211,7 @@ void Filesystem::open_own(fuse_req_t req, Ref ref, const NodeInfo& info, fuse_fi
   if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);
 }
 
-Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::string& name,
+Result<Filesystem::Created> Filesystem::create_file(NodeRef parent, const std::string& name,
                                                     const NewObject& wanted, int flags) {
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
@@ -222,7 +228,7 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
     const Look look = begin_look(*info.job, std::string(parent_path(path)));
     nodes_.part(parent.node, name, st);
     CACHESHIM_TRY(entry, entry_of(parent, info, name, {st, true, {}}, look));
-    const Ref ref = decode(entry.ino);
+    const NodeRef ref = decode(entry.ino);
     nodes_.set_lacks_capabilities(ref.node, true);
     CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, info.job, flags));
     if (may_be_mapped_for_writing(*handle)) entry.attr_timeout = 0;
@@ -232,7 +238,7 @@ Result<Filesystem::Created> Filesystem::create_file(Ref parent, const std::strin
 }
 
 // O_TMPFILE: the node is one that has lost its name from the start.
-Result<Filesystem::Created> Filesystem::create_tmpfile(Ref parent, const NewObject& wanted,
+Result<Filesystem::Created> Filesystem::create_tmpfile(NodeRef parent, const NewObject& wanted,
                                                        int flags) {
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
@@ -242,7 +248,7 @@ Result<Filesystem::Created> Filesystem::create_tmpfile(Ref parent, const NewObje
   CACHESHIM_TRY(fd, overlay.make_tmpfile(folder, backing_flags(flags), wanted));
   CACHESHIM_TRY(object, sys::reopen(fd.get(), O_PATH));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  const Ref ref{nodes_.intern_nameless(info.job, st, std::move(object)), parent.slot};
+  const NodeRef ref{nodes_.intern_nameless(info.job, st, std::move(object)), parent.slot};
   fuse_entry_param entry{};
   entry.ino = encode(ref);
   CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
@@ -325,7 +331,7 @@ Status Filesystem::refresh_for_reading(FileHandle& handle) {
 void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi) {
   Handle& any = handles_.get(fi->fh);
   if (const auto* control = std::get_if<ControlHandle>(&any))
-    return control->session->read(req, size);
+    return control->session->read({req, reply_text}, size);
   if (const auto* text = std::get_if<TextHandle>(&any)) {
     const std::string_view all = text->text;
     const auto part = all.substr(std::min(all.size(), static_cast<std::size_t>(offset)), size);

@@ -73,7 +73,7 @@ void Filesystem::note_step(const Job& job, const std::string& path, bool is_remo
   flights_->note_step(job, std::string(ref->entry), is_cleared ? Step::kCleared : made);
 }
 
-void Filesystem::note_step(Ref parent, const std::string& name) {
+void Filesystem::note_step(NodeRef parent, const std::string& name) {
   if (!flights_ || !flights_->any()) return;
   const NodeInfo info = nodes_.info(parent.node);
   if (info.kind != NodeKind::kObject) return;
@@ -118,8 +118,8 @@ void Filesystem::note_arrival(const Job& job, const std::string& path,
 }
 
 // The answer to a look that found nothing, `missed`.
-Result<fuse_entry_param> Filesystem::join_flight(fuse_req_t req, Ref parent, const NodeInfo& info,
-                                                 const std::string& name,
+Result<fuse_entry_param> Filesystem::join_flight(fuse_req_t req, NodeRef parent,
+                                                 const NodeInfo& info, const std::string& name,
                                                  const fuse_entry_param& missed) {
   Job& job = *info.job;
   std::string path;
@@ -148,7 +148,7 @@ Result<fuse_entry_param> Filesystem::join_flight(fuse_req_t req, Ref parent, con
 
 // Nothing is valid for any time: before the kernel uses a placeholder, as a directory or a file, it asks for the
 // attributes to check the caller's permission (default_permissions), and that request waits.
-Result<fuse_entry_param> Filesystem::placeholder_entry(Ref ref, mode_t mode) const {
+Result<fuse_entry_param> Filesystem::placeholder_entry(NodeRef ref, mode_t mode) const {
   struct stat st {};
   st.st_mode = mode;
   fuse_entry_param entry{};
@@ -165,7 +165,7 @@ bool Filesystem::may_be_placeholder(NodeIndex node, const NodeInfo& info) const 
 }
 
 // ESTALE makes the kernel look the name up again, and it takes what it gets then.
-void Filesystem::wait_for_flight(fuse_req_t req, Ref ref, const NodeInfo& info) {
+void Filesystem::wait_for_flight(fuse_req_t req, NodeRef ref, const NodeInfo& info) {
   auto wait = std::make_shared<Flights::Wait>(seeker_of(req, *info.job, ""), [req] {
     fuse_req_interrupt_func(req, nullptr, nullptr);
     (void)fuse_reply_err(req, ESTALE);

@@ -48,7 +48,7 @@ double Filesystem::keep_name(const Look& look, const Found* found) const {
   return look.watched && can_expire ? kLongTimeout : kShortTimeout;
 }
 
-double Filesystem::keep_attr(const Look& look, const Found& found, Ref ref) {
+double Filesystem::keep_attr(const Look& look, const Found& found, NodeRef ref) {
   const double keep = keep_name(look, &found);
   if (may_be_written_unseen(look, found, ref)) return 0;
   if (look.claimed != look.job->is_claimed()) return 0;  // it may be shown as root's
@@ -59,7 +59,7 @@ double Filesystem::keep_attr(const Look& look, const Found& found, Ref ref) {
 
 // Whether the kernel may write to the file through a mapping, which no request reports. st_mtime and st_ctime
 // change all the same. Requires: Overlay::mutex(), so that no thread opens the file for writing.
-bool Filesystem::may_be_written_unseen(const Look& look, const Found& found, Ref ref) {
+bool Filesystem::may_be_written_unseen(const Look& look, const Found& found, NodeRef ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;
   if (!io_modes_.may_be_written(encode(ref))) return false;
   const auto path = nodes_.path(ref.node);

@@ -55,7 +55,7 @@ void Filesystem::answer_gone(const std::vector<std::string>& paths, fuse_ino_t f
 
 // verify_on_open: what has gone to trash since it is damaged, of the entry of what somebody is about to
 // see of the base.
-std::vector<std::string> Filesystem::put_damaged_away(Ref ref) {
+std::vector<std::string> Filesystem::put_damaged_away(NodeRef ref) {
   const NodeInfo info = nodes_.info(ref.node);
   const bool is_object = info.kind == NodeKind::kObject && !info.removed;
   if (!verifier_ || !is_object || info.in_upper || info.is_dir) return {};

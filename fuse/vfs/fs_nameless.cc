@@ -32,11 +32,11 @@ NodeTable::Removed Filesystem::keep_object(const Overlay& overlay, NodeIndex par
   return {std::move(opened->fd), opened->in_upper, has_links};
 }
 
-NodeTable::Removed Filesystem::prepare_removal(const Overlay& overlay, Ref parent,
+NodeTable::Removed Filesystem::prepare_removal(const Overlay& overlay, NodeRef parent,
                                                const std::string& name, const std::string& path) {
   NodeTable::Removed kept = keep_object(overlay, parent.node, name, path);
   if (kept.has_links) {
-    const Ref file{nodes_.find(parent.node, name), parent.slot};
+    const NodeRef file{nodes_.find(parent.node, name), parent.slot};
     pending_unlinks_.begin(encode(file), encode(parent), name);
   }
   return kept;
@@ -87,7 +87,7 @@ Status Filesystem::own_removed(NodeIndex node) {
 }
 
 // A file that has lost its name since the kernel resolved it, or that is opened through /proc.
-Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const NodeInfo& info,
+Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(NodeRef ref, const NodeInfo& info,
                                                              int flags) {
   if (info.object_fd() < 0) return Errno(ESTALE);
   CACHESHIM_TRY(fd, sys::reopen(info.object_fd(), backing_flags(flags)));
@@ -96,7 +96,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(Ref ref, const Node
 }
 
 // As fstat(2) of an open descriptor shows it.
-Result<Filesystem::Attr> Filesystem::attr_of_open(Ref ref) const {
+Result<Filesystem::Attr> Filesystem::attr_of_open(NodeRef ref) const {
   CACHESHIM_TRY(st, open_files_.stat(ref.node));
   CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
   // Its only remaining name may be in the trash.
@@ -137,7 +137,7 @@ bool Filesystem::is_named(NodeIndex node, const NodeInfo& info, const struct sta
 // Programs that unlink their lock files check st_nlink to learn whether the file that they have locked still
 // exists. In this view it does not if the name leads elsewhere, though the file may have a name somewhere:
 // hidden, or in the trash. Requires: Overlay::mutex().
-Result<Filesystem::Attr> Filesystem::attr_of_common(Ref ref, const NodeInfo& info) {
+Result<Filesystem::Attr> Filesystem::attr_of_common(NodeRef ref, const NodeInfo& info) {
   CACHESHIM_TRY(object, common_object(ref.node, info));
   CACHESHIM_TRY(st, sys::stat_fd(object->get()));
   if (!is_named(ref.node, info, st)) st.st_nlink = 0;
@@ -147,7 +147,7 @@ Result<Filesystem::Attr> Filesystem::attr_of_common(Ref ref, const NodeInfo& inf
 
 // Opens the file that the lookup found, as on a local file system: without a layer, and even if its name has
 // been removed or replaced since.
-Result<std::unique_ptr<FileHandle>> Filesystem::open_common(Ref ref, const NodeInfo& info,
+Result<std::unique_ptr<FileHandle>> Filesystem::open_common(NodeRef ref, const NodeInfo& info,
                                                             int flags) {
   const std::shared_lock lock(info.job->overlay.mutex());
   const auto path = nodes_.path(ref.node);
@@ -165,7 +165,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_common(Ref ref, const NodeI
 }
 
 // Without O_EXCL, another process may have made it since the kernel's lookup: it is then opened, as by open(2).
-Result<Filesystem::Created> Filesystem::create_common(Ref parent, const NodeInfo& info,
+Result<Filesystem::Created> Filesystem::create_common(NodeRef parent, const NodeInfo& info,
                                                       const std::string& path, int flags) {
   const Common kind = common_kind(path);
   const bool is_staged = kind == Common::kShared && wants_write(flags);

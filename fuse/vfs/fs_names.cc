@@ -20,14 +20,6 @@ void Filesystem::reply_entry(fuse_req_t req, const Result<fuse_entry_param>& ent
   }
 }
 
-Filesystem::Ref Filesystem::decode(fuse_ino_t ino) {
-  return {static_cast<NodeIndex>(ino & 0xffffffff), static_cast<ViewSlot>(ino >> 32)};
-}
-
-fuse_ino_t Filesystem::encode(Ref ref) {
-  return static_cast<fuse_ino_t>(ref.node) | (static_cast<fuse_ino_t>(ref.slot) << 32);
-}
-
 Caller Filesystem::caller_of(fuse_req_t req) {
   const fuse_ctx* context = fuse_req_ctx(req);
   return {context->uid, context->gid, context->pid};
@@ -42,7 +34,7 @@ NewObject Filesystem::new_object(fuse_req_t req, mode_t mode, dev_t device) cons
                          owners.shown_gid.value_or(context->gid), context->umask});
 }
 
-Result<NodeInfo> Filesystem::view_folder(Ref parent) {
+Result<NodeInfo> Filesystem::view_folder(NodeRef parent) {
   const NodeInfo info = nodes_.info(parent.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
   if (info.removed) return Errno(ENOENT);
@@ -50,12 +42,12 @@ Result<NodeInfo> Filesystem::view_folder(Ref parent) {
   return info;
 }
 
-Result<std::string> Filesystem::child_path(Ref parent, const std::string& name) const {
+Result<std::string> Filesystem::child_path(NodeRef parent, const std::string& name) const {
   CACHESHIM_TRY(folder, nodes_.path(parent.node));
   return join_path(folder, name);
 }
 
-Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
+Result<fuse_entry_param> Filesystem::entry_of(NodeRef parent, const NodeInfo& info,
                                               const std::string& name, Found found,
                                               const Look& look) {
   const bool is_common = static_cast<bool>(found.lock);
@@ -64,7 +56,7 @@ Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
                       parent.node, name, info.job,
                       {common_kind(join_path(look.folder, name)), found.st, std::move(found.lock)})
                 : nodes_.intern(parent.node, name, info.job, found);
-  const Ref ref{node, parent.slot};
+  const NodeRef ref{node, parent.slot};
   CACHESHIM_TRY(st, show(ref, nodes_.info(node), found.st, found.in_upper));
   fuse_entry_param entry{};
   entry.ino = encode(ref);
@@ -82,7 +74,7 @@ Result<fuse_entry_param> Filesystem::entry_of(Ref parent, const NodeInfo& info,
 }
 
 // With Overlay::mutex() held. An entry without a node says that there is nothing, and for how long.
-Result<fuse_entry_param> Filesystem::find_entry(Ref parent, const NodeInfo& info,
+Result<fuse_entry_param> Filesystem::find_entry(NodeRef parent, const NodeInfo& info,
                                                 const std::string& name) {
   CACHESHIM_TRY(folder, nodes_.path(parent.node));
   const Look look = begin_look(*info.job, folder);
@@ -98,7 +90,7 @@ Result<fuse_entry_param> Filesystem::find_entry(Ref parent, const NodeInfo& info
 
 void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name) {
   counters_.lookups.fetch_add(1, std::memory_order_relaxed);
-  const Ref parent = decode(parent_ino);
+  const NodeRef parent = decode(parent_ino);
   const NodeInfo info = nodes_.info(parent.node);
   if (info.kind == NodeKind::kJobsDir) return reply_job(req, lookup_job(req, name, false));
   if (info.kind != NodeKind::kObject) return reply_entry(req, lookup_own(req, parent, info, name));
@@ -128,7 +120,7 @@ void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {
 }
 
 // The same of what has just been made.
-Result<fuse_entry_param> Filesystem::made_entry(Ref parent, const NodeInfo& info,
+Result<fuse_entry_param> Filesystem::made_entry(NodeRef parent, const NodeInfo& info,
                                                 const std::string& name) {
   CACHESHIM_TRY(path, child_path(parent, name));
   if (const auto made = info.job->overlay.find(path)) {
@@ -143,7 +135,7 @@ Result<fuse_entry_param> Filesystem::made_entry(Ref parent, const NodeInfo& info
 Result<fuse_entry_param> Filesystem::make_entry(
     fuse_ino_t parent_ino, const std::string& name,
     const std::function<Status(Overlay&, const std::string&)>& make) {
-  const Ref parent = decode(parent_ino);
+  const NodeRef parent = decode(parent_ino);
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
   return change_names(*info.job, [&](Hold hold) -> Result<fuse_entry_param> {
@@ -195,8 +187,8 @@ void Filesystem::symlink(fuse_req_t req, const char* target, fuse_ino_t parent, 
 }
 
 void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, const char* name) {
-  const Ref source = decode(ino);
-  const Ref parent = decode(parent_ino);
+  const NodeRef source = decode(ino);
+  const NodeRef parent = decode(parent_ino);
   std::string linked;
   Job* job = nullptr;
   const Result<fuse_entry_param> entry = [&]() -> Result<fuse_entry_param> {
@@ -229,7 +221,7 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
 // One of the two names, or both, is a lock file's: a node has only names of one kind, so this gets a node of its own, with
 // the same locks. Others may have taken the new name away already, if it is a lock file's. With Overlay::mutex() held
 // exclusively.
-Result<fuse_entry_param> Filesystem::add_lock_name(NodeIndex source, Ref parent,
+Result<fuse_entry_param> Filesystem::add_lock_name(NodeIndex source, NodeRef parent,
                                                    const NodeInfo& folder,
                                                    const std::string& path) {
   CACHESHIM_TRY(object, open_object(source));
@@ -261,7 +253,7 @@ Status Filesystem::link_to(NodeIndex node, Job& job, const std::string& new_path
 
 Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
                                             const RemoveName& remove) {
-  const Ref parent = decode(parent_ino);
+  const NodeRef parent = decode(parent_ino);
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
   return change_names(*info.job, [&](Hold hold) -> Result<std::string> {
@@ -288,7 +280,7 @@ void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
     return Status();
   };
   // The kernel holds what is removed as well: a late notice, of a folder that had its number, waits for it.
-  const Ref folder = decode(parent);
+  const NodeRef folder = decode(parent);
   const fuse_ino_t victim = encode({nodes_.find(folder.node, name), folder.slot});
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return (void)fuse_reply_err(req, removed.error().code());
@@ -312,7 +304,7 @@ void Filesystem::rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
 }
 
 // Returns the new path.
-Result<std::string> Filesystem::rename_object(Ref from, const std::string& name, Ref to,
+Result<std::string> Filesystem::rename_object(NodeRef from, const std::string& name, NodeRef to,
                                               const std::string& new_name, unsigned flags) {
   CACHESHIM_TRY(source, view_folder(from));
   CACHESHIM_TRY(target, view_folder(to));
@@ -345,8 +337,8 @@ Result<std::string> Filesystem::rename_object(Ref from, const std::string& name,
 
 void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
                         const char* new_name, unsigned flags) {
-  const Ref from = decode(parent);
-  const Ref to = decode(new_parent);
+  const NodeRef from = decode(parent);
+  const NodeRef to = decode(new_parent);
   const fuse_ino_t source = encode({nodes_.find(from.node, name), from.slot});
   const fuse_ino_t target = encode({nodes_.find(to.node, new_name), to.slot});
   const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);

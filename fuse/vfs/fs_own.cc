@@ -101,8 +101,8 @@ fuse_entry_param Filesystem::own_entry(NodeIndex parent, const std::string& name
   return entry;
 }
 
-Result<fuse_entry_param> Filesystem::lookup_own(fuse_req_t req, Ref parent, const NodeInfo& info,
-                                                const std::string& name) {
+Result<fuse_entry_param> Filesystem::lookup_own(fuse_req_t req, NodeRef parent,
+                                                const NodeInfo& info, const std::string& name) {
   switch (info.kind) {
     case NodeKind::kRoot:
       return lookup_root(req, name);

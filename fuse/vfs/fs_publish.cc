@@ -77,8 +77,8 @@ Status Filesystem::show_plain(const std::vector<int>& lowers, UniqueFd upper, Un
   return {};
 }
 
-void Filesystem::start(fuse_session* session) {
-  device_ = fuse_session_fd(session);
+void Filesystem::start(int device) {
+  device_ = device;
   notifier_ = std::make_unique<Notifier>(device_);
   watch_ = BaseWatch::start(lowers_, options_.watch,
                             [this](const auto& changes) { base_changed(changes); });

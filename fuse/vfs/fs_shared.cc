@@ -69,7 +69,7 @@ void Filesystem::forget_shared(const FileHandle& handle) {
 }
 
 // A process sees what it has written itself.
-std::optional<Result<Filesystem::Attr>> Filesystem::attr_of_writer(fuse_req_t req, Ref ref,
+std::optional<Result<Filesystem::Attr>> Filesystem::attr_of_writer(fuse_req_t req, NodeRef ref,
                                                                    const NodeInfo& info) {
   if (shared_count_ == 0) return std::nullopt;
   std::unique_lock lock(shared_mutex_);
@@ -97,7 +97,7 @@ void Filesystem::end_shared(FileHandle& handle) {
   if (is_as_made && st->st.st_size == 0) (void)base_locks_.remove(shared.path());  // it may stay
 }
 
-Result<Filesystem::Attr> Filesystem::handle_attr(Ref ref, const NodeInfo& info, struct stat st,
+Result<Filesystem::Attr> Filesystem::handle_attr(NodeRef ref, const NodeInfo& info, struct stat st,
                                                  bool in_upper) {
   {  // staged, it has a name in staging
     const std::shared_lock lock(info.job->overlay.mutex());
@@ -111,10 +111,8 @@ Result<Filesystem::Attr> Filesystem::handle_attr(Ref ref, const NodeInfo& info, 
 }
 
 // truncate(2) and ftruncate(2). Nothing where it is another kind of change or file.
-std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(Ref ref, const NodeInfo& info,
-                                                                      const struct stat& attr,
-                                                                      int to_set,
-                                                                      FileHandle* handle) {
+std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(
+    NodeRef ref, const NodeInfo& info, const struct stat& attr, int to_set, FileHandle* handle) {
   if (handle != nullptr && handle->shared) {
     const std::lock_guard lock(handle->shared->mutex);
     const bool resizes = (to_set & FUSE_SET_ATTR_SIZE) != 0;

@@ -23,7 +23,7 @@ Status Filesystem::note_change(fuse_req_t req, fuse_ino_t ino) {
 Status Filesystem::note_open(fuse_req_t req, fuse_ino_t ino, int flags) {
   if (!trust_.is_restricted()) return {};
   if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0) return note_change(req, ino);
-  const Ref ref = decode(ino);
+  const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject || info.job->is_refused()) return {};
   const bool is_lock = [&] {

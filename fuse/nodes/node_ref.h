@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace cacheshim {
+
+using NodeIndex = std::uint32_t;
+using ViewSlot = std::uint16_t;  // of a view among those of its job
+using NodeId = std::uint64_t;    // a node as the kernel knows it
+
+// A node and the view in which it is seen.
+struct NodeRef {
+  NodeIndex node = 0;  // 0: none
+  ViewSlot slot = 0;
+};
+
+inline NodeRef decode(NodeId id) {
+  return {static_cast<NodeIndex>(id & 0xffffffff), static_cast<ViewSlot>(id >> 32)};
+}
+
+inline NodeId encode(NodeRef ref) {
+  return static_cast<NodeId>(ref.node) | (static_cast<NodeId>(ref.slot) << 32);
+}
+
+}  // namespace cacheshim
