@@ -59,7 +59,7 @@ std::string ControlSession::progress_line() const {
 
 // Takes what is to be answered from under the lock, and answers after it is released.
 void ControlSession::reply(std::unique_lock<std::mutex>& lock) {
-  Completion<std::string_view> reader = *std::move(reader_);
+  Completion<Result<std::string_view>> reader = *std::move(reader_);
   reader_.reset();
   const std::string text = pending_.substr(fetched_, reader_size_);
   fetched_ += text.size();
@@ -71,7 +71,7 @@ void ControlSession::reply(std::unique_lock<std::mutex>& lock) {
   reader.complete(std::string_view(text));
 }
 
-void ControlSession::read(Completion<std::string_view> reader, std::size_t size) {
+void ControlSession::read(Completion<Result<std::string_view>> reader, std::size_t size) {
   std::unique_lock lock(mutex_);
   if (reader_) {
     lock.unlock();

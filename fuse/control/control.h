@@ -33,7 +33,7 @@ class ControlSession {
   Status submit(Filesystem& filesystem, const Caller& caller, std::string_view request,
                 const std::shared_ptr<ControlSession>& self);
   // Answers with the next line now, or when there is one; tick() sees to it that this is soon.
-  void read(Completion<std::string_view> reader, std::size_t size);
+  void read(Completion<Result<std::string_view>> reader, std::size_t size);
   // Answers a read that waits, by a line of progress.
   void tick();
   void close();
@@ -60,7 +60,7 @@ class ControlSession {
   std::string what_ = "working";
   std::uint64_t done_ = 0;
   std::uint64_t total_ = 0;
-  std::optional<Completion<std::string_view>> reader_;
+  std::optional<Completion<Result<std::string_view>>> reader_;
   std::size_t reader_size_ = 0;
 };
 

@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
 constexpr std::size_t kMostWaiting = 1024;             // requests; any user may send them
 
-struct Request {
+struct ControlRequest {
   Filesystem& filesystem;
   Caller caller;
   nlohmann::json fields;
@@ -60,7 +60,7 @@ Json describe(const PublishReport& report) {
 
 // Whether the caller may change the job; otherwise the request is refused. `cacheshim run` itself says what
 // happens next.
-bool require_owner(const Request& request, const Job& job) {
+bool require_owner(const ControlRequest& request, const Job& job) {
   if (job.may_change(request.caller.uid)) return true;
   const auto owner = job.view(0).uid;
   request.session->refuse(
@@ -74,7 +74,7 @@ bool require_owner(const Request& request, const Job& job) {
 }
 
 // The active job that the request is about and that its caller may change; else it is refused.
-Job* require_job(const Request& request) {
+Job* require_job(const ControlRequest& request) {
   const std::string id = request.text("job");
   if (!is_job_id(id)) {
     request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
@@ -125,7 +125,7 @@ std::string list_objects(const std::vector<JobState>& states, const std::string&
   return listed + "]}";
 }
 
-void list_jobs(const Request& request) {
+void list_jobs(const ControlRequest& request) {
   const auto states = request.filesystem.jobs().states();
   request.session->answer_line(request.flag("rows")
                                    ? list_rows(states)
@@ -133,7 +133,7 @@ void list_jobs(const Request& request) {
 }
 
 // The job that the request names, active or not; else it is refused.
-Job* require_known_job(const Request& request) {
+Job* require_known_job(const ControlRequest& request) {
   const std::string id = request.text("job");
   Job* job = request.filesystem.jobs().find(id);
   if (!is_job_id(id)) {
@@ -146,7 +146,7 @@ Job* require_known_job(const Request& request) {
   return job;
 }
 
-void show_job(const Request& request) {
+void show_job(const ControlRequest& request) {
   Job* job = require_known_job(request);
   if (job == nullptr) return;
   const Json described = describe_job(*job, request.filesystem.options().layers_dir);
@@ -154,7 +154,7 @@ void show_job(const Request& request) {
 }
 
 // What its layer holds: takes a stat a file.
-void show_layer(const Request& request) {
+void show_layer(const ControlRequest& request) {
   const Job* job = require_known_job(request);
   if (job == nullptr) return;
   const LayerContent content = request.filesystem.layer_of(*job);
@@ -171,7 +171,7 @@ void show_layer(const Request& request) {
                            {"removed", content.removed}});
 }
 
-void start_job(const Request& request) {
+void start_job(const ControlRequest& request) {
   const std::string id = request.text("job");
   if (!is_job_id(id)) {
     return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
@@ -199,7 +199,7 @@ void start_job(const Request& request) {
   request.session->answer({{"ok", true}, {"job", described}});
 }
 
-void end_job(const Request& request) {
+void end_job(const ControlRequest& request) {
   Job* job = require_job(request);
   if (job == nullptr) return;
   const std::string wanted = request.text("outcome");
@@ -231,7 +231,7 @@ void end_job(const Request& request) {
   request.session->answer(answer);
 }
 
-void plan_publishing(const Request& request, Job& job) {
+void plan_publishing(const ControlRequest& request, Job& job) {
   PublishReport total;
   Json plan = Json::array();
   for (const UnitPlan& unit :
@@ -255,7 +255,7 @@ void plan_publishing(const Request& request, Job& job) {
                            {"plan", std::move(plan)}});
 }
 
-void publish_job(const Request& request) {
+void publish_job(const ControlRequest& request) {
   Job* job = require_job(request);
   if (job == nullptr) return;
   if (request.flag("dry_run")) return plan_publishing(request, *job);
@@ -263,7 +263,7 @@ void publish_job(const Request& request) {
       describe(request.filesystem.publish_job(*job, request.progress("publishing entries"))));
 }
 
-void plan_discarding(const Request& request, const Job& job) {
+void plan_discarding(const ControlRequest& request, const Job& job) {
   const LayerContent content = request.filesystem.layer_of(job);
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
@@ -285,7 +285,7 @@ void plan_discarding(const Request& request, const Job& job) {
                            {"plan", std::move(plan)}});
 }
 
-void discard_job(const Request& request) {
+void discard_job(const ControlRequest& request) {
   Job* job = require_job(request);
   if (job == nullptr) return;
   if (request.flag("dry_run")) return plan_discarding(request, *job);
@@ -293,7 +293,7 @@ void discard_job(const Request& request) {
   request.session->answer({{"ok", true}, {"files", files}});
 }
 
-void wait_for_job(const Request& request) {
+void wait_for_job(const ControlRequest& request) {
   Job* job = require_known_job(request);
   if (job == nullptr) return;
   const std::string id = job->id;
@@ -306,14 +306,14 @@ void wait_for_job(const Request& request) {
   if (request.filesystem.is_closing()) job->refuse_waits();
 }
 
-bool may_close(const Request& request) {
+bool may_close(const ControlRequest& request) {
   if (request.caller.uid == 0 || request.caller.uid == ::geteuid()) return true;
   request.session->refuse("only root and who mounted it may close a mount", kExitFailed);
   return false;
 }
 
 // What `cacheshim unmount` asks for where somebody has the mount in use, who may only be waiting.
-void close_mount(const Request& request) {
+void close_mount(const ControlRequest& request) {
   if (!may_close(request)) return;
   int open_files = 0;
   for (const Job* job : request.filesystem.jobs().all()) open_files += job->open_files;
@@ -328,7 +328,7 @@ void close_mount(const Request& request) {
 }
 
 // For `cacheshim unmount` to tell those who only wait for a lock from those who use the mount.
-void list_waiting(const Request& request) {
+void list_waiting(const ControlRequest& request) {
   if (!may_close(request)) return;
   Json processes = Json::array();
   for (const pid_t process : request.filesystem.lock_waiting().processes) {
@@ -337,7 +337,7 @@ void list_waiting(const Request& request) {
   request.session->answer({{"ok", true}, {"processes", std::move(processes)}});
 }
 
-void reopen_mount(const Request& request) {
+void reopen_mount(const ControlRequest& request) {
   if (!may_close(request)) return;
   request.filesystem.reopen_waits();
   request.session->answer({{"ok", true}});
@@ -353,7 +353,7 @@ bool is_store_path(std::string_view path) {
   return true;
 }
 
-void explain(const Request& request) {
+void explain(const ControlRequest& request) {
   const std::string path = get_name(request.fields, "path");
   const std::string id = request.text("job");
   if (!is_store_path(path)) {
@@ -368,20 +368,20 @@ void explain(const Request& request) {
 }
 
 // Whether the caller may change the base itself; else the request is refused.
-bool require_keeper(const Request& request) {
+bool require_keeper(const ControlRequest& request) {
   if (request.caller.uid == 0 || request.caller.uid == sys::own_uid()) return true;
   request.session->refuse("only root, or the user who mounted it, may do that", kExitFailed);
   return false;
 }
 
-void refuse_error(const Request& request, Errno error) {
+void refuse_error(const ControlRequest& request, Errno error) {
   if (error.code() == EWOULDBLOCK) {
     return request.session->refuse("another gc or verify is at work on this store", kExitFailed);
   }
   request.session->refuse(std::strerror(error.code()), kExitFailed);
 }
 
-void collect_garbage(const Request& request) {
+void collect_garbage(const ControlRequest& request) {
   if (!require_keeper(request)) return;
   const bool dry_run = request.flag("dry_run");
   request.session->progress("looking at the base", 0, 0);
@@ -409,7 +409,7 @@ void collect_garbage(const Request& request) {
                            {"evicted", std::move(evicted)}});
 }
 
-void verify(const Request& request) {
+void verify(const ControlRequest& request) {
   if (!require_keeper(request)) return;
   const bool repair = request.flag("repair");
   const auto report = request.filesystem.verify(repair, request.progress("verifying entries"));
@@ -431,12 +431,12 @@ void verify(const Request& request) {
 }
 
 struct Operation {
-  void (*run)(const Request&);
+  void (*run)(const ControlRequest&);
   bool takes_long;
 };
 
 // The requester gets an answer even if the task fails.
-void run_operation(const Operation& operation, const Request& request) {
+void run_operation(const Operation& operation, const ControlRequest& request) {
   if (run_guarded("a control request", [&] { operation.run(request); })) return;
   (void)run_guarded("its answer", [&] {
     request.session->refuse("the daemon failed at it; see its log", kExitFailed);
@@ -460,7 +460,7 @@ const std::map<std::string, Operation>& operations() {
 
 void run_control_request(Filesystem& filesystem, const Caller& caller, const nlohmann::json& fields,
                          const std::shared_ptr<ControlSession>& session) {
-  const Request request{filesystem, caller, fields, session};
+  const ControlRequest request{filesystem, caller, fields, session};
   const std::string op = request.text("op");
   const auto found = operations().find(op);
   if (found == operations().end()) {

@@ -1,39 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/dispatch/operations.h"
 
+#include <dirent.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
 
+#include "fuse/control/control.h"
+#include "fuse/dispatch/replies.h"
 #include "fuse/transport/request_view.h"
 #include "fuse/transport/wire.h"
 #include "fuse/vfs/filesystem.h"
 #include "store/sys/guard.h"
 
-// The edge between libfuse's C callbacks and Filesystem: no logic, only the one place where what is
+// The edge between libfuse's C callbacks and Filesystem: takes a request apart and replies with the result. What is
 // left of exceptions (no memory) becomes EIO.
 namespace cacheshim {
 namespace {
 
-template <class Handler>
-void handle(fuse_req_t req, Handler&& handler) {
+using std::string_view;
+
+Request request_of(fuse_req_t req) {
+  const fuse_ctx* const context = fuse_req_ctx(req);
+  return {{context->uid, context->gid, context->pid}, context->umask};
+}
+
+Request change_request_of(fuse_req_t req) {
+  Request request = request_of(req);
+  request.kills_set_ids = wire::kills_set_ids();
+  return request;
+}
+
+Request lock_request_of(fuse_req_t req) {
+  Request request = request_of(req);
+  request.lock_process = wire::lock_process();
+  return request;
+}
+
+std::optional<std::uint64_t> handle_of(const fuse_file_info* fi) {
+  return fi == nullptr ? std::nullopt : std::optional(fi->fh);
+}
+
+// `answer` replies on all its ways, or hands the request to a completion, which does so when it is destroyed.
+template <class Answer>
+void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {
-    handler(*static_cast<Filesystem*>(fuse_req_userdata(req)));
+    answer(*static_cast<Filesystem*>(fuse_req_userdata(req)));
   } catch (const std::exception& error) {
     spdlog::error("a request failed: {}; the caller gets EIO", error.what());
-    (void)fuse_reply_err(req, EIO);
+    if (!replies_itself) (void)fuse_reply_err(req, EIO);
   }
 }
 
+template <class Answer>
+void handle(fuse_req_t req, Answer&& answer) {
+  guard(req, std::forward<Answer>(answer), false);
+}
+
 // What changes a layer, that of `ino`: who does it is looked at first.
-template <class Handler>
-void change(fuse_req_t req, fuse_ino_t ino, Handler&& handler) {
+template <class Answer>
+void change(fuse_req_t req, fuse_ino_t ino, Answer&& answer) {
   handle(req, [&](Filesystem& fs) {
-    const Status noted = fs.note_change(req, ino);
-    if (!noted) return (void)fuse_reply_err(req, noted.error().code());
-    handler(fs);
+    const Status noted = fs.note_change(request_of(req), ino);
+    noted ? answer(fs) : replies::status(req, noted);
+  });
+}
+
+// The same for a request that is completed later. `complete` takes the completion.
+template <class R, class Handler>
+void handle_later(fuse_req_t req, Completion<R> completion, Handler&& complete) {
+  guard(
+      req, [&](Filesystem& fs) { complete(fs, std::move(completion)); }, true);
+}
+
+template <class R, class Handler>
+void change_later(fuse_req_t req, fuse_ino_t ino, Completion<R> completion, Handler&& complete) {
+  handle_later(req, std::move(completion), [&](Filesystem& fs, Completion<R> pending) {
+    const Status noted = fs.note_change(request_of(req), ino);
+    noted ? complete(fs, std::move(pending)) : pending.complete(noted.error());
   });
 }
 
@@ -49,7 +99,7 @@ void init(void* filesystem, fuse_conn_info* connection) {
   auto& fs = *static_cast<Filesystem*>(filesystem);
   const bool is_privileged = ::geteuid() == 0;
   const wire::Connection agreed = wire::connect(is_privileged);
-  fs.connected(connection->proto_minor, agreed);
+  fs.connected({connection->proto_minor, agreed.can_pass_through, agreed.is_by_rings});
   want_owners(fs.options().owners, connection);
   // Symlinks in the root are answered per caller: their answers must never be kept.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
@@ -69,7 +119,9 @@ void init(void* filesystem, fuse_conn_info* connection) {
 }
 
 void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  handle(req, [=](Filesystem& fs) { fs.lookup(req, parent, name); });
+  handle_later(req, replies::entry_of(req), [=](Filesystem& fs, EntryCompletion completion) {
+    fs.lookup(request_of(req), parent, name, std::move(completion));
+  });
 }
 
 void forget(fuse_req_t req, fuse_ino_t ino, std::uint64_t count) {
@@ -87,147 +139,228 @@ void forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forgets) 
 }
 
 void getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.getattr(req, ino, fi); });
+  handle_later(req, replies::attributes_of(req),
+               [=](Filesystem& fs, AttributesCompletion completion) {
+                 fs.getattr(request_of(req), ino, handle_of(fi), std::move(completion));
+               });
 }
 
 void setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set, fuse_file_info* fi) {
-  change(req, ino, [=](Filesystem& fs) { fs.setattr(req, ino, attr, to_set, fi); });
+  change(req, ino, [=, request = change_request_of(req)](Filesystem& fs) {
+    replies::attributes(req, fs.setattr(request, ino, *attr, to_set, handle_of(fi)));
+  });
 }
 
 void readlink(fuse_req_t req, fuse_ino_t ino) {
-  handle(req, [=](Filesystem& fs) { fs.readlink(req, ino); });
+  handle(req, [=](Filesystem& fs) {
+    const auto target = fs.readlink(request_of(req), ino);
+    if (!target) return replies::status(req, target.error());
+    (void)fuse_reply_readlink(req, target->c_str());
+  });
 }
 
 void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
-  change(req, parent, [=](Filesystem& fs) { fs.mknod(req, parent, name, mode, device); });
+  change(req, parent, [=](Filesystem& fs) {
+    replies::entry(req, fs.mknod(request_of(req), parent, name, mode, device));
+  });
 }
 
 void mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
-  change(req, parent, [=](Filesystem& fs) { fs.mkdir(req, parent, name, mode); });
+  change_later(req, parent, replies::entry_of(req),
+               [=](Filesystem& fs, EntryCompletion completion) {
+                 fs.mkdir(request_of(req), parent, name, mode, std::move(completion));
+               });
 }
 
 void unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  change(req, parent, [=](Filesystem& fs) { fs.unlink(req, parent, name); });
+  change_later(req, parent, replies::status_of(req),
+               [=](Filesystem& fs, StatusCompletion completion) {
+                 fs.unlink(request_of(req), parent, name, std::move(completion));
+               });
 }
 
 void rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  change(req, parent, [=](Filesystem& fs) { fs.rmdir(req, parent, name); });
+  change(req, parent, [=](Filesystem& fs) { replies::status(req, fs.rmdir(parent, name)); });
 }
 
 void symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
-  change(req, parent, [=](Filesystem& fs) { fs.symlink(req, target, parent, name); });
+  change_later(req, parent, replies::entry_of(req),
+               [=](Filesystem& fs, EntryCompletion completion) {
+                 fs.symlink(request_of(req), target, parent, name, std::move(completion));
+               });
 }
 
 void rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
             const char* new_name, unsigned flags) {
-  change(req, parent,
-         [=](Filesystem& fs) { fs.rename(req, parent, name, new_parent, new_name, flags); });
+  change_later(req, parent, replies::status_of(req),
+               [=](Filesystem& fs, StatusCompletion completion) {
+                 fs.rename(request_of(req), parent, name, new_parent, new_name, flags,
+                           std::move(completion));
+               });
 }
 
 void link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name) {
-  change(req, new_parent, [=](Filesystem& fs) { fs.link(req, ino, new_parent, new_name); });
+  change_later(req, new_parent, replies::entry_of(req),
+               [=](Filesystem& fs, EntryCompletion completion) {
+                 fs.link(request_of(req), ino, new_parent, new_name, std::move(completion));
+               });
 }
 
 void create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* fi) {
-  if (std::string_view(name) == kTmpfileName) {
-    return change(req, parent, [=](Filesystem& fs) { fs.tmpfile(req, parent, mode, fi); });
-  }
-  change(req, parent, [=](Filesystem& fs) { fs.create(req, parent, name, mode, fi); });
+  change(req, parent, [=](Filesystem& fs) {
+    const Request request = request_of(req);
+    replies::created(req, string_view(name) == kTmpfileName
+                              ? fs.tmpfile(request, parent, mode, fi->flags)
+                              : fs.create(request, parent, name, mode, fi->flags));
+  });
 }
 
 void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) {
-    const Status noted = fs.note_open(req, ino, fi->flags);
-    if (!noted) return (void)fuse_reply_err(req, noted.error().code());
-    fs.open(req, ino, fi);
+  handle_later(req, replies::opened_of(req), [=](Filesystem& fs, OpenCompletion completion) {
+    const Request request = request_of(req);
+    const Status noted = fs.note_open(request, ino, fi->flags);
+    if (!noted) return completion.complete(noted.error());
+    fs.open(request, ino, fi->flags, std::move(completion));
   });
 }
 
 void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.read(req, size, offset, fi); });
+  handle(req, [=](Filesystem& fs) {
+    const Result<ReadSource> source = fs.read({fi->fh, fi->flags});
+    if (!source) return replies::status(req, source.error());
+    if (source->control) return source->control->read(replies::text_of(req), size);
+    if (source->fd >= 0) return replies::data(req, source->fd, size, offset);
+    const string_view all = source->text;
+    replies::text(req, all.substr(std::min(all.size(), static_cast<std::size_t>(offset)), size));
+  });
 }
 
 void write(fuse_req_t req, fuse_ino_t ino, const char* data, std::size_t size, off_t offset,
            fuse_file_info* fi) {
-  const auto write = [=](Filesystem& fs) { fs.write(req, data, size, offset, fi); };
+  const auto write = [=, request = change_request_of(req)](Filesystem& fs) {
+    replies::written(req, fs.write(request, {fi->fh, fi->flags}, {data, size}, offset));
+  };
   // What a mapping has left is written by the kernel, in nobody's name.
   fi->writepage != 0 ? handle(req, write) : change(req, ino, write);
 }
 
 void flush(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.flush(req, fi); });
+  handle(req, [=](Filesystem& fs) {
+    replies::status(req, fs.flush(request_of(req), {fi->fh, fi->lock_owner}));
+  });
 }
 
 void getlk(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, struct flock* lock) {
-  handle(req, [=](Filesystem& fs) { fs.getlk(req, fi, *lock); });
+  handle(req, [=](Filesystem& fs) {
+    const auto found = fs.getlk(lock_request_of(req), {fi->fh, fi->lock_owner}, *lock);
+    if (!found) return replies::status(req, found.error());
+    (void)fuse_reply_lock(req, &*found);
+  });
 }
 
 void setlk(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, struct flock* lock, int sleep) {
-  handle(req, [=](Filesystem& fs) { fs.setlk(req, fi, *lock, sleep != 0); });
+  handle_later(req, replies::status_of(req), [=](Filesystem& fs, StatusCompletion completion) {
+    fs.setlk(lock_request_of(req), {fi->fh, fi->lock_owner}, *lock, sleep != 0,
+             std::move(completion));
+  });
 }
 
 void flock(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, int operation) {
-  handle(req, [=](Filesystem& fs) { fs.flock(req, fi, operation); });
+  handle_later(req, replies::status_of(req), [=](Filesystem& fs, StatusCompletion completion) {
+    fs.flock(lock_request_of(req), fi->fh, operation, std::move(completion));
+  });
 }
 
 void release(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.release(req, fi); });
+  handle(req, [=](Filesystem& fs) {
+    fs.release(fi->fh);
+    replies::status(req, {});
+  });
 }
 
 void fsync(fuse_req_t req, fuse_ino_t, int datasync, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.fsync(req, datasync, fi); });
+  handle(req, [=](Filesystem& fs) { replies::status(req, fs.fsync(fi->fh, datasync != 0)); });
 }
 
 void fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
                fuse_file_info* fi) {
-  change(req, ino, [=](Filesystem& fs) { fs.fallocate(req, mode, offset, length, fi); });
+  change(req, ino,
+         [=](Filesystem& fs) { replies::status(req, fs.fallocate(fi->fh, mode, offset, length)); });
 }
 
 void lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.lseek(req, offset, whence, fi); });
+  handle(req, [=](Filesystem& fs) {
+    const auto at = fs.lseek(fi->fh, offset, whence);
+    (void)(at ? fuse_reply_lseek(req, *at) : fuse_reply_err(req, at.error().code()));
+  });
 }
 
 void copy_file_range(fuse_req_t req, fuse_ino_t, off_t in, fuse_file_info* fi_in, fuse_ino_t ino,
                      off_t out, fuse_file_info* fi_out, std::size_t length, int) {
-  change(req, ino,
-         [=](Filesystem& fs) { fs.copy_file_range(req, in, fi_in, out, fi_out, length); });
+  change(req, ino, [=](Filesystem& fs) {
+    replies::written(req, fs.copy_file_range(fi_in->fh, in, fi_out->fh, out, length));
+  });
 }
 
-void opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.opendir(req, ino, fi); });
+void opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info*) {
+  handle(req, [=](Filesystem& fs) { replies::opened_directory(req, fs.opendir(ino)); });
 }
 
 void readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.readdir(req, ino, size, offset, fi); });
+  handle(req, [=](Filesystem& fs) {
+    std::vector<char> buffer(size);
+    std::size_t used = 0;
+    const auto add = [&](const ListedEntry& entry, off_t next) {
+      struct stat st {};
+      st.st_ino = entry.ino;
+      st.st_mode = static_cast<mode_t>(DTTOIF(entry.type));
+      const std::size_t need =
+          fuse_add_direntry(req, buffer.data() + used, size - used, entry.name.c_str(), &st, next);
+      if (need > size - used) return false;
+      used += need;
+      return true;
+    };
+    const Status listed = fs.readdir(request_of(req), ino, fi->fh, offset, add);
+    listed ? replies::text(req, string_view(buffer.data(), used)) : replies::status(req, listed);
+  });
 }
 
 void releasedir(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { fs.releasedir(req, fi); });
+  handle(req, [=](Filesystem& fs) {
+    fs.releasedir(fi->fh);
+    replies::status(req, {});
+  });
 }
 
 void fsyncdir(fuse_req_t req, fuse_ino_t ino, int, fuse_file_info*) {
-  handle(req, [=](Filesystem& fs) { fs.fsyncdir(req, ino); });
+  handle(req, [=](Filesystem& fs) { replies::status(req, fs.fsyncdir(ino)); });
 }
 
 void statfs(fuse_req_t req, fuse_ino_t ino) {
-  handle(req, [=](Filesystem& fs) { fs.statfs(req, ino); });
+  handle(req, [=](Filesystem& fs) {
+    const auto found = fs.statfs(ino);
+    if (!found) return replies::status(req, found.error());
+    (void)fuse_reply_statfs(req, &*found);
+  });
 }
 
 void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, const char* value, std::size_t size,
               int flags) {
-  change(req, ino, [=](Filesystem& fs) { fs.setxattr(req, ino, name, {value, size}, flags); });
+  change(req, ino, [=](Filesystem& fs) {
+    replies::status(req, fs.setxattr(request_of(req), ino, name, {value, size}, flags));
+  });
 }
 
 void getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size) {
-  handle(req, [=](Filesystem& fs) { fs.getxattr(req, ino, name, size); });
+  handle(req, [=](Filesystem& fs) { replies::xattr(req, fs.getxattr(ino, name), size); });
 }
 
 void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
-  handle(req, [=](Filesystem& fs) { fs.listxattr(req, ino, size); });
+  handle(req, [=](Filesystem& fs) { replies::xattr(req, fs.listxattr(ino), size); });
 }
 
 void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
-  change(req, ino, [=](Filesystem& fs) { fs.removexattr(req, ino, name); });
+  change(req, ino, [=](Filesystem& fs) { replies::status(req, fs.removexattr(ino, name)); });
 }
 
 // Answered rather than left to libfuse, whose ENOSYS a program could see.

@@ -1,36 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <utility>
 
 #include "common/result.h"
+#include "fuse/requests/interruptible.h"
 
 namespace cacheshim {
 
-// Completes one pending request of the kernel, exactly once: with EIO if it is destroyed before it was called.
-// Holds what the dispatcher knows the request by and the function that replies to it, so it allocates nothing.
-// Call with no lock held. Not thread-safe.
-template <class T>
+// Completes one pending request of the kernel, exactly once: with EIO if it is destroyed before it was completed.
+// `R` is a Result. It holds what the dispatcher knows the request by and the functions that reply to it, so it
+// allocates nothing. Move-only. Any thread may complete it; call with no lock held.
+template <class R>
 class Completion {
  public:
-  using Reply = void (*)(void* request, const Result<T>& result);
+  struct Replier {
+    void (*reply)(void* request, const R& result);
+    // From now on `waiter` is told of an interrupt; nullptr takes that back, and waits for a call that is under way.
+    void (*watch)(void* request, Interruptible* waiter) = nullptr;
+  };
 
-  Completion(void* request, Reply reply) : request_(request), reply_(reply) {}
+  Completion(void* request, const Replier& replier) : request_(request), replier_(&replier) {}
+  Completion(const Completion&) = delete;
   Completion(Completion&& other) noexcept
-      : request_(std::exchange(other.request_, nullptr)), reply_(other.reply_) {}
+      : request_(other.request_.exchange(nullptr)), replier_(other.replier_) {}
   Completion& operator=(Completion&&) = delete;
-  ~Completion() { complete(Errno(EIO)); }
+  ~Completion() {
+    if (request_.load() != nullptr) complete(Errno(EIO));
+  }
 
   // Does nothing if the request has been completed.
-  void complete(const Result<T>& result) {
-    void* const request = std::exchange(request_, nullptr);
-    if (request != nullptr) reply_(request, result);
+  void complete(const R& result) {
+    void* const request = request_.exchange(nullptr);
+    if (request != nullptr) replier_->reply(request, result);
+  }
+  // Call before another thread may complete the request, and with nullptr before it is completed.
+  void watch(Interruptible* waiter) {
+    if (void* const request = request_.load()) replier_->watch(request, waiter);
   }
 
  private:
-  void* request_;
-  Reply reply_;
+  std::atomic<void*> request_;
+  const Replier* replier_;
 };
 
 }  // namespace cacheshim

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#define FUSE_USE_VERSION 314
-#include <fuse_lowlevel.h>
+#include <fcntl.h>
+#include <sys/statvfs.h>
 
 #include <atomic>
 #include <chrono>
@@ -35,7 +35,7 @@
 #include "fuse/services/locks/named_locks.h"
 #include "fuse/services/publishing/rejection_watch.h"
 #include "fuse/services/single_flight/flights.h"
-#include "fuse/transport/wire.h"
+#include "fuse/vfs/request.h"
 #include "store/base/base_watch.h"
 #include "store/base/evictor.h"
 #include "store/base/open_verifier.h"
@@ -88,7 +88,7 @@ class Filesystem {
   void start(int device);
   // The kernel has said which minor version of the protocol it speaks, and whether it can read and
   // write files by itself.
-  void connected(unsigned minor, const wire::Connection& agreed);
+  void connected(const Protocol& agreed);
   // The mount is about to be taken away for good: that is recorded, then those who wait for a lock get
   // ENOLCK, those who wait for a job's end are told what is known, and from then on nobody can wait.
   // Returns when they have their answers, or do not fetch them.
@@ -105,53 +105,65 @@ class Filesystem {
   // When there are no more requests. Active jobs stay on record for the next daemon.
   void stop();
 
-  void lookup(fuse_req_t req, fuse_ino_t parent, const char* name);
-  void forget(fuse_ino_t ino, std::uint64_t count);
-  void getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
-  void setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set, fuse_file_info* fi);
-  void readlink(fuse_req_t req, fuse_ino_t ino);
-  void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, dev_t device);
-  void mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode);
-  void unlink(fuse_req_t req, fuse_ino_t parent, const char* name);
-  void rmdir(fuse_req_t req, fuse_ino_t parent, const char* name);
-  void symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name);
-  void rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
-              const char* new_name, unsigned flags);
-  void link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name);
-  void create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* fi);
-  void tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, fuse_file_info* fi);
-  void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
-  void read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi);
-  void write(fuse_req_t req, const char* data, std::size_t size, off_t offset, fuse_file_info* fi);
-  void flush(fuse_req_t req, fuse_file_info* fi);
-  void getlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock);
-  void setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock, bool waits);
-  void flock(fuse_req_t req, fuse_file_info* fi, int operation);
-  void release(fuse_req_t req, fuse_file_info* fi);
-  void fsync(fuse_req_t req, int datasync, fuse_file_info* fi);
-  void fallocate(fuse_req_t req, int mode, off_t offset, off_t length, fuse_file_info* fi);
-  void lseek(fuse_req_t req, off_t offset, int whence, fuse_file_info* fi);
-  void copy_file_range(fuse_req_t req, off_t in, fuse_file_info* fi_in, off_t out,
-                       fuse_file_info* fi_out, std::size_t length);
-  void opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi);
-  void readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* fi);
-  void releasedir(fuse_req_t req, fuse_file_info* fi);
-  void fsyncdir(fuse_req_t req, fuse_ino_t ino);
-  void statfs(fuse_req_t req, fuse_ino_t ino);
-  void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::string_view value,
-                int flags);
-  void getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size);
-  void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size);
-  void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name);
+  // ---- Requests. What may take long or must wait completes its request later.
+  void lookup(const Request& request, NodeId parent, const char* name, EntryCompletion completion);
+  void forget(NodeId ino, std::uint64_t count);
+  void drop_entry(NodeId ino);
+  void getattr(const Request& request, NodeId ino, std::optional<std::uint64_t> fh,
+               AttributesCompletion completion);
+  // `to_set`: FATTR_ bits.
+  Result<Attributes> setattr(const Request& request, NodeId ino, const struct stat& attr,
+                             int to_set, std::optional<std::uint64_t> fh);
+  Result<std::string> readlink(const Request& request, NodeId ino);
+  Result<Entry> mknod(const Request& request, NodeId parent, const char* name, mode_t mode,
+                      dev_t device);
+  void mkdir(const Request& request, NodeId parent, const char* name, mode_t mode,
+             EntryCompletion completion);
+  void unlink(const Request& request, NodeId parent, const char* name, StatusCompletion completion);
+  Status rmdir(NodeId parent, const char* name);
+  void symlink(const Request& request, const char* target, NodeId parent, const char* name,
+               EntryCompletion completion);
+  void rename(const Request& request, NodeId parent, const char* name, NodeId new_parent,
+              const char* new_name, unsigned flags, StatusCompletion completion);
+  void link(const Request& request, NodeId ino, NodeId new_parent, const char* new_name,
+            EntryCompletion completion);
+  Result<CreatedFile> create(const Request& request, NodeId parent, const char* name, mode_t mode,
+                             int flags);
+  Result<CreatedFile> tmpfile(const Request& request, NodeId parent, mode_t mode, int flags);
+  void open(const Request& request, NodeId ino, int flags, OpenCompletion completion);
+  Result<ReadSource> read(const OpenFlags& open);
+  Result<std::size_t> write(const Request& request, const OpenFlags& open, std::string_view data,
+                            off_t offset);
+  Status flush(const Request& request, const LockTarget& target);
+  Result<struct flock> getlk(const Request& request, const LockTarget& target,
+                             const struct flock& lock);
+  void setlk(const Request& request, const LockTarget& target, const struct flock& lock, bool waits,
+             StatusCompletion completion);
+  void flock(const Request& request, std::uint64_t fh, int operation, StatusCompletion completion);
+  void release(std::uint64_t fh);
+  Status fsync(std::uint64_t fh, bool is_data_alone);
+  Status fallocate(std::uint64_t fh, int mode, off_t offset, off_t length);
+  Result<off_t> lseek(std::uint64_t fh, off_t offset, int whence);
+  Result<std::size_t> copy_file_range(std::uint64_t fh_in, off_t in, std::uint64_t fh_out,
+                                      off_t out, std::size_t length);
+  OpenedFile opendir(NodeId ino);
+  // Gives the entries after `offset` to `take`, each with its own offset, until `take` returns false.
+  Status readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
+                 const EntrySink& take);
+  void releasedir(std::uint64_t fh);
+  Status fsyncdir(NodeId ino);
+  Result<struct statvfs> statfs(NodeId ino);
+  Status setxattr(const Request& request, NodeId ino, const char* name, std::string_view value,
+                  int flags);
+  Result<std::string> getxattr(NodeId ino, const char* name);
+  Result<std::string> listxattr(NodeId ino);
+  Status removexattr(NodeId ino, const char* name);
 
   // ---- fs_trust.cc: before a request that changes what `ino` is part of; before one that opens it
-  Status note_change(fuse_req_t req, fuse_ino_t ino);
-  Status note_open(fuse_req_t req, fuse_ino_t ino, int flags);
+  Status note_change(const Request& request, NodeId ino);
+  Status note_open(const Request& request, NodeId ino, int flags);
   // Whether the caller must not be served objects of this object's view, because it is another user's view.
-  static bool is_kept_from(fuse_req_t req, const NodeInfo& info);
-
-  // From within a request's interrupt: takes no lock but one of its own.
-  void interrupt_lock(std::uint64_t ticket);
+  static bool is_kept_from(const Request& request, const NodeInfo& info);
 
   // For control.cc.
   JobTable& jobs() { return jobs_; }
@@ -186,38 +198,34 @@ class Filesystem {
   const Publisher& publisher() const { return publisher_; }
 
  private:
-  static Caller caller_of(fuse_req_t req);
+  static Caller caller_of(const Request& request);
   // What the caller makes, and for whom, by the rule of owners.
-  NewObject new_object(fuse_req_t req, mode_t mode, dev_t device = 0) const;
+  NewObject new_object(const Request& request, mode_t mode, dev_t device = 0) const;
 
   // ---- fs_own.cc: the mount's own folders
-  Result<fuse_entry_param> lookup_own(fuse_req_t req, NodeRef parent, const NodeInfo& info,
-                                      const std::string& name);
-  Result<fuse_entry_param> lookup_root(fuse_req_t req, const std::string& name);
+  Result<Entry> lookup_own(const Request& request, NodeRef parent, const NodeInfo& info,
+                           const std::string& name);
+  Result<Entry> lookup_root(const Request& request, const std::string& name);
   Result<Job*> find_open_job(const Caller& caller, const std::string& id, bool begin, bool make);
-  Result<fuse_entry_param> lookup_job(fuse_req_t req, const std::string& name, bool make);
-  Status make_in_root(fuse_req_t req, const std::string& name, mode_t mode);
+  Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
+  void make_in_root(const Request& request, const std::string& name, mode_t mode,
+                    EntryCompletion completion);
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
-  fuse_entry_param own_entry(NodeIndex parent, const std::string& name, NodeKind kind,
-                             double timeout, Job* job = nullptr);
-  std::string link_target(fuse_req_t req, NodeIndex node, const NodeInfo& info);
-  std::vector<ListedEntry> list_own(fuse_req_t req, const NodeInfo& info);
+  Entry own_entry(NodeIndex parent, const std::string& name, NodeKind kind, double timeout,
+                  Job* job = nullptr);
+  std::string link_target(const Request& request, NodeIndex node, const NodeInfo& info);
+  std::vector<ListedEntry> list_own(const Request& request, const NodeInfo& info);
   std::string text_of(NodeIndex node, const NodeInfo& info);
-  void reply_job(fuse_req_t req, const Result<fuse_entry_param>& entry);
+  void complete_job(EntryCompletion completion, const Result<Entry>& entry);
   JobClaim claim_of(const Caller& caller);
-  Job& job_of(fuse_req_t req);
-  Job* find_job_of(fuse_req_t req);
+  Job& job_of(const Request& request);
+  Job* find_job_of(const Request& request);
   std::string view_name(const Job& job, ViewSlot slot) const;
   bool is_profile_name(const std::string& name) const;
 
   // ---- fs_attr.cc
-  struct Attr {
-    struct stat st;       // as shown
-    double keep;          // seconds
-    ino_t backing_inode;  // on st.st_dev
-  };
-  Result<Attr> object_attr(NodeRef ref, const NodeInfo& given);
-  Result<Attr> attr_by_path(NodeRef ref);  // with Overlay::mutex() held
+  Result<Attributes> object_attr(NodeRef ref, const NodeInfo& given);
+  Result<Attributes> attr_by_path(NodeRef ref);  // with Overlay::mutex() held
   Result<struct stat> show(NodeRef ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
   Result<std::string> xattr_of(NodeIndex node, const char* name);
@@ -226,14 +234,14 @@ class Filesystem {
   Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
                                         bool whole_tree = false);
   enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
-  Result<SetIds> set_ids_after(fuse_req_t req, NodeRef ref, const NodeInfo& info, int to_set);
-  Status drop_privileges(fuse_req_t req, NodeRef ref, int fd);
+  Result<SetIds> set_ids_after(const Request& request, NodeRef ref, const NodeInfo& info,
+                               int to_set);
+  Status drop_privileges(const Request& request, NodeRef ref, int fd);
   static Status change_lock(int fd, off_t most_bytes, const struct stat& attr, int to_set);
-  Status change_attr(fuse_req_t req, NodeRef ref, const NodeInfo& info, const struct stat& attr,
-                     int to_set, FileHandle* handle);
+  Status change_attr(const Request& request, NodeRef ref, const NodeInfo& info,
+                     const struct stat& attr, int to_set, FileHandle* handle);
   bool keeps_xattr(const char* name) const;
-  Status change_xattr(fuse_ino_t ino, const char* name,
-                      const std::function<Status(int fd)>& change);
+  Status change_xattr(NodeId ino, const char* name, const std::function<Status(int fd)>& change);
 
   // ---- fs_freshness.cc: how long the kernel may keep an answer, and what it is told of
   // A look into a folder, and what was known of changes in it when it began.
@@ -273,28 +281,23 @@ class Filesystem {
   static std::invoke_result_t<Find> look_by_path(const Overlay& overlay, Find&& find);
 
   // ---- fs_names.cc
-  void reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry);
   // An object's parent folder in a view, or the error for anything else.
   Result<NodeInfo> view_folder(NodeRef parent);
   Result<std::string> child_path(NodeRef parent, const std::string& name) const;
-  Result<fuse_entry_param> find_entry(NodeRef parent, const NodeInfo& info,
-                                      const std::string& name);
-  Result<fuse_entry_param> made_entry(NodeRef parent, const NodeInfo& info,
-                                      const std::string& name);
-  Result<fuse_entry_param> make_entry(
-      fuse_ino_t parent, const std::string& name,
-      const std::function<Status(Overlay&, const std::string&)>& make);
-  Result<fuse_entry_param> entry_of(NodeRef parent, const NodeInfo& info, const std::string& name,
-                                    Found found, const Look& look);
+  Result<Entry> find_entry(NodeRef parent, const NodeInfo& info, const std::string& name);
+  Result<Entry> made_entry(NodeRef parent, const NodeInfo& info, const std::string& name);
+  Result<Entry> make_entry(NodeId parent, const std::string& name,
+                           const std::function<Status(Overlay&, const std::string&)>& make);
+  Result<Entry> entry_of(NodeRef parent, const NodeInfo& info, const std::string& name, Found found,
+                         const Look& look);
   // Returns the path it had.
   using RemoveName = std::function<Status(Job& job, const std::string& path, Hold hold)>;
-  Result<std::string> remove_name(fuse_ino_t parent, const std::string& name,
-                                  const RemoveName& remove);
+  Result<std::string> remove_name(NodeId parent, const std::string& name, const RemoveName& remove);
   Result<std::string> rename_object(NodeRef from, const std::string& name, NodeRef to,
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
-  Result<fuse_entry_param> add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& folder,
-                                         const std::string& path);
+  Result<Entry> add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& folder,
+                              const std::string& path);
 
   // ---- fs_nameless.cc: objects that have lost their name, and common objects of the base
   NodeTable::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
@@ -307,15 +310,15 @@ class Filesystem {
   Status settle_name(NodeIndex node);
   Status own_removed(NodeIndex node);
   Result<std::unique_ptr<FileHandle>> open_removed(NodeRef ref, const NodeInfo& info, int flags);
-  Result<Attr> attr_of_open(NodeRef ref) const;
+  Result<Attributes> attr_of_open(NodeRef ref) const;
   Common common_kind(const std::string& path) const;
   static off_t most_bytes_of(Common kind);
   bool is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const;
   static bool is_outdated(const NodeInfo& info);
   Result<std::shared_ptr<const UniqueFd>> common_object(NodeIndex node, const NodeInfo& info);
-  Result<Attr> attr_of_common(NodeRef ref, const NodeInfo& info);
+  Result<Attributes> attr_of_common(NodeRef ref, const NodeInfo& info);
   Result<std::unique_ptr<FileHandle>> open_common(NodeRef ref, const NodeInfo& info, int flags);
-  using Created = std::pair<fuse_entry_param, std::unique_ptr<FileHandle>>;
+  using Created = std::pair<Entry, std::unique_ptr<FileHandle>>;
   Result<Created> create_common(NodeRef parent, const NodeInfo& info, const std::string& path,
                                 int flags);
 
@@ -332,14 +335,16 @@ class Filesystem {
   Result<Created> create_file(NodeRef parent, const std::string& name, const NewObject& wanted,
                               int flags);
   Result<Created> create_tmpfile(NodeRef parent, const NewObject& wanted, int flags);
-  void reply_created(fuse_req_t req, Result<Created> created, fuse_file_info* fi);
+  OpenedFile add_file(const Request& request, std::unique_ptr<FileHandle> handle);
+  Result<OpenedFile> open_object_file(const Request& request, NodeRef ref, const NodeInfo& info,
+                                      int flags);
   Status refresh(FileHandle& handle);
   Status refresh_for_reading(FileHandle& handle);
   // Runs `change` with the handle's current descriptor, as a writer of the file.
   Result<std::size_t> change_data(FileHandle& handle,
                                   const std::function<Result<std::size_t>(int fd)>& change);
   void end_writing(FileHandle& handle);
-  void open_own(fuse_req_t req, NodeRef ref, const NodeInfo& info, fuse_file_info* fi);
+  Result<OpenedFile> open_own(NodeRef ref, const NodeInfo& info, int flags);
 
   // ---- fs_shared.cc
   // Null for what is not staged: locks, and what is only read.
@@ -352,15 +357,16 @@ class Filesystem {
   // fstat(2) comes without the handle: whose it is tells the process.
   void note_shared(const FileHandle& handle, pid_t opener);
   void forget_shared(const FileHandle& handle);
-  std::optional<Result<Attr>> attr_of_writer(fuse_req_t req, NodeRef ref, const NodeInfo& info);
+  std::optional<Result<Attributes>> attr_of_writer(const Request& request, NodeRef ref,
+                                                   const NodeInfo& info);
   // `closing`: the thread that closes it.
   Status commit_shared(FileHandle& handle, pid_t closing);
   void end_shared(FileHandle& handle);
   // As the descriptor of a handle shows `st`. Excludes: shared_mutex_, since it takes Overlay::mutex().
-  Result<Attr> handle_attr(NodeRef ref, const NodeInfo& info, struct stat st, bool in_upper);
-  std::optional<Result<Attr>> try_change_shared(NodeRef ref, const NodeInfo& info,
-                                                const struct stat& attr, int to_set,
-                                                FileHandle* handle);
+  Result<Attributes> handle_attr(NodeRef ref, const NodeInfo& info, struct stat st, bool in_upper);
+  std::optional<Result<Attributes>> try_change_shared(NodeRef ref, const NodeInfo& info,
+                                                      const struct stat& attr, int to_set,
+                                                      FileHandle* handle);
 
   // ---- fs_locks.cc
   LockFileId lock_file_id(const FileHandle& handle) const;
@@ -369,13 +375,14 @@ class Filesystem {
   Status settle_lock_name(NodeIndex node, Job& job, const std::string& path, UniqueFd new_lock);
   // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened.
   bool tells_of_close(NodeIndex node, int flags) const;
-  LockWish lock_wish(const FileHandle& handle, const fuse_file_info& fi) const;
-  LockWish record_wish(const FileHandle& handle, const fuse_file_info& fi,
+  LockWish lock_wish(const Request& request, const FileHandle& handle, std::uint64_t fh) const;
+  LockWish record_wish(const Request& request, const FileHandle& handle, const LockTarget& target,
                        const struct flock& lock) const;
-  void set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish);
+  void set_lock(const Request& request, FileHandle& handle, const LockWish& wish,
+                StatusCompletion completion);
   enum class LockUse { kLock, kUnlock, kFind };
-  bool may_share_lock(fuse_req_t req, const FileHandle& handle, LockUse use);
-  NamedLocks::Lock named_lock_of(fuse_req_t req, FileHandle& handle, LockUse use);
+  bool may_share_lock(const Request& request, const FileHandle& handle, LockUse use);
+  NamedLocks::Lock named_lock_of(const Request& request, FileHandle& handle, LockUse use);
   Result<std::string> path_of(const FileHandle& handle) const;
   void note_locked(const FileHandle& handle);
   void before_grant(const FileHandle& handle, std::function<void()> answer);
@@ -389,7 +396,7 @@ class Filesystem {
   // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
   Status remove_lock(Job& job, const std::string& path, pid_t process);
   // If what has just been made exclusively is one of a profile's batons.
-  void note_baton(fuse_req_t req, const FileHandle& handle);
+  void note_baton(const Request& request, const FileHandle& handle);
   void reap(const Baton& baton);
   void watch_left_batons();
   void forget_removal(Job& job, const struct stat& st);
@@ -397,24 +404,26 @@ class Filesystem {
 
   // ---- fs_dirs.cc
   bool may_keep_listing(NodeIndex node, const NodeInfo& info);
-  void close_dir(std::uint64_t fh);
-  Status load(fuse_req_t req, NodeRef ref, DirHandle& dir);
+  Status load(const Request& request, NodeRef ref, DirHandle& dir);
 
-  bool may_publish(fuse_req_t req) const;
+  bool may_publish(const Request& request) const;
 
   // ---- fs_flight.cc
   bool is_worth_waiting_for(const Job& job, const std::string& path) const;
-  Flights::Seeker seeker_of(fuse_req_t req, Job& job, std::string path) const;
-  void note_open_for_flights(fuse_req_t req, Job& job, NodeIndex node);
+  Flights::Seeker seeker_of(const Request& request, Job& job, std::string path) const;
+  void note_open_for_flights(const Request& request, Job& job, NodeIndex node);
   Flights::EntryState inspect_flight(const Job& job, const std::string& path) const;
   // Notifies the waiters for `path` of a change that was made to it. `completed` is the entry that this change
   // completes and that will not be published now, or "".
   void note_arrival(const Job& job, const std::string& path, const std::string& completed);
-  Result<fuse_entry_param> join_flight(fuse_req_t req, NodeRef parent, const NodeInfo& info,
-                                       const std::string& name, const fuse_entry_param& missed);
-  Result<fuse_entry_param> placeholder_entry(NodeRef ref, mode_t mode) const;
+  Result<Entry> join_flight(const Request& request, NodeRef parent, const NodeInfo& info,
+                            const std::string& name, const Entry& missed);
+  Result<Entry> placeholder_entry(NodeRef ref, mode_t mode) const;
   bool may_be_placeholder(NodeIndex node, const NodeInfo& info) const;
-  void wait_for_flight(fuse_req_t req, NodeRef ref, const NodeInfo& info);
+  // ESTALE makes the kernel look the name up again, and it takes what it gets then.
+  template <class R>
+  void wait_for_flight(const Request& request, NodeRef ref, const NodeInfo& info,
+                       Completion<R> completion);
 
   // ---- fs_publish.cc
   // Publishes what `path` has just completed, and then calls `answer`; `held` are the folders that the
@@ -443,7 +452,7 @@ class Filesystem {
   void tell_of_gone(const std::vector<std::string>& paths);
   void tell_of_gone_and_wait(const std::vector<std::string>& paths);
   // Answers a request that holds `folder`, once the kernel knows that these paths are gone.
-  void answer_gone(const std::vector<std::string>& paths, fuse_ino_t folder,
+  void answer_gone(const std::vector<std::string>& paths, NodeId folder,
                    std::function<void()> answer);
   std::vector<std::string> put_damaged_away(NodeRef ref);
 
@@ -536,6 +545,18 @@ std::invoke_result_t<Find> Filesystem::look_by_path(const Overlay& overlay, Find
   }
   const std::unique_lock lock(overlay.mutex());
   return find();
+}
+
+template <class R>
+void Filesystem::wait_for_flight(const Request& request, NodeRef ref, const NodeInfo& info,
+                                 Completion<R> completion) {
+  const auto pending = share(std::move(completion));
+  const auto wait = std::make_shared<Flights::Wait>(seeker_of(request, *info.job, ""), [pending] {
+    pending->watch(nullptr);
+    pending->complete(Errno(ESTALE));
+  });
+  pending->watch(wait.get());  // before anybody can answer
+  flights_->wait(ref.node, wait);
 }
 
 }  // namespace cacheshim

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <sys/stat.h>
 
 #include <utility>
 
-#include "fuse/transport/wire.h"
 #include "fuse/vfs/filesystem.h"
 #include "fuse/vfs/set_ids.h"
 #include "fuse/vfs/timeouts.h"
@@ -41,33 +41,32 @@ timespec wanted_time(const struct timespec& given, int to_set, int set, int set_
 
 // The owner goes first: chown(2) clears set-id bits, which the mode may set again.
 Status apply_attr(int fd, const struct stat& attr, int to_set) {
-  if ((to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0) {
-    const uid_t uid = (to_set & FUSE_SET_ATTR_UID) != 0 ? attr.st_uid : static_cast<uid_t>(-1);
-    const gid_t gid = (to_set & FUSE_SET_ATTR_GID) != 0 ? attr.st_gid : static_cast<gid_t>(-1);
+  if ((to_set & (FATTR_UID | FATTR_GID)) != 0) {
+    const uid_t uid = (to_set & FATTR_UID) != 0 ? attr.st_uid : static_cast<uid_t>(-1);
+    const gid_t gid = (to_set & FATTR_GID) != 0 ? attr.st_gid : static_cast<gid_t>(-1);
     CACHESHIM_CHECK(sys::set_owner(fd, uid, gid));
   }
-  if ((to_set & FUSE_SET_ATTR_SIZE) != 0) CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
-  if ((to_set & FUSE_SET_ATTR_MODE) != 0) CACHESHIM_CHECK(sys::set_mode(fd, attr.st_mode & 07777));
+  if ((to_set & FATTR_SIZE) != 0) CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
+  if ((to_set & FATTR_MODE) != 0) CACHESHIM_CHECK(sys::set_mode(fd, attr.st_mode & 07777));
   constexpr int kTimes =
-      FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW;
+      FATTR_ATIME | FATTR_ATIME_NOW | FATTR_MTIME | FATTR_MTIME_NOW;
   if ((to_set & kTimes) == 0) return {};
   const timespec times[2] = {
-      wanted_time(attr.st_atim, to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW),
-      wanted_time(attr.st_mtim, to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW)};
+      wanted_time(attr.st_atim, to_set, FATTR_ATIME, FATTR_ATIME_NOW),
+      wanted_time(attr.st_mtim, to_set, FATTR_MTIME, FATTR_MTIME_NOW)};
   return sys::set_times(fd, times);
 }
 
 // What of a setattr is none of this mount's business. owner=squash: the kernel has refused what a
 // file's owner may not do; root's chown is ignored.
 int ignored_attrs(const OwnerRule& owners) {
-  int ignored = FUSE_SET_ATTR_CTIME;  // changes by itself
-  if (!owners.keep || owners.shown_uid) ignored |= FUSE_SET_ATTR_UID;
-  if (!owners.keep || owners.shown_gid) ignored |= FUSE_SET_ATTR_GID;
+  int ignored = FATTR_CTIME;  // changes by itself
+  if (!owners.keep || owners.shown_uid) ignored |= FATTR_UID;
+  if (!owners.keep || owners.shown_gid) ignored |= FATTR_GID;
   return ignored;
 }
 
-template <class Attr>
-bool has_set_ids(const Result<Attr>& attr) {
+bool has_set_ids(const Result<Attributes>& attr) {
   return attr && S_ISREG(attr->st.st_mode) && (attr->st.st_mode & (S_ISUID | S_ISGID)) != 0;
 }
 
@@ -83,11 +82,11 @@ Result<struct stat> Filesystem::show(NodeRef ref, const NodeInfo& info, const st
 
 // Under the overlay's mutex a node's name stays. Before, it may have been removed or replaced since the
 // kernel resolved it: the node is then asked again, and its object is what the caller gets.
-Result<Filesystem::Attr> Filesystem::object_attr(NodeRef ref, const NodeInfo& given) {
+Result<Attributes> Filesystem::object_attr(NodeRef ref, const NodeInfo& given) {
   return look_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
 }
 
-Result<Filesystem::Attr> Filesystem::attr_by_path(NodeRef ref) {
+Result<Attributes> Filesystem::attr_by_path(NodeRef ref) {
   const NodeInfo info = nodes_.info(ref.node);
   if (info.common != Common::kNone) return attr_of_common(ref, info);
   if (info.removed) {
@@ -97,7 +96,7 @@ Result<Filesystem::Attr> Filesystem::attr_by_path(NodeRef ref) {
     if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
     CACHESHIM_TRY(shown, show(ref, info, st, true));
     const bool may_change = io_modes_.may_be_written(encode(ref));
-    return Attr{shown, may_change ? 0 : kShortTimeout, st.st_ino};
+    return Attributes{shown, may_change ? 0 : kShortTimeout, st.st_ino};
   }
   CACHESHIM_TRY(path, nodes_.path(ref.node));
   const Look look = begin_look(*info.job, std::string(parent_path(path)));
@@ -110,44 +109,48 @@ Result<Filesystem::Attr> Filesystem::attr_by_path(NodeRef ref) {
   // root's alone.
   const bool is_private_root = info.is_view_root && info.job->has_private_views();
   const double keep = is_private_root ? kShortTimeout : keep_attr(look, *found, ref);
-  return Attr{shown, keep, found->st.st_ino};
+  return Attributes{shown, keep, found->st.st_ino};
 }
 
-void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
+void Filesystem::getattr(const Request& request, NodeId ino, std::optional<std::uint64_t> fh,
+                         AttributesCompletion completion) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
   if (info.kind != NodeKind::kObject) {
-    const struct stat st = own_attr(ref.node, info);
-    (void)fuse_reply_attr(req, &st, kShortTimeout);
-    return;
+    return completion.complete(Attributes{own_attr(ref.node, info), kShortTimeout});
   }
-  if (fi == nullptr && may_be_placeholder(ref.node, info)) return wait_for_flight(req, ref, info);
+  if (!fh && may_be_placeholder(ref.node, info)) {
+    return wait_for_flight(request, ref, info, std::move(completion));
+  }
   // Where a view or a folder of it is bound elsewhere, or a process was put into one before it became
   // its user's, the view's name is not looked up: then this is where the user is seen. A file that
   // somebody was handed open is no way in.
   Job& job = *info.job;
   const bool is_way_in = info.is_view_root || (info.is_dir && !job.is_claim_told());
   const bool enters = is_way_in && job.has_private_views();
-  if (enters) (void)job.enter(caller_of(req));
-  FileHandle* handle = fi != nullptr ? handles_.file(fi->fh) : nullptr;
+  if (enters) (void)job.enter(request.caller);
+  FileHandle* handle = fh ? handles_.file(*fh) : nullptr;
   const bool is_staged = handle != nullptr && handle->shared != nullptr;
-  std::optional<Result<Attr>> own;
+  std::optional<Result<Attributes>> own;
   if (is_staged) {
     const auto st = sys::stat_fd(handle->fd.get());
-    own = st ? handle_attr(ref, info, *st, handle->in_upper) : Result<Attr>(st.error());
+    own = st ? handle_attr(ref, info, *st, handle->in_upper) : Result<Attributes>(st.error());
   } else {
-    own = attr_of_writer(req, ref, info);
+    own = attr_of_writer(request, ref, info);
   }
-  Result<Attr> attr = own ? *std::move(own) : object_attr(ref, info);
+  Result<Attributes> attr = own ? *std::move(own) : object_attr(ref, info);
   if (attr.failed_with(ESTALE)) attr = attr_of_open(ref);
-  if (!attr) return (void)fuse_reply_err(req, attr.error().code());
+  if (!attr) return completion.complete(attr);
   const bool keeps_links = pending_unlinks_.has(ino);
-  const auto reply = [this, req, ino, keeps_links, attr = *attr] {
+  const auto answer = [this, ino, keeps_links](AttributesCompletion& pending,
+                                               const Attributes& found) {
     if (keeps_links) notifier_->tell_attributes({ino});
-    (void)fuse_reply_attr(req, &attr.st, attr.keep);
+    pending.complete(found);
   };
-  if (!enters) return reply();
-  answer_entered(job, ref.node, reply);
+  if (!enters) return answer(completion, *attr);
+  answer_entered(job, ref.node, [answer, pending = share(std::move(completion)), found = *attr] {
+    answer(*pending, found);
+  });
 }
 
 Result<PreparedCopies> Filesystem::prepare_change(NodeIndex node, off_t keep_bytes,
@@ -187,11 +190,11 @@ Result<UniqueFd> Filesystem::open_for_change(NodeIndex node, off_t keep_bytes) {
 }
 
 // Before the file's data change: what the caller may not leave it with.
-Status Filesystem::drop_privileges(fuse_req_t req, NodeRef ref, int fd) {
+Status Filesystem::drop_privileges(const Request& request, NodeRef ref, int fd) {
   CACHESHIM_TRY(st, sys::stat_fd(fd));
   if ((st.st_mode & (S_ISUID | S_ISGID)) != 0) {
     CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
-    CACHESHIM_CHECK(drop_set_ids(caller_of(req), fd, shown));
+    CACHESHIM_CHECK(drop_set_ids(request.caller, fd, shown));
   }
   if (!options_.owners.keep || nodes_.lacks_capabilities(ref.node)) return {};
   const Status removed = sys::remove_xattr(fd, kCapability);
@@ -202,17 +205,17 @@ Status Filesystem::drop_privileges(fuse_req_t req, NodeRef ref, int fd) {
 // What becomes of a file's set-id bits: a resize takes them away, and a chown, even one that is ignored
 // or that changes nothing. A request that sets nothing is such a chown, or it tells of a write or
 // fallocate that is about to come.
-Result<Filesystem::SetIds> Filesystem::set_ids_after(fuse_req_t req, NodeRef ref,
+Result<Filesystem::SetIds> Filesystem::set_ids_after(const Request& request, NodeRef ref,
                                                      const NodeInfo& info, int to_set) {
-  const bool is_chown = (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0;
-  if (!is_chown && wire::kills_set_ids()) return SetIds::kDroppedByWrite;
+  const bool is_chown = (to_set & (FATTR_UID | FATTR_GID)) != 0;
+  if (!is_chown && request.kills_set_ids) return SetIds::kDroppedByWrite;
   if (!is_chown && to_set != 0) return SetIds::kStay;
   const auto attr = object_attr(ref, info);
   if (!has_set_ids(attr)) return SetIds::kStay;
   if (is_chown) return SetIds::kDroppedByChown;
   if (info.job->is_being_written(attr->st.st_dev, attr->backing_inode))
     return SetIds::kDroppedByWrite;
-  const uid_t uid = caller_of(req).uid;
+  const uid_t uid = request.caller.uid;
   if (uid != 0 && uid != attr->st.st_uid) return Errno(EPERM);
   return SetIds::kDroppedByChown;
 }
@@ -220,12 +223,12 @@ Result<Filesystem::SetIds> Filesystem::set_ids_after(fuse_req_t req, NodeRef ref
 // Of a lock file, which is everybody's: its size and times. It stays open to all whatever its mode is
 // to be, so that a lock that one user made does not shut the next one out.
 Status Filesystem::change_lock(int fd, off_t most_bytes, const struct stat& attr, int to_set) {
-  to_set &= ~(FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
-  if ((to_set & FUSE_SET_ATTR_SIZE) != 0 && attr.st_size > most_bytes) return Errno(EFBIG);
+  to_set &= ~(FATTR_MODE | FATTR_UID | FATTR_GID);
+  if ((to_set & FATTR_SIZE) != 0 && attr.st_size > most_bytes) return Errno(EFBIG);
   return apply_attr(fd, attr, to_set);
 }
 
-Status Filesystem::change_attr(fuse_req_t req, NodeRef ref, const NodeInfo& info,
+Status Filesystem::change_attr(const Request& request, NodeRef ref, const NodeInfo& info,
                                const struct stat& attr, int to_set, FileHandle* handle) {
   // A job's view has a root that is the view's, 0700, whatever is asked.
   if (info.is_view_root && info.job->has_private_views()) return {};
@@ -235,31 +238,31 @@ Status Filesystem::change_attr(fuse_req_t req, NodeRef ref, const NodeInfo& info
     CACHESHIM_TRY(object, common_object(ref.node, info));
     return change_lock(object->get(), most_bytes_of(info.common), attr, to_set);
   }
-  CACHESHIM_TRY(set_ids, set_ids_after(req, ref, info, to_set));
+  CACHESHIM_TRY(set_ids, set_ids_after(request, ref, info, to_set));
   const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;
   to_set &= ~ignored_attrs(options_.owners);
   if (to_set == 0 && set_ids == SetIds::kStay) return {};
-  const bool resizes = (to_set & FUSE_SET_ATTR_SIZE) != 0;
+  const bool resizes = (to_set & FATTR_SIZE) != 0;
   if (resizes && handle != nullptr && handle->writable) {
     const auto resized = change_data(*handle, [&](int fd) -> Result<std::size_t> {
-      if (kills_set_ids) CACHESHIM_CHECK(drop_privileges(req, ref, fd));
+      if (kills_set_ids) CACHESHIM_CHECK(drop_privileges(request, ref, fd));
       CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
       return std::size_t{0};
     });
     if (!resized) return resized.error();
-    to_set &= ~FUSE_SET_ATTR_SIZE;
+    to_set &= ~FATTR_SIZE;
   }
   const off_t keep_bytes = resizes ? attr.st_size : kWholeFile;
   CACHESHIM_TRY(prepared, prepare_change(ref.node, keep_bytes));
   const std::unique_lock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, open_for_change(ref.node, keep_bytes));
-  if (kills_set_ids) CACHESHIM_CHECK(drop_privileges(req, ref, fd.get()));
+  if (kills_set_ids) CACHESHIM_CHECK(drop_privileges(request, ref, fd.get()));
   if (set_ids == SetIds::kDroppedByChown) CACHESHIM_CHECK(drop_set_ids_on_chown(fd.get()));
   CACHESHIM_TRY(refused, set_ids_to_refuse(options_.owners, fd.get()));
   struct stat allowed = attr;
   allowed.st_mode &= ~refused;
   // What is below a folder that its user may not enter any more is closed as well.
-  if (info.is_dir && (to_set & FUSE_SET_ATTR_MODE) != 0 && (allowed.st_mode & 0500) != 0500) {
+  if (info.is_dir && (to_set & FATTR_MODE) != 0 && (allowed.st_mode & 0500) != 0500) {
     if (const auto path = nodes_.path(ref.node)) info.job->filter.add(*path, true);
   }
   const Status applied = apply_attr(fd.get(), allowed, to_set);
@@ -267,64 +270,41 @@ Status Filesystem::change_attr(fuse_req_t req, NodeRef ref, const NodeInfo& info
   return applied;
 }
 
-void Filesystem::setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set,
-                         fuse_file_info* fi) {
+Result<Attributes> Filesystem::setattr(const Request& request, NodeId ino,
+                                       const struct stat& attr, int to_set,
+                                       std::optional<std::uint64_t> fh) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
-  FileHandle* handle = fi != nullptr ? handles_.file(fi->fh) : nullptr;
+  FileHandle* handle = fh ? handles_.file(*fh) : nullptr;
   if (info.kind != NodeKind::kObject) {
     // O_TRUNC of a control file changes nothing.
-    const bool harmless = (to_set & ~FUSE_SET_ATTR_SIZE) == 0;
-    const struct stat st = own_attr(ref.node, info);
-    (void)(harmless ? fuse_reply_attr(req, &st, kShortTimeout) : fuse_reply_err(req, EPERM));
-    return;
+    const bool harmless = (to_set & ~FATTR_SIZE) == 0;
+    if (!harmless) return Errno(EPERM);
+    return Attributes{own_attr(ref.node, info), kShortTimeout};
   }
-  const Result<Attr> now = [&]() -> Result<Attr> {
-    if (auto shared = try_change_shared(ref, info, *attr, to_set, handle))
-      return *std::move(shared);
-    CACHESHIM_CHECK(change_attr(req, ref, info, *attr, to_set, handle));
-    auto changed = object_attr(ref, info);
-    return changed.failed_with(ESTALE) ? attr_of_open(ref) : changed;  // others have removed it
-  }();
-  if (now) {
-    (void)fuse_reply_attr(req, &now->st, now->keep);
-  } else {
-    (void)fuse_reply_err(req, now.error().code());
-  }
+  if (auto shared = try_change_shared(ref, info, attr, to_set, handle)) return *std::move(shared);
+  CACHESHIM_CHECK(change_attr(request, ref, info, attr, to_set, handle));
+  auto changed = object_attr(ref, info);
+  return changed.failed_with(ESTALE) ? attr_of_open(ref) : changed;  // others have removed it
 }
 
-void Filesystem::readlink(fuse_req_t req, fuse_ino_t ino) {
+Result<std::string> Filesystem::readlink(const Request& request, NodeId ino) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
-  if (info.kind != NodeKind::kObject) {
-    (void)fuse_reply_readlink(req, link_target(req, ref.node, info).c_str());
-    return;
-  }
-  if (is_kept_from(req, info)) return (void)fuse_reply_err(req, EACCES);
-  const auto target = look_by_path(info.job->overlay, [&]() -> Result<std::string> {
+  if (info.kind != NodeKind::kObject) return link_target(request, ref.node, info);
+  if (is_kept_from(request, info)) return Errno(EACCES);
+  return look_by_path(info.job->overlay, [&]() -> Result<std::string> {
     CACHESHIM_TRY(fd, open_object(ref.node));
     return sys::read_link_at(fd.get(), "");
   });
-  if (target) {
-    (void)fuse_reply_readlink(req, target->c_str());
-  } else {
-    (void)fuse_reply_err(req, target.error().code());
-  }
 }
 
-void Filesystem::statfs(fuse_req_t req, fuse_ino_t ino) {
+Result<struct statvfs> Filesystem::statfs(NodeId ino) {
   const NodeInfo info = nodes_.info(decode(ino).node);
-  const auto st = [&] {
-    if (info.job == nullptr) return sys::statvfs_fd(store_.base());
-    const std::shared_lock lock(info.job->overlay.mutex());
-    const Overlay& overlay = info.job->overlay;  // what is written goes to the layer
-    return sys::statvfs_fd(overlay.has_layer() ? overlay.upper() : store_.base());
-  }();
-  if (st) {
-    (void)fuse_reply_statfs(req, &*st);
-  } else {
-    (void)fuse_reply_err(req, st.error().code());
-  }
+  if (info.job == nullptr) return sys::statvfs_fd(store_.base());
+  const std::shared_lock lock(info.job->overlay.mutex());
+  const Overlay& overlay = info.job->overlay;  // what is written goes to the layer
+  return sys::statvfs_fd(overlay.has_layer() ? overlay.upper() : store_.base());
 }
 
 bool Filesystem::keeps_xattr(const char* name) const {
@@ -334,7 +314,7 @@ bool Filesystem::keeps_xattr(const char* name) const {
   return (options_.owners.acls && is_acl(name)) || std::string_view(name) == kCapability;
 }
 
-Status Filesystem::change_xattr(fuse_ino_t ino, const char* name,
+Status Filesystem::change_xattr(NodeId ino, const char* name,
                                 const std::function<Status(int fd)>& change) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
@@ -349,41 +329,20 @@ Status Filesystem::change_xattr(fuse_ino_t ino, const char* name,
   return change(fd.get());
 }
 
-void Filesystem::setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::string_view value,
-                          int flags) {
+Status Filesystem::setxattr(const Request& request, NodeId ino, const char* name,
+                            std::string_view value, int flags) {
   const auto change = [&](int fd) -> Status {
     CACHESHIM_CHECK(sys::set_xattr(fd, name, value, flags));
-    return name == std::string_view(kAccessAcl) ? drop_foreign_set_group_id(caller_of(req), fd)
+    return name == std::string_view(kAccessAcl) ? drop_foreign_set_group_id(request.caller, fd)
                                                 : Status();
   };
-  const Status set =
-      keeps_xattr(name) ? change_xattr(ino, name, change) : Status(Errno(EOPNOTSUPP));
-  (void)fuse_reply_err(req, set ? 0 : set.error().code());
+  return keeps_xattr(name) ? change_xattr(ino, name, change) : Status(Errno(EOPNOTSUPP));
 }
 
-void Filesystem::removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
+Status Filesystem::removexattr(NodeId ino, const char* name) {
   const auto remove = [&](int fd) { return sys::remove_xattr(fd, name); };
-  const Status removed =
-      keeps_xattr(name) ? change_xattr(ino, name, remove) : Status(foreign_xattr(name));
-  (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
+  return keeps_xattr(name) ? change_xattr(ino, name, remove) : Status(foreign_xattr(name));
 }
-
-namespace {
-
-// The two forms of an xattr request: how long it is (size 0), and the value itself.
-void reply_xattr(fuse_req_t req, const Result<std::string>& value, std::size_t size) {
-  if (!value) {
-    (void)fuse_reply_err(req, value.error().code());
-  } else if (size == 0) {
-    (void)fuse_reply_xattr(req, value->size());
-  } else if (value->size() > size) {
-    (void)fuse_reply_err(req, ERANGE);
-  } else {
-    (void)fuse_reply_buf(req, value->data(), value->size());
-  }
-}
-
-}  // namespace
 
 // Overlay::mutex() must be held. Of a folder, whose ACLs the kernel asks for at each step, by its path:
 // that of a file may lead to another one meanwhile.
@@ -399,43 +358,38 @@ Result<std::string> Filesystem::xattr_of(NodeIndex node, const char* name) {
   return sys::get_xattr(fd.get(), name);
 }
 
-void Filesystem::getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size) {
+Result<std::string> Filesystem::getxattr(NodeId ino, const char* name) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
-  const Result<std::string> value = [&]() -> Result<std::string> {
-    if (!keeps_xattr(name)) return foreign_xattr(name);
-    if (info.kind != NodeKind::kObject) return Errno(ENODATA);
-    const bool is_capability = name == std::string_view(kCapability);
-    if (is_capability && nodes_.lacks_capabilities(ref.node)) return Errno(ENODATA);
-    return look_by_path(info.job->overlay, [&]() -> Result<std::string> {
-      auto found = xattr_of(ref.node, name);
-      const bool lacks = is_capability && found.failed_with(ENODATA);
-      // Only of the layer's own: the base's attributes others may change. Held: see change_xattr().
-      if (lacks && nodes_.info(ref.node).in_upper) nodes_.set_lacks_capabilities(ref.node, true);
-      return found;
-    });
-  }();
-  reply_xattr(req, value, size);
+  if (!keeps_xattr(name)) return foreign_xattr(name);
+  if (info.kind != NodeKind::kObject) return Errno(ENODATA);
+  const bool is_capability = name == std::string_view(kCapability);
+  if (is_capability && nodes_.lacks_capabilities(ref.node)) return Errno(ENODATA);
+  return look_by_path(info.job->overlay, [&]() -> Result<std::string> {
+    auto found = xattr_of(ref.node, name);
+    const bool lacks = is_capability && found.failed_with(ENODATA);
+    // Only of the layer's own: the base's attributes others may change. Held: see change_xattr().
+    if (lacks && nodes_.info(ref.node).in_upper) nodes_.set_lacks_capabilities(ref.node, true);
+    return found;
+  });
 }
 
-void Filesystem::listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
+// The names, each with a NUL after it.
+Result<std::string> Filesystem::listxattr(NodeId ino) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
-  const Result<std::string> list = [&]() -> Result<std::string> {
-    if (info.kind != NodeKind::kObject) return std::string();
-    return look_by_path(info.job->overlay, [&]() -> Result<std::string> {
-      CACHESHIM_TRY(fd, open_object(ref.node));
-      CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-      std::string names;
-      if (S_ISLNK(st.st_mode)) return names;  // its own cannot be asked for by a descriptor
-      CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
-      for (const std::string& name : all) {
-        if (keeps_xattr(name.c_str())) names.append(name).append(1, '\0');
-      }
-      return names;
-    });
-  }();
-  reply_xattr(req, list, size);
+  if (info.kind != NodeKind::kObject) return std::string();
+  return look_by_path(info.job->overlay, [&]() -> Result<std::string> {
+    CACHESHIM_TRY(fd, open_object(ref.node));
+    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+    std::string names;
+    if (S_ISLNK(st.st_mode)) return names;  // its own cannot be asked for by a descriptor
+    CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
+    for (const std::string& name : all) {
+      if (keeps_xattr(name.c_str())) names.append(name).append(1, '\0');
+    }
+    return names;
+  });
 }
 
 }  // namespace cacheshim

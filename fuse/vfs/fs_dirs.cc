@@ -34,20 +34,21 @@ void sort_by_place(std::vector<DirHandle::Entry>& entries) {
 
 }  // namespace
 
-void Filesystem::opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
+OpenedFile Filesystem::opendir(NodeId ino) {
   const NodeIndex node = decode(ino).node;
   const NodeInfo info = nodes_.info(node);
   if (info.job != nullptr) info.job->touch();
+  OpenedFile opened;
   auto dir = std::make_unique<DirHandle>();
   dir->node = node;
   if (info.kind == NodeKind::kObject) {
     const std::shared_lock lock(info.job->overlay.mutex());
-    fi->cache_readdir = fi->keep_cache = may_keep_listing(node, info);
+    opened.cache_readdir = opened.keep_cache = may_keep_listing(node, info);
     if (auto object = open_object(node)) dir->object = *std::move(object);
   }
   if (dir->object) open_files_.add(node, dir->object.get());
-  fi->fh = handles_.add(std::move(dir));
-  if (fuse_reply_open(req, fi) == -ENOENT) close_dir(fi->fh);
+  opened.fh = handles_.add(std::move(dir));
+  return opened;
 }
 
 // The kernel drops a listing when it changes the directory itself or when the daemon invalidates it. Requires:
@@ -58,20 +59,20 @@ bool Filesystem::may_keep_listing(NodeIndex node, const NodeInfo& info) {
   return path && begin_look(*info.job, *path).watched;
 }
 
-void Filesystem::close_dir(std::uint64_t fh) {
+void Filesystem::releasedir(std::uint64_t fh) {
   const DirHandle* const dir = handles_.dir(fh);
   if (dir != nullptr && dir->object) open_files_.remove(dir->node, dir->object.get());
   handles_.remove(fh);
 }
 
-Status Filesystem::load(fuse_req_t req, NodeRef ref, DirHandle& dir) {
+Status Filesystem::load(const Request& request, NodeRef ref, DirHandle& dir) {
   const NodeInfo info = nodes_.info(ref.node);
   dir.entries.clear();
   dir.loaded = true;
   if (info.removed) return {};  // as any file system lists a folder that is gone: as empty
   std::vector<ListedEntry> listed;
   if (info.kind != NodeKind::kObject) {
-    listed = list_own(req, info);
+    listed = list_own(request, info);
   } else {
     using Listed = Result<std::vector<ListedEntry>>;
     CACHESHIM_TRY(entries, look_by_path(info.job->overlay, [&]() -> Listed {
@@ -92,55 +93,33 @@ Status Filesystem::load(fuse_req_t req, NodeRef ref, DirHandle& dir) {
   return {};
 }
 
-void Filesystem::readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset,
-                         fuse_file_info* fi) {
-  DirHandle& dir = *handles_.dir(fi->fh);
-  std::vector<char> buffer(size);
-  std::size_t used = 0;
-  {
-    const std::lock_guard lock(dir.mutex);
-    if (offset == 0 || !dir.loaded) {
-      if (const Status loaded = load(req, decode(ino), dir); !loaded) {
-        return (void)fuse_reply_err(req, loaded.error().code());
-      }
-    }
-    const auto after = [](std::uint64_t place, const DirHandle::Entry& entry) {
-      return place < entry.place;
-    };
-    auto entry = std::upper_bound(dir.entries.begin(), dir.entries.end(),
-                                  static_cast<std::uint64_t>(offset), after);
-    for (; entry != dir.entries.end(); ++entry) {
-      struct stat st {};
-      st.st_ino = entry->listed.ino;
-      st.st_mode = static_cast<mode_t>(DTTOIF(entry->listed.type));
-      const std::size_t need =
-          fuse_add_direntry(req, buffer.data() + used, size - used, entry->listed.name.c_str(), &st,
-                            static_cast<off_t>(entry->place));
-      if (need > size - used) break;
-      used += need;
-    }
+Status Filesystem::readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
+                           const EntrySink& take) {
+  DirHandle& dir = *handles_.dir(fh);
+  const std::lock_guard lock(dir.mutex);
+  if (offset == 0 || !dir.loaded) CACHESHIM_CHECK(load(request, decode(ino), dir));
+  const auto after = [](std::uint64_t place, const DirHandle::Entry& entry) {
+    return place < entry.place;
+  };
+  auto entry = std::upper_bound(dir.entries.begin(), dir.entries.end(),
+                                static_cast<std::uint64_t>(offset), after);
+  while (entry != dir.entries.end() && take(entry->listed, static_cast<off_t>(entry->place))) {
+    ++entry;
   }
-  (void)fuse_reply_buf(req, buffer.data(), used);
+  return {};
 }
 
-void Filesystem::releasedir(fuse_req_t req, fuse_file_info* fi) {
-  close_dir(fi->fh);
-  (void)fuse_reply_err(req, 0);
-}
-
-void Filesystem::fsyncdir(fuse_req_t req, fuse_ino_t ino) {
+Status Filesystem::fsyncdir(NodeId ino) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
-  Status synced;
-  if (info.kind == NodeKind::kObject && !info.removed) {
-    const auto object = look_by_path(info.job->overlay, [&] { return open_object(ref.node); });
-    const auto folder =
-        object ? sys::reopen(object->get(), O_RDONLY | O_DIRECTORY) : Result<UniqueFd>(object.error());
-    synced = folder ? sys::sync_file(folder->get()) : Status(folder.error());
-    const std::shared_lock lock(info.job->overlay.mutex());
-    (void)info.job->overlay.sync_records();  // at worst a copy is shown with its own inode number
-  }
-  (void)fuse_reply_err(req, synced ? 0 : synced.error().code());
+  if (info.kind != NodeKind::kObject || info.removed) return {};
+  CACHESHIM_TRY(object,
+                look_by_path(info.job->overlay, [&] { return open_object(ref.node); }));
+  CACHESHIM_TRY(directory, sys::reopen(object.get(), O_RDONLY | O_DIRECTORY));
+  const Status synced = sys::sync_file(directory.get());
+  const std::shared_lock lock(info.job->overlay.mutex());
+  (void)info.job->overlay.sync_records();  // at worst a copy is shown with its own inode number
+  return synced;
 }
 
 }  // namespace cacheshim

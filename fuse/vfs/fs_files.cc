@@ -8,8 +8,6 @@
 
 #include "common/direct_page.h"
 #include "fuse/nodes/open_flags.h"
-#include "fuse/transport/ring_loop.h"
-#include "fuse/transport/wire.h"
 #include "fuse/vfs/filesystem.h"
 #include "fuse/vfs/set_ids.h"
 #include "fuse/vfs/timeouts.h"
@@ -23,9 +21,6 @@ namespace {
 // From there on the copy of each page costs more than a backing file of the kernel's.
 constexpr off_t kLargeFile = 256 * 1024;
 
-// Data of so many bytes are not copied by us; of less, two more system calls cost more than that.
-constexpr std::size_t kSpliceFrom = std::size_t{64} * 1024;
-
 // fcntl(F_SETFL) may clear these on the caller's file. The kernel opens the backing file with the flags of
 // open(2), and reads and writes it with them for as long as it is open.
 constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
@@ -33,20 +28,6 @@ constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
 // Whether the handle allows a mapping, through which the kernel then writes without the daemon.
 bool may_be_mapped_for_writing(const FileHandle& handle) {
   return handle.backing_id != 0 && handle.access == O_RDWR;
-}
-
-void reply_text(void* request, const Result<std::string_view>& text) {
-  auto* const req = static_cast<fuse_req_t>(request);
-  (void)(text ? fuse_reply_buf(req, text->data(), text->size())
-              : fuse_reply_err(req, text.error().code()));
-}
-
-void reply_size(fuse_req_t req, const Result<std::size_t>& size) {
-  if (size) {
-    (void)fuse_reply_write(req, *size);
-  } else {
-    (void)fuse_reply_err(req, size.error().code());
-  }
 }
 
 }  // namespace
@@ -167,48 +148,61 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_file(NodeRef ref, Job& job,
   return opened;
 }
 
-void Filesystem::open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
+OpenedFile Filesystem::add_file(const Request& request, std::unique_ptr<FileHandle> handle) {
+  OpenedFile opened;
+  // Pages that an earlier open has left would be those of before what now goes past them.
+  opened.keep_cache = handle->keeps_pages && handle->backing_id == 0;
+  opened.noflush = !handle->tells_close;
+  opened.direct_io = handle->direct_io;
+  opened.backing_id = handle->backing_id;
+  note_shared(*handle, request.caller.tid);
+  rejections_.note_opened(*handle, request.caller.tid);
+  opened.fh = handles_.add(std::move(handle));
+  return opened;
+}
+
+void Filesystem::open(const Request& request, NodeId ino, int flags, OpenCompletion completion) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = nodes_.info(ref.node);
-  if (info.kind != NodeKind::kObject) return open_own(req, ref, info, fi);
-  if (may_be_placeholder(ref.node, info)) return wait_for_flight(req, ref, info);
+  if (info.kind == NodeKind::kObject && may_be_placeholder(ref.node, info)) {
+    return wait_for_flight(request, ref, info, std::move(completion));
+  }
+  completion.complete(info.kind == NodeKind::kObject ? open_object_file(request, ref, info, flags)
+                                                     : open_own(ref, info, flags));
+}
+
+Result<OpenedFile> Filesystem::open_object_file(const Request& request, NodeRef ref,
+                                                const NodeInfo& info, int flags) {
   // The kernel looks the name up again, which misses it.
   if (const auto gone = put_damaged_away(ref); !gone.empty()) {
     tell_of_gone(gone);
-    return (void)fuse_reply_err(req, ESTALE);
+    return Errno(ESTALE);
   }
-  if (is_kept_from(req, info)) return (void)fuse_reply_err(req, EACCES);
-  Result<std::unique_ptr<FileHandle>> handle = open_file(ref, *info.job, fi->flags);
-  if (!handle) return (void)fuse_reply_err(req, handle.error().code());
-  // Pages that an earlier open has left would be those of before what now goes past them.
-  fi->keep_cache = (*handle)->keeps_pages && (*handle)->backing_id == 0;
-  wire::pass_through((*handle)->backing_id);
-  const int fd = (*handle)->fd.get();
-  fi->noflush = !(*handle)->tells_close;
-  fi->direct_io = (*handle)->direct_io;
-  note_shared(**handle, fuse_req_ctx(req)->pid);
-  rejections_.note_opened(**handle, fuse_req_ctx(req)->pid);
-  note_open_for_flights(req, *info.job, ref.node);
-  fi->fh = handles_.add(*std::move(handle));
-  const bool truncates = (fi->flags & O_TRUNC) != 0;
-  if (const auto dropped = truncates ? drop_privileges(req, ref, fd) : Status(); !dropped) {
-    release(nullptr, fi);
-    return (void)fuse_reply_err(req, dropped.error().code());
+  if (is_kept_from(request, info)) return Errno(EACCES);
+  CACHESHIM_TRY(handle, open_file(ref, *info.job, flags));
+  const int fd = handle->fd.get();
+  const OpenedFile opened = add_file(request, std::move(handle));
+  note_open_for_flights(request, *info.job, ref.node);
+  const bool truncates = (flags & O_TRUNC) != 0;
+  if (const auto dropped = truncates ? drop_privileges(request, ref, fd) : Status(); !dropped) {
+    release(opened.fh);
+    return dropped.error();
   }
-  if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);  // interrupted: nobody has it
+  return opened;
 }
 
-void Filesystem::open_own(fuse_req_t req, NodeRef ref, const NodeInfo& info, fuse_file_info* fi) {
+Result<OpenedFile> Filesystem::open_own(NodeRef ref, const NodeInfo& info, int flags) {
+  OpenedFile opened;
+  opened.direct_io = true;  // the size in stat is 0: it is made at open
   if (info.kind == NodeKind::kControlFile && nodes_.name(ref.node) == "control") {
     auto session = std::make_shared<ControlSession>();
     ticker_->watch(session);
-    fi->fh = handles_.add(ControlHandle{std::move(session)});
+    opened.fh = handles_.add(ControlHandle{std::move(session)});
   } else {
-    if (wants_write(fi->flags)) return (void)fuse_reply_err(req, EACCES);
-    fi->fh = handles_.add(TextHandle{text_of(ref.node, info)});
+    if (wants_write(flags)) return Errno(EACCES);
+    opened.fh = handles_.add(TextHandle{text_of(ref.node, info)});
   }
-  fi->direct_io = 1;  // the size in stat is 0: it is made at open
-  if (fuse_reply_open(req, fi) == -ENOENT) release(nullptr, fi);
+  return opened;
 }
 
 Result<Filesystem::Created> Filesystem::create_file(NodeRef parent, const std::string& name,
@@ -249,7 +243,7 @@ Result<Filesystem::Created> Filesystem::create_tmpfile(NodeRef parent, const New
   CACHESHIM_TRY(object, sys::reopen(fd.get(), O_PATH));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   const NodeRef ref{nodes_.intern_nameless(info.job, st, std::move(object)), parent.slot};
-  fuse_entry_param entry{};
+  Entry entry{};
   entry.ino = encode(ref);
   CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
   entry.attr = shown;
@@ -257,35 +251,21 @@ Result<Filesystem::Created> Filesystem::create_tmpfile(NodeRef parent, const New
   return Created(entry, std::move(handle));
 }
 
-void Filesystem::reply_created(fuse_req_t req, Result<Created> created, fuse_file_info* fi) {
-  if (!created) return (void)fuse_reply_err(req, created.error().code());
-  auto& [entry, handle] = *created;
-  fi->keep_cache = handle->backing_id == 0;
-  wire::pass_through(handle->backing_id);
-  fi->noflush = !handle->tells_close;
-  fi->direct_io = handle->direct_io;
-  note_shared(*handle, fuse_req_ctx(req)->pid);
-  rejections_.note_opened(*handle, fuse_req_ctx(req)->pid);
-  fi->fh = handles_.add(std::move(handle));
-  if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
-    release(nullptr, fi);
-    nodes_.forget(decode(entry.ino).node, 1);
-  }
+Result<CreatedFile> Filesystem::create(const Request& request, NodeId parent, const char* name,
+                                       mode_t mode, int flags) {
+  if (is_kept_from(request, nodes_.info(decode(parent).node))) return Errno(EACCES);
+  CACHESHIM_TRY(created,
+                create_file(decode(parent), name, new_object(request, mode & 07777), flags));
+  if ((flags & O_EXCL) != 0) note_baton(request, *created.second);
+  note_step(decode(parent), name);
+  return CreatedFile{created.first, add_file(request, std::move(created.second))};
 }
 
-void Filesystem::create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
-                        fuse_file_info* fi) {
-  if (is_kept_from(req, nodes_.info(decode(parent).node))) {
-    return (void)fuse_reply_err(req, EACCES);
-  }
-  auto created = create_file(decode(parent), name, new_object(req, mode & 07777), fi->flags);
-  if (created && (fi->flags & O_EXCL) != 0) note_baton(req, *created->second);
-  if (created) note_step(decode(parent), name);
-  reply_created(req, std::move(created), fi);
-}
-
-void Filesystem::tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, fuse_file_info* fi) {
-  reply_created(req, create_tmpfile(decode(parent), new_object(req, mode & 07777), fi->flags), fi);
+Result<CreatedFile> Filesystem::tmpfile(const Request& request, NodeId parent, mode_t mode,
+                                        int flags) {
+  CACHESHIM_TRY(created,
+                create_tmpfile(decode(parent), new_object(request, mode & 07777), flags));
+  return CreatedFile{created.first, add_file(request, std::move(created.second))};
 }
 
 // Opens the file again where its data have moved since: into the layer by copy-up, or, for a handle
@@ -328,41 +308,15 @@ Status Filesystem::refresh_for_reading(FileHandle& handle) {
   return {};
 }
 
-void Filesystem::read(fuse_req_t req, std::size_t size, off_t offset, fuse_file_info* fi) {
-  Handle& any = handles_.get(fi->fh);
-  if (const auto* control = std::get_if<ControlHandle>(&any))
-    return control->session->read({req, reply_text}, size);
-  if (const auto* text = std::get_if<TextHandle>(&any)) {
-    const std::string_view all = text->text;
-    const auto part = all.substr(std::min(all.size(), static_cast<std::size_t>(offset)), size);
-    return (void)fuse_reply_buf(req, part.data(), part.size());
-  }
-  FileHandle* const file = handles_.file(fi->fh);
-  if (file == nullptr) return (void)fuse_reply_err(req, EBADF);
-  FileHandle& handle = *file;
-  if (const Status fresh = refresh_for_reading(handle); !fresh) {
-    return (void)fuse_reply_err(req, fresh.error().code());
-  }
-  handle.follow_noatime(fi->flags);
-  if (size >= kSpliceFrom && !is_asked_by_rings_) {
-    fuse_bufvec bytes{};
-    bytes.count = 1;
-    bytes.buf[0].size = size;
-    bytes.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
-    bytes.buf[0].fd = handle.fd.get();
-    bytes.buf[0].pos = offset;
-    // Not FUSE_BUF_SPLICE_MOVE: it would take the pages away from the base's own page cache.
-    return (void)fuse_reply_data(req, &bytes, fuse_buf_copy_flags{});
-  }
-  thread_local std::vector<char> buffer;
-  char* bytes = RingLoop::answer_space(size);
-  if (bytes == nullptr) {
-    if (buffer.size() < size) buffer.resize(size);
-    bytes = buffer.data();
-  }
-  const ssize_t count = ::pread(handle.fd.get(), bytes, size, offset);
-  if (count == -1) return (void)fuse_reply_err(req, errno);
-  (void)fuse_reply_buf(req, bytes, static_cast<std::size_t>(count));
+Result<ReadSource> Filesystem::read(const OpenFlags& open) {
+  Handle& any = handles_.get(open.fh);
+  if (const auto* control = std::get_if<ControlHandle>(&any)) return ReadSource{.control = control->session, .text = {}};
+  if (const auto* text = std::get_if<TextHandle>(&any)) return ReadSource{.control = nullptr, .text = text->text};
+  FileHandle* const handle = handles_.file(open.fh);
+  if (handle == nullptr) return Errno(EBADF);
+  CACHESHIM_CHECK(refresh_for_reading(*handle));
+  handle->follow_noatime(open.flags);
+  return ReadSource{.control = nullptr, .text = {}, .fd = handle->fd.get()};
 }
 
 Result<std::size_t> Filesystem::change_data(
@@ -385,31 +339,30 @@ Result<std::size_t> Filesystem::change_data(
   }
 }
 
-void Filesystem::write(fuse_req_t req, const char* data, std::size_t size, off_t offset,
-                       fuse_file_info* fi) {
-  if (const auto* control = std::get_if<ControlHandle>(&handles_.get(fi->fh))) {
-    const Status taken =
-        control->session->submit(*this, caller_of(req), {data, size}, control->session);
-    return (void)(taken ? fuse_reply_write(req, size) : fuse_reply_err(req, taken.error().code()));
+Result<std::size_t> Filesystem::write(const Request& request, const OpenFlags& open,
+                                      std::string_view data, off_t offset) {
+  if (const auto* control = std::get_if<ControlHandle>(&handles_.get(open.fh))) {
+    CACHESHIM_CHECK(control->session->submit(*this, request.caller, data, control->session));
+    return data.size();
   }
-  FileHandle* const handle = handles_.file(fi->fh);
-  if (handle == nullptr) return (void)fuse_reply_err(req, EBADF);
-  const bool kills_set_ids = wire::kills_set_ids();
-  if (handle->is_lock_file && offset > handle->most_bytes - static_cast<off_t>(size)) {
-    return (void)fuse_reply_err(req, EFBIG);
+  FileHandle* const handle = handles_.file(open.fh);
+  if (handle == nullptr) return Errno(EBADF);
+  if (handle->is_lock_file && offset > handle->most_bytes - static_cast<off_t>(data.size())) {
+    return Errno(EFBIG);
   }
-  reply_size(
-      req, change_data(*handle, [&](int fd) -> Result<std::size_t> {
-        if (kills_set_ids) CACHESHIM_CHECK(drop_privileges(req, {handle->node, handle->slot}, fd));
-        off_t at = offset;
-        if (handle->shared && (fi->flags & O_APPEND) != 0) {  // the kernel knows the base's size
-          CACHESHIM_TRY(st, sys::stat_fd(fd));
-          at = st.st_size;
-        }
-        const ssize_t count = ::pwrite(fd, data, size, at);
-        if (count == -1) return Errno::last();
-        return static_cast<std::size_t>(count);
-      }));
+  return change_data(*handle, [&](int fd) -> Result<std::size_t> {
+    if (request.kills_set_ids) {
+      CACHESHIM_CHECK(drop_privileges(request, {handle->node, handle->slot}, fd));
+    }
+    off_t at = offset;
+    if (handle->shared && (open.flags & O_APPEND) != 0) {  // the kernel knows the base's size
+      CACHESHIM_TRY(st, sys::stat_fd(fd));
+      at = st.st_size;
+    }
+    const ssize_t count = ::pwrite(fd, data.data(), data.size(), at);
+    if (count == -1) return Errno::last();
+    return static_cast<std::size_t>(count);
+  });
 }
 
 // The last descriptor is closed: what was written in place is as it will be.
@@ -426,9 +379,9 @@ void Filesystem::end_writing(FileHandle& handle) {
   job.end_publishing();
 }
 
-void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
-  if (FileHandle* handle = handles_.file(fi->fh)) {
-    release_locks(*handle, fi->fh);
+void Filesystem::release(std::uint64_t fh) {
+  if (FileHandle* handle = handles_.file(fh)) {
+    release_locks(*handle, fh);
     forget_shared(*handle);
     open_files_.remove(handle->node, handle->fd.get());
     if (handle->shared) end_shared(*handle);
@@ -439,68 +392,60 @@ void Filesystem::release(fuse_req_t req, fuse_file_info* fi) {
     if (!handle->tells_close) nodes_.count_silent_handle(handle->node, false);
     --handle->job->open_files;
     handle->job->touch();
-  } else if (const auto* control = std::get_if<ControlHandle>(&handles_.get(fi->fh))) {
+  } else if (const auto* control = std::get_if<ControlHandle>(&handles_.get(fh))) {
     control->session->close();
   }
-  handles_.remove(fi->fh);
-  if (req != nullptr) (void)fuse_reply_err(req, 0);
+  handles_.remove(fh);
 }
 
-void Filesystem::fsync(fuse_req_t req, int datasync, fuse_file_info* fi) {
-  FileHandle* const handle = handles_.file(fi->fh);
-  if (handle == nullptr) return (void)fuse_reply_err(req, EINVAL);
-  if (const Status fresh = refresh_for_reading(*handle); !fresh) {
-    return (void)fuse_reply_err(req, fresh.error().code());
-  }
+Status Filesystem::fsync(std::uint64_t fh, bool is_data_alone) {
+  FileHandle* const handle = handles_.file(fh);
+  if (handle == nullptr) return Errno(EINVAL);
+  CACHESHIM_CHECK(refresh_for_reading(*handle));
   (void)handle->job->overlay.sync_records();  // at worst a copy is shown with its own inode number
   const int fd = handle->fd.get();
-  const int rc = datasync != 0 ? ::fdatasync(fd) : ::fsync(fd);
-  (void)fuse_reply_err(req, rc == 0 ? 0 : errno);
+  if ((is_data_alone ? ::fdatasync(fd) : ::fsync(fd)) == -1) return Errno::last();
+  return {};
 }
 
-void Filesystem::fallocate(fuse_req_t req, int mode, off_t offset, off_t length,
-                           fuse_file_info* fi) {
-  FileHandle* const handle = handles_.file(fi->fh);
-  if (handle == nullptr) return (void)fuse_reply_err(req, EBADF);
-  if (handle->is_lock_file && offset > handle->most_bytes - length) {
-    return (void)fuse_reply_err(req, EFBIG);
-  }
-  const auto done = change_data(*handle, [&](int fd) -> Result<std::size_t> {
+Status Filesystem::fallocate(std::uint64_t fh, int mode, off_t offset, off_t length) {
+  FileHandle* const handle = handles_.file(fh);
+  if (handle == nullptr) return Errno(EBADF);
+  if (handle->is_lock_file && offset > handle->most_bytes - length) return Errno(EFBIG);
+  CACHESHIM_CHECK(change_data(*handle, [&](int fd) -> Result<std::size_t> {
     if (::fallocate(fd, mode, offset, length) == -1) return Errno::last();
     return std::size_t{0};
-  });
-  (void)fuse_reply_err(req, done ? 0 : done.error().code());
+  }));
+  return {};
 }
 
-void Filesystem::lseek(fuse_req_t req, off_t offset, int whence, fuse_file_info* fi) {
-  FileHandle* const handle = handles_.file(fi->fh);
-  if (handle == nullptr) return (void)fuse_reply_err(req, EINVAL);
-  if (const Status fresh = refresh_for_reading(*handle); !fresh) {
-    return (void)fuse_reply_err(req, fresh.error().code());
-  }
+Result<off_t> Filesystem::lseek(std::uint64_t fh, off_t offset, int whence) {
+  FileHandle* const handle = handles_.file(fh);
+  if (handle == nullptr) return Errno(EINVAL);
+  CACHESHIM_CHECK(refresh_for_reading(*handle));
   const off_t at = ::lseek(handle->fd.get(), offset, whence);
-  (void)(at == -1 ? fuse_reply_err(req, errno) : fuse_reply_lseek(req, at));
+  if (at == -1) return Errno::last();
+  return at;
 }
 
-void Filesystem::copy_file_range(fuse_req_t req, off_t in, fuse_file_info* fi_in, off_t out,
-                                 fuse_file_info* fi_out, std::size_t length) {
-  FileHandle* const source = handles_.file(fi_in->fh);
-  FileHandle* const target = handles_.file(fi_out->fh);
-  if (source == nullptr || target == nullptr) return (void)fuse_reply_err(req, EXDEV);
-  if (const Status fresh = refresh_for_reading(*source); !fresh) {
-    return (void)fuse_reply_err(req, fresh.error().code());
-  }
+Result<std::size_t> Filesystem::copy_file_range(std::uint64_t fh_in, off_t in,
+                                                std::uint64_t fh_out, off_t out,
+                                                std::size_t length) {
+  FileHandle* const source = handles_.file(fh_in);
+  FileHandle* const target = handles_.file(fh_out);
+  if (source == nullptr || target == nullptr) return Errno(EXDEV);
+  CACHESHIM_CHECK(refresh_for_reading(*source));
   if (target->is_lock_file) {
     const auto st = sys::stat_fd(source->fd.get());
     const off_t left = st ? std::max<off_t>(st->st_size - in, 0) : 0;
     const off_t wanted = std::min<off_t>(static_cast<off_t>(length), left);
-    if (out > target->most_bytes - wanted) return (void)fuse_reply_err(req, EFBIG);
+    if (out > target->most_bytes - wanted) return Errno(EFBIG);
   }
-  reply_size(req, change_data(*target, [&](int fd) -> Result<std::size_t> {
-               const ssize_t count = ::copy_file_range(source->fd.get(), &in, fd, &out, length, 0);
-               if (count == -1) return Errno::last();
-               return static_cast<std::size_t>(count);
-             }));
+  return change_data(*target, [&](int fd) -> Result<std::size_t> {
+    const ssize_t count = ::copy_file_range(source->fd.get(), &in, fd, &out, length, 0);
+    if (count == -1) return Errno::last();
+    return static_cast<std::size_t>(count);
+  });
 }
 
 }  // namespace cacheshim

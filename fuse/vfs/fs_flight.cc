@@ -36,9 +36,9 @@ bool Filesystem::is_worth_waiting_for(const Job& job, const std::string& path) c
          !(ref->rule->says_when_complete() && publisher_.is_complete(job.overlay, *ref, false));
 }
 
-Flights::Seeker Filesystem::seeker_of(fuse_req_t req, Job& job, std::string path) const {
-  const pid_t thread = fuse_req_ctx(req)->pid;
-  const bool publishes = job.policy() == PublishPolicy::kComplete && may_publish(req);
+Flights::Seeker Filesystem::seeker_of(const Request& request, Job& job, std::string path) const {
+  const pid_t thread = request.caller.tid;
+  const bool publishes = job.policy() == PublishPolicy::kComplete && may_publish(request);
   Flights::Seeker seeker{std::move(path), &job, publishes, lineage_of(thread), thread};
   const auto ref = entries_.find(seeker.path);
   if (!ref) return seeker;
@@ -48,14 +48,14 @@ Flights::Seeker Filesystem::seeker_of(fuse_req_t req, Job& job, std::string path
 }
 
 // If the next entry of a builder is there, its open is all that the daemon sees of the builder's going on.
-void Filesystem::note_open_for_flights(fuse_req_t req, Job& job, NodeIndex node) {
+void Filesystem::note_open_for_flights(const Request& request, Job& job, NodeIndex node) {
   if (!flights_ || !flights_->any()) return;
   const auto path = [&] {
     const std::shared_lock lock(job.overlay.mutex());
     return nodes_.path(node);
   }();
   if (!path || entries_.class_of(*path) != NameClass::kFlight) return;
-  const Flights::Seeker seeker = seeker_of(req, job, *path);
+  const Flights::Seeker seeker = seeker_of(request, job, *path);
   if (!seeker.lineage.empty()) flights_->note_open(seeker);
 }
 
@@ -118,9 +118,9 @@ void Filesystem::note_arrival(const Job& job, const std::string& path,
 }
 
 // The answer to a look that found nothing, `missed`.
-Result<fuse_entry_param> Filesystem::join_flight(fuse_req_t req, NodeRef parent,
+Result<Entry> Filesystem::join_flight(const Request& request, NodeRef parent,
                                                  const NodeInfo& info, const std::string& name,
-                                                 const fuse_entry_param& missed) {
+                                                 const Entry& missed) {
   Job& job = *info.job;
   std::string path;
   {
@@ -129,9 +129,9 @@ Result<fuse_entry_param> Filesystem::join_flight(fuse_req_t req, NodeRef parent,
     if (!found || !is_worth_waiting_for(job, *found)) return missed;
     path = *std::move(found);
   }
-  const Flights::Seeker seeker = seeker_of(req, job, std::move(path));
+  const Flights::Seeker seeker = seeker_of(request, job, std::move(path));
   if (seeker.lineage.empty()) return missed;
-  fuse_entry_param nothing{};  // and ask again each time
+  Entry nothing{};  // and ask again each time
   if (seeker.is_entry() && !only_asks(seeker.thread)) return nothing;
   const Flights::Answer answer = flights_->look(seeker);
   if (answer.advice == Flights::Advice::kWait) {
@@ -148,10 +148,10 @@ Result<fuse_entry_param> Filesystem::join_flight(fuse_req_t req, NodeRef parent,
 
 // Nothing is valid for any time: before the kernel uses a placeholder, as a directory or a file, it asks for the
 // attributes to check the caller's permission (default_permissions), and that request waits.
-Result<fuse_entry_param> Filesystem::placeholder_entry(NodeRef ref, mode_t mode) const {
+Result<Entry> Filesystem::placeholder_entry(NodeRef ref, mode_t mode) const {
   struct stat st {};
   st.st_mode = mode;
-  fuse_entry_param entry{};
+  Entry entry{};
   entry.ino = encode(ref);
   CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
   entry.attr = shown;
@@ -162,19 +162,6 @@ Result<fuse_entry_param> Filesystem::placeholder_entry(NodeRef ref, mode_t mode)
 bool Filesystem::may_be_placeholder(NodeIndex node, const NodeInfo& info) const {
   const bool has_nothing = info.removed && info.object_fd() < 0;
   return flights_ && info.kind == NodeKind::kObject && has_nothing && !open_files_.has(node);
-}
-
-// ESTALE makes the kernel look the name up again, and it takes what it gets then.
-void Filesystem::wait_for_flight(fuse_req_t req, NodeRef ref, const NodeInfo& info) {
-  auto wait = std::make_shared<Flights::Wait>(seeker_of(req, *info.job, ""), [req] {
-    fuse_req_interrupt_func(req, nullptr, nullptr);
-    (void)fuse_reply_err(req, ESTALE);
-  });
-  // Before anybody can answer; afterwards the request may be gone.
-  fuse_req_interrupt_func(
-      req, [](fuse_req_t, void* data) { static_cast<Flights::Wait*>(data)->interrupt(); },
-      wait.get());
-  flights_->wait(ref.node, wait);
 }
 
 }  // namespace cacheshim

@@ -26,7 +26,7 @@ bool has_settled(const struct stat& st) {
   return now.tv_sec - st.st_ctim.tv_sec > kSettleSeconds;
 }
 
-Notifier::Notice node_notice(fuse_ino_t node) { return {node, {}, Notifier::Notice::Kind::kNode}; }
+Notifier::Notice node_notice(NodeId node) { return {node, {}, Notifier::Notice::Kind::kNode}; }
 
 }  // namespace
 

@@ -38,7 +38,7 @@ void Filesystem::tell_of_gone_and_wait(const std::vector<std::string>& paths) {
   if (!paths.empty()) notify_and_wait(notices_of(changes_by(paths)));
 }
 
-void Filesystem::answer_gone(const std::vector<std::string>& paths, fuse_ino_t folder,
+void Filesystem::answer_gone(const std::vector<std::string>& paths, NodeId folder,
                              std::function<void()> answer) {
   if (paths.empty()) return answer();
   auto notices = notices_of(changes_by(paths));

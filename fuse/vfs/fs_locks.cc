@@ -7,7 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include "fuse/transport/wire.h"
 #include "fuse/vfs/filesystem.h"
 #include "store/layer/baton_record.h"
 #include "store/sys/paths.h"
@@ -25,32 +24,26 @@
 namespace cacheshim {
 namespace {
 
-void interrupted(fuse_req_t req, void* ticket) {
-  auto* filesystem = static_cast<Filesystem*>(fuse_req_userdata(req));
-  filesystem->interrupt_lock(reinterpret_cast<std::uintptr_t>(ticket));
-}
-
-// libfuse 3.14 calls an interrupt's function with the request's lock held, after a look at whether there
-// is one with another lock: a request whose function is not taken back before it is answered lets it
-// call nothing. So it is taken back first, which waits for a call that is under way; and that call
-// takes no lock that is held here meanwhile.
-class FuseLockCall final : public LockCall {
+// A lock request of the kernel.
+class PendingLock final : public LockCall, public Interruptible {
  public:
-  explicit FuseLockCall(fuse_req_t req) : req_(req) {}
+  PendingLock(LockTable& locks, StatusCompletion completion)
+      : locks_(locks), completion_(std::move(completion)) {}
 
   void wait(std::uint64_t ticket) override {
-    waits_ = true;
-    fuse_req_interrupt_func(req_, interrupted, reinterpret_cast<void*>(ticket));
+    ticket_ = ticket;
+    completion_.watch(this);
   }
-
   void answer(int error) override {
-    if (waits_) fuse_req_interrupt_func(req_, nullptr, nullptr);
-    (void)fuse_reply_err(req_, error);
+    if (ticket_ != 0) completion_.watch(nullptr);
+    completion_.complete(error == 0 ? Status() : Errno(error));
   }
+  void interrupt() override { locks_.interrupt(ticket_); }
 
  private:
-  const fuse_req_t req_;
-  bool waits_ = false;
+  LockTable& locks_;
+  StatusCompletion completion_;
+  std::uint64_t ticket_ = 0;  // 0: it does not wait
 };
 
 // Before a request is told that it has the lock, `before` runs and calls what it is given.
@@ -84,8 +77,6 @@ LockSystem Filesystem::lock_system() {
   system.is_releasing = [this] { return is_asked_by_rings_ || releases_ > 0; };
   return system;
 }
-
-void Filesystem::interrupt_lock(std::uint64_t ticket) { locks_.interrupt(ticket); }
 
 LockFileId Filesystem::lock_file_id(const FileHandle& handle) const {
   if (handle.is_lock_file) return {handle.device, handle.inode};
@@ -128,20 +119,21 @@ Status Filesystem::settle_lock_name(NodeIndex node, Job& job, const std::string&
   return {};
 }
 
-LockWish Filesystem::lock_wish(const FileHandle& handle, const fuse_file_info& fi) const {
+LockWish Filesystem::lock_wish(const Request& request, const FileHandle& handle,
+                               std::uint64_t fh) const {
   LockWish wish;
-  wish.owner = wish.handle = fi.fh;
-  wish.process = wire::lock_process();
+  wish.owner = wish.handle = fh;
+  wish.process = request.lock_process;
   wish.tells_close = handle.tells_close;
   wish.shown_inode = nodes_.info(handle.node).ino;
   return wish;
 }
 
-LockWish Filesystem::record_wish(const FileHandle& handle, const fuse_file_info& fi,
-                                 const struct flock& lock) const {
-  LockWish wish = lock_wish(handle, fi);
+LockWish Filesystem::record_wish(const Request& request, const FileHandle& handle,
+                                 const LockTarget& target, const struct flock& lock) const {
+  LockWish wish = lock_wish(request, handle, target.fh);
   wish.is_record = true;
-  wish.owner = fi.lock_owner;
+  wish.owner = target.owner;
   wish.type = lock.l_type;
   wish.start = lock.l_start;
   wish.length = lock.l_len;
@@ -196,15 +188,15 @@ void Filesystem::forget_built(const FileHandle& handle, bool is_record, std::uin
 }
 
 // A process that locks a common file keeps others waiting, so that counts as a change.
-bool Filesystem::may_share_lock(fuse_req_t req, const FileHandle& handle, LockUse use) {
-  if (use == LockUse::kLock && !note_change(req, encode({handle.node, handle.slot}))) return false;
-  return handle.job->may_publish() && (use == LockUse::kLock || may_publish(req));
+bool Filesystem::may_share_lock(const Request& request, const FileHandle& handle, LockUse use) {
+  if (use == LockUse::kLock && !note_change(request, encode({handle.node, handle.slot}))) return false;
+  return handle.job->may_publish() && (use == LockUse::kLock || may_publish(request));
 }
 
 // The base's file that takes the locks of this one (NamedLocks), or null if the job's processes lock the
 // file among themselves: for other names, larger files, jobs that may not publish, and as long as a process
 // holds a lock that was taken on the job's file.
-NamedLocks::Lock Filesystem::named_lock_of(fuse_req_t req, FileHandle& handle, LockUse use) {
+NamedLocks::Lock Filesystem::named_lock_of(const Request& request, FileHandle& handle, LockUse use) {
   if (handle.is_lock_file) return nullptr;
   auto known = named_locks_.of(handle);
   if (use == LockUse::kUnlock) return known;
@@ -212,7 +204,7 @@ NamedLocks::Lock Filesystem::named_lock_of(fuse_req_t req, FileHandle& handle, L
   const auto path = path_of(handle);
   if (!known && (!path || !overlay.may_become_lock(*path))) return nullptr;
   if (!known && locks_.is_wanted({0, handle.node})) return nullptr;
-  if (!may_share_lock(req, handle, use)) return handle.uses_named_lock ? known : nullptr;
+  if (!may_share_lock(request, handle, use)) return handle.uses_named_lock ? known : nullptr;
   if (known) known = named_locks_.use(handle);
   if (known || !path) return known;
   auto object = [&] {
@@ -230,22 +222,27 @@ NamedLocks::Lock Filesystem::named_lock_of(fuse_req_t req, FileHandle& handle, L
 }
 
 // The handle stays: its descriptor is in use until the request is answered.
-void Filesystem::set_lock(fuse_req_t req, FileHandle& handle, const LockWish& wish) {
+void Filesystem::set_lock(const Request& request, FileHandle& handle, const LockWish& wish,
+                          StatusCompletion completion) {
+  std::unique_ptr<LockCall> call =
+      std::make_unique<PendingLock>(locks_, std::move(completion));
   const auto use = wish.type == F_UNLCK ? LockUse::kUnlock : LockUse::kLock;
-  const auto named = named_lock_of(req, handle, use);
-  const auto set = [this, req, &handle, wish, named] {
-    std::unique_ptr<LockCall> call = std::make_unique<FuseLockCall>(req);
-    if (wish.type != F_UNLCK && (named || handle.is_lock_file)) {
-      call = std::make_unique<GrantedCall>(std::move(call), [this, &handle](auto answer) {
-        before_grant(handle, std::move(answer));
-      });
-    }
-    if (named) return named_locks_.lock(handle, named, wish, std::move(call));
-    locks_.lock(lock_file_id(handle), opener_of(handle), wish, std::move(call));
+  const auto named = named_lock_of(request, handle, use);
+  if (wish.type != F_UNLCK && (named || handle.is_lock_file)) {
+    call = std::make_unique<GrantedCall>(std::move(call), [this, &handle](auto answer) {
+      before_grant(handle, std::move(answer));
+    });
+  }
+  const auto set = [this, &handle, wish, named](std::unique_ptr<LockCall> pending) {
+    if (named) return named_locks_.lock(handle, named, wish, std::move(pending));
+    locks_.lock(lock_file_id(handle), opener_of(handle), wish, std::move(pending));
   };
   std::vector<std::string> built = built_under(handle, wish);
-  if (built.empty()) return set();
-  publish_built(*handle.job, std::move(built), {}, set);
+  if (built.empty()) return set(std::move(call));
+  publish_built(*handle.job, std::move(built), {},
+                [set, pending = std::make_shared<std::unique_ptr<LockCall>>(std::move(call))] {
+                  set(std::move(*pending));
+                });
 }
 
 // Compile caches write a file once, by the handle that has made it, and then read it. A process that opens an
@@ -263,51 +260,55 @@ void Filesystem::note_locked(const FileHandle& handle) {
   if (path && entries_.class_of(*path) == NameClass::kBaton) batons_->removed(handle.job, *path);
 }
 
-void Filesystem::flock(fuse_req_t req, fuse_file_info* fi, int operation) {
-  FileHandle* const handle = handles_.file(fi->fh);
-  if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
-  LockWish wish = lock_wish(*handle, *fi);
+void Filesystem::flock(const Request& request, std::uint64_t fh, int operation,
+                       StatusCompletion completion) {
+  FileHandle* const handle = handles_.file(fh);
+  if (handle == nullptr) return completion.complete(Errno(EOPNOTSUPP));
+  LockWish wish = lock_wish(request, *handle, fh);
   wish.type = lock_type(operation);
   if (wish.type != F_UNLCK) note_locked(*handle);
   wish.waits = (operation & LOCK_NB) == 0;
-  set_lock(req, *handle, wish);
+  set_lock(request, *handle, wish, std::move(completion));
 }
 
-void Filesystem::setlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock, bool waits) {
-  FileHandle* const handle = handles_.file(fi->fh);
-  if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
+void Filesystem::setlk(const Request& request, const LockTarget& target, const struct flock& lock,
+                       bool waits, StatusCompletion completion) {
+  FileHandle* const handle = handles_.file(target.fh);
+  if (handle == nullptr) return completion.complete(Errno(EOPNOTSUPP));
   if (lock.l_type != F_UNLCK) note_locked(*handle);
-  LockWish wish = record_wish(*handle, *fi, lock);
+  LockWish wish = record_wish(request, *handle, target, lock);
   wish.waits = waits;
-  wish.thread = fuse_req_ctx(req)->pid;
+  wish.thread = request.caller.tid;
   // Its own handle too: a duplicate may stay open, in a child as well.
   wish.others_close_unseen = nodes_.silent_handles(handle->node) > 0;
-  set_lock(req, *handle, wish);
+  set_lock(request, *handle, wish, std::move(completion));
 }
 
-void Filesystem::getlk(fuse_req_t req, fuse_file_info* fi, const struct flock& lock) {
-  FileHandle* const handle = handles_.file(fi->fh);
-  if (handle == nullptr) return (void)fuse_reply_err(req, EOPNOTSUPP);
-  const LockWish wish = record_wish(*handle, *fi, lock);
+Result<struct flock> Filesystem::getlk(const Request& request, const LockTarget& target,
+                                       const struct flock& lock) {
+  FileHandle* const handle = handles_.file(target.fh);
+  if (handle == nullptr) return Errno(EOPNOTSUPP);
+  const LockWish wish = record_wish(request, *handle, target, lock);
   struct flock found {};
-  const auto named = named_lock_of(req, *handle, LockUse::kFind);
+  const auto named = named_lock_of(request, *handle, LockUse::kFind);
   const int error = named ? named_locks_.find(named, wish, found)
                           : locks_.find(lock_file_id(*handle), opener_of(*handle), wish, found);
-  (void)(error == 0 ? fuse_reply_lock(req, &found) : fuse_reply_err(req, error));
+  if (error != 0) return Errno(error);
+  return found;
 }
 
 // A descriptor is closed, perhaps not the last one of its handle. Nothing of ours is buffered but of
 // files of class `shared`.
-void Filesystem::flush(fuse_req_t req, fuse_file_info* fi) {
-  FileHandle* const handle = handles_.file(fi->fh);
-  if (handle == nullptr) return (void)fuse_reply_err(req, 0);
+Status Filesystem::flush(const Request& request, const LockTarget& target) {
+  FileHandle* const handle = handles_.file(target.fh);
+  if (handle == nullptr) return {};
   // Before its locks go, and somebody else looks.
   const Status committed =
-      handle->shared ? commit_shared(*handle, fuse_req_ctx(req)->pid) : Status();
-  forget_built(*handle, /*is_record=*/true, fi->lock_owner);
-  locks_.closed(lock_file_id(*handle), fi->fh, fi->lock_owner);
-  named_locks_.closed(*handle, fi->fh, fi->lock_owner);
-  (void)fuse_reply_err(req, committed ? 0 : committed.error().code());
+      handle->shared ? commit_shared(*handle, request.caller.tid) : Status();
+  forget_built(*handle, /*is_record=*/true, target.owner);
+  locks_.closed(lock_file_id(*handle), target.fh, target.owner);
+  named_locks_.closed(*handle, target.fh, target.owner);
+  return committed;
 }
 
 void Filesystem::release_locks(FileHandle& handle, std::uint64_t fh) {
@@ -347,11 +348,11 @@ Status Filesystem::remove_lock(Job& job, const std::string& path, pid_t process)
   return {};
 }
 
-void Filesystem::note_baton(fuse_req_t req, const FileHandle& handle) {
+void Filesystem::note_baton(const Request& request, const FileHandle& handle) {
   const std::shared_lock lock(handle.job->overlay.mutex());
   const auto path = nodes_.path(handle.node);
   if (!path || handle.is_lock_file || entries_.class_of(*path) != NameClass::kBaton) return;
-  const ProcessOrigin maker = origin_of(process_of(fuse_req_ctx(req)->pid));
+  const ProcessOrigin maker = origin_of(process_of(request.caller.tid));
   if (maker.process != 0 && handle.job->layer) {
     const BatonRecord record{*path,           handle.inode, maker.process,  maker.start_time,
                              maker.ancestors, boot_id(),    pid_namespace()};

@@ -96,12 +96,12 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_removed(NodeRef ref, const 
 }
 
 // As fstat(2) of an open descriptor shows it.
-Result<Filesystem::Attr> Filesystem::attr_of_open(NodeRef ref) const {
+Result<Attributes> Filesystem::attr_of_open(NodeRef ref) const {
   CACHESHIM_TRY(st, open_files_.stat(ref.node));
   CACHESHIM_TRY(shown, show(ref, nodes_.info(ref.node), st, true));
   // Its only remaining name may be in the trash.
   if (S_ISDIR(st.st_mode) || st.st_nlink == 1) shown.st_nlink = 0;
-  return Attr{shown, 0, st.st_ino};
+  return Attributes{shown, 0, st.st_ino};
 }
 
 Common Filesystem::common_kind(const std::string& path) const {
@@ -137,12 +137,12 @@ bool Filesystem::is_named(NodeIndex node, const NodeInfo& info, const struct sta
 // Programs that unlink their lock files check st_nlink to learn whether the file that they have locked still
 // exists. In this view it does not if the name leads elsewhere, though the file may have a name somewhere:
 // hidden, or in the trash. Requires: Overlay::mutex().
-Result<Filesystem::Attr> Filesystem::attr_of_common(NodeRef ref, const NodeInfo& info) {
+Result<Attributes> Filesystem::attr_of_common(NodeRef ref, const NodeInfo& info) {
   CACHESHIM_TRY(object, common_object(ref.node, info));
   CACHESHIM_TRY(st, sys::stat_fd(object->get()));
   if (!is_named(ref.node, info, st)) st.st_nlink = 0;
   CACHESHIM_TRY(shown, show(ref, info, st, false));
-  return Attr{shown, 0, st.st_ino};
+  return Attributes{shown, 0, st.st_ino};
 }
 
 // Opens the file that the lookup found, as on a local file system: without a layer, and even if its name has

@@ -12,26 +12,12 @@
 // Names: lookup and forget, and all that makes, removes or moves a name.
 namespace cacheshim {
 
-void Filesystem::reply_entry(fuse_req_t req, const Result<fuse_entry_param>& entry) {
-  if (!entry) {
-    (void)fuse_reply_err(req, entry.error().code());
-  } else if (fuse_reply_entry(req, &*entry) == -ENOENT && entry->ino != 0) {
-    nodes_.forget(decode(entry->ino).node, 1);  // the caller was killed: the kernel never had it
-  }
-}
-
-Caller Filesystem::caller_of(fuse_req_t req) {
-  const fuse_ctx* context = fuse_req_ctx(req);
-  return {context->uid, context->gid, context->pid};
-}
-
-NewObject Filesystem::new_object(fuse_req_t req, mode_t mode, dev_t device) const {
+NewObject Filesystem::new_object(const Request& request, mode_t mode, dev_t device) const {
   if (!options_.owners.keep) return NewObject(mode, device, std::nullopt);
-  const fuse_ctx* context = fuse_req_ctx(req);
   const OwnerRule& owners = options_.owners;
   return NewObject(mode, device,
-                   Maker{owners.shown_uid.value_or(context->uid),
-                         owners.shown_gid.value_or(context->gid), context->umask});
+                   Maker{owners.shown_uid.value_or(request.caller.uid),
+                         owners.shown_gid.value_or(request.caller.gid), request.umask});
 }
 
 Result<NodeInfo> Filesystem::view_folder(NodeRef parent) {
@@ -47,7 +33,7 @@ Result<std::string> Filesystem::child_path(NodeRef parent, const std::string& na
   return join_path(folder, name);
 }
 
-Result<fuse_entry_param> Filesystem::entry_of(NodeRef parent, const NodeInfo& info,
+Result<Entry> Filesystem::entry_of(NodeRef parent, const NodeInfo& info,
                                               const std::string& name, Found found,
                                               const Look& look) {
   const bool is_common = static_cast<bool>(found.lock);
@@ -58,7 +44,7 @@ Result<fuse_entry_param> Filesystem::entry_of(NodeRef parent, const NodeInfo& in
                 : nodes_.intern(parent.node, name, info.job, found);
   const NodeRef ref{node, parent.slot};
   CACHESHIM_TRY(st, show(ref, nodes_.info(node), found.st, found.in_upper));
-  fuse_entry_param entry{};
+  Entry entry{};
   entry.ino = encode(ref);
   entry.attr = st;
   // What a lock file is, and how many names it has, others may change at any moment, and programs rely
@@ -74,7 +60,7 @@ Result<fuse_entry_param> Filesystem::entry_of(NodeRef parent, const NodeInfo& in
 }
 
 // With Overlay::mutex() held. An entry without a node says that there is nothing, and for how long.
-Result<fuse_entry_param> Filesystem::find_entry(NodeRef parent, const NodeInfo& info,
+Result<Entry> Filesystem::find_entry(NodeRef parent, const NodeInfo& info,
                                                 const std::string& name) {
   CACHESHIM_TRY(folder, nodes_.path(parent.node));
   const Look look = begin_look(*info.job, folder);
@@ -82,25 +68,30 @@ Result<fuse_entry_param> Filesystem::find_entry(NodeRef parent, const NodeInfo& 
   Result<Found> found = info.job->overlay.find(path);
   if (found) return entry_of(parent, info, name, *std::move(found), look);
   if (!found.failed_with(ENOENT)) return found.error();
-  fuse_entry_param nothing{};
+  Entry nothing{};
   if (!info.job->overlay.is_shared_lock_name(path))
     nothing.entry_timeout = keep_name(look, nullptr);
   return nothing;
 }
 
-void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name) {
+void Filesystem::lookup(const Request& request, NodeId parent_ino, const char* name,
+                        EntryCompletion completion) {
   counters_.lookups.fetch_add(1, std::memory_order_relaxed);
   const NodeRef parent = decode(parent_ino);
   const NodeInfo info = nodes_.info(parent.node);
-  if (info.kind == NodeKind::kJobsDir) return reply_job(req, lookup_job(req, name, false));
-  if (info.kind != NodeKind::kObject) return reply_entry(req, lookup_own(req, parent, info, name));
-  if (info.removed) return reply_entry(req, Errno(ENOENT));
+  if (info.kind == NodeKind::kJobsDir) {
+    return complete_job(std::move(completion), lookup_job(request, name, false));
+  }
+  if (info.kind != NodeKind::kObject) {
+    return completion.complete(lookup_own(request, parent, info, name));
+  }
+  if (info.removed) return completion.complete(Errno(ENOENT));
   info.job->touch();
   const auto look = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
     return find_entry(parent, info, name);
   };
-  Result<fuse_entry_param> entry = look();
+  Result<Entry> entry = look();
   std::vector<std::string> gone;
   if (verifier_ && entry && entry->ino != 0) gone = put_damaged_away(decode(entry->ino));
   if (!gone.empty()) {
@@ -109,18 +100,24 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent_ino, const char* name)
   }
   if (entry && entry->ino == 0) {
     counters_.misses.fetch_add(1, std::memory_order_relaxed);
-    if (flights_) entry = join_flight(req, parent, info, name, *entry);
+    if (flights_) entry = join_flight(request, parent, info, name, *entry);
   }
-  answer_gone(gone, parent_ino, [this, req, entry] { reply_entry(req, entry); });
+  if (gone.empty()) return completion.complete(entry);
+  answer_gone(gone, parent_ino, [pending = share(std::move(completion)), entry] {
+    pending->complete(entry);
+  });
 }
 
-void Filesystem::forget(fuse_ino_t ino, std::uint64_t count) {
+// The kernel has never had what it was answered, since the caller was killed.
+void Filesystem::drop_entry(NodeId ino) { nodes_.forget(decode(ino).node, 1); }
+
+void Filesystem::forget(NodeId ino, std::uint64_t count) {
   io_modes_.forget(ino);
   nodes_.forget(decode(ino).node, count);
 }
 
 // The same of what has just been made.
-Result<fuse_entry_param> Filesystem::made_entry(NodeRef parent, const NodeInfo& info,
+Result<Entry> Filesystem::made_entry(NodeRef parent, const NodeInfo& info,
                                                 const std::string& name) {
   CACHESHIM_TRY(path, child_path(parent, name));
   if (const auto made = info.job->overlay.find(path)) {
@@ -132,13 +129,13 @@ Result<fuse_entry_param> Filesystem::made_entry(NodeRef parent, const NodeInfo& 
   return entry;
 }
 
-Result<fuse_entry_param> Filesystem::make_entry(
-    fuse_ino_t parent_ino, const std::string& name,
+Result<Entry> Filesystem::make_entry(
+    NodeId parent_ino, const std::string& name,
     const std::function<Status(Overlay&, const std::string&)>& make) {
   const NodeRef parent = decode(parent_ino);
   CACHESHIM_TRY(info, view_folder(parent));
   Overlay& overlay = info.job->overlay;
-  return change_names(*info.job, [&](Hold hold) -> Result<fuse_entry_param> {
+  return change_names(*info.job, [&](Hold hold) -> Result<Entry> {
     CACHESHIM_TRY(path, child_path(parent, name));
     if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
     CACHESHIM_CHECK(make(overlay, path));
@@ -146,52 +143,56 @@ Result<fuse_entry_param> Filesystem::make_entry(
   });
 }
 
-void Filesystem::mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
+void Filesystem::mkdir(const Request& request, NodeId parent, const char* name, mode_t mode,
+                       EntryCompletion completion) {
   const NodeKind kind = nodes_.info(decode(parent).node).kind;
   if (kind == NodeKind::kRoot) {
-    const Status made = make_in_root(req, name, mode & 07777);
-    return made ? void() : reply_entry(req, made.error());
+    return make_in_root(request, name, mode & 07777, std::move(completion));
   }
-  if (kind == NodeKind::kJobsDir) return reply_job(req, lookup_job(req, name, true));
+  if (kind == NodeKind::kJobsDir) {
+    return complete_job(std::move(completion), lookup_job(request, name, true));
+  }
   const auto made = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
-    return overlay.make_dir(path, new_object(req, mode & 07777));
+    return overlay.make_dir(path, new_object(request, mode & 07777));
   });
   if (made) note_step(decode(parent), name);
-  reply_entry(req, made);
+  completion.complete(made);
 }
 
-void Filesystem::mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
-                       dev_t device) {
+Result<Entry> Filesystem::mknod(const Request& request, NodeId parent, const char* name,
+                                mode_t mode, dev_t device) {
   // In a squash view, whose objects are all its user's, a device would be that user's too. With
   // owner=keep the kernel asks only for callers who may make devices anywhere. The overlay refuses a device
   // 0:0, which needs no right.
   const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
-  if (is_device && !options_.owners.keep) return (void)fuse_reply_err(req, EPERM);
-  reply_entry(req, make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
-                return overlay.make_node(path, new_object(req, mode, device));
-              }));
+  if (is_device && !options_.owners.keep) return Errno(EPERM);
+  return make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    return overlay.make_node(path, new_object(request, mode, device));
+  });
 }
 
-void Filesystem::symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
+void Filesystem::symlink(const Request& request, const char* target, NodeId parent,
+                         const char* name, EntryCompletion completion) {
   std::string made;
   const auto entry = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
     made = path;
-    return overlay.make_symlink(path, target, new_object(req, 0777));
+    return overlay.make_symlink(path, target, new_object(request, 0777));
   });
-  if (!entry) return reply_entry(req, entry);
+  if (!entry) return completion.complete(entry);
   Job& job = *nodes_.info(decode(parent).node).job;
   note_step(job, made);
-  rejections_.note_changed(job, made, fuse_req_ctx(req)->pid);
+  rejections_.note_changed(job, made, request.caller.tid);
   publish_completed(job, made, Arrival::kNamed, {parent, entry->ino},
-                    [this, req, entry] { reply_entry(req, entry); });
+                    [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
-void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, const char* name) {
+void Filesystem::link(const Request& request, NodeId ino, NodeId parent_ino, const char* name,
+                      EntryCompletion completion) {
   const NodeRef source = decode(ino);
   const NodeRef parent = decode(parent_ino);
   std::string linked;
   Job* job = nullptr;
-  const Result<fuse_entry_param> entry = [&]() -> Result<fuse_entry_param> {
+  const Result<Entry> entry = [&]() -> Result<Entry> {
     const NodeInfo info = nodes_.info(source.node);
     CACHESHIM_TRY(folder, view_folder(parent));
     if (info.job != folder.job) return Errno(EXDEV);
@@ -212,16 +213,16 @@ void Filesystem::link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, con
     nodes_.add_link(source.node, parent.node, name, found.st);
     return entry_of(parent, folder, name, std::move(found), look);
   }();
-  if (!entry || job->overlay.is_shared_lock_name(linked)) return reply_entry(req, entry);
-  rejections_.note_changed(*job, linked, fuse_req_ctx(req)->pid);
+  if (!entry || job->overlay.is_shared_lock_name(linked)) return completion.complete(entry);
+  rejections_.note_changed(*job, linked, request.caller.tid);
   publish_completed(*job, linked, Arrival::kNamed, {parent_ino, ino},
-                    [this, req, entry] { reply_entry(req, entry); });
+                    [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
 // One of the two names, or both, is a lock file's: a node has only names of one kind, so this gets a node of its own, with
 // the same locks. Others may have taken the new name away already, if it is a lock file's. With Overlay::mutex() held
 // exclusively.
-Result<fuse_entry_param> Filesystem::add_lock_name(NodeIndex source, NodeRef parent,
+Result<Entry> Filesystem::add_lock_name(NodeIndex source, NodeRef parent,
                                                    const NodeInfo& folder,
                                                    const std::string& path) {
   CACHESHIM_TRY(object, open_object(source));
@@ -251,7 +252,7 @@ Status Filesystem::link_to(NodeIndex node, Job& job, const std::string& new_path
   return job.overlay.link(path, new_path);
 }
 
-Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::string& name,
+Result<std::string> Filesystem::remove_name(NodeId parent_ino, const std::string& name,
                                             const RemoveName& remove) {
   const NodeRef parent = decode(parent_ino);
   CACHESHIM_TRY(info, view_folder(parent));
@@ -265,8 +266,9 @@ Result<std::string> Filesystem::remove_name(fuse_ino_t parent_ino, const std::st
   });
 }
 
-void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  const pid_t caller = fuse_req_ctx(req)->pid;
+void Filesystem::unlink(const Request& request, NodeId parent, const char* name,
+                        StatusCompletion completion) {
+  const pid_t caller = request.caller.tid;
   // A lock that its holder removes: filelock 3.24 to 3.29 does that before it unlocks.
   bool is_let_go = false;
   const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
@@ -281,26 +283,26 @@ void Filesystem::unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
   };
   // The kernel holds what is removed as well: a late notice, of a folder that had its number, waits for it.
   const NodeRef folder = decode(parent);
-  const fuse_ino_t victim = encode({nodes_.find(folder.node, name), folder.slot});
+  const NodeId victim = encode({nodes_.find(folder.node, name), folder.slot});
   const Result<std::string> removed = remove_name(parent, name, remove);
-  if (!removed) return (void)fuse_reply_err(req, removed.error().code());
+  if (!removed) return completion.complete(removed.error());
   Job& job = *nodes_.info(folder.node).job;
   note_step(job, *removed, /*is_removed=*/true);
   rejections_.note_changed(job, *removed, caller);
-  const auto answer = [req] { (void)fuse_reply_err(req, 0); };
+  const auto answer = [pending = share(std::move(completion))] { pending->complete({}); };
   std::vector<std::string> built;
   if (is_let_go) built = take_built(job, *removed);
   if (!built.empty()) return publish_built(job, std::move(built), {parent, victim}, answer);
   publish_completed(job, *removed, Arrival::kUnlocked, {parent, victim}, answer);
 }
 
-void Filesystem::rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
+Status Filesystem::rmdir(NodeId parent, const char* name) {
   const auto remove = [](Job& job, const std::string& path, Hold hold) {
     return job.overlay.remove_dir(path, hold);
   };
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (removed) note_step(*nodes_.info(decode(parent).node).job, *removed, /*is_removed=*/true);
-  (void)fuse_reply_err(req, removed ? 0 : removed.error().code());
+  return removed ? Status() : removed.error();
 }
 
 // Returns the new path.
@@ -335,18 +337,18 @@ Result<std::string> Filesystem::rename_object(NodeRef from, const std::string& n
   });
 }
 
-void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
-                        const char* new_name, unsigned flags) {
+void Filesystem::rename(const Request& request, NodeId parent, const char* name, NodeId new_parent,
+                        const char* new_name, unsigned flags, StatusCompletion completion) {
   const NodeRef from = decode(parent);
   const NodeRef to = decode(new_parent);
-  const fuse_ino_t source = encode({nodes_.find(from.node, name), from.slot});
-  const fuse_ino_t target = encode({nodes_.find(to.node, new_name), to.slot});
+  const NodeId source = encode({nodes_.find(from.node, name), from.slot});
+  const NodeId target = encode({nodes_.find(to.node, new_name), to.slot});
   const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
   // The kernel itself refuses to replace a name that it knows. ESTALE makes it look the names up again; after EEXIST it
   // would go on taking this one for absent.
   const bool is_stale = flags == RENAME_NOREPLACE && renamed.failed_with(EEXIST);
-  if (is_stale) return (void)fuse_reply_err(req, ESTALE);
-  if (!renamed) return (void)fuse_reply_err(req, renamed.error().code());
+  if (is_stale) return completion.complete(Errno(ESTALE));
+  if (!renamed) return completion.complete(renamed.error());
   Job& job = *nodes_.info(to.node).job;
   if (job.overlay.is_shared_lock_name(*renamed)) {
     // The kernel keeps the name for as long as it may keep that of the file that was renamed.
@@ -354,13 +356,13 @@ void Filesystem::rename(fuse_req_t req, fuse_ino_t parent, const char* name, fus
     add_notices({BaseChange::Kind::kName, std::string(parent_path(*renamed)), new_name}, job,
                 notices);
     notifier_->post(std::move(notices), {}, [] {});
-    return (void)fuse_reply_err(req, 0);
+    return completion.complete({});
   }
   note_built(job, *renamed);
   note_step(job, *renamed);
-  rejections_.note_changed(job, *renamed, fuse_req_ctx(req)->pid);
+  rejections_.note_changed(job, *renamed, request.caller.tid);
   publish_completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
-                    [req] { (void)fuse_reply_err(req, 0); });
+                    [pending = share(std::move(completion))] { pending->complete({}); });
 }
 
 }  // namespace cacheshim

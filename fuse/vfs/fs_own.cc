@@ -53,13 +53,13 @@ JobClaim Filesystem::claim_of(const Caller& caller) {
   return claim;
 }
 
-Job& Filesystem::job_of(fuse_req_t req) {
-  const JobClaim claim = claim_of(caller_of(req));
+Job& Filesystem::job_of(const Request& request) {
+  const JobClaim claim = claim_of(request.caller);
   return jobs_.ensure_active(std::string(claim.job.view()), claim);
 }
 
-Job* Filesystem::find_job_of(fuse_req_t req) {
-  return jobs_.find(std::string(claim_of(caller_of(req)).job.view()));
+Job* Filesystem::find_job_of(const Request& request) {
+  return jobs_.find(std::string(claim_of(request.caller).job.view()));
 }
 
 struct stat Filesystem::own_attr(NodeIndex node, const NodeInfo& info) const {
@@ -90,9 +90,9 @@ struct stat Filesystem::own_attr(NodeIndex node, const NodeInfo& info) const {
   return st;
 }
 
-fuse_entry_param Filesystem::own_entry(NodeIndex parent, const std::string& name, NodeKind kind,
+Entry Filesystem::own_entry(NodeIndex parent, const std::string& name, NodeKind kind,
                                        double timeout, Job* job) {
-  fuse_entry_param entry{};
+  Entry entry{};
   const NodeIndex node = nodes_.intern_own(parent, name, kind, job);
   entry.ino = encode({node, 0});
   entry.attr = own_attr(node, nodes_.info(node));
@@ -101,11 +101,11 @@ fuse_entry_param Filesystem::own_entry(NodeIndex parent, const std::string& name
   return entry;
 }
 
-Result<fuse_entry_param> Filesystem::lookup_own(fuse_req_t req, NodeRef parent,
+Result<Entry> Filesystem::lookup_own(const Request& request, NodeRef parent,
                                                 const NodeInfo& info, const std::string& name) {
   switch (info.kind) {
     case NodeKind::kRoot:
-      return lookup_root(req, name);
+      return lookup_root(request, name);
     case NodeKind::kControlDir:
       if (name == "jobs") return own_entry(parent.node, name, NodeKind::kJobInfoDir, kKeep);
       if (std::find(kControlFiles.begin(), kControlFiles.end(), name) == kControlFiles.end()) {
@@ -122,12 +122,12 @@ Result<fuse_entry_param> Filesystem::lookup_own(fuse_req_t req, NodeRef parent,
   }
 }
 
-Result<fuse_entry_param> Filesystem::lookup_root(fuse_req_t req, const std::string& name) {
+Result<Entry> Filesystem::lookup_root(const Request& request, const std::string& name) {
   if (name == kJobsName) return own_entry(kRootNode, name, NodeKind::kJobsDir, kKeep);
   if (name == kControlName) return own_entry(kRootNode, name, NodeKind::kControlDir, kKeep);
   if (is_profile_name(name)) return own_entry(kRootNode, name, NodeKind::kRootLink, kKeep);
   // Any other name is there if the caller's own view has it.
-  Job& job = job_of(req);
+  Job& job = job_of(request);
   {
     const std::shared_lock lock(job.overlay.mutex());
     CACHESHIM_CHECK(job.overlay.find(name));
@@ -152,9 +152,9 @@ Result<Job*> Filesystem::find_open_job(const Caller& caller, const std::string& 
 }
 
 // A job's view. `name` may be that of one uid's, "<job>@<uid>".
-Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::string& name,
+Result<Entry> Filesystem::lookup_job(const Request& request, const std::string& name,
                                                 bool make) {
-  const Caller caller = caller_of(req);
+  const Caller caller = request.caller;
   const auto at = name.find('@');
   const std::string id = name.substr(0, at);
   if (!is_job_id(id)) return Errno(ENOENT);
@@ -173,7 +173,7 @@ Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::strin
   }
   const NodeIndex node = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job);
   st.st_ino = nodes_.info(node).ino;
-  fuse_entry_param entry{};
+  Entry entry{};
   entry.ino = encode({node, slot});
   entry.attr = st;
   // The name of a view that is free is asked for each time, so that the first user is seen to come,
@@ -183,41 +183,44 @@ Result<fuse_entry_param> Filesystem::lookup_job(fuse_req_t req, const std::strin
   return entry;
 }
 
-void Filesystem::reply_job(fuse_req_t req, const Result<fuse_entry_param>& entry) {
-  if (!entry) return reply_entry(req, entry);
+void Filesystem::complete_job(EntryCompletion completion, const Result<Entry>& entry) {
+  if (!entry) return completion.complete(entry);
   Job& job = *nodes_.info(decode(entry->ino).node).job;
-  answer_entered(job, 0, [this, req, entry] { reply_entry(req, entry); });
+  answer_entered(job, 0, [pending = share(std::move(completion)), entry] {
+    pending->complete(entry);
+  });
 }
 
 // `mkdir -p MOUNT/name/…`: the folder comes into the caller's view, where the name in the root then
 // leads, and the caller is told that it is there: once the kernel, which has made no folder in the
 // view, knows that there is one.
-Status Filesystem::make_in_root(fuse_req_t req, const std::string& name, mode_t mode) {
-  Job& job = job_of(req);
-  (void)job.enter(caller_of(req));
+void Filesystem::make_in_root(const Request& request, const std::string& name, mode_t mode,
+                              EntryCompletion completion) {
+  Job& job = job_of(request);
+  (void)job.enter(request.caller);
   job.keep_claim();
-  {
+  const Status made = [&]() -> Status {
     const std::unique_lock lock(job.overlay.mutex());
     CACHESHIM_CHECK(job.ensure_layer(store_.layers()));
-    CACHESHIM_CHECK(job.overlay.make_dir(name, mode));
-  }
+    return job.overlay.make_dir(name, mode);
+  }();
+  if (!made) return completion.complete(made.error());
   std::vector<Notifier::Notice> notices;
   add_notices({BaseChange::Kind::kName, "", name}, job, notices);
   notifier_->post(std::move(notices), {encode({kRootNode, 0})},
-                  [req] { (void)fuse_reply_err(req, EEXIST); });
-  return {};
+                  [pending = share(std::move(completion))] { pending->complete(Errno(EEXIST)); });
 }
 
-std::string Filesystem::link_target(fuse_req_t req, NodeIndex node, const NodeInfo& info) {
+std::string Filesystem::link_target(const Request& request, NodeIndex node, const NodeInfo& info) {
   if (info.kind == NodeKind::kJobLink) {
-    return view_name(*info.job, info.job->enter(caller_of(req)));
+    return view_name(*info.job, info.job->enter(request.caller));
   }
-  Job& job = job_of(req);
-  const ViewSlot slot = job.enter(caller_of(req));
+  Job& job = job_of(request);
+  const ViewSlot slot = job.enter(request.caller);
   return fmt::format("{}/{}/{}", kJobsName, view_name(job, slot), nodes_.name(node));
 }
 
-std::vector<ListedEntry> Filesystem::list_own(fuse_req_t req, const NodeInfo& info) {
+std::vector<ListedEntry> Filesystem::list_own(const Request& request, const NodeInfo& info) {
   std::vector<ListedEntry> listed;
   const auto add = [&](const std::string& name, unsigned char type) {
     listed.push_back({name, type, 1, 0});
@@ -234,7 +237,7 @@ std::vector<ListedEntry> Filesystem::list_own(fuse_req_t req, const NodeInfo& in
     add(std::string(kControlName), DT_DIR);
     std::set<std::string> names;
     for (const Profile& profile : profiles()) names.insert(profile.name);
-    const Job* job = find_job_of(req);
+    const Job* job = find_job_of(request);
     const Overlay base_alone(jobs_.lowers(), entries_, counters_);
     const Overlay& overlay = job != nullptr ? job->overlay : base_alone;
     const std::shared_lock lock(overlay.mutex());

@@ -108,8 +108,8 @@ void Filesystem::start(int device) {
   watch_left_batons();
 }
 
-void Filesystem::connected(unsigned minor, const wire::Connection& agreed) {
-  notifier_->set_protocol(minor);
+void Filesystem::connected(const Protocol& agreed) {
+  notifier_->set_protocol(agreed.minor);
   if (agreed.can_pass_through) io_modes_.enable(device_);
   is_asked_by_rings_ = agreed.is_by_rings;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <linux/fuse.h>
 
 #include <utility>
 
@@ -69,20 +70,20 @@ void Filesystem::forget_shared(const FileHandle& handle) {
 }
 
 // A process sees what it has written itself.
-std::optional<Result<Filesystem::Attr>> Filesystem::attr_of_writer(fuse_req_t req, NodeRef ref,
+std::optional<Result<Attributes>> Filesystem::attr_of_writer(const Request& request, NodeRef ref,
                                                                    const NodeInfo& info) {
   if (shared_count_ == 0) return std::nullopt;
   std::unique_lock lock(shared_mutex_);
   const auto found = shared_openings_.find(ref.node);
   if (found == shared_openings_.end()) return std::nullopt;
-  const pid_t process = process_of(fuse_req_ctx(req)->pid);
+  const pid_t process = process_of(request.caller.tid);
   for (const SharedOpening& opening : found->second) {
     const bool is_own = process != 0 && opening.process == process && opening.handle->shared;
     if (!is_own) continue;
     const auto st = sys::stat_fd(opening.handle->fd.get());
     const bool in_upper = opening.handle->in_upper;
     lock.unlock();  // what follows may wait for the job
-    return st ? handle_attr(ref, info, *st, in_upper) : Result<Attr>(st.error());
+    return st ? handle_attr(ref, info, *st, in_upper) : Result<Attributes>(st.error());
   }
   return std::nullopt;
 }
@@ -97,7 +98,7 @@ void Filesystem::end_shared(FileHandle& handle) {
   if (is_as_made && st->st.st_size == 0) (void)base_locks_.remove(shared.path());  // it may stay
 }
 
-Result<Filesystem::Attr> Filesystem::handle_attr(NodeRef ref, const NodeInfo& info, struct stat st,
+Result<Attributes> Filesystem::handle_attr(NodeRef ref, const NodeInfo& info, struct stat st,
                                                  bool in_upper) {
   {  // staged, it has a name in staging
     const std::shared_lock lock(info.job->overlay.mutex());
@@ -107,16 +108,16 @@ Result<Filesystem::Attr> Filesystem::handle_attr(NodeRef ref, const NodeInfo& in
     st.st_nlink = has_name ? 1 : 0;
   }
   CACHESHIM_TRY(shown, show(ref, info, st, in_upper));
-  return Attr{shown, 0, st.st_ino};
+  return Attributes{shown, 0, st.st_ino};
 }
 
 // truncate(2) and ftruncate(2). Nothing where it is another kind of change or file.
-std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(
+std::optional<Result<Attributes>> Filesystem::try_change_shared(
     NodeRef ref, const NodeInfo& info, const struct stat& attr, int to_set, FileHandle* handle) {
   if (handle != nullptr && handle->shared) {
     const std::lock_guard lock(handle->shared->mutex);
-    const bool resizes = (to_set & FUSE_SET_ATTR_SIZE) != 0;
-    const auto changed = [&]() -> Result<Attr> {
+    const bool resizes = (to_set & FATTR_SIZE) != 0;
+    const auto changed = [&]() -> Result<Attributes> {
       if (resizes) CACHESHIM_CHECK(handle->shared->stage(handle->fd.get(), attr.st_size));
       CACHESHIM_CHECK(change_lock(handle->fd.get(), handle->most_bytes, attr, to_set));
       CACHESHIM_TRY(st, sys::stat_fd(handle->fd.get()));
@@ -124,7 +125,7 @@ std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(
     };
     return changed();
   }
-  if ((to_set & FUSE_SET_ATTR_SIZE) == 0) return std::nullopt;
+  if ((to_set & FATTR_SIZE) == 0) return std::nullopt;
   if (info.common != Common::kShared || is_outdated(info)) return std::nullopt;
   const auto [named, object] = [&] {
     const std::shared_lock lock(info.job->overlay.mutex());
@@ -132,7 +133,7 @@ std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(
   }();
   if (!named) return std::nullopt;
   if (!object) return object.error();
-  return [&, &path = *named, &file = **object]() -> Result<Attr> {
+  return [&, &path = *named, &file = **object]() -> Result<Attributes> {
     CACHESHIM_TRY(fd, sys::reopen(file.get(), O_RDWR));
     SharedFile shared(store_.staging(), path, /*is_new=*/false);
     CACHESHIM_CHECK(shared.stage(fd.get(), attr.st_size));
@@ -140,7 +141,7 @@ std::optional<Result<Filesystem::Attr>> Filesystem::try_change_shared(
     CACHESHIM_CHECK(shared.commit(fd.get(), base_locks_, path));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     CACHESHIM_TRY(shown, show(ref, info, st, false));
-    return Attr{shown, 0, st.st_ino};
+    return Attributes{shown, 0, st.st_ino};
   }();
 }
 

@@ -12,17 +12,17 @@ namespace {
 
 using Replies = std::vector<int>;  // values, and errors as negative numbers
 
-Completion<int> completion_of(Replies& replies) {
-  return {&replies, [](void* request, const Result<int>& result) {
-            static_cast<Replies*>(request)->push_back(result ? *result : -result.error().code());
-          }};
-}
+constexpr Completion<Result<int>>::Replier kReplier{[](void* request, const Result<int>& result) {
+  static_cast<Replies*>(request)->push_back(result ? *result : -result.error().code());
+}};
+
+Completion<Result<int>> completion_of(Replies& replies) { return {&replies, kReplier}; }
 
 TEST(Completion, RepliesOnce) {
   Replies replies;
   auto completion = completion_of(replies);
-  completion.complete(1);
-  completion.complete(2);
+  completion.complete(Result<int>(1));
+  completion.complete(Result<int>(2));
   EXPECT_EQ(replies, Replies{1});
 }
 
@@ -30,7 +30,7 @@ TEST(Completion, RepliesOnceAfterAMove) {
   Replies replies;
   {
     auto first = completion_of(replies);
-    std::optional<Completion<int>> second(std::move(first));
+    std::optional<Completion<Result<int>>> second(std::move(first));
     second->complete(Errno(EBUSY));
   }
   EXPECT_EQ(replies, Replies{-EBUSY});

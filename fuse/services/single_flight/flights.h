@@ -23,6 +23,7 @@
 #include "common/counters.h"
 #include "common/unique_fd.h"
 #include "fuse/nodes/node_table.h"
+#include "fuse/requests/interruptible.h"
 #include "fuse/services/single_flight/builder_work.h"
 #include "fuse/services/single_flight/failed_builds.h"
 #include "store/locks/lease_files.h"
@@ -111,12 +112,12 @@ class Flights {
     NodeIndex placeholder;  // one look-up of it is counted for the kernel
   };
   // One request that waits. `answer` is called once, by any thread, and never with a lock held.
-  class Wait {
+  class Wait final : public Interruptible {
    public:
     // The seeker's path is that of the placeholder which it waits for.
     Wait(Seeker seeker, std::function<void()> answer)
         : answer_(std::move(answer)), seeker_(std::move(seeker)) {}
-    void interrupt();  // may come at any time, from under libfuse's locks
+    void interrupt() override;
 
    private:
     friend class Flights;
