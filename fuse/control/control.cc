@@ -226,10 +226,10 @@ std::string status_json(Filesystem& filesystem) {
   json["locks"] = filesystem.has_local_locks_only() ? "this mount" : "file system";
   json["jobs_active"] = filesystem.jobs().active_count();
   Json names = Json::array();
-  for (const Profile& profile : filesystem.profiles()) names.push_back(profile.name);
+  for (const Profile& profile : filesystem.entries().profiles()) names.push_back(profile.name);
   json["profiles"] = std::move(names);
   json["rejected"] = Json::array();
-  for (const auto& summary : filesystem.publisher().rejected().worst(kMostRejectedShown)) {
+  for (const auto& summary : filesystem.publishing().publisher().rejected().worst(kMostRejectedShown)) {
     Json entry;
     put_name(entry, "entry", summary.unit);
     entry.update(describe(summary));

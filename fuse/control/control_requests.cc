@@ -16,6 +16,7 @@
 #include "fuse/control/control.h"
 #include "fuse/control/explain.h"
 #include "fuse/vfs/filesystem.h"
+#include "store/overlay/layer_units.h"
 #include "store/sys/guard.h"
 #include "store/sys/json_text.h"
 #include "store/sys/paths.h"
@@ -157,7 +158,7 @@ void show_job(const ControlRequest& request) {
 void show_layer(const ControlRequest& request) {
   const Job* job = require_known_job(request);
   if (job == nullptr) return;
-  const LayerContent content = request.filesystem.layer_of(*job);
+  const LayerContent content = list_layer(job->overlay, request.filesystem.entries());
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
   for (const LayerUnit& unit : content.units) {
@@ -222,7 +223,7 @@ void end_job(const ControlRequest& request) {
     }
   }
   const bool failed = wanted == "failure" || job->a_run_failed;
-  const auto report = request.filesystem.end_job(
+  const auto report = request.filesystem.publishing().end_job(
       *job, failed ? Outcome::kFailure : Outcome::kSuccess, request.progress("publishing entries"));
   Json answer = describe(report);
   answer["ended"] = true;
@@ -235,7 +236,8 @@ void plan_publishing(const ControlRequest& request, Job& job) {
   PublishReport total;
   Json plan = Json::array();
   for (const UnitPlan& unit :
-       request.filesystem.plan_publishing(job, request.progress("looking at entries"))) {
+       request.filesystem.publishing().publisher().plan_all(
+           job.overlay, job, false, request.progress("looking at entries"))) {
     const bool is_kept = !unit.why_kept.empty();
     Json line;
     put_name(line, "entry", unit.unit);
@@ -260,11 +262,11 @@ void publish_job(const ControlRequest& request) {
   if (job == nullptr) return;
   if (request.flag("dry_run")) return plan_publishing(request, *job);
   request.session->answer(
-      describe(request.filesystem.publish_job(*job, request.progress("publishing entries"))));
+      describe(request.filesystem.publishing().publish_job(*job, request.progress("publishing entries"))));
 }
 
 void plan_discarding(const ControlRequest& request, const Job& job) {
-  const LayerContent content = request.filesystem.layer_of(job);
+  const LayerContent content = list_layer(job.overlay, request.filesystem.entries());
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
   Json plan = Json::array();
@@ -289,7 +291,7 @@ void discard_job(const ControlRequest& request) {
   Job* job = require_job(request);
   if (job == nullptr) return;
   if (request.flag("dry_run")) return plan_discarding(request, *job);
-  const std::uint64_t files = request.filesystem.discard_job(*job);
+  const std::uint64_t files = request.filesystem.publishing().discard_job(*job);
   request.session->answer({{"ok", true}, {"files", files}});
 }
 
@@ -385,7 +387,7 @@ void collect_garbage(const ControlRequest& request) {
   if (!require_keeper(request)) return;
   const bool dry_run = request.flag("dry_run");
   request.session->progress("looking at the base", 0, 0);
-  const auto report = request.filesystem.collect_garbage(dry_run);
+  const auto report = request.filesystem.keeper().collect_garbage(dry_run);
   if (!report) return refuse_error(request, report.error());
   Json evicted = Json::array();
   for (const EvictedUnit& one : report->evicted) {
@@ -412,7 +414,7 @@ void collect_garbage(const ControlRequest& request) {
 void verify(const ControlRequest& request) {
   if (!require_keeper(request)) return;
   const bool repair = request.flag("repair");
-  const auto report = request.filesystem.verify(repair, request.progress("verifying entries"));
+  const auto report = request.filesystem.keeper().verify(repair, request.progress("verifying entries"));
   if (!report) return refuse_error(request, report.error());
   Json damaged = Json::array();
   for (const DamagedFile& file : report->damaged) {

@@ -21,6 +21,9 @@ class PublishTrust {
   // Why what the caller changes is not published, for people; "" where it is. Of a caller that is allowed
   // by its user or group at once, else by a look into /proc, some 20 µs.
   std::string why_refused(const Caller& caller) const;
+  bool may_publish(const Caller& caller) const {
+    return !is_restricted() || why_refused(caller).empty();
+  }
   // Who may publish, for `status`.
   std::string text() const;
 

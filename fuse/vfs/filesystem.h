@@ -27,22 +27,20 @@
 #include "fuse/nodes/io_modes.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/nodes/open_files.h"
-#include "fuse/services/freshness/generations.h"
-#include "fuse/services/freshness/notifier.h"
+#include "fuse/services/eviction/store_keeper.h"
+#include "fuse/services/freshness/cache_timeouts.h"
+#include "fuse/services/freshness/claim_news.h"
+#include "fuse/services/freshness/invalidation.h"
 #include "fuse/services/freshness/pending_unlinks.h"
-#include "fuse/services/locks/batons.h"
+#include "fuse/services/locks/job_batons.h"
+#include "fuse/services/locks/lock_removals.h"
 #include "fuse/services/locks/lock_table.h"
 #include "fuse/services/locks/named_locks.h"
-#include "fuse/services/publishing/rejection_watch.h"
-#include "fuse/services/single_flight/flights.h"
+#include "fuse/services/publishing/publishing.h"
+#include "fuse/services/shared_files/shared_files.h"
+#include "fuse/services/single_flight/single_flight.h"
 #include "fuse/vfs/request.h"
-#include "store/base/base_watch.h"
-#include "store/base/evictor.h"
-#include "store/base/open_verifier.h"
 #include "store/base/store.h"
-#include "store/base/verifier.h"
-#include "store/overlay/layer_units.h"
-#include "store/publish/publisher.h"
 #include "store/sys/task_queue.h"
 
 namespace cacheshim {
@@ -165,40 +163,30 @@ class Filesystem {
   // Whether the caller must not be served objects of this object's view, because it is another user's view.
   static bool is_kept_from(const Request& request, const NodeInfo& info);
 
-  // For control.cc.
+  // ---- For control/
   JobTable& jobs() { return jobs_; }
   TaskQueue& tasks() { return control_; }
+  Publishing& publishing() { return publishing_; }
+  const Publisher& publisher() const { return publishing_.publisher(); }
+  StoreKeeper& keeper() { return keeper_; }
   const FilesystemOptions& options() const { return options_; }
   const PublishTrust& trust() const { return trust_; }
-  const std::vector<Profile>& profiles() const { return entries_.profiles(); }
   const Counters& counters() const { return counters_; }
+  NodeTable& nodes() { return nodes_; }
+  const Store& store() const { return store_; }
+  const EntryMap& entries() const { return entries_; }
+  const Flights* flights() const { return single_flight_.flights(); }  // null without single flight
   std::uint64_t direct_opens() const;  // that processes served themselves, of all jobs
   std::time_t started() const { return started_; }
-  NodeTable& nodes() { return nodes_; }
-  WatchMode watch_mode() const { return watch_->mode(); }
+  WatchMode watch_mode() const { return timeouts_.watch_mode(); }
   bool is_base_local() const { return is_base_local_; }
-  const Flights* flights() const { return flights_.get(); }  // null without single flight
   // Whether the kernel reads and writes files of layers by itself.
   bool passes_through() const { return io_modes_.is_enabled(); }
   bool is_asked_by_rings() const { return is_asked_by_rings_; }
   // Whether lock files exclude this mount's processes alone, for want of locks below.
   bool has_local_locks_only() { return locks_.is_local_only(); }
-  // These take long; call from a task.
-  PublishReport publish_job(Job& job, const Publisher::Progress& progress);
-  PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
-  std::uint64_t discard_job(Job& job);
-  // What publish_job() and discard_job() would do.
-  std::vector<UnitPlan> plan_publishing(Job& job, const Publisher::Progress& progress);
-  LayerContent layer_of(const Job& job) const { return list_layer(job.overlay, entries_); }
-  // Errors: EWOULDBLOCK while another daemon or request is at it.
-  Result<EvictionReport> collect_garbage(bool dry_run);
-  Result<VerifyReport> verify(bool repair, const VerifyProgress& progress);
-  const Store& store() const { return store_; }
-  const EntryMap& entries() const { return entries_; }
-  const Publisher& publisher() const { return publisher_; }
 
  private:
-  static Caller caller_of(const Request& request);
   // What the caller makes, and for whom, by the rule of owners.
   NewObject new_object(const Request& request, mode_t mode, dev_t device = 0) const;
 
@@ -243,34 +231,6 @@ class Filesystem {
   bool keeps_xattr(const char* name) const;
   Status change_xattr(NodeId ino, const char* name, const std::function<Status(int fd)>& change);
 
-  // ---- fs_freshness.cc: how long the kernel may keep an answer, and what it is told of
-  // A look into a folder, and what was known of changes in it when it began.
-  struct Look {
-    const Job* job;
-    std::string folder;
-    std::uint64_t generation;
-    bool watched;
-    bool claimed;
-  };
-  // To be called before the base is asked, with the overlay's mutex held.
-  Look begin_look(const Job& job, std::string folder);
-  // How long what was found, or that nothing was, may be kept, in seconds.
-  double keep_name(const Look& look, const Found* found) const;
-  double keep_attr(const Look& look, const Found& found, NodeRef ref);
-  bool may_be_written_unseen(const Look& look, const Found& found, NodeRef ref);
-  void base_changed(const std::vector<BaseChange>& changes);
-  std::vector<Notifier::Notice> notices_of(const std::vector<BaseChange>& changes);
-  void tell_other_views(const Job& job, NodeIndex node, ViewSlot slot);
-  // Gives an answer by which a caller has entered a job's view, once the kernel knows whose it is.
-  // `asked`: the node whose attributes are in the answer, where it is not the view's root; or 0.
-  void answer_entered(Job& job, NodeIndex asked, std::function<void()> answer);
-  void tell_of_claim(const Job& job, NodeIndex asked) const;
-  void add_notices(const BaseChange& change, const Job& job,
-                   std::vector<Notifier::Notice>& notices) const;
-  void add_notices_of_all(const Job& job, std::vector<Notifier::Notice>& notices) const;
-  std::vector<Notifier::Notice> notices_of(const PublishReport& report, const Job* publisher);
-  std::vector<Notifier::Notice> notices_of_uncovered(const PublishReport& report, const Job& job);
-
   // Changes names with Overlay::mutex() held shared if that does, else exclusively. Within one view the
   // kernel lets only one change of a folder go on at a time; several share the job's layer without.
   template <class Change>
@@ -289,7 +249,7 @@ class Filesystem {
   Result<Entry> make_entry(NodeId parent, const std::string& name,
                            const std::function<Status(Overlay&, const std::string&)>& make);
   Result<Entry> entry_of(NodeRef parent, const NodeInfo& info, const std::string& name, Found found,
-                         const Look& look);
+                         const DirectoryLookup& look);
   // Returns the path it had.
   using RemoveName = std::function<Status(Job& job, const std::string& path, Hold hold)>;
   Result<std::string> remove_name(NodeId parent, const std::string& name, const RemoveName& remove);
@@ -347,22 +307,9 @@ class Filesystem {
   Result<OpenedFile> open_own(NodeRef ref, const NodeInfo& info, int flags);
 
   // ---- fs_shared.cc
-  // Null for what is not staged: locks, and what is only read.
-  std::unique_ptr<SharedFile> shared_file_of(const std::string& path, Common kind, int flags,
-                                             bool is_new) const;
-  Result<std::size_t> change_shared(FileHandle& handle,
-                                    const std::function<Result<std::size_t>(int fd)>& change,
-                                    off_t keep_bytes = kWholeFile);
-  std::string shared_path(const FileHandle& handle);
-  // fstat(2) comes without the handle: whose it is tells the process.
-  void note_shared(const FileHandle& handle, pid_t opener);
-  void forget_shared(const FileHandle& handle);
   std::optional<Result<Attributes>> attr_of_writer(const Request& request, NodeRef ref,
                                                    const NodeInfo& info);
-  // `closing`: the thread that closes it.
-  Status commit_shared(FileHandle& handle, pid_t closing);
-  void end_shared(FileHandle& handle);
-  // As the descriptor of a handle shows `st`. Excludes: shared_mutex_, since it takes Overlay::mutex().
+  // As the descriptor of a handle shows `st`.
   Result<Attributes> handle_attr(NodeRef ref, const NodeInfo& info, struct stat st, bool in_upper);
   std::optional<Result<Attributes>> try_change_shared(NodeRef ref, const NodeInfo& info,
                                                       const struct stat& attr, int to_set,
@@ -387,35 +334,17 @@ class Filesystem {
   void note_locked(const FileHandle& handle);
   void before_grant(const FileHandle& handle, std::function<void()> answer);
   std::vector<std::string> built_under(const FileHandle& handle, const LockWish& wish);
-  std::vector<std::string> take_built(Job& job, std::string_view lock_file);
   void forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner);
   LockSystem lock_system();
   void release_locks(FileHandle& handle, std::uint64_t fh);
-  // Whether `process` has the lock file at `path` locked for itself. With Overlay::mutex() held.
-  bool holds_lock(const Job& job, const std::string& path, pid_t process);
-  // Unlinks a lock file for `process`; while others have it locked or wait for it, only for this job.
-  Status remove_lock(Job& job, const std::string& path, pid_t process);
-  // If what has just been made exclusively is one of a profile's batons.
-  void note_baton(const Request& request, const FileHandle& handle);
   void reap(const Baton& baton);
-  void watch_left_batons();
-  void forget_removal(Job& job, const struct stat& st);
-  bool finish_removal(const LockFileId& id);
 
   // ---- fs_dirs.cc
   bool may_keep_listing(NodeIndex node, const NodeInfo& info);
   Status load(const Request& request, NodeRef ref, DirHandle& dir);
 
-  bool may_publish(const Request& request) const;
-
   // ---- fs_flight.cc
-  bool is_worth_waiting_for(const Job& job, const std::string& path) const;
-  Flights::Seeker seeker_of(const Request& request, Job& job, std::string path) const;
-  void note_open_for_flights(const Request& request, Job& job, NodeIndex node);
-  Flights::EntryState inspect_flight(const Job& job, const std::string& path) const;
-  // Notifies the waiters for `path` of a change that was made to it. `completed` is the entry that this change
-  // completes and that will not be published now, or "".
-  void note_arrival(const Job& job, const std::string& path, const std::string& completed);
+  void note_step(NodeRef parent, const std::string& name);
   Result<Entry> join_flight(const Request& request, NodeRef parent, const NodeInfo& info,
                             const std::string& name, const Entry& missed);
   Result<Entry> placeholder_entry(NodeRef ref, mode_t mode) const;
@@ -425,42 +354,13 @@ class Filesystem {
   void wait_for_flight(const Request& request, NodeRef ref, const NodeInfo& info,
                        Completion<R> completion);
 
-  // ---- fs_publish.cc
-  // Publishes what `path` has just completed, and then calls `answer`; `held` are the folders that the
-  // request to be answered holds.
-  void publish_completed(Job& job, const std::string& path, Arrival arrival,
-                         std::vector<Notifier::FolderId> held, std::function<void()> answer);
-  // What has just been made, or given its name, if its entry is built under a lock.
-  void note_built(Job& job, const std::string& path);
-  // Of single flight: something has been made, renamed or removed. With no lock held.
-  void note_step(const Job& job, const std::string& path, bool is_removed = false);
-  void note_step(NodeRef parent, const std::string& name);
-  // Publishes what was built under a lock that is about to be let go, and then calls `answer`.
-  void publish_built(Job& job, std::vector<std::string> paths, std::vector<Notifier::FolderId> held,
-                     std::function<void()> answer);
-  void show_published(Job& job, const std::string& entry, std::function<void()> answer);
-  PublishReport publish_entry(Job& job, const std::string& entry);
-  void retry_postponed(Job& job);
-  void tell_of(const PublishReport& report, const Job& publisher,
-               std::vector<Notifier::FolderId> held, std::function<void()> answer);
-  std::size_t drop_layer(Job& job, Outcome outcome);
-  void notify_and_wait(std::vector<Notifier::Notice> notices);
-
-  // ---- fs_gc.cc
-  void tend_store();
-  void tend_store_if_due();
-  void tell_of_gone(const std::vector<std::string>& paths);
-  void tell_of_gone_and_wait(const std::vector<std::string>& paths);
-  // Answers a request that holds `folder`, once the kernel knows that these paths are gone.
-  void answer_gone(const std::vector<std::string>& paths, NodeId folder,
-                   std::function<void()> answer);
   std::vector<std::string> put_damaged_away(NodeRef ref);
 
-  static constexpr unsigned kPublishingThreads = 4;
   static constexpr unsigned kControlThreads = 2;
-  static constexpr unsigned kClaimThreads = 1;  // so that who comes next waits for the first
   static constexpr std::chrono::seconds kShortestIdleLook{1};
   static constexpr std::chrono::seconds kAnswerDeadline{1};
+
+  void refuse_waits();
 
   const Store& store_;
   const FilesystemOptions options_;
@@ -474,54 +374,35 @@ class Filesystem {
   std::atomic<bool> is_asked_by_rings_{false};
   std::atomic<int> releases_{0};  // RELEASE requests whose locks are not gone yet
   LockTable locks_{counters_, lock_system()};
-  // Lock files that jobs have unlinked while others wanted them: to be removed once nobody does.
-  struct Removal {
-    std::string path;
-    std::set<Job*> jobs;
-  };
-  std::mutex removals_mutex_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_;
   LockFiles base_locks_{entries_};
+  LockRemovals lock_removals_{locks_, base_locks_};
   NamedLocks named_locks_{locks_, base_locks_};
-  void refuse_waits();
   std::mutex closing_mutex_;
   bool is_closed_for_good_ = false;
   std::atomic<bool> is_closing_{false};
-  struct SharedOpening {
-    const FileHandle* handle;
-    pid_t process;
-  };
-  std::mutex shared_mutex_;  // of the openings of files of class `shared`, by node
-  std::map<NodeIndex, std::vector<SharedOpening>> shared_openings_;
-  std::atomic<std::size_t> shared_count_{0};
   CallerJobs callers_;
   const LockAccess lock_access_;
   const PublishTrust trust_;
   const NodeIndex jobs_dir_;
   JobTable jobs_;
-  Publisher publisher_;
-  const RejectionWatch rejections_;
-  // Several queues: what answers a request never queues behind what waits for the notifier, nor a
-  // first look behind publishing.
-  TaskQueue publishing_;
-  TaskQueue control_;
-  TaskQueue claims_;
-  Generations generations_;  // of the base
-  std::vector<int> lowers_;  // the base: one folder, or those of a plain overlay
-  bool is_base_local_;
-  int device_ = -1;  // of the connection
-  std::unique_ptr<Notifier> notifier_;
+  Invalidation invalidation_{nodes_, jobs_, options_.direct};
+  CacheTimeouts timeouts_{invalidation_, nodes_, io_modes_};
+  ClaimNews claim_news_{nodes_, invalidation_};
   PendingUnlinks pending_unlinks_{[this](auto directory, const std::string& name) {
-    notifier_->tell_name_and_wait(directory, name);
+    invalidation_.notifier().tell_name_and_wait(directory, name);
   }};
-  std::unique_ptr<BaseWatch> watch_;
+  // Several queues: what answers a request never queues behind what waits for the notifier.
+  Publishing publishing_;
+  SingleFlight single_flight_{entries_, publishing_.publisher(), trust_, nodes_, counters_};
+  SharedFiles shared_files_{store_, nodes_, base_locks_};
+  JobBatons batons_{entries_, nodes_, jobs_};
+  StoreKeeper keeper_;
+  TaskQueue control_{kControlThreads};
+  std::vector<int> lowers_;  // the base: one directory, or those of a plain overlay
+  bool is_base_local_;
   std::unique_ptr<IdleJobs> idle_jobs_;
   std::unique_ptr<Ticker> ticker_;
-  std::unique_ptr<Flights> flights_;  // null without single flight
-  std::unique_ptr<Batons> batons_;
-  std::unique_ptr<OpenVerifier> verifier_;                // null without verify_on_open
-  std::chrono::steady_clock::time_point store_tended_{};  // the ticker's
-  std::atomic<bool> tending_{false};
+  int device_ = -1;  // the session's
 };
 
 template <class Change>
@@ -551,12 +432,13 @@ template <class R>
 void Filesystem::wait_for_flight(const Request& request, NodeRef ref, const NodeInfo& info,
                                  Completion<R> completion) {
   const auto pending = share(std::move(completion));
-  const auto wait = std::make_shared<Flights::Wait>(seeker_of(request, *info.job, ""), [pending] {
-    pending->watch(nullptr);
-    pending->complete(Errno(ESTALE));
-  });
+  const auto wait = std::make_shared<Flights::Wait>(
+      single_flight_.seeker_of(request.caller, *info.job, ""), [pending] {
+        pending->watch(nullptr);
+        pending->complete(Errno(ESTALE));
+      });
   pending->watch(wait.get());  // before anybody can answer
-  flights_->wait(ref.node, wait);
+  single_flight_.flights()->wait(ref.node, wait);
 }
 
 }  // namespace cacheshim

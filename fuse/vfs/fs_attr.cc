@@ -7,7 +7,7 @@
 
 #include "fuse/vfs/filesystem.h"
 #include "fuse/vfs/set_ids.h"
-#include "fuse/vfs/timeouts.h"
+#include "fuse/services/freshness/timeouts.h"
 #include "store/sys/new_object.h"
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
@@ -99,7 +99,7 @@ Result<Attributes> Filesystem::attr_by_path(NodeRef ref) {
     return Attributes{shown, may_change ? 0 : kShortTimeout, st.st_ino};
   }
   CACHESHIM_TRY(path, nodes_.path(ref.node));
-  const Look look = begin_look(*info.job, std::string(parent_path(path)));
+  const DirectoryLookup look = timeouts_.begin(*info.job, std::string(parent_path(path)));
   Result<Found> found = info.job->overlay.find(path);
   if (found.failed_with(ENOENT)) return Errno(ESTALE);
   if (!found) return found.error();
@@ -108,7 +108,7 @@ Result<Attributes> Filesystem::attr_by_path(NodeRef ref) {
   // Its user is seen here, where the kernel does not refuse anybody: root's rights over files are not
   // root's alone.
   const bool is_private_root = info.is_view_root && info.job->has_private_views();
-  const double keep = is_private_root ? kShortTimeout : keep_attr(look, *found, ref);
+  const double keep = is_private_root ? kShortTimeout : timeouts_.of_attributes(look, *found, ref);
   return Attributes{shown, keep, found->st.st_ino};
 }
 
@@ -144,11 +144,11 @@ void Filesystem::getattr(const Request& request, NodeId ino, std::optional<std::
   const bool keeps_links = pending_unlinks_.has(ino);
   const auto answer = [this, ino, keeps_links](AttributesCompletion& pending,
                                                const Attributes& found) {
-    if (keeps_links) notifier_->tell_attributes({ino});
+    if (keeps_links) invalidation_.notifier().tell_attributes({ino});
     pending.complete(found);
   };
   if (!enters) return answer(completion, *attr);
-  answer_entered(job, ref.node, [answer, pending = share(std::move(completion)), found = *attr] {
+  claim_news_.answer_entered(job, ref.node, [answer, pending = share(std::move(completion)), found = *attr] {
     answer(*pending, found);
   });
 }
@@ -266,7 +266,7 @@ Status Filesystem::change_attr(const Request& request, NodeRef ref, const NodeIn
     if (const auto path = nodes_.path(ref.node)) info.job->filter.add(*path, true);
   }
   const Status applied = apply_attr(fd.get(), allowed, to_set);
-  tell_other_views(*info.job, ref.node, ref.slot);
+  invalidation_.data_changed(*info.job, ref.node, ref.slot);
   return applied;
 }
 

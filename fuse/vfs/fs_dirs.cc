@@ -56,7 +56,7 @@ OpenedFile Filesystem::opendir(NodeId ino) {
 bool Filesystem::may_keep_listing(NodeIndex node, const NodeInfo& info) {
   if (info.removed || info.job->shares_uids()) return false;
   const auto path = nodes_.path(node);
-  return path && begin_look(*info.job, *path).watched;
+  return path && timeouts_.begin(*info.job, *path).watched;
 }
 
 void Filesystem::releasedir(std::uint64_t fh) {

@@ -10,7 +10,7 @@
 #include "fuse/nodes/open_flags.h"
 #include "fuse/vfs/filesystem.h"
 #include "fuse/vfs/set_ids.h"
-#include "fuse/vfs/timeouts.h"
+#include "fuse/services/freshness/timeouts.h"
 #include "store/sys/sys.h"
 
 // Open files. Reads take no lock; a write holds the overlay's mutex shared, so that publishing, which
@@ -85,7 +85,7 @@ Status Filesystem::choose_io(FileHandle& handle, const struct stat& st, int flag
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
   // A write through a mapping would not update what the kernel has cached so far.
   if (may_be_mapped_for_writing(handle)) {
-    notifier_->tell_attributes({encode({handle.node, handle.slot})});
+    invalidation_.notifier().tell_attributes({encode({handle.node, handle.slot})});
   }
   return {};
 }
@@ -155,8 +155,8 @@ OpenedFile Filesystem::add_file(const Request& request, std::unique_ptr<FileHand
   opened.noflush = !handle->tells_close;
   opened.direct_io = handle->direct_io;
   opened.backing_id = handle->backing_id;
-  note_shared(*handle, request.caller.tid);
-  rejections_.note_opened(*handle, request.caller.tid);
+  shared_files_.note_opened(*handle, request.caller.tid);
+  publishing_.rejections().note_opened(*handle, request.caller.tid);
   opened.fh = handles_.add(std::move(handle));
   return opened;
 }
@@ -175,14 +175,14 @@ Result<OpenedFile> Filesystem::open_object_file(const Request& request, NodeRef 
                                                 const NodeInfo& info, int flags) {
   // The kernel looks the name up again, which misses it.
   if (const auto gone = put_damaged_away(ref); !gone.empty()) {
-    tell_of_gone(gone);
+    invalidation_.gone(gone);
     return Errno(ESTALE);
   }
   if (is_kept_from(request, info)) return Errno(EACCES);
   CACHESHIM_TRY(handle, open_file(ref, *info.job, flags));
   const int fd = handle->fd.get();
   const OpenedFile opened = add_file(request, std::move(handle));
-  note_open_for_flights(request, *info.job, ref.node);
+  single_flight_.note_open(request.caller, *info.job, ref.node);
   const bool truncates = (flags & O_TRUNC) != 0;
   if (const auto dropped = truncates ? drop_privileges(request, ref, fd) : Status(); !dropped) {
     release(opened.fh);
@@ -219,14 +219,14 @@ Result<Filesystem::Created> Filesystem::create_file(NodeRef parent, const std::s
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
-    const Look look = begin_look(*info.job, std::string(parent_path(path)));
+    const DirectoryLookup look = timeouts_.begin(*info.job, std::string(parent_path(path)));
     nodes_.part(parent.node, name, st);
     CACHESHIM_TRY(entry, entry_of(parent, info, name, {st, true, {}}, look));
     const NodeRef ref = decode(entry.ino);
     nodes_.set_lacks_capabilities(ref.node, true);
     CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, info.job, flags));
     if (may_be_mapped_for_writing(*handle)) entry.attr_timeout = 0;
-    note_built(*info.job, path);
+    publishing_.note_built(*info.job, path);
     return Created(entry, std::move(handle));
   });
 }
@@ -256,7 +256,7 @@ Result<CreatedFile> Filesystem::create(const Request& request, NodeId parent, co
   if (is_kept_from(request, nodes_.info(decode(parent).node))) return Errno(EACCES);
   CACHESHIM_TRY(created,
                 create_file(decode(parent), name, new_object(request, mode & 07777), flags));
-  if ((flags & O_EXCL) != 0) note_baton(request, *created.second);
+  if ((flags & O_EXCL) != 0) batons_.note_made(*created.second, request.caller.tid);
   note_step(decode(parent), name);
   return CreatedFile{created.first, add_file(request, std::move(created.second))};
 }
@@ -321,14 +321,14 @@ Result<ReadSource> Filesystem::read(const OpenFlags& open) {
 
 Result<std::size_t> Filesystem::change_data(
     FileHandle& handle, const std::function<Result<std::size_t>(int fd)>& change) {
-  if (handle.shared) return change_shared(handle, change);
+  if (handle.shared) return SharedFiles::change(handle, change);
   Overlay& overlay = handle.job->overlay;
   for (;;) {
     {
       const std::shared_lock lock(overlay.mutex());
       if (handle.epoch == nodes_.epoch(handle.node)) {
         const auto changed = change(handle.fd.get());
-        tell_other_views(*handle.job, handle.node, handle.slot);
+        invalidation_.data_changed(*handle.job, handle.node, handle.slot);
         return changed;
       }
     }
@@ -370,21 +370,20 @@ void Filesystem::end_writing(FileHandle& handle) {
   Job& job = *handle.job;
   job.begin_publishing();  // so that who waits for the job sees no gap between the two
   job.remove_writer(handle.device, handle.inode);
-  retry_postponed(job);
+  publishing_.retry_postponed(job);
   const Result<std::string> path = [&]() -> Result<std::string> {
     const std::shared_lock lock(job.overlay.mutex());
     return nodes_.path(handle.node);
   }();
-  if (path) publish_completed(job, *path, Arrival::kClosed, {}, [] {});
+  if (path) publishing_.completed(job, *path, Arrival::kClosed, {}, [] {});
   job.end_publishing();
 }
 
 void Filesystem::release(std::uint64_t fh) {
   if (FileHandle* handle = handles_.file(fh)) {
     release_locks(*handle, fh);
-    forget_shared(*handle);
     open_files_.remove(handle->node, handle->fd.get());
-    if (handle->shared) end_shared(*handle);
+    shared_files_.released(*handle);
     // Before all else, so that nothing of ours holds the file open for writing when it is to be published.
     handle->fd.reset();
     io_modes_.close(encode({handle->node, handle->slot}));

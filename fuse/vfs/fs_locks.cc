@@ -152,16 +152,7 @@ std::vector<std::string> Filesystem::built_under(const FileHandle& handle, const
   if (!named && !handle.is_lock_file) return {};
   if (!locks_.gives_up_exclusive(named ? named->id : lock_file_id(handle), wish)) return {};
   const Result<std::string> path = path_of(handle);
-  return path ? take_built(*handle.job, *path) : std::vector<std::string>();
-}
-
-std::vector<std::string> Filesystem::take_built(Job& job, std::string_view lock_file) {
-  const std::string_view family = take_component(lock_file);
-  return job.take_built([&](const std::string& made) {
-    const auto ref = entries_.find(made);
-    if (!ref || ref->profile->name != family) return false;
-    return ref->rule->is_built_under(lock_file, ref->entry.substr(family.size() + 1));
-  });
+  return path ? publishing_.take_built(*handle.job, *path) : std::vector<std::string>();
 }
 
 // The caller's job may have written into an entry before it had the lock that the entry is built under, and another
@@ -175,7 +166,7 @@ void Filesystem::before_grant(const FileHandle& handle, std::function<void()> an
     const std::shared_lock lock(job.overlay.mutex());
     if (!job.overlay.has_own_folder(entry)) return answer();
   }
-  show_published(job, entry, std::move(answer));
+  publishing_.show_published(job, entry, std::move(answer));
 }
 
 // Its locks are about to go without an unlock: closed, or its process is dead. What it has made under them
@@ -190,7 +181,7 @@ void Filesystem::forget_built(const FileHandle& handle, bool is_record, std::uin
 // A process that locks a common file keeps others waiting, so that counts as a change.
 bool Filesystem::may_share_lock(const Request& request, const FileHandle& handle, LockUse use) {
   if (use == LockUse::kLock && !note_change(request, encode({handle.node, handle.slot}))) return false;
-  return handle.job->may_publish() && (use == LockUse::kLock || may_publish(request));
+  return handle.job->may_publish() && (use == LockUse::kLock || trust_.may_publish(request.caller));
 }
 
 // The base's file that takes the locks of this one (NamedLocks), or null if the job's processes lock the
@@ -239,7 +230,7 @@ void Filesystem::set_lock(const Request& request, FileHandle& handle, const Lock
   };
   std::vector<std::string> built = built_under(handle, wish);
   if (built.empty()) return set(std::move(call));
-  publish_built(*handle.job, std::move(built), {},
+  publishing_.built(*handle.job, std::move(built), {},
                 [set, pending = std::make_shared<std::unique_ptr<LockCall>>(std::move(call))] {
                   set(std::move(*pending));
                 });
@@ -257,7 +248,7 @@ void Filesystem::note_locked(const FileHandle& handle) {
   if (nodes_.takes_locks(handle.node)) return;
   nodes_.set_takes_locks(handle.node);
   const auto path = path_of(handle);
-  if (path && entries_.class_of(*path) == NameClass::kBaton) batons_->removed(handle.job, *path);
+  if (path && batons_.is_baton(*path)) batons_.forget(*handle.job, *path);
 }
 
 void Filesystem::flock(const Request& request, std::uint64_t fh, int operation,
@@ -304,7 +295,7 @@ Status Filesystem::flush(const Request& request, const LockTarget& target) {
   if (handle == nullptr) return {};
   // Before its locks go, and somebody else looks.
   const Status committed =
-      handle->shared ? commit_shared(*handle, request.caller.tid) : Status();
+      handle->shared ? shared_files_.commit(*handle, request.caller.tid) : Status();
   forget_built(*handle, /*is_record=*/true, target.owner);
   locks_.closed(lock_file_id(*handle), target.fh, target.owner);
   named_locks_.closed(*handle, target.fh, target.owner);
@@ -317,68 +308,6 @@ void Filesystem::release_locks(FileHandle& handle, std::uint64_t fh) {
   locks_.released(lock_file_id(handle), fh);
   named_locks_.released(handle, fh);
   --releases_;
-}
-
-bool Filesystem::holds_lock(const Job& job, const std::string& path, pid_t process) {
-  const auto opened = job.overlay.open(path, O_PATH);
-  const auto st = opened ? sys::stat_fd(opened->fd.get()) : opened.error();
-  return st && locks_.is_held_by({st->st_dev, st->st_ino}, process);
-}
-
-// Held or awaited by others it stays, since these would otherwise have a lock that nobody else meets any
-// more; the job that wanted it away no longer sees it. With Overlay::mutex() held.
-Status Filesystem::remove_lock(Job& job, const std::string& path, pid_t process) {
-  CACHESHIM_TRY(opened, job.overlay.open(path, O_PATH));
-  CACHESHIM_TRY(st, sys::stat_fd(opened.fd.get()));
-  const LockFileId id{st.st_dev, st.st_ino};
-  const auto open = [&opened] { return sys::reopen(opened.fd.get(), O_PATH); };
-  const Status removed = locks_.unless_wanted(id, open, process, [&]() -> Status {
-    if (is_locked_elsewhere(st.st_dev, st.st_ino)) return Errno(EBUSY);
-    return job.overlay.remove_file(path);
-  });
-  if (!removed.failed_with(EBUSY)) return removed;
-  {
-    const std::lock_guard lock(removals_mutex_);
-    Removal& removal = removals_[{id.device, id.inode}];
-    removal.path = path;
-    removal.jobs.insert(&job);
-    job.overlay.hide_lock(path);
-  }
-  locks_.watch_idle(id);
-  return {};
-}
-
-void Filesystem::note_baton(const Request& request, const FileHandle& handle) {
-  const std::shared_lock lock(handle.job->overlay.mutex());
-  const auto path = nodes_.path(handle.node);
-  if (!path || handle.is_lock_file || entries_.class_of(*path) != NameClass::kBaton) return;
-  const ProcessOrigin maker = origin_of(process_of(request.caller.tid));
-  if (maker.process != 0 && handle.job->layer) {
-    const BatonRecord record{*path,           handle.inode, maker.process,  maker.start_time,
-                             maker.ancestors, boot_id(),    pid_namespace()};
-    // Without it the baton stays where this daemon dies too.
-    (void)handle.job->layer->append(kBatonRecordsFile, to_line(record));
-  }
-  batons_->watch({handle.job, *path, handle.device, handle.inode}, maker);
-}
-
-// Those of a daemon that died, in the layers that were taken up from it.
-void Filesystem::watch_left_batons() {
-  for (Job* job : jobs_.all()) {
-    const std::shared_lock lock(job->overlay.mutex());
-    const auto text = job->layer ? job->layer->read(kBatonRecordsFile) : Errno(ENOENT);
-    if (!text) continue;
-    for (BatonRecord& record : parse_baton_records(*text)) {
-      const auto found = job->overlay.find(record.path);
-      if (!found || !found->in_upper || found->st.st_ino != record.inode) continue;
-      ProcessOrigin maker{record.process, record.start_time, std::move(record.ancestors)};
-      const bool is_of_this_boot = record.boot == boot_id();
-      if (is_of_this_boot && record.pid_namespace != pid_namespace())
-        continue;  // not seen from here
-      if (!is_of_this_boot) maker = ProcessOrigin::of_the_dead();
-      batons_->watch({job, record.path, found->st.st_dev, found->st.st_ino}, std::move(maker));
-    }
-  }
 }
 
 // Its entry is not published by that: whoever was at work has not come to the end.
@@ -400,47 +329,7 @@ void Filesystem::reap(const Baton& baton) {
   }
   counters_.batons_reaped.fetch_add(1, std::memory_order_relaxed);
   spdlog::info("removed '{}' of job '{}': the process that made it is dead", baton.path, job.id);
-  std::vector<Notifier::Notice> notices;
-  add_notices({BaseChange::Kind::kName, folder, name}, job, notices);
-  notifier_->post(std::move(notices), {}, [] {});
-}
-
-// The job has made it again: it is not to go any more, as far as this job is concerned.
-void Filesystem::forget_removal(Job& job, const struct stat& st) {
-  const std::lock_guard lock(removals_mutex_);
-  const auto found = removals_.find({st.st_dev, st.st_ino});
-  if (found == removals_.end()) return;
-  found->second.jobs.erase(&job);
-  if (found->second.jobs.empty()) removals_.erase(found);
-}
-
-// Whether no more is to be done about it.
-bool Filesystem::finish_removal(const LockFileId& id) {
-  std::string path;
-  {
-    const std::lock_guard lock(removals_mutex_);
-    const auto found = removals_.find({id.device, id.inode});
-    if (found == removals_.end()) return true;
-    path = found->second.path;
-  }
-  const auto open = [&] { return base_locks_.open(path, O_PATH); };
-  const auto is_there = [&] {
-    const auto st = base_locks_.find(path);
-    return st && st->st.st_dev == id.device && st->st.st_ino == id.inode;
-  };
-  const Status removed =
-      !is_there() ? Status() : locks_.unless_wanted(id, open, -1, [&]() -> Status {
-        if (!is_there()) return {};
-        if (is_locked_elsewhere(id.device, id.inode)) return Errno(EBUSY);
-        return base_locks_.remove(path);
-      });
-  if (removed.failed_with(EBUSY)) return false;
-  const std::lock_guard lock(removals_mutex_);
-  const auto found = removals_.find({id.device, id.inode});
-  if (found == removals_.end()) return true;
-  for (Job* job : found->second.jobs) job->overlay.show_lock(path);
-  removals_.erase(found);
-  return true;
+  invalidation_.name_changed(job, folder, name);
 }
 
 }  // namespace cacheshim

@@ -7,7 +7,7 @@
 
 #include "fuse/nodes/open_flags.h"
 #include "fuse/vfs/filesystem.h"
-#include "fuse/vfs/timeouts.h"
+#include "fuse/services/freshness/timeouts.h"
 #include "store/sys/sys.h"
 
 // Objects that are not found by their name. A file or directory may be open when its name is removed: in this
@@ -151,7 +151,7 @@ Result<std::unique_ptr<FileHandle>> Filesystem::open_common(NodeRef ref, const N
                                                             int flags) {
   const std::shared_lock lock(info.job->overlay.mutex());
   const auto path = nodes_.path(ref.node);
-  auto shared = shared_file_of(path ? *path : "", info.common, flags, /*is_new=*/false);
+  auto shared = shared_files_.make(path ? *path : "", info.common, flags, /*is_new=*/false);
   CACHESHIM_TRY(object, common_object(ref.node, info));
   CACHESHIM_TRY(fd, sys::reopen(object->get(), shared ? O_RDWR : backing_flags(flags)));
   if (info.common == Common::kLock) lock_access_.apply(fd.get());
@@ -175,18 +175,32 @@ Result<Filesystem::Created> Filesystem::create_common(NodeRef parent, const Node
   if (made.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
   if (!made) return made.error();
   CACHESHIM_TRY(st, sys::stat_fd(made->fd.get()));
-  forget_removal(*info.job, st);
+  lock_removals_.forget(*info.job, st);
   CACHESHIM_TRY(object, sys::reopen(made->fd.get(), O_PATH));
-  const Look look = begin_look(*info.job, std::string(parent_path(path)));
+  const DirectoryLookup look = timeouts_.begin(*info.job, std::string(parent_path(path)));
   CACHESHIM_TRY(entry, entry_of(parent, info, std::string(base_name(path)),
                                 {st, false, std::nullopt, std::move(object)}, look));
-  auto shared = shared_file_of(path, kind, flags, made->is_new);
+  auto shared = shared_files_.make(path, kind, flags, made->is_new);
   const bool empties = shared && !made->is_new && (flags & O_TRUNC) != 0;
   if (empties) CACHESHIM_CHECK(shared->stage(made->fd.get(), 0));
   CACHESHIM_TRY(handle, make_handle({std::move(made->fd), false, true, most_bytes_of(kind)}, st,
                                     decode(entry.ino), info.job, flags));
   handle->shared = std::move(shared);
   return Created(entry, std::move(handle));
+}
+
+// verify_on_open: what has gone to trash since it is damaged, of the entry of what somebody is about to
+// see of the base.
+std::vector<std::string> Filesystem::put_damaged_away(NodeRef ref) {
+  if (!keeper_.verifies_on_open()) return {};
+  const NodeInfo info = nodes_.info(ref.node);
+  const bool is_object = info.kind == NodeKind::kObject && !info.removed;
+  if (!is_object || info.in_upper || info.is_dir) return {};
+  const auto path = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return nodes_.path(ref.node);
+  }();
+  return path ? keeper_.check_on_open(*path) : std::vector<std::string>();
 }
 
 }  // namespace cacheshim

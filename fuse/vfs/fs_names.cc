@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "fuse/vfs/filesystem.h"
-#include "fuse/vfs/timeouts.h"
+#include "fuse/services/freshness/timeouts.h"
 #include "store/sys/process.h"
 #include "store/sys/sys.h"
 
@@ -35,12 +35,12 @@ Result<std::string> Filesystem::child_path(NodeRef parent, const std::string& na
 
 Result<Entry> Filesystem::entry_of(NodeRef parent, const NodeInfo& info,
                                               const std::string& name, Found found,
-                                              const Look& look) {
+                                              const DirectoryLookup& look) {
   const bool is_common = static_cast<bool>(found.lock);
   const NodeIndex node =
       is_common ? nodes_.intern_common(
                       parent.node, name, info.job,
-                      {common_kind(join_path(look.folder, name)), found.st, std::move(found.lock)})
+                      {common_kind(join_path(look.directory, name)), found.st, std::move(found.lock)})
                 : nodes_.intern(parent.node, name, info.job, found);
   const NodeRef ref{node, parent.slot};
   CACHESHIM_TRY(st, show(ref, nodes_.info(node), found.st, found.in_upper));
@@ -50,8 +50,8 @@ Result<Entry> Filesystem::entry_of(NodeRef parent, const NodeInfo& info,
   // What a lock file is, and how many names it has, others may change at any moment, and programs rely
   // on what they see of it while they hold it.
   if (is_common) return entry;
-  entry.entry_timeout = keep_name(look, &found);
-  entry.attr_timeout = keep_attr(look, found, ref);
+  entry.entry_timeout = timeouts_.of_name(look, &found);
+  entry.attr_timeout = timeouts_.of_attributes(look, found, ref);
   if (pending_unlinks_.has(entry.ino)) {
     ++entry.attr.st_nlink;
     entry.attr_timeout = 0;
@@ -63,14 +63,14 @@ Result<Entry> Filesystem::entry_of(NodeRef parent, const NodeInfo& info,
 Result<Entry> Filesystem::find_entry(NodeRef parent, const NodeInfo& info,
                                                 const std::string& name) {
   CACHESHIM_TRY(folder, nodes_.path(parent.node));
-  const Look look = begin_look(*info.job, folder);
+  const DirectoryLookup look = timeouts_.begin(*info.job, folder);
   const std::string path = join_path(folder, name);
   Result<Found> found = info.job->overlay.find(path);
   if (found) return entry_of(parent, info, name, *std::move(found), look);
   if (!found.failed_with(ENOENT)) return found.error();
   Entry nothing{};
   if (!info.job->overlay.is_shared_lock_name(path))
-    nothing.entry_timeout = keep_name(look, nullptr);
+    nothing.entry_timeout = timeouts_.of_name(look, nullptr);
   return nothing;
 }
 
@@ -93,17 +93,17 @@ void Filesystem::lookup(const Request& request, NodeId parent_ino, const char* n
   };
   Result<Entry> entry = look();
   std::vector<std::string> gone;
-  if (verifier_ && entry && entry->ino != 0) gone = put_damaged_away(decode(entry->ino));
+  if (keeper_.verifies_on_open() && entry && entry->ino != 0) gone = put_damaged_away(decode(entry->ino));
   if (!gone.empty()) {
     nodes_.forget(decode(entry->ino).node, 1);
     entry = look();
   }
   if (entry && entry->ino == 0) {
     counters_.misses.fetch_add(1, std::memory_order_relaxed);
-    if (flights_) entry = join_flight(request, parent, info, name, *entry);
+    if (single_flight_.flights() != nullptr) entry = join_flight(request, parent, info, name, *entry);
   }
   if (gone.empty()) return completion.complete(entry);
-  answer_gone(gone, parent_ino, [pending = share(std::move(completion)), entry] {
+  invalidation_.gone_before_answer(gone, parent_ino, [pending = share(std::move(completion)), entry] {
     pending->complete(entry);
   });
 }
@@ -121,7 +121,7 @@ Result<Entry> Filesystem::made_entry(NodeRef parent, const NodeInfo& info,
                                                 const std::string& name) {
   CACHESHIM_TRY(path, child_path(parent, name));
   if (const auto made = info.job->overlay.find(path)) {
-    if (made->lock) forget_removal(*info.job, made->st);
+    if (made->lock) lock_removals_.forget(*info.job, made->st);
     nodes_.part(parent.node, name, made->st);
   }
   CACHESHIM_TRY(entry, find_entry(parent, info, name));
@@ -180,9 +180,9 @@ void Filesystem::symlink(const Request& request, const char* target, NodeId pare
   });
   if (!entry) return completion.complete(entry);
   Job& job = *nodes_.info(decode(parent).node).job;
-  note_step(job, made);
-  rejections_.note_changed(job, made, request.caller.tid);
-  publish_completed(job, made, Arrival::kNamed, {parent, entry->ino},
+  single_flight_.note_step(job, made);
+  publishing_.rejections().note_changed(job, made, request.caller.tid);
+  publishing_.completed(job, made, Arrival::kNamed, {parent, entry->ino},
                     [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
@@ -208,14 +208,14 @@ void Filesystem::link(const Request& request, NodeId ino, NodeId parent_ino, con
     if (is_lock_name || info.common != Common::kNone) {
       return add_lock_name(source.node, parent, folder, new_path);
     }
-    const Look look = begin_look(*job, std::string(parent_path(new_path)));
+    const DirectoryLookup look = timeouts_.begin(*job, std::string(parent_path(new_path)));
     CACHESHIM_TRY(found, job->overlay.find(new_path));
     nodes_.add_link(source.node, parent.node, name, found.st);
     return entry_of(parent, folder, name, std::move(found), look);
   }();
   if (!entry || job->overlay.is_shared_lock_name(linked)) return completion.complete(entry);
-  rejections_.note_changed(*job, linked, request.caller.tid);
-  publish_completed(*job, linked, Arrival::kNamed, {parent_ino, ino},
+  publishing_.rejections().note_changed(*job, linked, request.caller.tid);
+  publishing_.completed(*job, linked, Arrival::kNamed, {parent_ino, ino},
                     [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
@@ -232,7 +232,7 @@ Result<Entry> Filesystem::add_lock_name(NodeIndex source, NodeRef parent,
     CACHESHIM_TRY(lock, sys::reopen(object.get(), O_PATH));
     found = {st, false, std::nullopt, std::move(lock)};
   }
-  const Look look = begin_look(*folder.job, std::string(parent_path(path)));
+  const DirectoryLookup look = timeouts_.begin(*folder.job, std::string(parent_path(path)));
   CACHESHIM_TRY(entry,
                 entry_of(parent, folder, std::string(base_name(path)), std::move(found), look));
   for (const NodeIndex node : {source, decode(entry.ino).node}) {
@@ -273,12 +273,12 @@ void Filesystem::unlink(const Request& request, NodeId parent, const char* name,
   bool is_let_go = false;
   const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
     if (job.overlay.is_shared_lock(path)) {
-      is_let_go = holds_lock(job, path, process_of(caller));
-      return remove_lock(job, path, process_of(caller));
+      is_let_go = lock_removals_.is_held_by(job, path, process_of(caller));
+      return lock_removals_.remove(job, path, process_of(caller));
     }
     CACHESHIM_CHECK(job.overlay.remove_file(path, hold));
-    is_let_go = entries_.class_of(path) == NameClass::kBaton;
-    if (is_let_go) batons_->removed(&job, path);
+    is_let_go = batons_.is_baton(path);
+    if (is_let_go) batons_.forget(job, path);
     return Status();
   };
   // The kernel holds what is removed as well: a late notice, of a folder that had its number, waits for it.
@@ -287,13 +287,13 @@ void Filesystem::unlink(const Request& request, NodeId parent, const char* name,
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return completion.complete(removed.error());
   Job& job = *nodes_.info(folder.node).job;
-  note_step(job, *removed, /*is_removed=*/true);
-  rejections_.note_changed(job, *removed, caller);
+  single_flight_.note_step(job, *removed, /*is_removed=*/true);
+  publishing_.rejections().note_changed(job, *removed, caller);
   const auto answer = [pending = share(std::move(completion))] { pending->complete({}); };
   std::vector<std::string> built;
-  if (is_let_go) built = take_built(job, *removed);
-  if (!built.empty()) return publish_built(job, std::move(built), {parent, victim}, answer);
-  publish_completed(job, *removed, Arrival::kUnlocked, {parent, victim}, answer);
+  if (is_let_go) built = publishing_.take_built(job, *removed);
+  if (!built.empty()) return publishing_.built(job, std::move(built), {parent, victim}, answer);
+  publishing_.completed(job, *removed, Arrival::kUnlocked, {parent, victim}, answer);
 }
 
 Status Filesystem::rmdir(NodeId parent, const char* name) {
@@ -301,7 +301,7 @@ Status Filesystem::rmdir(NodeId parent, const char* name) {
     return job.overlay.remove_dir(path, hold);
   };
   const Result<std::string> removed = remove_name(parent, name, remove);
-  if (removed) note_step(*nodes_.info(decode(parent).node).job, *removed, /*is_removed=*/true);
+  if (removed) single_flight_.note_step(*nodes_.info(decode(parent).node).job, *removed, /*is_removed=*/true);
   return removed ? Status() : removed.error();
 }
 
@@ -352,16 +352,13 @@ void Filesystem::rename(const Request& request, NodeId parent, const char* name,
   Job& job = *nodes_.info(to.node).job;
   if (job.overlay.is_shared_lock_name(*renamed)) {
     // The kernel keeps the name for as long as it may keep that of the file that was renamed.
-    std::vector<Notifier::Notice> notices;
-    add_notices({BaseChange::Kind::kName, std::string(parent_path(*renamed)), new_name}, job,
-                notices);
-    notifier_->post(std::move(notices), {}, [] {});
+    invalidation_.name_changed(job, std::string(parent_path(*renamed)), new_name);
     return completion.complete({});
   }
-  note_built(job, *renamed);
-  note_step(job, *renamed);
-  rejections_.note_changed(job, *renamed, request.caller.tid);
-  publish_completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
+  publishing_.note_built(job, *renamed);
+  single_flight_.note_step(job, *renamed);
+  publishing_.rejections().note_changed(job, *renamed, request.caller.tid);
+  publishing_.completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
                     [pending = share(std::move(completion))] { pending->complete({}); });
 }
 

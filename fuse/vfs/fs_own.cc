@@ -186,7 +186,7 @@ Result<Entry> Filesystem::lookup_job(const Request& request, const std::string& 
 void Filesystem::complete_job(EntryCompletion completion, const Result<Entry>& entry) {
   if (!entry) return completion.complete(entry);
   Job& job = *nodes_.info(decode(entry->ino).node).job;
-  answer_entered(job, 0, [pending = share(std::move(completion)), entry] {
+  claim_news_.answer_entered(job, 0, [pending = share(std::move(completion)), entry] {
     pending->complete(entry);
   });
 }
@@ -205,10 +205,9 @@ void Filesystem::make_in_root(const Request& request, const std::string& name, m
     return job.overlay.make_dir(name, mode);
   }();
   if (!made) return completion.complete(made.error());
-  std::vector<Notifier::Notice> notices;
-  add_notices({BaseChange::Kind::kName, "", name}, job, notices);
-  notifier_->post(std::move(notices), {encode({kRootNode, 0})},
-                  [pending = share(std::move(completion))] { pending->complete(Errno(EEXIST)); });
+  invalidation_.name_changed(
+      job, "", name, {encode({kRootNode, 0})},
+      [pending = share(std::move(completion))] { pending->complete(Errno(EEXIST)); });
 }
 
 std::string Filesystem::link_target(const Request& request, NodeIndex node, const NodeInfo& info) {
@@ -236,7 +235,7 @@ std::vector<ListedEntry> Filesystem::list_own(const Request& request, const Node
     add(std::string(kJobsName), DT_DIR);
     add(std::string(kControlName), DT_DIR);
     std::set<std::string> names;
-    for (const Profile& profile : profiles()) names.insert(profile.name);
+    for (const Profile& profile : entries_.profiles()) names.insert(profile.name);
     const Job* job = find_job_of(request);
     const Overlay base_alone(jobs_.lowers(), entries_, counters_);
     const Overlay& overlay = job != nullptr ? job->overlay : base_alone;
@@ -259,7 +258,7 @@ std::string Filesystem::text_of(NodeIndex node, const NodeInfo& info) {
   if (name == "status") return status_json(*this);
   if (name == "flights") return flights_json(*this);
   if (name == kRoutesFile) return options_.routes;
-  if (name == "profiles") return profiles_to_json(profiles());
+  if (name == "profiles") return profiles_to_json(entries_.profiles());
   return CACHESHIM_VERSION "\n";
 }
 

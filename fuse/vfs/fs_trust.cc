@@ -43,8 +43,4 @@ bool Filesystem::is_kept_from(const Request& request, const NodeInfo& info) {
   return info.kind == NodeKind::kObject && info.job->is_closed_to(request.caller.uid);
 }
 
-bool Filesystem::may_publish(const Request& request) const {
-  return !trust_.is_restricted() || trust_.why_refused(request.caller).empty();
-}
-
 }  // namespace cacheshim

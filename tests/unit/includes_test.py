@@ -20,7 +20,8 @@ MAY_INCLUDE = {
     "fuse/nodes": {"store", "common"},
     "fuse/jobs": {"fuse/nodes", "store", "common"},
     **{f"fuse/services/{name}": {"fuse/jobs", "fuse/nodes", "fuse/requests", "store", "common"}
-       for name in ("freshness", "locks", "publishing", "single_flight")},
+       for name in ("eviction", "freshness", "locks", "publishing", "shared_files",
+                    "single_flight")},
     "learn": {"store", "common"},
     "cli": {"learn", "locks", "store", "common"},
     "locks": set(),

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/eviction/store_keeper.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "store/base/base_watch.h"
+#include "store/layer/layer.h"
+#include "store/sys/guard.h"
+#include "store/sys/process.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// On a network file system another machine may have a file open that is in trash: removed, it would be
+// stale there.
+constexpr std::time_t kTrashKeepSeconds = 3600;
+
+}  // namespace
+
+StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& counters,
+                         Invalidator& invalidator, const Options& options)
+    : store_(store),
+      entries_(entries),
+      counters_(counters),
+      invalidator_(invalidator),
+      options_(options),
+      started_(std::time(nullptr)),
+      verifier_(options.verifies_on_open ? std::make_unique<OpenVerifier>(store, entries)
+                                         : nullptr),
+      is_base_local_(is_local_file_system(store.base())) {}
+
+std::vector<std::string> StoreKeeper::check_on_open(const std::string& path) {
+  OpenVerifier::Verdict verdict = verifier_->check(path);
+  if (verdict.why.empty()) return {};
+  counters_.verify_failures.fetch_add(1, std::memory_order_relaxed);
+  spdlog::warn("verify_on_open: {}; {}", verdict.why,
+               verdict.gone.empty() ? "it is used all the same" : "its entry goes to trash");
+  return std::move(verdict.gone);
+}
+
+Result<EvictionReport> StoreKeeper::collect_garbage(bool dry_run) {
+  CACHESHIM_TRY(lock, store_.try_lock_base());
+  EvictionReport report = plan_eviction(store_, entries_, options_.limits);
+  if (dry_run) return report;
+  invalidator_.gone_and_wait(carry_out(store_, report));
+  bool is_urgent = false;
+  for (const EvictedUnit& one : report.evicted) is_urgent = is_urgent || one.reason == "min_free";
+  sweep_trash(store_, is_base_local_ || is_urgent ? 0 : kTrashKeepSeconds);
+  if (!report.evicted.empty()) {
+    spdlog::info("gc: {} entries with {} files and {} bytes evicted", report.evicted.size(),
+                 report.files, report.bytes);
+  }
+  if (report.is_over) {
+    spdlog::warn("gc: the base is above its limits, but all that is left was used within {} s",
+                 options_.limits.min_age.count());
+  }
+  return report;
+}
+
+Result<VerifyReport> StoreKeeper::verify(bool repair, const VerifyProgress& progress) {
+  UniqueFd lock;
+  if (repair) {
+    CACHESHIM_TRY(taken, store_.try_lock_base());
+    lock = std::move(taken);
+  }
+  CACHESHIM_TRY(report, verify_base(store_, entries_, repair, progress));
+  invalidator_.gone_and_wait(report.gone);
+  for (const DamagedFile& file : report.damaged) {
+    spdlog::warn("verify: '{}' is damaged: {}{}", file.path, file.why,
+                 repair ? "; its entry goes to trash" : "");
+  }
+  return report;
+}
+
+void StoreKeeper::tend() {
+  const unsigned ended =
+      end_abandoned_layers(store_.layers(), node_name(), started_, options_.layer_keep.count());
+  if (ended > 0) spdlog::info("{} layers that no daemon holds any more were put away", ended);
+  sweep_ended_layers(store_.layers(), options_.layer_keep.count());
+  if (options_.limits.are_set()) {
+    const auto collected = collect_garbage(/*dry_run=*/false);
+    if (!collected && !collected.failed_with(EWOULDBLOCK)) {
+      spdlog::error("gc: {}; tried again later", std::strerror(collected.error().code()));
+    }
+  } else {
+    sweep_trash(store_, is_base_local_ ? 0 : kTrashKeepSeconds);
+  }
+}
+
+void StoreKeeper::tend_if_due(TaskQueue& tasks) {
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_first = tended_ == std::chrono::steady_clock::time_point();
+  if (!options_.is_tended || (!is_first && now - tended_ < options_.interval)) return;
+  if (tending_.exchange(true)) return;  // still at it
+  tended_ = now;
+  tasks.post([this] {
+    (void)run_guarded("tending the store", [this] { tend(); });
+    tending_ = false;
+  });
+}
+
+}  // namespace cacheshim

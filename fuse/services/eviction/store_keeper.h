@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/counters.h"
+#include "fuse/jobs/invalidator.h"
+#include "store/base/evictor.h"
+#include "store/base/open_verifier.h"
+#include "store/base/store.h"
+#include "store/base/verifier.h"
+#include "store/profiles/entry_map.h"
+#include "store/sys/task_queue.h"
+
+namespace cacheshim {
+
+// Keeps the store in bounds: eviction, verification and repair, and what daemons that are gone have left. Thread-safe;
+// call with no lock held.
+class StoreKeeper {
+ public:
+  struct Options {
+    EvictionLimits limits;
+    std::chrono::seconds interval;    // between two rounds
+    std::chrono::seconds layer_keep;  // for ended layers
+    bool is_tended = true;            // false: there is no store but bare directories
+    bool verifies_on_open = false;
+  };
+
+  // All must outlive it.
+  StoreKeeper(const Store& store, const EntryMap& entries, Counters& counters,
+              Invalidator& invalidator, const Options& options);
+
+  // No other machine changes the base.
+  void set_base_local(bool is_local) { is_base_local_ = is_local; }
+
+  // Errors: EWOULDBLOCK while another daemon or request does the same. These take long.
+  Result<EvictionReport> collect_garbage(bool dry_run);
+  Result<VerifyReport> verify(bool repair, const VerifyProgress& progress);
+  // Posts a round to `tasks` if one is due. For one thread.
+  void tend_if_due(TaskQueue& tasks);
+
+  bool verifies_on_open() const { return verifier_ != nullptr; }
+  // verify_on_open: what has gone to trash because the entry of `path`, which somebody is about to see in the base, is
+  // damaged.
+  std::vector<std::string> check_on_open(const std::string& path);
+
+ private:
+  void tend();
+
+  const Store& store_;
+  const EntryMap& entries_;
+  Counters& counters_;
+  Invalidator& invalidator_;
+  const Options options_;
+  const std::time_t started_;
+  const std::unique_ptr<OpenVerifier> verifier_;  // null without verify_on_open
+  std::atomic<bool> is_base_local_;
+  std::chrono::steady_clock::time_point tended_{};
+  std::atomic<bool> tending_{false};
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/freshness/cache_timeouts.h"
+
+#include <fcntl.h>
+#include <time.h>
+
+#include <utility>
+
+#include "fuse/services/freshness/timeouts.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// A base file that changed just now may still be being written: its writer tells of it by closing
+// it, until then it is asked for often.
+constexpr time_t kSettleSeconds = 5;
+
+bool has_settled(const struct stat& st) {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_REALTIME_COARSE, &now);  // cannot fail for a known clock
+  return now.tv_sec - st.st_ctim.tv_sec > kSettleSeconds;
+}
+
+}  // namespace
+
+void CacheTimeouts::watch(const std::vector<int>& lowers, WatchMode mode, bool is_local) {
+  is_local_ = is_local;
+  watch_ = BaseWatch::start(lowers, mode,
+                            [this](const auto& changes) { invalidation_.base_changed(changes); });
+}
+
+DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
+  const std::uint64_t generation = invalidation_.generations().of(directory);
+  const bool watched = watch_->ensure(directory) && is_local_;
+  return {&job, std::move(directory), generation, watched, job.is_claimed()};
+}
+
+// Uids that share a job see each other's changes without notices. What is in the layer only this
+// daemon changes.
+double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
+  if (lookup.job->shares_uids()) return 0;
+  if (found != nullptr && found->in_upper) return kLongTimeout;
+  if (lookup.generation != invalidation_.generations().of(lookup.directory)) return 0;
+  // What is kept of names that are not there is not known here: all of it must expire at once where
+  // notices are lost.
+  const bool can_expire = found != nullptr || invalidation_.notifier().knows_epoch();
+  return lookup.watched && can_expire ? kLongTimeout : kShortTimeout;
+}
+
+double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& found,
+                                    NodeRef ref) {
+  const double timeout = of_name(lookup, &found);
+  if (may_be_written_unseen(lookup, found, ref)) return 0;
+  if (lookup.claimed != lookup.job->is_claimed()) return 0;  // it may be shown as root's
+  if (found.in_upper || timeout != kLongTimeout) return timeout;
+  if (S_ISDIR(found.st.st_mode)) return timeout;
+  return has_settled(found.st) ? kLongTimeout : kShortTimeout;
+}
+
+// Whether the kernel may write to the file through a mapping, which no request reports. st_mtime and st_ctime
+// change all the same. Requires: Overlay::mutex(), so that no thread opens the file for writing.
+bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const Found& found,
+                                          NodeRef ref) {
+  if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;
+  if (!io_modes_.may_be_written(encode(ref))) return false;
+  const auto path = nodes_.path(ref.node);
+  if (!path) return true;
+  return io_modes_.check_may_be_written(encode(ref), [&] {
+    const auto file = lookup.job->overlay.open(*path, O_RDONLY);
+    return !file || sys::can_be_written(file->fd.get());  // not opened, not known
+  });
+}
+
+}  // namespace cacheshim

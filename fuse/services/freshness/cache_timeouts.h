@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fuse/jobs/job.h"
+#include "fuse/nodes/io_modes.h"
+#include "fuse/nodes/node_ref.h"
+#include "fuse/services/freshness/invalidation.h"
+#include "store/base/base_watch.h"
+
+namespace cacheshim {
+
+// A lookup in a directory, and what was known of changes in it when the lookup began.
+struct DirectoryLookup {
+  const Job* job;
+  std::string directory;
+  std::uint64_t generation;
+  bool watched;
+  bool claimed;
+};
+
+// How long the kernel may keep an answer, in seconds. Thread-safe.
+class CacheTimeouts {
+ public:
+  // All must outlive it.
+  CacheTimeouts(Invalidation& invalidation, const NodeTable& nodes, IoModes& io_modes)
+      : invalidation_(invalidation), nodes_(nodes), io_modes_(io_modes) {}
+
+  // Call before any other method. `lowers`: the base's directories; `is_local`: no other machine changes them.
+  void watch(const std::vector<int>& lowers, WatchMode mode, bool is_local);
+  void stop() { watch_.reset(); }
+  WatchMode watch_mode() const { return watch_->mode(); }
+
+  // Call before the base is asked. Requires: Overlay::mutex().
+  DirectoryLookup begin(const Job& job, std::string directory);
+  // Of a name that leads to `found`, or, with nullptr, that is absent.
+  double of_name(const DirectoryLookup& lookup, const Found* found) const;
+  double of_attributes(const DirectoryLookup& lookup, const Found& found, NodeRef ref);
+
+ private:
+  bool may_be_written_unseen(const DirectoryLookup& lookup, const Found& found, NodeRef ref);
+
+  Invalidation& invalidation_;
+  const NodeTable& nodes_;
+  IoModes& io_modes_;
+  std::unique_ptr<BaseWatch> watch_;
+  bool is_local_ = false;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/freshness/claim_news.h"
+
+#include <utility>
+#include <vector>
+
+#include "store/sys/guard.h"
+
+namespace cacheshim {
+
+// The kernel drops an answer with the attributes of a node that is invalidated meanwhile, and then refuses by the old
+// attributes. So the node that was asked for is left out, and further callers that ask for nodes do not wait.
+void ClaimNews::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
+  if (job.begin_telling_claim()) {
+    tasks_.post([this, &job, asked, answer = std::move(answer)] {
+      (void)run_guarded("telling of a job's first user", [&] {
+        job.keep_claim();
+        invalidate(job, asked);
+      });
+      job.end_telling_claim();
+      answer();
+    });
+  } else if (asked == 0 && job.is_claimed() && !job.is_claim_told()) {
+    tasks_.post(std::move(answer));
+  } else {
+    answer();
+  }
+}
+
+// The kernel asks for the view's root whenever its name is looked up, and before it refuses anybody.
+void ClaimNews::invalidate(const Job& job, NodeIndex asked) const {
+  std::vector<NodeId> nodes;
+  for (const NodeTable::NamedNode& named : nodes_.all_of(&job)) {
+    if (named.node != asked) nodes.push_back(encode({named.node, 0}));
+  }
+  invalidation_.notifier().tell_attributes(nodes);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/freshness/invalidation.h"
+
+#include <algorithm>
+#include <future>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "store/sys/paths.h"
+
+namespace cacheshim {
+namespace {
+
+Notifier::Notice node_notice(NodeId node) { return {node, {}, Notifier::Notice::Kind::kNode}; }
+
+Notifier::Notice epoch_notice() { return {0, {}, Notifier::Notice::Kind::kEpoch}; }
+
+// What was below a directory goes with it, known or not.
+std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
+  std::vector<BaseChange> changes;
+  for (const std::string& path : gone) {
+    changes.push_back({BaseChange::Kind::kFolderName, std::string(parent_path(path)),
+                       std::string(base_name(path))});
+  }
+  return changes;
+}
+
+}  // namespace
+
+void Invalidation::add(const BaseChange& change, const Job& job, Notices& notices) const {
+  const NodeIndex folder = nodes_.find_path(job.view_root, change.folder);
+  if (folder == 0) return;
+  const bool is_content = change.kind == BaseChange::Kind::kContent;
+  // A changed name changes its folder too.
+  const NodeIndex changed =
+      is_content && !change.name.empty() ? nodes_.find(folder, change.name) : folder;
+  for (std::size_t slot = 0; slot < job.view_count(); ++slot) {
+    const auto view = static_cast<ViewSlot>(slot);
+    if (!is_content) notices.push_back({encode({folder, view}), change.name});
+    if (changed != 0) notices.push_back(node_notice(encode({changed, view})));
+  }
+}
+
+void Invalidation::name_changed(const Job& job, const std::string& directory,
+                                const std::string& name, std::vector<NodeId> held, Done done) {
+  Notices notices;
+  add({BaseChange::Kind::kName, directory, name}, job, notices);
+  notifier_->post(std::move(notices), std::move(held), std::move(done));
+}
+
+// Nobody waits for it: the pages of the other views may be held by a write that waits for its answer.
+void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
+  if (!job.shares_uids()) return;
+  Notices notices;
+  for (std::size_t other = 0; other < job.view_count(); ++other) {
+    if (other == slot) continue;
+    notices.push_back(node_notice(encode({node, static_cast<ViewSlot>(other)})));
+  }
+  notifier_->post(std::move(notices), {}, [] {});
+}
+
+// For a kernel that cannot invalidate all names at once (Linux before 6.16).
+void Invalidation::add_all(const Job& job, Notices& notices) const {
+  for (const NodeTable::NamedNode& named : nodes_.all_of(&job)) {
+    for (std::size_t slot = 0; slot < job.view_count(); ++slot) {
+      const auto view = static_cast<ViewSlot>(slot);
+      if (!notifier_->knows_epoch()) notices.push_back({encode({named.parent, view}), named.name});
+      notices.push_back(node_notice(encode({named.node, view})));
+    }
+  }
+}
+
+void Invalidation::base_changed(const std::vector<BaseChange>& changes) {
+  notifier_->post(notices_of(changes), {}, [] {});
+}
+
+Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& changes) {
+  bool lost = false;
+  bool moved = false;
+  for (const BaseChange& change : changes) {
+    generations_.change(change.folder);
+    lost = lost || change.kind == BaseChange::Kind::kUnknown;
+    moved = moved || change.kind == BaseChange::Kind::kFolderName;
+  }
+  if (direct_ != nullptr) direct_->changes.count();
+  // What lies below a folder that moved has moved with it, known or not.
+  if (moved || lost) generations_.change_all();
+  Notices notices;
+  if (moved || lost) notices.push_back(epoch_notice());
+  const bool all = lost || (moved && !notifier_->knows_epoch());
+  for (const Job* job : jobs_.all()) {
+    if (all) {
+      add_all(*job, notices);
+    } else {
+      for (const BaseChange& change : changes) add(change, *job, notices);
+    }
+  }
+  return notices;
+}
+
+// Every other view that knows the folder of a published name is told of the name, and of those of
+// the folders above it that may be new to it.
+Invalidation::Notices Invalidation::notices_of(const PublishReport& report, const Job& publisher) {
+  Notices notices;
+  std::set<std::string_view> names;
+  for (const std::string& path : report.paths) {
+    for (std::string_view name = path; !name.empty(); name = parent_path(name)) {
+      if (!names.emplace(name).second) break;
+    }
+  }
+  for (const std::string_view name : names) {
+    const BaseChange change{BaseChange::Kind::kName, std::string(parent_path(name)),
+                            std::string(base_name(name))};
+    generations_.change(change.folder);
+    for (const Job* job : jobs_.all()) {
+      if (job != &publisher) add(change, *job, notices);
+    }
+  }
+  return notices;
+}
+
+// The publisher's own view sees, from now on, what else the base has in the folders of its entry, which was hidden as
+// long as the entry was the layer's alone, and the base's files in place of its copies.
+Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& report,
+                                                         const Job& job) const {
+  const std::set<std::string_view> published(report.paths.begin(), report.paths.end());
+  std::set<std::string_view> folders;
+  for (const std::string& path : report.paths) folders.insert(parent_path(path));
+  for (const std::string& path : report.copies) folders.insert(parent_path(path));
+  Notices notices;
+  for (const std::string_view folder : folders) {
+    const std::shared_lock lock(job.overlay.mutex());
+    const auto listed = job.overlay.list(std::string(folder));
+    if (!listed) continue;
+    for (const ListedEntry& entry : *listed) {
+      if (published.contains(join_path(folder, entry.name))) continue;
+      add({BaseChange::Kind::kName, std::string(folder), entry.name}, job, notices);
+    }
+  }
+  return notices;
+}
+
+// Returns when the kernel has taken them.
+void Invalidation::notify_and_wait(Notices notices) const {
+  auto sent = std::make_shared<std::promise<void>>();
+  auto future = sent->get_future();
+  notifier_->post(std::move(notices), {}, [sent] { sent->set_value(); });
+  future.wait();
+}
+
+void Invalidation::published(const PublishReport& report, const Job& publisher,
+                             std::vector<NodeId> held, Done answer) {
+  notifier_->post(notices_of(report, publisher), std::move(held), std::move(answer));
+  notifier_->post(notices_of_uncovered(report, publisher), {}, [] {});
+}
+
+void Invalidation::published_and_wait(const PublishReport& report, const Job& publisher) {
+  notify_and_wait(notices_of(report, publisher));
+}
+
+void Invalidation::uncovered(const PublishReport& report, const Job& job, Done answer) {
+  notifier_->post(notices_of_uncovered(report, job), {}, std::move(answer));
+}
+
+void Invalidation::gone(const std::vector<std::string>& paths) {
+  if (!paths.empty()) base_changed(changes_by(paths));
+}
+
+void Invalidation::gone_and_wait(const std::vector<std::string>& paths) {
+  if (!paths.empty()) notify_and_wait(notices_of(changes_by(paths)));
+}
+
+// Notices of the directory itself wait for the answer.
+void Invalidation::gone_before_answer(const std::vector<std::string>& paths, NodeId directory,
+                                      Done answer) {
+  if (paths.empty()) return answer();
+  auto notices = notices_of(changes_by(paths));
+  const auto held = std::stable_partition(
+      notices.begin(), notices.end(), [directory](const Notifier::Notice& notice) {
+        return notice.kind != Notifier::Notice::Kind::kName || notice.folder != directory;
+      });
+  Notices later(held, notices.end());
+  notices.erase(held, notices.end());
+  notifier_->post(std::move(notices), {directory}, std::move(answer));
+  notifier_->post(std::move(later), {}, [] {});
+}
+
+// The kernel may keep any names that the layer hid, so all names are invalidated.
+Invalidation::Done Invalidation::layer_dropped(const Job& job) {
+  Notices notices{epoch_notice()};
+  add_all(job, notices);
+  return [this, notices = std::move(notices)] { notify_and_wait(notices); };
+}
+
+}  // namespace cacheshim

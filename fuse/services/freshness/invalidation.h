@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fuse/jobs/invalidator.h"
+#include "fuse/jobs/job_table.h"
+#include "fuse/nodes/node_table.h"
+#include "fuse/services/freshness/generations.h"
+#include "fuse/services/freshness/notifier.h"
+#include "store/base/base_watch.h"
+
+namespace cacheshim {
+
+// Which names and nodes of which views a change concerns: the daemon's own changes, and those of other processes that
+// BaseWatch sees. The Notifier sends the notices.
+class Invalidation final : public Invalidator {
+ public:
+  // All must outlive it; `direct` may be null.
+  Invalidation(NodeTable& nodes, const JobTable& jobs, const DirectFolders* direct)
+      : nodes_(nodes), jobs_(jobs), direct_(direct) {}
+
+  // Call before any other method. `device`: the session's descriptor, which must outlive it.
+  void start(int device) { notifier_ = std::make_unique<Notifier>(device); }
+  // As Notifier::stop().
+  void stop() {
+    if (notifier_) notifier_->stop();
+  }
+  Notifier& notifier() const { return *notifier_; }
+  // Of the base's directories.
+  const Generations& generations() const { return generations_; }
+
+  void base_changed(const std::vector<BaseChange>& changes);
+  // A name of the job's view has changed by other means than a request for that name. Then calls `done`.
+  void name_changed(
+      const Job& job, const std::string& directory, const std::string& name,
+      std::vector<NodeId> held = {}, Done done = [] {});
+  // The data of a file were changed in one view of a job that several uids share. Does not wait.
+  void data_changed(const Job& job, NodeIndex node, ViewSlot slot);
+  // As gone(), but calls `answer` of a request that holds `directory` in between.
+  void gone_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
+
+  void published(const PublishReport& report, const Job& publisher, std::vector<NodeId> held,
+                 Done answer) override;
+  void published_and_wait(const PublishReport& report, const Job& publisher) override;
+  void uncovered(const PublishReport& report, const Job& job, Done answer) override;
+  void gone(const std::vector<std::string>& paths) override;
+  void gone_and_wait(const std::vector<std::string>& paths) override;
+  Done layer_dropped(const Job& job) override;
+
+ private:
+  using Notices = std::vector<Notifier::Notice>;
+
+  void add(const BaseChange& change, const Job& job, Notices& notices) const;
+  void add_all(const Job& job, Notices& notices) const;
+  Notices notices_of(const std::vector<BaseChange>& changes);
+  Notices notices_of(const PublishReport& report, const Job& publisher);
+  Notices notices_of_uncovered(const PublishReport& report, const Job& job) const;
+  void notify_and_wait(Notices notices) const;
+
+  NodeTable& nodes_;
+  const JobTable& jobs_;
+  const DirectFolders* const direct_;
+  Generations generations_;
+  std::unique_ptr<Notifier> notifier_;
+};
+
+}  // namespace cacheshim

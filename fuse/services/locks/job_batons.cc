@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/locks/job_batons.h"
+
+#include <cerrno>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+#include "store/layer/baton_record.h"
+#include "store/sys/process.h"
+
+namespace cacheshim {
+
+void JobBatons::start(std::function<void(const Baton&)> reap) {
+  batons_ = std::make_unique<Batons>(std::move(reap));
+  watch_left_ones();
+}
+
+bool JobBatons::is_baton(const std::string& path) const {
+  return entries_.class_of(path) == NameClass::kBaton;
+}
+
+void JobBatons::forget(const Job& job, const std::string& path) { batons_->removed(&job, path); }
+
+void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
+  const std::shared_lock lock(handle.job->overlay.mutex());
+  const auto path = nodes_.path(handle.node);
+  if (!path || handle.is_lock_file || !is_baton(*path)) return;
+  const ProcessOrigin maker = origin_of(process_of(thread));
+  if (maker.process != 0 && handle.job->layer) {
+    const BatonRecord record{*path,           handle.inode, maker.process,  maker.start_time,
+                             maker.ancestors, boot_id(),    pid_namespace()};
+    // Without it the baton stays where this daemon dies too.
+    (void)handle.job->layer->append(kBatonRecordsFile, to_line(record));
+  }
+  batons_->watch({handle.job, *path, handle.device, handle.inode}, maker);
+}
+
+// Those of a daemon that died, in the layers that were taken up from it.
+void JobBatons::watch_left_ones() {
+  for (Job* job : jobs_.all()) {
+    const std::shared_lock lock(job->overlay.mutex());
+    const auto text = job->layer ? job->layer->read(kBatonRecordsFile) : Errno(ENOENT);
+    if (!text) continue;
+    for (BatonRecord& record : parse_baton_records(*text)) {
+      const auto found = job->overlay.find(record.path);
+      if (!found || !found->in_upper || found->st.st_ino != record.inode) continue;
+      ProcessOrigin maker{record.process, record.start_time, std::move(record.ancestors)};
+      const bool is_of_this_boot = record.boot == boot_id();
+      if (is_of_this_boot && record.pid_namespace != pid_namespace())
+        continue;  // not seen from here
+      if (!is_of_this_boot) maker = ProcessOrigin::of_the_dead();
+      batons_->watch({job, record.path, found->st.st_dev, found->st.st_ino}, std::move(maker));
+    }
+  }
+}
+
+}  // namespace cacheshim

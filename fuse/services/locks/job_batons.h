@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "fuse/jobs/job_table.h"
+#include "fuse/nodes/handle.h"
+#include "fuse/nodes/node_table.h"
+#include "fuse/services/locks/batons.h"
+#include "store/profiles/entry_map.h"
+
+namespace cacheshim {
+
+// The batons of profiles: files that exclude by being there (O_EXCL). They are recorded in the layer of their job, so
+// that the next daemon watches their makers too. Thread-safe.
+class JobBatons {
+ public:
+  // All must outlive it. `reap` removes a baton whose maker has died; it is called with no lock held.
+  JobBatons(const EntryMap& entries, const NodeTable& nodes, const JobTable& jobs)
+      : entries_(entries), nodes_(nodes), jobs_(jobs) {}
+
+  // Call before any other method. Watches the batons that an earlier daemon has left as well.
+  void start(std::function<void(const Baton&)> reap);
+  void stop() { batons_.reset(); }
+
+  // `thread` has made this file with O_EXCL.
+  void note_made(const FileHandle& handle, pid_t thread);
+  // The job has removed the file at `path`, or locked it: a baton that a process locks excludes by that, and stays when
+  // its maker dies.
+  void forget(const Job& job, const std::string& path);
+  bool is_baton(const std::string& path) const;
+
+ private:
+  void watch_left_ones();
+
+  const EntryMap& entries_;
+  const NodeTable& nodes_;
+  const JobTable& jobs_;
+  std::unique_ptr<Batons> batons_;
+};
+
+}  // namespace cacheshim

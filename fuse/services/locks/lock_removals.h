@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "common/result.h"
+#include "fuse/jobs/job.h"
+#include "fuse/services/locks/lock_table.h"
+#include "store/locks/lock_files.h"
+
+namespace cacheshim {
+
+// Lock files of the base that jobs unlink. A file that others have locked or wait for stays, since its locks would
+// otherwise exclude nobody any more: it is hidden from the job that unlinked it, and removed once nobody wants it.
+// Thread-safe.
+class LockRemovals {
+ public:
+  // Both must outlive it.
+  LockRemovals(LockTable& locks, const LockFiles& files);
+
+  // Whether `process` has the lock file at `path` locked. Requires: Overlay::mutex().
+  bool is_held_by(const Job& job, const std::string& path, pid_t process);
+  // Unlinks a lock file for `process`. Requires: Overlay::mutex() held exclusively.
+  Status remove(Job& job, const std::string& path, pid_t process);
+  // The job has made the file again: it is not to go any more, as far as this job is concerned.
+  void forget(Job& job, const struct stat& st);
+
+ private:
+  struct Removal {
+    std::string path;
+    std::set<Job*> jobs;
+  };
+
+  bool finish(const LockFileId& id);
+
+  LockTable& locks_;
+  const LockFiles& files_;
+  std::mutex mutex_;  // taken after Overlay::mutex()
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/publishing/publishing.h"
+
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "store/sys/guard.h"
+#include "store/sys/paths.h"
+
+namespace cacheshim {
+namespace {
+
+// An answer that is given at most once. A task that throws cannot know whether it has answered, and a request
+// must not be answered twice.
+std::function<void()> once(std::function<void()> answer) {
+  auto is_given = std::make_shared<std::atomic<bool>>(false);
+  return [is_given = std::move(is_given), answer = std::move(answer)] {
+    if (!is_given->exchange(true)) answer();
+  };
+}
+
+}  // namespace
+
+Publishing::Publishing(const Parts& parts)
+    : parts_(parts),
+      publisher_(parts.store, parts.entries, parts.counters),
+      rejections_(parts.store, parts.entries, parts.nodes, parts.jobs, publisher_, parts.direct) {}
+
+void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
+                           std::vector<NodeId> held, Answer answer) {
+  const bool is_wanted = job.wanted_policy() == PublishPolicy::kComplete;
+  const bool is_awaited = parts_.is_awaited();
+  const std::string entry = is_wanted || is_awaited || job.reads.has_rejected_any()
+                                ? publisher_.completed_entry(job.overlay, path, arrival)
+                                : std::string();
+  const bool is_refused = job.is_refused();
+  if (is_wanted && is_refused && !entry.empty()) (void)publisher_.refuse(entry, job);
+  if (entry.empty() || !is_wanted || is_refused) {
+    if (!entry.empty()) rejections_.note_unpublished(job, entry);
+    if (is_awaited) parts_.note_arrival(job, path, entry);
+    return answer();
+  }
+  job.begin_publishing();
+  tasks_.post([this, &job, entry, held = std::move(held), answer = once(std::move(answer))] {
+    PublishReport report;
+    (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
+    job.end_publishing();
+    if (!run_guarded("telling of it",
+                     [&] { parts_.invalidator.published(report, job, held, answer); }))
+      answer();
+  });
+}
+
+void Publishing::note_built(Job& job, const std::string& path) {
+  if (job.wanted_policy() != PublishPolicy::kComplete) return;
+  const auto ref = parts_.entries.find(path);
+  if (ref && !ref->rule->built_under.empty()) job.note_built(path);
+}
+
+std::vector<std::string> Publishing::take_built(Job& job, std::string_view lock_file) const {
+  const std::string_view family = take_component(lock_file);
+  return job.take_built([&](const std::string& made) {
+    const auto ref = parts_.entries.find(made);
+    if (!ref || ref->profile->name != family) return false;
+    return ref->rule->is_built_under(lock_file, ref->entry.substr(family.size() + 1));
+  });
+}
+
+// What is still open for writing is not tried again at its close, when nobody has it locked: it is left for
+// the job's success.
+void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held,
+                       Answer answer) {
+  if (job.is_refused()) {
+    for (const std::string& path : paths) {
+      parts_.note_arrival(job, path,
+                          publisher_.completed_entry(job.overlay, path, Arrival::kBuilt));
+    }
+    return answer();
+  }
+  job.begin_publishing();
+  tasks_.post([this, &job, paths = std::move(paths), held = std::move(held),
+               answer = once(std::move(answer))] {
+    PublishReport report;
+    (void)run_guarded("publishing what was built", [&] {
+      for (const std::string& path : paths) {
+        const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
+        if (entry.empty()) continue;
+        const PublishReport one = publisher_.publish(job.overlay, entry, job);
+        job.count_published(one);
+        parts_.note_arrival(job, path, entry);
+        report += one;
+      }
+    });
+    job.end_publishing();
+    if (!run_guarded("telling of it",
+                     [&] { parts_.invalidator.published(report, job, held, answer); }))
+      answer();
+  });
+}
+
+void Publishing::show_published(Job& job, const std::string& entry, Answer answer) {
+  job.begin_publishing();
+  tasks_.post([this, &job, entry, answer = once(std::move(answer))] {
+    PublishReport report;
+    (void)run_guarded("giving up copies",
+                      [&] { report = publisher_.drop_copies(job.overlay, entry, job); });
+    job.end_publishing();
+    const auto notify = [&] { parts_.invalidator.uncovered(report, job, answer); };
+    if (report.copies.empty() || !run_guarded("telling of it", notify)) answer();
+  });
+}
+
+PublishReport Publishing::publish_entry(Job& job, const std::string& entry) {
+  PublishReport report = publisher_.publish(job.overlay, entry, job);
+  job.count_published(report);
+  rejections_.note_published(job, entry, report);
+  if (report.busy) {
+    job.postpone(entry);
+  } else {
+    parts_.note_arrival(job, entry, entry);
+  }
+  return report;
+}
+
+void Publishing::retry_postponed(Job& job) {
+  for (const std::string& entry : job.take_postponed()) {
+    job.begin_publishing();
+    tasks_.post([this, &job, entry] {
+      PublishReport report;
+      (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
+      job.end_publishing();
+      parts_.invalidator.published(report, job, {}, [] {});
+    });
+  }
+}
+
+PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progress) {
+  const PublishReport report = publisher_.publish_all(job.overlay, job, false, progress);
+  job.count_published(report);
+  parts_.invalidator.published_and_wait(report, job);
+  return report;
+}
+
+// The layer goes, and with it all names that only it had. Returns how many the kernel knew.
+std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
+  Invalidator::Done invalidate;
+  std::size_t known = 0;
+  {
+    const std::unique_lock lock(job.overlay.mutex());
+    if (job.layer) {
+      const bool keep = outcome != Outcome::kSuccess && parts_.layer_keep.count() > 0;
+      const Status ended = job.layer->end(parts_.store.layers(), outcome, keep);
+      if (!ended) {
+        spdlog::error("cannot put away the layer of job '{}': {}; the next mount takes it up",
+                      job.id, std::strerror(ended.error().code()));
+      }
+      job.layer.reset();
+      job.overlay.set_layer({}, {});
+      job.filter.clear(job.overlay.hidden_lock_folders());
+    }
+    job.forget_layer();
+    invalidate = parts_.invalidator.layer_dropped(job);
+    known = parts_.nodes.drop_all(&job, job.view_root);
+  }
+  invalidate();
+  return known;
+}
+
+PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Progress& progress) {
+  const std::lock_guard ending(job.end_mutex);
+  PublishReport report;
+  if (!job.is_active()) return report;
+  job.wait_until_settled();
+  const bool failed = outcome == Outcome::kFailure;
+  if (!failed && job.wanted_policy() != PublishPolicy::kNever) {
+    const bool succeeded = outcome == Outcome::kSuccess;
+    report = publisher_.publish_all(job.overlay, job, succeeded, progress);
+    job.count_published(report);
+    parts_.invalidator.published_and_wait(report, job);
+  }
+  (void)drop_layer(job, outcome);
+  job.finish(outcome);
+  const Job::Published total = job.published_so_far();
+  spdlog::info(
+      "job '{}' ended ({}): {} entries with {} files published, {} of these entries at its end; not "
+      "published at its end: {} conflicts, {} incomplete, {} refused",
+      job.id, to_string(outcome), total.entries, total.files, report.entries, report.conflicts,
+      report.incomplete, report.refused);
+  return report;
+}
+
+std::uint64_t Publishing::discard_job(Job& job) {
+  const std::lock_guard ending(job.end_mutex);
+  return drop_layer(job, Outcome::kSuccess);
+}
+
+}  // namespace cacheshim

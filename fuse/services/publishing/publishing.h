@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/counters.h"
+#include "fuse/jobs/invalidator.h"
+#include "fuse/jobs/job_table.h"
+#include "fuse/nodes/node_table.h"
+#include "fuse/services/publishing/rejection_watch.h"
+#include "store/base/store.h"
+#include "store/publish/publisher.h"
+#include "store/sys/task_queue.h"
+
+namespace cacheshim {
+
+// Publishing and the ends of jobs: what sets them off, and whose answer waits for them. Tasks do the work, never a
+// thread that takes requests. Thread-safe; call with no lock held.
+class Publishing {
+ public:
+  struct Parts {  // all outlive it
+    const Store& store;
+    const EntryMap& entries;
+    Counters& counters;
+    NodeTable& nodes;
+    const JobTable& jobs;
+    Invalidator& invalidator;
+    const DirectFolders* direct;  // may be null
+    std::chrono::seconds layer_keep;
+    // Whether a process waits for a name, and news of one: `completed` is the entry that the change of `path` has
+    // completed, or "".
+    std::function<bool()> is_awaited;
+    std::function<void(const Job& job, const std::string& path, const std::string& completed)>
+        note_arrival;
+  };
+  using Answer = std::function<void()>;
+
+  explicit Publishing(const Parts& parts);
+
+  Publisher& publisher() { return publisher_; }
+  const Publisher& publisher() const { return publisher_; }
+  const RejectionWatch& rejections() const { return rejections_; }
+
+  // Publishes what `path` has just completed, then calls `answer`. `held` are the directories that the request to be
+  // answered holds.
+  void completed(Job& job, const std::string& path, Arrival arrival, std::vector<NodeId> held,
+                 Answer answer);
+  // Call for what has just been made, or got its name.
+  void note_built(Job& job, const std::string& path);
+  // What the job has built under this lock file since it took the lock.
+  std::vector<std::string> take_built(Job& job, std::string_view lock_file) const;
+  // Publishes what was built under a lock that is about to be released, then calls `answer`.
+  void built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held, Answer answer);
+  // Lets the base's part of `entry` show where the job has only copies of it, then calls `answer`.
+  void show_published(Job& job, const std::string& entry, Answer answer);
+  // Publishes the entries that were complete while a file of theirs was open for writing.
+  void retry_postponed(Job& job);
+
+  // ---- These take long. `progress` may be called by the calling thread.
+  PublishReport publish_job(Job& job, const Publisher::Progress& progress);
+  PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
+  // Returns how many names the kernel knew of the layer.
+  std::uint64_t discard_job(Job& job);
+
+  // Call while requests are answered still. Idempotent.
+  void stop() { tasks_.stop(); }
+
+ private:
+  PublishReport publish_entry(Job& job, const std::string& entry);
+  std::size_t drop_layer(Job& job, Outcome outcome);
+
+  const Parts parts_;
+  Publisher publisher_;
+  const RejectionWatch rejections_;
+  TaskQueue tasks_{4};
+};
+
+}  // namespace cacheshim

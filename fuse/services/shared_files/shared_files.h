@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "fuse/nodes/handle.h"
+#include "fuse/nodes/node_table.h"
+#include "store/base/store.h"
+#include "store/locks/lock_files.h"
+#include "store/locks/shared_file.h"
+
+namespace cacheshim {
+
+// Files of class `shared`, which are written through to the base (store/locks/shared_file.h). close(2) puts in place
+// what was written, and waits for that (FLUSH): a process that locks, writes, closes and unlocks a file leaves the
+// result to the next one. The kernel closes the files of a killed process in the same way; what such a process has
+// written is incomplete, and is discarded. Thread-safe.
+class SharedFiles {
+ public:
+  using Change = std::function<Result<std::size_t>(int fd)>;
+
+  // All must outlive it.
+  SharedFiles(const Store& store, const NodeTable& nodes, const LockFiles& files)
+      : store_(store), nodes_(nodes), files_(files) {}
+
+  // Null for a file that is not staged: a lock, or a file that is only read.
+  std::unique_ptr<SharedFile> make(const std::string& path, Common kind, int flags,
+                                   bool is_new) const;
+  // Runs `change` on the staged copy of the handle's file, of which `keep_bytes` are needed.
+  static Result<std::size_t> change(FileHandle& handle, const Change& change,
+                                    off_t keep_bytes = kWholeFile);
+  // Puts `change` of a named file, which nobody has open, in place.
+  Result<struct stat> change_named(const std::string& path, int file, off_t keep_bytes,
+                                   const std::function<Status(int fd)>& change) const;
+  // A thread has opened it, and closes a descriptor of it; the handle is gone.
+  void note_opened(const FileHandle& handle, pid_t thread);
+  Status commit(FileHandle& handle, pid_t closing) const;
+  void released(FileHandle& handle);
+
+  // What `thread` itself has written to the node's file, as fstat(2) shows it: that request comes without a handle.
+  struct OwnCopy {
+    Result<struct stat> st;
+    bool in_upper;
+  };
+  std::optional<OwnCopy> own_copy_of(NodeIndex node, pid_t thread);
+
+ private:
+  struct Opening {
+    const FileHandle* handle;
+    pid_t process;
+  };
+
+  std::string path_of(const FileHandle& handle) const;
+  void discard(FileHandle& handle) const;
+
+  const Store& store_;
+  const NodeTable& nodes_;
+  const LockFiles& files_;
+  std::mutex mutex_;
+  std::map<NodeIndex, std::vector<Opening>> openings_;
+  std::atomic<std::size_t> count_{0};  // of openings
+};
+
+}  // namespace cacheshim

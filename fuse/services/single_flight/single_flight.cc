@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/single_flight/single_flight.h"
+
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+#include "store/sys/paths.h"
+
+namespace cacheshim {
+namespace {
+
+// Whether the profile can tell when the entry is complete. Otherwise the name itself ends a wait for it.
+bool can_tell(const EntryRule& rule) {
+  return rule.says_when_complete() || !rule.built_under.empty();
+}
+
+bool can_complete(const EntryRule& rule, std::string_view path) {
+  const std::string_view name = base_name(path);
+  return rule.completes(name) || rule.completes_alone(name) || rule.completes_at_end(name);
+}
+
+}  // namespace
+
+void SingleFlight::start(const Store& store, std::chrono::seconds timeout) {
+  if (timeout.count() == 0) return;
+  const auto look = [this](const Job& job, const std::string& path) { return inspect(job, path); };
+  flights_ = std::make_unique<Flights>(
+      Flights::Options{timeout, LeaseFiles(store.leases()), look,
+                       [](Job& job, bool builds) { job.filter.set_building(builds); }},
+      nodes_, counters_);
+}
+
+// A name of class `flight`: an entry's own directory, which is built elsewhere and gets its place by a rename; or a name
+// in an entry that the caller's layer has begun: its directory is there. If nobody has begun the entry, nobody may be
+// about to build the name.
+bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path) const {
+  if (!flights_ || entries_.class_of(path) != NameClass::kFlight) return false;
+  const auto ref = entries_.find(path);
+  if (!ref || !ref->rule->is_folder() || !ref->profile->may_publish_early()) return false;
+  if (ref->is_entry_folder()) return true;
+  if (!job.overlay.has_own_folder(std::string(ref->entry))) return false;
+  // No process adds a name that is not a completing one to an entry that is complete.
+  if (!can_tell(*ref->rule) || can_complete(*ref->rule, path)) return true;
+  return !publisher_.is_complete_in_base(job.overlay, *ref) &&
+         !(ref->rule->says_when_complete() && publisher_.is_complete(job.overlay, *ref, false));
+}
+
+Flights::Seeker SingleFlight::seeker_of(const Caller& caller, Job& job, std::string path) const {
+  const pid_t thread = caller.tid;
+  const bool publishes = job.policy() == PublishPolicy::kComplete && trust_.may_publish(caller);
+  Flights::Seeker seeker{std::move(path), &job, publishes, lineage_of(thread), thread};
+  const auto ref = entries_.find(seeker.path);
+  if (!ref) return seeker;
+  seeker.entry = ref->entry;
+  if (ref->rule->one_by_one) seeker.rule = ref->rule;
+  return seeker;
+}
+
+// If the next entry of a builder is there, its open is all that the daemon sees of the builder's going on.
+void SingleFlight::note_open(const Caller& caller, Job& job, NodeIndex node) const {
+  if (!flights_ || !flights_->any()) return;
+  const auto path = [&] {
+    const std::shared_lock lock(job.overlay.mutex());
+    return nodes_.path(node);
+  }();
+  if (!path || entries_.class_of(*path) != NameClass::kFlight) return;
+  const Flights::Seeker seeker = seeker_of(caller, job, *path);
+  if (!seeker.lineage.empty()) flights_->note_open(seeker);
+}
+
+void SingleFlight::note_step(const Job& job, const std::string& path, bool is_removed) const {
+  using Step = Flights::Step;
+  if (!flights_ || !flights_->any()) return;
+  const auto ref = entries_.find(path);
+  if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return;
+  const bool is_beside = entries_.is_beside_entry(path);
+  // What is below a temporary directory goes before it does.
+  const bool is_cleared =
+      is_removed && entries_.is_scratch(path) && ref->rest.find('/') == ref->rest.npos;
+  if (is_removed && !is_cleared) return;
+  const Step made = is_beside ? Step::kTemporary : Step::kPart;
+  flights_->note_step(job, std::string(ref->entry), is_cleared ? Step::kCleared : made);
+}
+
+Flights::EntryState SingleFlight::inspect(const Job& job, const std::string& path) const {
+  const std::shared_lock lock(job.overlay.mutex());
+  Flights::EntryState state;
+  state.has_name = static_cast<bool>(job.overlay.find(path));
+  const auto ref = entries_.find(path);
+  if (!ref) return state;
+  // An entry that is built elsewhere shows nothing before it is there.
+  state.is_begun = ref->is_entry_folder() || job.overlay.has_own_folder(std::string(ref->entry));
+  state.completes = ref->is_entry_folder() || can_complete(*ref->rule, path);
+  state.is_complete =
+      can_tell(*ref->rule) ? publisher_.is_complete_in_base(job.overlay, *ref) : state.has_name;
+  return state;
+}
+
+void SingleFlight::note_arrival(const Job& job, const std::string& path,
+                                const std::string& completed) const {
+  if (!flights_) return;
+  if (!completed.empty()) return flights_->finished(job, completed);
+  const auto ref = entries_.find(path);
+  if (!ref || !ref->rule->is_folder()) return;
+  // Only a job that publishes records what is built under a lock.
+  const bool notes_unlock = job.wanted_policy() == PublishPolicy::kComplete;
+  const bool is_end_seen =
+      ref->rule->says_when_complete() || (!ref->rule->built_under.empty() && notes_unlock);
+  // A file that is added to a complete entry does not complete it again.
+  const auto is_addition = [&] {
+    if (entries_.class_of(path) != NameClass::kFlight) return false;
+    const std::shared_lock lock(job.overlay.mutex());
+    return publisher_.is_complete_in_base(job.overlay, *ref);
+  };
+  if (!is_end_seen || is_addition()) flights_->finished(job, path);
+}
+
+}  // namespace cacheshim

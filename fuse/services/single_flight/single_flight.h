@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/counters.h"
+#include "fuse/jobs/caller.h"
+#include "fuse/jobs/job.h"
+#include "fuse/jobs/publish_trust.h"
+#include "fuse/nodes/node_table.h"
+#include "fuse/services/single_flight/flights.h"
+#include "store/base/store.h"
+#include "store/profiles/entry_map.h"
+#include "store/publish/publisher.h"
+
+namespace cacheshim {
+
+// Which misses are worth a wait, by the profile of the entry, and what the daemon tells Flights of builders. Thread-safe;
+// call with no lock held, unless a method says otherwise.
+class SingleFlight {
+ public:
+  // All must outlive it.
+  SingleFlight(const EntryMap& entries, const Publisher& publisher, const PublishTrust& trust,
+               NodeTable& nodes, Counters& counters)
+      : entries_(entries),
+        publisher_(publisher),
+        trust_(trust),
+        nodes_(nodes),
+        counters_(counters) {}
+
+  // Without this call nobody waits, and the other calls do nothing.
+  void start(const Store& store, std::chrono::seconds timeout);
+  void close() const {
+    if (flights_) flights_->close();
+  }
+  void reopen() const {
+    if (flights_) flights_->reopen();
+  }
+  // Answers those that wait.
+  void stop() { flights_.reset(); }
+  // Null without single flight.
+  Flights* flights() const { return flights_.get(); }
+  // Whether any process waits or builds.
+  bool any() const { return flights_ && flights_->any(); }
+
+  // Requires: Overlay::mutex().
+  bool is_worth_waiting_for(const Job& job, const std::string& path) const;
+  Flights::Seeker seeker_of(const Caller& caller, Job& job, std::string path) const;
+
+  // A thread has opened a file. If the next entry of a builder is there already, its open is all that the daemon sees of
+  // the builder's progress.
+  void note_open(const Caller& caller, Job& job, NodeIndex node) const;
+  // Something has been made, renamed or removed.
+  void note_step(const Job& job, const std::string& path, bool is_removed = false) const;
+  // Notifies the waiters for `path` of a change that was made to it. `completed` is the entry that the change has
+  // completed, or "".
+  void note_arrival(const Job& job, const std::string& path, const std::string& completed) const;
+
+ private:
+  Flights::EntryState inspect(const Job& job, const std::string& path) const;
+
+  const EntryMap& entries_;
+  const Publisher& publisher_;
+  const PublishTrust& trust_;
+  NodeTable& nodes_;
+  Counters& counters_;
+  std::unique_ptr<Flights> flights_;
+};
+
+}  // namespace cacheshim
