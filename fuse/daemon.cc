@@ -24,8 +24,10 @@
 #include "common/exit_codes.h"
 #include "common/mount_info.h"
 #include "common/names.h"
+#include "fuse/control/control_directory.h"
 #include "fuse/dispatch/operations.h"
 #include "fuse/jobs/run_folder.h"
+#include "fuse/mount.h"
 #include "fuse/transport/session.h"
 #include "fuse/transport/wire.h"
 #include "fuse/vfs/filesystem.h"
@@ -148,7 +150,7 @@ struct MountEvents {
 };
 
 // Mounts and serves until the end.
-std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptions& options,
+std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& options,
                                        const MountEvents& events,
                                        const std::function<void()>& on_ready) {
   const sigset_t blocked = block_signals();
@@ -158,6 +160,8 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
         kExitUnavailable,
         fmt::format("cannot wait for signals: {}; nothing was mounted", std::strerror(errno))};
   }
+  ControlDirectory control(mount);
+  Filesystem filesystem(mount, control);
   auto mounted = Session::mount(options, request_handler(filesystem));
   if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);
@@ -167,18 +171,18 @@ std::optional<DaemonError> serve_mount(Filesystem& filesystem, const DaemonOptio
   // that works: the caller may exchange the logger.
   spdlog::info("serving '{}' at '{}'", served_folder(options), shown_path(options));
   on_ready();
-  filesystem.start(session.device());
-  spdlog::info("raw changes are watched for by: {}", to_string(filesystem.watch_mode()));
+  mount.start(session.device(), [&](const Baton& baton) { filesystem.names.reap(baton); });
+  spdlog::info("raw changes are watched for by: {}", to_string(mount.timeouts.watch_mode()));
   const pthread_t waiting = ::pthread_self();
   session.start(worker_count(options.threads), options.io_uring,
                 [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
   const int signal = wait_for_signal(signals, options.mount_point, events.on_left);
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
-  filesystem.close_waits();  // before anything that takes time
+  mount.close_waits();  // before anything that takes time
   session.detach();
-  filesystem.finish_tasks();
+  mount.finish_tasks();
   session.stop();
-  filesystem.stop();
+  mount.stop();
   return std::nullopt;
 }
 
@@ -235,7 +239,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   const std::string shown = shown_path(options);
   // What is to be held against its digest first is answered by us alone.
   const bool may_be_direct = run_folder && !options.verify_on_open;
-  Filesystem filesystem(store, options.profiles,
+  Mount mount(store, options.profiles,
                         {.shown_path = shown,
                          .layers_dir = layers,
                          .store_dir = options.store_dir,
@@ -262,7 +266,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
                                [&] {
                                  if (run_folder) run_folder->end_direct_opens();
                                }};
-  return serve_mount(filesystem, options, events, on_ready);
+  return serve_mount(mount, options, events, on_ready);
 }
 
 std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
@@ -276,7 +280,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   for (const UniqueFd& lower : folders.lowers) lowers.push_back(lower.get());
   const Store store = Store::bare(std::move(folders.lowers.front()));
   const std::vector<Profile> no_profiles;
-  Filesystem filesystem(store, no_profiles,
+  Mount mount(store, no_profiles,
                         {.shown_path = shown_path(options),
                          .layers_dir = "",
                          .store_dir = "",
@@ -294,14 +298,14 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
                          .allow = {},
                          .verify_on_open = false});
   if (const Status shown =
-          filesystem.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
+          mount.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
       !shown) {
     return DaemonError{kExitUnavailable,
                        fmt::format("cannot read '{}': {}; nothing was mounted",
                                    served_folder(options), std::strerror(shown.error().code()))};
   }
   const MountEvents events{.on_mounted = [] {}, .on_left = [&] { folders.served.reset(); }};
-  return serve_mount(filesystem, options, events, on_ready);
+  return serve_mount(mount, options, events, on_ready);
 }
 
 // The base alone. Obeys the records that say how to read it, if they can be read.

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "common/exit_codes.h"
-#include "fuse/control/control.h"
+#include "fuse/control/control_directory.h"
 #include "fuse/control/explain.h"
-#include "fuse/vfs/filesystem.h"
+#include "fuse/mount.h"
 #include "store/overlay/layer_units.h"
 #include "store/sys/guard.h"
 #include "store/sys/json_text.h"
@@ -28,10 +28,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
-constexpr std::size_t kMostWaiting = 1024;             // requests; any user may send them
+constexpr std::size_t kMostWaiting = 1024;            // requests; any user may send them
 
 struct ControlRequest {
-  Filesystem& filesystem;
+  Mount& mount;
   Caller caller;
   nlohmann::json fields;
   std::shared_ptr<ControlSession> session;
@@ -81,7 +81,7 @@ Job* require_job(const ControlRequest& request) {
     request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
     return nullptr;
   }
-  Job* job = request.filesystem.jobs().find(id);
+  Job* job = request.mount.jobs.find(id);
   if (job == nullptr || !job->is_active()) {
     request.session->refuse(fmt::format("no active job '{}' in this mount", id), kExitFailed);
     return nullptr;
@@ -127,16 +127,16 @@ std::string list_objects(const std::vector<JobState>& states, const std::string&
 }
 
 void list_jobs(const ControlRequest& request) {
-  const auto states = request.filesystem.jobs().states();
+  const auto states = request.mount.jobs.states();
   request.session->answer_line(request.flag("rows")
                                    ? list_rows(states)
-                                   : list_objects(states, request.filesystem.options().layers_dir));
+                                   : list_objects(states, request.mount.options.layers_dir));
 }
 
 // The job that the request names, active or not; else it is refused.
 Job* require_known_job(const ControlRequest& request) {
   const std::string id = request.text("job");
-  Job* job = request.filesystem.jobs().find(id);
+  Job* job = request.mount.jobs.find(id);
   if (!is_job_id(id)) {
     request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
     return nullptr;
@@ -150,7 +150,7 @@ Job* require_known_job(const ControlRequest& request) {
 void show_job(const ControlRequest& request) {
   Job* job = require_known_job(request);
   if (job == nullptr) return;
-  const Json described = describe_job(*job, request.filesystem.options().layers_dir);
+  const Json described = describe_job(*job, request.mount.options.layers_dir);
   request.session->answer({{"ok", true}, {"job", described}});
 }
 
@@ -158,7 +158,7 @@ void show_job(const ControlRequest& request) {
 void show_layer(const ControlRequest& request) {
   const Job* job = require_known_job(request);
   if (job == nullptr) return;
-  const LayerContent content = list_layer(job->overlay, request.filesystem.entries());
+  const LayerContent content = list_layer(job->overlay, request.mount.entries);
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
   for (const LayerUnit& unit : content.units) {
@@ -177,7 +177,7 @@ void start_job(const ControlRequest& request) {
   if (!is_job_id(id)) {
     return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
   }
-  JobTable& jobs = request.filesystem.jobs();
+  JobTable& jobs = request.mount.jobs;
   if (request.caller.uid != 0 && is_of_another_uid(id, request.caller.uid)) {
     return request.session->refuse(fmt::format("job '{}' belongs to another user", id),
                                    kExitFailed);
@@ -196,7 +196,7 @@ void start_job(const ControlRequest& request) {
   job.keep_claim();
   if (!require_owner(request, job)) return;
   if (request.flag("run")) ++job.runs;
-  const Json described = describe_job(job, request.filesystem.options().layers_dir);
+  const Json described = describe_job(job, request.mount.options.layers_dir);
   request.session->answer({{"ok", true}, {"job", described}});
 }
 
@@ -223,7 +223,7 @@ void end_job(const ControlRequest& request) {
     }
   }
   const bool failed = wanted == "failure" || job->a_run_failed;
-  const auto report = request.filesystem.publishing().end_job(
+  const auto report = request.mount.publishing.end_job(
       *job, failed ? Outcome::kFailure : Outcome::kSuccess, request.progress("publishing entries"));
   Json answer = describe(report);
   answer["ended"] = true;
@@ -235,8 +235,7 @@ void end_job(const ControlRequest& request) {
 void plan_publishing(const ControlRequest& request, Job& job) {
   PublishReport total;
   Json plan = Json::array();
-  for (const UnitPlan& unit :
-       request.filesystem.publishing().publisher().plan_all(
+  for (const UnitPlan& unit : request.mount.publishing.publisher().plan_all(
            job.overlay, job, false, request.progress("looking at entries"))) {
     const bool is_kept = !unit.why_kept.empty();
     Json line;
@@ -262,11 +261,11 @@ void publish_job(const ControlRequest& request) {
   if (job == nullptr) return;
   if (request.flag("dry_run")) return plan_publishing(request, *job);
   request.session->answer(
-      describe(request.filesystem.publishing().publish_job(*job, request.progress("publishing entries"))));
+      describe(request.mount.publishing.publish_job(*job, request.progress("publishing entries"))));
 }
 
 void plan_discarding(const ControlRequest& request, const Job& job) {
-  const LayerContent content = list_layer(job.overlay, request.filesystem.entries());
+  const LayerContent content = list_layer(job.overlay, request.mount.entries);
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
   Json plan = Json::array();
@@ -291,7 +290,7 @@ void discard_job(const ControlRequest& request) {
   Job* job = require_job(request);
   if (job == nullptr) return;
   if (request.flag("dry_run")) return plan_discarding(request, *job);
-  const std::uint64_t files = request.filesystem.publishing().discard_job(*job);
+  const std::uint64_t files = request.mount.publishing.discard_job(*job);
   request.session->answer({{"ok", true}, {"files", files}});
 }
 
@@ -305,7 +304,7 @@ void wait_for_job(const ControlRequest& request) {
                     kExitUnavailable);
   });
   // Looked at after the wait is on record: closing refuses what it finds there.
-  if (request.filesystem.is_closing()) job->refuse_waits();
+  if (request.mount.is_closing()) job->refuse_waits();
 }
 
 bool may_close(const ControlRequest& request) {
@@ -318,14 +317,14 @@ bool may_close(const ControlRequest& request) {
 void close_mount(const ControlRequest& request) {
   if (!may_close(request)) return;
   int open_files = 0;
-  for (const Job* job : request.filesystem.jobs().all()) open_files += job->open_files;
-  const auto waited_through = static_cast<int>(request.filesystem.lock_waiting().handles);
+  for (const Job* job : request.mount.jobs.all()) open_files += job->open_files;
+  const auto waited_through = static_cast<int>(request.mount.locks.waiting().handles);
   if (open_files > waited_through && !request.flag("in_use")) {
     return request.session->refuse("files of it are open", kExitFailed);
   }
   const nlohmann::json seconds = request.fields.value("seconds", nlohmann::json());
   const auto limit = seconds.is_number_unsigned() ? seconds.get<std::uint64_t>() : kLongestClosing;
-  request.filesystem.close_waits_for(std::chrono::seconds(std::min(limit, kLongestClosing)));
+  request.mount.close_waits_for(std::chrono::seconds(std::min(limit, kLongestClosing)));
   request.session->answer({{"ok", true}});
 }
 
@@ -333,7 +332,7 @@ void close_mount(const ControlRequest& request) {
 void list_waiting(const ControlRequest& request) {
   if (!may_close(request)) return;
   Json processes = Json::array();
-  for (const pid_t process : request.filesystem.lock_waiting().processes) {
+  for (const pid_t process : request.mount.locks.waiting().processes) {
     processes.push_back(process);
   }
   request.session->answer({{"ok", true}, {"processes", std::move(processes)}});
@@ -341,7 +340,7 @@ void list_waiting(const ControlRequest& request) {
 
 void reopen_mount(const ControlRequest& request) {
   if (!may_close(request)) return;
-  request.filesystem.reopen_waits();
+  request.mount.reopen_waits();
   request.session->answer({{"ok", true}});
 }
 
@@ -363,10 +362,10 @@ void explain(const ControlRequest& request) {
   }
   if (!is_job_id(id))
     return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
-  Job* job = request.filesystem.jobs().find(id);
+  Job* job = request.mount.jobs.find(id);
   if (job != nullptr && !job->is_active()) job = nullptr;
   if (job != nullptr && !require_owner(request, *job)) return;
-  request.session->answer(explain_path(request.filesystem, job, path));
+  request.session->answer(explain_path(request.mount, job, path));
 }
 
 // Whether the caller may change the base itself; else the request is refused.
@@ -387,7 +386,7 @@ void collect_garbage(const ControlRequest& request) {
   if (!require_keeper(request)) return;
   const bool dry_run = request.flag("dry_run");
   request.session->progress("looking at the base", 0, 0);
-  const auto report = request.filesystem.keeper().collect_garbage(dry_run);
+  const auto report = request.mount.keeper.collect_garbage(dry_run);
   if (!report) return refuse_error(request, report.error());
   Json evicted = Json::array();
   for (const EvictedUnit& one : report->evicted) {
@@ -401,7 +400,7 @@ void collect_garbage(const ControlRequest& request) {
     evicted.push_back(std::move(line));
   }
   request.session->answer({{"ok", true},
-                           {"limits", request.filesystem.options().gc.are_set()},
+                           {"limits", request.mount.options.gc.are_set()},
                            {"dry_run", dry_run},
                            {"bytes_before", report->bytes_before},
                            {"files_before", report->files_before},
@@ -414,7 +413,7 @@ void collect_garbage(const ControlRequest& request) {
 void verify(const ControlRequest& request) {
   if (!require_keeper(request)) return;
   const bool repair = request.flag("repair");
-  const auto report = request.filesystem.keeper().verify(repair, request.progress("verifying entries"));
+  const auto report = request.mount.keeper.verify(repair, request.progress("verifying entries"));
   if (!report) return refuse_error(request, report.error());
   Json damaged = Json::array();
   for (const DamagedFile& file : report->damaged) {
@@ -460,16 +459,16 @@ const std::map<std::string, Operation>& operations() {
 
 }  // namespace
 
-void run_control_request(Filesystem& filesystem, const Caller& caller, const nlohmann::json& fields,
+void run_control_request(Mount& mount, const Caller& caller, const nlohmann::json& fields,
                          const std::shared_ptr<ControlSession>& session) {
-  const ControlRequest request{filesystem, caller, fields, session};
+  const ControlRequest request{mount, caller, fields, session};
   const std::string op = request.text("op");
   const auto found = operations().find(op);
   if (found == operations().end()) {
     session->refuse(fmt::format("unknown request '{}'", op), kExitUsage);
   } else if (!found->second.takes_long) {
     run_operation(found->second, request);
-  } else if (!filesystem.tasks().try_post(
+  } else if (!mount.tasks.try_post(
                  [operation = found->second, request] { run_operation(operation, request); },
                  kMostWaiting)) {
     session->refuse("too many requests wait already; try again", kExitFailed);

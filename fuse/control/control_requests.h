@@ -9,12 +9,11 @@
 namespace cacheshim {
 
 class ControlSession;
-class Filesystem;
+class Mount;
 
 // Does what a request of the control folder asks for (docs/control.md) and answers it through the
 // session, at once or from a task.
-void run_control_request(Filesystem& filesystem, const Caller& caller,
-                         const nlohmann::json& request,
+void run_control_request(Mount& mount, const Caller& caller, const nlohmann::json& request,
                          const std::shared_ptr<ControlSession>& session);
 
 }  // namespace cacheshim

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "fuse/vfs/filesystem.h"
+#include "fuse/mount.h"
 #include "store/sys/digest.h"
 #include "store/sys/json_text.h"
 #include "store/sys/sys.h"
@@ -51,9 +51,9 @@ History history_of(const AuditLog& audit, const std::string& path, const std::st
 }
 
 // For a path that the layer has.
-std::string why_not_published(const Filesystem& filesystem, const Job& job,
+std::string why_not_published(const Mount& mount, const Job& job,
                               const std::optional<EntryRef>& ref, const std::string& path) {
-  const NameClass name_class = filesystem.entries().class_of(path);
+  const NameClass name_class = mount.entries.class_of(path);
   if (name_class == NameClass::kScratch) return "a temporary name is never published";
   if (name_class == NameClass::kBaton) return "a baton is never published";
   if (name_class == NameClass::kLock) return "a lock file is never published";
@@ -61,7 +61,7 @@ std::string why_not_published(const Filesystem& filesystem, const Job& job,
     const std::shared_lock lock(job.overlay.mutex());
     return job.overlay.find(path);
   }();
-  if (own && filesystem.publisher().is_lock_by_use(path, own->st)) {
+  if (own && mount.publishing.publisher().is_lock_by_use(path, own->st)) {
     return "a lock file is never published";
   }
   if (const std::string why = job.why_refused(); !why.empty()) {
@@ -72,7 +72,7 @@ std::string why_not_published(const Filesystem& filesystem, const Job& job,
   const std::string kept = job.why_kept(ref ? ref->unit() : path);
   if (!kept.empty()) return kept;
   if (!ref) return "it belongs to no entry of a known cache: published at the job's success";
-  const std::string reason = filesystem.publisher().why_not_due(job.overlay, *ref, false);
+  const std::string reason = mount.publishing.publisher().why_not_due(job.overlay, *ref, false);
   if (!reason.empty()) return reason;
   if (job.policy() == PublishPolicy::kEnd) return "complete: published at the job's success";
   return "complete: published as soon as that is seen, at the latest at the job's end";
@@ -106,38 +106,36 @@ void add_object(Json& json, const Opened& opened) {
   if (digest) json["xxh3"] = *digest;
 }
 
-Result<Opened> open_seen(const Filesystem& filesystem, const Job* job, const std::string& path) {
+Result<Opened> open_seen(const Mount& mount, const Job* job, const std::string& path) {
   if (job != nullptr) {
     const std::shared_lock lock(job->overlay.mutex());
     return job->overlay.open(path, O_PATH);
   }
-  CACHESHIM_TRY(fd, sys::open_beneath(filesystem.store().base(), path, O_PATH | O_NOFOLLOW));
+  CACHESHIM_TRY(fd, sys::open_beneath(mount.store.base(), path, O_PATH | O_NOFOLLOW));
   return Opened{std::move(fd), false};
 }
 
-void add_hidden(Json& json, const Filesystem& filesystem, const Job* job, const std::string& path) {
+void add_hidden(Json& json, const Mount& mount, const Job* job, const std::string& path) {
   if (job == nullptr) return;
   const std::shared_lock lock(job->overlay.mutex());
   const std::string why = job->overlay.why_hidden(path);
-  if (why.empty() || !sys::open_beneath(filesystem.store().base(), path, O_PATH | O_NOFOLLOW))
-    return;
+  if (why.empty() || !sys::open_beneath(mount.store.base(), path, O_PATH | O_NOFOLLOW)) return;
   json["hidden"] = why;
 }
 
 // How often jobs have rejected the base's entry.
-void add_rejections(Json& json, const Filesystem& filesystem, const std::string& unit) {
-  const auto summary = filesystem.publisher().rejected().find(unit);
+void add_rejections(Json& json, const Mount& mount, const std::string& unit) {
+  const auto summary = mount.publishing.publisher().rejected().find(unit);
   if (!summary) return;
   json["rejected"] = describe(*summary);
 }
 
 // Who builds what others wait for, of this path or of its entry.
-void add_flights(Json& json, const Filesystem& filesystem, const std::string& path,
-                 const std::string& unit) {
-  if (filesystem.flights() == nullptr) return;
+void add_flights(Json& json, const Mount& mount, const std::string& path, const std::string& unit) {
+  if (mount.single_flight.flights() == nullptr) return;
   Json all = Json::array();
-  for (const Flights::Description& flight : filesystem.flights()->describe()) {
-    const auto ref = filesystem.entries().find(flight.path);
+  for (const Flights::Description& flight : mount.single_flight.flights()->describe()) {
+    const auto ref = mount.entries.find(flight.path);
     if (flight.path != path && !(path == unit && ref && ref->unit() == unit)) continue;
     all.push_back({{"path", flight.path},
                    {"job", flight.job},
@@ -162,12 +160,12 @@ Json describe(const RejectedEntries::Summary& summary) {
   return json;
 }
 
-Json explain_path(Filesystem& filesystem, Job* job, const std::string& path) {
-  const EntryMap& entries = filesystem.entries();
+Json explain_path(Mount& mount, Job* job, const std::string& path) {
+  const EntryMap& entries = mount.entries;
   const auto ref = entries.find(path);
   const std::string unit = ref ? ref->unit() : path;
   const Profile* profile = entries.find_profile(path.substr(0, path.find('/')));
-  const auto opened = open_seen(filesystem, job, path);
+  const auto opened = open_seen(mount, job, path);
   Json json;
   json["ok"] = true;
   put_name(json, "path", path);
@@ -181,15 +179,15 @@ Json explain_path(Filesystem& filesystem, Job* job, const std::string& path) {
   }
   json["entry"] = Json();
   if (ref) put_name(json, "entry", unit);
-  add_history(json, history_of(filesystem.store().audit(), path, unit));
+  add_history(json, history_of(mount.store.audit(), path, unit));
   const bool is_own_folder = opened && opened->in_upper && json.value("kind", "") == "folder" &&
                              !(ref && ref->is_entry_folder());
   if (opened && opened->in_upper && !is_own_folder) {
-    json["not_published"] = why_not_published(filesystem, *job, ref, path);
+    json["not_published"] = why_not_published(mount, *job, ref, path);
   }
-  add_rejections(json, filesystem, unit);
-  add_hidden(json, filesystem, job, path);
-  add_flights(json, filesystem, path, unit);
+  add_rejections(json, mount, unit);
+  add_hidden(json, mount, job, path);
+  add_flights(json, mount, path, unit);
   return json;
 }
 

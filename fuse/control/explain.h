@@ -8,7 +8,7 @@
 
 namespace cacheshim {
 
-class Filesystem;
+class Mount;
 class Job;
 
 // The record of an entry that its readers reject, as `status` and `explain` give it; without its name.
@@ -17,6 +17,6 @@ nlohmann::ordered_json describe(const RejectedEntries::Summary& summary);
 // Where a path of the store comes from for a job, who published it and when, and why it was not or is not
 // seen (docs/control.md, "explain"). `job` may be null: then the base alone is looked at. Takes long where
 // the records are many; call from a task.
-nlohmann::ordered_json explain_path(Filesystem& filesystem, Job* job, const std::string& path);
+nlohmann::ordered_json explain_path(Mount& mount, Job* job, const std::string& path);
 
 }  // namespace cacheshim

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "fuse/control/control.h"
+#include "fuse/control/control_session.h"
 #include "fuse/dispatch/replies.h"
 #include "fuse/transport/request_view.h"
 #include "fuse/transport/wire.h"
@@ -67,7 +67,7 @@ void handle(fuse_req_t req, Answer&& answer) {
 template <class Answer>
 void change(fuse_req_t req, fuse_ino_t ino, Answer&& answer) {
   handle(req, [&](Filesystem& fs) {
-    const Status noted = fs.note_change(request_of(req), ino);
+    const Status noted = fs.change_guard.note_change(request_of(req), ino);
     noted ? answer(fs) : replies::status(req, noted);
   });
 }
@@ -82,7 +82,7 @@ void handle_later(fuse_req_t req, Completion<R> completion, Handler&& complete) 
 template <class R, class Handler>
 void change_later(fuse_req_t req, fuse_ino_t ino, Completion<R> completion, Handler&& complete) {
   handle_later(req, std::move(completion), [&](Filesystem& fs, Completion<R> pending) {
-    const Status noted = fs.note_change(request_of(req), ino);
+    const Status noted = fs.change_guard.note_change(request_of(req), ino);
     noted ? complete(fs, std::move(pending)) : pending.complete(noted.error());
   });
 }
@@ -99,8 +99,8 @@ void init(void* filesystem, fuse_conn_info* connection) {
   auto& fs = *static_cast<Filesystem*>(filesystem);
   const bool is_privileged = ::geteuid() == 0;
   const wire::Connection agreed = wire::connect(is_privileged);
-  fs.connected({connection->proto_minor, agreed.can_pass_through, agreed.is_by_rings});
-  want_owners(fs.options().owners, connection);
+  fs.mount.connected({connection->proto_minor, agreed.can_pass_through, agreed.is_by_rings});
+  want_owners(fs.mount.options.owners, connection);
   // Symlinks in the root are answered per caller: their answers must never be kept.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
   // The first version of this would leave the bits of files that are written to alone, since we, who
@@ -120,20 +120,20 @@ void init(void* filesystem, fuse_conn_info* connection) {
 
 void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   handle_later(req, replies::entry_of(req), [=](Filesystem& fs, EntryCompletion completion) {
-    fs.lookup(request_of(req), parent, name, std::move(completion));
+    fs.names.lookup(request_of(req), parent, name, std::move(completion));
   });
 }
 
 void forget(fuse_req_t req, fuse_ino_t ino, std::uint64_t count) {
   auto& fs = *static_cast<Filesystem*>(fuse_req_userdata(req));
-  (void)run_guarded("a forget", [&] { fs.forget(ino, count); });
+  (void)run_guarded("a forget", [&] { fs.names.forget(ino, count); });
   fuse_reply_none(req);
 }
 
 void forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forgets) {
   auto& fs = *static_cast<Filesystem*>(fuse_req_userdata(req));
   for (std::size_t i = 0; i < count; ++i) {
-    (void)run_guarded("a forget", [&] { fs.forget(forgets[i].ino, forgets[i].nlookup); });
+    (void)run_guarded("a forget", [&] { fs.names.forget(forgets[i].ino, forgets[i].nlookup); });
   }
   fuse_reply_none(req);
 }
@@ -141,19 +141,19 @@ void forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forgets) 
 void getattr(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   handle_later(req, replies::attributes_of(req),
                [=](Filesystem& fs, AttributesCompletion completion) {
-                 fs.getattr(request_of(req), ino, handle_of(fi), std::move(completion));
+                 fs.attributes.getattr(request_of(req), ino, handle_of(fi), std::move(completion));
                });
 }
 
 void setattr(fuse_req_t req, fuse_ino_t ino, struct stat* attr, int to_set, fuse_file_info* fi) {
   change(req, ino, [=, request = change_request_of(req)](Filesystem& fs) {
-    replies::attributes(req, fs.setattr(request, ino, *attr, to_set, handle_of(fi)));
+    replies::attributes(req, fs.attributes.setattr(request, ino, *attr, to_set, handle_of(fi)));
   });
 }
 
 void readlink(fuse_req_t req, fuse_ino_t ino) {
   handle(req, [=](Filesystem& fs) {
-    const auto target = fs.readlink(request_of(req), ino);
+    const auto target = fs.attributes.readlink(request_of(req), ino);
     if (!target) return replies::status(req, target.error());
     (void)fuse_reply_readlink(req, target->c_str());
   });
@@ -161,32 +161,32 @@ void readlink(fuse_req_t req, fuse_ino_t ino) {
 
 void mknod(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
   change(req, parent, [=](Filesystem& fs) {
-    replies::entry(req, fs.mknod(request_of(req), parent, name, mode, device));
+    replies::entry(req, fs.names.mknod(request_of(req), parent, name, mode, device));
   });
 }
 
 void mkdir(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode) {
   change_later(req, parent, replies::entry_of(req),
                [=](Filesystem& fs, EntryCompletion completion) {
-                 fs.mkdir(request_of(req), parent, name, mode, std::move(completion));
+                 fs.names.mkdir(request_of(req), parent, name, mode, std::move(completion));
                });
 }
 
 void unlink(fuse_req_t req, fuse_ino_t parent, const char* name) {
   change_later(req, parent, replies::status_of(req),
                [=](Filesystem& fs, StatusCompletion completion) {
-                 fs.unlink(request_of(req), parent, name, std::move(completion));
+                 fs.names.unlink(request_of(req), parent, name, std::move(completion));
                });
 }
 
 void rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) {
-  change(req, parent, [=](Filesystem& fs) { replies::status(req, fs.rmdir(parent, name)); });
+  change(req, parent, [=](Filesystem& fs) { replies::status(req, fs.names.rmdir(parent, name)); });
 }
 
 void symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* name) {
   change_later(req, parent, replies::entry_of(req),
                [=](Filesystem& fs, EntryCompletion completion) {
-                 fs.symlink(request_of(req), target, parent, name, std::move(completion));
+                 fs.names.symlink(request_of(req), target, parent, name, std::move(completion));
                });
 }
 
@@ -194,7 +194,7 @@ void rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_
             const char* new_name, unsigned flags) {
   change_later(req, parent, replies::status_of(req),
                [=](Filesystem& fs, StatusCompletion completion) {
-                 fs.rename(request_of(req), parent, name, new_parent, new_name, flags,
+                 fs.names.rename(request_of(req), parent, name, new_parent, new_name, flags,
                            std::move(completion));
                });
 }
@@ -202,7 +202,7 @@ void rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_
 void link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char* new_name) {
   change_later(req, new_parent, replies::entry_of(req),
                [=](Filesystem& fs, EntryCompletion completion) {
-                 fs.link(request_of(req), ino, new_parent, new_name, std::move(completion));
+                 fs.names.link(request_of(req), ino, new_parent, new_name, std::move(completion));
                });
 }
 
@@ -210,23 +210,23 @@ void create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, fu
   change(req, parent, [=](Filesystem& fs) {
     const Request request = request_of(req);
     replies::created(req, string_view(name) == kTmpfileName
-                              ? fs.tmpfile(request, parent, mode, fi->flags)
-                              : fs.create(request, parent, name, mode, fi->flags));
+                              ? fs.files.tmpfile(request, parent, mode, fi->flags)
+                              : fs.files.create(request, parent, name, mode, fi->flags));
   });
 }
 
 void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
   handle_later(req, replies::opened_of(req), [=](Filesystem& fs, OpenCompletion completion) {
     const Request request = request_of(req);
-    const Status noted = fs.note_open(request, ino, fi->flags);
+    const Status noted = fs.change_guard.note_open(request, ino, fi->flags);
     if (!noted) return completion.complete(noted.error());
-    fs.open(request, ino, fi->flags, std::move(completion));
+    fs.files.open(request, ino, fi->flags, std::move(completion));
   });
 }
 
 void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) {
-    const Result<ReadSource> source = fs.read({fi->fh, fi->flags});
+    const Result<ReadSource> source = fs.files.read({fi->fh, fi->flags});
     if (!source) return replies::status(req, source.error());
     if (source->control) return source->control->read(replies::text_of(req), size);
     if (source->fd >= 0) return replies::data(req, source->fd, size, offset);
@@ -238,7 +238,7 @@ void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
 void write(fuse_req_t req, fuse_ino_t ino, const char* data, std::size_t size, off_t offset,
            fuse_file_info* fi) {
   const auto write = [=, request = change_request_of(req)](Filesystem& fs) {
-    replies::written(req, fs.write(request, {fi->fh, fi->flags}, {data, size}, offset));
+    replies::written(req, fs.files.write(request, {fi->fh, fi->flags}, {data, size}, offset));
   };
   // What a mapping has left is written by the kernel, in nobody's name.
   fi->writepage != 0 ? handle(req, write) : change(req, ino, write);
@@ -246,13 +246,13 @@ void write(fuse_req_t req, fuse_ino_t ino, const char* data, std::size_t size, o
 
 void flush(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) {
-    replies::status(req, fs.flush(request_of(req), {fi->fh, fi->lock_owner}));
+    replies::status(req, fs.locks.flush(request_of(req), {fi->fh, fi->lock_owner}));
   });
 }
 
 void getlk(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, struct flock* lock) {
   handle(req, [=](Filesystem& fs) {
-    const auto found = fs.getlk(lock_request_of(req), {fi->fh, fi->lock_owner}, *lock);
+    const auto found = fs.locks.getlk(lock_request_of(req), {fi->fh, fi->lock_owner}, *lock);
     if (!found) return replies::status(req, found.error());
     (void)fuse_reply_lock(req, &*found);
   });
@@ -260,37 +260,37 @@ void getlk(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, struct flock* lock) {
 
 void setlk(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, struct flock* lock, int sleep) {
   handle_later(req, replies::status_of(req), [=](Filesystem& fs, StatusCompletion completion) {
-    fs.setlk(lock_request_of(req), {fi->fh, fi->lock_owner}, *lock, sleep != 0,
+    fs.locks.setlk(lock_request_of(req), {fi->fh, fi->lock_owner}, *lock, sleep != 0,
              std::move(completion));
   });
 }
 
 void flock(fuse_req_t req, fuse_ino_t, fuse_file_info* fi, int operation) {
   handle_later(req, replies::status_of(req), [=](Filesystem& fs, StatusCompletion completion) {
-    fs.flock(lock_request_of(req), fi->fh, operation, std::move(completion));
+    fs.locks.flock(lock_request_of(req), fi->fh, operation, std::move(completion));
   });
 }
 
 void release(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) {
-    fs.release(fi->fh);
+    fs.files.release(fi->fh);
     replies::status(req, {});
   });
 }
 
 void fsync(fuse_req_t req, fuse_ino_t, int datasync, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { replies::status(req, fs.fsync(fi->fh, datasync != 0)); });
+  handle(req, [=](Filesystem& fs) { replies::status(req, fs.files.fsync(fi->fh, datasync != 0)); });
 }
 
 void fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
                fuse_file_info* fi) {
   change(req, ino,
-         [=](Filesystem& fs) { replies::status(req, fs.fallocate(fi->fh, mode, offset, length)); });
+         [=](Filesystem& fs) { replies::status(req, fs.files.fallocate(fi->fh, mode, offset, length)); });
 }
 
 void lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) {
-    const auto at = fs.lseek(fi->fh, offset, whence);
+    const auto at = fs.files.lseek(fi->fh, offset, whence);
     (void)(at ? fuse_reply_lseek(req, *at) : fuse_reply_err(req, at.error().code()));
   });
 }
@@ -298,12 +298,12 @@ void lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, fuse_file_info*
 void copy_file_range(fuse_req_t req, fuse_ino_t, off_t in, fuse_file_info* fi_in, fuse_ino_t ino,
                      off_t out, fuse_file_info* fi_out, std::size_t length, int) {
   change(req, ino, [=](Filesystem& fs) {
-    replies::written(req, fs.copy_file_range(fi_in->fh, in, fi_out->fh, out, length));
+    replies::written(req, fs.files.copy_file_range(fi_in->fh, in, fi_out->fh, out, length));
   });
 }
 
 void opendir(fuse_req_t req, fuse_ino_t ino, fuse_file_info*) {
-  handle(req, [=](Filesystem& fs) { replies::opened_directory(req, fs.opendir(ino)); });
+  handle(req, [=](Filesystem& fs) { replies::opened_directory(req, fs.directories.opendir(ino)); });
 }
 
 void readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info* fi) {
@@ -320,25 +320,25 @@ void readdir(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset, fus
       used += need;
       return true;
     };
-    const Status listed = fs.readdir(request_of(req), ino, fi->fh, offset, add);
+    const Status listed = fs.directories.readdir(request_of(req), ino, fi->fh, offset, add);
     listed ? replies::text(req, string_view(buffer.data(), used)) : replies::status(req, listed);
   });
 }
 
 void releasedir(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) {
-    fs.releasedir(fi->fh);
+    fs.directories.releasedir(fi->fh);
     replies::status(req, {});
   });
 }
 
 void fsyncdir(fuse_req_t req, fuse_ino_t ino, int, fuse_file_info*) {
-  handle(req, [=](Filesystem& fs) { replies::status(req, fs.fsyncdir(ino)); });
+  handle(req, [=](Filesystem& fs) { replies::status(req, fs.directories.fsyncdir(ino)); });
 }
 
 void statfs(fuse_req_t req, fuse_ino_t ino) {
   handle(req, [=](Filesystem& fs) {
-    const auto found = fs.statfs(ino);
+    const auto found = fs.attributes.statfs(ino);
     if (!found) return replies::status(req, found.error());
     (void)fuse_reply_statfs(req, &*found);
   });
@@ -347,20 +347,20 @@ void statfs(fuse_req_t req, fuse_ino_t ino) {
 void setxattr(fuse_req_t req, fuse_ino_t ino, const char* name, const char* value, std::size_t size,
               int flags) {
   change(req, ino, [=](Filesystem& fs) {
-    replies::status(req, fs.setxattr(request_of(req), ino, name, {value, size}, flags));
+    replies::status(req, fs.attributes.setxattr(request_of(req), ino, name, {value, size}, flags));
   });
 }
 
 void getxattr(fuse_req_t req, fuse_ino_t ino, const char* name, std::size_t size) {
-  handle(req, [=](Filesystem& fs) { replies::xattr(req, fs.getxattr(ino, name), size); });
+  handle(req, [=](Filesystem& fs) { replies::xattr(req, fs.attributes.getxattr(ino, name), size); });
 }
 
 void listxattr(fuse_req_t req, fuse_ino_t ino, std::size_t size) {
-  handle(req, [=](Filesystem& fs) { replies::xattr(req, fs.listxattr(ino), size); });
+  handle(req, [=](Filesystem& fs) { replies::xattr(req, fs.attributes.listxattr(ino), size); });
 }
 
 void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
-  change(req, ino, [=](Filesystem& fs) { replies::status(req, fs.removexattr(ino, name)); });
+  change(req, ino, [=](Filesystem& fs) { replies::status(req, fs.attributes.removexattr(ino, name)); });
 }
 
 // Answered rather than left to libfuse, whose ENOSYS a program could see.

@@ -5,7 +5,7 @@
 
 namespace cacheshim {
 
-class Filesystem;
+struct Filesystem;
 
 // Serves a session's requests by this file system, which must outlive the session.
 RequestHandler request_handler(Filesystem& filesystem);

@@ -74,7 +74,7 @@ void entry(fuse_req_t req, const Result<Entry>& result) {
   if (fails(req, result)) return;
   const fuse_entry_param param = param_of(*result);
   if (fuse_reply_entry(req, &param) == -ENOENT && param.ino != 0) {
-    filesystem_of(req).drop_entry(param.ino);
+    filesystem_of(req).names.drop_entry(param.ino);
   }
 }
 
@@ -86,13 +86,13 @@ void opened(fuse_req_t req, const Result<OpenedFile>& result) {
   if (fails(req, result)) return;
   Filesystem& filesystem = filesystem_of(req);
   const fuse_file_info info = info_of(*result);
-  if (fuse_reply_open(req, &info) == -ENOENT) filesystem.release(result->fh);
+  if (fuse_reply_open(req, &info) == -ENOENT) filesystem.files.release(result->fh);
 }
 
 void opened_directory(fuse_req_t req, const OpenedFile& result) {
   Filesystem& filesystem = filesystem_of(req);
   const fuse_file_info info = info_of(result);
-  if (fuse_reply_open(req, &info) == -ENOENT) filesystem.releasedir(result.fh);
+  if (fuse_reply_open(req, &info) == -ENOENT) filesystem.directories.releasedir(result.fh);
 }
 
 void created(fuse_req_t req, const Result<CreatedFile>& result) {
@@ -101,8 +101,8 @@ void created(fuse_req_t req, const Result<CreatedFile>& result) {
   const fuse_entry_param param = param_of(result->entry);
   const fuse_file_info info = info_of(result->file);
   if (fuse_reply_create(req, &param, &info) != -ENOENT) return;
-  filesystem.release(result->file.fh);
-  filesystem.drop_entry(param.ino);
+  filesystem.files.release(result->file.fh);
+  filesystem.names.drop_entry(param.ino);
 }
 
 void written(fuse_req_t req, const Result<std::size_t>& bytes) {

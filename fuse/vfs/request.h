@@ -33,13 +33,6 @@ struct Request {
   pid_t lock_process = 0;
 };
 
-// What the kernel and the daemon have agreed on in FUSE_INIT.
-struct Protocol {
-  unsigned minor = 0;
-  bool can_pass_through = false;  // the kernel can read and write files by itself
-  bool is_by_rings = false;       // requests come by io_uring
-};
-
 // fuse_entry_out. `ino` 0 says that the name is absent, and for how long the kernel may keep that.
 struct Entry {
   NodeId ino = 0;

@@ -15,7 +15,7 @@ def offences(repository):
     counters = set(re.findall(r"^CACHESHIM_COUNTER\((\w+)", table, re.MULTILINE))
     sources = "".join(file.read_text() for top in ("store", "fuse")
                       for file in sorted((repository / top).rglob("*.cc")))
-    counted = set(re.findall(r"\bcounters_\.(\w+)", sources))
+    counted = set(re.findall(r"\bcounters_?\.(\w+)", sources))
     return ([f"nothing counts '{name}'" for name in sorted(counters - counted - ALWAYS_ZERO)] +
             [f"'{name}' is counted" for name in sorted(ALWAYS_ZERO & counted)] +
             ([] if counters else ["the table has no counters"]))

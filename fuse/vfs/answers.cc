@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/vfs/answers.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "fuse/services/freshness/timeouts.h"
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+
+Result<struct stat> Answers::show(NodeRef ref, const NodeInfo& info, const struct stat& st,
+                                  bool in_upper) const {
+  struct stat shown = info.job->show(ref.slot, st, in_upper, info.is_view_root);
+  shown.st_ino = info.ino;
+  if (info.removed && S_ISDIR(st.st_mode)) shown.st_nlink = 0;
+  return shown;
+}
+
+// Under the overlay's mutex a node's name stays. Before, it may have been removed or replaced since the
+// kernel resolved it: the node is then asked again, and its object is what the caller gets.
+Result<Attributes> Answers::object_attr(NodeRef ref, const NodeInfo& given) {
+  return Objects::look_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
+}
+
+Result<Attributes> Answers::attr_by_path(NodeRef ref) {
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  if (info.common != Common::kNone) return attr_of_common(ref, info);
+  if (info.removed) {
+    if (info.object_fd() < 0) return Errno(ESTALE);
+    CACHESHIM_TRY(st, sys::stat_fd(info.object_fd()));
+    info.job->overlay.correct_links(st);
+    if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
+    CACHESHIM_TRY(shown, show(ref, info, st, true));
+    const bool may_change = mount_.io_modes.may_be_written(encode(ref));
+    return Attributes{shown, may_change ? 0 : kShortTimeout, st.st_ino};
+  }
+  CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
+  const DirectoryLookup look = mount_.timeouts.begin(*info.job, std::string(parent_path(path)));
+  Result<Found> found = info.job->overlay.find(path);
+  if (found.failed_with(ENOENT)) return Errno(ESTALE);
+  if (!found) return found.error();
+  if (!mount_.nodes.is_current(ref.node, found->st, found->in_upper)) return Errno(ESTALE);
+  CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
+  // Its user is seen here, where the kernel does not refuse anybody: root's rights over files are not
+  // root's alone.
+  const bool is_private_root = info.is_view_root && info.job->has_private_views();
+  const double keep =
+      is_private_root ? kShortTimeout : mount_.timeouts.of_attributes(look, *found, ref);
+  return Attributes{shown, keep, found->st.st_ino};
+}
+
+// Programs that unlink their lock files check st_nlink to learn whether the file that they have locked still
+// exists. In this view it does not if the name leads elsewhere, though the file may have a name somewhere:
+// hidden, or in the trash. Requires: Overlay::mutex().
+Result<Attributes> Answers::attr_of_common(NodeRef ref, const NodeInfo& info) {
+  CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
+  CACHESHIM_TRY(st, sys::stat_fd(object->get()));
+  if (!objects_.is_named(ref.node, info, st)) st.st_nlink = 0;
+  CACHESHIM_TRY(shown, show(ref, info, st, false));
+  return Attributes{shown, 0, st.st_ino};
+}
+
+Result<Attributes> Answers::attr_of_open(NodeRef ref) const {
+  CACHESHIM_TRY(st, mount_.open_files.stat(ref.node));
+  CACHESHIM_TRY(shown, show(ref, mount_.nodes.info(ref.node), st, true));
+  // Its only remaining name may be in the trash.
+  if (S_ISDIR(st.st_mode) || st.st_nlink == 1) shown.st_nlink = 0;
+  return Attributes{shown, 0, st.st_ino};
+}
+
+Result<Attributes> Answers::handle_attr(NodeRef ref, const NodeInfo& info, struct stat st,
+                                        bool in_upper) {
+  {  // staged, it has a name in staging
+    const std::shared_lock lock(info.job->overlay.mutex());
+    CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
+    CACHESHIM_TRY(opened, sys::stat_fd(object->get()));
+    const bool has_name =
+        objects_.is_named(ref.node, info, opened) || objects_.is_named(ref.node, info, st);
+    st.st_nlink = has_name ? 1 : 0;
+  }
+  CACHESHIM_TRY(shown, show(ref, info, st, in_upper));
+  return Attributes{shown, 0, st.st_ino};
+}
+
+// A process sees what it has written itself.
+std::optional<Result<Attributes>> Answers::attr_of_writer(const Request& request, NodeRef ref,
+                                                          const NodeInfo& info) {
+  const auto own = mount_.shared_files.own_copy_of(ref.node, request.caller.tid);
+  if (!own) return std::nullopt;
+  if (!own->st) return Result<Attributes>(own->st.error());
+  return handle_attr(ref, info, *own->st, own->in_upper);
+}
+
+Result<Entry> Answers::entry_of(NodeRef parent, const NodeInfo& info, const std::string& name,
+                                Found found, const DirectoryLookup& look) {
+  const bool is_common = static_cast<bool>(found.lock);
+  const NodeIndex node = is_common
+                             ? mount_.nodes.intern_common(
+                                   parent.node, name, info.job,
+                                   {common_kind(mount_.entries, join_path(look.directory, name)),
+                                    found.st, std::move(found.lock)})
+                             : mount_.nodes.intern(parent.node, name, info.job, found);
+  const NodeRef ref{node, parent.slot};
+  CACHESHIM_TRY(st, show(ref, mount_.nodes.info(node), found.st, found.in_upper));
+  Entry entry{};
+  entry.ino = encode(ref);
+  entry.attr = st;
+  // What a lock file is, and how many names it has, others may change at any moment, and programs rely
+  // on what they see of it while they hold it.
+  if (is_common) return entry;
+  entry.entry_timeout = mount_.timeouts.of_name(look, &found);
+  entry.attr_timeout = mount_.timeouts.of_attributes(look, found, ref);
+  if (mount_.pending_unlinks.has(entry.ino)) {
+    ++entry.attr.st_nlink;
+    entry.attr_timeout = 0;
+  }
+  return entry;
+}
+
+Result<Entry> Answers::find_entry(NodeRef parent, const NodeInfo& info, const std::string& name) {
+  CACHESHIM_TRY(folder, mount_.nodes.path(parent.node));
+  const DirectoryLookup look = mount_.timeouts.begin(*info.job, folder);
+  const std::string path = join_path(folder, name);
+  Result<Found> found = info.job->overlay.find(path);
+  if (found) return entry_of(parent, info, name, *std::move(found), look);
+  if (!found.failed_with(ENOENT)) return found.error();
+  Entry nothing{};
+  if (!info.job->overlay.is_shared_lock_name(path))
+    nothing.entry_timeout = mount_.timeouts.of_name(look, nullptr);
+  return nothing;
+}
+
+// The same of what has just been made.
+Result<Entry> Answers::made_entry(NodeRef parent, const NodeInfo& info, const std::string& name) {
+  CACHESHIM_TRY(path, objects_.child_path(parent, name));
+  if (const auto made = info.job->overlay.find(path)) {
+    if (made->lock) mount_.lock_removals.forget(*info.job, made->st);
+    mount_.nodes.part(parent.node, name, made->st);
+  }
+  CACHESHIM_TRY(entry, find_entry(parent, info, name));
+  if (entry.ino == 0) return Errno(EIO);  // somebody else has taken it out of the layer
+  return entry;
+}
+
+}  // namespace cacheshim

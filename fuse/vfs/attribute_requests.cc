@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/vfs/attribute_requests.h"
+
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "fuse/services/freshness/timeouts.h"
+#include "fuse/vfs/change_guard.h"
+#include "fuse/vfs/set_ids.h"
+#include "store/sys/new_object.h"
+#include "store/sys/sys.h"
+#include "store/sys/whiteout.h"
+
+namespace cacheshim {
+namespace {
+
+bool is_user_xattr(const char* name) { return std::string_view(name).starts_with("user."); }
+
+bool is_acl(std::string_view name) { return name == kAccessAcl || name == kDefaultAcl; }
+
+// xattr(7): user attributes are for regular files and folders alone.
+Result<bool> may_have(int fd, const char* name) {
+  if (!is_user_xattr(name)) return true;
+  CACHESHIM_TRY(st, sys::stat_fd(fd));
+  return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
+}
+
+// What an attribute that we do not keep looks like: the file system has no POSIX ACLs and takes no
+// trusted or security attribute, but none of the latter is set either.
+Errno foreign_xattr(const char* name) {
+  return Errno(std::string_view(name).starts_with("security.") ? ENODATA : EOPNOTSUPP);
+}
+
+timespec wanted_time(const struct timespec& given, int to_set, int set, int set_now) {
+  if ((to_set & set_now) != 0) return {0, UTIME_NOW};
+  if ((to_set & set) != 0) return given;
+  return {0, UTIME_OMIT};
+}
+
+// The owner goes first: chown(2) clears set-id bits, which the mode may set again.
+Status apply_attr(int fd, const struct stat& attr, int to_set) {
+  if ((to_set & (FATTR_UID | FATTR_GID)) != 0) {
+    const uid_t uid = (to_set & FATTR_UID) != 0 ? attr.st_uid : static_cast<uid_t>(-1);
+    const gid_t gid = (to_set & FATTR_GID) != 0 ? attr.st_gid : static_cast<gid_t>(-1);
+    CACHESHIM_CHECK(sys::set_owner(fd, uid, gid));
+  }
+  if ((to_set & FATTR_SIZE) != 0) CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
+  if ((to_set & FATTR_MODE) != 0) CACHESHIM_CHECK(sys::set_mode(fd, attr.st_mode & 07777));
+  constexpr int kTimes = FATTR_ATIME | FATTR_ATIME_NOW | FATTR_MTIME | FATTR_MTIME_NOW;
+  if ((to_set & kTimes) == 0) return {};
+  const timespec times[2] = {wanted_time(attr.st_atim, to_set, FATTR_ATIME, FATTR_ATIME_NOW),
+                             wanted_time(attr.st_mtim, to_set, FATTR_MTIME, FATTR_MTIME_NOW)};
+  return sys::set_times(fd, times);
+}
+
+// What of a setattr is none of this mount's business. owner=squash: the kernel has refused what a
+// file's owner may not do; root's chown is ignored.
+int ignored_attrs(const OwnerRule& owners) {
+  int ignored = FATTR_CTIME;  // changes by itself
+  if (!owners.keep || owners.shown_uid) ignored |= FATTR_UID;
+  if (!owners.keep || owners.shown_gid) ignored |= FATTR_GID;
+  return ignored;
+}
+
+bool has_set_ids(const Result<Attributes>& attr) {
+  return attr && S_ISREG(attr->st.st_mode) && (attr->st.st_mode & (S_ISUID | S_ISGID)) != 0;
+}
+
+}  // namespace
+
+void AttributeRequests::getattr(const Request& request, NodeId ino, std::optional<std::uint64_t> fh,
+                                AttributesCompletion completion) {
+  const NodeRef ref = decode(ino);
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  if (info.kind != NodeKind::kObject) {
+    return completion.complete(Attributes{own_tree_.own_attr(ref.node, info), kShortTimeout});
+  }
+  if (!fh && flight_requests_.may_be_placeholder(ref.node, info)) {
+    return flight_requests_.wait_for_flight(request, ref, info, std::move(completion));
+  }
+  // Where a view or a folder of it is bound elsewhere, or a process was put into one before it became
+  // its user's, the view's name is not looked up: then this is where the user is seen. A file that
+  // somebody was handed open is no way in.
+  Job& job = *info.job;
+  const bool is_way_in = info.is_view_root || (info.is_dir && !job.is_claim_told());
+  const bool enters = is_way_in && job.has_private_views();
+  if (enters) (void)job.enter(request.caller);
+  FileHandle* handle = fh ? mount_.handles.file(*fh) : nullptr;
+  const bool is_staged = handle != nullptr && handle->shared != nullptr;
+  std::optional<Result<Attributes>> own;
+  if (is_staged) {
+    const auto st = sys::stat_fd(handle->fd.get());
+    own = st ? answers_.handle_attr(ref, info, *st, handle->in_upper)
+             : Result<Attributes>(st.error());
+  } else {
+    own = answers_.attr_of_writer(request, ref, info);
+  }
+  Result<Attributes> attr = own ? *std::move(own) : answers_.object_attr(ref, info);
+  if (attr.failed_with(ESTALE)) attr = answers_.attr_of_open(ref);
+  if (!attr) return completion.complete(attr);
+  const bool keeps_links = mount_.pending_unlinks.has(ino);
+  const auto answer = [this, ino, keeps_links](AttributesCompletion& pending,
+                                               const Attributes& found) {
+    if (keeps_links) mount_.invalidation.notifier().tell_attributes({ino});
+    pending.complete(found);
+  };
+  if (!enters) return answer(completion, *attr);
+  mount_.claim_news.answer_entered(
+      job, ref.node,
+      [answer, pending = share(std::move(completion)), found = *attr] { answer(*pending, found); });
+}
+
+// What becomes of a file's set-id bits: a resize takes them away, and a chown, even one that is ignored
+// or that changes nothing. A request that sets nothing is such a chown, or it tells of a write or
+// fallocate that is about to come.
+Result<AttributeRequests::SetIds> AttributeRequests::set_ids_after(const Request& request,
+                                                                   NodeRef ref,
+                                                                   const NodeInfo& info,
+                                                                   int to_set) {
+  const bool is_chown = (to_set & (FATTR_UID | FATTR_GID)) != 0;
+  if (!is_chown && request.kills_set_ids) return SetIds::kDroppedByWrite;
+  if (!is_chown && to_set != 0) return SetIds::kStay;
+  const auto attr = answers_.object_attr(ref, info);
+  if (!has_set_ids(attr)) return SetIds::kStay;
+  if (is_chown) return SetIds::kDroppedByChown;
+  if (info.job->is_being_written(attr->st.st_dev, attr->backing_inode))
+    return SetIds::kDroppedByWrite;
+  const uid_t uid = request.caller.uid;
+  if (uid != 0 && uid != attr->st.st_uid) return Errno(EPERM);
+  return SetIds::kDroppedByChown;
+}
+
+// Of a lock file, which is everybody's: its size and times. It stays open to all whatever its mode is
+// to be, so that a lock that one user made does not shut the next one out.
+Status AttributeRequests::change_lock(int fd, off_t most_bytes, const struct stat& attr,
+                                      int to_set) {
+  to_set &= ~(FATTR_MODE | FATTR_UID | FATTR_GID);
+  if ((to_set & FATTR_SIZE) != 0 && attr.st_size > most_bytes) return Errno(EFBIG);
+  return apply_attr(fd, attr, to_set);
+}
+
+Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const NodeInfo& info,
+                                      const struct stat& attr, int to_set, FileHandle* handle) {
+  // A job's view has a root that is the view's, 0700, whatever is asked.
+  if (info.is_view_root && info.job->has_private_views()) return {};
+  if (handle == nullptr && is_outdated(info)) return Errno(ESTALE);
+  if (info.common != Common::kNone) {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
+    return change_lock(object->get(), most_bytes_of(info.common), attr, to_set);
+  }
+  CACHESHIM_TRY(set_ids, set_ids_after(request, ref, info, to_set));
+  const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;
+  to_set &= ~ignored_attrs(mount_.options.owners);
+  if (to_set == 0 && set_ids == SetIds::kStay) return {};
+  const bool resizes = (to_set & FATTR_SIZE) != 0;
+  if (resizes && handle != nullptr && handle->writable) {
+    const auto resized = files_.change_data(*handle, [&](int fd) -> Result<std::size_t> {
+      if (kills_set_ids) CACHESHIM_CHECK(files_.drop_privileges(request, ref, fd));
+      CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
+      return std::size_t{0};
+    });
+    if (!resized) return resized.error();
+    to_set &= ~FATTR_SIZE;
+  }
+  const off_t keep_bytes = resizes ? attr.st_size : kWholeFile;
+  CACHESHIM_TRY(prepared, objects_.prepare_change(ref.node, keep_bytes));
+  const std::unique_lock lock(info.job->overlay.mutex());
+  CACHESHIM_TRY(fd, objects_.open_for_change(ref.node, keep_bytes));
+  if (kills_set_ids) CACHESHIM_CHECK(files_.drop_privileges(request, ref, fd.get()));
+  if (set_ids == SetIds::kDroppedByChown) CACHESHIM_CHECK(drop_set_ids_on_chown(fd.get()));
+  CACHESHIM_TRY(refused, set_ids_to_refuse(mount_.options.owners, fd.get()));
+  struct stat allowed = attr;
+  allowed.st_mode &= ~refused;
+  // What is below a folder that its user may not enter any more is closed as well.
+  if (info.is_dir && (to_set & FATTR_MODE) != 0 && (allowed.st_mode & 0500) != 0500) {
+    if (const auto path = mount_.nodes.path(ref.node)) info.job->filter.add(*path, true);
+  }
+  const Status applied = apply_attr(fd.get(), allowed, to_set);
+  mount_.invalidation.data_changed(*info.job, ref.node, ref.slot);
+  return applied;
+}
+
+// truncate(2) and ftruncate(2). Nothing where it is another kind of change or file.
+std::optional<Result<Attributes>> AttributeRequests::try_change_shared(
+    NodeRef ref, const NodeInfo& info, const struct stat& attr, int to_set, FileHandle* handle) {
+  if (handle != nullptr && handle->shared) {
+    const std::lock_guard lock(handle->shared->mutex);
+    const bool resizes = (to_set & FATTR_SIZE) != 0;
+    const auto changed = [&]() -> Result<Attributes> {
+      if (resizes) CACHESHIM_CHECK(handle->shared->stage(handle->fd.get(), attr.st_size));
+      CACHESHIM_CHECK(change_lock(handle->fd.get(), handle->most_bytes, attr, to_set));
+      CACHESHIM_TRY(st, sys::stat_fd(handle->fd.get()));
+      return answers_.handle_attr(ref, info, st, handle->in_upper);
+    };
+    return changed();
+  }
+  if ((to_set & FATTR_SIZE) == 0) return std::nullopt;
+  if (info.common != Common::kShared || is_outdated(info)) return std::nullopt;
+  const auto [named, object] = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return std::pair(mount_.nodes.path(ref.node), objects_.common_object(ref.node, info));
+  }();
+  if (!named) return std::nullopt;
+  if (!object) return object.error();
+  return [&]() -> Result<Attributes> {
+    const auto change = [&](int fd) {
+      return change_lock(fd, most_bytes_of(info.common), attr, to_set);
+    };
+    CACHESHIM_TRY(st,
+                  mount_.shared_files.change_named(*named, (*object)->get(), attr.st_size, change));
+    CACHESHIM_TRY(shown, answers_.show(ref, info, st, false));
+    return Attributes{shown, 0, st.st_ino};
+  }();
+}
+
+Result<Attributes> AttributeRequests::setattr(const Request& request, NodeId ino,
+                                              const struct stat& attr, int to_set,
+                                              std::optional<std::uint64_t> fh) {
+  const NodeRef ref = decode(ino);
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  FileHandle* handle = fh ? mount_.handles.file(*fh) : nullptr;
+  if (info.kind != NodeKind::kObject) {
+    // O_TRUNC of a control file changes nothing.
+    const bool harmless = (to_set & ~FATTR_SIZE) == 0;
+    if (!harmless) return Errno(EPERM);
+    return Attributes{own_tree_.own_attr(ref.node, info), kShortTimeout};
+  }
+  if (auto shared = try_change_shared(ref, info, attr, to_set, handle)) return *std::move(shared);
+  CACHESHIM_CHECK(change_attr(request, ref, info, attr, to_set, handle));
+  auto changed = answers_.object_attr(ref, info);
+  return changed.failed_with(ESTALE) ? answers_.attr_of_open(ref)
+                                     : changed;  // others have removed it
+}
+
+Result<std::string> AttributeRequests::readlink(const Request& request, NodeId ino) {
+  const NodeRef ref = decode(ino);
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  if (info.kind != NodeKind::kObject) return own_tree_.link_target(request, ref.node, info);
+  if (ChangeGuard::is_kept_from(request, info)) return Errno(EACCES);
+  return Objects::look_by_path(info.job->overlay, [&]() -> Result<std::string> {
+    CACHESHIM_TRY(fd, objects_.open_object(ref.node));
+    return sys::read_link_at(fd.get(), "");
+  });
+}
+
+Result<struct statvfs> AttributeRequests::statfs(NodeId ino) {
+  const NodeInfo info = mount_.nodes.info(decode(ino).node);
+  if (info.job == nullptr) return sys::statvfs_fd(mount_.store.base());
+  const std::shared_lock lock(info.job->overlay.mutex());
+  const Overlay& overlay = info.job->overlay;  // what is written goes to the layer
+  return sys::statvfs_fd(overlay.has_layer() ? overlay.upper() : mount_.store.base());
+}
+
+bool AttributeRequests::keeps_xattr(const char* name) const {
+  if (is_overlay_xattr(name)) return false;
+  if (is_user_xattr(name)) return true;
+  if (!mount_.options.owners.keep) return false;
+  return (mount_.options.owners.acls && is_acl(name)) || std::string_view(name) == kCapability;
+}
+
+Status AttributeRequests::change_xattr(NodeId ino, const char* name,
+                                       const std::function<Status(int fd)>& change) {
+  const NodeRef ref = decode(ino);
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  if (info.kind != NodeKind::kObject) return Errno(EPERM);
+  if (info.common != Common::kNone) return Errno(EOPNOTSUPP);
+  CACHESHIM_TRY(prepared, objects_.prepare_change(ref.node));
+  const std::unique_lock lock(info.job->overlay.mutex());
+  CACHESHIM_TRY(fd, objects_.open_for_change(ref.node, kWholeFile));
+  CACHESHIM_TRY(allowed, may_have(fd.get(), name));
+  if (!allowed) return Errno(EPERM);
+  mount_.nodes.set_lacks_capabilities(ref.node, false);
+  return change(fd.get());
+}
+
+Status AttributeRequests::setxattr(const Request& request, NodeId ino, const char* name,
+                                   std::string_view value, int flags) {
+  const auto change = [&](int fd) -> Status {
+    CACHESHIM_CHECK(sys::set_xattr(fd, name, value, flags));
+    return name == std::string_view(kAccessAcl) ? drop_foreign_set_group_id(request.caller, fd)
+                                                : Status();
+  };
+  return keeps_xattr(name) ? change_xattr(ino, name, change) : Status(Errno(EOPNOTSUPP));
+}
+
+Status AttributeRequests::removexattr(NodeId ino, const char* name) {
+  const auto remove = [&](int fd) { return sys::remove_xattr(fd, name); };
+  return keeps_xattr(name) ? change_xattr(ino, name, remove) : Status(foreign_xattr(name));
+}
+
+// Overlay::mutex() must be held. Of a folder, whose ACLs the kernel asks for at each step, by its path:
+// that of a file may lead to another one meanwhile.
+Result<std::string> AttributeRequests::xattr_of(NodeIndex node, const char* name) {
+  const NodeInfo info = mount_.nodes.info(node);
+  if (!info.removed && info.is_dir && !is_user_xattr(name)) {
+    CACHESHIM_TRY(path, mount_.nodes.path(node));
+    return info.job->overlay.get_xattr(path, name);
+  }
+  CACHESHIM_TRY(fd, objects_.open_object(node));
+  CACHESHIM_TRY(allowed, may_have(fd.get(), name));
+  if (!allowed) return Errno(ENODATA);
+  return sys::get_xattr(fd.get(), name);
+}
+
+Result<std::string> AttributeRequests::getxattr(NodeId ino, const char* name) {
+  const NodeRef ref = decode(ino);
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  if (!keeps_xattr(name)) return foreign_xattr(name);
+  if (info.kind != NodeKind::kObject) return Errno(ENODATA);
+  const bool is_capability = name == std::string_view(kCapability);
+  if (is_capability && mount_.nodes.lacks_capabilities(ref.node)) return Errno(ENODATA);
+  return Objects::look_by_path(info.job->overlay, [&]() -> Result<std::string> {
+    auto found = xattr_of(ref.node, name);
+    const bool lacks = is_capability && found.failed_with(ENODATA);
+    // Only of the layer's own: the base's attributes others may change. Held: see change_xattr().
+    if (lacks && mount_.nodes.info(ref.node).in_upper)
+      mount_.nodes.set_lacks_capabilities(ref.node, true);
+    return found;
+  });
+}
+
+Result<std::string> AttributeRequests::listxattr(NodeId ino) {
+  const NodeRef ref = decode(ino);
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  if (info.kind != NodeKind::kObject) return std::string();
+  return Objects::look_by_path(info.job->overlay, [&]() -> Result<std::string> {
+    CACHESHIM_TRY(fd, objects_.open_object(ref.node));
+    CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+    std::string names;
+    if (S_ISLNK(st.st_mode)) return names;  // its own cannot be asked for by a descriptor
+    CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
+    for (const std::string& name : all) {
+      if (keeps_xattr(name.c_str())) names.append(name).append(1, '\0');
+    }
+    return names;
+  });
+}
+
+}  // namespace cacheshim

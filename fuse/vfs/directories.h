@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "fuse/vfs/objects.h"
+#include "fuse/vfs/own_tree.h"
+#include "fuse/vfs/request.h"
+
+namespace cacheshim {
+
+// Listings. Thread-safe; call with no lock held.
+class Directories {
+ public:
+  Directories(Mount& mount, Objects& objects, OwnTree& own_tree)
+      : mount_(mount), objects_(objects), own_tree_(own_tree) {}
+
+  OpenedFile opendir(NodeId ino);
+  // Gives the entries after `offset` to `take`, each with its own offset, until `take` returns false.
+  Status readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
+                 const EntrySink& take);
+  void releasedir(std::uint64_t fh);
+  Status fsyncdir(NodeId ino);
+
+ private:
+  bool may_keep_listing(NodeIndex node, const NodeInfo& info);
+  Status load(const Request& request, NodeRef ref, DirHandle& dir);
+
+  Mount& mount_;
+  Objects& objects_;
+  OwnTree& own_tree_;
+};
+
+}  // namespace cacheshim

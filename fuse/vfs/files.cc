@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/vfs/files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "fuse/nodes/open_flags.h"
+#include "fuse/vfs/change_guard.h"
+#include "fuse/vfs/set_ids.h"
+#include "store/sys/new_object.h"
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// From there on the copy of each page costs more than a backing file of the kernel's.
+constexpr off_t kLargeFile = 256 * 1024;
+
+// fcntl(F_SETFL) may clear these on the caller's file. The kernel opens the backing file with the flags of
+// open(2), and reads and writes it with them for as long as it is open.
+constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
+
+// Whether the handle allows a mapping, through which the kernel then writes without the daemon.
+bool may_be_mapped_for_writing(const FileHandle& handle) {
+  return handle.backing_id != 0 && handle.access == O_RDWR;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const struct stat& st,
+                                                       NodeRef ref, Job* job, int flags) {
+  auto handle = std::make_unique<FileHandle>();
+  handle->fd = std::move(opened.fd);
+  handle->node = ref.node;
+  handle->slot = ref.slot;
+  handle->job = job;
+  handle->in_upper = opened.in_upper;
+  handle->access = flags & O_ACCMODE;
+  handle->follow_noatime(flags);
+  handle->writable = handle->access != O_RDONLY;
+  handle->epoch = mount_.nodes.epoch(ref.node);
+  handle->device = st.st_dev;
+  handle->inode = st.st_ino;
+  handle->is_lock_file = opened.is_lock;
+  handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
+  handle->most_bytes = opened.most_bytes;
+  CACHESHIM_CHECK(choose_io(*handle, st, flags));
+  mount_.nodes.count_silent_handle(ref.node, true);  // first: see node_table_locks.cc
+  handle->tells_close = opened.is_lock || lock_requests_.tells_of_close(ref.node, flags);
+  if (handle->tells_close) mount_.nodes.count_silent_handle(ref.node, false);
+  handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
+  if (handle->counts_as_writer) job->add_writer(st.st_dev, st.st_ino);
+  ++job->open_files;
+  mount_.open_files.add(ref.node, handle->fd.get());
+  (handle->in_upper ? mount_.counters.opens_layer : mount_.counters.opens_base)
+      .fetch_add(1, std::memory_order_relaxed);
+  return handle;
+}
+
+// Whether the kernel reads and writes the file by itself: what is the layer's own, and stays that as
+// long as it is open. Of a job that may publish, what is only written to: a mapping would hold the
+// entry back for as long as it lasts. Not where other views show the file too, which are told of what
+// is written, and not where a write would have to clear a capability, which we would not see.
+Status Files::choose_io(FileHandle& handle, const struct stat& st, int flags) {
+  const bool keeps_flags = (flags & kFlagsOfBackingFile) != 0;
+  const bool is_worth_it = handle.job->may_publish() ? handle.access == O_WRONLY
+                                                     : handle.writable || st.st_size >= kLargeFile;
+  const bool wanted = handle.in_upper && is_worth_it && !keeps_flags &&
+                      !handle.job->shares_uids() &&
+                      (!mount_.options.owners.keep || mount_.nodes.lacks_capabilities(handle.node));
+  CACHESHIM_TRY(backing_id, mount_.io_modes.open(encode({handle.node, handle.slot}),
+                                                 {.fd = handle.fd.get(),
+                                                  .st = st,
+                                                  .wanted = wanted,
+                                                  .readable = handle.access != O_WRONLY,
+                                                  .writable = handle.writable}));
+  handle.backing_id = backing_id;
+  // Lock files others write to as well. With a backing file, which other handles of the inode have asked for,
+  // FOPEN_DIRECT_IO still brings reads and writes to us.
+  handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
+  // A write through a mapping would not update what the kernel has cached so far.
+  if (may_be_mapped_for_writing(handle)) {
+    mount_.invalidation.notifier().tell_attributes({encode({handle.node, handle.slot})});
+  }
+  return {};
+}
+
+Result<std::unique_ptr<FileHandle>> Files::open_writable(NodeRef ref, Job& job, int flags) {
+  CACHESHIM_TRY(prepared,
+                objects_.prepare_change(ref.node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
+  const std::unique_lock lock(job.overlay.mutex());
+  const bool was_removed = mount_.nodes.info(ref.node).removed;
+  CACHESHIM_CHECK(objects_.settle_name(ref.node));
+  if (!was_removed && mount_.nodes.info(ref.node).removed) return Errno(ESTALE);
+  if (mount_.nodes.info(ref.node).removed) {
+    CACHESHIM_CHECK(objects_.own_removed(ref.node));
+    return open_removed(ref, mount_.nodes.info(ref.node), flags);
+  }
+  CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
+  CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
+  CACHESHIM_TRY(fd, job.overlay.open_writable(path, backing_flags(flags)));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  return make_handle({std::move(fd), true}, st, ref, &job, flags);
+}
+
+Result<std::unique_ptr<FileHandle>> Files::open_readable(NodeRef ref, Job& job, int flags) {
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  if (info.removed) return open_removed(ref, info, flags);
+  CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
+  Result<Opened> opened = job.overlay.open(path, O_RDONLY);
+  if (opened.failed_with(ENOENT)) return Errno(ESTALE);  // the kernel looks the name up again
+  if (!opened) return opened.error();
+  CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
+  if (!mount_.nodes.is_current(ref.node, st, opened->in_upper)) return Errno(ESTALE);
+  if (!opened->in_upper) mount_.keeper.note_use(opened->fd.get(), st, flags);
+  const bool keeps_pages = opened->in_upper || mount_.nodes.has_same_data(ref.node, st);
+  CACHESHIM_TRY(handle, make_handle(*std::move(opened), st, ref, &job, flags));
+  handle->keeps_pages = keeps_pages;
+  return handle;
+}
+
+Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int flags) {
+  job.touch();
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  if (is_outdated(info)) return Errno(ESTALE);
+  if (info.common != Common::kNone) return open_common(ref, info, flags);
+  if (wants_write(flags)) return open_writable(ref, job, flags);
+  auto opened = Objects::look_by_path(job.overlay, [&] { return open_readable(ref, job, flags); });
+  if (opened.failed_with(ESTALE) && mount_.open_files.has(ref.node)) {
+    // The open goes through /proc, and the kernel asks again, or by a name, which it then looks up again.
+    const std::unique_lock lock(job.overlay.mutex());
+    (void)objects_.settle_name(ref.node);  // this open still fails with ESTALE
+  }
+  return opened;
+}
+
+// A file that has lost its name since the kernel resolved it, or that is opened through /proc.
+Result<std::unique_ptr<FileHandle>> Files::open_removed(NodeRef ref, const NodeInfo& info,
+                                                        int flags) {
+  if (info.object_fd() < 0) return Errno(ESTALE);
+  CACHESHIM_TRY(fd, sys::reopen(info.object_fd(), backing_flags(flags)));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  return make_handle({std::move(fd), info.in_upper}, st, ref, info.job, flags);
+}
+
+// Opens the file that the lookup found, as on a local file system: without a layer, and even if its name has
+// been removed or replaced since.
+Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeInfo& info,
+                                                       int flags) {
+  const std::shared_lock lock(info.job->overlay.mutex());
+  const auto path = mount_.nodes.path(ref.node);
+  auto shared = mount_.shared_files.make(path ? *path : "", info.common, flags, /*is_new=*/false);
+  CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
+  CACHESHIM_TRY(fd, sys::reopen(object->get(), shared ? O_RDWR : backing_flags(flags)));
+  if (info.common == Common::kLock) mount_.lock_access.apply(fd.get());
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  if (!wants_write(flags)) mount_.keeper.note_use(fd.get(), st, flags);
+  if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(shared->stage(fd.get(), 0));
+  CACHESHIM_TRY(handle, make_handle({std::move(fd), false, true, most_bytes_of(info.common)}, st,
+                                    ref, info.job, flags));
+  handle->shared = std::move(shared);
+  return handle;
+}
+
+// Without O_EXCL, another process may have made it since the kernel's lookup: it is then opened, as by open(2).
+Result<Files::Created> Files::create_common(NodeRef parent, const NodeInfo& info,
+                                            const std::string& path, int flags) {
+  const Common kind = common_kind(mount_.entries, path);
+  const bool is_staged = kind == Common::kShared && wants_write(flags);
+  auto made = info.job->overlay.create_lock(
+      path, (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
+  // Another object has the name: the kernel looks it up again.
+  if (made.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
+  if (!made) return made.error();
+  CACHESHIM_TRY(st, sys::stat_fd(made->fd.get()));
+  mount_.lock_removals.forget(*info.job, st);
+  CACHESHIM_TRY(object, sys::reopen(made->fd.get(), O_PATH));
+  const DirectoryLookup look = mount_.timeouts.begin(*info.job, std::string(parent_path(path)));
+  CACHESHIM_TRY(entry, answers_.entry_of(parent, info, std::string(base_name(path)),
+                                         {st, false, std::nullopt, std::move(object)}, look));
+  auto shared = mount_.shared_files.make(path, kind, flags, made->is_new);
+  const bool empties = shared && !made->is_new && (flags & O_TRUNC) != 0;
+  if (empties) CACHESHIM_CHECK(shared->stage(made->fd.get(), 0));
+  CACHESHIM_TRY(handle, make_handle({std::move(made->fd), false, true, most_bytes_of(kind)}, st,
+                                    decode(entry.ino), info.job, flags));
+  handle->shared = std::move(shared);
+  return Created(entry, std::move(handle));
+}
+
+OpenedFile Files::add_file(const Request& request, std::unique_ptr<FileHandle> handle) {
+  OpenedFile opened;
+  // Pages that an earlier open has left would be those of before what now goes past them.
+  opened.keep_cache = handle->keeps_pages && handle->backing_id == 0;
+  opened.noflush = !handle->tells_close;
+  opened.direct_io = handle->direct_io;
+  opened.backing_id = handle->backing_id;
+  mount_.shared_files.note_opened(*handle, request.caller.tid);
+  mount_.publishing.rejections().note_opened(*handle, request.caller.tid);
+  opened.fh = mount_.handles.add(std::move(handle));
+  return opened;
+}
+
+void Files::open(const Request& request, NodeId ino, int flags, OpenCompletion completion) {
+  const NodeRef ref = decode(ino);
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  if (info.kind == NodeKind::kObject && flight_requests_.may_be_placeholder(ref.node, info)) {
+    return flight_requests_.wait_for_flight(request, ref, info, std::move(completion));
+  }
+  completion.complete(info.kind == NodeKind::kObject ? open_object_file(request, ref, info, flags)
+                                                     : own_tree_.open_own(ref, info, flags));
+}
+
+Result<OpenedFile> Files::open_object_file(const Request& request, NodeRef ref,
+                                           const NodeInfo& info, int flags) {
+  // The kernel looks the name up again, which misses it.
+  if (const auto gone = objects_.put_damaged_away(ref); !gone.empty()) {
+    mount_.invalidation.gone(gone);
+    return Errno(ESTALE);
+  }
+  if (ChangeGuard::is_kept_from(request, info)) return Errno(EACCES);
+  CACHESHIM_TRY(handle, open_file(ref, *info.job, flags));
+  const int fd = handle->fd.get();
+  const OpenedFile opened = add_file(request, std::move(handle));
+  mount_.single_flight.note_open(request.caller, *info.job, ref.node);
+  const bool truncates = (flags & O_TRUNC) != 0;
+  if (const auto dropped = truncates ? drop_privileges(request, ref, fd) : Status(); !dropped) {
+    release(opened.fh);
+    return dropped.error();
+  }
+  return opened;
+}
+
+Result<Files::Created> Files::create_file(NodeRef parent, const std::string& name,
+                                          const NewObject& wanted, int flags) {
+  CACHESHIM_TRY(info, objects_.view_folder(parent));
+  Overlay& overlay = info.job->overlay;
+  return objects_.change_names(*info.job, [&](Hold hold) -> Result<Created> {
+    CACHESHIM_TRY(path, objects_.child_path(parent, name));
+    if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
+    if (overlay.is_shared_lock_name(path)) return create_common(parent, info, path, flags);
+    Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), wanted);
+    // Published, or made in another view of this layer, since the kernel looked. It looks again then,
+    // and checks whether this caller may open what is there.
+    if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
+    if (!fd) return fd.error();
+    CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
+    const DirectoryLookup look = mount_.timeouts.begin(*info.job, std::string(parent_path(path)));
+    mount_.nodes.part(parent.node, name, st);
+    CACHESHIM_TRY(entry, answers_.entry_of(parent, info, name, {st, true, {}}, look));
+    const NodeRef ref = decode(entry.ino);
+    mount_.nodes.set_lacks_capabilities(ref.node, true);
+    CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, info.job, flags));
+    if (may_be_mapped_for_writing(*handle)) entry.attr_timeout = 0;
+    mount_.publishing.note_built(*info.job, path);
+    return Created(entry, std::move(handle));
+  });
+}
+
+// O_TMPFILE: the node is one that has lost its name from the start.
+Result<Files::Created> Files::create_tmpfile(NodeRef parent, const NewObject& wanted, int flags) {
+  CACHESHIM_TRY(info, objects_.view_folder(parent));
+  Overlay& overlay = info.job->overlay;
+  const std::unique_lock lock(overlay.mutex());
+  CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
+  CACHESHIM_TRY(folder, mount_.nodes.path(parent.node));
+  CACHESHIM_TRY(fd, overlay.make_tmpfile(folder, backing_flags(flags), wanted));
+  CACHESHIM_TRY(object, sys::reopen(fd.get(), O_PATH));
+  CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
+  const NodeRef ref{mount_.nodes.intern_nameless(info.job, st, std::move(object)), parent.slot};
+  Entry entry{};
+  entry.ino = encode(ref);
+  CACHESHIM_TRY(shown, answers_.show(ref, mount_.nodes.info(ref.node), st, true));
+  entry.attr = shown;
+  CACHESHIM_TRY(handle, make_handle({std::move(fd), true}, st, ref, info.job, flags));
+  return Created(entry, std::move(handle));
+}
+
+Result<CreatedFile> Files::create(const Request& request, NodeId parent, const char* name,
+                                  mode_t mode, int flags) {
+  if (ChangeGuard::is_kept_from(request, mount_.nodes.info(decode(parent).node)))
+    return Errno(EACCES);
+  CACHESHIM_TRY(created,
+                create_file(decode(parent), name,
+                            new_object(mount_.options.owners, request, mode & 07777), flags));
+  if ((flags & O_EXCL) != 0) mount_.batons.note_made(*created.second, request.caller.tid);
+  flight_requests_.note_step(decode(parent), name);
+  return CreatedFile{created.first, add_file(request, std::move(created.second))};
+}
+
+Result<CreatedFile> Files::tmpfile(const Request& request, NodeId parent, mode_t mode, int flags) {
+  CACHESHIM_TRY(created,
+                create_tmpfile(decode(parent),
+                               new_object(mount_.options.owners, request, mode & 07777), flags));
+  return CreatedFile{created.first, add_file(request, std::move(created.second))};
+}
+
+// Opens the file again where its data have moved since: into the layer by copy-up, or, for a handle
+// that is about to be written to, out of it by publishing. Errors: ESTALE if the data can only be reached
+// through the handle's own descriptor.
+Status Files::refresh(FileHandle& handle) {
+  const std::uint32_t epoch = mount_.nodes.epoch(handle.node);
+  if (handle.epoch == epoch) return {};
+  if (handle.writable) {  // Overlay::mutex() is held exclusively
+    CACHESHIM_CHECK(objects_.settle_name(handle.node));
+    if (mount_.nodes.info(handle.node).removed) CACHESHIM_CHECK(objects_.own_removed(handle.node));
+  }
+  const NodeInfo info = mount_.nodes.info(handle.node);
+  CACHESHIM_TRY(fd, [&]() -> Result<UniqueFd> {
+    if (info.removed && info.object_fd() < 0) return Errno(ESTALE);
+    if (info.removed) return sys::reopen(info.object_fd(), handle.access);
+    CACHESHIM_TRY(path, mount_.nodes.path(handle.node));
+    if (handle.writable) return handle.job->overlay.open_writable(path, handle.access);
+    auto opened = handle.job->overlay.open(path, handle.access);
+    if (opened.failed_with(ENOENT)) return Errno(ESTALE);
+    if (!opened) return opened.error();
+    CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
+    if (!mount_.nodes.is_current(handle.node, st, opened->in_upper)) return Errno(ESTALE);
+    return std::move(opened->fd);
+  }());
+  if (handle.has_noatime) set_noatime(fd.get(), true);
+  if (::dup3(fd.get(), handle.fd.get(), O_CLOEXEC) == -1) return Errno::last();
+  handle.epoch = epoch;
+  return {};
+}
+
+// A writable handle is refreshed by what it writes. A file that no longer has a name is read to its end through
+// the handle's descriptor.
+Status Files::refresh_for_reading(FileHandle& handle) {
+  const std::uint32_t epoch = mount_.nodes.epoch(handle.node);
+  if (handle.writable || handle.epoch == epoch) return {};
+  const Status fresh = Objects::look_by_path(handle.job->overlay, [&] { return refresh(handle); });
+  if (!fresh.failed_with(ESTALE)) return fresh;
+  handle.epoch = epoch;
+  return {};
+}
+
+Result<ReadSource> Files::read(const OpenFlags& open) {
+  Handle& any = mount_.handles.get(open.fh);
+  if (const auto* control = std::get_if<ControlHandle>(&any))
+    return ReadSource{.control = control->session, .text = {}};
+  if (const auto* text = std::get_if<TextHandle>(&any))
+    return ReadSource{.control = nullptr, .text = text->text};
+  FileHandle* const handle = mount_.handles.file(open.fh);
+  if (handle == nullptr) return Errno(EBADF);
+  CACHESHIM_CHECK(refresh_for_reading(*handle));
+  handle->follow_noatime(open.flags);
+  return ReadSource{.control = nullptr, .text = {}, .fd = handle->fd.get()};
+}
+
+Result<std::size_t> Files::change_data(FileHandle& handle,
+                                       const std::function<Result<std::size_t>(int fd)>& change) {
+  if (handle.shared) return SharedFiles::change(handle, change);
+  Overlay& overlay = handle.job->overlay;
+  for (;;) {
+    {
+      const std::shared_lock lock(overlay.mutex());
+      if (handle.epoch == mount_.nodes.epoch(handle.node)) {
+        const auto changed = change(handle.fd.get());
+        mount_.invalidation.data_changed(*handle.job, handle.node, handle.slot);
+        return changed;
+      }
+    }
+    CACHESHIM_TRY(prepared, objects_.prepare_change(handle.node));
+    const std::unique_lock lock(overlay.mutex());
+    CACHESHIM_CHECK(handle.job->ensure_layer(mount_.store.layers()));
+    CACHESHIM_CHECK(refresh(handle));
+  }
+}
+
+Result<std::size_t> Files::write(const Request& request, const OpenFlags& open,
+                                 std::string_view data, off_t offset) {
+  if (const auto* control = std::get_if<ControlHandle>(&mount_.handles.get(open.fh))) {
+    CACHESHIM_CHECK(own_tree_.control().submit(control->session, request.caller, data));
+    return data.size();
+  }
+  FileHandle* const handle = mount_.handles.file(open.fh);
+  if (handle == nullptr) return Errno(EBADF);
+  if (handle->is_lock_file && offset > handle->most_bytes - static_cast<off_t>(data.size())) {
+    return Errno(EFBIG);
+  }
+  return change_data(*handle, [&](int fd) -> Result<std::size_t> {
+    if (request.kills_set_ids) {
+      CACHESHIM_CHECK(drop_privileges(request, {handle->node, handle->slot}, fd));
+    }
+    off_t at = offset;
+    if (handle->shared && (open.flags & O_APPEND) != 0) {  // the kernel knows the base's size
+      CACHESHIM_TRY(st, sys::stat_fd(fd));
+      at = st.st_size;
+    }
+    const ssize_t count = ::pwrite(fd, data.data(), data.size(), at);
+    if (count == -1) return Errno::last();
+    return static_cast<std::size_t>(count);
+  });
+}
+
+Status Files::drop_privileges(const Request& request, NodeRef ref, int fd) {
+  CACHESHIM_TRY(st, sys::stat_fd(fd));
+  if ((st.st_mode & (S_ISUID | S_ISGID)) != 0) {
+    CACHESHIM_TRY(shown, answers_.show(ref, mount_.nodes.info(ref.node), st, true));
+    CACHESHIM_CHECK(drop_set_ids(request.caller, fd, shown));
+  }
+  if (!mount_.options.owners.keep || mount_.nodes.lacks_capabilities(ref.node)) return {};
+  const Status removed = sys::remove_xattr(fd, kCapability);
+  if (removed || removed.failed_with(EOPNOTSUPP)) return {};
+  return removed.failed_with(ENODATA) ? Status() : removed;
+}
+
+// The last descriptor is closed: what was written in place is as it will be.
+void Files::end_writing(FileHandle& handle) {
+  Job& job = *handle.job;
+  job.begin_publishing();  // so that who waits for the job sees no gap between the two
+  job.remove_writer(handle.device, handle.inode);
+  mount_.publishing.retry_postponed(job);
+  const Result<std::string> path = [&]() -> Result<std::string> {
+    const std::shared_lock lock(job.overlay.mutex());
+    return mount_.nodes.path(handle.node);
+  }();
+  if (path) mount_.publishing.completed(job, *path, Arrival::kClosed, {}, [] {});
+  job.end_publishing();
+}
+
+void Files::release(std::uint64_t fh) {
+  if (FileHandle* handle = mount_.handles.file(fh)) {
+    lock_requests_.release_locks(*handle, fh);
+    mount_.open_files.remove(handle->node, handle->fd.get());
+    mount_.shared_files.released(*handle);
+    // Before all else, so that nothing of ours holds the file open for writing when it is to be published.
+    handle->fd.reset();
+    mount_.io_modes.close(encode({handle->node, handle->slot}));
+    if (handle->counts_as_writer) end_writing(*handle);
+    if (!handle->tells_close) mount_.nodes.count_silent_handle(handle->node, false);
+    --handle->job->open_files;
+    handle->job->touch();
+  } else if (const auto* control = std::get_if<ControlHandle>(&mount_.handles.get(fh))) {
+    control->session->close();
+  }
+  mount_.handles.remove(fh);
+}
+
+Status Files::fsync(std::uint64_t fh, bool is_data_alone) {
+  FileHandle* const handle = mount_.handles.file(fh);
+  if (handle == nullptr) return Errno(EINVAL);
+  CACHESHIM_CHECK(refresh_for_reading(*handle));
+  (void)handle->job->overlay.sync_records();  // at worst a copy is shown with its own inode number
+  const int fd = handle->fd.get();
+  if ((is_data_alone ? ::fdatasync(fd) : ::fsync(fd)) == -1) return Errno::last();
+  return {};
+}
+
+Status Files::fallocate(std::uint64_t fh, int mode, off_t offset, off_t length) {
+  FileHandle* const handle = mount_.handles.file(fh);
+  if (handle == nullptr) return Errno(EBADF);
+  if (handle->is_lock_file && offset > handle->most_bytes - length) return Errno(EFBIG);
+  CACHESHIM_CHECK(change_data(*handle, [&](int fd) -> Result<std::size_t> {
+    if (::fallocate(fd, mode, offset, length) == -1) return Errno::last();
+    return std::size_t{0};
+  }));
+  return {};
+}
+
+Result<off_t> Files::lseek(std::uint64_t fh, off_t offset, int whence) {
+  FileHandle* const handle = mount_.handles.file(fh);
+  if (handle == nullptr) return Errno(EINVAL);
+  CACHESHIM_CHECK(refresh_for_reading(*handle));
+  const off_t at = ::lseek(handle->fd.get(), offset, whence);
+  if (at == -1) return Errno::last();
+  return at;
+}
+
+Result<std::size_t> Files::copy_file_range(std::uint64_t fh_in, off_t in, std::uint64_t fh_out,
+                                           off_t out, std::size_t length) {
+  FileHandle* const source = mount_.handles.file(fh_in);
+  FileHandle* const target = mount_.handles.file(fh_out);
+  if (source == nullptr || target == nullptr) return Errno(EXDEV);
+  CACHESHIM_CHECK(refresh_for_reading(*source));
+  if (target->is_lock_file) {
+    const auto st = sys::stat_fd(source->fd.get());
+    const off_t left = st ? std::max<off_t>(st->st_size - in, 0) : 0;
+    const off_t wanted = std::min<off_t>(static_cast<off_t>(length), left);
+    if (out > target->most_bytes - wanted) return Errno(EFBIG);
+  }
+  return change_data(*target, [&](int fd) -> Result<std::size_t> {
+    const ssize_t count = ::copy_file_range(source->fd.get(), &in, fd, &out, length, 0);
+    if (count == -1) return Errno::last();
+    return static_cast<std::size_t>(count);
+  });
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "fuse/vfs/answers.h"
+#include "fuse/vfs/flight_requests.h"
+#include "fuse/vfs/lock_requests.h"
+#include "fuse/vfs/own_tree.h"
+
+namespace cacheshim {
+
+// Open files. Reads take no lock; a write holds the overlay's mutex shared, so that publishing, which holds it
+// exclusively, finds no write under way in a file that it hands to the base. Thread-safe; call with no lock held.
+class Files {
+ public:
+  Files(Mount& mount, Objects& objects, Answers& answers, OwnTree& own_tree,
+        FlightRequests& flight_requests, LockRequests& lock_requests)
+      : mount_(mount),
+        objects_(objects),
+        answers_(answers),
+        own_tree_(own_tree),
+        flight_requests_(flight_requests),
+        lock_requests_(lock_requests) {}
+
+  Result<CreatedFile> create(const Request& request, NodeId parent, const char* name, mode_t mode,
+                             int flags);
+  Result<CreatedFile> tmpfile(const Request& request, NodeId parent, mode_t mode, int flags);
+  void open(const Request& request, NodeId ino, int flags, OpenCompletion completion);
+  Result<ReadSource> read(const OpenFlags& open);
+  Result<std::size_t> write(const Request& request, const OpenFlags& open, std::string_view data,
+                            off_t offset);
+  void release(std::uint64_t fh);
+  Status fsync(std::uint64_t fh, bool is_data_alone);
+  Status fallocate(std::uint64_t fh, int mode, off_t offset, off_t length);
+  Result<off_t> lseek(std::uint64_t fh, off_t offset, int whence);
+  Result<std::size_t> copy_file_range(std::uint64_t fh_in, off_t in, std::uint64_t fh_out,
+                                      off_t out, std::size_t length);
+
+  // Runs `change` with the handle's current descriptor, as a writer of the file.
+  Result<std::size_t> change_data(FileHandle& handle,
+                                  const std::function<Result<std::size_t>(int fd)>& change);
+  // Call before the file's data change: removes what the caller may not leave it with.
+  Status drop_privileges(const Request& request, NodeRef ref, int fd);
+
+ private:
+  using NewHandle = Result<std::unique_ptr<FileHandle>>;
+  using Created = std::pair<Entry, std::unique_ptr<FileHandle>>;
+
+  Result<OpenedFile> open_object_file(const Request& request, NodeRef ref, const NodeInfo& info,
+                                      int flags);
+  NewHandle open_file(NodeRef ref, Job& job, int flags);
+  NewHandle open_writable(NodeRef ref, Job& job, int flags);
+  NewHandle open_common(NodeRef ref, const NodeInfo& info, int flags);
+  OpenedFile add_file(const Request& request, std::unique_ptr<FileHandle> handle);
+  Result<Created> create_file(NodeRef parent, const std::string& name, const NewObject& wanted,
+                              int flags);
+  Result<Created> create_tmpfile(NodeRef parent, const NewObject& wanted, int flags);
+  Status refresh_for_reading(FileHandle& handle);
+  void end_writing(FileHandle& handle);
+
+  // ---- Require: Overlay::mutex(), so that the file is not published before it counts as written to.
+  NewHandle open_readable(NodeRef ref, Job& job, int flags);
+  NewHandle open_removed(NodeRef ref, const NodeInfo& info, int flags);
+  Result<Created> create_common(NodeRef parent, const NodeInfo& info, const std::string& path,
+                                int flags);
+  NewHandle make_handle(Opened opened, const struct stat& st, NodeRef ref, Job* job, int flags);
+  Status choose_io(FileHandle& handle, const struct stat& st, int flags);
+  Status refresh(FileHandle& handle);
+
+  Mount& mount_;
+  Objects& objects_;
+  Answers& answers_;
+  OwnTree& own_tree_;
+  FlightRequests& flight_requests_;
+  LockRequests& lock_requests_;
+};
+
+}  // namespace cacheshim

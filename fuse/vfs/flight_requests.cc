@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/vfs/flight_requests.h"
+
+#include <sys/stat.h>
+
+#include "fuse/services/single_flight/pending_call.h"
+
+namespace cacheshim {
+
+void FlightRequests::note_step(NodeRef parent, const std::string& name) {
+  if (!mount_.single_flight.any()) return;
+  const NodeInfo info = mount_.nodes.info(parent.node);
+  if (info.kind != NodeKind::kObject) return;
+  const auto path = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return objects_.child_path(parent, name);
+  }();
+  if (path) mount_.single_flight.note_step(*info.job, *path);
+}
+
+Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent,
+                                          const NodeInfo& info, const std::string& name,
+                                          const Entry& missed) {
+  Job& job = *info.job;
+  std::string path;
+  {
+    const std::shared_lock lock(job.overlay.mutex());
+    auto found = objects_.child_path(parent, name);
+    if (!found || !mount_.single_flight.is_worth_waiting_for(job, *found)) return missed;
+    path = *std::move(found);
+  }
+  const Flights::Seeker seeker =
+      mount_.single_flight.seeker_of(request.caller, job, std::move(path));
+  if (seeker.lineage.empty()) return missed;
+  Entry nothing{};  // and ask again each time
+  if (seeker.is_entry() && !only_asks(seeker.thread)) return nothing;
+  const Flights::Answer answer = mount_.single_flight.flights()->look(seeker);
+  if (answer.advice == Flights::Advice::kWait) {
+    const mode_t mode = seeker.is_entry() ? S_IFDIR | 0755 : S_IFREG | 0644;
+    return placeholder_entry({answer.placeholder, parent.slot}, mode);
+  }
+  if (answer.advice != Flights::Advice::kLead) return nothing;
+  const std::shared_lock lock(job.overlay.mutex());
+  auto again = answers_.find_entry(parent, info, name);
+  if (!again || again->ino == 0) return nothing;
+  mount_.single_flight.flights()->give_up(seeker);
+  return again;
+}
+
+// Nothing is valid for any time: before the kernel uses a placeholder, as a directory or a file, it asks for the
+// attributes to check the caller's permission (default_permissions), and that request waits.
+Result<Entry> FlightRequests::placeholder_entry(NodeRef ref, mode_t mode) const {
+  struct stat st {};
+  st.st_mode = mode;
+  Entry entry{};
+  entry.ino = encode(ref);
+  CACHESHIM_TRY(shown, answers_.show(ref, mount_.nodes.info(ref.node), st, true));
+  entry.attr = shown;
+  entry.attr.st_nlink = 1;
+  return entry;
+}
+
+bool FlightRequests::may_be_placeholder(NodeIndex node, const NodeInfo& info) const {
+  const bool has_nothing = info.removed && info.object_fd() < 0;
+  return mount_.single_flight.flights() != nullptr && info.kind == NodeKind::kObject &&
+         has_nothing && !mount_.open_files.has(node);
+}
+
+}  // namespace cacheshim

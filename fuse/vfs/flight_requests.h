@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "fuse/vfs/answers.h"
+#include "fuse/vfs/request.h"
+
+namespace cacheshim {
+
+// Requests that take part in single flight (services/single_flight/flights.h). Thread-safe; call with no lock held.
+class FlightRequests {
+ public:
+  FlightRequests(Mount& mount, Objects& objects, Answers& answers)
+      : mount_(mount), objects_(objects), answers_(answers) {}
+
+  // As SingleFlight::note_step().
+  void note_step(NodeRef parent, const std::string& name);
+  // The answer to a lookup that found nothing, `missed`.
+  Result<Entry> join_flight(const Request& request, NodeRef parent, const NodeInfo& info,
+                            const std::string& name, const Entry& missed);
+  bool may_be_placeholder(NodeIndex node, const NodeInfo& info) const;
+  // Completes the request with ESTALE once the build is over: the kernel then looks the name up again, and takes what
+  // it gets.
+  template <class R>
+  void wait_for_flight(const Request& request, NodeRef ref, const NodeInfo& info,
+                       Completion<R> completion);
+
+ private:
+  Result<Entry> placeholder_entry(NodeRef ref, mode_t mode) const;
+
+  Mount& mount_;
+  Objects& objects_;
+  Answers& answers_;
+};
+
+template <class R>
+void FlightRequests::wait_for_flight(const Request& request, NodeRef ref, const NodeInfo& info,
+                                     Completion<R> completion) {
+  const auto pending = share(std::move(completion));
+  const auto wait = std::make_shared<Flights::Wait>(
+      mount_.single_flight.seeker_of(request.caller, *info.job, ""), [pending] {
+        pending->watch(nullptr);
+        pending->complete(Errno(ESTALE));
+      });
+  pending->watch(wait.get());  // before anybody can answer
+  mount_.single_flight.flights()->wait(ref.node, wait);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/vfs/lock_requests.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// A lock request of the kernel.
+class PendingLock final : public LockCall, public Interruptible {
+ public:
+  PendingLock(LockTable& locks, StatusCompletion completion)
+      : locks_(locks), completion_(std::move(completion)) {}
+
+  void wait(std::uint64_t ticket) override {
+    ticket_ = ticket;
+    completion_.watch(this);
+  }
+  void answer(int error) override {
+    if (ticket_ != 0) completion_.watch(nullptr);
+    completion_.complete(error == 0 ? Status() : Errno(error));
+  }
+  void interrupt() override { locks_.interrupt(ticket_); }
+
+ private:
+  LockTable& locks_;
+  StatusCompletion completion_;
+  std::uint64_t ticket_ = 0;  // 0: it does not wait
+};
+
+// Before a request is told that it has the lock, `before` runs and calls what it is given.
+class GrantedCall final : public LockCall {
+ public:
+  using Before = std::function<void(std::function<void()> answer)>;
+  GrantedCall(std::unique_ptr<LockCall> call, Before before)
+      : call_(std::move(call)), before_(std::move(before)) {}
+
+  void wait(std::uint64_t ticket) override { call_->wait(ticket); }
+  void answer(int error) override {
+    if (error != 0) return call_->answer(error);
+    before_([call = call_] { call->answer(0); });
+  }
+
+ private:
+  const std::shared_ptr<LockCall> call_;
+  const Before before_;
+};
+
+short lock_type(int operation) {
+  if ((operation & LOCK_UN) != 0) return F_UNLCK;
+  return (operation & LOCK_EX) != 0 ? F_WRLCK : F_RDLCK;
+}
+
+}  // namespace
+
+LockFileId LockRequests::lock_file_id(const FileHandle& handle) const {
+  if (handle.is_lock_file) return {handle.device, handle.inode};
+  if (const auto inode = mount_.nodes.locked_inode(handle.node))
+    return {inode->device, inode->inode};
+  return {0, handle.node};
+}
+
+// The handle's own descriptor may be of a file that was copied to become a lock file.
+LockTable::Opener LockRequests::opener_of(const FileHandle& handle) const {
+  return [this, &handle]() -> Result<UniqueFd> {
+    const NodeInfo info = mount_.nodes.info(handle.node);
+    const bool has_moved = !handle.is_lock_file && info.object_fd() >= 0;
+    return sys::reopen(has_moved ? info.object_fd() : handle.fd.get(), O_PATH);
+  };
+}
+
+void LockRequests::lock_by_inode(NodeIndex node, const LockTable::Opener& open) {
+  if (mount_.nodes.locked_inode(node)) return;
+  mount_.nodes.lock_by_inode(node);
+  const auto inode = mount_.nodes.locked_inode(node);
+  mount_.locks.move({0, node}, {inode->device, inode->inode}, open);
+}
+
+Status LockRequests::settle_lock_name(NodeIndex node, Job& job, const std::string& path,
+                                      UniqueFd new_lock) {
+  if (new_lock) {
+    CACHESHIM_TRY(st, sys::stat_fd(new_lock.get()));
+    mount_.nodes.become_common(node, {common_kind(mount_.entries, path), st, std::move(new_lock)});
+    const NodeInfo info = mount_.nodes.info(node);
+    lock_by_inode(node, [&info] { return sys::reopen(info.object_fd(), O_PATH); });
+    return {};
+  }
+  const bool was_common = mount_.nodes.info(node).common != Common::kNone;
+  if (!was_common || job.overlay.is_shared_lock_name(path)) return {};
+  CACHESHIM_TRY(found, job.overlay.find(path));
+  mount_.nodes.become_own(node, found.st);
+  return {};
+}
+
+LockWish LockRequests::lock_wish(const Request& request, const FileHandle& handle,
+                                 std::uint64_t fh) const {
+  LockWish wish;
+  wish.owner = wish.handle = fh;
+  wish.process = request.lock_process;
+  wish.tells_close = handle.tells_close;
+  wish.shown_inode = mount_.nodes.info(handle.node).ino;
+  return wish;
+}
+
+LockWish LockRequests::record_wish(const Request& request, const FileHandle& handle,
+                                   const LockTarget& target, const struct flock& lock) const {
+  LockWish wish = lock_wish(request, handle, target.fh);
+  wish.is_record = true;
+  wish.owner = target.owner;
+  wish.type = lock.l_type;
+  wish.start = lock.l_start;
+  wish.length = lock.l_len;
+  return wish;
+}
+
+Result<std::string> LockRequests::path_of(const FileHandle& handle) const {
+  const std::shared_lock lock(handle.job->overlay.mutex());
+  return mount_.nodes.path(handle.node);
+}
+
+// What the job has made under the lock that `wish` lets go of.
+std::vector<std::string> LockRequests::built_under(const FileHandle& handle, const LockWish& wish) {
+  if (wish.type != F_UNLCK || !handle.job->has_built()) return {};
+  const auto named = mount_.named_locks.of(handle);
+  if (!named && !handle.is_lock_file) return {};
+  if (!mount_.locks.gives_up_exclusive(named ? named->id : lock_file_id(handle), wish)) return {};
+  const Result<std::string> path = path_of(handle);
+  return path ? mount_.publishing.take_built(*handle.job, *path) : std::vector<std::string>();
+}
+
+// The caller's job may have written into an entry before it had the lock that the entry is built under, and another
+// job may have published the entry meanwhile. Copies of the base's files would hide the rest of it.
+void LockRequests::before_grant(const FileHandle& handle, std::function<void()> answer) {
+  const Result<std::string> path = path_of(handle);
+  const std::string entry = path ? mount_.entries.entry_built_under(*path) : "";
+  if (entry.empty()) return answer();
+  Job& job = *handle.job;
+  {
+    const std::shared_lock lock(job.overlay.mutex());
+    if (!job.overlay.has_own_folder(entry)) return answer();
+  }
+  mount_.publishing.show_published(job, entry, std::move(answer));
+}
+
+// Its locks are about to go without an unlock: closed, or its process is dead. What it has made under them
+// must not count as the next holder's.
+void LockRequests::forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner) {
+  LockWish unlock;
+  unlock.is_record = is_record;
+  unlock.owner = owner;
+  (void)built_under(handle, unlock);
+}
+
+// A process that locks a common file keeps others waiting, so that counts as a change.
+bool LockRequests::may_share_lock(const Request& request, const FileHandle& handle, LockUse use) {
+  if (use == LockUse::kLock &&
+      !change_guard_.note_change(request, encode({handle.node, handle.slot})))
+    return false;
+  return handle.job->may_publish() &&
+         (use == LockUse::kLock || mount_.trust.may_publish(request.caller));
+}
+
+// The base's file that takes the locks of this one (NamedLocks), or null if the job's processes lock the
+// file among themselves: for other names, larger files, jobs that may not publish, and as long as a process
+// holds a lock that was taken on the job's file.
+NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle& handle,
+                                             LockUse use) {
+  if (handle.is_lock_file) return nullptr;
+  auto known = mount_.named_locks.of(handle);
+  if (use == LockUse::kUnlock) return known;
+  Overlay& overlay = handle.job->overlay;
+  const auto path = path_of(handle);
+  if (!known && (!path || !overlay.may_become_lock(*path))) return nullptr;
+  if (!known && mount_.locks.is_wanted({0, handle.node})) return nullptr;
+  if (!may_share_lock(request, handle, use)) return handle.uses_named_lock ? known : nullptr;
+  if (known) known = mount_.named_locks.use(handle);
+  if (known || !path) return known;
+  auto object = [&] {
+    const std::shared_lock lock(overlay.mutex());
+    return overlay.open_named_lock(*path, /*makes=*/use == LockUse::kLock);
+  }();
+  if (!object) {
+    spdlog::debug("'{}' is locked among the processes of job '{}' alone: {}", *path, handle.job->id,
+                  std::strerror(object.error().code()));
+    return nullptr;
+  }
+  if (const auto st = sys::stat_fd(object->get()))
+    mount_.keeper.note_use(object->get(), *st, O_RDONLY);
+  auto added = mount_.named_locks.add(handle, *path, *std::move(object));
+  return added ? *std::move(added) : nullptr;
+}
+
+// The handle stays: its descriptor is in use until the request is answered.
+void LockRequests::set_lock(const Request& request, FileHandle& handle, const LockWish& wish,
+                            StatusCompletion completion) {
+  std::unique_ptr<LockCall> call =
+      std::make_unique<PendingLock>(mount_.locks, std::move(completion));
+  const auto use = wish.type == F_UNLCK ? LockUse::kUnlock : LockUse::kLock;
+  const auto named = named_lock_of(request, handle, use);
+  if (wish.type != F_UNLCK && (named || handle.is_lock_file)) {
+    call = std::make_unique<GrantedCall>(
+        std::move(call), [this, &handle](auto answer) { before_grant(handle, std::move(answer)); });
+  }
+  const auto set = [this, &handle, wish, named](std::unique_ptr<LockCall> pending) {
+    if (named) return mount_.named_locks.lock(handle, named, wish, std::move(pending));
+    mount_.locks.lock(lock_file_id(handle), opener_of(handle), wish, std::move(pending));
+  };
+  std::vector<std::string> built = built_under(handle, wish);
+  if (built.empty()) return set(std::move(call));
+  mount_.publishing.built(*handle.job, std::move(built), {},
+                          [set, pending = std::make_shared<std::unique_ptr<LockCall>>(
+                                    std::move(call))] { set(std::move(*pending)); });
+}
+
+// Compile caches write a file once, by the handle that has made it, and then read it. A process that opens an
+// existing file for both is more like a database.
+bool LockRequests::tells_of_close(NodeIndex node, int flags) const {
+  if ((flags & O_ACCMODE) == O_RDWR && (flags & O_CREAT) == 0) return true;
+  return mount_.nodes.takes_locks(node) || mount_.nodes.name(node).ends_with(".lock");
+}
+
+// A baton that a process locks excludes by that, and not by being there: it stays when its maker dies.
+void LockRequests::note_locked(const FileHandle& handle) {
+  if (mount_.nodes.takes_locks(handle.node)) return;
+  mount_.nodes.set_takes_locks(handle.node);
+  const auto path = path_of(handle);
+  if (path && mount_.batons.is_baton(*path)) mount_.batons.forget(*handle.job, *path);
+}
+
+void LockRequests::flock(const Request& request, std::uint64_t fh, int operation,
+                         StatusCompletion completion) {
+  FileHandle* const handle = mount_.handles.file(fh);
+  if (handle == nullptr) return completion.complete(Errno(EOPNOTSUPP));
+  LockWish wish = lock_wish(request, *handle, fh);
+  wish.type = lock_type(operation);
+  if (wish.type != F_UNLCK) note_locked(*handle);
+  wish.waits = (operation & LOCK_NB) == 0;
+  set_lock(request, *handle, wish, std::move(completion));
+}
+
+void LockRequests::setlk(const Request& request, const LockTarget& target, const struct flock& lock,
+                         bool waits, StatusCompletion completion) {
+  FileHandle* const handle = mount_.handles.file(target.fh);
+  if (handle == nullptr) return completion.complete(Errno(EOPNOTSUPP));
+  if (lock.l_type != F_UNLCK) note_locked(*handle);
+  LockWish wish = record_wish(request, *handle, target, lock);
+  wish.waits = waits;
+  wish.thread = request.caller.tid;
+  // Its own handle too: a duplicate may stay open, in a child as well.
+  wish.others_close_unseen = mount_.nodes.silent_handles(handle->node) > 0;
+  set_lock(request, *handle, wish, std::move(completion));
+}
+
+Result<struct flock> LockRequests::getlk(const Request& request, const LockTarget& target,
+                                         const struct flock& lock) {
+  FileHandle* const handle = mount_.handles.file(target.fh);
+  if (handle == nullptr) return Errno(EOPNOTSUPP);
+  const LockWish wish = record_wish(request, *handle, target, lock);
+  struct flock found {};
+  const auto named = named_lock_of(request, *handle, LockUse::kFind);
+  const int error = named
+                        ? mount_.named_locks.find(named, wish, found)
+                        : mount_.locks.find(lock_file_id(*handle), opener_of(*handle), wish, found);
+  if (error != 0) return Errno(error);
+  return found;
+}
+
+Status LockRequests::flush(const Request& request, const LockTarget& target) {
+  FileHandle* const handle = mount_.handles.file(target.fh);
+  if (handle == nullptr) return {};
+  // Before its locks go, and somebody else looks.
+  const Status committed =
+      handle->shared ? mount_.shared_files.commit(*handle, request.caller.tid) : Status();
+  forget_built(*handle, /*is_record=*/true, target.owner);
+  mount_.locks.closed(lock_file_id(*handle), target.fh, target.owner);
+  mount_.named_locks.closed(*handle, target.fh, target.owner);
+  return committed;
+}
+
+void LockRequests::release_locks(FileHandle& handle, std::uint64_t fh) {
+  ++mount_.releases;
+  forget_built(handle, /*is_record=*/false, fh);
+  mount_.locks.released(lock_file_id(handle), fh);
+  mount_.named_locks.released(handle, fh);
+  --mount_.releases;
+}
+
+}  // namespace cacheshim

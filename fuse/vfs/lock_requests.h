@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fuse/vfs/change_guard.h"
+#include "fuse/vfs/objects.h"
+#include "fuse/vfs/request.h"
+
+namespace cacheshim {
+
+// flock(2) and fcntl(2) locks. The kernel hands all of them over (FUSE_CAP_FLOCK_LOCKS is for the whole mount),
+// LockTable does the rest.
+//
+// The kernel reports the close of a descriptor, which releases a process's record locks, by FLUSH. This is a round trip:
+// without it an open, read and close takes 9 µs instead of 13. The daemon has to ask for it at the open or never. So a
+// handle asks for it if a lock is likely (tells_of_close()); the others are silent. If the file is locked while they are
+// open, LockQueue checks the process's descriptors in /proc. Thread-safe; call with no lock held, unless a method says
+// otherwise.
+class LockRequests {
+ public:
+  LockRequests(Mount& mount, Objects& objects, ChangeGuard& change_guard)
+      : mount_(mount), objects_(objects), change_guard_(change_guard) {}
+
+  void flock(const Request& request, std::uint64_t fh, int operation, StatusCompletion completion);
+  void setlk(const Request& request, const LockTarget& target, const struct flock& lock, bool waits,
+             StatusCompletion completion);
+  Result<struct flock> getlk(const Request& request, const LockTarget& target,
+                             const struct flock& lock);
+  // A descriptor is closed, perhaps not the last one of its handle. Puts files of class `shared` in place.
+  Status flush(const Request& request, const LockTarget& target);
+
+  void release_locks(FileHandle& handle, std::uint64_t fh);
+  // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened.
+  bool tells_of_close(NodeIndex node, int flags) const;
+  // From now on the locks of the node's file are those of its inode, also those that are held.
+  void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
+  // The node's file has been renamed to `path`, which may have made it a lock file of the base, `new_lock`, or the job's
+  // own. Requires: Overlay::mutex() held exclusively.
+  Status settle_lock_name(NodeIndex node, Job& job, const std::string& path, UniqueFd new_lock);
+
+ private:
+  enum class LockUse { kLock, kUnlock, kFind };
+
+  LockFileId lock_file_id(const FileHandle& handle) const;
+  LockTable::Opener opener_of(const FileHandle& handle) const;
+  LockWish lock_wish(const Request& request, const FileHandle& handle, std::uint64_t fh) const;
+  LockWish record_wish(const Request& request, const FileHandle& handle, const LockTarget& target,
+                       const struct flock& lock) const;
+  void set_lock(const Request& request, FileHandle& handle, const LockWish& wish,
+                StatusCompletion completion);
+  bool may_share_lock(const Request& request, const FileHandle& handle, LockUse use);
+  NamedLocks::Lock named_lock_of(const Request& request, FileHandle& handle, LockUse use);
+  Result<std::string> path_of(const FileHandle& handle) const;
+  void note_locked(const FileHandle& handle);
+  void before_grant(const FileHandle& handle, std::function<void()> answer);
+  std::vector<std::string> built_under(const FileHandle& handle, const LockWish& wish);
+  void forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner);
+
+  Mount& mount_;
+  Objects& objects_;
+  ChangeGuard& change_guard_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/vfs/names.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <utility>
+#include <vector>
+
+#include "store/sys/paths.h"
+#include "store/sys/process.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+
+void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
+                   EntryCompletion completion) {
+  mount_.counters.lookups.fetch_add(1, std::memory_order_relaxed);
+  const NodeRef parent = decode(parent_ino);
+  const NodeInfo info = mount_.nodes.info(parent.node);
+  if (info.kind == NodeKind::kJobsDir) {
+    return own_tree_.complete_job(std::move(completion),
+                                  own_tree_.lookup_job(request, name, false));
+  }
+  if (info.kind != NodeKind::kObject) {
+    return completion.complete(own_tree_.lookup_own(request, parent, info, name));
+  }
+  if (info.removed) return completion.complete(Errno(ENOENT));
+  info.job->touch();
+  const auto look = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return answers_.find_entry(parent, info, name);
+  };
+  Result<Entry> entry = look();
+  std::vector<std::string> gone;
+  if (mount_.keeper.verifies_on_open() && entry && entry->ino != 0)
+    gone = objects_.put_damaged_away(decode(entry->ino));
+  if (!gone.empty()) {
+    mount_.nodes.forget(decode(entry->ino).node, 1);
+    entry = look();
+  }
+  if (entry && entry->ino == 0) {
+    mount_.counters.misses.fetch_add(1, std::memory_order_relaxed);
+    if (mount_.single_flight.flights() != nullptr)
+      entry = flight_requests_.join_flight(request, parent, info, name, *entry);
+  }
+  if (gone.empty()) return completion.complete(entry);
+  mount_.invalidation.gone_before_answer(
+      gone, parent_ino,
+      [pending = share(std::move(completion)), entry] { pending->complete(entry); });
+}
+
+void Names::forget(NodeId ino, std::uint64_t count) {
+  mount_.io_modes.forget(ino);
+  mount_.nodes.forget(decode(ino).node, count);
+}
+
+void Names::drop_entry(NodeId ino) { mount_.nodes.forget(decode(ino).node, 1); }
+
+Result<Entry> Names::make_entry(NodeId parent_ino, const std::string& name,
+                                const std::function<Status(Overlay&, const std::string&)>& make) {
+  const NodeRef parent = decode(parent_ino);
+  CACHESHIM_TRY(info, objects_.view_folder(parent));
+  Overlay& overlay = info.job->overlay;
+  return objects_.change_names(*info.job, [&](Hold hold) -> Result<Entry> {
+    CACHESHIM_TRY(path, objects_.child_path(parent, name));
+    if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
+    CACHESHIM_CHECK(make(overlay, path));
+    return answers_.made_entry(parent, info, name);
+  });
+}
+
+void Names::mkdir(const Request& request, NodeId parent, const char* name, mode_t mode,
+                  EntryCompletion completion) {
+  const NodeKind kind = mount_.nodes.info(decode(parent).node).kind;
+  if (kind == NodeKind::kRoot) {
+    return own_tree_.make_in_root(request, name, mode & 07777, std::move(completion));
+  }
+  if (kind == NodeKind::kJobsDir) {
+    return own_tree_.complete_job(std::move(completion), own_tree_.lookup_job(request, name, true));
+  }
+  const auto made = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    return overlay.make_dir(path, new_object(mount_.options.owners, request, mode & 07777));
+  });
+  if (made) flight_requests_.note_step(decode(parent), name);
+  completion.complete(made);
+}
+
+Result<Entry> Names::mknod(const Request& request, NodeId parent, const char* name, mode_t mode,
+                           dev_t device) {
+  // In a squash view, whose objects are all its user's, a device would be that user's too. With
+  // owner=keep the kernel asks only for callers who may make devices anywhere. The overlay refuses a device
+  // 0:0, which needs no right.
+  const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
+  if (is_device && !mount_.options.owners.keep) return Errno(EPERM);
+  return make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    return overlay.make_node(path, new_object(mount_.options.owners, request, mode, device));
+  });
+}
+
+void Names::symlink(const Request& request, const char* target, NodeId parent, const char* name,
+                    EntryCompletion completion) {
+  std::string made;
+  const auto entry = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    made = path;
+    return overlay.make_symlink(path, target, new_object(mount_.options.owners, request, 0777));
+  });
+  if (!entry) return completion.complete(entry);
+  Job& job = *mount_.nodes.info(decode(parent).node).job;
+  mount_.single_flight.note_step(job, made);
+  mount_.publishing.rejections().note_changed(job, made, request.caller.tid);
+  mount_.publishing.completed(
+      job, made, Arrival::kNamed, {parent, entry->ino},
+      [pending = share(std::move(completion)), entry] { pending->complete(entry); });
+}
+
+void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const char* name,
+                 EntryCompletion completion) {
+  const NodeRef source = decode(ino);
+  const NodeRef parent = decode(parent_ino);
+  std::string linked;
+  Job* job = nullptr;
+  const Result<Entry> entry = [&]() -> Result<Entry> {
+    const NodeInfo info = mount_.nodes.info(source.node);
+    CACHESHIM_TRY(folder, objects_.view_folder(parent));
+    if (info.job != folder.job) return Errno(EXDEV);
+    job = folder.job;
+    CACHESHIM_TRY(prepared, objects_.prepare_change(source.node));
+    mount_.pending_unlinks.end(ino);
+    const std::unique_lock lock(job->overlay.mutex());
+    CACHESHIM_CHECK(job->ensure_layer(mount_.store.layers()));
+    CACHESHIM_TRY(new_path, objects_.child_path(parent, name));
+    CACHESHIM_CHECK(link_to(source.node, *job, new_path));
+    linked = new_path;
+    const bool is_lock_name = job->overlay.is_shared_lock_name(new_path);
+    if (is_lock_name || info.common != Common::kNone) {
+      return add_lock_name(source.node, parent, folder, new_path);
+    }
+    const DirectoryLookup look = mount_.timeouts.begin(*job, std::string(parent_path(new_path)));
+    CACHESHIM_TRY(found, job->overlay.find(new_path));
+    mount_.nodes.add_link(source.node, parent.node, name, found.st);
+    return answers_.entry_of(parent, folder, name, std::move(found), look);
+  }();
+  if (!entry || job->overlay.is_shared_lock_name(linked)) return completion.complete(entry);
+  mount_.publishing.rejections().note_changed(*job, linked, request.caller.tid);
+  mount_.publishing.completed(
+      *job, linked, Arrival::kNamed, {parent_ino, ino},
+      [pending = share(std::move(completion)), entry] { pending->complete(entry); });
+}
+
+// One of the two names, or both, is a lock file's: a node has only names of one kind, so this gets a node of its own, with
+// the same locks. Others may have taken the new name away already, if it is a lock file's. With Overlay::mutex() held
+// exclusively.
+Result<Entry> Names::add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& folder,
+                                   const std::string& path) {
+  CACHESHIM_TRY(object, objects_.open_object(source));
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  Found found{st, true};
+  if (folder.job->overlay.is_shared_lock_name(path)) {
+    CACHESHIM_TRY(lock, sys::reopen(object.get(), O_PATH));
+    found = {st, false, std::nullopt, std::move(lock)};
+  }
+  const DirectoryLookup look = mount_.timeouts.begin(*folder.job, std::string(parent_path(path)));
+  CACHESHIM_TRY(entry, answers_.entry_of(parent, folder, std::string(base_name(path)),
+                                         std::move(found), look));
+  for (const NodeIndex node : {source, decode(entry.ino).node}) {
+    lock_requests_.lock_by_inode(node, [&object] { return sys::reopen(object.get(), O_PATH); });
+  }
+  return entry;
+}
+
+// With Overlay::mutex() held exclusively. A file of the layer that has no name may get its first.
+Status Names::link_to(NodeIndex node, Job& job, const std::string& new_path) {
+  const NodeInfo info = mount_.nodes.info(node);
+  if (info.removed) {
+    if (info.object_fd() < 0 || !info.in_upper) return Errno(ENOENT);
+    return job.overlay.link_object(info.object_fd(), new_path);
+  }
+  CACHESHIM_TRY(path, mount_.nodes.path(node));
+  return job.overlay.link(path, new_path);
+}
+
+Result<std::string> Names::remove_name(NodeId parent_ino, const std::string& name,
+                                       const RemoveName& remove) {
+  const NodeRef parent = decode(parent_ino);
+  CACHESHIM_TRY(info, objects_.view_folder(parent));
+  Overlay& overlay = info.job->overlay;
+  return objects_.change_names(*info.job, [&](Hold hold) -> Result<std::string> {
+    CACHESHIM_TRY(path, objects_.child_path(parent, name));
+    NodeTable::Removed kept = objects_.prepare_removal(overlay, parent, name, path);
+    CACHESHIM_CHECK(remove(*info.job, path, hold));
+    mount_.nodes.remove(parent.node, name, std::move(kept));
+    return path;
+  });
+}
+
+void Names::unlink(const Request& request, NodeId parent, const char* name,
+                   StatusCompletion completion) {
+  const pid_t caller = request.caller.tid;
+  // A lock that its holder removes: filelock 3.24 to 3.29 does that before it unlocks.
+  bool is_let_go = false;
+  const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
+    if (job.overlay.is_shared_lock(path)) {
+      is_let_go = mount_.lock_removals.is_held_by(job, path, process_of(caller));
+      return mount_.lock_removals.remove(job, path, process_of(caller));
+    }
+    CACHESHIM_CHECK(job.overlay.remove_file(path, hold));
+    is_let_go = mount_.batons.is_baton(path);
+    if (is_let_go) mount_.batons.forget(job, path);
+    return Status();
+  };
+  // The kernel holds what is removed as well: a late notice, of a folder that had its number, waits for it.
+  const NodeRef folder = decode(parent);
+  const NodeId victim = encode({mount_.nodes.find(folder.node, name), folder.slot});
+  const Result<std::string> removed = remove_name(parent, name, remove);
+  if (!removed) return completion.complete(removed.error());
+  Job& job = *mount_.nodes.info(folder.node).job;
+  mount_.single_flight.note_step(job, *removed, /*is_removed=*/true);
+  mount_.publishing.rejections().note_changed(job, *removed, caller);
+  const auto answer = [pending = share(std::move(completion))] { pending->complete({}); };
+  std::vector<std::string> built;
+  if (is_let_go) built = mount_.publishing.take_built(job, *removed);
+  if (!built.empty())
+    return mount_.publishing.built(job, std::move(built), {parent, victim}, answer);
+  mount_.publishing.completed(job, *removed, Arrival::kUnlocked, {parent, victim}, answer);
+}
+
+Status Names::rmdir(NodeId parent, const char* name) {
+  const auto remove = [](Job& job, const std::string& path, Hold hold) {
+    return job.overlay.remove_dir(path, hold);
+  };
+  const Result<std::string> removed = remove_name(parent, name, remove);
+  if (removed)
+    mount_.single_flight.note_step(*mount_.nodes.info(decode(parent).node).job, *removed,
+                                   /*is_removed=*/true);
+  return removed ? Status() : removed.error();
+}
+
+Result<std::string> Names::rename_object(NodeRef from, const std::string& name, NodeRef to,
+                                         const std::string& new_name, unsigned flags) {
+  CACHESHIM_TRY(source, objects_.view_folder(from));
+  CACHESHIM_TRY(target, objects_.view_folder(to));
+  if (source.job != target.job) return Errno(EXDEV);
+  Overlay& overlay = source.job->overlay;
+  CACHESHIM_TRY(prepared, objects_.prepare_change(mount_.nodes.find(from.node, name), kWholeFile,
+                                                  /*whole_tree=*/true));
+  return objects_.change_names(*source.job, [&](Hold hold) -> Result<std::string> {
+    CACHESHIM_TRY(path, objects_.child_path(from, name));
+    CACHESHIM_TRY(new_path, objects_.child_path(to, new_name));
+    NodeTable::Removed kept = objects_.prepare_removal(overlay, to, new_name, new_path);
+    UniqueFd new_lock;
+    CACHESHIM_CHECK(overlay.rename(path, new_path, flags, hold, &new_lock));
+    if (path == new_path) return new_path;
+    const bool moves_lock =
+        overlay.is_shared_lock_name(path) || overlay.is_shared_lock_name(new_path);
+    if (flags == RENAME_EXCHANGE) {
+      mount_.nodes.exchange(from.node, name, to.node, new_name);
+    } else {
+      mount_.nodes.remove(to.node, new_name, std::move(kept));
+      mount_.nodes.rename(from.node, name, to.node, new_name);
+    }
+    const NodeIndex moved = moves_lock ? mount_.nodes.find(to.node, new_name) : 0;
+    if (moved != 0) {
+      CACHESHIM_CHECK(
+          lock_requests_.settle_lock_name(moved, *source.job, new_path, std::move(new_lock)));
+    }
+    return new_path;
+  });
+}
+
+void Names::rename(const Request& request, NodeId parent, const char* name, NodeId new_parent,
+                   const char* new_name, unsigned flags, StatusCompletion completion) {
+  const NodeRef from = decode(parent);
+  const NodeRef to = decode(new_parent);
+  const NodeId source = encode({mount_.nodes.find(from.node, name), from.slot});
+  const NodeId target = encode({mount_.nodes.find(to.node, new_name), to.slot});
+  const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
+  // The kernel itself refuses to replace a name that it knows. ESTALE makes it look the names up again; after EEXIST it
+  // would go on taking this one for absent.
+  const bool is_stale = flags == RENAME_NOREPLACE && renamed.failed_with(EEXIST);
+  if (is_stale) return completion.complete(Errno(ESTALE));
+  if (!renamed) return completion.complete(renamed.error());
+  Job& job = *mount_.nodes.info(to.node).job;
+  if (job.overlay.is_shared_lock_name(*renamed)) {
+    // The kernel keeps the name for as long as it may keep that of the file that was renamed.
+    mount_.invalidation.name_changed(job, std::string(parent_path(*renamed)), new_name);
+    return completion.complete({});
+  }
+  mount_.publishing.note_built(job, *renamed);
+  mount_.single_flight.note_step(job, *renamed);
+  mount_.publishing.rejections().note_changed(job, *renamed, request.caller.tid);
+  mount_.publishing.completed(job, *renamed, Arrival::kNamed, {parent, new_parent, source, target},
+                              [pending = share(std::move(completion))] { pending->complete({}); });
+}
+
+// Its entry is not published by that: whoever was at work has not come to the end.
+void Names::reap(const Baton& baton) {
+  Job& job = *baton.job;
+  const std::string folder(parent_path(baton.path));
+  const std::string name(base_name(baton.path));
+  {
+    const std::unique_lock lock(job.overlay.mutex());
+    const auto found = job.overlay.find(baton.path);
+    const bool is_same = found && found->in_upper && found->st.st_dev == baton.device &&
+                         found->st.st_ino == baton.inode;
+    if (!is_same) return;  // removed, or taken by another since
+    const NodeIndex parent = mount_.nodes.find_path(job.view_root, folder);
+    NodeTable::Removed kept;
+    if (parent != 0) kept = objects_.keep_object(job.overlay, parent, name, baton.path);
+    if (!job.overlay.remove_file(baton.path)) return;
+    if (parent != 0) mount_.nodes.remove(parent, name, std::move(kept));
+  }
+  mount_.counters.batons_reaped.fetch_add(1, std::memory_order_relaxed);
+  spdlog::info("removed '{}' of job '{}': the process that made it is dead", baton.path, job.id);
+  mount_.invalidation.name_changed(job, folder, name);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "fuse/vfs/answers.h"
+#include "fuse/vfs/flight_requests.h"
+#include "fuse/vfs/lock_requests.h"
+#include "fuse/vfs/own_tree.h"
+
+namespace cacheshim {
+
+// Lookup and forget, and whatever makes, removes or moves a name. Thread-safe; call with no lock held.
+class Names {
+ public:
+  Names(Mount& mount, Objects& objects, Answers& answers, OwnTree& own_tree,
+        FlightRequests& flight_requests, LockRequests& lock_requests)
+      : mount_(mount),
+        objects_(objects),
+        answers_(answers),
+        own_tree_(own_tree),
+        flight_requests_(flight_requests),
+        lock_requests_(lock_requests) {}
+
+  void lookup(const Request& request, NodeId parent, const char* name, EntryCompletion completion);
+  void forget(NodeId ino, std::uint64_t count);
+  // The kernel has not taken the answer with this node, because the caller was killed.
+  void drop_entry(NodeId ino);
+  Result<Entry> mknod(const Request& request, NodeId parent, const char* name, mode_t mode,
+                      dev_t device);
+  void mkdir(const Request& request, NodeId parent, const char* name, mode_t mode,
+             EntryCompletion completion);
+  void unlink(const Request& request, NodeId parent, const char* name, StatusCompletion completion);
+  Status rmdir(NodeId parent, const char* name);
+  void symlink(const Request& request, const char* target, NodeId parent, const char* name,
+               EntryCompletion completion);
+  void rename(const Request& request, NodeId parent, const char* name, NodeId new_parent,
+              const char* new_name, unsigned flags, StatusCompletion completion);
+  void link(const Request& request, NodeId ino, NodeId new_parent, const char* new_name,
+            EntryCompletion completion);
+  // Removes a baton whose maker has died.
+  void reap(const Baton& baton);
+
+ private:
+  // Returns the path it had.
+  using RemoveName = std::function<Status(Job& job, const std::string& path, Hold hold)>;
+
+  Result<Entry> make_entry(NodeId parent, const std::string& name,
+                           const std::function<Status(Overlay&, const std::string&)>& make);
+  Result<std::string> remove_name(NodeId parent, const std::string& name, const RemoveName& remove);
+  Result<std::string> rename_object(NodeRef from, const std::string& name, NodeRef to,
+                                    const std::string& new_name, unsigned flags);
+  Status link_to(NodeIndex node, Job& job, const std::string& new_path);
+  Result<Entry> add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& folder,
+                              const std::string& path);
+
+  Mount& mount_;
+  Objects& objects_;
+  Answers& answers_;
+  OwnTree& own_tree_;
+  FlightRequests& flight_requests_;
+  LockRequests& lock_requests_;
+};
+
+}  // namespace cacheshim

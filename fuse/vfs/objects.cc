@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/vfs/objects.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <limits>
+
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+
+Result<NodeInfo> Objects::view_folder(NodeRef parent) {
+  const NodeInfo info = mount_.nodes.info(parent.node);
+  if (info.kind != NodeKind::kObject) return Errno(EPERM);
+  if (info.removed) return Errno(ENOENT);
+  info.job->touch();
+  return info;
+}
+
+Result<std::string> Objects::child_path(NodeRef parent, const std::string& name) const {
+  CACHESHIM_TRY(folder, mount_.nodes.path(parent.node));
+  return join_path(folder, name);
+}
+
+Result<UniqueFd> Objects::open_object(NodeIndex node) {
+  const NodeInfo info = mount_.nodes.info(node);
+  if (info.object_fd() >= 0) return sys::reopen(info.object_fd(), O_PATH);
+  const auto path = mount_.nodes.path(node);
+  if (!path)
+    return mount_.open_files.open_object(node);  // it has no name, or its directory has none
+  auto opened = info.job->overlay.open(*path, O_PATH);
+  if (opened.failed_with(ENOENT)) return mount_.open_files.open_object(node);
+  if (!opened) return opened.error();
+  CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
+  if (!mount_.nodes.is_current(node, st, opened->in_upper))
+    return mount_.open_files.open_object(node);
+  return std::move(opened->fd);
+}
+
+Status Objects::settle_name(NodeIndex node) {
+  for (;;) {
+    const NodeInfo info = mount_.nodes.info(node);
+    if (info.object_fd() >= 0) return {};
+    if (!info.removed) {
+      if (info.in_upper || info.is_view_root) return {};  // no other process changes these
+      const auto path = mount_.nodes.path(node);
+      const auto found = path ? info.job->overlay.find(*path) : Result<Found>(Errno(ENOENT));
+      if (found && mount_.nodes.is_current(node, found->st, found->in_upper)) return {};
+      if (!found && !found.failed_with(ENOENT)) return found.error();
+    }
+    CACHESHIM_TRY(object, mount_.open_files.open_object(node));
+    mount_.nodes.lose_name(node, std::move(object));  // it may have others
+  }
+}
+
+Status Objects::own_removed(NodeIndex node) {
+  const NodeInfo info = mount_.nodes.info(node);
+  if (info.object_fd() < 0) return Errno(ESTALE);
+  if (info.in_upper) return {};
+  CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
+  CACHESHIM_TRY(copy, info.job->overlay.copy_nameless(info.object_fd()));
+  CACHESHIM_TRY(st, sys::stat_fd(copy.get()));
+  mount_.nodes.copied_nameless(node, st, std::move(copy));
+  return {};
+}
+
+NodeTable::Removed Objects::keep_object(const Overlay& overlay, NodeIndex parent,
+                                        const std::string& name, const std::string& path) const {
+  const NodeIndex node = mount_.nodes.find(parent, name);
+  if (node == 0 || mount_.nodes.info(node).common != Common::kNone) return {};
+  auto opened = overlay.open(path, O_PATH);
+  if (!opened) return {};
+  const auto st = sys::stat_fd(opened->fd.get());
+  // Another process may have put another file there since the kernel's lookup.
+  if (!st || !mount_.nodes.is_current(node, *st, opened->in_upper)) return {};
+  const bool has_links = !S_ISDIR(st->st_mode) && st->st_nlink > 1;
+  return {std::move(opened->fd), opened->in_upper, has_links};
+}
+
+NodeTable::Removed Objects::prepare_removal(const Overlay& overlay, NodeRef parent,
+                                            const std::string& name, const std::string& path) {
+  NodeTable::Removed kept = keep_object(overlay, parent.node, name, path);
+  if (kept.has_links) {
+    const NodeRef file{mount_.nodes.find(parent.node, name), parent.slot};
+    mount_.pending_unlinks.begin(encode(file), encode(parent), name);
+  }
+  return kept;
+}
+
+Result<PreparedCopies> Objects::prepare_change(NodeIndex node, off_t keep_bytes, bool whole_tree) {
+  if (node == 0) return PreparedCopies{};
+  const NodeInfo info = mount_.nodes.info(node);
+  const bool is_own_file = info.in_upper && !info.is_dir;
+  if (info.kind != NodeKind::kObject || info.removed || is_own_file) return PreparedCopies{};
+  // A folder's own attributes concern nothing that is in it.
+  if (info.is_dir && !whole_tree) return PreparedCopies{};
+  const auto path = mount_.nodes.path(node);
+  if (!path) return PreparedCopies{};  // removed meanwhile: the change itself sees to that
+  bool has_layer = false;
+  {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    has_layer = info.job->overlay.has_layer();
+  }
+  if (!has_layer) {
+    const std::unique_lock lock(info.job->overlay.mutex());
+    CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
+  }
+  return info.job->overlay.prepare_copy_up(*path, keep_bytes);
+}
+
+Result<UniqueFd> Objects::open_for_change(NodeIndex node, off_t keep_bytes) {
+  CACHESHIM_CHECK(settle_name(node));
+  const NodeInfo info = mount_.nodes.info(node);
+  if (!info.removed) {
+    CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
+    CACHESHIM_TRY(path, mount_.nodes.path(node));
+    CACHESHIM_CHECK(info.job->overlay.copy_up(path, keep_bytes));
+  } else {
+    CACHESHIM_CHECK(own_removed(node));
+  }
+  return open_object(node);
+}
+
+Result<std::shared_ptr<const UniqueFd>> Objects::common_object(NodeIndex node,
+                                                               const NodeInfo& info) {
+  if (info.object) return info.object;
+  CACHESHIM_TRY(object, open_object(node));
+  return std::make_shared<const UniqueFd>(std::move(object));
+}
+
+bool Objects::is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const {
+  const auto path = mount_.nodes.path(node);
+  if (!path) return false;
+  const auto named = info.job->overlay.find(*path);
+  return named && named->st.st_dev == st.st_dev && named->st.st_ino == st.st_ino;
+}
+
+std::vector<std::string> Objects::put_damaged_away(NodeRef ref) {
+  if (!mount_.keeper.verifies_on_open()) return {};
+  const NodeInfo info = mount_.nodes.info(ref.node);
+  const bool is_object = info.kind == NodeKind::kObject && !info.removed;
+  if (!is_object || info.in_upper || info.is_dir) return {};
+  const auto path = [&] {
+    const std::shared_lock lock(info.job->overlay.mutex());
+    return mount_.nodes.path(ref.node);
+  }();
+  return path ? mount_.keeper.check_on_open(*path) : std::vector<std::string>();
+}
+
+bool is_outdated(const NodeInfo& info) {
+  return info.common != Common::kNone && info.job->is_refused();
+}
+
+Common common_kind(const EntryMap& entries, const std::string& path) {
+  return entries.is_lock(path) ? Common::kLock : Common::kShared;
+}
+
+off_t most_bytes_of(Common kind) {
+  return kind == Common::kLock ? kMostLockBytes : std::numeric_limits<off_t>::max();
+}
+
+NewObject new_object(const OwnerRule& owners, const Request& request, mode_t mode, dev_t device) {
+  if (!owners.keep) return NewObject(mode, device, std::nullopt);
+  return NewObject(mode, device,
+                   Maker{owners.shown_uid.value_or(request.caller.uid),
+                         owners.shown_gid.value_or(request.caller.gid), request.umask});
+}
+
+}  // namespace cacheshim

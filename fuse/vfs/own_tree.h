@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fuse/mount.h"
+#include "fuse/requests/control_files.h"
+#include "fuse/vfs/request.h"
+
+namespace cacheshim {
+
+// The directories of the mount that are its own: the root with its symlinks, .jobs and .cacheshim.
+//
+// A symlink in the root leads each caller to its own job's directory: the kernel does not cache READLINK, so one name
+// serves all (never set FUSE_CAP_CACHE_SYMLINKS). Thread-safe; call with no lock held.
+class OwnTree {
+ public:
+  OwnTree(Mount& mount, ControlFiles& control) : mount_(mount), control_(control) {}
+
+  // A name in one of these directories but .jobs, and one in .jobs: a job's view, which may be that of one uid,
+  // "<job>@<uid>".
+  Result<Entry> lookup_own(const Request& request, NodeRef parent, const NodeInfo& info,
+                           const std::string& name);
+  Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
+  // The caller enters the view.
+  void complete_job(EntryCompletion completion, const Result<Entry>& entry);
+  void make_in_root(const Request& request, const std::string& name, mode_t mode,
+                    EntryCompletion completion);
+  struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
+  std::string link_target(const Request& request, NodeIndex node, const NodeInfo& info);
+  std::vector<ListedEntry> list_own(const Request& request, const NodeInfo& info);
+  Result<OpenedFile> open_own(NodeRef ref, const NodeInfo& info, int flags);
+  ControlFiles& control() { return control_; }
+  // The caller's job, active.
+  Job& job_of(const Request& request);
+
+ private:
+  Result<Entry> lookup_root(const Request& request, const std::string& name);
+  Result<Job*> find_open_job(const Caller& caller, const std::string& id, bool begin, bool make);
+  Entry own_entry(NodeIndex parent, const std::string& name, NodeKind kind, double timeout,
+                  Job* job = nullptr);
+  std::string text_of(NodeIndex node, const NodeInfo& info);
+  JobClaim claim_of(const Caller& caller);
+  Job* find_job_of(const Request& request);
+  std::string view_name(const Job& job, ViewSlot slot) const;
+  bool is_profile_name(const std::string& name) const;
+
+  Mount& mount_;
+  ControlFiles& control_;
+};
+
+}  // namespace cacheshim
