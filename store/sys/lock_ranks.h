@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+// The lock order of the daemon, the only place where it is written down.
+//
+// Below each lock are those that a thread takes while it holds it; `…` stands for a subtree that is shown elsewhere. No
+// lock is held across a reply to the kernel, nor while a callback runs, unless the callback's declaration says so.
+//
+//   Job::end_mutex                      the end of a job
+//     Publisher::EntryLock              one entry at a time
+//       Overlay …
+//   DirHandle::mutex                    a directory's listing is read
+//     JobTable …, Overlay …
+//   SharedFile::mutex                   a file of class `shared` is staged or put in its place
+//     Overlay …
+//   Filesystem::closing_mutex_
+//     Flights …, JobTable …, LockTable …, Job::mutex_
+//   Flights::mutex_                     with no lock held but closing_mutex_
+//     ViewFilter::mutex_, NodeTable …
+//   JobTable::mutex_
+//     Overlay::mutex_                   one job's at a time; shared, or exclusively
+//       Filesystem::removals_mutex_
+//         LockFiles::mutex_
+//       NamedLocks::mutex_
+//         LockTable::mutex_
+//       LockQueue::mutex                one at a time; also after LockTable::cycles_mutex_
+//         LockTable::mutex_, LockTable::keeper_mutex_
+//         what removes a lock file: OriginLog …, ViewFilter …, and the leaves below
+//       Job::mutex_
+//         ViewFilter::mutex_
+//           MountOnlyEntries::mutex_
+//         EntryReads::mutex_
+//       OriginLog::file_mutex_
+//         OriginLog::mutex_
+//       IoModes::Shard::mutex
+//         LayerIndex::mutex_
+//       NodeTable::mutex_
+//         Arena::mutex_
+//       PendingUnlinks::mutex_
+//         TaskQueue::mutex_
+//       StagedCopies::mutex_, LayerIndex::mutex_, LockFiles::mutex_, OpenFiles::Shard::mutex, Batons::mutex_,
+//       Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
+//
+// All others are taken with no other lock held and are the last: CallerJobs, Closer, OpenVerifier, RejectedEntries,
+// and those of transport/.
+namespace cacheshim {
+
+// A thread that holds a lock takes only locks of a higher rank, and none of its own rank: an order of the tree above.
+enum class LockRank : std::uint8_t {
+  kJobEnd,
+  kListing,
+  kSharedFile,
+  kPublishedEntry,
+  kClosing,
+  kFlights,
+  kJobTable,
+  kOverlay,
+  kRemovals,
+  kLockCycles,
+  kNamedLocks,
+  kLockQueue,
+  kLockTable,
+  kJob,
+  kOriginFile,
+  kIoModes,
+  kViewFilter,
+  kNodeTable,
+  kPendingUnlinks,
+  kLeaf,  // no lock is taken under it
+};
+
+// The locks that the calling thread holds. All abort the process, with a line on stderr that names the locks, where the
+// thread breaks the order. `lock` is any address that is the lock's own.
+namespace held_locks {
+void add(const void* lock, LockRank rank);
+void add_unchecked(const void* lock,
+                   LockRank rank);  // try_lock() cannot wait, so it cannot deadlock
+void remove(const void* lock);
+void require(const void* lock, LockRank rank);
+void require_none();
+}  // namespace held_locks
+
+// A lock's part of the check, in builds with -Dlock_ranks=true (meson_options.txt). Else it is empty.
+#ifdef CACHESHIM_LOCK_RANKS
+class RankCheck {
+ public:
+  explicit RankCheck(LockRank rank) : rank_(rank) {}
+  void before_lock() const { held_locks::add(this, rank_); }
+  void after_try_lock() const { held_locks::add_unchecked(this, rank_); }
+  void after_unlock() const { held_locks::remove(this); }
+  void require() const { held_locks::require(this, rank_); }
+
+ private:
+  const LockRank rank_;
+};
+// Before a reply to the kernel.
+inline void require_no_lock() { held_locks::require_none(); }
+#else
+class RankCheck {
+ public:
+  explicit RankCheck(LockRank) {}
+  void before_lock() const {}
+  void after_try_lock() const {}
+  void after_unlock() const {}
+  void require() const {}
+};
+inline void require_no_lock() {}
+#endif
+
+}  // namespace cacheshim

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Clang's thread safety analysis: which lock protects what, and which function needs or takes it. `clang
+// -Wthread-safety` checks them (scripts/test, stage `locks`); other compilers see nothing.
+// Source: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
+#ifdef __clang__
+#define THREAD_ANNOTATION(annotation) __attribute__((annotation))
+#else
+#define THREAD_ANNOTATION(annotation)
+#endif
+
+// ---- Types: a lock; an object that holds a lock as long as it lives.
+#define CAPABILITY(name) THREAD_ANNOTATION(capability(name))
+#define SCOPED_CAPABILITY THREAD_ANNOTATION(scoped_lockable)
+
+// ---- Members: protected by this lock; what the pointer leads to is.
+#define GUARDED_BY(lock) THREAD_ANNOTATION(guarded_by(lock))
+#define PT_GUARDED_BY(lock) THREAD_ANNOTATION(pt_guarded_by(lock))
+
+// ---- Functions: the caller holds these locks, exclusively or at least shared; the caller holds none of them.
+#define REQUIRES(...) THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
+#define REQUIRES_SHARED(...) THREAD_ANNOTATION(requires_shared_capability(__VA_ARGS__))
+#define EXCLUDES(...) THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
+
+// ---- Functions that take or release a lock, or return a reference to it.
+#define ACQUIRE(...) THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
+#define ACQUIRE_SHARED(...) THREAD_ANNOTATION(acquire_shared_capability(__VA_ARGS__))
+#define TRY_ACQUIRE(...) THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
+#define TRY_ACQUIRE_SHARED(...) THREAD_ANNOTATION(try_acquire_shared_capability(__VA_ARGS__))
+#define RELEASE(...) THREAD_ANNOTATION(release_capability(__VA_ARGS__))
+#define RELEASE_SHARED(...) THREAD_ANNOTATION(release_shared_capability(__VA_ARGS__))
+#define RELEASE_GENERIC(...) THREAD_ANNOTATION(release_generic_capability(__VA_ARGS__))
+#define RETURN_CAPABILITY(lock) THREAD_ANNOTATION(lock_returned(lock))
+
+// ---- For lambdas and callbacks, which are analyzed without what their callers hold.
+#define ASSERT_CAPABILITY(lock) THREAD_ANNOTATION(assert_capability(lock))
+#define ASSERT_SHARED_CAPABILITY(lock) THREAD_ANNOTATION(assert_shared_capability(lock))
+
+// Not analyzed. Say why.
+#define NO_THREAD_SAFETY_ANALYSIS THREAD_ANNOTATION(no_thread_safety_analysis)
