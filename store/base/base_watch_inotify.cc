@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_map>
 
 #include "store/base/base_watch_modes.h"
+#include "store/sys/mutex.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
@@ -52,26 +52,27 @@ class InotifyWatch final : public BaseWatch {
 
   void read_events();
   void take(const inotify_event& event, std::vector<BaseChange>& changes);
-  void take_at(const Place& place, const inotify_event& event, std::vector<BaseChange>& changes);
-  bool ensure_locked(const std::string& folder);
-  Result<int> watch(const Place& place);
-  int* find_watch(const Place& place);
-  void forget_below(const std::string& folder);
-  void drop_all(std::vector<BaseChange>& changes);
+  void take_at(const Place& place, const inotify_event& event, std::vector<BaseChange>& changes)
+      REQUIRES(mutex_);
+  bool ensure_locked(const std::string& folder) REQUIRES(mutex_);
+  Result<int> watch(const Place& place) REQUIRES(mutex_);
+  int* find_watch(const Place& place) REQUIRES(mutex_);
+  void forget_below(const std::string& folder) REQUIRES(mutex_);
+  void drop_all(std::vector<BaseChange>& changes) REQUIRES(mutex_);
 
   const std::vector<int> roots_;
   const UniqueFd events_;
   const Callback changed_;
-  std::mutex mutex_;
+  Mutex mutex_;
   // By watch: one folder may lie in several roots.
-  std::unordered_map<int, std::vector<Place>> places_;
+  std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
   // By path; those of the folders above are there too.
-  std::unordered_map<std::string, Watches> watches_;
+  std::unordered_map<std::string, Watches> watches_ GUARDED_BY(mutex_);
   EventThread thread_;  // the last: it uses all the others
 };
 
 bool InotifyWatch::ensure(const std::string& folder) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return ensure_locked(folder);
 }
 
@@ -137,14 +138,14 @@ void InotifyWatch::read_events() {
     }
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (watches_.size() > kMostRemembered) drop_all(changes);
   }
   if (!changes.empty()) changed_(changes);
 }
 
 void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& changes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if ((event.mask & IN_Q_OVERFLOW) != 0)
     return drop_all(changes);  // folders may have come and gone
   const auto found = places_.find(event.wd);

@@ -49,7 +49,7 @@ std::string OpenVerifier::unit_of(const std::string& path) const {
 
 // What other daemons and we have put on record since the last time.
 void OpenVerifier::read_on() {
-  (void)store_.audit().read_on(places_, [this](AuditRecord record) {
+  (void)store_.audit().read_on(places_, [this](AuditRecord record) REQUIRES(mutex_) {
     if (record.event != AuditRecord::Event::kPublish) {
       units_.erase(record.unit);
       return;
@@ -88,7 +88,7 @@ bool OpenVerifier::is_known(const std::string& path, const std::string& unit) co
 std::string OpenVerifier::fault_in(const std::string& unit) {
   std::vector<AuditFile> files;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     files = files_of(unit);
   }
   for (const AuditFile& file : files) {
@@ -96,12 +96,12 @@ std::string OpenVerifier::fault_in(const std::string& unit) {
     const auto st = object ? sys::stat_fd(object->get()) : object.error();
     if (!st) continue;  // gone: a miss by itself
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (has_seen(file.path, stamp_of(*st))) continue;
     }
     const std::string fault = fault_of(store_.base(), file);
     if (!fault.empty() && fault != kMissing) return "'" + file.path + "': " + fault;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     seen_[file.path] = stamp_of(*st);
   }
   return "";
@@ -119,7 +119,7 @@ std::vector<std::string> OpenVerifier::put_away(const std::string& unit) const {
 OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {
   std::string unit;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     unit = unit_of(path);
     if (is_known(path, unit)) return {};
     read_on();
@@ -128,13 +128,13 @@ OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {
   Verdict verdict{fault_in(unit), {}};
   if (!verdict.why.empty()) {
     verdict.gone = put_away(unit);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     clean_.erase(unit);
     return verdict;
   }
   const auto object = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
   const auto st = object ? sys::stat_fd(object->get()) : object.error();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   clean_.insert(unit);
   // Not on record: there is nothing to hold it against.
   if (st && is_checked_name(base_name(path)) && !unit_by_path_.contains(path)) {

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "store/base/audit_log.h"
 #include "store/base/store.h"
 #include "store/profiles/entry_map.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -41,7 +41,7 @@ class OpenVerifier {
   };
   // Call for a file that the base has, before it is shown or opened, with no lock held. Reads what
   // is checked of its entry and has not been yet.
-  Verdict check(const std::string& path);
+  Verdict check(const std::string& path) EXCLUDES(mutex_);
 
  private:
   struct Stamp {
@@ -57,22 +57,23 @@ class OpenVerifier {
     AuditFile file;
   };
   static Stamp stamp_of(const struct stat& st);
-  std::string unit_of(const std::string& path) const;
-  bool is_known(const std::string& path, const std::string& unit) const;
-  void read_on();
-  std::vector<AuditFile> files_of(const std::string& unit) const;
-  std::string fault_in(const std::string& unit);
-  bool has_seen(const std::string& path, const Stamp& stamp) const;
-  std::vector<std::string> put_away(const std::string& unit) const;
+  std::string unit_of(const std::string& path) const REQUIRES(mutex_);
+  bool is_known(const std::string& path, const std::string& unit) const REQUIRES(mutex_);
+  void read_on() REQUIRES(mutex_);
+  std::vector<AuditFile> files_of(const std::string& unit) const REQUIRES(mutex_);
+  std::string fault_in(const std::string& unit) EXCLUDES(mutex_);
+  bool has_seen(const std::string& path, const Stamp& stamp) const REQUIRES(mutex_);
+  std::vector<std::string> put_away(const std::string& unit) const EXCLUDES(mutex_);
 
   const Store& store_;
   const EntryMap& entries_;
-  mutable std::mutex mutex_;  // of what follows
-  AuditLog::Places places_;   // how far the records have been read
-  std::unordered_map<std::string, std::map<std::string, AuditFile>> units_;
-  std::unordered_map<std::string, std::string> unit_by_path_;
-  std::unordered_map<std::string, Stamp> seen_;  // files that were as on record, or are on none
-  std::set<std::string> clean_;                  // units
+  mutable Mutex mutex_;
+  AuditLog::Places places_ GUARDED_BY(mutex_);  // how far the records have been read
+  std::unordered_map<std::string, std::map<std::string, AuditFile>> units_ GUARDED_BY(mutex_);
+  std::unordered_map<std::string, std::string> unit_by_path_ GUARDED_BY(mutex_);
+  // Files that were as on record, or are on none.
+  std::unordered_map<std::string, Stamp> seen_ GUARDED_BY(mutex_);
+  std::set<std::string> clean_ GUARDED_BY(mutex_);  // units
 };
 
 }  // namespace cacheshim

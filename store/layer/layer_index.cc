@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/layer/layer_index.h"
 
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -52,7 +51,7 @@ LayerIndex::Place LayerIndex::place_of(std::string_view path) const {
   Place place;
   const Folder* folder = &root_;
   if (path.empty()) return {true, false};
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   for (;;) {
     const std::string_view name = take_component(path);
     if (folder->opaque) place.hides_lowers = true;
@@ -80,36 +79,36 @@ const LayerIndex::Folder* LayerIndex::find(std::string_view path) const {
 }
 
 LayerIndex::Folder* LayerIndex::find(std::string_view path) {
-  return const_cast<Folder*>(std::as_const(*this).find(path));
+  return const_cast<Folder*>(static_cast<const LayerIndex*>(this)->find(path));
 }
 
 bool LayerIndex::has_folder(std::string_view path) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   return find(path) != nullptr;
 }
 
 void LayerIndex::add_folder(std::string_view path) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   if (find(path) == nullptr) put(path, std::make_unique<Folder>());
 }
 
 void LayerIndex::clear() {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   root_ = Folder();
 }
 
 void LayerIndex::add_whiteout(std::string_view path) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   find(parent_path(path))->whiteouts.emplace(WhiteoutKey(base_name(path)).get());
 }
 
 void LayerIndex::add_whiteout_marker(std::string_view folder, std::string_view marker) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   find(folder)->whiteouts.emplace(key_of_marker(marker));
 }
 
 void LayerIndex::remove_whiteout(std::string_view path) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   Folder* folder = find(parent_path(path));
   if (folder == nullptr) return;
   const auto found = folder->whiteouts.find(WhiteoutKey(base_name(path)).get());
@@ -117,29 +116,29 @@ void LayerIndex::remove_whiteout(std::string_view path) {
 }
 
 bool LayerIndex::has_whiteout(std::string_view path) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const Folder* folder = find(parent_path(path));
   return folder != nullptr && folder->whiteouts.contains(WhiteoutKey(base_name(path)).get());
 }
 
 bool LayerIndex::has_whiteouts_in(std::string_view path) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const Folder* folder = find(path);
   return folder != nullptr && !folder->whiteouts.empty();
 }
 
 void LayerIndex::add_opaque(std::string_view path) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   find(path)->opaque = true;
 }
 
 void LayerIndex::remove_opaque(std::string_view path) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   if (Folder* folder = find(path)) folder->opaque = false;
 }
 
 bool LayerIndex::is_opaque(std::string_view path) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const Folder* folder = find(path);
   return folder != nullptr && folder->opaque;
 }
@@ -160,17 +159,17 @@ void LayerIndex::put(std::string_view path, std::unique_ptr<Folder> folder) {
 }
 
 void LayerIndex::erase_tree(std::string_view path) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   (void)take(path);  // dropped with all below
 }
 
 void LayerIndex::move_tree(std::string_view from, std::string_view to) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   put(to, take(from));
 }
 
 void LayerIndex::exchange_trees(std::string_view one, std::string_view other) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   std::unique_ptr<Folder> first = take(one);
   std::unique_ptr<Folder> second = take(other);
   put(one, std::move(second));

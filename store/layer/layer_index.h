@@ -3,11 +3,12 @@
 
 #include <functional>
 #include <memory>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "store/sys/mutex.h"
 
 // What a layer has and what it hides, without asking the disk: its folders, the names that it has
 // whited out and the folders that it has made opaque.
@@ -68,14 +69,13 @@ class LayerIndex {
     std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // see whiteout_key()
   };
 
-  // With mutex_ held.
-  const Folder* find(std::string_view path) const;
-  Folder* find(std::string_view path);
-  std::unique_ptr<Folder> take(std::string_view path);
-  void put(std::string_view path, std::unique_ptr<Folder> folder);
+  const Folder* find(std::string_view path) const REQUIRES_SHARED(mutex_);
+  Folder* find(std::string_view path) REQUIRES(mutex_);
+  std::unique_ptr<Folder> take(std::string_view path) REQUIRES(mutex_);
+  void put(std::string_view path, std::unique_ptr<Folder> folder) REQUIRES(mutex_);
 
-  mutable std::shared_mutex mutex_;
-  Folder root_;
+  mutable SharedMutex mutex_;
+  Folder root_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

@@ -33,24 +33,24 @@ const LockAccess& LockFiles::open_to_all() {
 
 bool LockFiles::is_hidden(const std::string& path) const {
   if (!hides_some_) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return hidden_.contains(path);
 }
 
 void LockFiles::hide(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   hidden_.insert(path);
   hides_some_ = true;
 }
 
 void LockFiles::show(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   hidden_.erase(path);
   hides_some_ = !hidden_.empty();
 }
 
 std::vector<std::string> LockFiles::hidden_folders() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::string> folders;
   for (const std::string& path : hidden_) folders.emplace_back(parent_path(path));
   return folders;

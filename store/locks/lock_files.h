@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <atomic>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "common/unique_fd.h"
 #include "store/locks/lock_access.h"
 #include "store/profiles/entry_map.h"
+#include "store/sys/mutex.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -120,8 +120,8 @@ class LockFiles {
   std::atomic<int> staging_{-1};
   std::atomic<const LockAccess*> access_{&open_to_all()};
   std::atomic<bool> hides_some_{false};
-  mutable std::mutex mutex_;  // of what follows
-  std::set<std::string> hidden_;
+  mutable Mutex mutex_;
+  std::set<std::string> hidden_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

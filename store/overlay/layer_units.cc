@@ -5,8 +5,6 @@
 #include <fcntl.h>
 
 #include <map>
-#include <mutex>
-#include <shared_mutex>
 
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
@@ -78,7 +76,7 @@ class Lister {
 }  // namespace
 
 LayerContent list_layer(const Overlay& overlay, const EntryMap& entries) {
-  const std::shared_lock lock(overlay.mutex());
+  const ReaderLock lock(overlay.mutex());
   if (!overlay.has_layer()) return {};
   return Lister(overlay.upper(), entries).list();
 }

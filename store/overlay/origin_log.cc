@@ -52,8 +52,8 @@ void OriginLog::apply(std::string_view line, Records& records) {
 }
 
 void OriginLog::clear() {
-  const std::lock_guard file_lock(file_mutex_);
-  const std::unique_lock lock(mutex_);
+  const MutexLock file_lock(file_mutex_);
+  const WriterLock lock(mutex_);
   records_.clear();
   count_ = 0;
   pending_.clear();
@@ -66,7 +66,7 @@ void OriginLog::clear() {
 
 void OriginLog::begin_load(int work) {
   clear();
-  const std::lock_guard file_lock(file_mutex_);
+  const MutexLock file_lock(file_mutex_);
   work_ = work;
   const auto text = sys::read_file(work, kFile);
   if (!text) return;  // none yet, or one that cannot be read: the copies show their own numbers
@@ -80,24 +80,24 @@ void OriginLog::begin_load(int work) {
 }
 
 void OriginLog::found(int folder, const std::string& name, ino_t inode) {
-  const std::lock_guard file_lock(file_mutex_);
+  const MutexLock file_lock(file_mutex_);
   const auto pending = pending_.find(inode);
   if (pending == pending_.end()) return;
   const bool is_same = pending->second.handle == handle_of(folder, name);
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   if (is_same && lowers_.device_of(pending->second.lower)) records_.insert(*pending);
   count_ = records_.size();
 }
 
 void OriginLog::end_load() {
-  const std::lock_guard file_lock(file_mutex_);
+  const MutexLock file_lock(file_mutex_);
   pending_.clear();
   if (lines_ != count_) rewrite();
 }
 
 std::optional<OriginLog::Origin> OriginLog::find(ino_t inode) const {
   if (is_empty()) return std::nullopt;
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = records_.find(inode);
   if (found == records_.end()) return std::nullopt;
   return Origin{lowers_.device_of(found->second.lower).value_or(0), found->second.origin};
@@ -112,9 +112,9 @@ std::optional<ino_t> OriginLog::add(int folder, const std::string& name, const s
 }
 
 void OriginLog::put_back(ino_t inode, const Record& record) {
-  const std::lock_guard file_lock(file_mutex_);
+  const MutexLock file_lock(file_mutex_);
   {
-    const std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     records_[inode] = record;
     count_ = records_.size();
   }
@@ -124,20 +124,22 @@ void OriginLog::put_back(ino_t inode, const Record& record) {
 std::optional<OriginLog::Record> OriginLog::remove(ino_t inode) {
   if (is_empty()) return std::nullopt;
   {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     if (!records_.contains(inode)) return std::nullopt;
   }
-  const std::lock_guard file_lock(file_mutex_);
-  std::unique_lock lock(mutex_);
-  const auto taken = records_.extract(inode);
-  count_ = records_.size();
-  lock.unlock();
+  const MutexLock file_lock(file_mutex_);
+  const auto taken = [&] {
+    const WriterLock lock(mutex_);
+    auto record = records_.extract(inode);
+    count_ = records_.size();
+    return record;
+  }();
   if (taken.empty()) return std::nullopt;
   append(fmt::format("{:x}\n", inode));
   return taken.mapped();
 }
 
-// Requires: file_mutex_. The next line would be appended to a line that was not written completely.
+// The next line would be appended to a line that was not written completely.
 void OriginLog::append(const std::string& line) {
   if (!file_) {
     auto file = sys::open_beneath(work_, kFile, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -153,11 +155,10 @@ void OriginLog::append(const std::string& line) {
   if (++lines_ > kFewLines && lines_ > 2 * count_) rewrite();
 }
 
-// With file_mutex_ held.
 void OriginLog::rewrite() {
   std::string text;
   {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     for (const auto& [inode, record] : records_) text += line_of(inode, record);
     lines_ = records_.size();
   }
@@ -167,7 +168,7 @@ void OriginLog::rewrite() {
 
 Status OriginLog::sync() {
   if (!is_unsynced_.exchange(false)) return {};
-  const std::lock_guard file_lock(file_mutex_);
+  const MutexLock file_lock(file_mutex_);
   return file_ ? sys::sync_file(file_.get()) : Status();
 }
 

@@ -7,9 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,6 +15,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "store/overlay/lower_stack.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -73,21 +72,21 @@ class OriginLog {
   static std::uint64_t handle_of(int folder, const std::string& name);
   static std::string line_of(ino_t inode, const Record& record);
   static void apply(std::string_view line, Records& records);
-  void append(const std::string& line);
-  void rewrite();
+  void append(const std::string& line) REQUIRES(file_mutex_);
+  void rewrite() REQUIRES(file_mutex_);
 
   const LowerStack& lowers_;
   // records_.size(), read without a lock: a thread that finds a copy by its name took the overlay's mutex
   // after the record was added.
   std::atomic<std::size_t> count_{0};
-  mutable std::shared_mutex mutex_;  // of records_, innermost; not held across a system call
-  Records records_;
-  std::mutex file_mutex_;  // of what follows; taken before mutex_
-  int work_ = -1;
-  UniqueFd file_;  // made with the first record
-  off_t size_ = 0;
-  std::size_t lines_ = 0;
-  Records pending_;  // while a layer is taken up
+  mutable SharedMutex mutex_;  // not held across a system call
+  Records records_ GUARDED_BY(mutex_);
+  Mutex file_mutex_{LockRank::kOriginFile};
+  int work_ GUARDED_BY(file_mutex_) = -1;
+  UniqueFd file_ GUARDED_BY(file_mutex_);  // made with the first record
+  off_t size_ GUARDED_BY(file_mutex_) = 0;
+  std::size_t lines_ GUARDED_BY(file_mutex_) = 0;
+  Records pending_ GUARDED_BY(file_mutex_);  // while a layer is taken up
   std::atomic<bool> is_unsynced_{false};
 };
 

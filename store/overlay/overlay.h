@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <memory>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "store/overlay/staged_copies.h"
 #include "store/profiles/entry_map.h"
 #include "store/sys/copy_file.h"
+#include "store/sys/mutex.h"
 #include "store/sys/new_object.h"
 #include "store/sys/path_root.h"
 #include "store/sys/paths.h"
@@ -50,41 +50,42 @@ class Overlay {
           OverlayObserver* observer = nullptr, OverlayOptions options = {});
   // Gives it a layer, which is to be followed by load_layer(), or takes it away (two empty
   // descriptors).
-  void set_layer(UniqueFd upper, UniqueFd work);
-  bool has_layer() const { return static_cast<bool>(upper_); }
+  void set_layer(UniqueFd upper, UniqueFd work) REQUIRES(mutex_);
+  bool has_layer() const REQUIRES_SHARED(mutex_) { return static_cast<bool>(upper_); }
 
-  // Hold it shared for the const members below and exclusively for the others; and, with paths that
-  // are made of names that a rename may change, from before they are made. Held across system calls
-  // on the layer and the base, never across a reply. Lock order: see publisher.h.
+  // Each function says how it must be held. A caller whose paths are made of names that a rename may change takes it
+  // before it makes them. Held across system calls on the layer and the base, never across a reply.
   //
-  // Most changes do with it held shared, so that one folder's do not wait for another's: those of a
-  // name in a folder that the layer has, where it is certain that no other change of that folder goes
-  // on (the kernel sees to that within one view). A look by a path that such a change may make wrong
-  // meanwhile, and that fails, is to be made again with it held exclusively.
-  std::shared_mutex& mutex() const { return mutex_; }
+  // Changes that require it shared alone are made with it held shared where makes_shared() or their `hold` allow it: those
+  // of a name in a directory that the layer has, where it is certain that no other change of that directory goes
+  // on (the kernel sees to that within one view). All other changes need it exclusively. A lookup by a path that a change
+  // may make wrong meanwhile, and that fails, must be repeated with it held exclusively.
+  SharedMutex& mutex() const RETURN_CAPABILITY(mutex_) { return mutex_; }
   // Whether what makes something at `path` may be called with it held shared.
-  bool makes_shared(const std::string& path) const;
+  bool makes_shared(const std::string& path) const REQUIRES_SHARED(mutex_);
 
-  Result<Found> find(const std::string& path) const;
+  Result<Found> find(const std::string& path) const REQUIRES_SHARED(mutex_);
   // Whether the layer has this folder itself.
   bool has_own_folder(const std::string& path) const { return index_.has_folder(path); }
   // For reading, or O_PATH: the layer's object, else the base's. Symlinks are opened as such.
-  Result<Opened> open(const std::string& path, int flags) const;
-  Result<std::vector<ListedEntry>> list(const std::string& path) const;
-  Result<std::string> read_link(const std::string& path) const;
-  Result<std::string> get_xattr(const std::string& path, const char* name) const;
+  Result<Opened> open(const std::string& path, int flags) const REQUIRES_SHARED(mutex_);
+  Result<std::vector<ListedEntry>> list(const std::string& path) const REQUIRES_SHARED(mutex_);
+  Result<std::string> read_link(const std::string& path) const REQUIRES_SHARED(mutex_);
+  Result<std::string> get_xattr(const std::string& path, const char* name) const
+      REQUIRES_SHARED(mutex_);
   // Why the base's object at `path`, if there is one, is not what is seen, in words for people; "" where it
   // is.
-  std::string why_hidden(const std::string& path) const;
+  std::string why_hidden(const std::string& path) const REQUIRES_SHARED(mutex_);
   // Whether the base has something at `path` that the layer does not hide.
-  Result<struct stat> find_in_base(const std::string& path) const;
+  Result<struct stat> find_in_base(const std::string& path) const REQUIRES_SHARED(mutex_);
 
   // Call without the mutex before a change that copies up `path`, which may be out of date by then.
   // Copies what is large, of a folder all that is below it, into the work folder; the change then
   // finds the copies ready, and makes those itself that are missing or that the base has outrun. One
   // copy serves all who want it at a time, and its failure is told to all. Keep what it returns until
   // the change is done. Errors: ENOSPC and others of copying (nothing kept).
-  Result<PreparedCopies> prepare_copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
+  Result<PreparedCopies> prepare_copy_up(const std::string& path, off_t keep_bytes = kWholeFile)
+      EXCLUDES(mutex_);
 
   // Lock files, which are the base's own for all: arguments as those of LockFiles::share(). They are found, opened,
   // made, renamed, linked and removed like others, the latter whoever has them locked. A file of the layer becomes
@@ -95,17 +96,18 @@ class Overlay {
     locks_.share(base, access, staging);
   }
   // Whether there is one at `path`; whether a regular file made there would be one.
-  bool is_shared_lock(const std::string& path) const;
+  bool is_shared_lock(const std::string& path) const REQUIRES_SHARED(mutex_);
   bool is_shared_lock_name(const std::string& path) const { return locks_.is_shared_name(path); }
   off_t most_lock_bytes(const std::string& path) const { return locks_.most_bytes(path); }
   // Makes and opens a lock file; where there is one already and `flags` lack O_EXCL, opens that one. Errors:
   // EEXIST, also for an object that is not a regular file.
-  Result<LockFiles::Made> create_lock(const std::string& path, int flags);
+  Result<LockFiles::Made> create_lock(const std::string& path, int flags) REQUIRES_SHARED(mutex_);
   // The base's file that takes the locks of the file at `path` (LockFiles::open_named()); made if `makes`.
   // Errors: as there, and EACCES if the base lacks a directory above it that the view closes to others: a directory
   // made there would open to all users what the job publishes in it.
   bool may_become_lock(const std::string& path) const { return locks_.may_become_lock(path); }
-  Result<UniqueFd> open_named_lock(const std::string& path, bool makes) const;
+  Result<UniqueFd> open_named_lock(const std::string& path, bool makes) const
+      REQUIRES_SHARED(mutex_);
   void hide_lock(const std::string& path);
   void show_lock(const std::string& path) { locks_.show(path); }
   // The directories in which the view lacks a lock file of the base.
@@ -113,41 +115,44 @@ class Overlay {
 
   // Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`, or more.
   // Atomic: staged in the work folder, then renamed. Errors: ENOSPC (nothing kept).
-  Status copy_up(const std::string& path, off_t keep_bytes = kWholeFile);
+  Status copy_up(const std::string& path, off_t keep_bytes = kWholeFile) REQUIRES_SHARED(mutex_);
   // Opens a regular file for writing, copied up first; O_TRUNC saves copying the data.
-  Result<UniqueFd> open_writable(const std::string& path, int flags);
+  Result<UniqueFd> open_writable(const std::string& path, int flags) REQUIRES(mutex_);
   // Makes and opens a regular file that does not exist yet (EEXIST; of a lock file, see create_lock()).
-  Result<UniqueFd> create_file(const std::string& path, int flags, const NewObject& wanted);
-  Status make_dir(const std::string& path, const NewObject& wanted);
-  Status make_node(const std::string& path, const NewObject& wanted);  // all but folders and links
+  Result<UniqueFd> create_file(const std::string& path, int flags, const NewObject& wanted)
+      REQUIRES_SHARED(mutex_);
+  Status make_dir(const std::string& path, const NewObject& wanted) REQUIRES_SHARED(mutex_);
+  Status make_node(const std::string& path, const NewObject& wanted)
+      REQUIRES_SHARED(mutex_);  // all but folders and links
   Status make_symlink(const std::string& path, const std::string& target,
-                      const NewObject& wanted = 0777);
-  Status link(const std::string& path, const std::string& new_path);
+                      const NewObject& wanted = 0777) REQUIRES_SHARED(mutex_);
+  Status link(const std::string& path, const std::string& new_path) REQUIRES(mutex_);
   // O_TMPFILE: a file without a name that belongs to the folder `dir`; and linkat(2) of it.
-  Result<UniqueFd> make_tmpfile(const std::string& dir, int flags, const NewObject& wanted);
-  Status link_object(int fd, const std::string& new_path);
+  Result<UniqueFd> make_tmpfile(const std::string& dir, int flags, const NewObject& wanted)
+      REQUIRES(mutex_);
+  Status link_object(int fd, const std::string& new_path) REQUIRES(mutex_);
   // Of an object of the base that has lost its name here and is held by an O_PATH descriptor: a copy
   // without a name, held likewise, for changes. What is below a folder is not copied.
-  Result<UniqueFd> copy_nameless(int object);
-  Status remove_file(const std::string& path, Hold hold = Hold::kExclusive);
+  Result<UniqueFd> copy_nameless(int object) REQUIRES(mutex_);
+  Status remove_file(const std::string& path, Hold hold = Hold::kExclusive) REQUIRES_SHARED(mutex_);
   // ENOTEMPTY while the merged folder holds something.
-  Status remove_dir(const std::string& path, Hold hold = Hold::kExclusive);
+  Status remove_dir(const std::string& path, Hold hold = Hold::kExclusive) REQUIRES_SHARED(mutex_);
   // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. Of a file of the layer that has become a lock file, `new_lock` gets
   // an O_PATH descriptor: others may have taken its name away already.
   Status rename(const std::string& from, const std::string& to, unsigned flags,
-                Hold hold = Hold::kExclusive, UniqueFd* new_lock = nullptr);
+                Hold hold = Hold::kExclusive, UniqueFd* new_lock = nullptr) REQUIRES_SHARED(mutex_);
 
   // For the publisher: the layer's own descriptor; taking a published file out of the layer without
   // a whiteout; letting the base show through again; removing folders that hold nothing.
-  int upper() const { return upper_.get(); }
-  Status drop_file(const std::string& path);
-  Status clear_opaque(const std::string& path);
-  void prune_empty_dirs(const std::string& path);
+  int upper() const REQUIRES_SHARED(mutex_) { return upper_.get(); }
+  Status drop_file(const std::string& path) REQUIRES(mutex_);
+  Status clear_opaque(const std::string& path) REQUIRES(mutex_);
+  void prune_empty_dirs(const std::string& path) REQUIRES(mutex_);
   // Takes up what the layer holds, which an earlier daemon may have left: its index is read, and the
   // work folder is emptied of what was staged.
-  Status load_layer();
+  Status load_layer() REQUIRES(mutex_);
   // For objects that were not found by name: st_nlink as the merged view has it.
-  void correct_links(struct stat& st) const { links_.correct_links(st); }
+  void correct_links(struct stat& st) const REQUIRES_SHARED(mutex_) { links_.correct_links(st); }
   // Writes the work directory's records of copies to disk. The copies themselves are on disk by then.
   Status sync_records() { return origins_.sync(); }
 
@@ -160,88 +165,104 @@ class Overlay {
     UniqueFd lock;    // kLock: an O_PATH descriptor of it
   };
 
-  Result<Located> locate(const std::string& path) const;
-  Result<Located> locate_lock(const std::string& path) const;
-  Result<Located> locate_merged(const std::string& path) const;
-  Result<Opened> open_merged(const std::string& path, int flags) const;
-  Result<std::vector<ListedEntry>> list_merged(const std::string& path) const;
+  Result<Located> locate(const std::string& path) const REQUIRES_SHARED(mutex_);
+  Result<Located> locate_lock(const std::string& path) const REQUIRES_SHARED(mutex_);
+  Result<Located> locate_merged(const std::string& path) const REQUIRES_SHARED(mutex_);
+  Result<Opened> open_merged(const std::string& path, int flags) const REQUIRES_SHARED(mutex_);
+  Result<std::vector<ListedEntry>> list_merged(const std::string& path) const
+      REQUIRES_SHARED(mutex_);
   bool becomes_common(const Located& source, const std::string& to) const;
   static bool are_one_file(const struct stat& one, const struct stat& other);
   // ---- overlay_lock_names.cc
-  Status check_lock_folder(const std::string& path) const;
+  Status check_lock_folder(const std::string& path) const REQUIRES_SHARED(mutex_);
   Status rename_common(const std::string& from, const Located& source, const std::string& to,
-                       const Result<Located>& target, unsigned flags, UniqueFd* new_lock);
+                       const Result<Located>& target, unsigned flags, UniqueFd* new_lock)
+      REQUIRES_SHARED(mutex_);
   Status rename_into_base(const std::string& from, const Located& source, const std::string& to,
-                          unsigned flags, UniqueFd* new_lock);
+                          unsigned flags, UniqueFd* new_lock) REQUIRES_SHARED(mutex_);
   Status rename_out_of_base(const std::string& from, const std::string& to,
-                            const Result<Located>& target);
-  Status link_common(const std::string& path, const std::string& new_path);
-  Status link_into_base(int object, const std::string& new_path);
-  bool base_has_part_of(const std::string& entry) const;
-  bool is_own_file(const std::string& path, const Located& found) const;
-  Result<Located> locate_linked(const std::string& path, const struct stat& st) const;
-  Result<Opened> open_lower(const std::string& path, int flags) const;
-  Result<std::vector<ListedEntry>> list_upper(const std::string& path) const;
+                            const Result<Located>& target) REQUIRES_SHARED(mutex_);
+  Status link_common(const std::string& path, const std::string& new_path) REQUIRES_SHARED(mutex_);
+  Status link_into_base(int object, const std::string& new_path) REQUIRES_SHARED(mutex_);
+  bool base_has_part_of(const std::string& entry) const REQUIRES_SHARED(mutex_);
+  bool is_own_file(const std::string& path, const Located& found) const REQUIRES_SHARED(mutex_);
+  Result<Located> locate_linked(const std::string& path, const struct stat& st) const
+      REQUIRES_SHARED(mutex_);
+  Result<Opened> open_lower(const std::string& path, int flags) const REQUIRES_SHARED(mutex_);
+  Result<std::vector<ListedEntry>> list_upper(const std::string& path) const
+      REQUIRES_SHARED(mutex_);
   void add_from_base(const std::string& path, std::vector<ListedEntry> below,
                      std::vector<ListedEntry>& listed) const;
   bool is_store_record(std::string_view path) const;
   void shadow(const std::string& path, bool tree) const;
-  nlink_t count_folder_links(const std::string& path, const Located& found) const;
+  nlink_t count_folder_links(const std::string& path, const Located& found) const
+      REQUIRES_SHARED(mutex_);
   Status check_name(const std::string& path) const;
-  Status load_folder(int folder, const std::string& path, std::vector<std::string>& further);
-  Status empty_work();
+  Status load_folder(int folder, const std::string& path, std::vector<std::string>& further)
+      REQUIRES(mutex_);
+  Status empty_work() REQUIRES(mutex_);
 
   // ---- overlay_copy_up.cc
-  Status ensure_folder(const std::string& path);
-  Result<UniqueFd> ensure_upper_dir(const std::string& path);
-  Result<UniqueFd> open_upper_parent(const std::string& path);
-  Status copy_up_found(const std::string& path, const Located& found, off_t keep_bytes);
-  Status copy_up_folder(int parent, const std::string& path, const struct stat& st);
-  Status copy_up_file(const std::string& path, const struct stat& st, off_t keep_bytes);
-  Status copy_up_special(const std::string& path, const struct stat& st);
-  Status stage_special(int object, const struct stat& st, const std::string& staged) const;
-  Status stage_copy(int object, const struct stat& st, const std::string& staged) const;
-  Status copy_up_tree(const std::string& path);
-  Status link_up(const std::string& path, const Located& found);
-  Status prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies);
+  Status ensure_folder(const std::string& path) REQUIRES_SHARED(mutex_);
+  Result<UniqueFd> ensure_upper_dir(const std::string& path) REQUIRES_SHARED(mutex_);
+  Result<UniqueFd> open_upper_parent(const std::string& path) REQUIRES_SHARED(mutex_);
+  Status copy_up_found(const std::string& path, const Located& found, off_t keep_bytes)
+      REQUIRES_SHARED(mutex_);
+  Status copy_up_folder(int parent, const std::string& path, const struct stat& st)
+      REQUIRES_SHARED(mutex_);
+  Status copy_up_file(const std::string& path, const struct stat& st, off_t keep_bytes)
+      REQUIRES_SHARED(mutex_);
+  Status copy_up_special(const std::string& path, const struct stat& st) REQUIRES_SHARED(mutex_);
+  Status stage_special(int object, const struct stat& st, const std::string& staged) const
+      REQUIRES_SHARED(mutex_);
+  Status stage_copy(int object, const struct stat& st, const std::string& staged) const
+      REQUIRES_SHARED(mutex_);
+  Status copy_up_tree(const std::string& path) REQUIRES_SHARED(mutex_);
+  Status link_up(const std::string& path, const Located& found) REQUIRES_SHARED(mutex_);
+  Status prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies)
+      EXCLUDES(mutex_);
   Result<std::string> link_key(const std::string& path) const;
-  Result<StagedCopies::Claim> begin_copy(const std::string& path, off_t keep_bytes);
+  Result<StagedCopies::Claim> begin_copy(const std::string& path, off_t keep_bytes)
+      REQUIRES_SHARED(mutex_);
   Status name_copy(const std::string& path, const StagedCopies::Ticket& copy,
-                   const struct stat& base, int parent);
+                   const struct stat& base, int parent) REQUIRES_SHARED(mutex_);
   void announce_copy(const std::string& path, int parent);
   Status name_staged(const std::string& staged, int parent, const std::string& path,
-                     const struct stat& base);
+                     const struct stat& base) REQUIRES_SHARED(mutex_);
 
-  Status prepare_new_name(const std::string& path);
-  void begin_entry(const std::string& path);
-  Status mark_opaque(const std::string& path);
-  Status add_whiteout(const std::string& path);
-  void remove_whiteout(const std::string& path);
-  Status hide_in_base(const std::string& path, const Located& found);
-  Status move_over(const std::string& from, const std::string& to, bool is_dir);
-  Status exchange(const std::string& from, const std::string& to);
+  Status prepare_new_name(const std::string& path) REQUIRES_SHARED(mutex_);
+  void begin_entry(const std::string& path) REQUIRES_SHARED(mutex_);
+  Status mark_opaque(const std::string& path) REQUIRES_SHARED(mutex_);
+  Status add_whiteout(const std::string& path) REQUIRES_SHARED(mutex_);
+  void remove_whiteout(const std::string& path) REQUIRES_SHARED(mutex_);
+  Status hide_in_base(const std::string& path, const Located& found) REQUIRES_SHARED(mutex_);
+  Status move_over(const std::string& from, const std::string& to, bool is_dir)
+      REQUIRES_SHARED(mutex_);
+  Status exchange(const std::string& from, const std::string& to) REQUIRES_SHARED(mutex_);
   Status check_rename_target(const Located& source, const std::string& to,
-                             const Result<Located>& target, unsigned flags) const;
-  Status remove_last_name(const std::string& path, const std::function<Status()>& remove);
-  void forget_link_if_gone(const struct stat& st);
-  bool try_remove_own_dir(const std::string& path);
-  Status remove_upper_dir(const std::string& path);
-  Status remove_upper_file(const std::string& path);
+                             const Result<Located>& target, unsigned flags) const
+      REQUIRES_SHARED(mutex_);
+  Status remove_last_name(const std::string& path, const std::function<Status()>& remove)
+      REQUIRES_SHARED(mutex_);
+  void forget_link_if_gone(const struct stat& st) REQUIRES_SHARED(mutex_);
+  bool try_remove_own_dir(const std::string& path) REQUIRES_SHARED(mutex_);
+  Status remove_upper_dir(const std::string& path) REQUIRES_SHARED(mutex_);
+  Status remove_upper_file(const std::string& path) REQUIRES_SHARED(mutex_);
 
   const std::shared_ptr<const LowerStack> lowers_;
-  UniqueFd upper_;
-  std::shared_ptr<const UniqueFd> work_;         // with a layer
-  std::unique_ptr<const PathRoot> upper_paths_;  // with a layer
+  UniqueFd upper_ GUARDED_BY(mutex_);
+  std::shared_ptr<const UniqueFd> work_ GUARDED_BY(mutex_);         // with a layer
+  std::unique_ptr<const PathRoot> upper_paths_ GUARDED_BY(mutex_);  // with a layer
   const EntryMap& entries_;
   Counters& counters_;
   OverlayObserver* const observer_;
   const OverlayOptions options_;
   LayerIndex index_;
-  LinkIndex links_;
+  LinkIndex links_ GUARDED_BY(mutex_);
   OriginLog origins_;
   LockFiles locks_;
   StagedCopies staged_;
-  mutable std::shared_mutex mutex_;
+  mutable SharedMutex mutex_{LockRank::kOverlay};
 };
 
 }  // namespace cacheshim

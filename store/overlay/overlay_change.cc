@@ -194,7 +194,9 @@ bool Overlay::try_remove_own_dir(const std::string& path) {
     return false;
   }
   if (!find_in_base(path).failed_with(ENOENT)) return false;
-  const auto unlink = [&] { return upper_paths_->unlink(path, AT_REMOVEDIR); };
+  const auto unlink = [&]() REQUIRES_SHARED(mutex_) {
+    return upper_paths_->unlink(path, AT_REMOVEDIR);
+  };
   if (!remove_last_name(path, unlink)) return false;
   index_.erase_tree(path);
   return true;
@@ -213,7 +215,7 @@ Status Overlay::remove_dir(const std::string& path, Hold hold) {
 }
 
 Status Overlay::remove_upper_dir(const std::string& path) {
-  Status removed = remove_last_name(path, [&]() -> Status {
+  Status removed = remove_last_name(path, [&]() REQUIRES_SHARED(mutex_) -> Status {
     Status unlinked = upper_paths_->unlink(path, AT_REMOVEDIR);
     if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // whiteouts and the opaque marker
     CACHESHIM_TRY(parent, open_upper_parent(path));
@@ -227,7 +229,7 @@ Status Overlay::remove_upper_dir(const std::string& path) {
 }
 
 Status Overlay::remove_upper_file(const std::string& path) {
-  const auto unlink = [&] { return upper_paths_->unlink(path); };
+  const auto unlink = [&]() REQUIRES_SHARED(mutex_) { return upper_paths_->unlink(path); };
   if (links_.is_empty()) return remove_last_name(path, unlink);
   const auto st = upper_paths_->stat(path);
   CACHESHIM_CHECK(remove_last_name(path, unlink));
@@ -271,7 +273,9 @@ void Overlay::prune_empty_dirs(const std::string& path) {
   // Only a folder that the base has as well: an empty one of the job's own is the job's.
   if (!path.empty() && !find_in_base(path)) return;
   // It stays where it holds something.
-  const auto unlink = [&] { return upper_paths_->unlink(path, AT_REMOVEDIR); };
+  const auto unlink = [&]() REQUIRES_SHARED(mutex_) {
+    return upper_paths_->unlink(path, AT_REMOVEDIR);
+  };
   if (remove_last_name(path, unlink)) index_.erase_tree(path);
 }
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "store/overlay/overlay.h"
@@ -58,7 +59,7 @@ Status Overlay::copy_up_folder(int parent, const std::string& path, const struct
   const KeepTimes parent_times(parent);
   const std::string staged = staged_.new_name();
   CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, 0700));
-  const Status made = [&]() -> Status {
+  const Status made = [&]() REQUIRES_SHARED(mutex_) -> Status {
     CACHESHIM_TRY(folder, sys::open_beneath(work_->get(), staged, O_RDONLY | O_DIRECTORY));
     CACHESHIM_CHECK(copy_attributes(base.fd.get(), folder.get(), st, options_.keep_owner));
     return name_staged(staged, parent, path, st);
@@ -113,7 +114,7 @@ Status Overlay::stage_copy(int object, const struct stat& st, const std::string&
 Result<UniqueFd> Overlay::copy_nameless(int object) {
   CACHESHIM_TRY(st, sys::stat_fd(object));
   const std::string staged = staged_.new_name();
-  Result<UniqueFd> copy = [&]() -> Result<UniqueFd> {
+  Result<UniqueFd> copy = [&]() REQUIRES_SHARED(mutex_) -> Result<UniqueFd> {
     CACHESHIM_CHECK(stage_copy(object, st, staged));
     return sys::open_beneath(work_->get(), staged, O_PATH | O_NOFOLLOW);
   }();
@@ -128,7 +129,7 @@ Status Overlay::copy_up_special(const std::string& path, const struct stat& st) 
   CACHESHIM_TRY(object, lowers_->open(path, O_PATH));
   const KeepTimes parent_times(parent.get());
   const std::string staged = staged_.new_name();
-  const Status made = [&]() -> Status {
+  const Status made = [&]() REQUIRES_SHARED(mutex_) -> Status {
     CACHESHIM_CHECK(stage_special(object.fd.get(), st, staged));
     return name_staged(staged, parent.get(), path, st);
   }();
@@ -185,8 +186,9 @@ Result<PreparedCopies> Overlay::prepare_copy_up(const std::string& path, off_t k
 // What cannot even be found is no concern of this: the change itself will meet the error.
 Status Overlay::prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies) {
   std::vector<ListedEntry> children;
+  std::optional<StagedCopies::Claim> claim;
   {
-    std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     const auto found = locate(path);
     if (!work_ || !found) return {};
     if (S_ISDIR(found->st.st_mode)) {
@@ -196,20 +198,19 @@ Status Overlay::prepare_below(const std::string& path, off_t keep_bytes, Prepare
       children = *std::move(listed);
     } else if (found->where == Where::kLowers && S_ISREG(found->st.st_mode) &&
                std::min(found->st.st_size, keep_bytes) > 0) {
-      const auto claim = begin_copy(path, keep_bytes);
-      if (!claim) return {};
-      copies.push_back(claim->copy);
-      lock.unlock();
-      return staged_.complete(*claim);
+      auto begun = begin_copy(path, keep_bytes);
+      if (!begun) return {};
+      copies.push_back(begun->copy);
+      claim = *std::move(begun);
     }
   }
+  if (claim) return staged_.complete(*claim);
   for (const ListedEntry& child : children) {
     CACHESHIM_CHECK(prepare_below(join_path(path, child.name), keep_bytes, copies));
   }
   return {};
 }
 
-// With the mutex held.
 Result<StagedCopies::Claim> Overlay::begin_copy(const std::string& path, off_t keep_bytes) {
   CACHESHIM_TRY(source, lowers_->open(path, O_RDONLY | O_NONBLOCK));
   return staged_.begin(std::move(source.fd), keep_bytes);

@@ -30,7 +30,7 @@ bool StagedCopies::State::operator<(const State& other) const {
 }
 
 void StagedCopies::set_work(std::shared_ptr<const UniqueFd> work) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   work_ = std::move(work);
   copies_.clear();
 }
@@ -43,7 +43,6 @@ Status StagedCopies::at_step(CopyUpStep step) const {
   return observer_ != nullptr ? observer_->at_step(step) : Status();
 }
 
-// With the mutex held.
 StagedCopies::Ticket StagedCopies::find(const State& state, off_t bytes) const {
   const auto [begin, end] = copies_.equal_range(state);
   for (auto it = begin; it != end; ++it) {
@@ -54,7 +53,7 @@ StagedCopies::Ticket StagedCopies::find(const State& state, off_t bytes) const {
 }
 
 StagedCopies::Ticket StagedCopies::find_ready(const struct stat& st, off_t keep_bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Ticket copy = find(State(st), std::min(st.st_size, keep_bytes));
   return copy && copy->is_done_ ? copy : nullptr;
 }
@@ -63,7 +62,7 @@ Result<StagedCopies::Claim> StagedCopies::begin(UniqueFd source, off_t keep_byte
   CACHESHIM_TRY(st, sys::stat_fd(source.get()));
   if (!S_ISREG(st.st_mode)) return Errno(ESTALE);
   const off_t bytes = std::min(st.st_size, keep_bytes);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(copies_, [](const auto& entry) { return entry.second.expired(); });
   const State state(st);
   if (Ticket other = find(state, bytes)) return Claim{std::move(other), false, {}};
@@ -78,8 +77,8 @@ Status StagedCopies::complete(const Claim& claim) {
     finish(claim.copy, made);
     return made;
   }
-  std::unique_lock lock(mutex_);
-  done_.wait(lock, [&] { return claim.copy->is_done_; });
+  const MutexLock lock(mutex_);
+  while (!claim.copy->is_done_) done_.wait(mutex_);
   return claim.copy->outcome_;
 }
 
@@ -98,7 +97,7 @@ void StagedCopies::forget(const Ticket& copy) {
 }
 
 void StagedCopies::finish(const Ticket& copy, Status outcome) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   copy->outcome_ = outcome;
   copy->is_done_ = true;
   if (!outcome) forget(copy);  // whoever comes later tries again
@@ -106,7 +105,7 @@ void StagedCopies::finish(const Ticket& copy, Status outcome) {
 }
 
 void StagedCopies::set_taken(const Ticket& copy) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   copy->taken_ = true;
   forget(copy);
 }

@@ -5,17 +5,16 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <ctime>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "store/overlay/overlay_types.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -85,17 +84,17 @@ class StagedCopies {
     bool operator<(const State& other) const;
   };
   Status make(const Claim& claim) const;
-  Ticket find(const State& state, off_t bytes) const;
+  Ticket find(const State& state, off_t bytes) const REQUIRES(mutex_);
   void finish(const Ticket& copy, Status outcome);
-  void forget(const Ticket& copy);
+  void forget(const Ticket& copy) REQUIRES(mutex_);
 
   OverlayObserver* const observer_;
   const bool keep_owner_;
   std::atomic<unsigned> count_{0};
-  std::mutex mutex_;
-  std::shared_ptr<const UniqueFd> work_;
-  std::condition_variable done_;
-  std::multimap<State, std::weak_ptr<StagedCopy>> copies_;
+  Mutex mutex_;
+  std::shared_ptr<const UniqueFd> work_ GUARDED_BY(mutex_);
+  CondVar done_;
+  std::multimap<State, std::weak_ptr<StagedCopy>> copies_ GUARDED_BY(mutex_);
 };
 
 // Copies that the next change of names will find ready. See Overlay::prepare_copy_up().

@@ -21,7 +21,7 @@ PublishReport Publisher::drop_copies(Overlay& overlay, const std::string& unit,
                                      PublishHooks& hooks) {
   if (!hooks.why_refused().empty()) return {};
   if (!sys::open_beneath(store_.base(), unit, O_PATH | O_NOFOLLOW)) return {};
-  const std::lock_guard entry_lock(lock_of(unit));
+  const MutexLock entry_lock(lock_of(unit));
   auto stage = begin_stage(overlay, unit);
   if (!stage || stage->files.empty() || !base_has_all(*stage)) return {};
   const auto are_equal = stage_files(*stage, hooks);

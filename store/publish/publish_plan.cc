@@ -29,7 +29,7 @@ std::string Publisher::why_not_due(const Overlay& overlay, const EntryRef& ref,
                : fmt::format("{} when its entry is complete: published at the job's success",
                              ref.rule->built_under.empty() ? "nothing tells" : "no lock has told");
   }
-  const std::shared_lock lock(overlay.mutex());
+  const ReaderLock lock(overlay.mutex());
   if (overlay.has_layer() && is_complete(overlay, ref, job_succeeded)) return "";
   return fmt::format("its entry is not complete: what completes it is {}", rule_text(*ref.rule));
 }
@@ -63,7 +63,7 @@ UnitPlan Publisher::plan(Overlay& overlay, const Candidate& candidate, PublishHo
     std::string why = why_not_due(overlay, *ref, false);
     return kept(why.empty() ? "it has become complete just now" : std::move(why));
   }
-  const std::lock_guard entry_lock(lock_of(candidate.unit));
+  const MutexLock entry_lock(lock_of(candidate.unit));
   auto planned = try_plan(overlay, candidate.unit, hooks);
   return planned ? *std::move(planned) : kept(why_kept(planned.error()));
 }

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <ctime>
 #include <optional>
-#include <shared_mutex>
 
 #include "store/base/base_units.h"
 #include "store/base/recorded_paths.h"
@@ -176,12 +175,12 @@ bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const st
   const auto files = list_files(store_.base(), entries_, unit);
   if (!files) return false;
   {
-    const std::shared_lock lock(overlay.mutex());
-    const bool shows = std::any_of(files->begin(), files->end(), [&](const BaseFile& file) {
+    const ReaderLock lock(overlay.mutex());
+    const auto shows = [&](const BaseFile& file) REQUIRES_SHARED(overlay.mutex()) {
       const auto found = overlay.find(file.path);
       return found ? !found->in_upper : !found.failed_with(ENOENT);
-    });
-    if (shows) return false;
+    };
+    if (std::any_of(files->begin(), files->end(), shows)) return false;
   }
   return rejected_.may_replace(unit, version_of(store_.base(), unit), *files);
 }

@@ -14,7 +14,8 @@ namespace cacheshim {
 namespace {
 
 // The layer's own names in a folder, our markers left out.
-std::vector<sys::DirEntry> own_names(const Overlay& overlay, const std::string& path) {
+std::vector<sys::DirEntry> own_names(const Overlay& overlay, const std::string& path)
+    REQUIRES_SHARED(overlay.mutex()) {
   const auto folder = sys::open_beneath(overlay.upper(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!folder) return {};
   auto entries = sys::list_dir(folder->get());
@@ -23,7 +24,7 @@ std::vector<sys::DirEntry> own_names(const Overlay& overlay, const std::string& 
   return *std::move(entries);
 }
 
-bool layer_has(const Overlay& overlay, const std::string& path) {
+bool layer_has(const Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex()) {
   return static_cast<bool>(sys::open_beneath(overlay.upper(), path, O_PATH | O_NOFOLLOW));
 }
 
@@ -93,15 +94,15 @@ bool Publisher::is_complete_in_base(const Overlay& overlay, const EntryRef& ref)
   const EntryRule& rule = *ref.rule;
   if (rule.needs_no_name() && rule.complete_at_end.empty()) return true;
   const auto entries = sys::list_dir(folder->get());
-  return entries && std::any_of(entries->begin(), entries->end(), [&](const auto& found) {
-           const std::string& name = found.name;
-           if (!rule.completes(name) && !rule.completes_alone(name) &&
-               !rule.completes_at_end(name)) {
-             return false;
-           }
-           const auto shown = overlay.find(join_path(entry, name));
-           return shown && !shown->in_upper;
-         });
+  const auto completes = [&](const sys::DirEntry& found) REQUIRES_SHARED(overlay.mutex()) {
+    const std::string& name = found.name;
+    if (!rule.completes(name) && !rule.completes_alone(name) && !rule.completes_at_end(name)) {
+      return false;
+    }
+    const auto shown = overlay.find(join_path(entry, name));
+    return shown && !shown->in_upper;
+  };
+  return entries && std::any_of(entries->begin(), entries->end(), completes);
 }
 
 // Whether what has just happened to `path` can have completed its entry.
@@ -128,7 +129,7 @@ std::string Publisher::completed_entry(const Overlay& overlay, const std::string
                                        Arrival arrival) const {
   const auto ref = entries_.find(path);
   if (!ref || !may_complete(*ref, path, arrival)) return "";
-  const std::shared_lock lock(overlay.mutex());
+  const ReaderLock lock(overlay.mutex());
   return overlay.has_layer() && is_complete(overlay, *ref, false) ? ref->unit() : "";
 }
 
@@ -144,7 +145,7 @@ bool Publisher::is_due(const Overlay& overlay, const EntryRef& ref, bool job_suc
 
 std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
                                                       bool job_succeeded) const {
-  const std::shared_lock lock(overlay.mutex());
+  const ReaderLock lock(overlay.mutex());
   std::vector<Candidate> units;
   std::set<std::string> seen;  // entries of several files
   const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };

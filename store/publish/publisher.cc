@@ -84,7 +84,7 @@ PublishReport Publisher::refuse(const std::string& unit, PublishHooks& hooks) {
 
 PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks) {
   if (!hooks.why_refused().empty()) return refuse(unit, hooks);
-  const std::lock_guard entry_lock(lock_of(unit));
+  const MutexLock entry_lock(lock_of(unit));
   bool busy = false;
   bool is_rejected = false;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
@@ -189,7 +189,7 @@ Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const st
                                    is_group ? std::string(parent_path(unit)) : unit));
   stage.is_group = is_group;
   {
-    const std::shared_lock lock(overlay.mutex());
+    const ReaderLock lock(overlay.mutex());
     if (!overlay.has_layer()) return stage;
     CACHESHIM_TRY(upper, sys::open_beneath(overlay.upper(), "", O_PATH | O_DIRECTORY));
     stage.upper = std::move(upper);
@@ -378,7 +378,7 @@ Status Publisher::sync(const Stage& stage) const {
 
 Status Publisher::commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
   CACHESHIM_CHECK(ensure_base_parents(stage.unit));
-  const std::unique_lock lock(overlay.mutex());
+  const WriterLock lock(overlay.mutex());
   if (!hooks.why_refused().empty()) return Errno(EACCES);  // since it was begun
   if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
   const Status added = add_to_base(stage);
@@ -394,7 +394,7 @@ Status Publisher::commit(Overlay& overlay, const Stage& stage, PublishHooks& hoo
 bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
                              PublishHooks& hooks) const {
   if (!overlay.has_layer()) return false;
-  return std::all_of(stage.files.begin(), stage.files.end(), [&](const StagedFile& file) {
+  const auto is_same = [&](const StagedFile& file) REQUIRES_SHARED(overlay.mutex()) {
     const bool is_file = file.link_target.empty();
     const int flags = is_file ? O_RDONLY | O_NONBLOCK : O_PATH;
     const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), flags | O_NOFOLLOW);
@@ -404,7 +404,8 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
     const bool is_alone = !file.is_linked || (st && st->st_nlink == 2);
     return st && is_alone && is_same_file(*st, file.source) &&
            !hooks.is_being_written(st->st_dev, st->st_ino);
-  });
+  };
+  return std::all_of(stage.files.begin(), stage.files.end(), is_same);
 }
 
 Status Publisher::add_to_base(const Stage& stage) const {
@@ -455,8 +456,8 @@ void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHoo
   overlay.prune_empty_dirs(stage.unit);
 }
 
-std::mutex& Publisher::lock_of(const std::string& unit) {
-  return locks_[std::hash<std::string>{}(unit) % locks_.size()];
+Mutex& Publisher::lock_of(const std::string& unit) {
+  return locks_[std::hash<std::string>{}(unit) % locks_.size()].mutex;
 }
 
 }  // namespace cacheshim

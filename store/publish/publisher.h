@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "store/profiles/entry_map.h"
 #include "store/publish/publish_hooks.h"
 #include "store/publish/rejected_entries.h"
+#include "store/sys/mutex.h"
 
 // Publishing: what a job has finished goes from its layer into the base, an entry at a time.
 //
@@ -26,8 +26,6 @@
 // writes in place, or a copy where layer and base are on different file systems), synced, and then a
 // new entry is renamed in as a whole folder. Into an entry that the base has already, absent files
 // go only if all common ones are equal, the completing file last: first writer wins.
-//
-// Lock order: the publisher's lock of the entry, then Overlay::mutex(), then what the hooks take.
 namespace cacheshim {
 
 struct PublishReport {
@@ -73,25 +71,28 @@ class Publisher {
   const RejectedEntries& rejected() const { return rejected_; }
 
   // The unit that what has just happened to `path` completes; "" for none.
-  // Takes the overlay's lock shared.
   std::string completed_entry(const Overlay& overlay, const std::string& path,
-                              Arrival arrival) const;
+                              Arrival arrival) const EXCLUDES(overlay.mutex());
 
-  // Whether the layer's part of an entry is complete as far as names tell. Overlay::mutex() is held.
-  bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
+  // Whether the layer's part of an entry is complete as far as names tell.
+  bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const
+      REQUIRES_SHARED(overlay.mutex());
 
   // Whether the base's part of a folder entry, as the view shows it, has a file that completes it. Files
-  // beside it do not matter: what is in the base counts as whole. Overlay::mutex() is held.
-  bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const;
+  // beside it do not matter: what is in the base counts as whole.
+  bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const
+      REQUIRES_SHARED(overlay.mutex());
 
   // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or folder of no entry.
   // Failures are reported as `incomplete` and logged by reason; the layer keeps what it has.
-  PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
+      EXCLUDES(overlay.mutex());
   // Records that a job which may not publish, or not yet, has rejected the base's entry.
   void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
   // Takes the layer's part of a unit out of the layer, if the base has all of its files with the same bytes: the
   // base's then show. Adds nothing to the base.
-  PublishReport drop_copies(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
+  PublishReport drop_copies(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
+      EXCLUDES(overlay.mutex());
   // Notes and counts that the unit stays where it is, since its job may not publish.
   PublishReport refuse(const std::string& unit, PublishHooks& hooks);
 
@@ -99,13 +100,14 @@ class Publisher {
   // All that is complete; with `job_succeeded` also what cannot say whether it is: entries of such
   // rules, guesses, and what belongs to no entry or no known cache.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
-                            const Progress& progress);
+                            const Progress& progress) EXCLUDES(overlay.mutex());
   // What publish_all() would do, and nothing of it done. By unit.
   std::vector<UnitPlan> plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
-                                 const Progress& progress);
+                                 const Progress& progress) EXCLUDES(overlay.mutex());
   // Why the unit of `ref` is not published yet, as far as its names and its profile's rules tell, for
-  // people; "" where it is due. Takes Overlay::mutex() shared.
-  std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;
+  // people; "" where it is due.
+  std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const
+      EXCLUDES(overlay.mutex());
   // Whether this file of a layer, in a cache without a profile, is used only as a lock: it is never published.
   bool is_lock_by_use(const std::string& path, const struct stat& st) const;
 
@@ -117,7 +119,8 @@ class Publisher {
                                     bool& is_rejected);
   Result<PublishReport> complete(Overlay& overlay, const Stage& stage, const std::string& unit,
                                  PublishHooks& hooks);
-  Result<Stage> begin_stage(const Overlay& overlay, const std::string& unit);
+  Result<Stage> begin_stage(const Overlay& overlay, const std::string& unit)
+      EXCLUDES(overlay.mutex());
   bool base_has_all(const Stage& stage) const;
   bool opens_all(int upper, const std::string& unit) const;
   // From here on one syncfs(2) is cheaper than an fsync(2) a file.
@@ -135,13 +138,16 @@ class Publisher {
   Result<bool> stage_files(Stage& stage, PublishHooks& hooks) const;
   Result<bool> stage_file(Stage& stage, StagedFile& file, PublishHooks& hooks) const;
   Status sync(const Stage& stage) const;
-  Status commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
+  Status commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
+      EXCLUDES(overlay.mutex());
   Status add_to_base(const Stage& stage) const;
   PublishReport account(const Stage& stage) const;
   void record(const Stage& stage, const std::string& unit, const PublishHooks& hooks) const;
   Status ensure_base_parents(const std::string& path) const;
-  bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
-  void drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const;
+  bool is_unchanged(const Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
+      REQUIRES_SHARED(overlay.mutex());
+  void drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const
+      REQUIRES(overlay.mutex());
 
   // ---- publish_replace.cc
   Result<bool> has_foreign_paths(int root, const std::string& path) const;
@@ -154,20 +160,24 @@ class Publisher {
   bool note_rebuild(const Stage& stage, const std::string& unit, bool is_equal,
                     PublishHooks& hooks);
   bool may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,
-                   const PublishHooks& hooks);
+                   const PublishHooks& hooks) EXCLUDES(overlay.mutex());
   Result<PublishReport> replace(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
 
   // ---- publish_select.cc
-  bool holds_something(const Overlay& overlay, const std::string& folder) const;
+  bool holds_something(const Overlay& overlay, const std::string& folder) const
+      REQUIRES_SHARED(overlay.mutex());
   bool is_own_lock(const EntryRef& ref, std::string_view path) const;
-  bool is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const;
+  bool is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const
+      REQUIRES_SHARED(overlay.mutex());
   bool may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const;
-  bool is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const;
+  bool is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const
+      REQUIRES_SHARED(overlay.mutex());
   struct Candidate {
     std::string unit;
     bool is_due;
   };
-  std::vector<Candidate> units_of(const Overlay& overlay, bool job_succeeded) const;
+  std::vector<Candidate> units_of(const Overlay& overlay, bool job_succeeded) const
+      EXCLUDES(overlay.mutex());
 
   // ---- publish_batch.cc
   std::optional<Stage> try_stage_new(const Overlay& overlay, const std::string& unit,
@@ -178,13 +188,16 @@ class Publisher {
   // ---- publish_plan.cc
   UnitPlan plan(Overlay& overlay, const Candidate& candidate, PublishHooks& hooks);
   Result<UnitPlan> try_plan(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
-  std::mutex& lock_of(const std::string& unit);
+  struct EntryLock {
+    Mutex mutex{LockRank::kPublishedEntry};
+  };
+  Mutex& lock_of(const std::string& unit);
 
   const Store& store_;
   const EntryMap& entries_;
   Counters& counters_;
   RejectedEntries rejected_;
-  std::array<std::mutex, 64> locks_;  // by hash of the unit
+  std::array<EntryLock, 64> locks_;  // by hash of the unit
   std::atomic<unsigned> stage_count_{0};
 };
 

@@ -36,7 +36,7 @@ RejectedEntries::Record* RejectedEntries::record_of(const std::string& unit) {
 
 void RejectedEntries::note(const Rebuild& rebuild) {
   (rebuild.is_equal ? counters_.rebuilds_equal : counters_.entries_rejected).fetch_add(1);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Record* const record = record_of(rebuild.unit);
   if (record == nullptr) return;
   if (record->version != rebuild.version) {
@@ -58,7 +58,7 @@ bool RejectedEntries::may_replace(const std::string& unit, const BaseVersion& ve
                                   const std::vector<BaseFile>& files) {
   uid_t only_user = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = records_.find(unit);
     if (found == records_.end() || found->second.version != version) return false;
     const Record& record = found->second;
@@ -68,7 +68,7 @@ bool RejectedEntries::may_replace(const std::string& unit, const BaseVersion& ve
     only_user = *record.voting_users.begin();
   }
   const bool owns = is_own(unit, only_user, files);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = records_.find(unit);
   if (found != records_.end() && found->second.version == version) found->second.is_own = owns;
   return owns;
@@ -99,7 +99,7 @@ bool RejectedEntries::is_own(const std::string& unit, uid_t uid,
 
 void RejectedEntries::note_replaced(const std::string& unit) {
   counters_.entries_replaced.fetch_add(1);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Record* const record = record_of(unit)) record->replaced = now_();
 }
 
@@ -115,14 +115,14 @@ RejectedEntries::Summary RejectedEntries::summary_of(const std::string& unit,
 
 bool RejectedEntries::has_noted(const std::string& unit, const BaseVersion& version,
                                 const std::string& job) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = records_.find(unit);
   return found != records_.end() && found->second.version == version &&
          found->second.jobs.contains(job);
 }
 
 std::optional<RejectedEntries::Summary> RejectedEntries::find(const std::string& unit) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = records_.find(unit);
   if (found == records_.end()) return std::nullopt;
   return summary_of(unit, found->second);
@@ -131,7 +131,7 @@ std::optional<RejectedEntries::Summary> RejectedEntries::find(const std::string&
 std::vector<RejectedEntries::Summary> RejectedEntries::worst(std::size_t most) const {
   std::vector<Summary> all;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [unit, record] : records_) {
       if (record.replaced < record.last) all.push_back(summary_of(unit, record));
     }

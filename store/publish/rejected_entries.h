@@ -7,7 +7,6 @@
 #include <ctime>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +14,7 @@
 
 #include "common/counters.h"
 #include "store/base/store.h"
+#include "store/sys/mutex.h"
 
 // Entries of the base that their readers keep rejecting: a job opens the base's complete entry and builds it anew. The first
 // writer wins, so without this every later job would build it again.
@@ -108,17 +108,18 @@ class RejectedEntries {
     std::optional<bool> is_own;  // of its only voting user, by the audit records
   };
   static Summary summary_of(const std::string& unit, const Record& record);
-  // With mutex_ held. Null where there is no room.
-  Record* record_of(const std::string& unit);
+  // Null where there is no room.
+  Record* record_of(const std::string& unit) REQUIRES(mutex_);
   bool was_replaced_lately(const Record& record) const;
-  bool is_own(const std::string& unit, uid_t uid, const std::vector<BaseFile>& files) const;
+  bool is_own(const std::string& unit, uid_t uid, const std::vector<BaseFile>& files) const
+      EXCLUDES(mutex_);
 
   const Store& store_;
   Counters& counters_;
   bool trusts_publishers_ = false;
   std::function<std::time_t()> now_ = [] { return std::time(nullptr); };
-  mutable std::mutex mutex_;  // innermost, not held across a system call
-  std::map<std::string, Record> records_;
+  mutable Mutex mutex_;  // not held across a system call
+  std::map<std::string, Record> records_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "store/sys/guard.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -31,7 +30,7 @@ class TaskQueue {
   // Does nothing after stop(), or there would be no end of it.
   void post(std::function<void()> task) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_) return;
       tasks_.push_back(std::move(task));
     }
@@ -41,7 +40,7 @@ class TaskQueue {
   // The same where fewer than `most` wait; returns whether it was taken.
   bool try_post(std::function<void()> task, std::size_t most) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_ || tasks_.size() >= most) return false;
       tasks_.push_back(std::move(task));
     }
@@ -52,7 +51,7 @@ class TaskQueue {
   // Runs what is queued and returns. Idempotent.
   void stop() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
     }
     wake_.notify_all();
@@ -62,9 +61,9 @@ class TaskQueue {
 
  private:
   void run() {
-    std::unique_lock lock(mutex_);
+    ReleasableMutexLock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      while (!stopping_ && tasks_.empty()) wake_.wait(mutex_);
       if (tasks_.empty()) return;
       const std::function<void()> task = std::move(tasks_.front());
       tasks_.pop_front();
@@ -74,10 +73,10 @@ class TaskQueue {
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> tasks_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 
