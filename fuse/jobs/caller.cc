@@ -116,7 +116,7 @@ JobClaim CallerJobs::claim_of(const Caller& caller) {
   const auto image = image_of(caller);
   if (!image) return JobClaim{JobId::for_uid(caller.uid), JobId::from_text("0"), std::nullopt};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = known_.find(caller.tid);
     if (known != known_.end() && known->second.image == *image) return known->second.claim;
   }
@@ -124,7 +124,7 @@ JobClaim CallerJobs::claim_of(const Caller& caller) {
   // A program that sets its title writes it over its environment. What an earlier thread of the process
   // has claimed holds for later ones, which the kernel gives the same environment.
   const pid_t process = process_of(caller.tid);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto first = known_.find(process);
   const bool is_same_program = first != known_.end() && first->second.image.uid == image->uid &&
                                image->environment_start != 0 &&

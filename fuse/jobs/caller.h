@@ -4,7 +4,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -13,6 +12,7 @@
 #include "common/job_id.h"
 #include "common/result.h"
 #include "store/profiles/publish_policy.h"
+#include "store/sys/mutex.h"
 
 // Who is calling: from the credentials that the kernel hands over with a request, and /proc.
 namespace cacheshim {
@@ -55,8 +55,8 @@ class CallerJobs {
   };
   static std::optional<Image> image_of(const Caller& caller);
 
-  std::mutex mutex_;
-  std::unordered_map<pid_t, Known> known_;
+  Mutex mutex_;
+  std::unordered_map<pid_t, Known> known_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

@@ -14,7 +14,7 @@ std::uint64_t key_of(const std::string& unit, pid_t thread) {
 }  // namespace
 
 void EntryReads::note_read(const std::string& unit, pid_t thread) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (reads_.size() >= kMostReads) reads_.clear();
   reads_.insert(key_of(unit, thread));
   has_any_ = true;
@@ -22,12 +22,12 @@ void EntryReads::note_read(const std::string& unit, pid_t thread) {
 
 bool EntryReads::has_read(const std::string& unit, pid_t thread) const {
   if (!has_any()) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return reads_.contains(key_of(unit, thread));
 }
 
 void EntryReads::note_rejected(const std::string& unit) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (rejected_.size() >= kMostRejected) return;
   rejected_.insert(unit);
   has_rejected_any_ = true;
@@ -35,18 +35,18 @@ void EntryReads::note_rejected(const std::string& unit) {
 
 bool EntryReads::has_rejected(const std::string& unit) const {
   if (!has_rejected_any()) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return rejected_.contains(unit);
 }
 
 void EntryReads::settle(const std::string& unit) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   rejected_.erase(unit);
   has_rejected_any_ = !rejected_.empty();
 }
 
 void EntryReads::clear() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   reads_ = {};
   rejected_ = {};
   has_any_ = has_rejected_any_ = false;

@@ -5,10 +5,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <set>
 #include <string>
 #include <unordered_set>
+
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -17,7 +18,7 @@ namespace cacheshim {
 // build before the entry was published: it builds to the end and rejects nothing, although the job's other threads read the
 // published entry meanwhile.
 //
-// A program that reads by one thread and builds by another one is not noticed. Thread-safe, by a mutex of its own, innermost.
+// A program that reads by one thread and builds by another one is not noticed. Thread-safe.
 class EntryReads {
  public:
   // 400 KiB a job at most. A rejection whose read is forgotten is not noticed.
@@ -39,9 +40,9 @@ class EntryReads {
   // Hints: a change that follows a read of the same thread sees the read.
   std::atomic<bool> has_any_{false};
   std::atomic<bool> has_rejected_any_{false};
-  mutable std::mutex mutex_;
-  std::unordered_set<std::uint64_t> reads_;  // hashes of entry and thread
-  std::set<std::string> rejected_;
+  mutable Mutex mutex_;
+  std::unordered_set<std::uint64_t> reads_ GUARDED_BY(mutex_);  // hashes of entry and thread
+  std::set<std::string> rejected_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

@@ -63,7 +63,7 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
 }
 
 LayerRecord Job::wanted_record() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   LayerRecord wanted;
   wanted.job = id;
   wanted.cycle = cycle_;
@@ -105,7 +105,7 @@ void Job::count_change() {
 }
 
 void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   cycle_ = claim.cycle.view();
   // The environment can only lower what the administrator has set.
   policy_ = std::min(policy, claim.publish.value_or(policy));
@@ -124,7 +124,7 @@ void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
 
 void Job::adopt(Layer taken, PublishPolicy policy) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const LayerRecord& found = taken.record();
     cycle_ = found.cycle;
     policy_ = std::min(policy, found.publish.value_or(policy));
@@ -139,7 +139,7 @@ void Job::adopt(Layer taken, PublishPolicy policy) {
   settle_trust();
   settle_locks();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     open_filter();
   }
   touch();
@@ -156,7 +156,7 @@ void Job::open_filter() {
 void Job::finish(Outcome outcome) {
   std::vector<OnEnd> waiting;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     outcome_ = outcome;
     active_ = false;
     runs = 0;
@@ -174,7 +174,7 @@ void Job::finish(Outcome outcome) {
 void Job::refuse_waits() {
   std::vector<OnEnd> waiting;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting.swap(waiting_);
   }
   for (const auto& then : waiting) then(std::nullopt);
@@ -182,7 +182,7 @@ void Job::refuse_waits() {
 
 void Job::on_end(OnEnd then) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (active_) {
       waiting_.push_back(std::move(then));
       return;
@@ -193,7 +193,7 @@ void Job::on_end(OnEnd then) {
 
 ViewSlot Job::enter(const Caller& caller) {
   touch();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   note_entered(caller.tid);
   for (std::size_t slot = 0; slot < views_.size(); ++slot) {
     View& view = views_[slot];
@@ -224,7 +224,7 @@ bool Job::begin_telling_claim() {
 }
 
 View Job::view(ViewSlot slot) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return slot < views_.size() ? views_[slot] : views_.front();
 }
 
@@ -239,27 +239,27 @@ struct stat Job::show(ViewSlot slot, const struct stat& st, bool in_upper, bool 
 }
 
 std::size_t Job::view_count() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return views_.size();
 }
 
 bool Job::is_closed_to(uid_t uid) const {
   if (rules_.is_plain || shared_uids_) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto& owner = views_.front().uid;
   return owner && *owner != uid;
 }
 
 bool Job::may_change(uid_t uid) const {
   if (uid == 0) return true;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::any_of(views_.begin(), views_.end(),
                      [uid](const View& view) { return view.uid == uid; });
 }
 
 std::vector<uid_t> Job::users() const {
   std::vector<uid_t> uids;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const View& view : views_) {
     if (view.uid) uids.push_back(*view.uid);
   }
@@ -267,17 +267,17 @@ std::vector<uid_t> Job::users() const {
 }
 
 std::string Job::cycle() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return cycle_;
 }
 
 void Job::add_writer(dev_t device, ino_t inode) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++writers_[{device, inode}];
 }
 
 void Job::remove_writer(dev_t device, ino_t inode) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto writer = writers_.find({device, inode});
   if (writer == writers_.end() || --writer->second > 0) return;
   writers_.erase(writer);
@@ -285,73 +285,76 @@ void Job::remove_writer(dev_t device, ino_t inode) {
 }
 
 bool Job::is_being_written(dev_t device, ino_t inode) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return writers_.contains({device, inode});
 }
 
 void Job::postpone(const std::string& entry) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   postponed_.insert(entry);
 }
 
 // RELEASE is sent after close(2) has returned, so the rename that follows a close may overtake it.
 bool Job::wait_until_closed(dev_t device, ino_t inode) {
-  std::unique_lock lock(mutex_);
-  return settled_.wait_for(lock, kReleaseDelay, [&] {
-    return !writers_.contains({device, inode});
-  });
+  const auto deadline = std::chrono::steady_clock::now() + kReleaseDelay;
+  const MutexLock lock(mutex_);
+  while (writers_.contains({device, inode})) {
+    if (!settled_.wait_until(mutex_, deadline)) return !writers_.contains({device, inode});
+  }
+  return true;
 }
 
 void Job::begin_publishing() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++publishing_;
 }
 
 void Job::end_publishing() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   --publishing_;
   settled_.notify_all();
 }
 
 void Job::wait_until_settled() {
-  std::unique_lock lock(mutex_);
-  (void)settled_.wait_for(lock, kReleaseDelay, [&] { return writers_.empty(); });
-  settled_.wait(lock, [&] { return publishing_ == 0; });  // tasks end whatever happens
+  const auto deadline = std::chrono::steady_clock::now() + kReleaseDelay;
+  const MutexLock lock(mutex_);
+  while (!writers_.empty() && settled_.wait_until(mutex_, deadline)) continue;
+  while (publishing_ != 0) settled_.wait(mutex_);  // tasks end whatever happens
 }
 
 std::vector<std::string> Job::take_postponed() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::string> entries(postponed_.begin(), postponed_.end());
   postponed_.clear();
   return entries;
 }
 
 void Job::count_published(const PublishReport& report) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   published_.entries += report.entries;
   published_.files += report.files;
   published_.bytes += report.bytes;
 }
 
 Job::Published Job::published_so_far() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return published_;
 }
 
 void Job::note_built(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   built_.insert(path);
 }
 
 bool Job::has_built() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !built_.empty();
 }
 
 std::vector<std::string> Job::take_built(
     const std::function<bool(const std::string& path)>& is_theirs) {
   std::vector<std::string> taken;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(built_, [&](const std::string& path) {
     if (!is_theirs(path)) return false;
     taken.push_back(path);
@@ -382,7 +385,7 @@ void Job::forget_gone(const std::string& proc) {
 }
 
 std::optional<Process> Job::known_process(const std::string& proc) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   forget_gone(proc);
   for (const auto& [thread, entered] : processes_) {
     if (const auto stat = stat_of(entered.process, proc)) {
@@ -393,12 +396,12 @@ std::optional<Process> Job::known_process(const std::string& proc) {
 }
 
 bool Job::note_conflict(const std::string& unit) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return conflicts_.insert(unit).second;
 }
 
 bool Job::note_kept(const std::string& unit, const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (reason.empty()) return kept_.erase(unit) > 0;
   std::string& known = kept_[unit];
   if (known == reason) return false;
@@ -407,13 +410,13 @@ bool Job::note_kept(const std::string& unit, const std::string& reason) {
 }
 
 std::string Job::why_kept(const std::string& unit) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto kept = kept_.find(unit);
   return kept == kept_.end() ? "" : kept->second;
 }
 
 PublishingJob Job::identity() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {id, cycle_, views_.front().uid};
 }
 

@@ -6,12 +6,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <ctime>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,6 +25,7 @@
 #include "store/overlay/overlay.h"
 #include "store/profiles/entry_map.h"
 #include "store/publish/publisher.h"
+#include "store/sys/mutex.h"
 #include "store/sys/process.h"
 
 namespace cacheshim {
@@ -63,7 +62,7 @@ struct JobRules {
 };
 
 // A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
-// lives, so that nodes can point at it. Thread-safe; `overlay.mutex()` guards what it says to.
+// lives, so that nodes can point at it. Thread-safe.
 class Job final : public PublishHooks, private OverlayObserver {
  public:
   Job(std::string id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
@@ -73,38 +72,36 @@ class Job final : public PublishHooks, private OverlayObserver {
   Overlay overlay;
   NodeIndex view_root = 0;
 
-  // ---- Guarded by overlay.mutex(): the layer comes with the first change.
-  std::optional<Layer> layer;
-  Status ensure_layer(int layers);
-  Status open_layer();  // the overlay goes on with `layer`
+  // ---- The layer comes with the first change.
+  std::optional<Layer> layer GUARDED_BY(overlay.mutex());
+  Status ensure_layer(int layers) REQUIRES(overlay.mutex());
+  Status open_layer() REQUIRES(overlay.mutex());  // the overlay goes on with `layer`
   // The plain overlay's way: its layer is given once, here, and no record is kept; or it has none, and
   // ensure_layer() gives EROFS.
-  Status use_plain_layer(UniqueFd upper, UniqueFd work);
+  Status use_plain_layer(UniqueFd upper, UniqueFd work) REQUIRES(overlay.mutex());
 
-  // ---- The rest is guarded by a mutex of its own.
   bool is_active() const { return active_.load(); }
   void begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids);
-  // Takes up a layer that an earlier daemon left, with overlay.mutex() held exclusively; open_layer()
-  // is the caller's next step.
-  void adopt(Layer taken, PublishPolicy policy);
+  // Takes up a layer that an earlier daemon left; open_layer() is the caller's next step.
+  void adopt(Layer taken, PublishPolicy policy) REQUIRES(overlay.mutex());
   // What begin() has set is over. The layer must have been given up before. Calls those who wait.
-  void finish(Outcome outcome);
+  void finish(Outcome outcome) EXCLUDES(mutex_);
   // Calls `then` once, when the job ends; at once where it is not active. With nothing where it goes on
   // but nobody can wait for it any more.
   using OnEnd = std::function<void(std::optional<Outcome>)>;
-  void on_end(OnEnd then);
-  void refuse_waits();
+  void on_end(OnEnd then) EXCLUDES(mutex_);
+  void refuse_waits() EXCLUDES(mutex_);
 
   bool shares_uids() const { return shared_uids_.load(); }
   // What it does publish; and what it would if it might.
   PublishPolicy policy() const { return refused_ ? PublishPolicy::kNever : wanted_policy(); }
   PublishPolicy wanted_policy() const { return policy_.load(); }
   // Ensures that what the layer holds from now on is never published, by any daemon. Call before the
-  // change that it is about, with no lock held. Errors: of the record, which must be there first.
-  Status refuse(const std::string& why);
+  // change that it is about. Errors: of the record, which must be there first.
+  Status refuse(const std::string& why) EXCLUDES(overlay.mutex());
   bool is_refused() const { return refusal_is_kept_; }
-  // With the layer goes what speaks against it. With overlay.mutex() held exclusively.
-  void forget_layer();
+  // With the layer goes what speaks against it.
+  void forget_layer() REQUIRES(overlay.mutex());
   bool may_publish() const { return !rules_.is_plain && policy() != PublishPolicy::kNever; }
   // The view of this uid, claimed if it is still free. Nothing for a uid that the job is closed to:
   // it then sees the first view, whose mode closes it.
@@ -113,7 +110,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   bool is_closed_to(uid_t uid) const;
   // Ensures that the layer's record names its owner, durably. Call before the first answer to the owner, with
   // no lock held. Costs nothing if there is no layer, or if the owner is recorded already.
-  void keep_claim();
+  void keep_claim() EXCLUDES(overlay.mutex());
   View view(ViewSlot slot) const;
   // An object as the view shows it; `is_root`: the view's root.
   struct stat show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const;
@@ -147,7 +144,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   Published published_so_far() const;
   // Waits for that, and for closes that are under way: what the job's processes did before they ended
   // is done then. Gives up after a while where a file stays open.
-  void wait_until_settled();
+  void wait_until_settled() EXCLUDES(mutex_);
   // Entries that were complete while one of their files was still open for writing.
   void postpone(const std::string& entry);
   std::vector<std::string> take_postponed();
@@ -164,7 +161,7 @@ class Job final : public PublishHooks, private OverlayObserver {
 
   EntryReads reads;
 
-  std::mutex end_mutex;  // held by the one who ends the job; outermost
+  Mutex end_mutex{LockRank::kJobEnd};  // held by the thread that ends the job
   std::atomic<int> open_files{0};
   std::atomic<int> runs{0};  // `cacheshim run`s that go on
   std::atomic<bool> a_run_failed{false};
@@ -194,12 +191,12 @@ class Job final : public PublishHooks, private OverlayObserver {
  private:
   void copied_up(const std::string& path, const struct stat& upper) override;
   void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
-  void open_filter();
+  void open_filter() REQUIRES(mutex_);
   LayerRecord wanted_record() const;
   void count_change();
   void set_refused(const std::string& why);
-  Status keep_refusal();
-  void settle_trust();
+  Status keep_refusal() REQUIRES(overlay.mutex());
+  void settle_trust() REQUIRES(overlay.mutex());
   void settle_locks();
 
   enum class Claim : std::uint8_t { kFree, kUntold, kBeingTold, kTold };
@@ -215,27 +212,29 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::atomic<std::time_t> started_{0};
   std::atomic<Outcome> outcome_{Outcome::kNone};
   std::atomic<std::chrono::steady_clock::time_point> last_use_{};
-  mutable std::mutex mutex_;  // taken after overlay.mutex(), never held across a call
-  std::string cycle_ = "0";
-  std::string why_refused_;
-  std::vector<View> views_{View{}};
-  std::map<std::pair<dev_t, ino_t>, int> writers_;
-  int publishing_ = 0;
-  Published published_;
-  std::condition_variable settled_;  // a writer is gone, or publishing has ended
-  std::set<std::string> postponed_;
-  std::set<std::string> built_;
-  std::set<std::string> conflicts_;          // counted once an entry, however often it is tried
-  std::map<std::string, std::string> kept_;  // units and reasons
+  mutable Mutex mutex_{LockRank::kJob};
+  std::string cycle_ GUARDED_BY(mutex_) = "0";
+  std::string why_refused_ GUARDED_BY(mutex_);
+  std::vector<View> views_ GUARDED_BY(mutex_){View{}};
+  std::map<std::pair<dev_t, ino_t>, int> writers_ GUARDED_BY(mutex_);
+  int publishing_ GUARDED_BY(mutex_) = 0;
+  Published published_ GUARDED_BY(mutex_);
+  CondVar settled_;  // a writer is gone, or publishing has ended
+  std::set<std::string> postponed_ GUARDED_BY(mutex_);
+  std::set<std::string> built_ GUARDED_BY(mutex_);
+  // Counted once an entry, however often it is tried.
+  std::set<std::string> conflicts_ GUARDED_BY(mutex_);
+  std::map<std::string, std::string> kept_ GUARDED_BY(mutex_);  // units and reasons
   struct Entered {
     pid_t process;
     std::uint64_t seen;  // clock ticks since boot: a process that began later has taken over the number
   };
-  void note_entered(pid_t tid);
-  void forget_gone(const std::string& proc);
-  std::map<pid_t, Entered> processes_;  // by thread
-  std::size_t most_processes_ = 4096;   // those that have ended are forgotten then
-  std::vector<OnEnd> waiting_;
+  void note_entered(pid_t tid) REQUIRES(mutex_);
+  void forget_gone(const std::string& proc) REQUIRES(mutex_);
+  std::map<pid_t, Entered> processes_ GUARDED_BY(mutex_);  // by thread
+  // Those that have ended are forgotten then.
+  std::size_t most_processes_ GUARDED_BY(mutex_) = 4096;
+  std::vector<OnEnd> waiting_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

@@ -22,7 +22,7 @@ JobTable::JobTable(const Store& store, const EntryMap& entries, Counters& counte
       lowers_(std::make_shared<const LowerStack>(std::vector<int>{store.base()})) {}
 
 Job* JobTable::find(const std::string& id) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = jobs_.find(id);
   return found == jobs_.end() ? nullptr : found->second.get();
 }
@@ -45,7 +45,7 @@ Job& JobTable::get_or_make(const std::string& id) {
 }
 
 Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::unique_ptr<Job>& job = jobs_["overlay"];
   job = std::make_unique<Job>("overlay", std::move(lowers), entries_, counters_, nodes_,
                               JobRules{.owners = owners_, .is_plain = true});
@@ -54,14 +54,14 @@ Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
 }
 
 Job& JobTable::ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Job& job = get_or_make(id);
   if (!job.is_active()) job.begin(claim, policy_, shared_uids);
   return job;
 }
 
 std::vector<Job*> JobTable::all() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Job*> jobs;
   jobs.reserve(jobs_.size());
   for (const auto& [id, job] : jobs_) jobs.push_back(job.get());
@@ -71,7 +71,7 @@ std::vector<Job*> JobTable::all() const {
 // Read again where a job has ended meanwhile; none begins, so that this comes to an end. Takes a fraction of
 // a millisecond for ten thousand.
 std::vector<JobTable::State> JobTable::states() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<State> states;
   states.reserve(jobs_.size());
   std::uint64_t before = 0;
@@ -92,14 +92,14 @@ std::size_t JobTable::active_count() const {
 }
 
 void JobTable::adopt_orphans() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Layer& orphan : take_orphans(store_.layers(), node_name())) {
     const LayerRecord& found = orphan.record();
     if (!is_job_id(found.job)) continue;
     if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;  // left to sweep
     Job& job = get_or_make(orphan.record().job);
+    const WriterLock layer_lock(job.overlay.mutex());
     if (job.layer) continue;  // an older cycle's: the next daemon's concern, or gc's
-    const std::unique_lock layer_lock(job.overlay.mutex());
     job.adopt(std::move(orphan), policy_);
     if (const Status opened = job.open_layer(); !opened) {
       spdlog::error("cannot take up the layer of job '{}': {}; it starts with an empty one", job.id,

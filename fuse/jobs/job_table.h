@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "fuse/jobs/job.h"
 #include "store/base/store.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -51,7 +51,7 @@ class JobTable {
   const std::shared_ptr<const LowerStack>& lowers() const { return lowers_; }
 
  private:
-  Job& get_or_make(const std::string& id);
+  Job& get_or_make(const std::string& id) REQUIRES(mutex_);
 
   const Store& store_;
   const EntryMap& entries_;
@@ -65,8 +65,8 @@ class JobTable {
   const LockAccess* lock_access_ = nullptr;
   const std::shared_ptr<const LowerStack> lowers_;
   std::atomic<std::uint64_t> changes_{0};  // of jobs that have begun or ended
-  mutable std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Job>> jobs_;
+  mutable Mutex mutex_{LockRank::kJobTable};
+  std::map<std::string, std::unique_ptr<Job>> jobs_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

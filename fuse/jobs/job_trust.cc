@@ -12,7 +12,7 @@ namespace cacheshim {
 
 void Job::set_refused(const std::string& why) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (refused_) return;
     why_refused_ = why;
     refused_ = true;
@@ -29,7 +29,7 @@ void Job::settle_locks() {
 
 std::string Job::why_refused() const {
   if (!refused_) return "";
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return why_refused_;
 }
 
@@ -45,15 +45,14 @@ Status Job::keep_refusal() {
 }
 
 Status Job::refuse(const std::string& why) {
-  const std::unique_lock lock(
-      overlay.mutex());  // what is published now has been seen before the change
+  const WriterLock lock(overlay.mutex());  // what is published now has been seen before the change
   set_refused(why);
   return keep_refusal();
 }
 
 void Job::forget_layer() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     conflicts_.clear();
     kept_.clear();
     why_refused_.clear();
@@ -65,10 +64,10 @@ void Job::forget_layer() {
 
 void Job::keep_claim() {
   {
-    const std::shared_lock lock(overlay.mutex());
+    const ReaderLock lock(overlay.mutex());
     if (!layer || layer->record().uid == view(0).uid) return;
   }
-  const std::unique_lock lock(overlay.mutex());
+  const WriterLock lock(overlay.mutex());
   const auto owner = view(0).uid;
   if (!layer || layer->record().uid == owner) return;
   LayerRecord record = layer->record();

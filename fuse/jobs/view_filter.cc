@@ -42,7 +42,7 @@ ViewFilter::ViewFilter(std::string job, const DirectFolders* folders)
 ViewFilter::~ViewFilter() { close(); }
 
 void ViewFilter::open(uid_t uid, gid_t gid) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (is_open_ || folders_ == nullptr) return;
   is_open_ = true;
   uid_ = uid;
@@ -62,7 +62,7 @@ void ViewFilter::add_mount_only() {
 }
 
 void ViewFilter::set_owner(uid_t uid, gid_t gid) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (uid_ == uid && gid_ == gid) return;
   uid_ = uid;
   gid_ = gid;
@@ -72,7 +72,7 @@ void ViewFilter::set_owner(uid_t uid, gid_t gid) {
 }
 
 void ViewFilter::close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!is_open_) return;
   is_open_ = false;
   retire();
@@ -128,14 +128,14 @@ void ViewFilter::add_key(FilterKey key) {
 void ViewFilter::add(std::string_view path, bool tree) {
   if (folders_ == nullptr || folders_->rules.is_mount_only(path)) return;
   const FilterKey key = key_of_path(path);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   add_key(key);
   if (tree) add_key(key_below(key));
 }
 
 // A process that is told late, or not at all, opens one file more without the daemon's knowledge.
 void ViewFilter::set_building(bool is_building) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   is_building_ = is_building;
   if (!file_) return;
   auto& header = *static_cast<FilterHeader*>(file_.data());
@@ -143,7 +143,7 @@ void ViewFilter::set_building(bool is_building) {
 }
 
 void ViewFilter::clear(const std::vector<std::string>& kept) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (keys_.empty()) return;
   keys_ = {};
   for (const std::string& path : kept) keys_.insert(key_of_path(path));
@@ -183,7 +183,7 @@ ViewFilter::Counts ViewFilter::read_counts() const {
 }
 
 ViewFilter::Counts ViewFilter::counts() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return read_counts();
 }
 

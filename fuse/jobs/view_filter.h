@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -16,6 +15,7 @@
 #include "common/unique_fd.h"
 #include "fuse/jobs/mapped_file.h"
 #include "fuse/jobs/name_rule_table.h"
+#include "store/sys/mutex.h"
 
 // What a job's layer shadows, told to the processes of its view (common/direct_filter.h), and how often
 // they have served themselves.
@@ -44,17 +44,17 @@ class MountOnlyEntries {
   static constexpr std::size_t kMost = 256;
   // False if it is known already, or if there is no room.
   bool add(const std::string& entry) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return entries_.size() < kMost && entries_.insert(entry).second;
   }
   std::vector<std::string> all() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return {entries_.begin(), entries_.end()};
   }
 
  private:
-  mutable std::mutex mutex_;  // innermost
-  std::unordered_set<std::string> entries_;
+  mutable Mutex mutex_;
+  std::unordered_set<std::string> entries_ GUARDED_BY(mutex_);
 };
 
 // What a mount's run folder has for this.
@@ -69,7 +69,7 @@ struct DirectFolders {
   mutable MountOnlyEntries mount_only;
 };
 
-// One job's filter. Thread-safe by a mutex of its own, innermost. What cannot be written (no space) is
+// One job's filter. Thread-safe. What cannot be written (no space) is
 // as if there were none: the job's processes go to the mount.
 class ViewFilter {
  public:
@@ -100,28 +100,27 @@ class ViewFilter {
   Counts counts() const;
 
  private:
-  // With mutex_ held.
-  void make_file();
-  void retire();
-  void add_key(FilterKey key);
-  void add_mount_only();
-  void set_bits(FilterKey key);
-  void make_counters();
-  void give_counters();
-  Counts read_counts() const;
+  void make_file() REQUIRES(mutex_);
+  void retire() REQUIRES(mutex_);
+  void add_key(FilterKey key) REQUIRES(mutex_);
+  void add_mount_only() REQUIRES(mutex_);
+  void set_bits(FilterKey key) REQUIRES(mutex_);
+  void make_counters() REQUIRES(mutex_);
+  void give_counters() REQUIRES(mutex_);
+  Counts read_counts() const REQUIRES(mutex_);
 
   const std::string job_;
   const DirectFolders* const folders_;
-  mutable std::mutex mutex_;
-  bool is_open_ = false;
-  bool is_building_ = false;
-  uid_t uid_ = 0;
-  gid_t gid_ = 0;
-  std::unordered_set<FilterKey> keys_;
-  std::uint32_t word_count_ = 0;
-  MappedFile file_;
-  UniqueFd counters_;
-  Counts before_;  // of counters that are gone
+  mutable Mutex mutex_{LockRank::kViewFilter};
+  bool is_open_ GUARDED_BY(mutex_) = false;
+  bool is_building_ GUARDED_BY(mutex_) = false;
+  uid_t uid_ GUARDED_BY(mutex_) = 0;
+  gid_t gid_ GUARDED_BY(mutex_) = 0;
+  std::unordered_set<FilterKey> keys_ GUARDED_BY(mutex_);
+  std::uint32_t word_count_ GUARDED_BY(mutex_) = 0;
+  MappedFile file_ GUARDED_BY(mutex_);
+  UniqueFd counters_ GUARDED_BY(mutex_);
+  Counts before_ GUARDED_BY(mutex_);  // of counters that are gone
 };
 
 }  // namespace cacheshim

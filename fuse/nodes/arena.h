@@ -5,9 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <vector>
+
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -30,7 +31,7 @@ class Arena {
 
   // Throws std::bad_alloc, beyond 67 million slots too.
   std::uint32_t allocate() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (open_.empty()) open_.push_back(add_chunk());
     const std::uint32_t chunk = open_.back();
     Use& use = uses_[chunk];
@@ -43,7 +44,7 @@ class Arena {
 
   void release(std::uint32_t index) {
     get(index) = Slot();  // its destructors may take other locks' time: not under ours
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::uint32_t chunk = (index - 1) / kChunk;
     Use& use = uses_[chunk];
     if (use.free.empty()) open_.push_back(chunk);
@@ -68,7 +69,7 @@ class Arena {
     std::vector<std::uint16_t> free;
   };
 
-  std::uint32_t add_chunk() {
+  std::uint32_t add_chunk() REQUIRES(mutex_) {
     std::uint32_t chunk = 0;
     if (!missing_.empty()) {
       chunk = missing_.back();
@@ -88,7 +89,7 @@ class Arena {
   }
 
   // The last open chunk stays: one that comes and goes would cost an allocation each time.
-  void drop_chunk(std::uint32_t chunk) {
+  void drop_chunk(std::uint32_t chunk) REQUIRES(mutex_) {
     if (open_.size() == 1) return;
     std::erase(open_, chunk);
     uses_[chunk].free = {};
@@ -98,10 +99,10 @@ class Arena {
 
   const std::unique_ptr<Chunks> chunks_;
   std::atomic<std::uint32_t> in_use_{0};
-  mutable std::mutex mutex_;            // of what follows
-  std::vector<Use> uses_;               // by chunk
-  std::vector<std::uint32_t> open_;     // chunks with free slots
-  std::vector<std::uint32_t> missing_;  // chunks that have gone back
+  mutable Mutex mutex_;
+  std::vector<Use> uses_ GUARDED_BY(mutex_);               // by chunk
+  std::vector<std::uint32_t> open_ GUARDED_BY(mutex_);     // chunks with free slots
+  std::vector<std::uint32_t> missing_ GUARDED_BY(mutex_);  // chunks that have gone back
 };
 
 }  // namespace cacheshim

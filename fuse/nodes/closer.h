@@ -2,14 +2,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -21,7 +20,7 @@ class Closer {
   Closer() : thread_([this] { run(); }) {}
   ~Closer() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
     }
     wake_.notify_one();
@@ -34,7 +33,7 @@ class Closer {
     if (doomed.empty()) return;
     bool is_first = false;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       is_first = doomed_.empty();
       for (auto& fd : doomed) doomed_.push_back(std::move(fd));
     }
@@ -45,10 +44,11 @@ class Closer {
   static constexpr std::chrono::milliseconds kPause{2};
 
   void run() {
-    std::unique_lock lock(mutex_);
+    ReleasableMutexLock lock(mutex_);
     while (!stopping_) {
-      wake_.wait(lock, [this] { return stopping_ || !doomed_.empty(); });
-      (void)wake_.wait_for(lock, kPause, [this] { return stopping_; });
+      while (!stopping_ && doomed_.empty()) wake_.wait(mutex_);
+      const auto deadline = std::chrono::steady_clock::now() + kPause;
+      while (!stopping_ && wake_.wait_until(mutex_, deadline)) continue;
       std::vector<std::shared_ptr<const UniqueFd>> doomed = std::exchange(doomed_, {});
       lock.unlock();
       doomed.clear();
@@ -56,10 +56,10 @@ class Closer {
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<std::shared_ptr<const UniqueFd>> doomed_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar wake_;
+  std::vector<std::shared_ptr<const UniqueFd>> doomed_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

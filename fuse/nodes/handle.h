@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "fuse/nodes/node_table.h"
 #include "fuse/nodes/open_flags.h"
 #include "store/locks/shared_file.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -69,9 +69,9 @@ struct DirHandle {
     std::uint64_t place;
     ListedEntry listed;
   };
-  std::mutex mutex;
-  bool loaded = false;
-  std::vector<Entry> entries;  // by place
+  Mutex mutex{LockRank::kListing};
+  bool loaded GUARDED_BY(mutex) = false;
+  std::vector<Entry> entries GUARDED_BY(mutex);  // by place
 };
 
 // An open file of the control folder: its text as it was at open.

@@ -20,7 +20,7 @@ void IoModes::begin(Inode& inode, const Opening& opening) {
 Result<std::uint32_t> IoModes::open(NodeId inode, const Opening& opening) {
   if (device_ < 0) return 0U;
   Shard& shard = shard_of(inode);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   Inode& counted = shard.inodes[inode];
   if (counted.handles == 0) begin(counted, opening);
   if (counted.backing_id != 0) {
@@ -39,7 +39,7 @@ bool IoModes::may_be_written(NodeId inode) {
 bool IoModes::check_may_be_written(NodeId inode, const std::function<bool()>& can_be_written) {
   if (device_ < 0) return false;
   Shard& shard = shard_of(inode);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   const auto found = shard.inodes.find(inode);
   if (found == shard.inodes.end() || !found->second.may_be_written) return false;
   if (found->second.handles == 0) found->second.may_be_written = can_be_written();
@@ -50,7 +50,7 @@ bool IoModes::check_may_be_written(NodeId inode, const std::function<bool()>& ca
 void IoModes::close(NodeId inode) {
   if (device_ < 0) return;
   Shard& shard = shard_of(inode);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   const auto found = shard.inodes.find(inode);
   if (found == shard.inodes.end() || --found->second.handles != 0) return;
   const std::uint32_t backing_id = std::exchange(found->second.backing_id, 0);
@@ -61,7 +61,7 @@ void IoModes::close(NodeId inode) {
 void IoModes::forget(NodeId inode) {
   if (device_ < 0) return;
   Shard& shard = shard_of(inode);
-  const std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   const auto found = shard.inodes.find(inode);
   if (found != shard.inodes.end() && found->second.handles == 0) shard.inodes.erase(found);
 }

@@ -7,11 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <unordered_map>
 
 #include "common/result.h"
 #include "fuse/nodes/node_ref.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -29,7 +29,7 @@ namespace cacheshim {
 // Such a mapping also changes st_mtime without any request. From the first open that allows a mapping on, the
 // kernel may keep no attributes of the inode.
 //
-// Thread-safe: a mutex for each of some sets of inodes, innermost, held across one ioctl(2) or
+// Thread-safe: a mutex for each of some sets of inodes, held across one ioctl(2) or
 // can_be_written().
 class IoModes {
  public:
@@ -70,8 +70,8 @@ class IoModes {
     }
   };
   struct alignas(64) Shard {
-    std::mutex mutex;
-    std::unordered_map<NodeId, Inode> inodes;
+    Mutex mutex{LockRank::kIoModes};
+    std::unordered_map<NodeId, Inode> inodes GUARDED_BY(mutex);
   };
   static constexpr std::size_t kShards = 32;
 

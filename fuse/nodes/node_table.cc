@@ -9,7 +9,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 
 #include "common/direct_page.h"
 
@@ -73,7 +72,7 @@ NodeTable::Extra& NodeTable::extra_of(Node& node) {
 }
 
 NodeInfo NodeTable::info(NodeIndex index) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const Node& node = at(index);
   NodeInfo info;
   info.kind = node.kind;
@@ -97,7 +96,7 @@ bool NodeTable::is_view_root(NodeIndex index) const {
 }
 
 void NodeTable::make_root_view(Job* job, const struct stat& st, bool in_upper) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   Node& root = at(kRootNode);
   root.kind = NodeKind::kObject;
   root.job = job;
@@ -107,12 +106,12 @@ void NodeTable::make_root_view(Job* job, const struct stat& st, bool in_upper) {
 }
 
 std::string NodeTable::name(NodeIndex index) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   return at(index).name.get();
 }
 
 Result<std::string> NodeTable::path(NodeIndex index) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   std::vector<std::string_view> components;
   std::size_t length = 0;
   for (;;) {
@@ -142,16 +141,19 @@ bool NodeTable::has_name(const Node& node, const Name& name) const {
 }
 
 NodeIndex NodeTable::find_locked(const Name& name) const {
-  return by_name_.find(hash_of(name), [&](NodeIndex index) { return has_name(at(index), name); });
+  return by_name_.find(hash_of(name), [&](NodeIndex index) {
+    mutex_.assert_held_shared();
+    return has_name(at(index), name);
+  });
 }
 
 NodeIndex NodeTable::find(NodeIndex parent, std::string_view name) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   return find_locked({parent, name});
 }
 
 NodeIndex NodeTable::find_path(NodeIndex view_root, std::string_view path) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   NodeIndex node = view_root;
   while (node != 0 && !path.empty()) {
     const auto end = path.find('/');
@@ -242,7 +244,7 @@ void NodeTable::free_if_unused(NodeIndex index) {
 
 NodeIndex NodeTable::intern_own(NodeIndex parent, std::string_view component, NodeKind kind,
                                 Job* job) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const Name name{parent, component};
   NodeIndex index = find_locked(name);
   if (index != 0 && at(index).kind != kind) {  // a job that came again with other rights
@@ -273,7 +275,7 @@ NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* j
                             const Found& found) {
   const Name name{parent, component};
   {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     const NodeIndex index = find_locked(name);
     const bool is_known = index != 0 && is_unchanged(at(index), found.st, found.in_upper);
     if (is_known && at(index).common == Common::kNone) {
@@ -281,14 +283,14 @@ NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* j
       return index;
     }
   }
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   return intern_locked(name, job, found, Common::kNone);
 }
 
 NodeIndex NodeTable::intern_common(NodeIndex parent, std::string_view component, Job* job,
                                    CommonFile file) {
   std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const NodeIndex index = intern_locked({parent, component}, job, Found{file.st, false}, file.kind);
   hold(index, std::move(file.object));
   doomed = take_doomed();
@@ -353,7 +355,7 @@ NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const Found& foun
 }
 
 NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, UniqueFd object) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const NodeIndex index = arena_.allocate();
   Node& node = at(index);
   node.job = job;
@@ -367,13 +369,13 @@ NodeIndex NodeTable::intern_nameless(Job* job, const struct stat& st, UniqueFd o
 }
 
 void NodeTable::count_lookup(NodeIndex index) {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   std::atomic_ref(at(index).lookups).fetch_add(1, std::memory_order_relaxed);
 }
 
 void NodeTable::forget(NodeIndex index, std::uint64_t count) {
   {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     std::atomic_ref lookups(at(index).lookups);
     std::uint64_t known = lookups.load(std::memory_order_relaxed);
     while (known > count) {
@@ -383,7 +385,7 @@ void NodeTable::forget(NodeIndex index, std::uint64_t count) {
   std::vector<std::shared_ptr<const UniqueFd>> doomed;
   bool trim = false;
   {
-    const std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     Node& node = at(index);
     node.lookups -= std::min(node.lookups, count);
     free_if_unused(index);
@@ -418,7 +420,7 @@ void NodeTable::rename_locked(const Name& from, const Name& to) {
 }
 
 bool NodeTable::is_current(NodeIndex index, const struct stat& st, bool in_upper) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   return is_same(at(index), {st.st_dev, st.st_ino}, S_ISDIR(st.st_mode), in_upper);
 }
 
@@ -439,7 +441,7 @@ void NodeTable::set_lacks_capabilities(NodeIndex node, bool lacks) const {
 }
 
 void NodeTable::moved(NodeIndex index, const struct stat& st, bool in_upper) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   Node& node = at(index);
   move_id(index, st);
   node.in_upper = in_upper;
@@ -448,7 +450,7 @@ void NodeTable::moved(NodeIndex index, const struct stat& st, bool in_upper) {
 }
 
 void NodeTable::published(NodeIndex parent, std::string_view component, const struct stat& base) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const Name name{parent, component};
   const NodeIndex index = find_locked(name);
   if (index == 0) return;
@@ -461,7 +463,7 @@ void NodeTable::published(NodeIndex parent, std::string_view component, const st
 
 void NodeTable::become_common(NodeIndex index, CommonFile file) {
   std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   Node& node = at(index);
   const bool is_copy = id_of(node) != FileId{file.st.st_dev, file.st.st_ino};
   move_id(index, file.st);
@@ -474,7 +476,7 @@ void NodeTable::become_common(NodeIndex index, CommonFile file) {
 
 void NodeTable::become_own(NodeIndex index, const struct stat& st) {
   std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   Node& node = at(index);
   move_id(index, st);
   node.in_upper = true;
@@ -491,16 +493,16 @@ std::uint32_t NodeTable::epoch(NodeIndex index) const {
 std::uint64_t NodeTable::shown_inode(NodeIndex parent, std::string_view name, dev_t device,
                                      ino_t listed) {
   {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     if (const NodeIndex index = find_locked({parent, name}); index != 0) return at(index).ino;
     if (const auto place = numbers_.find(device)) return InodeNumbers::number(*place, listed);
   }
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   return InodeNumbers::number(numbers_.find_or_add(device), listed);
 }
 
 void NodeTable::add_device(dev_t device) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   (void)numbers_.find_or_add(device);
 }
 

@@ -8,8 +8,6 @@
 #include <list>
 #include <memory>
 #include <optional>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,6 +22,7 @@
 #include "fuse/nodes/name_index.h"
 #include "fuse/nodes/node_ref.h"
 #include "store/overlay/overlay_types.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -75,11 +74,10 @@ struct NodeInfo {
 // kernel keeps such nodes long after their files are closed. Therefore, once the table holds kMostHeld
 // descriptors, it closes the one whose lookup is oldest; that file is found by its name again.
 //
-// Thread-safe by one reader-writer lock of its own, the innermost but the arena's; it is never held
-// across a system call. Looking, finding a known node again and forgetting some of its look-ups take it
-// shared; only nodes and names that come and go take it exclusively. Names change only while the job's
-// Overlay::mutex() is held exclusively, so that a path stays true as long as the caller holds that
-// mutex. About 130 bytes a file, its name included.
+// Thread-safe by one reader-writer lock of its own; it is never held across a system call. Finding a node,
+// looking a known one up again and forgetting some of its lookups take it shared; only nodes and names that come and go
+// take it exclusively. Names change only while the job's Overlay::mutex() is held exclusively, so that a path
+// stays true as long as the caller holds that mutex. About 130 bytes a file, its name included.
 class NodeTable {
  public:
   static constexpr std::size_t kMostHeld = 1024;  // descriptors of common files
@@ -251,45 +249,54 @@ class NodeTable {
   };
 
   Node& at(NodeIndex node) const { return arena_.get(node); }
-  FileId id_of(const Node& node) const { return {numbers_.device(node.device), node.inode}; }
+  FileId id_of(const Node& node) const REQUIRES_SHARED(mutex_) {
+    return {numbers_.device(node.device), node.inode};
+  }
   std::uint64_t number_of(const Node& node) const {
     return InodeNumbers::number(node.device, node.inode);
   }
-  std::uint64_t number_of(const OriginLog::Origin& origin) {
+  std::uint64_t number_of(const OriginLog::Origin& origin) REQUIRES(mutex_) {
     return InodeNumbers::number(numbers_.find_or_add(origin.device), origin.inode);
   }
-  void set_id(Node& node, const struct stat& st);
-  void move_id(NodeIndex node, const struct stat& st);
-  Extra& extra_of(Node& node);
-  bool has_name(const Node& node, const Name& name) const;
-  NodeIndex make(const Name& name, NodeKind kind, Job* job);
-  void attach(NodeIndex node, const Name& name);
-  void detach(NodeIndex node, const Name& name, UniqueFd object);
-  void drop_child(NodeIndex parent);
-  void free_if_unused(NodeIndex node);
-  bool is_view_root(NodeIndex index) const;
-  bool is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const;
-  bool is_unchanged(const Node& node, const struct stat& st, bool in_upper) const;
-  NodeIndex find_locked(const Name& name) const;
-  NodeIndex intern_locked(const Name& name, Job* job, const Found& found, Common kind);
-  void rename_locked(const Name& from, const Name& to);
-  std::vector<std::shared_ptr<const UniqueFd>> take_doomed() { return std::exchange(doomed_, {}); }
+  void set_id(Node& node, const struct stat& st) REQUIRES(mutex_);
+  void move_id(NodeIndex node, const struct stat& st) REQUIRES(mutex_);
+  Extra& extra_of(Node& node) REQUIRES(mutex_);
+  bool has_name(const Node& node, const Name& name) const REQUIRES_SHARED(mutex_);
+  NodeIndex make(const Name& name, NodeKind kind, Job* job) REQUIRES(mutex_);
+  void attach(NodeIndex node, const Name& name) REQUIRES(mutex_);
+  void detach(NodeIndex node, const Name& name, UniqueFd object) REQUIRES(mutex_);
+  void drop_child(NodeIndex parent) REQUIRES(mutex_);
+  void free_if_unused(NodeIndex node) REQUIRES(mutex_);
+  bool is_view_root(NodeIndex index) const REQUIRES_SHARED(mutex_);
+  bool is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const
+      REQUIRES_SHARED(mutex_);
+  bool is_unchanged(const Node& node, const struct stat& st, bool in_upper) const
+      REQUIRES_SHARED(mutex_);
+  NodeIndex find_locked(const Name& name) const REQUIRES_SHARED(mutex_);
+  NodeIndex intern_locked(const Name& name, Job* job, const Found& found, Common kind)
+      REQUIRES(mutex_);
+  void rename_locked(const Name& from, const Name& to) REQUIRES(mutex_);
+  std::vector<std::shared_ptr<const UniqueFd>> take_doomed() REQUIRES(mutex_) {
+    return std::exchange(doomed_, {});
+  }
   // Makes `object` the descriptor of a common node, in place of one that was closed.
-  void hold(NodeIndex index, UniqueFd object);
-  void let_go(Extra& extra);
+  void hold(NodeIndex index, UniqueFd object) REQUIRES(mutex_);
+  void let_go(Extra& extra) REQUIRES(mutex_);
   static std::uint64_t hash_of(const Name& name);
   template <class Function>
-  void for_each_of(const Job* job, Function&& function) const;
+  void for_each_of(const Job* job, Function&& function) const REQUIRES_SHARED(mutex_);
 
-  mutable std::shared_mutex mutex_;
+  mutable SharedMutex mutex_{LockRank::kNodeTable};
   Arena<Node> arena_;
-  NameIndex by_name_;
-  InodeNumbers numbers_;
-  std::unordered_map<LinkedFile, NodeIndex, LinkedFileHash> hard_links_;  // with several names
+  NameIndex by_name_ GUARDED_BY(mutex_);
+  InodeNumbers numbers_ GUARDED_BY(mutex_);
+  // Files with several names.
+  std::unordered_map<LinkedFile, NodeIndex, LinkedFileHash> hard_links_ GUARDED_BY(mutex_);
   // To be closed without the lock: the last close may take long.
-  std::vector<std::shared_ptr<const UniqueFd>> doomed_;
-  std::list<NodeIndex> held_;  // common nodes with a descriptor, in the order of their lookups
-  std::size_t freed_ = 0;      // since memory was last given back
+  std::vector<std::shared_ptr<const UniqueFd>> doomed_ GUARDED_BY(mutex_);
+  // Common nodes with a descriptor, in the order of their lookups.
+  std::list<NodeIndex> held_ GUARDED_BY(mutex_);
+  std::size_t freed_ GUARDED_BY(mutex_) = 0;  // since memory was last given back
   Closer closer_;
 };
 

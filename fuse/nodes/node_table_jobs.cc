@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <mutex>
 
 #include "fuse/nodes/node_table.h"
 
@@ -16,7 +15,7 @@ void NodeTable::for_each_of(const Job* job, Function&& function) const {
 }
 
 std::size_t NodeTable::drop_all(const Job* job, NodeIndex view_root) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   std::vector<NodeIndex> files;
   std::size_t count = 0;
   for_each_of(job, [&](NodeIndex index, const Node& node) {
@@ -34,7 +33,7 @@ std::size_t NodeTable::drop_all(const Job* job, NodeIndex view_root) {
 }
 
 std::vector<NodeTable::NamedNode> NodeTable::all_of(const Job* job) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   std::vector<NamedNode> all;
   for_each_of(job, [&](NodeIndex index, const Node& node) {
     all.push_back({index, node.parent, node.name.get()});

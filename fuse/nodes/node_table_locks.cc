@@ -19,7 +19,7 @@ void NodeTable::set_takes_locks(NodeIndex node) const { std::atomic_ref(at(node)
 
 std::optional<NodeTable::Inode> NodeTable::locked_inode(NodeIndex node) const {
   if (std::atomic_ref(at(node).locks_by_inode) == 0) return std::nullopt;
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const FileId id = id_of(at(node));
   return Inode{id.device, id.inode};
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
-#include <mutex>
-#include <shared_mutex>
 
 #include "fuse/nodes/node_table.h"
 
@@ -10,7 +8,7 @@ namespace cacheshim {
 
 void NodeTable::add_link(NodeIndex index, NodeIndex parent, std::string_view component,
                          const struct stat& st) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const Name name{parent, component};
   if (const NodeIndex old = find_locked(name); old != 0) detach(old, name, UniqueFd());
   attach(index, name);
@@ -22,7 +20,7 @@ void NodeTable::add_link(NodeIndex index, NodeIndex parent, std::string_view com
 
 void NodeTable::remove(NodeIndex parent, std::string_view component, Removed removed) {
   std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const Name name{parent, component};
   const NodeIndex index = find_locked(name);
   if (index == 0) return;
@@ -36,7 +34,7 @@ void NodeTable::remove(NodeIndex parent, std::string_view component, Removed rem
 
 void NodeTable::lose_name(NodeIndex index, UniqueFd object) {
   std::vector<std::shared_ptr<const UniqueFd>> doomed;  // closed last
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   Node& node = at(index);
   if (node.named) {
     const std::string component = node.name.get();
@@ -50,10 +48,10 @@ void NodeTable::lose_name(NodeIndex index, UniqueFd object) {
 void NodeTable::part(NodeIndex parent, std::string_view component, const struct stat& made) {
   const Name name{parent, component};
   {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     if (find_locked(name) == 0) return;
   }
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const NodeIndex index = find_locked(name);
   if (index != 0 && id_of(at(index)) != FileId{made.st_dev, made.st_ino}) {
     detach(index, name, UniqueFd());
@@ -62,7 +60,7 @@ void NodeTable::part(NodeIndex parent, std::string_view component, const struct 
 
 void NodeTable::copied_nameless(NodeIndex index, const struct stat& st, UniqueFd object) {
   std::shared_ptr<const UniqueFd> before;  // closed last
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   Node& node = at(index);
   before = std::exchange(extra_of(node).object,
                          std::make_shared<const UniqueFd>(std::move(object)));
@@ -73,13 +71,13 @@ void NodeTable::copied_nameless(NodeIndex index, const struct stat& st, UniqueFd
 
 void NodeTable::rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
                        std::string_view new_name) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   rename_locked({parent, name}, {new_parent, new_name});
 }
 
 void NodeTable::exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
                          std::string_view new_name) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const Name aside{parent, "/"};  // no path component equals this
   rename_locked({parent, name}, aside);
   rename_locked({new_parent, new_name}, {parent, name});

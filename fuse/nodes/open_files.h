@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "fuse/nodes/node_table.h"
+#include "store/sys/mutex.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -20,18 +20,18 @@ namespace cacheshim {
 // and the like with the node alone, and a node finds its object by name. When the name is gone, these
 // descriptors lead to the object.
 //
-// Thread-safe: a mutex for each of some sets of nodes, innermost, held across one open(2) or fstat(2).
+// Thread-safe: a mutex for each of some sets of nodes, held across one open(2) or fstat(2).
 class OpenFiles {
  public:
   // `fd` must stay open until remove(), but may come to refer to another file (FileHandle).
   void add(NodeIndex node, int fd) {
     Shard& shard = shard_of(node);
-    const std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     shard.files[node].push_back(fd);
   }
   void remove(NodeIndex node, int fd) {
     Shard& shard = shard_of(node);
-    const std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     const auto found = shard.files.find(node);
     if (found == shard.files.end()) return;
     auto& fds = found->second;
@@ -40,13 +40,13 @@ class OpenFiles {
   }
   bool has(NodeIndex node) const {
     const Shard& shard = shard_of(node);
-    const std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     return shard.files.contains(node);
   }
   // fstat(2) by the descriptor that was opened last. Errors: ESTALE if the node is not open.
   Result<struct stat> stat(NodeIndex node) const {
     const Shard& shard = shard_of(node);
-    const std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     const auto found = shard.files.find(node);
     if (found == shard.files.end()) return Errno(ESTALE);
     return sys::stat_fd(found->second.back());
@@ -54,7 +54,7 @@ class OpenFiles {
   // An O_PATH descriptor of the object that was opened last. Errors: ESTALE if the node is not open.
   Result<UniqueFd> open_object(NodeIndex node) const {
     const Shard& shard = shard_of(node);
-    const std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     const auto found = shard.files.find(node);
     if (found == shard.files.end()) return Errno(ESTALE);
     return sys::reopen(found->second.back(), O_PATH);
@@ -62,8 +62,8 @@ class OpenFiles {
 
  private:
   struct alignas(64) Shard {
-    mutable std::mutex mutex;
-    std::unordered_map<NodeIndex, std::vector<int>> files;
+    mutable Mutex mutex;
+    std::unordered_map<NodeIndex, std::vector<int>> files GUARDED_BY(mutex);
   };
   static constexpr std::size_t kShards = 32;
 

@@ -22,7 +22,7 @@ QueueDrain::~QueueDrain() { stop(); }
 
 void QueueDrain::note_held(const Receivers& receivers, std::uint16_t core) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!noted_.emplace(core, &receivers).second) return;
   }
   news_.notify_one();
@@ -30,7 +30,7 @@ void QueueDrain::note_held(const Receivers& receivers, std::uint16_t core) {
 
 void QueueDrain::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   news_.notify_one();
@@ -39,14 +39,14 @@ void QueueDrain::stop() {
 }
 
 void QueueDrain::run() {
-  std::unique_lock lock(mutex_);
+  ReleasableMutexLock lock(mutex_);
   for (;;) {
-    const auto has_news = [this] { return stopping_ || !noted_.empty(); };
     if (queues_.empty()) {
-      news_.wait(lock, has_news);
+      while (!stopping_ && noted_.empty()) news_.wait(mutex_);
     } else {
       // What is noted meanwhile is looked at in its turn.
-      news_.wait_for(lock, kTick, [this] { return stopping_; });
+      const auto tick = std::chrono::steady_clock::now() + kTick;
+      while (!stopping_ && news_.wait_until(mutex_, tick)) continue;
     }
     if (stopping_) return;
     for (const auto& [core, receivers] : std::exchange(noted_, {})) {

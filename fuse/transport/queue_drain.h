@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
+
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -74,10 +74,10 @@ class QueueDrain {
   bool look_at(std::uint16_t core, Queue& queue) const;
 
   const Ask ask_;
-  std::mutex mutex_;
-  std::condition_variable news_;
-  std::map<std::uint16_t, const Receivers*> noted_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar news_;
+  std::map<std::uint16_t, const Receivers*> noted_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::map<std::uint16_t, Queue> queues_;  // the thread's
   std::thread thread_;
 };

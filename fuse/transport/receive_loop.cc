@@ -84,7 +84,7 @@ ReceiveLoop::~ReceiveLoop() {
 // Wakes all, for the last time.
 void ReceiveLoop::end() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   const std::uint64_t one = 1;
@@ -101,15 +101,15 @@ void ReceiveLoop::run(unsigned self) {
     if (call == Call::kHead) lead(self, buffer);
     help(buffer);  // the head too, once it is head no more
     if (call == Call::kHelp) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       --helpers_;
     }
   }
 }
 
 ReceiveLoop::Call ReceiveLoop::wait_for_call(unsigned self) {
-  std::unique_lock lock(mutex_);
-  call_.wait(lock, [this] { return stopping_ || head_called_ || helpers_called_ > 0; });
+  const MutexLock lock(mutex_);
+  while (!stopping_ && !head_called_ && helpers_called_ == 0) call_.wait(mutex_);
   if (stopping_) return Call::kEnd;
   if (head_called_) {
     head_called_ = false;
@@ -123,7 +123,7 @@ ReceiveLoop::Call ReceiveLoop::wait_for_call(unsigned self) {
 
 void ReceiveLoop::call_head() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     head_ = 0;
     head_called_ = true;
   }
@@ -132,7 +132,7 @@ void ReceiveLoop::call_head() {
 
 void ReceiveLoop::call_helper() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (helpers_ + helpers_called_ >= most_helpers_) return;
     ++helpers_called_;
   }
@@ -242,18 +242,18 @@ void ReceiveLoop::handle(RequestBuffer& buffer) {
 
 void ReceiveLoop::wake_watcher() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watcher_sleeps_ = false;
   }
   watcher_call_.notify_one();
 }
 
 void ReceiveLoop::watch() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   std::uint64_t before = 0;
   std::uint64_t deposed = 0;  // the request that its head is held up in already
   for (unsigned idle_ticks = 0; !stopping_;) {
-    (void)watcher_call_.wait_for(lock, kWatchTick);
+    (void)watcher_call_.wait_for(mutex_, kWatchTick);
     const std::uint64_t now = progress_;
     const bool busy = (now & 1) != 0;
     if (now == before && client_core_.has_guest() && (busy || has_request())) client_core_.stop();
@@ -268,7 +268,7 @@ void ReceiveLoop::watch() {
     if (idle_ticks < kIdleTicks || client_core_.has_guest()) continue;
     watcher_sleeps_ = true;
     if (progress_ != now) watcher_sleeps_ = false;
-    watcher_call_.wait(lock, [this] { return stopping_ || !watcher_sleeps_; });
+    while (!stopping_ && watcher_sleeps_) watcher_call_.wait(mutex_);
     idle_ticks = 0;
   }
 }

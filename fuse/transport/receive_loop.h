@@ -2,15 +2,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "common/unique_fd.h"
 #include "fuse/transport/client_core.h"
+#include "store/sys/mutex.h"
 
 struct fuse_session;
 
@@ -71,12 +70,12 @@ class ReceiveLoop {
   std::atomic<std::uint64_t> progress_{0};
   std::atomic<bool> watcher_sleeps_{false};
 
-  std::mutex mutex_;  // of what follows; not held while a request is handled
-  std::condition_variable call_;
-  std::condition_variable watcher_call_;
-  bool head_called_ = true;
-  unsigned helpers_called_ = 0;
-  unsigned helpers_ = 0;
+  Mutex mutex_;  // not held while a request is handled
+  CondVar call_;
+  CondVar watcher_call_;
+  bool head_called_ GUARDED_BY(mutex_) = true;
+  unsigned helpers_called_ GUARDED_BY(mutex_) = 0;
+  unsigned helpers_ GUARDED_BY(mutex_) = 0;
 
   std::vector<std::thread> threads_;
 };

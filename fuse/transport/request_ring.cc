@@ -141,7 +141,7 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
   if (::io_uring_ring_dontfork(&ring->ring_) != 0) return nullptr;
   for (CoreQueue& queue : ring->queues_) {
     for (unsigned i = 0; i < kEntriesOfQueue; ++i) {
-      if (!ring->add_entry(queue)) return nullptr;
+      if (ring->add_entry(queue) == nullptr) return nullptr;
     }
   }
   return ring;
@@ -152,12 +152,11 @@ RequestRing::~RequestRing() {
   if (is_set_up_) ::io_uring_queue_exit(&ring_);
 }
 
-bool RequestRing::add_entry(CoreQueue& queue) {
+RingEntry* RequestRing::add_entry(CoreQueue& queue) {
   auto entry = RingEntry::make(*this, queue);
-  if (!entry) return false;
-  const std::lock_guard lock(mutex_);
-  entries_.push_back(std::move(entry));
-  return true;
+  if (!entry) return nullptr;
+  const MutexLock lock(mutex_);
+  return entries_.emplace_back(std::move(entry)).get();
 }
 
 int RequestRing::begin() {
@@ -166,7 +165,10 @@ int RequestRing::begin() {
   const auto device = static_cast<unsigned>(ring_.ring_fd);
   const int failed = ::io_uring_register(device, IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
   if (failed != 0) return -failed;
-  for (const auto& entry : entries_) submit_command(*entry, kRegister);
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& entry : entries_) submit_command(*entry, kRegister);
+  }
   listen();
   return 0;
 }
@@ -241,9 +243,10 @@ void RequestRing::take(const io_uring_cqe& completion) {
 
 void RequestRing::note_held(CoreQueue& queue) {
   // Without memory for it, ours or the kernel's, there is one less to take requests.
-  if (queue.entries >= kEntriesOfQueue || !add_entry(queue)) return;
-  entries_.back()->is_spare_ = true;
-  submit_command(*entries_.back(), kRegister);
+  RingEntry* const spare = queue.entries < kEntriesOfQueue ? add_entry(queue) : nullptr;
+  if (spare == nullptr) return;
+  spare->is_spare_ = true;
+  submit_command(*spare, kRegister);
 }
 
 CoreQueue& RequestRing::queue_of(std::uint16_t core) {
@@ -252,7 +255,7 @@ CoreQueue& RequestRing::queue_of(std::uint16_t core) {
 }
 
 RingEntry* RequestRing::find(std::uint64_t unique) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [=](const auto& entry) { return entry->unique() == unique; });
   return found == entries_.end() ? nullptr : found->get();

@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/unique_fd.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -121,7 +121,7 @@ class RequestRing {
  private:
   RequestRing(int device, const std::vector<std::uint16_t>& cores);
 
-  bool add_entry(CoreQueue& queue);
+  RingEntry* add_entry(CoreQueue& queue);  // nullptr where there is no memory
   io_uring_sqe& next_submission();
   void submit_command(RingEntry& entry, unsigned command);
   void listen();
@@ -139,8 +139,8 @@ class RequestRing {
   UniqueFd call_;  // an eventfd: wake()
   std::uint64_t calls_ = 0;
 
-  std::mutex mutex_;  // of what follows
-  std::vector<std::unique_ptr<RingEntry>> entries_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<RingEntry>> entries_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

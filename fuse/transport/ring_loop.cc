@@ -59,14 +59,14 @@ unsigned count_possible_cores() {
 }  // namespace
 
 void RingLoop::Answered::add(RingEntry& entry) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   entries_.push_back(&entry);
   is_empty_ = false;
 }
 
 std::vector<RingEntry*> RingLoop::Answered::take() {
   if (is_empty_) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   is_empty_ = true;
   return std::exchange(entries_, {});
 }
@@ -380,7 +380,7 @@ bool RingLoop::look_after(Receiver& receiver) {
 
 void RingLoop::wake_watcher() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watcher_sleeps_ = false;
   }
   watcher_call_.notify_one();
@@ -388,9 +388,9 @@ void RingLoop::wake_watcher() {
 
 // A guest that waits for the core would wait for long. Awake only while there is one.
 void RingLoop::watch() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (unsigned idle_ticks = 0; phase_ != Phase::kOver;) {
-    (void)watcher_call_.wait_for(lock, kWatchTick);
+    (void)watcher_call_.wait_for(mutex_, kWatchTick);
     ++idle_ticks;
     for (Receiver* const receiver : receivers_) {
       if (look_after(*receiver)) idle_ticks = 0;
@@ -400,7 +400,7 @@ void RingLoop::watch() {
     idle_ticks = 0;
     watcher_sleeps_ = true;
     if (has_guests()) watcher_sleeps_ = false;
-    watcher_call_.wait(lock, [this] { return phase_ == Phase::kOver || !watcher_sleeps_; });
+    while (phase_ != Phase::kOver && watcher_sleeps_) watcher_call_.wait(mutex_);
   }
 }
 

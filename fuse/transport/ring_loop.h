@@ -4,11 +4,9 @@
 #include <sys/uio.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <latch>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "fuse/transport/client_core.h"
 #include "fuse/transport/queue_drain.h"
 #include "fuse/transport/request_ring.h"
+#include "store/sys/mutex.h"
 #include "store/sys/task_queue.h"
 
 struct fuse_session;
@@ -72,8 +71,8 @@ class RingLoop {
 
    private:
     std::atomic<bool> is_empty_{true};
-    std::mutex mutex_;
-    std::vector<RingEntry*> entries_;
+    Mutex mutex_;
+    std::vector<RingEntry*> entries_ GUARDED_BY(mutex_);
   };
   struct Core final : QueueDrain::Receivers {
     int number = -1;  // -1: all that are off
@@ -129,8 +128,8 @@ class RingLoop {
   std::unique_ptr<std::latch> have_closed_;
   std::atomic<Phase> phase_{Phase::kSetUp};
   std::atomic<bool> watcher_sleeps_{false};
-  std::mutex mutex_;
-  std::condition_variable watcher_call_;
+  Mutex mutex_;  // of watcher_call_
+  CondVar watcher_call_;
   std::thread watcher_;
 };
 

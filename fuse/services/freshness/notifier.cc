@@ -34,7 +34,7 @@ Notifier::Notifier(int fuse_fd) : fuse_fd_(fuse_fd), thread_([this] { run(); }) 
 
 void Notifier::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
@@ -54,7 +54,7 @@ void Notifier::post(std::vector<Notice> notices, std::vector<FolderId> held,
                     std::function<void()> done) {
   bool answer_now = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     answer_now = notices.empty() || stopping_ || targets_any(held);
     if (!notices.empty() && !stopping_) {
       auto then = answer_now ? [] {} : std::exchange(done, [] {});
@@ -70,16 +70,12 @@ void Notifier::tell_attributes(const std::vector<FolderId>& nodes) const {
 }
 
 void Notifier::run() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (;;) {
-    const auto has_work = [this] { return stopping_ || !queue_.empty(); };
-    if (repeats_.empty()) {
-      wake_.wait(lock, has_work);
-    } else {
-      (void)wake_.wait_until(lock, repeats_.front().due, has_work);
-    }
+    while (!stopping_ && queue_.empty() && repeats_.empty()) wake_.wait(mutex_);
+    while (!stopping_ && queue_.empty() && wake_.wait_until(mutex_, repeats_.front().due)) continue;
     if (!queue_.empty()) {
-      run_front(lock);
+      run_front();
     } else if (stopping_) {
       return;
     }
@@ -87,14 +83,14 @@ void Notifier::run() {
   }
 }
 
-void Notifier::run_front(std::unique_lock<std::mutex>& lock) {
+void Notifier::run_front() {
   Batch& batch = queue_.front();  // stays in front: post() looks at its notices
-  lock.unlock();
+  mutex_.unlock();
   (void)run_guarded("invalidating names", [&] {
     for (const Notice& notice : batch.notices) send(notice);
   });
   (void)run_guarded("an answer", batch.done);
-  lock.lock();
+  mutex_.lock();
   if (!batch.is_repeat) {
     std::erase_if(batch.notices, [](const Notice& n) { return n.kind != Notice::Kind::kName; });
     if (!batch.notices.empty()) {
@@ -104,7 +100,7 @@ void Notifier::run_front(std::unique_lock<std::mutex>& lock) {
   queue_.pop_front();
 }
 
-// With mutex_ held. They go through the queue like any other, for post() to see them.
+// They go through the queue like any other, for post() to see them.
 void Notifier::queue_due_repeats() {
   while (!repeats_.empty() && repeats_.front().due <= Clock::now()) {
     queue_.push_back({std::move(repeats_.front().notices), [] {}, true});

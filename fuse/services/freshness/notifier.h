@@ -3,14 +3,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -46,7 +46,7 @@ class Notifier {
 
   // Sends what is queued, and nothing from then on: post() calls `done` at once. To be called while
   // requests are answered still, since a notice may wait for one. Idempotent.
-  void stop();
+  void stop() EXCLUDES(mutex_);
 
   // What the kernel has answered to INIT: the minor number of its protocol.
   void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
@@ -55,7 +55,8 @@ class Notifier {
   // Sends the notices, then calls `done` on the notifier's thread; or, by the rule above, calls
   // `done` at once. `held` are the folders that the request to be answered holds; no notice may
   // be for one of them.
-  void post(std::vector<Notice> notices, std::vector<FolderId> held, std::function<void()> done);
+  void post(std::vector<Notice> notices, std::vector<FolderId> held, std::function<void()> done)
+      EXCLUDES(mutex_);
 
   // Tells of the attributes of these nodes alone, their data and listings being as they were: at once,
   // on the caller's thread, since the kernel waits for no folder and no page then.
@@ -82,21 +83,21 @@ class Notifier {
   static constexpr auto kRepeatAfter = std::chrono::milliseconds(20);
 
   void run();
-  void run_front(std::unique_lock<std::mutex>& lock);
-  void queue_due_repeats();
+  void run_front() REQUIRES(mutex_);
+  void queue_due_repeats() REQUIRES(mutex_);
   void send(const Notice& notice) const;
   void send_name(const Notice& notice) const;
   void send_node(FolderId node, std::int64_t offset) const;
   void send_epoch() const;
-  bool targets_any(const std::vector<FolderId>& held) const;
+  bool targets_any(const std::vector<FolderId>& held) const REQUIRES(mutex_);
 
   const int fuse_fd_;
   std::atomic<bool> knows_epoch_{false};
-  std::mutex mutex_;  // innermost; not held while a notice is sent or `done` runs
-  std::condition_variable wake_;
-  std::deque<Batch> queue_;  // the front one is under way
-  std::deque<Repeat> repeats_;
-  bool stopping_ = false;
+  Mutex mutex_;  // not held while a notice is sent or `done` runs
+  CondVar wake_;
+  std::deque<Batch> queue_ GUARDED_BY(mutex_);  // the front one is under way
+  std::deque<Repeat> repeats_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -7,7 +7,7 @@
 namespace cacheshim {
 
 void PendingUnlinks::begin(NodeId file, NodeId directory, std::string name) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   files_[file] = {directory, std::move(name), ++last_number_};
   count_ = files_.size();
   if (files_.size() > kMost) settle_soon();
@@ -15,14 +15,14 @@ void PendingUnlinks::begin(NodeId file, NodeId directory, std::string name) {
 
 void PendingUnlinks::end(NodeId file) {
   if (count_ == 0) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   files_.erase(file);
   count_ = files_.size();
 }
 
 bool PendingUnlinks::has(NodeId file) {
   if (count_ == 0) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!files_.contains(file)) return false;
   settle_soon();
   return true;
@@ -37,7 +37,7 @@ void PendingUnlinks::settle_soon() {
 void PendingUnlinks::settle() {
   std::unordered_map<NodeId, Removal> files;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_settling_soon_ = false;
     files = files_;
   }
@@ -46,7 +46,7 @@ void PendingUnlinks::settle() {
     const bool is_new = names.emplace(removal.directory, removal.name).second;
     if (is_new) invalidate_(removal.directory, removal.name);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [file, removal] : files) {
     const auto found = files_.find(file);
     if (found != files_.end() && found->second.number == removal.number) files_.erase(found);

@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
+#include "store/sys/mutex.h"
 #include "store/sys/task_queue.h"
 
 namespace cacheshim {
@@ -30,7 +30,7 @@ namespace cacheshim {
 // Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits. It
 // is sent when such a file is asked for, or when there are many, by a thread that no request waits for.
 //
-// Thread-safe; a mutex of its own, innermost.
+// Thread-safe.
 class PendingUnlinks {
  public:
   using NodeId = std::uint64_t;  // as the kernel knows it
@@ -56,16 +56,16 @@ class PendingUnlinks {
     std::uint64_t number;  // tells two removals of names of one file apart
   };
 
-  void settle_soon();  // Requires: mutex_ held.
+  void settle_soon() REQUIRES(mutex_);
   void settle();
 
   const Invalidate invalidate_;
   // files_.size(). Sequentially consistent: set before the name is removed, read after the link count.
   std::atomic<std::size_t> count_{0};
-  std::mutex mutex_;
-  std::unordered_map<NodeId, Removal> files_;
-  std::uint64_t last_number_ = 0;
-  bool is_settling_soon_ = false;
+  Mutex mutex_{LockRank::kPendingUnlinks};
+  std::unordered_map<NodeId, Removal> files_ GUARDED_BY(mutex_);
+  std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
+  bool is_settling_soon_ GUARDED_BY(mutex_) = false;
   TaskQueue tasks_{1};
 };
 

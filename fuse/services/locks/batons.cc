@@ -29,7 +29,7 @@ Batons::Batons(std::function<void(const Baton&)> reap)
 
 Batons::~Batons() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake();
@@ -51,7 +51,7 @@ void Batons::watch(const Baton& baton, ProcessOrigin maker) {
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, watched.maker.process, 0)));
   if (is_alive(watched.maker)) watched.pidfd = std::move(pidfd);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watched_.push_back(std::move(watched));
   }
   wake();
@@ -59,7 +59,7 @@ void Batons::watch(const Baton& baton, ProcessOrigin maker) {
 
 void Batons::removed(const Job* job, const std::string& path) {
   std::list<Watched> gone;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto at = watched_.begin(); at != watched_.end();) {
     const auto next = std::next(at);
     if (at->baton.job == job && at->baton.path == path) gone.splice(gone.end(), watched_, at);
@@ -83,7 +83,7 @@ bool Batons::is_in_use(const Watched& watched) {
 
 std::list<Batons::Watched> Batons::take_orphans() {
   std::list<Watched> orphans;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto at = watched_.begin(); at != watched_.end();) {
     const auto next = std::next(at);
     if (is_dead(*at)) orphans.splice(orphans.end(), watched_, at);
@@ -97,7 +97,7 @@ void Batons::run() {
     std::vector<pollfd> events{{wake_.get(), POLLIN, 0}};
     bool polls = false;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_) return;
       for (const Watched& watched : watched_) {
         polls |= watched.is_orphan || !watched.pidfd;
@@ -118,7 +118,7 @@ void Batons::run() {
         (void)run_guarded("reaping a baton", [&] { reap_(orphan.baton); });
       }
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watched_.splice(watched_.end(), in_use);
   }
 }

@@ -5,11 +5,11 @@
 
 #include <functional>
 #include <list>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "common/unique_fd.h"
+#include "store/sys/mutex.h"
 #include "store/sys/process_origin.h"
 
 namespace cacheshim {
@@ -58,9 +58,9 @@ class Batons {
 
   const std::function<void(const Baton&)> reap_;
   const UniqueFd wake_;
-  std::mutex mutex_;  // of what follows
-  std::list<Watched> watched_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  std::list<Watched> watched_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -226,7 +226,7 @@ bool LockQueue::is_in_the_way(const LockWish& wish, const OwnerKey& key, const O
 }
 
 bool LockQueue::is_held_against(const LockWish& wish) const {
-  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) REQUIRES(mutex) {
     return is_in_the_way(wish, known.first, known.second);
   });
 }
@@ -240,7 +240,7 @@ bool LockQueue::may_leave_soon(const Owner& owner) const {
 
 // Whether all that is in the way may be about to go.
 bool LockQueue::may_be_free_soon(const LockWish& wish) const {
-  const auto stays = [&](const auto& known) {
+  const auto stays = [&](const auto& known) REQUIRES(mutex) {
     return is_in_the_way(wish, known.first, known.second) && !may_leave_soon(known.second);
   };
   return is_held_against(wish) && std::none_of(owners_.begin(), owners_.end(), stays);
@@ -248,7 +248,7 @@ bool LockQueue::may_be_free_soon(const LockWish& wish) const {
 
 // Whether record locks in the way may come free without our being told.
 bool LockQueue::may_end_unseen(const LockWish& wish) const {
-  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) {
+  return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) REQUIRES(mutex) {
     const auto& [key, owner] = known;
     return (!owner.tells_close || owner.ends_with_one) && is_in_the_way(wish, key, owner);
   });
@@ -441,7 +441,7 @@ bool LockQueue::is_wanted_by_others(pid_t process) const {
 // Of those who want the whole file the first alone: the others wait for it.
 bool LockQueue::needs_poll() const {
   bool first_seen = false;
-  return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) {
+  return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) REQUIRES(mutex) {
     if (waiter.until) return true;
     const bool is_behind = !waiter.wish.is_record && first_seen;
     first_seen |= !waiter.wish.is_record;

@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 #include "fuse/services/locks/open_descriptors.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -79,8 +79,6 @@ struct LockSystem {
 //
 // Processes poll for locks, so a request that is refused costs the same whatever descriptors the holder has: it
 // looks at no more than kMostLooks of them in /proc.
-//
-// Not thread-safe: `mutex` must be held for all else.
 class LockQueue {
  public:
   using Clock = std::chrono::steady_clock;
@@ -93,43 +91,46 @@ class LockQueue {
   LockQueue(UniqueFd file, bool is_shared, const LockSystem& system)
       : file_(std::move(file)), is_shared_(is_shared), system_(system) {}
 
-  std::mutex mutex;
-  bool dropped = false;  // no longer the file's queue
-  bool moved = false;    // it is found by two ids (LockTable::move)
+  Mutex mutex{LockRank::kLockQueue};
+  bool dropped GUARDED_BY(mutex) = false;  // no longer the file's queue
+  bool moved GUARDED_BY(mutex) = false;    // it is found by two ids (LockTable::move)
 
   // 0: done; an error to be answered; EINPROGRESS: it must wait.
-  int ask(const LockWish& wish, Answers& answers);
-  void add_waiter(const LockWish& wish, std::unique_ptr<LockCall> call, std::uint64_t ticket);
+  int ask(const LockWish& wish, Answers& answers) REQUIRES(mutex);
+  void add_waiter(const LockWish& wish, std::unique_ptr<LockCall> call, std::uint64_t ticket)
+      REQUIRES(mutex);
   // What is in the way of a record lock: F_UNLCK in `lock.l_type` for nothing.
-  int find(const LockWish& wish, struct flock& lock);
+  int find(const LockWish& wish, struct flock& lock) REQUIRES(mutex);
   // A descriptor of the handle has been closed by `owner`, which loses its record locks.
-  void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers);
+  void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) REQUIRES(mutex);
   // The handle is gone, and what was locked through it.
-  void released(std::uint64_t handle, Answers& answers);
+  void released(std::uint64_t handle, Answers& answers) REQUIRES(mutex);
   // Answers a waiting request with `error`. Does nothing if the request has been answered.
-  void withdraw(std::uint64_t ticket, int error, Answers& answers);
+  void withdraw(std::uint64_t ticket, int error, Answers& answers) REQUIRES(mutex);
   // Tries those who wait, for what nobody tells of.
-  void poll(Answers& answers);
+  void poll(Answers& answers) REQUIRES(mutex);
   // Takes all locks again on `file`, which nobody has locked, and goes on with that. Owners of whom the file system does
   // not take them have none any more.
-  void move_to(UniqueFd file, bool is_shared);
+  void move_to(UniqueFd file, bool is_shared) REQUIRES(mutex);
   // Gives `error` to those who wait, EAGAIN to those who only seem to.
-  void refuse_all(int error, Answers& answers);
+  void refuse_all(int error, Answers& answers) REQUIRES(mutex);
 
-  bool has_waiters() const { return !waiters_.empty(); }
+  bool has_waiters() const REQUIRES(mutex) { return !waiters_.empty(); }
   // Adds the owners whose record locks conflict with the requests that these owners of record locks wait for.
-  void add_blockers(const std::set<std::uint64_t>& owners, std::set<std::uint64_t>& blockers) const;
+  void add_blockers(const std::set<std::uint64_t>& owners, std::set<std::uint64_t>& blockers) const
+      REQUIRES(mutex);
   // Adds the handles that somebody waits through, and the processes that do.
-  void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const;
-  bool is_unused() const { return owners_.empty() && waiters_.empty(); }
+  void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const
+      REQUIRES(mutex);
+  bool is_unused() const REQUIRES(mutex) { return owners_.empty() && waiters_.empty(); }
   // Whether this unlock is of all of an exclusive lock that its owner has.
-  bool gives_up_exclusive(const LockWish& unlock) const;
+  bool gives_up_exclusive(const LockWish& unlock) const REQUIRES(mutex);
   // Whether `process` has an exclusive lock here.
-  bool is_held_by(pid_t process) const;
+  bool is_held_by(pid_t process) const REQUIRES(mutex);
   // Whether another process than `process` has a lock here, or waits for one.
-  bool is_wanted_by_others(pid_t process) const;
+  bool is_wanted_by_others(pid_t process) const REQUIRES(mutex);
   // Whether a lock may come free, or a wait be over, without our being told.
-  bool needs_poll() const;
+  bool needs_poll() const REQUIRES(mutex);
 
  private:
   struct Range {
@@ -165,29 +166,30 @@ class LockQueue {
   using Owners = std::map<OwnerKey, Owner>;
 
   static bool conflict(const LockWish& wish, bool is_record, const Range& range);
-  Result<Owner*> ensure_owner(const LockWish& wish);
-  int try_set(const LockWish& wish);
-  int try_set_again(const LockWish& wish);
-  void remember(Owner& owner, const LockWish& wish, int error);
-  bool must_queue(const LockWish& wish) const;
-  bool is_in_the_way(const LockWish& wish, const OwnerKey& key, const Owner& owner) const;
-  bool may_leave_soon(const Owner& owner) const;
-  bool may_be_free_soon(const LockWish& wish) const;
-  bool may_end_unseen(const LockWish& wish) const;
-  bool has_lost_locks(const Owner& owner) const;
-  bool drop_stale(const LockWish& wish);
-  Owners::iterator drop(Owners::iterator known);
-  void note_descriptors(Owner& owner, const LockWish& wish) const;
-  bool has_closed_one(const Owner& owner) const;
-  bool is_held_against(const LockWish& wish) const;
-  void pump(Answers& answers);
-  bool take_again(const OwnerKey& key, Owner& owner) const;
+  Result<Owner*> ensure_owner(const LockWish& wish) REQUIRES(mutex);
+  int try_set(const LockWish& wish) REQUIRES(mutex);
+  int try_set_again(const LockWish& wish) REQUIRES(mutex);
+  void remember(Owner& owner, const LockWish& wish, int error) REQUIRES(mutex);
+  bool must_queue(const LockWish& wish) const REQUIRES(mutex);
+  bool is_in_the_way(const LockWish& wish, const OwnerKey& key, const Owner& owner) const
+      REQUIRES(mutex);
+  bool may_leave_soon(const Owner& owner) const REQUIRES(mutex);
+  bool may_be_free_soon(const LockWish& wish) const REQUIRES(mutex);
+  bool may_end_unseen(const LockWish& wish) const REQUIRES(mutex);
+  bool has_lost_locks(const Owner& owner) const REQUIRES(mutex);
+  bool drop_stale(const LockWish& wish) REQUIRES(mutex);
+  Owners::iterator drop(Owners::iterator known) REQUIRES(mutex);
+  void note_descriptors(Owner& owner, const LockWish& wish) const REQUIRES(mutex);
+  bool has_closed_one(const Owner& owner) const REQUIRES(mutex);
+  bool is_held_against(const LockWish& wish) const REQUIRES(mutex);
+  void pump(Answers& answers) REQUIRES(mutex);
+  bool take_again(const OwnerKey& key, Owner& owner) const REQUIRES(mutex);
 
-  UniqueFd file_;
-  bool is_shared_;
+  UniqueFd file_ GUARDED_BY(mutex);
+  bool is_shared_ GUARDED_BY(mutex);
   const LockSystem& system_;
-  Owners owners_;
-  std::deque<Waiter> waiters_;
+  Owners owners_ GUARDED_BY(mutex);
+  std::deque<Waiter> waiters_ GUARDED_BY(mutex);
 };
 
 }  // namespace cacheshim

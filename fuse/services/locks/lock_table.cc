@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "store/sys/guard.h"
@@ -46,7 +47,7 @@ void LockTable::stop() {
   close();
   if (!keeper_.joinable()) return;
   {
-    const std::lock_guard lock(keeper_mutex_);
+    const MutexLock lock(keeper_mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
@@ -55,7 +56,7 @@ void LockTable::stop() {
 
 LockTable::Queue LockTable::find_queue(const LockFileId& id) {
   if (count_ == 0) return nullptr;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = queues_.find(id);
   return found == queues_.end() ? nullptr : found->second;
 }
@@ -64,7 +65,7 @@ LockTable::Queue LockTable::find_queue(const LockFileId& id) {
 // change over then would let two in.
 bool LockTable::can_lock(int file, std::uint64_t device) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (lockable_.contains(device)) return true;
     if (local_only_.contains(device)) return false;
   }
@@ -72,7 +73,7 @@ bool LockTable::can_lock(int file, std::uint64_t device) {
   LockWish probe;
   probe.type = F_RDLCK;
   const int error = fd ? system_.set(fd->get(), probe) : 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!knows_no_locks(error)) {
     lockable_.insert(device);
     return true;
@@ -99,30 +100,25 @@ Result<LockTable::Queue> LockTable::ensure_queue(const LockFileId& id, const Ope
   bool is_shared = false;
   CACHESHIM_TRY(file, file_of(id, open, is_shared));
   auto made = std::make_shared<LockQueue>(std::move(file), is_shared, system_);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto [at, added] = queues_.try_emplace(id, std::move(made));
   count_ = queues_.size();
   return at->second;
 }
 
-// Ends a visit to a queue: answers, and drops the queue where nobody uses it any more.
-void LockTable::leave(const LockFileId& id, const Queue& queue, std::unique_lock<std::mutex>& lock,
-                      LockQueue::Answers& answers) {
+// The last step of a visit that may have changed the queue: takes it out of the table if it is unused.
+void LockTable::end_visit(const LockFileId& id, const Queue& queue) {
   queue->dropped |= queue->is_unused();
-  const bool dropped = queue->dropped;
-  if (!dropped || watches_) wake_if_needed(*queue);
-  lock.unlock();
-  if (dropped) {
-    const std::lock_guard table(mutex_);
-    if (queue->moved) {
-      std::erase_if(queues_, [&](const auto& known) { return known.second == queue; });
-    } else if (const auto found = queues_.find(id);
-               found != queues_.end() && found->second == queue) {
-      queues_.erase(found);
-    }
-    count_ = queues_.size();
+  if (!queue->dropped || watches_) wake_if_needed(*queue);
+  if (!queue->dropped) return;
+  const MutexLock lock(mutex_);
+  if (queue->moved) {
+    std::erase_if(queues_, [&](const auto& known) { return known.second == queue; });
+  } else if (const auto found = queues_.find(id);
+             found != queues_.end() && found->second == queue) {
+    queues_.erase(found);
   }
-  give(answers);
+  count_ = queues_.size();
 }
 
 void LockTable::wake_if_needed(const LockQueue& queue) {
@@ -130,7 +126,7 @@ void LockTable::wake_if_needed(const LockQueue& queue) {
   const bool may_be_idle = watches_ && !queue.has_waiters();
   if (!may_be_idle && (!queue.has_waiters() || !queue.needs_poll())) return;
   {
-    const std::lock_guard lock(keeper_mutex_);
+    const MutexLock lock(keeper_mutex_);
     if (called_) return;
     called_ = true;
   }
@@ -142,30 +138,42 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& w
   LockQueue::Answers answers;
   if (wish.type == F_UNLCK && find_queue(id) == nullptr) return call->answer(0);
   for (;;) {
-    const auto queue = ensure_queue(id, open);
-    if (!queue) return call->answer(queue.error().code());
-    std::unique_lock lock((*queue)->mutex);
-    if ((*queue)->dropped) continue;  // and about to leave the table
-    int error = (*queue)->ask(wish, answers);
-    if (error == EINPROGRESS && closed_) error = wish.waits ? ENOLCK : EAGAIN;
-    if (error != EINPROGRESS) {
-      answers.emplace_back(std::move(call), error);
-      return leave(id, *queue, lock, answers);
-    }
-    counters_.lock_waits.fetch_add(1, std::memory_order_relaxed);
-    const std::uint64_t ticket = next_ticket_++;
-    LockCall& waiting = *call;
-    (*queue)->add_waiter(wish, std::move(call), ticket);
+    const auto ensured = ensure_queue(id, open);
+    if (!ensured) return call->answer(ensured.error().code());
+    const Queue& queue = *ensured;
+    std::optional<std::uint64_t> ticket;  // of a request that waits
     {
-      const std::lock_guard keeper(keeper_mutex_);
-      waiting_.insert(*queue);
-      called_ |= std::this_thread::get_id() == keeper_.get_id();  // it is among the others now
+      const MutexLock lock(queue->mutex);
+      if (queue->dropped) continue;  // since it was found
+      int error = queue->ask(wish, answers);
+      if (error == EINPROGRESS && closed_) error = wish.waits ? ENOLCK : EAGAIN;
+      if (error == EINPROGRESS) {
+        ticket = add_waiter(queue, wish, std::move(call));
+      } else {
+        answers.emplace_back(std::move(call), error);
+      }
+      end_visit(id, queue);
     }
-    waiting.wait(ticket);  // nobody can answer it: the queue is ours
-    leave(id, *queue, lock, answers);
-    if (wish.is_record && wish.waits) break_cycle(id, *queue, wish, ticket);
+    give(answers);
+    if (ticket && wish.is_record && wish.waits) break_cycle(id, queue, wish, *ticket);
     return;
   }
+}
+
+// Returns the ticket.
+std::uint64_t LockTable::add_waiter(const Queue& queue, const LockWish& wish,
+                                    std::unique_ptr<LockCall> call) {
+  counters_.lock_waits.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t ticket = next_ticket_++;
+  LockCall& waiting = *call;
+  queue->add_waiter(wish, std::move(call), ticket);
+  {
+    const MutexLock keeper(keeper_mutex_);
+    waiting_.insert(queue);
+    called_ |= std::this_thread::get_id() == keeper_.get_id();  // it is among the others now
+  }
+  waiting.wait(ticket);  // nobody can answer it: the queue is ours
+  return ticket;
 }
 
 // As Linux does for the record locks of a local file system (posix_locks_deadlock() in fs/locks.c): a request
@@ -173,21 +181,23 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& w
 // Locks of open file descriptions are left out, since another thread may release them.
 void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
                             std::uint64_t ticket) {
-  std::unique_lock cycles(cycles_mutex_);
-  if (!waits_for_itself(wish.owner)) return;
-  if (system_.arguments(wish.thread).kind == LockCallKind::kOfDescription) return;
   LockQueue::Answers answers;
-  std::unique_lock lock(queue->mutex);
-  queue->withdraw(ticket, EDEADLK, answers);
-  cycles.unlock();  // an answer may lead to another lock request
-  leave(id, queue, lock, answers);
+  {
+    const MutexLock cycles(cycles_mutex_);
+    if (!waits_for_itself(wish.owner)) return;
+    if (system_.arguments(wish.thread).kind == LockCallKind::kOfDescription) return;
+    const MutexLock lock(queue->mutex);
+    queue->withdraw(ticket, EDEADLK, answers);
+    end_visit(id, queue);
+  }
+  give(answers);
 }
 
 bool LockTable::waits_for_itself(std::uint64_t owner) {
   constexpr int kMostSteps = 10;  // as Linux
   constexpr std::size_t kMostOwners = 256;
   const std::vector<Queue> waiting = [this] {
-    const std::lock_guard lock(keeper_mutex_);
+    const MutexLock lock(keeper_mutex_);
     return std::vector<Queue>(waiting_.begin(), waiting_.end());
   }();
   std::set<std::uint64_t> seen;
@@ -195,7 +205,7 @@ bool LockTable::waits_for_itself(std::uint64_t owner) {
   for (int steps = 0; steps < kMostSteps && !step.empty() && seen.size() < kMostOwners; ++steps) {
     std::set<std::uint64_t> blockers;
     for (const Queue& queue : waiting) {
-      const std::lock_guard lock(queue->mutex);
+      const MutexLock lock(queue->mutex);
       queue->add_blockers(step, blockers);
     }
     if (blockers.contains(owner)) return true;
@@ -213,11 +223,11 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
   bool is_shared = false;
   auto file = file_of(to, open, is_shared);
   if (!file) return;  // they lock among themselves, as before
-  const std::lock_guard lock(queue->mutex);
+  const MutexLock lock(queue->mutex);
   if (queue->dropped) return;
   queue->move_to(*std::move(file), is_shared);
   queue->moved = true;
-  const std::lock_guard table(mutex_);
+  const MutexLock table(mutex_);
   queues_.try_emplace(to, queue);
   count_ = queues_.size();
 }
@@ -225,32 +235,33 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
 bool LockTable::gives_up_exclusive(const LockFileId& id, const LockWish& unlock) {
   const Queue queue = find_queue(id);
   if (queue == nullptr) return false;
-  const std::lock_guard lock(queue->mutex);
+  const MutexLock lock(queue->mutex);
   return queue->gives_up_exclusive(unlock);
 }
 
 bool LockTable::is_held_by(const LockFileId& id, pid_t process) {
   const Queue queue = find_queue(id);
   if (queue == nullptr) return false;
-  const std::lock_guard lock(queue->mutex);
+  const MutexLock lock(queue->mutex);
   return queue->is_held_by(process);
 }
 
 bool LockTable::is_wanted(const LockFileId& id) {
   const Queue queue = find_queue(id);
   if (queue == nullptr) return false;
-  const std::lock_guard lock(queue->mutex);
+  const MutexLock lock(queue->mutex);
   return queue->is_wanted_by_others(-1);
 }
 
 int LockTable::find(const LockFileId& id, const Opener& open, const LockWish& wish,
                     struct flock& lock) {
   for (;;) {
-    const auto queue = ensure_queue(id, open);
-    if (!queue) return queue.error().code();
-    std::unique_lock guard((*queue)->mutex);
-    if ((*queue)->dropped) continue;
-    return (*queue)->find(wish, lock);
+    const auto ensured = ensure_queue(id, open);
+    if (!ensured) return ensured.error().code();
+    const Queue& queue = *ensured;
+    const MutexLock guard(queue->mutex);
+    if (queue->dropped) continue;
+    return queue->find(wish, lock);
   }
 }
 
@@ -258,23 +269,29 @@ void LockTable::closed(const LockFileId& id, std::uint64_t handle, std::uint64_t
   const Queue queue = find_queue(id);
   if (queue == nullptr) return;
   LockQueue::Answers answers;
-  std::unique_lock lock(queue->mutex);
-  queue->closed(handle, owner, answers);
-  leave(id, queue, lock, answers);
+  {
+    const MutexLock lock(queue->mutex);
+    queue->closed(handle, owner, answers);
+    end_visit(id, queue);
+  }
+  give(answers);
 }
 
 void LockTable::released(const LockFileId& id, std::uint64_t handle) {
   const Queue queue = find_queue(id);
   if (queue == nullptr) return;
   LockQueue::Answers answers;
-  std::unique_lock lock(queue->mutex);
-  queue->released(handle, answers);
-  leave(id, queue, lock, answers);
+  {
+    const MutexLock lock(queue->mutex);
+    queue->released(handle, answers);
+    end_visit(id, queue);
+  }
+  give(answers);
 }
 
 void LockTable::interrupt(std::uint64_t ticket) {
   {
-    const std::lock_guard lock(keeper_mutex_);
+    const MutexLock lock(keeper_mutex_);
     interrupts_.push_back(ticket);
   }
   wake_.notify_one();
@@ -282,7 +299,7 @@ void LockTable::interrupt(std::uint64_t ticket) {
 
 std::vector<LockTable::Queue> LockTable::all_queues() {
   std::vector<Queue> queues;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [id, queue] : queues_) queues.push_back(queue);
   return queues;
 }
@@ -291,7 +308,7 @@ LockTable::Waiting LockTable::waiting() {
   Waiting waiting;
   std::set<std::uint64_t> handles;
   for (const Queue& queue : all_queues()) {
-    const std::lock_guard lock(queue->mutex);
+    const MutexLock lock(queue->mutex);
     queue->add_waiting(handles, waiting.processes);
   }
   waiting.handles = handles.size();
@@ -303,7 +320,7 @@ void LockTable::close() {
   for (const Queue& queue : all_queues()) {
     LockQueue::Answers answers;
     {
-      const std::lock_guard lock(queue->mutex);
+      const MutexLock lock(queue->mutex);
       queue->refuse_all(ENOLCK, answers);
     }
     give(answers);
@@ -314,18 +331,17 @@ Status LockTable::unless_wanted(const LockFileId& id, const Opener& open, pid_t 
                                 const std::function<Status()>& action) {
   for (;;) {
     CACHESHIM_TRY(queue, ensure_queue(id, open));
-    std::unique_lock lock(queue->mutex);
+    const MutexLock lock(queue->mutex);
     if (queue->dropped) continue;
     const Status done = queue->is_wanted_by_others(process) ? Status(Errno(EBUSY)) : action();
-    LockQueue::Answers none;
-    leave(id, queue, lock, none);
+    end_visit(id, queue);
     return done;
   }
 }
 
 void LockTable::watch_idle(const LockFileId& id) {
   {
-    const std::lock_guard lock(keeper_mutex_);
+    const MutexLock lock(keeper_mutex_);
     if (std::find(watched_.begin(), watched_.end(), id) == watched_.end()) watched_.push_back(id);
     watches_ = called_ = true;
   }
@@ -335,12 +351,12 @@ void LockTable::watch_idle(const LockFileId& id) {
 void LockTable::visit_idle() {
   std::vector<LockFileId> ids;
   {
-    const std::lock_guard lock(keeper_mutex_);
+    const MutexLock lock(keeper_mutex_);
     ids = watched_;
   }
   for (const LockFileId& id : ids) {
     if (!hook_(id)) continue;
-    const std::lock_guard lock(keeper_mutex_);
+    const MutexLock lock(keeper_mutex_);
     std::erase(watched_, id);
     watches_ = !watched_.empty();
   }
@@ -351,12 +367,12 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
   LockQueue::Answers answers;
   bool again = false;
   {
-    const std::lock_guard lock(queue->mutex);
+    const MutexLock lock(queue->mutex);
     for (const std::uint64_t ticket : interrupts) queue->withdraw(ticket, EINTR, answers);
     if (queue->needs_poll()) queue->poll(answers);
     again = queue->needs_poll();
     if (!queue->has_waiters()) {
-      const std::lock_guard keeper(keeper_mutex_);
+      const MutexLock keeper(keeper_mutex_);
       waiting_.erase(queue);
     }
   }
@@ -364,16 +380,24 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
   return again;
 }
 
+// Until there is something to do: at the latest after a moment if queues or files must be polled.
+void LockTable::wait_for_call(bool polls) {
+  const bool is_timed = polls || watches_;
+  const auto deadline = std::chrono::steady_clock::now() + (polls ? kPoll : kIdlePoll);
+  while (!stopping_ && !called_ && interrupts_.empty()) {
+    if (!is_timed) {
+      wake_.wait(keeper_mutex_);
+    } else if (!wake_.wait_until(keeper_mutex_, deadline)) {
+      return;
+    }
+  }
+}
+
 void LockTable::keep() {
-  std::unique_lock lock(keeper_mutex_);
+  ReleasableMutexLock lock(keeper_mutex_);
   bool polls = false;
   while (!stopping_) {
-    const auto is_called = [this] { return stopping_ || called_ || !interrupts_.empty(); };
-    if (polls || watches_) {
-      (void)wake_.wait_for(lock, polls ? kPoll : kIdlePoll, is_called);
-    } else {
-      wake_.wait(lock, is_called);
-    }
+    wait_for_call(polls);
     called_ = false;
     const auto interrupts = std::exchange(interrupts_, {});
     const std::vector<Queue> waiting(waiting_.begin(), waiting_.end());

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <unordered_map>
@@ -14,6 +12,7 @@
 
 #include "common/counters.h"
 #include "fuse/services/locks/lock_queue.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -29,9 +28,7 @@ struct LockFileId {
 // All locks of a mount: a LockQueue a file, made with its first lock and dropped with its last handle,
 // and one thread, the keeper, that sleeps unless somebody waits for what nobody tells of.
 //
-// Thread-safe. Lock order: the cycles' mutex, a queue's, the table's, then the keeper's; never two queues' at
-// once.
-// Calls are answered with none of them held.
+// Thread-safe. Calls are answered with no lock held.
 class LockTable {
  public:
   // Gives a descriptor of a shared file (O_PATH will do). Called with no lock held.
@@ -89,7 +86,10 @@ class LockTable {
   }
   void watch_idle(const LockFileId& id);
   // Whether some file system knew no locks, so that exclusion ends at this daemon.
-  bool is_local_only() const { return !local_only_.empty(); }
+  bool is_local_only() const {
+    const MutexLock lock(mutex_);
+    return !local_only_.empty();
+  }
 
  private:
   struct IdHash {
@@ -104,13 +104,15 @@ class LockTable {
   Result<Queue> ensure_queue(const LockFileId& id, const Opener& open);
   Result<UniqueFd> file_of(const LockFileId& id, const Opener& open, bool& is_shared);
   bool can_lock(int file, std::uint64_t device);
-  void leave(const LockFileId& id, const Queue& queue, std::unique_lock<std::mutex>& lock,
-             LockQueue::Answers& answers);
+  void end_visit(const LockFileId& id, const Queue& queue) REQUIRES(queue->mutex);
   void break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
                    std::uint64_t ticket);
-  bool waits_for_itself(std::uint64_t owner);
-  void wake_if_needed(const LockQueue& queue);
+  bool waits_for_itself(std::uint64_t owner) REQUIRES(cycles_mutex_);
+  void wake_if_needed(const LockQueue& queue) REQUIRES(queue.mutex);
+  std::uint64_t add_waiter(const Queue& queue, const LockWish& wish, std::unique_ptr<LockCall> call)
+      REQUIRES(queue->mutex);
   void keep();
+  void wait_for_call(bool polls) REQUIRES(keeper_mutex_);
   bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);
   void visit_idle();
 
@@ -122,21 +124,21 @@ class LockTable {
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<bool> closed_{false};
 
-  std::mutex
-      cycles_mutex_;  // held during the search for one cycle, so that one request of it is refused
+  // Held during the search for one cycle, so that one request of it is refused.
+  Mutex cycles_mutex_{LockRank::kLockCycles};
 
-  std::mutex mutex_;  // of what follows
-  std::unordered_map<LockFileId, Queue, IdHash> queues_;
-  std::set<std::uint64_t> local_only_;  // devices without locks
-  std::set<std::uint64_t> lockable_;    // devices with
+  mutable Mutex mutex_{LockRank::kLockTable};
+  std::unordered_map<LockFileId, Queue, IdHash> queues_ GUARDED_BY(mutex_);
+  std::set<std::uint64_t> local_only_ GUARDED_BY(mutex_);  // devices without locks
+  std::set<std::uint64_t> lockable_ GUARDED_BY(mutex_);    // devices with
 
-  std::mutex keeper_mutex_;  // of what follows; innermost
-  std::condition_variable wake_;
-  std::set<Queue> waiting_;  // with waiters
-  std::vector<std::uint64_t> interrupts_;
-  std::vector<LockFileId> watched_;
-  bool called_ = false;
-  bool stopping_ = false;
+  Mutex keeper_mutex_;
+  CondVar wake_;
+  std::set<Queue> waiting_ GUARDED_BY(keeper_mutex_);  // with waiters
+  std::vector<std::uint64_t> interrupts_ GUARDED_BY(keeper_mutex_);
+  std::vector<LockFileId> watched_ GUARDED_BY(keeper_mutex_);
+  bool called_ GUARDED_BY(keeper_mutex_) = false;
+  bool stopping_ GUARDED_BY(keeper_mutex_) = false;
   std::thread keeper_;
 };
 

@@ -64,7 +64,7 @@ NamedLocks::Lock NamedLocks::of(const FileHandle& handle) {
 
 NamedLocks::Lock NamedLocks::use(FileHandle& handle) {
   if (count_ == 0) return nullptr;
-  const std::lock_guard guard(mutex_);
+  const MutexLock guard(mutex_);
   const auto found = entries_.find(handle.node);
   if (found == entries_.end()) return nullptr;
   if (!handle.uses_named_lock.exchange(true)) ++found->second.handles;
@@ -73,7 +73,7 @@ NamedLocks::Lock NamedLocks::use(FileHandle& handle) {
 
 Result<NamedLocks::Lock> NamedLocks::add(FileHandle& handle, std::string path, UniqueFd object) {
   CACHESHIM_TRY(made, make_lock(std::move(path), std::move(object)));
-  const std::lock_guard guard(mutex_);
+  const MutexLock guard(mutex_);
   Entry& entry = entries_[handle.node];
   count_ = entries_.size();
   if (entry.locks.empty()) entry.locks.push_back(std::move(made));  // else another was first
@@ -83,7 +83,7 @@ Result<NamedLocks::Lock> NamedLocks::add(FileHandle& handle, std::string path, U
 
 std::vector<NamedLocks::Lock> NamedLocks::all_of(const FileHandle& handle) {
   if (count_ == 0) return {};
-  const std::lock_guard guard(mutex_);
+  const MutexLock guard(mutex_);
   const auto found = entries_.find(handle.node);
   return found == entries_.end() ? std::vector<Lock>() : found->second.locks;
 }
@@ -97,7 +97,7 @@ bool NamedLocks::is_current(const NamedLock& lock) const {
 Result<NamedLocks::Lock> NamedLocks::replace(const FileHandle& handle, const Lock& stale) {
   CACHESHIM_TRY(object, base_.ensure_named(stale->path));
   CACHESHIM_TRY(made, make_lock(stale->path, std::move(object)));
-  const std::lock_guard guard(mutex_);
+  const MutexLock guard(mutex_);
   std::vector<Lock>& locks = entries_[handle.node].locks;
   if (locks.back() != stale) return locks.back();
   std::erase_if(locks, [this](const Lock& lock) { return !table_.is_in_use(lock->id); });
@@ -147,7 +147,7 @@ void NamedLocks::released(FileHandle& handle, std::uint64_t fh) {
   if (!handle.uses_named_lock) return;
   const std::vector<Lock> locks = all_of(handle);
   for (const Lock& lock : locks) table_.released(lock->id, fh);
-  const std::lock_guard guard(mutex_);
+  const MutexLock guard(mutex_);
   const auto found = entries_.find(handle.node);
   if (--found->second.handles == 0) entries_.erase(found);
   count_ = entries_.size();

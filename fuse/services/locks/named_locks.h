@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "fuse/nodes/handle.h"
 #include "fuse/services/locks/lock_table.h"
 #include "store/locks/lock_files.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -37,7 +37,7 @@ struct NamedLock {
 // The choice holds for a node, not for a handle, and lasts until the last handle that has requested a lock is
 // released: a rename or an unlink in the view does not separate the processes of one job.
 //
-// Thread-safe. Lock order: its mutex, then the table's.
+// Thread-safe.
 class NamedLocks {
  public:
   using Lock = std::shared_ptr<const NamedLock>;
@@ -83,8 +83,8 @@ class NamedLocks {
   LockTable& table_;
   const LockFiles& base_;
   std::atomic<std::size_t> count_{0};  // of entries, to be read without the mutex
-  std::mutex mutex_;                   // of what follows, and of changes of uses_named_lock
-  std::unordered_map<NodeIndex, Entry> entries_;
+  Mutex mutex_{LockRank::kNamedLocks};  // also of changes of FileHandle::uses_named_lock
+  std::unordered_map<NodeIndex, Entry> entries_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 
-#include <shared_mutex>
-
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -15,7 +13,7 @@ void RejectionWatch::note_opened(const FileHandle& handle, pid_t thread) const {
   if (handle.is_lock_file || !job.has_private_views()) return;
   if (!reads_base && !(handle.writable && job.reads.has_any())) return;
   const auto path = [&] {
-    const std::shared_lock lock(job.overlay.mutex());
+    const ReaderLock lock(job.overlay.mutex());
     return nodes_.path(handle.node);
   }();
   if (!path) return;

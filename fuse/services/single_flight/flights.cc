@@ -51,7 +51,7 @@ Flights::Flights(Options options, NodeTable& nodes, Counters& counters)
 Flights::~Flights() {
   close();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake();
@@ -61,7 +61,7 @@ Flights::~Flights() {
 void Flights::close() {
   Answers answers;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
     while (!leases_.empty()) erase(leases_.begin(), answers);
   }
@@ -69,7 +69,7 @@ void Flights::close() {
 }
 
 void Flights::reopen() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = false;
 }
 
@@ -96,7 +96,7 @@ Flights::Leases::iterator Flights::find(const Seeker& seeker) {
 Flights::Answer Flights::look(const Seeker& seeker) {
   Answers answers;
   const Answer answer = [&]() -> Answer {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const bool has_waited = has_just_waited(seeker);
     fail_others_of(seeker, answers);
     if (failed_.has(seeker.path, options_.now())) return {Advice::kBuild, 0};
@@ -275,7 +275,7 @@ bool Flights::closes_cycle(const Lineage& caller, const Lease& lease) const {
 
 void Flights::wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) {
   const bool waits = [&] {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto place = placeholders_.find(placeholder);
     if (place == placeholders_.end() || wait->seeker_.lineage.empty()) return false;
     const auto found = leases_.find(place->second);
@@ -346,7 +346,7 @@ void Flights::erase(Leases::iterator found, Answers& answers) {
 void Flights::give_up(const Seeker& seeker) {
   Answers answers;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = find(seeker);
     if (found != leases_.end() && found->second.leader == self(seeker)) erase(found, answers);
   }
@@ -358,7 +358,7 @@ void Flights::finished(const Job& job, const std::string& path) {
   Answers answers;
   bool is_to_be_checked = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     failed_.forget(path);
     remembers_failures_ = !failed_.empty();
     for (auto it = leases_.lower_bound({path, nullptr}); it != leases_.end();) {
@@ -381,7 +381,7 @@ void Flights::finished(const Job& job, const std::string& path) {
 }
 
 std::vector<Flights::Description> Flights::describe() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Description> all;
   for (const auto& [key, lease] : leases_) {
     std::set<std::string> waiting_jobs;

@@ -10,7 +10,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -27,6 +26,7 @@
 #include "fuse/services/single_flight/builder_work.h"
 #include "fuse/services/single_flight/failed_builds.h"
 #include "store/locks/lease_files.h"
+#include "store/sys/mutex.h"
 #include "store/sys/process.h"
 
 namespace cacheshim {
@@ -54,7 +54,7 @@ namespace cacheshim {
 // placeholder, a node that is asked for its attributes or opened next, which can wait. However that
 // ends it is answered by ESTALE, so that the kernel looks the name up again and finds the truth.
 //
-// Thread-safe. Its mutex is taken before the node table's and after no other; callbacks run without.
+// Thread-safe. Call with no lock held; callbacks run with none but where they say so.
 class Flights {
  public:
   // What a job's view has of a name and its entry.
@@ -140,14 +140,14 @@ class Flights {
   Flights(Options options, NodeTable& nodes, Counters& counters);
   ~Flights();  // answers those who wait
 
-  Answer look(const Seeker& seeker);
+  Answer look(const Seeker& seeker) EXCLUDES(mutex_);
   // Holds a request for a placeholder back; answers at once where there is nothing to wait for.
-  void wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait);
+  void wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) EXCLUDES(mutex_);
   // The thread has opened a name of class `flight` that is there. A thread that builds one by one has given up what it
   // builds in other entries.
-  void note_open(const Seeker& seeker);
+  void note_open(const Seeker& seeker) EXCLUDES(mutex_);
   // The leader of this process has no need to build: the name was there after all.
-  void give_up(const Seeker& seeker);
+  void give_up(const Seeker& seeker) EXCLUDES(mutex_);
   // Whether any name is being built or waited for.
   bool any() const { return lease_count_ != 0; }
   // A change that the job has just made in the directory `entry`. It shows that the job still builds the names that it
@@ -157,16 +157,16 @@ class Flights {
     kPart,       // made or renamed a part of the entry
     kCleared,    // removed a temporary file: without a part, the build has failed
   };
-  void note_step(const Job& job, const std::string& entry, Step step);
+  void note_step(const Job& job, const std::string& entry, Step step) EXCLUDES(mutex_);
   // The job has finished building `path`, a name or an entry's directory: it is complete,
   // and published if it is going to be.
-  void finished(const Job& job, const std::string& path);
+  void finished(const Job& job, const std::string& path) EXCLUDES(mutex_);
   std::vector<Description> describe() const;
   // Ends the waits that are over. Waits up to `timeout` for a process that ends, or a change; -1: for ever. The thread of this
   // object does nothing else.
-  void tend_once(std::chrono::milliseconds timeout);
+  void tend_once(std::chrono::milliseconds timeout) EXCLUDES(mutex_);
   // The mount is to go away: those who wait build for themselves, as all do until reopen().
-  void close();
+  void close() EXCLUDES(mutex_);
   void reopen();
 
  private:
@@ -218,35 +218,37 @@ class Flights {
   static constexpr std::uint64_t kWakeUpSerial = 0;  // no lease has this serial
 
   static Process self(const Seeker& seeker) { return seeker.lineage.front(); }
-  bool only_looks(Lease& lease, const Seeker& seeker) const;
-  bool returns_without_a_step(const Lease& lease, const Seeker& seeker) const;
-  void fail_others_of(const Seeker& seeker, Answers& answers);
-  void fail(Leases::iterator lease, Answers& answers);
-  void note_building(Job* job) const;
+  bool only_looks(Lease& lease, const Seeker& seeker) const REQUIRES(mutex_);
+  bool returns_without_a_step(const Lease& lease, const Seeker& seeker) const REQUIRES(mutex_);
+  void fail_others_of(const Seeker& seeker, Answers& answers) REQUIRES(mutex_);
+  void fail(Leases::iterator lease, Answers& answers) REQUIRES(mutex_);
+  void note_building(Job* job) const REQUIRES(mutex_);
   static bool builds(const Lease& lease, const Lineage& lineage);
-  Leases::iterator find(const Seeker& seeker);
-  bool makes_room(const Process& builder, Answers& answers);
-  Answer open_lease(const Seeker& seeker, Answers& answers);
-  bool expect_builder(Lease& lease, const Seeker& seeker);
-  bool is_busy(const Process& process) const;
-  NodeIndex placeholder_of(const Key& key, Lease& lease, Job* job);
-  Answer lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched, Answers& answers);
-  bool closes_cycle(const Lineage& caller, const Lease& lease) const;
-  bool has_just_waited(const Seeker& seeker);
-  void note_builder(const Seeker& seeker, const Process& builder);
-  void hand_over(Leases::iterator lease, Answers& answers);
-  void release(Lease& lease, Waits::iterator wait, bool as_builder, Answers& answers);
-  void erase(Leases::iterator lease, Answers& answers);
-  void leader_ended(std::uint64_t serial, Answers& answers);
+  Leases::iterator find(const Seeker& seeker) REQUIRES(mutex_);
+  bool makes_room(const Process& builder, Answers& answers) REQUIRES(mutex_);
+  Answer open_lease(const Seeker& seeker, Answers& answers) REQUIRES(mutex_);
+  bool expect_builder(Lease& lease, const Seeker& seeker) REQUIRES(mutex_);
+  bool is_busy(const Process& process) const REQUIRES(mutex_);
+  NodeIndex placeholder_of(const Key& key, Lease& lease, Job* job) REQUIRES(mutex_);
+  Answer lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched,
+              Answers& answers) REQUIRES(mutex_);
+  bool closes_cycle(const Lineage& caller, const Lease& lease) const REQUIRES(mutex_);
+  bool has_just_waited(const Seeker& seeker) REQUIRES(mutex_);
+  void note_builder(const Seeker& seeker, const Process& builder) REQUIRES(mutex_);
+  void hand_over(Leases::iterator lease, Answers& answers) REQUIRES(mutex_);
+  void release(Lease& lease, Waits::iterator wait, bool as_builder, Answers& answers)
+      REQUIRES(mutex_);
+  void erase(Leases::iterator lease, Answers& answers) REQUIRES(mutex_);
+  void leader_ended(std::uint64_t serial, Answers& answers) REQUIRES(mutex_);
   static void give(const Answers& answers);
 
   void run();
-  void tend(std::span<const epoll_event> events);
+  void tend(std::span<const epoll_event> events) EXCLUDES(mutex_);
   void wake() const;
-  std::chrono::milliseconds time_to_next_look() const;
-  void look_after(Answers& answers);
-  void try_others_leases();
-  void check(Answers& answers);
+  std::chrono::milliseconds time_to_next_look() const REQUIRES(mutex_);
+  void look_after(Answers& answers) REQUIRES(mutex_);
+  void try_others_leases() REQUIRES(mutex_);
+  void check(Answers& answers) EXCLUDES(mutex_);
   // A builder of an entry, watched with the mutex released.
   struct Watched {
     Key key;
@@ -255,18 +257,18 @@ class Flights {
     Process thread;
     std::optional<BuilderWork> work = {};
   };
-  std::vector<Watched> take_watched();
-  void check_builders(Answers& answers);
-  bool has_stopped_building(Lease& lease, const BuilderWork& work) const;
-  bool waits_for_another(const Lease& lease) const;
+  std::vector<Watched> take_watched() EXCLUDES(mutex_);
+  void check_builders(Answers& answers) EXCLUDES(mutex_);
+  bool has_stopped_building(Lease& lease, const BuilderWork& work) const REQUIRES(mutex_);
+  bool waits_for_another(const Lease& lease) const REQUIRES(mutex_);
   // The state of a lease, found with the mutex released.
   struct Finding {
     Key key;
     std::set<const Job*> finished;
     std::map<const Job*, EntryState> states;  // of the leader's job and of the waiters'
   };
-  std::vector<Finding> take_findings();
-  void settle(const Finding& finding, Answers& answers);
+  std::vector<Finding> take_findings() EXCLUDES(mutex_);
+  void settle(const Finding& finding, Answers& answers) EXCLUDES(mutex_);
   static bool releases(const Lease& lease, const Finding& finding, const Job* job);
   static bool is_leader_done(const Lease& lease, const Finding& finding);
 
@@ -275,19 +277,19 @@ class Flights {
   Counters& counters_;
   const UniqueFd events_;  // epoll: leaders' pidfds by serial, and wake_event_ by 0
   const UniqueFd wake_event_;
-  mutable std::mutex mutex_;
-  Leases leases_;
+  mutable Mutex mutex_{LockRank::kFlights};
+  Leases leases_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> lease_count_{0};
   std::atomic<bool> remembers_failures_{false};
-  std::unordered_map<NodeIndex, Key> placeholders_;
-  std::map<std::uint64_t, Key> serials_;
-  std::uint64_t next_serial_ = 1;
+  std::unordered_map<NodeIndex, Key> placeholders_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Key> serials_ GUARDED_BY(mutex_);
+  std::uint64_t next_serial_ GUARDED_BY(mutex_) = 1;
   // Threads that have waited for a name and not looked for it since.
-  std::unordered_map<pid_t, std::string> waited_;
-  std::unordered_map<pid_t, Follower> followers_;  // by process
-  FailedBuilds failed_;
-  bool closed_ = false;
-  bool stopping_ = false;
+  std::unordered_map<pid_t, std::string> waited_ GUARDED_BY(mutex_);
+  std::unordered_map<pid_t, Follower> followers_ GUARDED_BY(mutex_);  // by process
+  FailedBuilds failed_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -41,7 +41,7 @@ void Flights::fail_others_of(const Seeker& seeker, Answers& answers) {
 void Flights::note_open(const Seeker& seeker) {
   Answers answers;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     fail_others_of(seeker, answers);
   }
   give(answers);
@@ -67,7 +67,7 @@ void Flights::fail(Leases::iterator found, Answers& answers) {
 void Flights::note_step(const Job& job, const std::string& entry, Step step) {
   Answers answers;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::string below = entry + '/';
     for (auto it = leases_.lower_bound({below, nullptr}); it != leases_.end();) {
       const auto found = it++;
@@ -106,7 +106,7 @@ bool Flights::waits_for_another(const Lease& lease) const {
 std::vector<Flights::Watched> Flights::take_watched() {
   std::vector<Watched> all;
   const auto now = options_.now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [key, lease] : leases_) {
     if (!lease.is_entry || !lease.leader || now < lease.next_check) continue;
     lease.next_check = now + kBuilderTick;
@@ -128,7 +128,7 @@ bool Flights::has_stopped_building(Lease& lease, const BuilderWork& work) const 
 void Flights::check_builders(Answers& answers) {
   std::vector<Watched> all = take_watched();
   for (Watched& watched : all) watched.work = options_.work_of(watched.builder, watched.thread);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Watched& watched : all) {
     const auto found = leases_.find(watched.key);
     if (found == leases_.end() || found->second.serial != watched.serial || !watched.work) continue;

@@ -40,7 +40,7 @@ void Flights::run() {
   for (;;) {
     std::chrono::milliseconds timeout;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_) return;
       timeout = time_to_next_look();
     }
@@ -59,7 +59,7 @@ void Flights::tend_once(std::chrono::milliseconds timeout) {
 void Flights::tend(std::span<const epoll_event> events) {
   Answers answers;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const epoll_event& event : events) {
       if (event.data.u64 == kWakeUpSerial) {
         eventfd_t value = 0;
@@ -123,7 +123,7 @@ void Flights::try_others_leases() {
 
 std::vector<Flights::Finding> Flights::take_findings() {
   std::vector<Finding> findings;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [key, lease] : leases_) {
     if (lease.waits.empty() && !lease.is_to_be_checked) continue;
     Finding finding{key, std::exchange(lease.finished, {}), {}};
@@ -158,7 +158,7 @@ bool Flights::releases(const Lease& lease, const Finding& finding, const Job* jo
 
 // If the leader is done and the entry is not complete in a waiter's view, another process must build it.
 void Flights::settle(const Finding& finding, Answers& answers) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = leases_.find(finding.key);
   if (found == leases_.end()) return;
   Lease& lease = found->second;
