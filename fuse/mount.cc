@@ -109,7 +109,7 @@ void Mount::connected(const Protocol& agreed) {
   is_asked_by_rings_ = agreed.is_by_rings;
 }
 
-void Mount::refuse_waits() {
+PendingReplies Mount::refuse_waits() {
   const Status recorded =
       options.cycle.empty() ? Status() : record_closing(options.run_dir, options.cycle);
   if (!recorded) {
@@ -118,25 +118,30 @@ void Mount::refuse_waits() {
         options.run_dir, std::strerror(recorded.error().code()));
   }
   is_closing_ = true;
-  locks.close();
-  single_flight.close();
-  for (Job* job : jobs.all()) job->refuse_waits();
+  PendingReplies replies = locks.close();
+  replies += single_flight.close();
+  for (Job* job : jobs.all()) replies += job->refuse_waits();
+  return replies;
 }
 
 void Mount::close_waits() {
+  PendingReplies replies;
   {
     const std::lock_guard lock(closing_mutex_);
     is_closed_for_good_ = true;
-    refuse_waits();
+    replies += refuse_waits();
   }
+  replies.give();
   if (ticker) ticker->wait_until_answered(kAnswerDeadline);
 }
 
 void Mount::close_waits_for(std::chrono::seconds time) {
+  PendingReplies replies;
   {
     const std::lock_guard lock(closing_mutex_);
-    refuse_waits();
+    replies += refuse_waits();
   }
+  replies.give();
   ticker->call_at(std::chrono::steady_clock::now() + time, [this] { reopen_waits(); });
   ticker->wait_until_answered(kAnswerDeadline);
 }

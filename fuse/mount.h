@@ -21,6 +21,7 @@
 #include "fuse/nodes/io_modes.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/nodes/open_files.h"
+#include "fuse/requests/pending_replies.h"
 #include "fuse/services/eviction/store_keeper.h"
 #include "fuse/services/freshness/cache_timeouts.h"
 #include "fuse/services/freshness/claim_news.h"
@@ -67,10 +68,6 @@ struct Protocol {
 
 // The parts of a mount: its state and its services, in the order in which they need each other, and what starts and
 // ends them. The operations of vfs/ and the requests of control/ work on them. Each part is thread-safe by itself.
-//
-// Lock order: publisher's entry lock, Overlay::mutex() of one job, then a job's, the node table's,
-// the arenas', IoModes' and the notifier's mutex, of which none is held while another of them is
-// taken, but the arenas' within the node table's.
 class Mount {
  public:
   // `the_store` and `profiles` must outlive it.
@@ -143,7 +140,7 @@ class Mount {
 
  private:
   LockSystem lock_system();
-  void refuse_waits();
+  PendingReplies refuse_waits();
 
   int device_ = -1;  // the session's
   std::atomic<bool> is_asked_by_rings_{false};

@@ -304,7 +304,7 @@ void wait_for_job(const ControlRequest& request) {
                     kExitUnavailable);
   });
   // Looked at after the wait is on record: closing refuses what it finds there.
-  if (request.mount.is_closing()) job->refuse_waits();
+  if (request.mount.is_closing()) job->refuse_waits().give();
 }
 
 bool may_close(const ControlRequest& request) {

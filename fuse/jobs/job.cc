@@ -171,13 +171,13 @@ void Job::finish(Outcome outcome) {
   for (const auto& then : waiting) then(outcome);
 }
 
-void Job::refuse_waits() {
-  std::vector<OnEnd> waiting;
-  {
-    const MutexLock lock(mutex_);
-    waiting.swap(waiting_);
+PendingReplies Job::refuse_waits() {
+  PendingReplies replies;
+  const MutexLock lock(mutex_);
+  for (OnEnd& then : std::exchange(waiting_, {})) {
+    replies.add([then = std::move(then)] { then(std::nullopt); });
   }
-  for (const auto& then : waiting) then(std::nullopt);
+  return replies;
 }
 
 void Job::on_end(OnEnd then) {

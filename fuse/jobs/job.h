@@ -21,6 +21,7 @@
 #include "fuse/jobs/owner_rule.h"
 #include "fuse/jobs/view_filter.h"
 #include "fuse/nodes/node_table.h"
+#include "fuse/requests/pending_replies.h"
 #include "store/layer/layer.h"
 #include "store/overlay/overlay.h"
 #include "store/profiles/entry_map.h"
@@ -90,7 +91,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   // but nobody can wait for it any more.
   using OnEnd = std::function<void(std::optional<Outcome>)>;
   void on_end(OnEnd then) EXCLUDES(mutex_);
-  void refuse_waits() EXCLUDES(mutex_);
+  PendingReplies refuse_waits();
 
   bool shares_uids() const { return shared_uids_.load(); }
   // What it does publish; and what it would if it might.

@@ -16,6 +16,7 @@
 #include "common/names.h"
 #include "fuse/transport/own_mount.h"
 #include "fuse/transport/wire.h"
+#include "store/sys/lock_ranks.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -32,6 +33,7 @@ ssize_t read_request(int fd, void* buffer, std::size_t size, void* /*userdata*/)
 
 ssize_t splice_reply(int from, off_t* from_offset, int to, off_t* to_offset, std::size_t length,
                      unsigned flags, void* /*userdata*/) {
+  require_no_lock();
 #ifdef __SANITIZE_THREAD__
   // It knows that what comes before a write(2) comes before what another thread reads from there, the
   // RELEASE of a file after its data, but knows no splice(2).

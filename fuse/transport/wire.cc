@@ -8,6 +8,7 @@
 
 #include "fuse/transport/request_trace.h"
 #include "fuse/transport/ring_loop.h"
+#include "store/sys/lock_ranks.h"
 
 namespace cacheshim::wire {
 namespace {
@@ -134,6 +135,7 @@ void begin_request(const char* bytes) {
 }
 
 ssize_t send(int fd, iovec* parts, int count, void* /*userdata*/) {
+  require_no_lock();
   if (trace != nullptr) {
     expire_miss(parts, count);
     trace->add_reply(parts, count);

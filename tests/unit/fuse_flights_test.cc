@@ -141,6 +141,16 @@ class FlightsTest : public OverlayTest {
                    counters_};
 };
 
+// The caller holds a lock while it closes them, and gives the replies without it.
+TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
+  ASSERT_EQ(look(one_, leader_), Advice::kLead);
+  const auto other = wait(two_, other_);
+  PendingReplies replies = flights_.close();
+  EXPECT_FALSE(*other);
+  replies.give();
+  EXPECT_TRUE(*other);
+}
+
 TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingMadeAnythingHasFailed) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);

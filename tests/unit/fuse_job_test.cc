@@ -122,7 +122,9 @@ TEST_F(JobTest, ThoseWhoWaitAreSentHomeWithoutAnOutcomeWhileItGoesOn) {
   job_.begin({}, PublishPolicy::kComplete, false);
   int refused = 0;
   job_.on_end([&](std::optional<Outcome> outcome) { refused += !outcome; });
-  job_.refuse_waits();
+  PendingReplies replies = job_.refuse_waits();
+  EXPECT_EQ(refused, 0);
+  replies.give();
   EXPECT_EQ(refused, 1);
   job_.finish(Outcome::kSuccess);
   EXPECT_EQ(refused, 1);

@@ -320,10 +320,21 @@ TEST_F(Locks, ClosingRefusesThoseWhoWaitAndThoseToCome) {
   LockTable table(counters);
   ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
   const auto waiter = ask(table, own, flock_wish(2, F_WRLCK, true));
-  table.close();
+  table.close().give();
   EXPECT_EQ(waiter->wait(), ENOLCK);
   EXPECT_EQ(ask(table, own, flock_wish(3, F_WRLCK, true))->now(), ENOLCK);
   EXPECT_EQ(ask(table, own, flock_wish(1, F_UNLCK, true))->now(), 0);
+}
+
+// The caller holds a lock while it closes the table, and gives the replies without it.
+TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = ask(table, own, flock_wish(2, F_WRLCK, true));
+  PendingReplies replies = table.close();
+  EXPECT_EQ(waiter->now(), -1);
+  replies.give();
+  EXPECT_EQ(waiter->now(), ENOLCK);
 }
 
 // What the hook uses may be destroyed then.

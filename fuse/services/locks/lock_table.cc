@@ -44,7 +44,7 @@ LockTable::LockTable(Counters& counters, LockSystem system)
 LockTable::~LockTable() { stop(); }
 
 void LockTable::stop() {
-  close();
+  close().give();
   if (!keeper_.joinable()) return;
   {
     const MutexLock lock(keeper_mutex_);
@@ -315,16 +315,16 @@ LockTable::Waiting LockTable::waiting() {
   return waiting;
 }
 
-void LockTable::close() {
+PendingReplies LockTable::close() {
   closed_ = true;
+  const auto answers = std::make_shared<LockQueue::Answers>();
   for (const Queue& queue : all_queues()) {
-    LockQueue::Answers answers;
-    {
-      const MutexLock lock(queue->mutex);
-      queue->refuse_all(ENOLCK, answers);
-    }
-    give(answers);
+    const MutexLock lock(queue->mutex);
+    queue->refuse_all(ENOLCK, *answers);
   }
+  PendingReplies replies;
+  replies.add([answers] { give(*answers); });
+  return replies;
 }
 
 Status LockTable::unless_wanted(const LockFileId& id, const Opener& open, pid_t process,

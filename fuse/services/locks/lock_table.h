@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/counters.h"
+#include "fuse/requests/pending_replies.h"
 #include "fuse/services/locks/lock_queue.h"
 #include "store/sys/mutex.h"
 
@@ -69,8 +70,8 @@ class LockTable {
     std::set<pid_t> processes;
   };
   Waiting waiting();
-  // Refuses all that wait, and whoever is about to, with ENOLCK.
-  void close();
+  // Refuses the requests that wait, and those that are about to, with ENOLCK. Returns the replies to those that wait.
+  PendingReplies close();
   void reopen() { closed_ = false; }
   // As close(), and ends the keeper: the idle hook is not called any more. Call it before what the hook uses is
   // destroyed. Further calls do nothing. Not for several threads at once.

@@ -49,7 +49,7 @@ Flights::Flights(Options options, NodeTable& nodes, Counters& counters)
 }
 
 Flights::~Flights() {
-  close();
+  close().give();
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
@@ -58,14 +58,16 @@ Flights::~Flights() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Flights::close() {
+PendingReplies Flights::close() {
   Answers answers;
   {
     const MutexLock lock(mutex_);
     closed_ = true;
     while (!leases_.empty()) erase(leases_.begin(), answers);
   }
-  give(answers);
+  PendingReplies replies;
+  replies.add([answers = std::move(answers)] { give(answers); });
+  return replies;
 }
 
 void Flights::reopen() {

@@ -23,6 +23,7 @@
 #include "common/unique_fd.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/requests/interruptible.h"
+#include "fuse/requests/pending_replies.h"
 #include "fuse/services/single_flight/builder_work.h"
 #include "fuse/services/single_flight/failed_builds.h"
 #include "store/locks/lease_files.h"
@@ -165,8 +166,9 @@ class Flights {
   // Ends the waits that are over. Waits up to `timeout` for a process that ends, or a change; -1: for ever. The thread of this
   // object does nothing else.
   void tend_once(std::chrono::milliseconds timeout) EXCLUDES(mutex_);
-  // The mount is to go away: those who wait build for themselves, as all do until reopen().
-  void close() EXCLUDES(mutex_);
+  // The mount is to go away: those who wait build for themselves, as all do until reopen(). Returns the replies to those
+  // who wait.
+  PendingReplies close() EXCLUDES(mutex_);
   void reopen();
 
  private:

@@ -33,9 +33,7 @@ class SingleFlight {
 
   // Without this call nobody waits, and the other calls do nothing.
   void start(const Store& store, std::chrono::seconds timeout);
-  void close() const {
-    if (flights_) flights_->close();
-  }
+  PendingReplies close() const { return flights_ ? flights_->close() : PendingReplies(); }
   void reopen() const {
     if (flights_) flights_->reopen();
   }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace cacheshim {
+
+// Replies to requests that wait no longer. A function that ends waits returns them, so that its caller gives them once it
+// has released its locks: no lock is held across a reply. What is not given is given on destruction.
+class [[nodiscard]] PendingReplies {
+ public:
+  PendingReplies() = default;
+  PendingReplies(PendingReplies&&) = default;
+  PendingReplies& operator=(PendingReplies&&) = delete;
+  ~PendingReplies() { give(); }
+
+  void add(std::function<void()> reply) { replies_.push_back(std::move(reply)); }
+  PendingReplies& operator+=(PendingReplies others) {
+    for (auto& reply : std::exchange(others.replies_, {})) add(std::move(reply));
+    return *this;
+  }
+  // Call with no lock held. A reply is given once.
+  void give() {
+    for (const auto& reply : std::exchange(replies_, {})) reply();
+  }
+
+ private:
+  std::vector<std::function<void()>> replies_;
+};
+
+}  // namespace cacheshim
