@@ -20,8 +20,9 @@ test_packages=(
     runc                                                           # real containers for tests/mount/mounting/test_runc.py
     mandoc                                                         # checks the manual pages
     musl-tools                                                     # another libc
+    clang                                                          # checks the lock annotations
 )
-long_test_packages=(clang python3-gdbm
+long_test_packages=(python3-gdbm
     slurm-wlm munge                   # a cluster of this machine alone
     debootstrap                       # the library in other systems
     g++-aarch64-linux-gnu qemu-user)  # and for another architecture

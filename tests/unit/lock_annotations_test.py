@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Has clang check the lock annotations (store/sys/thread_annotations.h) of every source that includes them.
+
+Usage: lock_annotations_test.py REPOSITORY BUILD
+
+The sources are parsed, not compiled, by a ninja file of their own, so that a further run parses again only what
+has changed. The build tree must be up to date: it knows what each source includes.
+"""
+
+import json
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+SKIPPED = 77  # as Meson takes it
+# Tests and benchmarks use what they test by one thread, without its locks.
+CHECKED = ("store/", "fuse/", "learn/", "cli/")
+# Not annotated yet.
+EXCEPTED = ("fuse/vfs/", "fuse/dispatch/", "fuse/control/", "fuse/daemon.cc")
+ANNOTATIONS = "store/sys/thread_annotations.h"
+OPTIONS = ["-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety"]
+KEPT = ("-I", "-D", "-isystem", "-std=", "-pthread")  # of the compiler's options
+UNGUARDED = """
+#include "store/sys/mutex.h"
+struct Counter {
+  cacheshim::Mutex mutex;
+  int count GUARDED_BY(mutex) = 0;
+  int read() { return count; }
+};
+"""
+
+
+def finds_a_fault(top: pathlib.Path) -> bool:
+    """Whether clang refuses a source that reads a guarded member without its lock."""
+    command = ["clang++", "-std=c++20", f"-I{top}", *OPTIONS, "-x", "c++", "-"]
+    refused = subprocess.run(command, input=UNGUARDED, capture_output=True, text=True, check=False)
+    return refused.returncode != 0 and "requires holding mutex 'mutex'" in refused.stderr
+
+
+def annotated_outputs(build: pathlib.Path) -> set[str]:
+    """The build's object files whose sources include the annotations."""
+    listed = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True, check=True)
+    blocks = listed.stdout.split("\n\n")
+    return {block.split(": ", 1)[0].strip() for block in blocks if ANNOTATIONS in block}
+
+
+def sources(top: pathlib.Path, build: pathlib.Path) -> dict[str, list[str]]:
+    """Those to be checked, with their options."""
+    outputs = annotated_outputs(build)
+    found: dict[str, list[str]] = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        file = (build / entry["file"]).resolve().relative_to(top).as_posix()
+        if not file.startswith(CHECKED) or file.startswith(EXCEPTED) or entry["output"] not in outputs:
+            continue
+        found[file] = [word for word in shlex.split(entry["command"]) if word.startswith(KEPT)]
+    return found
+
+
+def ninja_file(top: pathlib.Path, checked: dict[str, list[str]]) -> str:
+    command = f"clang++ $options {' '.join(OPTIONS)} -MD -MF $out.d -MT $out $in && touch $out"
+    lines = ["rule check", f"  command = {command}", "  description = $in", "  depfile = $out.d", "  deps = gcc"]
+    for file, options in sorted(checked.items()):
+        lines.append(f"build lock-check/{re.sub('[^a-z0-9_]', '-', file)}.checked: check {top / file}")
+        lines.append(f"  options = {shlex.join(options)}")
+    return "\n".join(lines) + "\n"
+
+
+def main(top: pathlib.Path, build: pathlib.Path) -> int:
+    if shutil.which("clang++") is None:
+        print("clang++ is not installed")
+        return SKIPPED
+    if not finds_a_fault(top):
+        print("clang does not find a member that is read without its lock")
+        return 1
+    checked = sources(top, build)
+    if len(checked) < 50:
+        print(f"only {len(checked)} sources include {ANNOTATIONS}: is the build up to date?")
+        return 1
+    rules = build / "lock-check" / "build.ninja"
+    rules.parent.mkdir(exist_ok=True)
+    rules.write_text(f"builddir = lock-check\n{ninja_file(top, checked)}")
+    # From the build directory, which the options are relative to.
+    return subprocess.run(["ninja", "-C", build, "-f", rules, "-k", "0"], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(pathlib.Path(argument).resolve() for argument in sys.argv[1:3])))
