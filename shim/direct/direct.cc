@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/names.h"
+#include "shim/direct/path_marks.h"
 #include "shim/routing/path_match.h"
 
 namespace cacheshim::direct {
@@ -121,32 +122,6 @@ bool each_component(std::string_view path, Visit visit) {
   }
 }
 
-// What has been found out of paths, for as long as something else is in the same state. The path's key says
-// in which slot, and the mark there holds more of it: of the 45 bits no two paths have the same.
-//
-// Who reads files has a slot fetched from far away, which can take as long as a tenth of a system call does:
-// so it is called for before the base is asked.
-class PathMarks {
- public:
-  enum What : unsigned {
-    kForBase,  // the rules of the view in this state let it be asked for here
-    kOpened,  // it was opened as a file in this state, opened_state(), or listed in the complement of this
-  };
-  void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
-  bool has(What what, FilterKey path, std::uint64_t state) const {
-    return slots_[path % kSlots][what].load(std::memory_order_relaxed) == mark(path, state);
-  }
-  void set(What what, FilterKey path, std::uint64_t state) {
-    slots_[path % kSlots][what].store(mark(path, state), std::memory_order_relaxed);
-  }
-
- private:
-  static constexpr std::size_t kSlots = 16384;
-  static std::uint32_t mark(FilterKey path, std::uint64_t state) {
-    return static_cast<std::uint32_t>((path >> 32) + state * 0x9e3779b9) | 1;
-  }
-  std::atomic<std::uint32_t> slots_[kSlots][2] = {};
-};
 alignas(64) constinit PathMarks marks;
 
 // The keys of the path below the view, and whether it leads nowhere else.

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "common/direct_filter.h"
+
+namespace cacheshim::direct {
+
+// What the process has found out about paths: it holds as long as something else is in the same state.
+//
+// The key of a path selects a slot, and a mark in the slot holds the whole key. Two paths are taken for one only if
+// their 64-bit keys agree: among a million paths the chance is 1 in 30 million (2^-25). The second path then counts as
+// checked because the first one was: the process may open a name directly that only the mount should open, or get a
+// descriptor of a directory of the base.
+//
+// A process that reads files has its slot fetched from far away, which can take as long as a tenth of a system call. So
+// the slot is requested before the base is asked.
+class PathMarks {
+ public:
+  enum What : unsigned {
+    kForBase,  // the rules of the view in this state let it be asked for here
+    kOpened,  // it was opened as a file in this state, opened_state(), or listed in the complement of this
+  };
+  void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
+  bool has(What what, FilterKey path, std::uint64_t state) const {
+    return slots_[path % kSlots][what].load(std::memory_order_relaxed) == mark(path, state);
+  }
+  void set(What what, FilterKey path, std::uint64_t state) {
+    slots_[path % kSlots][what].store(mark(path, state), std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::size_t kSlots = 16384;
+  // Not 0, which is no mark. Of one state, the sums of two keys differ as the keys do; the last bit is the slot's.
+  static std::uint64_t mark(FilterKey path, std::uint64_t state) {
+    return (path + state * 0x9e3779b97f4a7c15) | 1;
+  }
+  std::atomic<std::uint64_t> slots_[kSlots][2] = {};
+};
+
+}  // namespace cacheshim::direct
