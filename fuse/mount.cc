@@ -74,6 +74,7 @@ Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueF
   is_base_local_ = std::all_of(lowers.begin(), lowers.end(), is_local_file_system);
   keeper.set_base_local(is_base_local_);
   Job& job = jobs.make_plain(std::make_shared<const LowerStack>(lowers));
+  const WriterLock lock(job.overlay.mutex());
   if (upper) CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
   CACHESHIM_TRY(found, job.overlay.find(""));
   nodes.forget(jobs_dir, 1);  // any name in the root may be the overlay's own

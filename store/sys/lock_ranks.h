@@ -21,7 +21,7 @@
 //     ViewFilter::mutex_, NodeTable …
 //   JobTable::mutex_
 //     Overlay::mutex_                   one job's at a time; shared, or exclusively
-//       Filesystem::removals_mutex_
+//       LockRemovals::mutex_
 //         LockFiles::mutex_
 //       NamedLocks::mutex_
 //         LockTable::mutex_

@@ -59,17 +59,18 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
 }
 
 // Whether the kernel may write to the file through a mapping, which no request reports. st_mtime and st_ctime
-// change all the same. Requires: Overlay::mutex(), so that no thread opens the file for writing.
+// change all the same. The lock keeps threads from opening the file for writing.
 bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const Found& found,
                                           NodeRef ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;
   if (!io_modes_.may_be_written(encode(ref))) return false;
   const auto path = nodes_.path(ref.node);
   if (!path) return true;
-  return io_modes_.check_may_be_written(encode(ref), [&] {
+  const auto can_be_written = [&]() REQUIRES_SHARED(lookup.job->overlay.mutex()) {
     const auto file = lookup.job->overlay.open(*path, O_RDONLY);
     return !file || sys::can_be_written(file->fd.get());  // not opened, not known
-  });
+  };
+  return io_modes_.check_may_be_written(encode(ref), can_be_written);
 }
 
 }  // namespace cacheshim

@@ -35,14 +35,16 @@ class CacheTimeouts {
   void stop() { watch_.reset(); }
   WatchMode watch_mode() const { return watch_->mode(); }
 
-  // Call before the base is asked. Requires: Overlay::mutex().
-  DirectoryLookup begin(const Job& job, std::string directory);
+  // Call before the base is asked.
+  DirectoryLookup begin(const Job& job, std::string directory) REQUIRES_SHARED(job.overlay.mutex());
   // Of a name that leads to `found`, or, with nullptr, that is absent.
   double of_name(const DirectoryLookup& lookup, const Found* found) const;
-  double of_attributes(const DirectoryLookup& lookup, const Found& found, NodeRef ref);
+  double of_attributes(const DirectoryLookup& lookup, const Found& found, NodeRef ref)
+      REQUIRES_SHARED(lookup.job->overlay.mutex());
 
  private:
-  bool may_be_written_unseen(const DirectoryLookup& lookup, const Found& found, NodeRef ref);
+  bool may_be_written_unseen(const DirectoryLookup& lookup, const Found& found, NodeRef ref)
+      REQUIRES_SHARED(lookup.job->overlay.mutex());
 
   Invalidation& invalidation_;
   const NodeTable& nodes_;

@@ -130,7 +130,7 @@ Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& re
   for (const std::string& path : report.copies) folders.insert(parent_path(path));
   Notices notices;
   for (const std::string_view folder : folders) {
-    const std::shared_lock lock(job.overlay.mutex());
+    const ReaderLock lock(job.overlay.mutex());
     const auto listed = job.overlay.list(std::string(folder));
     if (!listed) continue;
     for (const ListedEntry& entry : *listed) {

@@ -2,8 +2,6 @@
 #include "fuse/services/locks/job_batons.h"
 
 #include <cerrno>
-#include <mutex>
-#include <shared_mutex>
 #include <utility>
 
 #include "store/layer/baton_record.h"
@@ -23,7 +21,7 @@ bool JobBatons::is_baton(const std::string& path) const {
 void JobBatons::forget(const Job& job, const std::string& path) { batons_->removed(&job, path); }
 
 void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
-  const std::shared_lock lock(handle.job->overlay.mutex());
+  const ReaderLock lock(handle.job->overlay.mutex());
   const auto path = nodes_.path(handle.node);
   if (!path || handle.is_lock_file || !is_baton(*path)) return;
   const ProcessOrigin maker = origin_of(process_of(thread));
@@ -39,7 +37,7 @@ void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
 // Those of a daemon that died, in the layers that were taken up from it.
 void JobBatons::watch_left_ones() {
   for (Job* job : jobs_.all()) {
-    const std::shared_lock lock(job->overlay.mutex());
+    const ReaderLock lock(job->overlay.mutex());
     const auto text = job->layer ? job->layer->read(kBatonRecordsFile) : Errno(ENOENT);
     if (!text) continue;
     for (BatonRecord& record : parse_baton_records(*text)) {

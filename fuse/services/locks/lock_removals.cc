@@ -26,13 +26,14 @@ Status LockRemovals::remove(Job& job, const std::string& path, pid_t process) {
   CACHESHIM_TRY(st, sys::stat_fd(opened.fd.get()));
   const LockFileId id{st.st_dev, st.st_ino};
   const auto open = [&opened] { return sys::reopen(opened.fd.get(), O_PATH); };
-  const Status removed = locks_.unless_wanted(id, open, process, [&]() -> Status {
-    if (is_locked_elsewhere(st.st_dev, st.st_ino)) return Errno(EBUSY);
-    return job.overlay.remove_file(path);
-  });
+  const Status removed =
+      locks_.unless_wanted(id, open, process, [&]() REQUIRES(job.overlay.mutex()) -> Status {
+        if (is_locked_elsewhere(st.st_dev, st.st_ino)) return Errno(EBUSY);
+        return job.overlay.remove_file(path);
+      });
   if (!removed.failed_with(EBUSY)) return removed;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Removal& removal = removals_[{id.device, id.inode}];
     removal.path = path;
     removal.jobs.insert(&job);
@@ -43,7 +44,7 @@ Status LockRemovals::remove(Job& job, const std::string& path, pid_t process) {
 }
 
 void LockRemovals::forget(Job& job, const struct stat& st) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = removals_.find({st.st_dev, st.st_ino});
   if (found == removals_.end()) return;
   found->second.jobs.erase(&job);
@@ -54,7 +55,7 @@ void LockRemovals::forget(Job& job, const struct stat& st) {
 bool LockRemovals::finish(const LockFileId& id) {
   std::string path;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = removals_.find({id.device, id.inode});
     if (found == removals_.end()) return true;
     path = found->second.path;
@@ -71,7 +72,7 @@ bool LockRemovals::finish(const LockFileId& id) {
         return files_.remove(path);
       });
   if (removed.failed_with(EBUSY)) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = removals_.find({id.device, id.inode});
   if (found == removals_.end()) return true;
   for (Job* job : found->second.jobs) job->overlay.show_lock(path);

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "fuse/jobs/job.h"
 #include "fuse/services/locks/lock_table.h"
 #include "store/locks/lock_files.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -26,10 +26,11 @@ class LockRemovals {
   // Both must outlive it.
   LockRemovals(LockTable& locks, const LockFiles& files);
 
-  // Whether `process` has the lock file at `path` locked. Requires: Overlay::mutex().
-  bool is_held_by(const Job& job, const std::string& path, pid_t process);
-  // Unlinks a lock file for `process`. Requires: Overlay::mutex() held exclusively.
-  Status remove(Job& job, const std::string& path, pid_t process);
+  // Whether `process` has the lock file at `path` locked.
+  bool is_held_by(const Job& job, const std::string& path, pid_t process)
+      REQUIRES_SHARED(job.overlay.mutex());
+  // Unlinks a lock file for `process`.
+  Status remove(Job& job, const std::string& path, pid_t process) REQUIRES(job.overlay.mutex());
   // The job has made the file again: it is not to go any more, as far as this job is concerned.
   void forget(Job& job, const struct stat& st);
 
@@ -39,12 +40,12 @@ class LockRemovals {
     std::set<Job*> jobs;
   };
 
-  bool finish(const LockFileId& id);
+  bool finish(const LockFileId& id) EXCLUDES(mutex_);
 
   LockTable& locks_;
   const LockFiles& files_;
-  std::mutex mutex_;  // taken after Overlay::mutex()
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_;
+  Mutex mutex_{LockRank::kRemovals};
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

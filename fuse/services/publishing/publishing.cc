@@ -150,7 +150,7 @@ std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
   Invalidator::Done invalidate;
   std::size_t known = 0;
   {
-    const std::unique_lock lock(job.overlay.mutex());
+    const WriterLock lock(job.overlay.mutex());
     if (job.layer) {
       const bool keep = outcome != Outcome::kSuccess && parts_.layer_keep.count() > 0;
       const Status ended = job.layer->end(parts_.store.layers(), outcome, keep);
@@ -171,7 +171,7 @@ std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
 }
 
 PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Progress& progress) {
-  const std::lock_guard ending(job.end_mutex);
+  const MutexLock ending(job.end_mutex);
   PublishReport report;
   if (!job.is_active()) return report;
   job.wait_until_settled();
@@ -194,7 +194,7 @@ PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Pr
 }
 
 std::uint64_t Publishing::discard_job(Job& job) {
-  const std::lock_guard ending(job.end_mutex);
+  const MutexLock ending(job.end_mutex);
   return drop_layer(job, Outcome::kSuccess);
 }
 

@@ -72,7 +72,7 @@ class Publishing {
 
  private:
   PublishReport publish_entry(Job& job, const std::string& entry);
-  std::size_t drop_layer(Job& job, Outcome outcome);
+  std::size_t drop_layer(Job& job, Outcome outcome) EXCLUDES(job.overlay.mutex());
 
   const Parts parts_;
   Publisher publisher_;

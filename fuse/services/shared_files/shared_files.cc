@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 
-#include <shared_mutex>
 #include <utility>
 
 #include "fuse/jobs/job.h"
@@ -21,7 +20,7 @@ std::unique_ptr<SharedFile> SharedFiles::make(const std::string& path, Common ki
 
 Result<std::size_t> SharedFiles::change(FileHandle& handle, const Change& change,
                                         off_t keep_bytes) {
-  const std::lock_guard lock(handle.shared->mutex);
+  const MutexLock lock(handle.shared->mutex);
   CACHESHIM_CHECK(handle.shared->stage(handle.fd.get(), keep_bytes));
   return change(handle.fd.get());
 }
@@ -30,6 +29,7 @@ Result<struct stat> SharedFiles::change_named(const std::string& path, int file,
                                               const std::function<Status(int fd)>& change) const {
   CACHESHIM_TRY(fd, sys::reopen(file, O_RDWR));
   SharedFile shared(store_.staging(), path, /*is_new=*/false);
+  const MutexLock lock(shared.mutex);
   CACHESHIM_CHECK(shared.stage(fd.get(), keep_bytes));
   CACHESHIM_CHECK(change(fd.get()));
   CACHESHIM_CHECK(shared.commit(fd.get(), files_, path));
@@ -39,7 +39,7 @@ Result<struct stat> SharedFiles::change_named(const std::string& path, int file,
 // Where the file is now, "" where it has lost its name: renamed with its node, or replaced underneath
 // it, which leaves the node without a name.
 std::string SharedFiles::path_of(const FileHandle& handle) const {
-  const std::shared_lock lock(handle.job->overlay.mutex());
+  const ReaderLock lock(handle.job->overlay.mutex());
   const NodeInfo info = nodes_.info(handle.node);
   if (info.removed) return info.was_unlinked ? "" : handle.shared->path();
   const auto path = nodes_.path(handle.node);
@@ -49,7 +49,7 @@ std::string SharedFiles::path_of(const FileHandle& handle) const {
 Status SharedFiles::commit(FileHandle& handle, pid_t closing) const {
   const std::string path = path_of(handle);
   SharedFile& shared = *handle.shared;
-  const std::lock_guard lock(shared.mutex);
+  const MutexLock lock(shared.mutex);
   if (is_being_killed(closing)) {
     shared.set_killed();  // another that has it open may go on with it
     return {};
@@ -60,14 +60,14 @@ Status SharedFiles::commit(FileHandle& handle, pid_t closing) const {
 
 void SharedFiles::note_opened(const FileHandle& handle, pid_t thread) {
   if (!handle.is_shared_file) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   openings_[handle.node].push_back({&handle, process_of(thread)});
   ++count_;
 }
 
 void SharedFiles::released(FileHandle& handle) {
   if (handle.is_shared_file) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = openings_.find(handle.node);
     if (found != openings_.end()) {
       count_ -= std::erase_if(found->second,
@@ -80,7 +80,7 @@ void SharedFiles::released(FileHandle& handle) {
 
 std::optional<SharedFiles::OwnCopy> SharedFiles::own_copy_of(NodeIndex node, pid_t thread) {
   if (count_ == 0) return std::nullopt;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = openings_.find(node);
   if (found == openings_.end()) return std::nullopt;
   const pid_t process = process_of(thread);
@@ -93,7 +93,7 @@ std::optional<SharedFiles::OwnCopy> SharedFiles::own_copy_of(NodeIndex node, pid
 
 void SharedFiles::discard(FileHandle& handle) const {
   SharedFile& shared = *handle.shared;
-  const std::lock_guard lock(shared.mutex);
+  const MutexLock lock(shared.mutex);
   shared.discard();
   if (!shared.is_unfinished()) return;
   const auto st = files_.find(shared.path());

@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "store/base/store.h"
 #include "store/locks/lock_files.h"
 #include "store/locks/shared_file.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -67,8 +67,8 @@ class SharedFiles {
   const Store& store_;
   const NodeTable& nodes_;
   const LockFiles& files_;
-  std::mutex mutex_;
-  std::map<NodeIndex, std::vector<Opening>> openings_;
+  Mutex mutex_;
+  std::map<NodeIndex, std::vector<Opening>> openings_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> count_{0};  // of openings
 };
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/services/single_flight/single_flight.h"
 
-#include <mutex>
-#include <shared_mutex>
 #include <utility>
 
 #include "store/sys/paths.h"
@@ -61,7 +59,7 @@ Flights::Seeker SingleFlight::seeker_of(const Caller& caller, Job& job, std::str
 void SingleFlight::note_open(const Caller& caller, Job& job, NodeIndex node) const {
   if (!flights_ || !flights_->any()) return;
   const auto path = [&] {
-    const std::shared_lock lock(job.overlay.mutex());
+    const ReaderLock lock(job.overlay.mutex());
     return nodes_.path(node);
   }();
   if (!path || entries_.class_of(*path) != NameClass::kFlight) return;
@@ -84,7 +82,7 @@ void SingleFlight::note_step(const Job& job, const std::string& path, bool is_re
 }
 
 Flights::EntryState SingleFlight::inspect(const Job& job, const std::string& path) const {
-  const std::shared_lock lock(job.overlay.mutex());
+  const ReaderLock lock(job.overlay.mutex());
   Flights::EntryState state;
   state.has_name = static_cast<bool>(job.overlay.find(path));
   const auto ref = entries_.find(path);
@@ -110,7 +108,7 @@ void SingleFlight::note_arrival(const Job& job, const std::string& path,
   // A file that is added to a complete entry does not complete it again.
   const auto is_addition = [&] {
     if (entries_.class_of(path) != NameClass::kFlight) return false;
-    const std::shared_lock lock(job.overlay.mutex());
+    const ReaderLock lock(job.overlay.mutex());
     return publisher_.is_complete_in_base(job.overlay, *ref);
   };
   if (!is_end_seen || is_addition()) flights_->finished(job, path);

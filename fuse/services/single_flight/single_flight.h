@@ -44,21 +44,24 @@ class SingleFlight {
   // Whether any process waits or builds.
   bool any() const { return flights_ && flights_->any(); }
 
-  // Requires: Overlay::mutex().
-  bool is_worth_waiting_for(const Job& job, const std::string& path) const;
+  bool is_worth_waiting_for(const Job& job, const std::string& path) const
+      REQUIRES_SHARED(job.overlay.mutex());
   Flights::Seeker seeker_of(const Caller& caller, Job& job, std::string path) const;
 
   // A thread has opened a file. If the next entry of a builder is there already, its open is all that the daemon sees of
   // the builder's progress.
-  void note_open(const Caller& caller, Job& job, NodeIndex node) const;
+  void note_open(const Caller& caller, Job& job, NodeIndex node) const
+      EXCLUDES(job.overlay.mutex());
   // Something has been made, renamed or removed.
   void note_step(const Job& job, const std::string& path, bool is_removed = false) const;
   // Notifies the waiters for `path` of a change that was made to it. `completed` is the entry that the change has
   // completed, or "".
-  void note_arrival(const Job& job, const std::string& path, const std::string& completed) const;
+  void note_arrival(const Job& job, const std::string& path, const std::string& completed) const
+      EXCLUDES(job.overlay.mutex());
 
  private:
-  Flights::EntryState inspect(const Job& job, const std::string& path) const;
+  Flights::EntryState inspect(const Job& job, const std::string& path) const
+      EXCLUDES(job.overlay.mutex());
 
   const EntryMap& entries_;
   const Publisher& publisher_;
