@@ -243,7 +243,7 @@ DOCUMENTS = {
     },
     "docs/trust.md": {
         ("Trust: who may publish", "[publish]"): Configuration(),
-        ("Whether it still is what was published", "verify_on_open"): Configuration(),
+        ("Verifying published files", "verify_on_open"): Configuration(),
     },
     "docs/man/cacheshim.1": {
         ("EXAMPLES", "mkdir -p"): Run("root"),
