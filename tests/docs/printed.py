@@ -222,7 +222,7 @@ DOCUMENTS = {
                 ("alice", "sh -c 'echo $CUDA_MODULE_LOADING'", "EAGER"))),
         ("What it does", "cacheshim: CUDA:"): OUTPUT,
         ("What it does", "[cuda]"): Configuration(),
-        ("What is confirmed", "scripts/gpu-check"): Listed("needs a GPU"),
+        ("What the tests confirm", "scripts/gpu-check"): Listed("needs a GPU"),
     },
     "docs/doctor.md": {
         ("cacheshim doctor", "cacheshim doctor [--mount M]"): Synopsis(),
