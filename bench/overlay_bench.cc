@@ -11,25 +11,25 @@
 #include "store/overlay/overlay.h"
 #include "store/sys/sys.h"
 
-// What look-ups and changes cost in the overlay itself, without FUSE: the share of a request that is ours.
-// Plain stat(2) of the same file stands beside it; compare within one run only.
+// What look-ups and changes cost in the overlay itself, without FUSE: the share of a request that
+// is ours. Plain stat(2) of the same file stands beside it; compare within one run only.
 namespace cacheshim {
 namespace {
 
-class Folders {
+class Directories {
  public:
-  Folders() {
+  Directories() {
     std::string name = "/tmp/cacheshim-bench-XXXXXX";
     path_ = ::mkdtemp(name.data());
-    for (const char* folder : {"/base/triton/KEY", "/upper/triton/OWN", "/work"}) {
-      std::filesystem::create_directories(path_ + folder);
+    for (const char* directory : {"/base/triton/KEY", "/upper/triton/OWN", "/work"}) {
+      std::filesystem::create_directories(path_ + directory);
     }
     std::ofstream(path_ + "/base/triton/KEY/x.cubin") << std::string(8192, 'x');
     std::ofstream(path_ + "/upper/triton/OWN/x.cubin") << std::string(8192, 'x');
   }
-  ~Folders() { std::filesystem::remove_all(path_); }
-  Folders(const Folders&) = delete;
-  Folders& operator=(const Folders&) = delete;
+  ~Directories() { std::filesystem::remove_all(path_); }
+  Directories(const Directories&) = delete;
+  Directories& operator=(const Directories&) = delete;
   UniqueFd open(const char* name) const { return *sys::open_path(path_ + name, O_RDONLY); }
   const std::string& path() const { return path_; }
 
@@ -39,14 +39,14 @@ class Folders {
 
 struct World {
   World() {
-    overlay.set_layer(folders.open("/upper"), folders.open("/work"));
+    overlay.set_layer(directories.open("/upper"), directories.open("/work"));
     if (!overlay.load_layer()) std::abort();
   }
-  Folders folders;
+  Directories directories;
   const std::vector<Profile> profiles;
   const EntryMap entries{profiles};
   Counters counters;
-  const UniqueFd base = folders.open("/base");
+  const UniqueFd base = directories.open("/base");
   Overlay overlay{{base.get()}, entries, counters};
 };
 
@@ -58,14 +58,15 @@ void find(benchmark::State& state, const char* path) {
 void list(benchmark::State& state) {
   const World world;
   for (int i = 0; i < 7; ++i) {
-    std::ofstream(world.folders.path() + "/base/triton/KEY/" + std::to_string(i)) << i;
+    std::ofstream(world.directories.path() + "/base/triton/KEY/" + std::to_string(i)) << i;
   }
   for (auto _ : state) benchmark::DoNotOptimize(world.overlay.list("triton/KEY"));
 }
 
 void copy_up(benchmark::State& state) {
   World world;
-  std::ofstream(world.folders.path() + "/base/triton/KEY/x.cubin") << std::string(30 << 10, 'x');
+  std::ofstream(world.directories.path() + "/base/triton/KEY/x.cubin")
+      << std::string(30 << 10, 'x');
   for (auto _ : state) {
     benchmark::DoNotOptimize(world.overlay.open_writable("triton/KEY/x.cubin", O_RDWR));
     state.PauseTiming();
@@ -74,7 +75,7 @@ void copy_up(benchmark::State& state) {
   }
 }
 
-// As Triton puts a file: a folder, a temporary one in it, the file, a rename.
+// As Triton puts a file: a directory, a temporary one in it, the file, a rename.
 void put(benchmark::State& state) {
   World world;
   int number = 0;
@@ -89,8 +90,8 @@ void put(benchmark::State& state) {
 }
 
 void native_stat(benchmark::State& state) {
-  const Folders folders;
-  const std::string path = folders.path() + "/base/triton/KEY/x.cubin";
+  const Directories directories;
+  const std::string path = directories.path() + "/base/triton/KEY/x.cubin";
   struct stat st;
   for (auto _ : state) benchmark::DoNotOptimize(::stat(path.c_str(), &st));
 }

@@ -17,8 +17,8 @@
 #include "store/publish/publisher.h"
 #include "store/sys/sys.h"
 
-// How long a job's end takes with many small files: publishing them beside `cp -r` and one syncfs(2) of the
-// same files, in turns on one file system. Prints medians and their ratio.
+// How long a job's end takes with many small files: publishing them beside `cp -r` and one
+// syncfs(2) of the same files, in turns on one file system. Prints medians and their ratio.
 namespace cacheshim {
 namespace {
 
@@ -34,9 +34,9 @@ complete = ["done"]
 )";
 
 struct Options {
-  std::string folder = "/var/tmp";
+  std::string directory = "/var/tmp";
   unsigned files = 10000;
-  unsigned files_an_entry = 8;  // 0: all in one folder of an unknown cache
+  unsigned files_an_entry = 8;  // 0: all in one directory of an unknown cache
   unsigned bytes = 2048;
   unsigned rounds = 5;
 };
@@ -61,22 +61,22 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void sync_all(const std::string& folder) {
-  const UniqueFd fd = *sys::open_path(folder, O_RDONLY | O_DIRECTORY);
+void sync_all(const std::string& directory) {
+  const UniqueFd fd = *sys::open_path(directory, O_RDONLY | O_DIRECTORY);
   if (::syncfs(fd.get()) == -1) fail("cannot sync");
 }
 
 void fill(const fs::path& top, const Options& options) {
   const unsigned an_entry = options.files_an_entry;
   for (unsigned number = 0; number < options.files; ++number) {
-    const fs::path folder = an_entry == 0
-                                ? top / "unknown/cache"
-                                : top / "bench" / ("KEY" + std::to_string(number / an_entry));
-    fs::create_directories(folder);
+    const fs::path directory = an_entry == 0
+                                   ? top / "unknown/cache"
+                                   : top / "bench" / ("KEY" + std::to_string(number / an_entry));
+    fs::create_directories(directory);
     const bool is_last = an_entry > 0 && number % an_entry == an_entry - 1;
     std::string text = std::to_string(number);
     text.resize(options.bytes, 'x');
-    std::ofstream(folder / (is_last ? "done" : "file" + std::to_string(number))) << text;
+    std::ofstream(directory / (is_last ? "done" : "file" + std::to_string(number))) << text;
   }
 }
 
@@ -121,12 +121,13 @@ void run(const Options& options) {
   std::vector<Profile> profiles;
   profiles.push_back(std::get<Profile>(parse_profile(kProfile, "bench.toml")));
   const EntryMap entries(profiles);
-  std::string name = options.folder + "/cacheshim-bench-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) fail("cannot make a folder in " + options.folder);
+  std::string name = options.directory + "/cacheshim-bench-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) fail("cannot make a directory in " + options.directory);
   std::vector<double> copies, publishes;
   for (unsigned round = 0; round < options.rounds; ++round) {
     const fs::path top = fs::path(name) / std::to_string(round);
-    for (const char* folder : {"store", "upper", "work"}) fs::create_directories(top / folder);
+    for (const char* directory : {"store", "upper", "work"})
+      fs::create_directories(top / directory);
     fill(top / "upper", options);
     sync_all(name);
     copies.push_back(copy_all(top / "upper", top / "copy"));
@@ -136,7 +137,7 @@ void run(const Options& options) {
   fmt::print(
       "{} files of {} bytes, {}: cp -r and syncfs {:.3f} s, publishing {:.3f} s, {:.2f} times\n",
       options.files, options.bytes,
-      options.files_an_entry == 0 ? "in one folder"
+      options.files_an_entry == 0 ? "in one directory"
                                   : fmt::format("{} an entry", options.files_an_entry),
       median(copies), median(publishes), median(publishes) / median(copies));
 }
@@ -147,10 +148,10 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   cacheshim::Options options;
   CLI::App app("Publishing of many small files beside cp -r and one syncfs");
-  app.add_option("--folder", options.folder, "On the file system to measure")
+  app.add_option("--directory", options.directory, "On the file system to measure")
       ->capture_default_str();
   app.add_option("--files", options.files)->capture_default_str();
-  app.add_option("--files-an-entry", options.files_an_entry, "0: all in one folder")
+  app.add_option("--files-an-entry", options.files_an_entry, "0: all in one directory")
       ->capture_default_str();
   app.add_option("--bytes", options.bytes, "Of each file")->capture_default_str();
   app.add_option("--rounds", options.rounds)->capture_default_str();

@@ -11,10 +11,11 @@
 namespace cacheshim::cli {
 namespace {
 
-// What follows `folder` in `path`; nothing where it is not below it.
-std::optional<std::string> below(const std::string& path, const std::string& folder) {
-  if (folder.empty() || folder == "/" || !path.starts_with(folder + "/")) return std::nullopt;
-  return path.substr(folder.size() + 1);
+// What follows `directory` in `path`; nothing where it is not below it.
+std::optional<std::string> below(const std::string& path, const std::string& directory) {
+  if (directory.empty() || directory == "/" || !path.starts_with(directory + "/"))
+    return std::nullopt;
+  return path.substr(directory.size() + 1);
 }
 
 std::string absolute(const std::string& text) {
@@ -45,8 +46,8 @@ std::optional<CachePath> find_cache_path(const std::string& text, const std::str
   if (const auto rest = below(path, absolute(mount))) return in_mount(*rest);
   if (const auto rest = below(path, store)) return CachePath{*rest, ""};
   for (const Profile& profile : profiles) {
-    for (const std::string& folder : profile.default_paths) {
-      if (const auto rest = below(path, expand_home(folder))) {
+    for (const std::string& directory : profile.default_paths) {
+      if (const auto rest = below(path, expand_home(directory))) {
         return CachePath{join_path(profile.name, *rest), ""};
       }
     }

@@ -46,8 +46,8 @@ std::string reason(Errno error) { return std::generic_category().message(error.c
                 fmt::format("cannot talk to the daemon of '{}': {}", mount, reason(error)));
 }
 
-Result<UniqueFd> open_at(int folder, const char* name, int flags) {
-  UniqueFd fd(::openat(folder, name, flags | O_CLOEXEC));
+Result<UniqueFd> open_at(int directory, const char* name, int flags) {
+  UniqueFd fd(::openat(directory, name, flags | O_CLOEXEC));
   if (!fd) return Errno::last();
   return fd;
 }
@@ -89,14 +89,14 @@ void throw_if_refused(const json& line) {
 }  // namespace
 
 ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
-  UniqueFd folder(::open((mount + "/" + std::string(kControlName)).c_str(),
-                         O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder) fail_unavailable(mount, Errno::last());
-  // A store has a folder of this name too, but nothing to ask in it.
-  if (auto version = open_at(folder.get(), "version", O_RDONLY); !version) {
+  UniqueFd directory(::open((mount + "/" + std::string(kControlName)).c_str(),
+                            O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) fail_unavailable(mount, Errno::last());
+  // A store has a directory of this name too, but nothing to ask in it.
+  if (auto version = open_at(directory.get(), "version", O_RDONLY); !version) {
     fail_unavailable(mount, version.error());
   }
-  folder_ = std::move(folder);
+  folder_ = std::move(directory);
 }
 
 void ControlClient::exchange(const json& request,

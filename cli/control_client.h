@@ -12,7 +12,7 @@
 
 namespace cacheshim::cli {
 
-// Talks to the daemon of a mount through its control folder (docs/control.md).
+// Talks to the daemon of a mount through its control directory (docs/control.md).
 class ControlClient {
  public:
   // Called for every progress line; may throw to give up.
@@ -28,10 +28,11 @@ class ControlClient {
   // The same, with progress on stderr.
   nlohmann::json request(const nlohmann::json& request) const;
 
-  // The answer as the daemon wrote it, one line, not parsed: for long answers that are only passed on.
+  // The answer as the daemon wrote it, one line, not parsed: for long answers that are only passed
+  // on.
   std::string request_text(const nlohmann::json& request) const;
 
-  // The text of a file of the control folder, as "stats".
+  // The text of a file of the control directory, as "stats".
   std::string read(const std::string& name) const;
 
   // The profiles that the daemon uses, as it found them when it mounted.

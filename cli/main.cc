@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kDescription =
     "cacheshim: one build and kernel cache for many jobs and users at once.\n\n"
-    "A store is a plain folder of caches (triton/, pip/, ...). cacheshim shows it at a mount point,\n"
+    "A store is a plain directory of caches (triton/, pip/, ...). cacheshim shows it at a mount point,\n"
     "where every job sees it as its own: what a job writes goes to a layer of that job alone, and\n"
     "each finished entry is then published into the store, whole, first writer wins.";
 
@@ -132,8 +132,8 @@ int run_program(std::vector<std::string> words) {
 }  // namespace
 }  // namespace cacheshim::cli
 
-// kProgramMark: a job's script may preload our library into every program that it runs, including this
-// one.
+// kProgramMark: a job's script may preload our library into every program that it runs, including
+// this one.
 extern "C" {
 [[gnu::visibility("default"), gnu::used]] extern const char cacheshim_program_mark;
 const char cacheshim_program_mark = 0;

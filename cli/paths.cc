@@ -52,15 +52,16 @@ std::string config_dir() {
   return "";
 }
 
-std::vector<std::string> profile_folders(const std::string& shipped, const std::string& config) {
+std::vector<std::string> profile_directories(const std::string& shipped,
+                                             const std::string& config) {
   constexpr const char* kName = "/profiles.d";
-  std::vector<std::string> folders = {shipped};
+  std::vector<std::string> directories = {shipped};
   const std::string own = config_dir();
-  if (!own.empty()) folders.push_back(own + kName);
+  if (!own.empty()) directories.push_back(own + kName);
   std::error_code error;
   const std::string beside = fs::absolute(config, error).lexically_normal().parent_path();
-  if (!config.empty() && !error && beside != own) folders.push_back(beside + kName);
-  return folders;
+  if (!config.empty() && !error && beside != own) directories.push_back(beside + kName);
+  return directories;
 }
 
 std::string run_dir(std::string_view mount_point) {

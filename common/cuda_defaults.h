@@ -4,7 +4,7 @@
 #include <string_view>
 
 // What [cuda] of the configuration says for each program: the text that the daemon writes into its
-// run folder and that cuda_hooks reads when a process starts.
+// run directory and that cuda_hooks reads when a process starts.
 //
 // Layout: lines PROGRAM \t POLICY \t MATCH \n. PROGRAM is a pattern of fnmatch(3) for the last
 // component of the program's name; the first line that matches counts.

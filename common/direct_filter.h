@@ -9,26 +9,29 @@
 #include <cstdint>
 #include <string_view>
 
-// What the layer of a view shadows of the base: a Bloom filter that the daemon writes and the preloaded
-// library maps read-only, so that a process can tell by itself that a name is the base's alone.
+// What the layer of a view shadows of the base: a Bloom filter that the daemon writes and the
+// preloaded library maps read-only, so that a process can tell by itself that a name is the base's
+// alone.
 //
-// Keys: a path, where the layer has or hides this name; "below" a path, where it hides whatever the base
-// has under it. Nothing is ever taken out; a filter that has become too small, or of another owner, is
-// replaced by a new file and retired.
+// Keys: a path, where the layer has or hides this name; "below" a path, where it hides whatever the
+// base has under it. Nothing is ever taken out; a filter that has become too small, or of another
+// owner, is replaced by a new file and retired.
 //
-// The key of a directory is also what its listing needs. The layer has a name, a whiteout or a mark in a directory
-// only if it has the directory itself, and makes that, with its key, first. A lock file of the base that the view
-// hides without the layer adds the key of its directory. So where the bits of a directory are unset, the view
-// shows there what the base has, but for names that no view shows.
+// The key of a directory is also what its listing needs. The layer has a name, a whiteout or a mark
+// in a directory only if it has the directory itself, and makes that, with its key, first. A lock
+// file of the base that the view hides without the layer adds the key of its directory. So where
+// the bits of a directory are unset, the view shows there what the base has, but for names that no
+// view shows.
 //
-// The proof that a reader never serves the base wrongly. The daemon sets the bits of a key before it
-// begins the change that the key tells of (it may wait for nothing in between), and retires a filter
-// before it sets a bit in a newer one alone. A reader (1) asks the base and (2) then finds the filter
-// unretired and the bits of its path unset. By (2), when it asked at (1) no change that shadows the path
-// had begun: had one begun before, its bits would have been set before that, and they never go away. So
-// what the base said at (1) is what the view was at that moment. (Before (1) it looks as well, but only
-// to spare itself the call.) A change that has returned has set its bits, whoever made it, so that a
-// reader which begins later goes to the mount. Falsely set bits lead to the mount as well: no harm.
+// The proof that a reader never serves the base wrongly. The daemon sets the bits of a key before
+// it begins the change that the key tells of (it may wait for nothing in between), and retires a
+// filter before it sets a bit in a newer one alone. A reader (1) asks the base and (2) then finds
+// the filter unretired and the bits of its path unset. By (2), when it asked at (1) no change that
+// shadows the path had begun: had one begun before, its bits would have been set before that, and
+// they never go away. So what the base said at (1) is what the view was at that moment. (Before (1)
+// it looks as well, but only to spare itself the call.) A change that has returned has set its
+// bits, whoever made it, so that a reader which begins later goes to the mount. Falsely set bits
+// lead to the mount as well: no harm.
 //
 // Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has
 // kBitsPerKey bits of one word, so that it is set and read in one access.
@@ -43,17 +46,19 @@ struct alignas(64) FilterHeader {
   std::uint32_t version;
   std::uint32_t word_count;  // a power of two
   std::uint32_t retired;     // not 0: ask no more, there may be a newer file of this name
-  // Not 0: a process of this job builds something. A process that opens a name of class `flight` asks the mount then,
-  // even if the base has the name: the open shows that the process has given up what it was to build.
+  // Not 0: a process of this job builds something. A process that opens a name of class `flight`
+  // asks the mount then, even if the base has the name: the open shows that the process has given
+  // up what it was to build.
   std::uint32_t building;
 };
 
 using FilterKey = std::uint64_t;
 
-// Of a path from the view's root, component by component: key_of(key_of(kRootKey, "triton"), "KEY").
+// Of a path from the view's root, component by component: key_of(key_of(kRootKey, "triton"),
+// "KEY").
 inline constexpr FilterKey kRootKey = 0x9e3779b97f4a7c15;
-inline FilterKey key_of(FilterKey folder, std::string_view component) {
-  return XXH3_64bits_withSeed(component.data(), component.size(), folder);
+inline FilterKey key_of(FilterKey directory, std::string_view component) {
+  return XXH3_64bits_withSeed(component.data(), component.size(), directory);
 }
 inline FilterKey key_below(FilterKey path) {
   const FilterKey mixed = (path ^ (path >> 29)) * 0xbf58476d1ce4e5b9;
@@ -103,7 +108,7 @@ class FilterView {
   const std::uint64_t* words_ = nullptr;
 };
 
-// The keys that may shadow one path: that of the path, and "below" each folder above it.
+// The keys that may shadow one path: that of the path, and "below" each directory above it.
 class ShadowProbes {
  public:
   static constexpr std::size_t kMostComponents = 15;

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <string_view>
 
-// What else the run folder holds for direct opens, beside the filters (direct_filter.h).
+// What else the run directory holds for direct opens, beside the filters (direct_filter.h).
 //
-//   <run folder>/state             MountPage and the name rules: what the mount is, and whether it lives
+//   <run directory>/state             MountPage and the name rules: what the mount is, and whether
+//   it lives
 //                views/<job>       the job's filter
 //                counters/<job>    CounterSlots, which the processes of the view's user may write
 //                base/             the base, bound read-only and nosymfollow
@@ -33,24 +34,26 @@ struct MountPage {
   std::uint32_t size_bytes;    // of the whole file
   std::uint32_t rules_offset;  // of the name rules (name_rules.h), to the end of the file
   std::uint32_t family_count;  // of the name rules
-  // Offset of a futex word that holds the id of a thread of the daemon: 0 in its low bits once it has
-  // ended, however it ended, since the kernel lets go of the robust mutex that the word belongs to.
+  // Offset of a futex word that holds the id of a thread of the daemon: 0 in its low bits once it
+  // has ended, however it ended, since the kernel lets go of the robust mutex that the word belongs
+  // to.
   std::uint32_t alive_offset;
   std::uint64_t device;       // st_dev of the mount's files
-  std::uint64_t base_device;  // of the base's folder, to be found at base/
+  std::uint64_t base_device;  // of the base's directory, to be found at base/
   std::uint64_t base_inode;
-  // Grows with each change of a name in the base, once it has been made: what a process has found out of
-  // a name it need not ask again meanwhile. 0 where the daemon is not told of all changes.
+  // Grows with each change of a name in the base, once it has been made: what a process has found
+  // out of a name it need not ask again meanwhile. 0 where the daemon is not told of all changes.
   std::uint64_t base_changes;
 };
 inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 
-// The inode number of the mount's root: the daemon's, or the kernel's own until it has asked for it.
+// The inode number of the mount's root: the daemon's, or the kernel's own until it has asked for
+// it.
 inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
 inline constexpr std::uint64_t kUnaskedRootInode = 1;
 
-// The page at the beginning of the `size_bytes` of a state file in `memory` (aligned as a page is); null
-// where that is none of ours.
+// The page at the beginning of the `size_bytes` of a state file in `memory` (aligned as a page is);
+// null where that is none of ours.
 inline const MountPage* mount_page_over(const void* memory, std::size_t size_bytes) {
   const auto* const page = static_cast<const MountPage*>(memory);
   const bool fits = size_bytes >= sizeof *page && page->magic == kMountPageMagic &&

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-// Which names of a cache family are no plain ones, as a flat table: the preloaded library serves only
-// plain names from the base. Written by the daemon from the profiles, and a little wider than they
-// are where that makes it simpler: a name too many goes to the mount, which is always right.
+// Which names of a cache family are no plain ones, as a flat table: the preloaded library serves
+// only plain names from the base. Written by the daemon from the profiles, and a little wider than
+// they are where that makes it simpler: a name too many goes to the mount, which is always right.
 namespace cacheshim {
 
 enum class NameRule : std::uint32_t {
@@ -15,10 +15,10 @@ enum class NameRule : std::uint32_t {
   kAwaited = 2,
 };
 
-// Layout: `count` of these, then the rules, then the strings, which end with a NUL. Offsets are from the
-// table's start.
+// Layout: `count` of these, then the rules, then the strings, which end with a NUL. Offsets are
+// from the table's start.
 struct FamilyRecord {
-  std::uint32_t name;  // the family's folder
+  std::uint32_t name;  // the family's directory
   std::uint32_t name_length;
   std::uint32_t rules;  // the first of its NameRuleRecords
   std::uint32_t rule_count;
@@ -27,13 +27,14 @@ struct NameRuleRecord {
   std::uint32_t pattern;  // as of fnmatch(3) without flags
   std::uint32_t pattern_length;
   NameRule rule;
-  // What each name begins and ends with that it matches, so that most need not be held against it; NUL:
-  // that differs.
+  // What each name begins and ends with that it matches, so that most need not be held against it;
+  // NUL: that differs.
   char first;
   char last;
 };
 
-// A checked, read-only view of a table. Owns nothing; the bytes, aligned for records, must outlive it.
+// A checked, read-only view of a table. Owns nothing; the bytes, aligned for records, must outlive
+// it.
 class NameRules {
  public:
   NameRules() = default;

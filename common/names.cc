@@ -41,7 +41,7 @@ std::size_t escape_mount_path(std::string_view path, char* out, std::size_t capa
   while (at != end && *at == '/') ++at;
   while (end != at && end[-1] == '/') --end;
   Writer writer(out, capacity);
-  if (at == end) writer.put('-');  // the root folder, as systemd-escape --path names it
+  if (at == end) writer.put('-');  // the root directory, as systemd-escape --path names it
   for (const char* first = at; at != end; ++at) {
     const bool low = static_cast<unsigned char>(*at) < 0x21;
     if (*at == '/') {

@@ -12,7 +12,7 @@ inline constexpr std::string_view kJobsName = ".jobs";
 inline constexpr std::string_view kControlName = ".cacheshim";  // in the mount and in the store
 inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 
-// The run folder of a mount is <base>/cacheshim/<escaped mount path>; base is /run, or
+// The run directory of a mount is <base>/cacheshim/<escaped mount path>; base is /run, or
 // XDG_RUNTIME_DIR for a daemon that does not run as root.
 inline constexpr std::string_view kRunBase = "/run";
 inline constexpr std::string_view kRunDirName = "cacheshim";
@@ -30,7 +30,7 @@ inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 
-// Writes the run folder's name for a mount path into `out` and returns its length, or 0 where it
+// Writes the run directory's name for a mount path into `out` and returns its length, or 0 where it
 // does not fit: the leading '/' is dropped, other '/' become '-', and '-', '\' and bytes below 0x21
 // become \xNN, as systemd-escape --path does.
 std::size_t escape_mount_path(std::string_view path, char* out, std::size_t capacity);

@@ -7,8 +7,9 @@
 #include "common/result.h"
 
 // The routes as a flat table that the preloaded library maps: what the profiles say, without a
-// parser. The daemon writes it to the run folder's file `routes`; the same bytes, made of the
-// shipped profiles at build time, are part of the library for containers that have no run folder.
+// parser. The daemon writes it to the run directory's file `routes`; the same bytes, made of the
+// shipped profiles at build time, are part of the library for containers that have no run
+// directory.
 //
 // Layout (native byte order, all offsets from the start of the table):
 //   RouteTableHeader, then `route_count` RouteRecords, then the strings, each ended by a NUL.
@@ -27,7 +28,7 @@ struct RouteTableHeader {
 // One default path of one cache family. Every field is an offset of a string; the empty string
 // means "none".
 struct RouteRecord {
-  std::uint32_t name;          // folder name under the mount, as "triton"
+  std::uint32_t name;          // directory name under the mount, as "triton"
   std::uint32_t variable;      // environment variable that moves the cache, as "TRITON_CACHE_DIR"
   std::uint32_t unless;        // variables, ':' between, one of which being set means: leave alone
   std::uint32_t default_path;  // as "~/.triton/cache"; ~ is HOME

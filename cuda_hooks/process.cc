@@ -56,7 +56,7 @@ void keep(std::string_view& text, char (&buffer)[kCapacity]) {
   text = {buffer, size};
 }
 
-// The mount's path as the daemon names its run folder by it: no slashes twice or at the end.
+// The mount's path as the daemon names its run directory by it: no slashes twice or at the end.
 template <std::size_t kCapacity>
 void append_normalised(FixedText<kCapacity>& out, std::string_view path) {
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -67,10 +67,10 @@ void append_normalised(FixedText<kCapacity>& out, std::string_view path) {
 }
 
 // The length of the file's text in `defaults_text`; 0 where there is none.
-std::size_t read_defaults(std::string_view base, std::string_view folder) {
+std::size_t read_defaults(std::string_view base, std::string_view directory) {
   FixedText<PATH_MAX> path;
   ((path += base) += "/") += kRunDirName;
-  (((path += "/") += folder) += "/") += kCudaDefaultsFile;
+  (((path += "/") += directory) += "/") += kCudaDefaultsFile;
   if (base.empty() || !path.fits()) return 0;
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file) return 0;

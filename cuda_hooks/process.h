@@ -9,7 +9,7 @@
 // before a preloaded one, calls the driver first, by that call.
 namespace cacheshim::cuda {
 
-// Makes the plan and sets the environment, once. Reads at most two files, of the run folder.
+// Makes the plan and sets the environment, once. Reads at most two files, of the run directory.
 void start();
 
 // The plan; starts if need be. Its strings stay valid.

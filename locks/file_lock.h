@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// FileLock: exclusion between processes by flock(2) on a file beside what it protects, `<path>.lock`, as
-// Python's filelock and flock(1) do it, on a cacheshim mount and on any other file system.
+// FileLock: exclusion between processes by flock(2) on a file beside what it protects,
+// `<path>.lock`, as Python's filelock and flock(1) do it, on a cacheshim mount and on any other
+// file system.
 //
-// Header-only; needs C++17 and libc. `pkg-config --cflags cacheshim-locks` names its directory. The daemon's own locks
-// are in fuse/services/locks/.
+// Header-only; needs C++17 and libc. `pkg-config --cflags cacheshim-locks` names its directory. The
+// daemon's own locks are in fuse/services/locks/.
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -42,13 +43,14 @@ struct LockError {
   }
 };
 
-// Not an open descriptor's owner until the first lock(). Movable; a moved-from object is like a new one of
-// an empty path. Not thread-safe; each thread has its own, and two objects of one process exclude each
-// other as those of two processes do.
+// Not an open descriptor's owner until the first lock(). Movable; a moved-from object is like a new
+// one of an empty path. Not thread-safe; each thread has its own, and two objects of one process
+// exclude each other as those of two processes do.
 //
-// flock(2) and not fcntl(2): it belongs to the descriptor, so that closing another one of the same file
-// does not take it away. A child of fork(2) shares it, and keeps it until it closes the descriptor or
-// calls exec (O_CLOEXEC). The lock file is never removed: who removed it would have a lock on nothing.
+// flock(2) and not fcntl(2): it belongs to the descriptor, so that closing another one of the same
+// file does not take it away. A child of fork(2) shares it, and keeps it until it closes the
+// descriptor or calls exec (O_CLOEXEC). The lock file is never removed: who removed it would have a
+// lock on nothing.
 class FileLock {
  public:
   enum class Mode { kShared, kExclusive };
@@ -80,8 +82,8 @@ class FileLock {
   }
   ~FileLock() { close(); }
 
-  // Waits for as long as it takes; goes on after signals. What is locked already is converted, as flock(2)
-  // does it: not in one step.
+  // Waits for as long as it takes; goes on after signals. What is locked already is converted, as
+  // flock(2) does it: not in one step.
   [[nodiscard]] Result lock(Mode mode = Mode::kExclusive) { return take(operation(mode)); }
   // Does not wait.
   [[nodiscard]] Result try_lock(Mode mode = Mode::kExclusive) {
@@ -118,8 +120,8 @@ class FileLock {
     (void)::nanosleep(&span, nullptr);  // a signal only shortens it
   }
 
-  // In a folder that we may not write to, a lock file that is there serves as well: flock(2) asks for
-  // no right to write.
+  // In a directory that we may not write to, a lock file that is there serves as well: flock(2)
+  // asks for no right to write.
   int open_file() const {
     constexpr mode_t kForAll = 0666;
     int fd = -1;
@@ -134,7 +136,8 @@ class FileLock {
     return fd;
   }
 
-  // Whether the name still leads to the file that is locked: some other program may remove lock files.
+  // Whether the name still leads to the file that is locked: some other program may remove lock
+  // files.
   bool is_current() const {
     struct stat held;
     struct stat named;

@@ -23,68 +23,70 @@ namespace {
 
 constinit Start start;
 constinit std::atomic<unsigned long> mount_device{0};
-constinit std::atomic<bool> folder_made[kMaxRoutes] = {};
+constinit std::atomic<bool> directory_made[kMaxRoutes] = {};
 
 // 0 or an errno.
 int look(const char* path, struct stat& out) {
   return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;
 }
 
-// mkdir -p. What goes wrong here shows in the call that wanted the folder.
-void make_folders(std::string_view path) {
-  PathBuffer folder;
+// mkdir -p. What goes wrong here shows in the call that wanted the directory.
+void make_directories(std::string_view path) {
+  PathBuffer directory;
   for (std::size_t i = 0; i < path.size(); ++i) {
-    folder.text[i] = path.data()[i];
+    directory.text[i] = path.data()[i];
     const bool last = i + 1 == path.size();
     if (i == 0 || (!last && path.data()[i + 1] != '/')) continue;
-    folder.text[i + 1] = '\0';
-    (void)real::mkdir(folder.text, mode_t{0777});  // EEXIST but for the last one or two
+    directory.text[i + 1] = '\0';
+    (void)real::mkdir(directory.text, mode_t{0777});  // EEXIST but for the last one or two
   }
 }
 
-// ".triton/cache/x" in the home folder. Few relative paths begin like one of ours, so few pay for the
-// system call that tells which folder it is relative to.
+// ".triton/cache/x" in the home directory. Few relative paths begin like one of ours, so few pay
+// for the system call that tells which directory it is relative to.
 RoutedPath route_from_above(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;
   PathBuffer buffer;
-  std::string_view folder;
+  std::string_view directory;
   for (std::size_t i = 0;; ++i) {
     const Router::Relative match = router.match_relative(at.path, i);
     if (match.route == kNoRoute) return result;
-    if (i == 0) folder = folder_of(at.dirfd, buffer);
-    const std::string_view wanted(router.default_path(match.route).data(), match.folder_length);
-    if (folder == wanted) return router.complete_relative(at.path, match, out);
+    if (i == 0) directory = folder_of(at.dirfd, buffer);
+    const std::string_view wanted(router.default_path(match.route).data(), match.directory_length);
+    if (directory == wanted) return router.complete_relative(at.path, match, out);
   }
 }
 
-// Where a path goes without the mount. A relative one goes where it says, and only its default folder may have to
-// be made: to the process it was there.
+// Where a path goes without the mount. A relative one goes where it says, and only its default
+// directory may have to be made: to the process it was there.
 RoutedPath route_broken(PathAt at, PathBuffer& out) {
   const bool is_relative = at.path[0] != '/';
   RoutedPath routed =
-      is_relative ? route_from_above(at, out) : router.fall_back(at.path, out, same_folder);
+      is_relative ? route_from_above(at, out) : router.fall_back(at.path, out, same_directory);
   if (is_relative) routed.path = at.path;
   routed.kind = RoutedPath::Kind::kForeign;  // there is nowhere else to go from there
   if (routed.route == kNoRoute) return routed;
-  if (!folder_made[routed.route].exchange(true)) make_folders(router.default_path(routed.route));
+  if (!directory_made[routed.route].exchange(true))
+    make_directories(router.default_path(routed.route));
   return routed;
 }
 
-// A path with ".." may lead into a route from beside it, or out of one in which it starts: there the
-// kernel's parent folder is not the application's.
+// A path with ".." may lead into a route from beside it, or out of one in which it starts: there
+// the kernel's parent directory is not the application's.
 RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;
-  PathBuffer folder;
+  PathBuffer directory;
   PathBuffer restored;
   PathBuffer whole;
-  if (folder_of(at.dirfd, folder).empty()) return result;
-  const char* const from = at.dirfd == AT_FDCWD ? given_back::working_folder(folder.text, restored)
-                                                : given_back::name(folder.text, restored);
-  const bool from_view = from != folder.text;
+  if (folder_of(at.dirfd, directory).empty()) return result;
+  const char* const from = at.dirfd == AT_FDCWD
+                               ? given_back::working_directory(directory.text, restored)
+                               : given_back::name(directory.text, restored);
+  const bool from_view = from != directory.text;
   if (join_path(whole, {from, "/", at.path}) == 0) return result;
-  RoutedPath routed = router.route(whole.text, out, same_folder);
+  RoutedPath routed = router.route(whole.text, out, same_directory);
   const bool as_it_was = routed.path == whole.text;
   if (as_it_was && routed.kind == RoutedPath::Kind::kForeign && !from_view) return result;
   if (as_it_was) {
@@ -104,8 +106,9 @@ bool has_dot_dot(const char* path) {
 
 bool is_disconnected(int error) { return error == ENOTCONN || error == ECONNABORTED; }
 
-// Whether the mount is still there, after a call on it has failed in a way that a plain folder could
-// have failed in. The device number tells them apart; a new daemon's mount has another number.
+// Whether the mount is still there, after a call on it has failed in a way that a plain directory
+// could have failed in. The device number tells them apart; a new daemon's mount has another
+// number.
 bool mount_is_there() {
   struct stat root;
   const int error = look(router.mount().data(), root);
@@ -146,9 +149,9 @@ void say_so(PathAt at, int error) {
     *start.warned = '1';  // children inherit it
   }
   PathBuffer buffer;
-  const RoutedPath routed = router.fall_back(at.path, buffer, same_folder);
-  const std::string_view instead =
-      routed.route == kNoRoute ? "the caches' default folders" : router.default_path(routed.route);
+  const RoutedPath routed = router.fall_back(at.path, buffer, same_directory);
+  const std::string_view instead = routed.route == kNoRoute ? "the caches' default directories"
+                                                            : router.default_path(routed.route);
   report_line({"the mount at ", router.mount(), " is gone (", mount_error_text(error), "); using ",
                instead, " instead"});
 }
@@ -176,19 +179,19 @@ RoutedPath route(PathAt at, PathBuffer& out) {
   if (state.load(std::memory_order_relaxed) == State::kBroken) return route_broken(at, out);
   RoutedPath routed;
   if (at.path[0] == '/') {
-    routed = router.route(at.path, out, same_folder);
+    routed = router.route(at.path, out, same_directory);
   } else {
     routed = has_dot_dot(at.path) ? route_climbing(at, out) : route_from_above(at, out);
   }
   given_back::note_use(routed);
-  // Root's job may belong to another user, now or later, and root must not be served that user's layer. The
-  // daemon then gives root its own view, through the symlinks in the mount's root.
+  // Root's job may belong to another user, now or later, and root must not be served that user's
+  // layer. The daemon then gives root its own view, through the symlinks in the mount's root.
   if (routed.kind == RoutedPath::Kind::kRewritten && ::geteuid() == 0)
     router.leave_view(routed, out);
   return routed;
 }
 
-bool same_folder(const char* a, const char* b) {
+bool same_directory(const char* a, const char* b) {
   struct stat stat_a;
   struct stat stat_b;
   return real::__xstat(kStatVersion, a, &stat_a) == 0 &&
@@ -216,7 +219,8 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   return true;
 }
 
-// What was known of the mount does not count: a daemon may live on when its mount is gone, beside the next one's.
+// What was known of the mount does not count: a daemon may live on when its mount is gone, beside
+// the next one's.
 bool is_device_of_mount(unsigned long device) {
   const auto root = look_at_root(router.mount());
   const auto found = root ? Result<MountState>(*root) : read_mount_state(router.mount());

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Locks through a mount beside those of the folder below it, and the list of many jobs. Needs root; mounts for
+"""Locks through a mount beside those of the directory below it, and the list of many jobs. Needs root; mounts for
 itself alone.
 
 bench/locks/main.py [--rounds N] [--waiters N] [--jobs N] [--json]; reads build/dist and build/bench/lock_bench."""
@@ -35,8 +35,8 @@ def measure(*words):
 def run(scratch, rounds, waiters, jobs):
     store, point = scratch / "store", scratch / "mnt"
     native = scratch / "native"
-    for folder in (store / "triton/KEY", point, native):
-        folder.mkdir(parents=True)
+    for directory in (store / "triton/KEY", point, native):
+        directory.mkdir(parents=True)
     mount = mounts.Mount(store, point).mount()
     try:
         lock, raw = point / "triton/KEY/lock", store / "triton/KEY/lock"
@@ -83,8 +83,8 @@ def refused_of(native, point, rounds):
     """Requests that are refused: by the descriptors that the holder has besides."""
     found = {}
     for descriptors in (0, 10_000):
-        sides = [measure("refused", folder / "held", folder / "made", "--rounds", rounds,
-                         "--descriptors", descriptors) for folder in (native, point / "triton")]
+        sides = [measure("refused", directory / "held", directory / "made", "--rounds", rounds,
+                         "--descriptors", descriptors) for directory in (native, point / "triton")]
         for call in sides[0]:
             found[f"{call}, holder has {descriptors}"] = (sides[0][call], sides[1][call])
     return found

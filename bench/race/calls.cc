@@ -21,18 +21,18 @@ void check(int result, const char* call, const std::string& path) {
   if (result != 0) fail(call, path, errno);
 }
 
-struct CloseFolder {
-  void operator()(DIR* folder) const { (void)::closedir(folder); }  // it was only read
+struct CloseDirectory {
+  void operator()(DIR* directory) const { (void)::closedir(directory); }  // it was only read
 };
 
 // Calls visit(name) for each entry but "." and "..", and returns how many there are.
 template <typename Visit>
 size_t each_entry(const std::string& path, Visit visit) {
-  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
-  if (!folder) fail("opendir", path, errno);
+  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(path.c_str()));
+  if (!directory) fail("opendir", path, errno);
   size_t entries = 0;
   errno = 0;
-  while (const dirent* entry = ::readdir(folder.get())) {
+  while (const dirent* entry = ::readdir(directory.get())) {
     const std::string_view name = entry->d_name;
     if (name == "." || name == "..") continue;
     ++entries;
@@ -69,8 +69,8 @@ void write_file(const std::string& path, std::string_view bytes) {
 }
 
 size_t read_file(const std::string& path) {
-  // In pages of its own, for all alike: on the heap it lies as the lengths of the paths have it, and
-  // hits were 3 % slower there.
+  // In pages of its own, for all alike: on the heap it lies as the lengths of the paths have it,
+  // and hits were 3 % slower there.
   alignas(4096) static char buffer[size_t{64} * 1024];
   const UniqueFd file = open_file(path, O_RDONLY);
   struct stat status {};
@@ -86,11 +86,11 @@ size_t read_file(const std::string& path) {
   return done;
 }
 
-size_t list_folder(const std::string& path) {
+size_t list_directory(const std::string& path) {
   return each_entry(path, [](const char*) {});
 }
 
-size_t scan_folder(const std::string& path) {
+size_t scan_directory(const std::string& path) {
   return each_entry(path, [entry = path + '/', length = path.size() + 1](const char* name) mutable {
     entry.replace(length, std::string::npos, name);
     struct stat status {};
@@ -104,7 +104,7 @@ void ensure_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) fail("mkdir", path, errno);
 }
 
-void remove_folder(const std::string& path) { check(::rmdir(path.c_str()), "rmdir", path); }
+void remove_directory(const std::string& path) { check(::rmdir(path.c_str()), "rmdir", path); }
 
 void rename_file(const std::string& from, const std::string& to) {
   check(::rename(from.c_str(), to.c_str()), "rename", from);

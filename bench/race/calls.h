@@ -23,14 +23,15 @@ void write_file(const std::string& path, std::string_view bytes);
 // open, fstat, read whole, close: what a hit in a cache does. Returns the bytes read.
 size_t read_file(const std::string& path);
 // opendir, all entries, closedir. Returns the number of entries without "." and "..".
-size_t list_folder(const std::string& path);
-// The same with an lstat of each entry by its path, as os.scandir() and DirEntry.stat() of Python make.
-size_t scan_folder(const std::string& path);
+size_t list_directory(const std::string& path);
+// The same with an lstat of each entry by its path, as os.scandir() and DirEntry.stat() of Python
+// make.
+size_t scan_directory(const std::string& path);
 
 void make_folder(const std::string& path);
-// As `mkdir -p` makes the last one: an existing folder will do.
+// As `mkdir -p` makes the last one: an existing directory will do.
 void ensure_folder(const std::string& path);
-void remove_folder(const std::string& path);
+void remove_directory(const std::string& path);
 void rename_file(const std::string& from, const std::string& to);
 
 void expect_present(const std::string& path);

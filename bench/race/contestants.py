@@ -3,9 +3,9 @@
 
 Each shows the same base, read-only for it, under a writable layer of its own; native is the base
 itself, and in rows that change something a copy of it. To add one: its command, in which {base}, {store},
-{upper}, {work} and {mount} are filled in, and where the cache folder is seen once it is mounted.
+{upper}, {work} and {mount} are filled in, and where the cache directory is seen once it is mounted.
 
-A cache lies some folders deep, in a home as in a view of ours (.jobs/JOB/triton). For all it is as many,
+A cache lies some directories deep, in a home as in a view of ours (.jobs/JOB/triton). For all it is as many,
 since the kernel's share of a look by path grows with each.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 JOB = "race"
-CACHE = "home/.cache/triton"  # below what is mounted, and below the native folder
+CACHE = "home/.cache/triton"  # below what is mounted, and below the native directory
 OURS = "cacheshim"
 SHIMMED = "ours, shimmed"
 NATIVE = "native"

@@ -39,7 +39,7 @@ def parse_arguments() -> argparse.Namespace:
                         help="three short samples of each cell, over a quarter of the base")
     parser.add_argument("--rows", default="", help="only these, by name, with commas between")
     parser.add_argument("--ours", action="store_true",
-                        help="only the native folder, and cacheshim with and without the library")
+                        help="only the native directory, and cacheshim with and without the library")
     parser.add_argument("--samples", type=int, help="of each cell (7; with --quick 3)")
     parser.add_argument("--patience", type=float, default=600, metavar="SECONDS",
                         help="for repeating disturbed samples, in all (600; with --quick 60)")
@@ -81,15 +81,15 @@ def enter(area: Path, worker: Path, library: Path, own_disk: bool) -> tuple[Path
     return inside, Path(shutil.copy(worker, inside / "race_worker"))
 
 
-def mount_own_disk(folder: Path) -> None:
+def mount_own_disk(directory: Path) -> None:
     """A journalled ext4 in a file of a tmpfs; both go away with this mount namespace."""
-    run(["mount", "-t", "tmpfs", "-o", "size=100%,mode=0700", "tmpfs", folder], 10)
-    image = folder / "image"
+    run(["mount", "-t", "tmpfs", "-o", "size=100%,mode=0700", "tmpfs", directory], 10)
+    image = directory / "image"
     with open(image, "wb") as file:
         file.truncate(OWN_DISK_BYTES)
     run(["mkfs.ext4", "-q", image], 60)
-    run(["mount", "-o", "loop", image, folder], 10)
-    folder.chmod(0o755)
+    run(["mount", "-o", "loop", image, directory], 10)
+    directory.chmod(0o755)
 
 
 def touch_memory() -> None:

@@ -17,7 +17,7 @@ from sampling import NOT_ITS_ROW, QUIET_CORES, Results
 from summary import Summary, cpu, rate
 
 LEGEND = f"""\
-native  operations (or MiB) a second on a plain folder of the same disk, then CPU microseconds each
+native  operations (or MiB) a second on a plain directory of the same disk, then CPU microseconds each
 others  rate as a multiple of native's (1 = as fast, 0.1 = a tenth), then CPU microseconds each: of
         the program that asks and of the daemon together
 p       processes that ask at the same time
@@ -27,9 +27,9 @@ spread  how far the samples of one cell lie apart: half their range, over their 
 –       cannot do it; the reasons are below"""
 
 
-def about(folder: Path, samples: int, requests: str) -> str:
+def about(directory: Path, samples: int, requests: str) -> str:
     """The machine in general words: what has an influence on the figures."""
-    systems = subprocess.run(["findmnt", "-n", "-o", "FSTYPE", "-T", folder], capture_output=True,
+    systems = subprocess.run(["findmnt", "-n", "-o", "FSTYPE", "-T", directory], capture_output=True,
                              text=True, check=True).stdout.split()
     system = systems[-1]  # the one on top
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

@@ -47,7 +47,7 @@ std::vector<std::string> hot_files(const Tree& tree) {
   return paths;
 }
 
-std::vector<std::string> hot_folders(const Tree& tree) {
+std::vector<std::string> hot_directories(const Tree& tree) {
   std::vector<std::string> paths;
   for (unsigned key = 0; key < hot_keys(tree); ++key) paths.push_back(tree.key_path(key));
   return paths;
@@ -84,8 +84,8 @@ void read_it(const std::string& path) { (void)read_file(path); }  // it fails lo
 void check_listed(size_t entries, const std::string& path) {
   if (entries != kFilesPerKey) throw std::runtime_error("'" + path + "' does not list its files");
 }
-void list_it(const std::string& path) { check_listed(list_folder(path), path); }
-void scan_it(const std::string& path) { check_listed(scan_folder(path), path); }
+void list_it(const std::string& path) { check_listed(list_directory(path), path); }
+void scan_it(const std::string& path) { check_listed(scan_directory(path), path); }
 
 void no_warm_up(const Tree&) {}
 
@@ -93,12 +93,12 @@ void warm_hot_files(const Tree& tree) {
   for (const std::string& path : hot_files(tree)) read_it(path);
 }
 
-void warm_hot_folders(const Tree& tree) {
-  for (const std::string& path : hot_folders(tree)) list_it(path);
+void warm_hot_directories(const Tree& tree) {
+  for (const std::string& path : hot_directories(tree)) list_it(path);
 }
 
 void warm_known_keys(const Tree& tree) {
-  for (const std::string& path : hot_folders(tree)) expect_present(path);
+  for (const std::string& path : hot_directories(tree)) expect_present(path);
 }
 
 void warm_absent_files(const Tree& tree) {
@@ -140,9 +140,9 @@ Step miss_key(const Runner& runner) {
 }
 
 Step miss_file(const Runner& runner) {
-  return [folders = hot_folders(runner.tree), random = random_of(runner),
+  return [directories = hot_directories(runner.tree), random = random_of(runner),
           keys = NewKeys(runner)]() mutable {
-    expect_absent(folders[random.below(folders.size())] + '/' + keys.next());
+    expect_absent(directories[random.below(directories.size())] + '/' + keys.next());
     return true;
   };
 }
@@ -151,16 +151,21 @@ Step miss_again(const Runner& runner) {
   return at_random(runner, absent_hot_files(runner.tree), expect_absent);
 }
 
-Step list_key(const Runner& runner) { return at_random(runner, hot_folders(runner.tree), list_it); }
-Step scan_key(const Runner& runner) { return at_random(runner, hot_folders(runner.tree), scan_it); }
+Step list_key(const Runner& runner) {
+  return at_random(runner, hot_directories(runner.tree), list_it);
+}
+Step scan_key(const Runner& runner) {
+  return at_random(runner, hot_directories(runner.tree), scan_it);
+}
 
-// As CPython finds and loads a module: stat and listing of the directory, then stat and bytes of the file.
+// As CPython finds and loads a module: stat and listing of the directory, then stat and bytes of
+// the file.
 Step import_file(const Runner& runner) {
   return [tree = runner.tree, random = random_of(runner)]() mutable {
     const auto key = static_cast<unsigned>(random.below(hot_keys(tree)));
-    const std::string folder = tree.key_path(key);
-    expect_present(folder);
-    list_it(folder);
+    const std::string directory = tree.key_path(key);
+    expect_present(directory);
+    list_it(directory);
     const std::string file = tree.file_path(key, static_cast<unsigned>(random.below(kFilesPerKey)));
     expect_present(file);
     read_it(file);
@@ -168,15 +173,15 @@ Step import_file(const Runner& runner) {
   };
 }
 
-// Puts a file into a key's folder as Triton does.
-void put(const std::string& folder, const std::string& name, std::string_view bytes) {
-  const std::string temporary =
-      folder + "/tmp.pid_" + std::to_string(::getpid()) + "_0b7c5e1a-6d0f-4c52-9f5e-2f1f6b3c9a57";
-  ensure_folder(folder);
+// Puts a file into a key's directory as Triton does.
+void put(const std::string& directory, const std::string& name, std::string_view bytes) {
+  const std::string temporary = directory + "/tmp.pid_" + std::to_string(::getpid()) +
+                                "_0b7c5e1a-6d0f-4c52-9f5e-2f1f6b3c9a57";
+  ensure_folder(directory);
   make_folder(temporary);
   write_file(temporary + '/' + name, bytes);
-  rename_file(temporary + '/' + name, folder + '/' + name);
-  remove_folder(temporary);
+  rename_file(temporary + '/' + name, directory + '/' + name);
+  remove_directory(temporary);
 }
 
 Step commit_file(const Runner& runner, unsigned file, std::string bytes) {
@@ -260,7 +265,7 @@ constexpr std::array kRows = {
     Row{"miss-key", no_warm_up, miss_key, false},
     Row{"miss-file", warm_known_keys, miss_file, false},
     Row{"miss-again", warm_absent_files, miss_again, false},
-    Row{"list", warm_hot_folders, list_key, false},
+    Row{"list", warm_hot_directories, list_key, false},
     Row{"scan", warm_hot_files, scan_key, false},
     Row{"import", warm_hot_files, import_file, false},
     Row{"commit", no_warm_up, commit, false},

@@ -68,9 +68,9 @@ def take_sample(
         with stage.mounted(contestant) as mounted:
             # What is only read is the same files for all, in the same memory: where a copy of them lies
             # can make a fifth of a hit.
-            folder = mounted.folder if contestant.mount or row.changes else stage.base
+            directory = mounted.directory if contestant.mount or row.changes else stage.base
             told = stage.work(
-                "row", folder, row.name, "--keys", stage.keys, "--processes", processes,
+                "row", directory, row.name, "--keys", stage.keys, "--processes", processes,
                 "--seconds", seconds, "--seed", random.getrandbits(48),
                 *[word for pid in mounted.daemons for word in ("--daemon", pid)],
                 publish=row.publish, preload=contestant.preload,

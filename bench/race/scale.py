@@ -86,7 +86,7 @@ def walk(stage: Stage, contestant: Contestant) -> Walk:
     _drop_names()
     with stage.mounted(contestant) as mounted:
         before, cpu_before = mounted.resident_bytes(), mounted.cpu_seconds()
-        told = stage.work("walk", mounted.folder)
+        told = stage.work("walk", mounted.directory)
         cpu = mounted.cpu_seconds() - cpu_before
         after = mounted.resident_bytes()
         _drop_names()
@@ -119,10 +119,10 @@ def views(stage: Stage) -> Iterator[str]:
         ours = _crowd(stage, stage.mount_point / "triton")
         each = (mounted.resident_bytes() - before) / VIEWS
     yield (f"{VIEWS} views at once, 3 files read in each: {ours:.2f} s, {each / 1024:.1f} KiB of "
-           f"the daemon's memory a view; as many processes on a plain folder: {native:.2f} s")
+           f"the daemon's memory a view; as many processes on a plain directory: {native:.2f} s")
 
 
-def _crowd(stage: Stage, folder: Path) -> float:
+def _crowd(stage: Stage, directory: Path) -> float:
     """Seconds until all of them have read; none ends before that."""
     stay_read, stay = os.pipe()
     begin = time.monotonic()
@@ -131,7 +131,7 @@ def _crowd(stage: Stage, folder: Path) -> float:
         for number in range(VIEWS):
             user = stage.user + number
             crowd.append(subprocess.Popen(
-                [str(stage.worker), "look", str(folder)], stdin=stay_read,
+                [str(stage.worker), "look", str(directory)], stdin=stay_read,
                 stdout=subprocess.PIPE, user=user, group=user, extra_groups=[],
                 env={**os.environ, "CACHESHIM_JOB": f"view-{number}"},
             ))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the race takes place: folders, mounts that are always taken away, daemons behind them."""
+"""Where the race takes place: directories, mounts that are always taken away, daemons behind them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CannotMount(Failed):
 class Mounted:
     """A contestant at work."""
 
-    folder: Path  # the cache folder, as its user sees it
+    directory: Path  # the cache directory, as its user sees it
     daemons: tuple[int, ...]
     seconds: float  # that mounting took
 
@@ -46,7 +46,7 @@ class Mounted:
 
 @dataclass(frozen=True)
 class Stage:
-    """The folders of a race below `area`, on one file system."""
+    """The directories of a race below `area`, on one file system."""
 
     area: Path
     cacheshim: Path
@@ -70,7 +70,7 @@ class Stage:
 
     @property
     def locked_base(self) -> Path:
-        """The folder with the base, read-only: for those who are to leave it alone."""
+        """The directory with the base, read-only: for those who are to leave it alone."""
         return self.area / "base"
 
     @property
@@ -90,9 +90,9 @@ class Stage:
         return self.area / "layer"
 
     def prepare(self, with_native: bool = True) -> None:
-        """Makes the base and the native folder, and has the page cache hold them."""
-        for folder in (self.mount_point, self.locked_base):
-            folder.mkdir()
+        """Makes the base and the native directory, and has the page cache hold them."""
+        for directory in (self.mount_point, self.locked_base):
+            directory.mkdir()
         for tree in (self.base, self.native) if with_native else (self.base,):
             tree.mkdir(parents=True)
             os.chown(tree, self.user, self.user)
@@ -176,8 +176,8 @@ class Stage:
         _wait_until_gone(before)
 
     def _clear_scratch(self) -> None:
-        for folder in (self.scratch, self.store / ".cacheshim"):
-            shutil.rmtree(folder, ignore_errors=True)
+        for directory in (self.scratch, self.store / ".cacheshim"):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def run(

@@ -27,7 +27,7 @@ std::string_view content(size_t size_bytes);
 // What a job writes as a kernel's completing file: valid JSON that names no path.
 std::string completing_content(size_t size_bytes);
 
-// A cache folder of `keys` keys with kFilesPerKey files of 1 to 60 KiB each, or of empty files.
+// A cache directory of `keys` keys with kFilesPerKey files of 1 to 60 KiB each, or of empty files.
 // Names and sizes depend on their numbers alone, so that every program knows them without looking.
 struct Tree {
   std::string root;
@@ -39,8 +39,8 @@ struct Tree {
   size_t size_bytes(unsigned key, unsigned file) const;
 };
 
-// Makes the folder hold exactly this tree: writes what is missing or has another size, removes keys
-// that do not belong. Throws std::system_error.
+// Makes the directory hold exactly this tree: writes what is missing or has another size, removes
+// keys that do not belong. Throws std::system_error.
 void make_tree(const Tree& tree);
 
 // Reads every file once, so that the page cache holds it. Throws std::system_error.

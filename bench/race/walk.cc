@@ -21,11 +21,11 @@ struct CloseWalk {
 
 }  // namespace
 
-uint64_t walk(const std::string& folder) {
-  std::string root = folder;
+uint64_t walk(const std::string& directory) {
+  std::string root = directory;
   char* roots[] = {root.data(), nullptr};
   const std::unique_ptr<FTS, CloseWalk> tree(::fts_open(roots, FTS_PHYSICAL, nullptr));
-  if (!tree) fail("fts_open '" + folder + "'", errno);
+  if (!tree) fail("fts_open '" + directory + "'", errno);
   uint64_t entries = 0;
   errno = 0;
   while (const FTSENT* entry = ::fts_read(tree.get())) {
@@ -33,7 +33,7 @@ uint64_t walk(const std::string& folder) {
     if (kind == FTS_DNR || kind == FTS_ERR || kind == FTS_NS) {
       fail(std::string("walk to '") + entry->fts_path + "'", entry->fts_errno);
     }
-    if (kind != FTS_DP) ++entries;  // a folder is met once more on the way back
+    if (kind != FTS_DP) ++entries;  // a directory is met once more on the way back
   }
   if (errno != 0) fail("fts_read", errno);
   return entries - 1;  // without the root

@@ -71,21 +71,21 @@ void do_look(const Arguments& arguments) {
 
 CLI::App* add(CLI::App& app, Arguments& arguments, const char* name, const char* what) {
   CLI::App* command = app.add_subcommand(name, what);
-  command->add_option("FOLDER", arguments.tree.root, "The cache folder")->required();
+  command->add_option("DIRECTORY", arguments.tree.root, "The cache directory")->required();
   return command;
 }
 
 void add_commands(CLI::App& app, Arguments& arguments) {
   CLI::App* row = add(app, arguments, "row", "Run one row of the race, measured");
   row->add_option("ROW", arguments.row, "One of those in rows.cc")->required();
-  row->add_option("--keys", arguments.tree.keys, "Keys of the folder")->required();
+  row->add_option("--keys", arguments.tree.keys, "Keys of the directory")->required();
   row->add_option("--processes", arguments.terms.processes)->check(CLI::PositiveNumber);
   row->add_option("--seconds", arguments.terms.seconds, "After which a row ends");
   row->add_option("--seed", arguments.terms.seed, "New names are other ones for another seed");
-  row->add_option("--daemon", arguments.terms.daemons, "Process that serves the folder");
+  row->add_option("--daemon", arguments.terms.daemons, "Process that serves the directory");
   row->callback([&arguments] { do_row(arguments); });
 
-  CLI::App* tree = add(app, arguments, "tree", "Make FOLDER the race's base, whatever it holds");
+  CLI::App* tree = add(app, arguments, "tree", "Make DIRECTORY the race's base, whatever it holds");
   tree->add_option("--keys", arguments.tree.keys)->required();
   tree->add_flag("--empty", arguments.tree.empty_files, "Files without content");
   tree->callback([&arguments] { do_tree(arguments); });
@@ -95,7 +95,7 @@ void add_commands(CLI::App& app, Arguments& arguments) {
   read->add_option("--keys", arguments.tree.keys)->required();
   read->callback([&arguments] { do_read(arguments); });
 
-  add(app, arguments, "walk", "Walk FOLDER as find -ls does")->callback([&arguments] {
+  add(app, arguments, "walk", "Walk DIRECTORY as find -ls does")->callback([&arguments] {
     do_walk(arguments);
   });
   add(app, arguments, "look", "Read three files, and wait")->callback([&arguments] {

@@ -79,7 +79,7 @@ def warm_start(env, kernels):
 
 @contextlib.contextmanager
 def peers(scratch, base):
-    """The cache as others show it: name and the folder to use."""
+    """The cache as others show it: name and the directory to use."""
     points = []
 
     def point(name):
@@ -87,41 +87,41 @@ def peers(scratch, base):
             (scratch / name / part).mkdir(parents=True)
         points.append(scratch / name / "mnt")
         return scratch / name
-    folders = {}
+    directories = {}
     try:
-        folder = point("overlayfs")
-        options = f"lowerdir={base},upperdir={folder}/upper,workdir={folder}/work"
-        # An upper folder of its own: some file systems cannot be one.
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+        directory = point("overlayfs")
+        options = f"lowerdir={base},upperdir={directory}/upper,workdir={directory}/work"
+        # An upper directory of its own: some file systems cannot be one.
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", directory], check=True)
         for part in ("upper", "work", "mnt"):
-            (folder / part).mkdir()
-        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, folder / "mnt"], check=True)
-        folders["kernel overlayfs"] = folder / "mnt"
+            (directory / part).mkdir()
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, directory / "mnt"], check=True)
+        directories["kernel overlayfs"] = directory / "mnt"
         if shutil.which("fuse-overlayfs"):
-            folder = point("fuse-overlayfs")
-            options = f"lowerdir={base},upperdir={folder}/upper,workdir={folder}/work"
-            subprocess.run(["fuse-overlayfs", "-o", options, folder / "mnt"], check=True)
-            folders["fuse-overlayfs"] = folder / "mnt"
-        yield folders
+            directory = point("fuse-overlayfs")
+            options = f"lowerdir={base},upperdir={directory}/upper,workdir={directory}/work"
+            subprocess.run(["fuse-overlayfs", "-o", options, directory / "mnt"], check=True)
+            directories["fuse-overlayfs"] = directory / "mnt"
+        yield directories
     finally:
-        for folder in points:
-            subprocess.run(["umount", "-l", folder], stderr=subprocess.DEVNULL, check=False)
-            subprocess.run(["umount", "-l", folder.parent], stderr=subprocess.DEVNULL, check=False)
+        for directory in points:
+            subprocess.run(["umount", "-l", directory], stderr=subprocess.DEVNULL, check=False)
+            subprocess.run(["umount", "-l", directory.parent], stderr=subprocess.DEVNULL, check=False)
 
 
 def triton(mount, scratch, rounds, kernels):
     base = mount.store / "triton"
     cold = environment(TRITON_CACHE_DIR=str(base))
     run_json([TRITON, "-B", WORKER, "--kernels", kernels], cold)
-    with peers(scratch, base) as folders:
-        ways = {"plain folder": cold, "ours, preloaded": environment(mount),
+    with peers(scratch, base) as directories:
+        ways = {"plain directory": cold, "ours, preloaded": environment(mount),
                 "ours, mount alone": environment(TRITON_CACHE_DIR=str(mount.path / "triton"))}
-        ways |= {name: environment(TRITON_CACHE_DIR=str(folder)) for name, folder in folders.items()}
+        ways |= {name: environment(TRITON_CACHE_DIR=str(directory)) for name, directory in directories.items()}
         times = {name: [] for name in ways}
         for _ in range(rounds):
             for name, env in ways.items():
                 times[name].append(warm_start(env, kernels))
-    plain = times["plain folder"]
+    plain = times["plain directory"]
     print(f"\n{kernels} warm Triton kernels in one process, the loop:")
     for name, values in times.items():
         wall, cpu = (statistics.median(v[i] / p[i] for v, p in zip(values, plain)) for i in (0, 1))
@@ -140,8 +140,8 @@ def main():
     if os.environ.get("CACHESHIM_BENCH_ALONE") is None:
         os.execvpe("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, "-B",
                                *sys.argv], {**os.environ, "CACHESHIM_BENCH_ALONE": "1"})
-    with tempfile.TemporaryDirectory(prefix="cacheshim-bench-") as folder:
-        scratch = pathlib.Path(folder)
+    with tempfile.TemporaryDirectory(prefix="cacheshim-bench-") as directory:
+        scratch = pathlib.Path(directory)
         store, point = scratch / "store", scratch / "mnt"
         store.mkdir()
         point.mkdir()

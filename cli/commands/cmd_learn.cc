@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// COMMAND runs on an empty overlay over its cache directory, in a mount namespace of its own like that of
-// `run --store`, and the daemon records all requests. The alternatives lost: the preloaded library does not see static
-// programs and raw system calls, and many containers refuse ptrace(2). Calls that the kernel answers itself are not
-// recorded: a second stat of a file, and an O_EXCL that fails.
+// COMMAND runs on an empty overlay over its cache directory, in a mount namespace of its own like
+// that of `run --store`, and the daemon records all requests. The alternatives lost: the preloaded
+// library does not see static programs and raw system calls, and many containers refuse ptrace(2).
+// Calls that the kernel answers itself are not recorded: a second stat of a file, and an O_EXCL
+// that fails.
 //
 // The second run has a mount of its own over the same files, so that the kernel's caches are empty.
 #include <errno.h>
@@ -91,7 +92,7 @@ class Learner {
  public:
   explicit Learner(LearnArguments arguments) : arguments_(std::move(arguments)) {
     directory_ = arguments_.cache.empty() ? resolve_path(work_.path("cache"))
-                                          : check_folder("cache", arguments_.cache, R_OK | X_OK);
+                                          : check_directory("cache", arguments_.cache, R_OK | X_OK);
   }
 
   int learn() {

@@ -52,7 +52,7 @@ void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_
                    "Give up after S seconds, or 500ms, 10m, …, with exit code 75 (default: wait)")
       ->type_name("S")
       ->check(timeout_problem);
-  lock->add_option("FILE", arguments->file, "Lock file, made if it is not there; or a folder")
+  lock->add_option("FILE", arguments->file, "Lock file, made if it is not there; or a directory")
       ->required();
   lock->formatter(make_formatter_with_command());
   lock->footer(

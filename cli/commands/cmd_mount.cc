@@ -65,8 +65,8 @@ void do_mount(const MountArguments& arguments) {
 void add_mount(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<MountArguments>();
   CLI::App* mount = app.add_subcommand(
-      "mount", "Show a store of cache folders at MOUNTPOINT; returns once it is usable");
-  mount->add_option("--store", arguments->daemon.store, "Folder that holds the caches")
+      "mount", "Show a store of cache directories at MOUNTPOINT; returns once it is usable");
+  mount->add_option("--store", arguments->daemon.store, "Directory that holds the caches")
       ->type_name("DIR")
       ->check(refuse_empty_path)
       ->required();

@@ -25,33 +25,36 @@ struct OverlayArguments {
   bool foreground = false;
 };
 
-// Resolved here: the daemon works in another current folder.
+// Resolved here: the daemon works in another current directory.
 OverlayFolders resolve(const OverlayFolders& given) {
-  OverlayFolders folders;
+  OverlayFolders directories;
   for (const std::string& lower : given.lowers) {
-    folders.lowers.push_back(check_folder("lowerdir", lower, R_OK | X_OK));
+    directories.lowers.push_back(check_directory("lowerdir", lower, R_OK | X_OK));
   }
-  if (given.upper.empty()) return folders;
-  folders.upper = check_folder("upperdir", given.upper, R_OK | W_OK | X_OK);
-  folders.work = check_folder("workdir", given.work, R_OK | W_OK | X_OK);
-  if (lies_in(folders.upper, folders.work) || lies_in(folders.work, folders.upper)) {
+  if (given.upper.empty()) return directories;
+  directories.upper = check_directory("upperdir", given.upper, R_OK | W_OK | X_OK);
+  directories.work = check_directory("workdir", given.work, R_OK | W_OK | X_OK);
+  if (lies_in(directories.upper, directories.work) ||
+      lies_in(directories.work, directories.upper)) {
     throw Failure(kExitUsage,
                   fmt::format("'upperdir={}' and 'workdir={}' must not lie in each other",
                               given.upper, given.work));
   }
-  for (const std::string& lower : folders.lowers) {
-    if (!lies_in(lower, folders.upper) && !lies_in(lower, folders.work)) continue;
+  for (const std::string& lower : directories.lowers) {
+    if (!lies_in(lower, directories.upper) && !lies_in(lower, directories.work)) continue;
     throw Failure(kExitUsage,
                   fmt::format("'lowerdir={}' must not lie in upperdir or workdir", lower));
   }
-  return folders;
+  return directories;
 }
 
-// A mount point that is a lower itself, or a parent of one of the directories, hides it only from others.
-void check_mount_is_outside(const std::string& mount_point, const OverlayFolders& folders) {
-  if (folders.upper.empty()) return;
-  if (lies_in(mount_point, folders.upper)) check_apart(mount_point, "upperdir", folders.upper);
-  if (lies_in(mount_point, folders.work)) check_apart(mount_point, "workdir", folders.work);
+// A mount point that is a lower itself, or a parent of one of the directories, hides it only from
+// others.
+void check_mount_is_outside(const std::string& mount_point, const OverlayFolders& directories) {
+  if (directories.upper.empty()) return;
+  if (lies_in(mount_point, directories.upper))
+    check_apart(mount_point, "upperdir", directories.upper);
+  if (lies_in(mount_point, directories.work)) check_apart(mount_point, "workdir", directories.work);
 }
 
 void tell_words(std::string_view why, const std::vector<std::string>& words) {
@@ -64,7 +67,7 @@ void tell_words(std::string_view why, const std::vector<std::string>& words) {
 void mount_overlay(const OverlayArguments& arguments) {
   const OverlayOptions wanted = parse_overlay_options(arguments.options, is_real_root());
   DaemonOptions options;
-  options.overlay = resolve(wanted.folders);
+  options.overlay = resolve(wanted.directories);
   options.mount_flags = wanted.mount.flags;
   options.owners = wanted.mount.owners;
   if (!wanted.mount.source.empty()) options.source = wanted.mount.source;
@@ -82,7 +85,8 @@ void mount_overlay(const OverlayArguments& arguments) {
 void add_overlay(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<OverlayArguments>();
   CLI::App* overlay = app.add_subcommand(
-      "overlay", "Show folders as one at MOUNTPOINT, changes going to another; no store, no jobs");
+      "overlay",
+      "Show directories as one at MOUNTPOINT, changes going to another; no store, no jobs");
   overlay->add_option("-o", arguments->options, "Options, as fuse-overlayfs takes them")
       ->type_name("OPT[,OPT...]")
       ->expected(1)
@@ -94,8 +98,8 @@ void add_overlay(CLI::App& app, int& exit_code) {
       ->required();
   overlay->footer(
       "Options of -o:\n"
-      "  lowerdir=L1[:L2...]    the folders to show, L1 on top; '\\:' for a ':' in a name\n"
-      "  upperdir=U,workdir=W   where changes go, and an empty folder beside it; without: read-only\n"
+      "  lowerdir=L1[:L2...]    the directories to show, L1 on top; '\\:' for a ':' in a name\n"
+      "  upperdir=U,workdir=W   where changes go, and an empty directory beside it; without: read-only\n"
       "  owner=keep             real owners, modes and ACLs, checked for each caller (default)\n"
       "  owner=squash           everything belongs to who mounts\n"
       "  squash_to_root, squash_to_uid=N, squash_to_gid=N   everything is shown as theirs\n"
@@ -105,7 +109,7 @@ void add_overlay(CLI::App& app, int& exit_code) {
       "  nonempty               allow a mount point that is not empty: the mount hides what it holds\n"
       "  fsname=NAME            the source that mountinfo shows\n"
       "  threaded=, fast_ino=, volatile and other switches of fuse-overlayfs are ignored\n"
-      "Exit codes: 0 mounted, 2 wrong options, 69 a folder, the mount point or /dev/fuse not\n"
+      "Exit codes: 0 mounted, 2 wrong options, 69 a directory, the mount point or /dev/fuse not\n"
       "available (nothing was mounted then). Ends with `cacheshim unmount` or umount(8).");
   overlay->callback([arguments, &exit_code] {
     mount_overlay(*arguments);

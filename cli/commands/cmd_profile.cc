@@ -25,7 +25,8 @@ std::string joined(const std::vector<std::string>& texts, const char* none) {
 
 std::string or_none(const std::string& text) { return text.empty() ? "-" : text; }
 
-// The profiles that the mount uses; without a mount, all that a mount would load now. Prints refused ones.
+// The profiles that the mount uses; without a mount, all that a mount would load now. Prints
+// refused ones.
 std::vector<Profile> load_for_reading(const std::string& mount) {
   return mount.empty() ? load_all_profiles(find_installation().profiles)
                        : ControlClient(mount).profiles();
@@ -63,7 +64,7 @@ std::string completeness_text(const EntryRule& rule) {
 }
 
 std::string entry_text(const EntryRule& rule) {
-  if (rule.is_folder()) return fmt::format("folder {}", rule.path.text());
+  if (rule.is_folder()) return fmt::format("directory {}", rule.path.text());
   if (rule.files == std::vector<std::string>{""}) return fmt::format("file {}", rule.path.text());
   std::vector<std::string> endings;
   for (const std::string& ending : rule.files) endings.push_back("'" + ending + "'");
@@ -96,7 +97,7 @@ void show_profile(const std::string& name, const std::string& mount) {
     if (rule.renewed) pairs.emplace_back("  renewed", "its programs replace its files");
     if (!rule.paths_in.empty()) pairs.emplace_back("  paths in", joined(rule.paths_in, ""));
   }
-  if (profile.mkstemp) pairs.emplace_back("modes", "as open to others as the entry's folder");
+  if (profile.mkstemp) pairs.emplace_back("modes", "as open to others as the entry's directory");
   for (const auto& [name_class, pattern] : profile.classes) {
     pairs.emplace_back(to_string(name_class), pattern.text());
   }
@@ -105,7 +106,7 @@ void show_profile(const std::string& name, const std::string& mount) {
 
 // The installed profiles that stay in use beside those in the given files.
 std::vector<Profile> installed_beside(const std::vector<std::string>& files) {
-  auto installed = load_profiles(profile_folders(find_installation().profiles)).profiles;
+  auto installed = load_profiles(profile_directories(find_installation().profiles)).profiles;
   for (const std::string& file : files) {
     const auto given = load_profile(file);
     const auto* profile = std::get_if<Profile>(&given);

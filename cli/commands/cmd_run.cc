@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A job must never fail because of us: without a mount, or with one that refuses, the command runs
-// all the same, without the cache, and one line says so. Only --store, which asks for a mount of the
-// command's own, and CACHESHIM_STRICT=1 make it an error.
+// all the same, without the cache, and one line says so. Only --store, which asks for a mount of
+// the command's own, and CACHESHIM_STRICT=1 make it an error.
 #include <errno.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -59,7 +59,7 @@ int run_command(const Run& run, OrphanPolicy orphan) {
   return run_child([&] { return exec_command(run.arguments.command); }, SIGKILL, orphan);
 }
 
-// One job's view, bound into a container, has no control folder: the command just uses it.
+// One job's view, bound into a container, has no control directory: the command just uses it.
 bool is_bound_view(const std::string& mount) {
   struct statfs status {};
   if (::statfs(mount.c_str(), &status) != 0 || status.f_type != kFuseMagic) return false;

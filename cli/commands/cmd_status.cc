@@ -113,7 +113,7 @@ void show_status(const StatusArguments& arguments) {
                {"jobs active", fmt::to_string(count_of(status, "jobs_active"))},
                {"profiles", joined(status.value("profiles", json::array()))},
                {"rejected", rejected_text(status)},
-               {"run folder", text_of(status, "run_dir")}});
+               {"run directory", text_of(status, "run_dir")}});
 }
 
 std::string counter_text(CounterUnit unit, const json& value) {

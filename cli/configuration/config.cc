@@ -157,15 +157,15 @@ Config load_config(const std::string& file) {
     if (text) return parse_config(*text, file);
     throw Failure(kExitUsage, fmt::format("no configuration file at '{}'", file));
   }
-  const std::string folder = config_dir();
-  if (folder.empty()) return {};
-  const std::string path = folder + "/cacheshim.toml";
-  if (::access(folder.c_str(), X_OK) != 0 && errno == EACCES) {
+  const std::string directory = config_dir();
+  if (directory.empty()) return {};
+  const std::string path = directory + "/cacheshim.toml";
+  if (::access(directory.c_str(), X_OK) != 0 && errno == EACCES) {
     // HOME is often another user's in containers and after setpriv.
     print_line(
         fmt::format("cannot look into '{}': Permission denied; going on without a "
                     "configuration",
-                    folder));
+                    directory));
     return {};
   }
   const auto text = read_file(path);

@@ -22,7 +22,7 @@ struct Config {
   std::optional<std::chrono::seconds> flight_timeout;
   std::optional<PublishPolicy> publish;
   std::optional<PublishAllow> allow;
-  std::string cuda_defaults;  // [cuda], as the run folder's file has it
+  std::string cuda_defaults;  // [cuda], as the run directory's file has it
   std::optional<bool> verify_on_open;
   EvictionLimits gc;
   std::optional<std::chrono::seconds> gc_interval;

@@ -71,13 +71,13 @@ bool apply_squash(std::string_view key, std::string_view value, OwnerRule& owner
   return true;
 }
 
-bool apply_folder(std::string_view key, std::string_view value, OverlayFolders& folders) {
+bool apply_directory(std::string_view key, std::string_view value, OverlayFolders& directories) {
   if (key == "lowerdir") {
-    folders.lowers = lower_paths(value);
+    directories.lowers = lower_paths(value);
   } else if (key == "upperdir") {
-    folders.upper = undo_backslashes(value);
+    directories.upper = undo_backslashes(value);
   } else if (key == "workdir") {
-    folders.work = undo_backslashes(value);
+    directories.work = undo_backslashes(value);
   } else {
     return false;
   }
@@ -100,7 +100,8 @@ void apply(const std::string& word, OverlayOptions& options, bool is_root) {
   const std::string_view key = all.substr(0, equals);
   const std::string_view value = all.substr(std::min(equals + 1, all.size()));
   if (apply_mount_option(word, options.mount) || apply_flag(word, options, is_root) ||
-      apply_folder(key, value, options.folders) || apply_squash(key, value, options.mount.owners)) {
+      apply_directory(key, value, options.directories) ||
+      apply_squash(key, value, options.mount.owners)) {
     return;
   }
   if (std::find(std::begin(kIgnored), std::end(kIgnored), key) == std::end(kIgnored)) {
@@ -112,12 +113,12 @@ void apply(const std::string& word, OverlayOptions& options, bool is_root) {
   options.ignored.push_back(word);
 }
 
-void check_folders(const OverlayFolders& folders) {
-  if (folders.lowers.empty()) refuse("option 'lowerdir=' is missing: what is to be overlaid");
-  if (folders.upper.empty() == folders.work.empty()) return;
-  refuse(folders.upper.empty()
+void check_directories(const OverlayFolders& directories) {
+  if (directories.lowers.empty()) refuse("option 'lowerdir=' is missing: what is to be overlaid");
+  if (directories.upper.empty() == directories.work.empty()) return;
+  refuse(directories.upper.empty()
              ? "option 'workdir=' needs 'upperdir=' too: where changes go"
-             : "option 'upperdir=' needs 'workdir=' too: an empty folder on its file system");
+             : "option 'upperdir=' needs 'workdir=' too: an empty directory on its file system");
 }
 
 }  // namespace
@@ -127,14 +128,14 @@ OverlayOptions parse_overlay_options(const std::vector<std::string>& texts, bool
   options.mount = default_mount_options();
   options.mount.owners.keep = true;
   for (const std::string& word : split_options(texts)) apply(word, options, is_root);
-  check_folders(options.folders);
+  check_directories(options.directories);
   OwnerRule& owners = options.mount.owners;
   if (!owners.keep) {  // one view for all: what belongs to "its user" belongs to who mounts it
     owners.keep = true;
     owners.shown_uid = owners.shown_uid.value_or(::geteuid());
     owners.shown_gid = owners.shown_gid.value_or(::getegid());
   }
-  if (options.folders.upper.empty()) options.mount.flags |= MS_RDONLY;
+  if (options.directories.upper.empty()) options.mount.flags |= MS_RDONLY;
   return options;
 }
 

@@ -28,14 +28,14 @@ std::vector<Profile> load_all_profiles(const std::string& shipped, const std::st
                               "not complete",
                               shipped, std::generic_category().message(errno)));
   }
-  ProfileSet set = load_profiles(profile_folders(shipped, config));
+  ProfileSet set = load_profiles(profile_directories(shipped, config));
   for (const ProfileError& refused : set.refused) {
     print_line(refused.message + "; going on without this profile");
   }
   return std::move(set.profiles);
 }
 
-std::string check_folder(std::string_view what, const std::string& path, int access) {
+std::string check_directory(std::string_view what, const std::string& path, int access) {
   const std::string resolved = resolve_path(path);
   struct stat status {};
   int error = 0;
@@ -47,8 +47,8 @@ std::string check_folder(std::string_view what, const std::string& path, int acc
     error = errno;
   }
   if (error == 0) return resolved;
-  const char* advice = error == ENOENT    ? "; make the folder first"
-                       : error == ENOTDIR ? "; name a folder"
+  const char* advice = error == ENOENT    ? "; make the directory first"
+                       : error == ENOTDIR ? "; name a directory"
                                           : "";
   throw Failure(kExitUnavailable,
                 fmt::format("cannot use the {} '{}': {}{}; nothing was mounted", what, path,
@@ -75,8 +75,8 @@ void refuse_own_mount(const std::string& store) {
                   store, above->path));
 }
 
-// In a store, only STORE/.cacheshim/layers is for layers: the rest belongs to the base, which all jobs see,
-// or is swept by the daemon.
+// In a store, only STORE/.cacheshim/layers is for layers: the rest belongs to the base, which all
+// jobs see, or is swept by the daemon.
 void check_layers(const std::string& layers, const std::string& store) {
   if (lies_in(layers, fmt::format("{}/{}/layers", store, kControlName))) return;
   const bool is_inside = lies_in(layers, store);
@@ -113,13 +113,13 @@ DaemonOptions make_daemon_options(const DaemonArguments& arguments,
   options.owners = mount.owners;
   options.source = mount.source;
   const Config config = load_config(arguments.config);
-  options.store_dir = check_folder("store", arguments.store, R_OK | X_OK);
+  options.store_dir = check_directory("store", arguments.store, R_OK | X_OK);
   if (options.source.empty()) options.source = options.store_dir;
   refuse_own_mount(options.store_dir);
   options.is_store_read_only = is_for_reading(options.store_dir, mount.flags);
   const std::string& layers = arguments.layers.empty() ? config.layers : arguments.layers;
   if (!layers.empty()) {
-    options.layers_dir = check_folder("folder of layers", layers, R_OK | W_OK | X_OK);
+    options.layers_dir = check_directory("directory of layers", layers, R_OK | W_OK | X_OK);
     check_layers(options.layers_dir, options.store_dir);
   }
   options.profiles = load_all_profiles(shipped_profiles, arguments.config);

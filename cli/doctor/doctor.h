@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-// The checks of `cacheshim doctor`. Each looks only; none changes anything, nor waits for a file system
-// that does not answer.
+// The checks of `cacheshim doctor`. Each looks only; none changes anything, nor waits for a file
+// system that does not answer.
 namespace cacheshim::cli {
 
 enum class Health { kOk, kWarning, kProblem };
@@ -56,14 +56,15 @@ void check_machine(Findings& findings);
 void check_mount(Patient& patient, Findings& findings);
 // What the mount's daemon says of entries that jobs reject. Called by check_mount().
 void check_rejected(const Patient& patient, Findings& findings);
-// Entries that name files elsewhere than below `mount_path`, as far as a bounded search finds them. Called by check_store().
+// Entries that name files elsewhere than below `mount_path`, as far as a bounded search finds them.
+// Called by check_store().
 void check_recorded_paths(const Patient& patient, int base, const std::string& mount_path,
                           Findings& findings);
-// The store's folder, its file system, records and permissions.
+// The store's directory, its file system, records and permissions.
 void check_store(Patient& patient, Findings& findings);
 // Configuration, profiles, library.
 void check_installation(const Patient& patient, Findings& findings);
-// What a job that is started from here would find: its variables and default cache folders.
+// What a job that is started from here would find: its variables and default cache directories.
 void check_environment(const Patient& patient, Findings& findings);
 
 enum class Reply { kGood, kDead, kNone };

@@ -29,7 +29,7 @@ void check_recorded_paths(const Patient& patient, int base, const std::string& m
   constexpr const char* kCheck = "recorded paths";
   if (mount_path.empty()) return;
   const auto profiles =
-      load_profiles(profile_folders(find_installation().profiles, patient.config)).profiles;
+      load_profiles(profile_directories(find_installation().profiles, patient.config)).profiles;
   const EntryMap entries(profiles);
   const PathSample sample = sample_recorded_paths(base, mount_path, entries,
                                                   std::chrono::steady_clock::now() + kSampleTime);

@@ -35,8 +35,8 @@ std::string setting(std::string_view name) {
   return fmt::format("{}={}", name, find_variable(name).value_or(""));
 }
 
-bool is_below(const std::string& path, const std::string& folder) {
-  return !folder.empty() && (path == folder || path.starts_with(folder + "/"));
+bool is_below(const std::string& path, const std::string& directory) {
+  return !directory.empty() && (path == directory || path.starts_with(directory + "/"));
 }
 
 void check_names(Findings& findings) {
@@ -94,10 +94,10 @@ void check_log(Findings& findings) {
   const auto log = find_variable(kLogVariable);
   if (!log) return;
   const auto slash = log->find_last_of('/');
-  const std::string folder =
+  const std::string directory =
       slash == log->npos ? "." : log->substr(0, std::max<std::size_t>(slash, 1));
   const bool is_there = ::access(log->c_str(), F_OK) == 0;
-  if (::access(is_there ? log->c_str() : folder.c_str(), W_OK) == 0) return;
+  if (::access(is_there ? log->c_str() : directory.c_str(), W_OK) == 0) return;
   findings.warn(kCheck, setting(kLogVariable),
                 "cannot be written to: " + std::generic_category().message(errno),
                 "name a file that this user may write");
@@ -150,7 +150,8 @@ struct Closed {
   struct stat st {};
 };
 
-// The folder itself, or what is there of those above it below HOME, where its user could not write.
+// The directory itself, or what is there of those above it below HOME, where its user could not
+// write.
 std::optional<Closed> find_closed(const std::string& path, const std::string& home, uid_t user) {
   for (std::string at = path; at.size() > home.size(); at.resize(at.find_last_of('/'))) {
     Closed closed{at, {}};
@@ -165,14 +166,14 @@ std::optional<Closed> find_closed(const std::string& path, const std::string& ho
   return std::nullopt;
 }
 
-// Folders that another user has left in HOME, a container's build or a sudo for one, are where caches
-// end in PermissionError as soon as they are used without a mount.
-void check_default_folders(const std::vector<Profile>& profiles, Findings& findings) {
+// Directories that another user has left in HOME, a container's build or a sudo for one, are where
+// caches end in PermissionError as soon as they are used without a mount.
+void check_default_directories(const std::vector<Profile>& profiles, Findings& findings) {
   constexpr const char* kName = "default caches";
   const auto home = find_variable("HOME");
   struct stat status {};
   if (!home || ::stat(home->c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    return findings.warn(kName, home.value_or("HOME"), "there is no such home folder",
+    return findings.warn(kName, home.value_or("HOME"), "there is no such home directory",
                          "caches that look for it fail where no variable moves them");
   }
   const uid_t user = ::geteuid() == 0 ? status.st_uid : ::geteuid();
@@ -205,10 +206,10 @@ void check_environment(const Patient& patient, Findings& findings) {
   check_log(findings);
   check_mount_variable(patient, findings);
   const ProfileSet set =
-      load_profiles(profile_folders(find_installation().profiles, patient.config));
+      load_profiles(profile_directories(find_installation().profiles, patient.config));
   check_cache_variables(patient, set.profiles, findings);
   if (findings.all().size() == before) findings.ok(kCheck, "", "nothing that contradicts itself");
-  check_default_folders(set.profiles, findings);
+  check_default_directories(set.profiles, findings);
 }
 
 }  // namespace cacheshim::cli

@@ -45,7 +45,7 @@ void check_profiles(const Patient& patient, Findings& findings) {
                             std::generic_category().message(errno) + ": nothing can be mounted",
                             "reinstall cacheshim");
   }
-  const ProfileSet set = load_profiles(profile_folders(shipped, patient.config));
+  const ProfileSet set = load_profiles(profile_directories(shipped, patient.config));
   for (const ProfileError& refused : set.refused) {
     findings.problem(kCheck, "", refused.message + "; mounts go on without this profile",
                      "'cacheshim profile check FILE' when it is corrected");
@@ -57,7 +57,8 @@ void check_profiles(const Patient& patient, Findings& findings) {
   }
 }
 
-// What the dynamic loader says when a program starts with this LD_PRELOAD, or why it does not start.
+// What the dynamic loader says when a program starts with this LD_PRELOAD, or why it does not
+// start.
 std::string loader_complaint(const std::string& preload) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";

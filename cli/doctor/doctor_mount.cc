@@ -133,8 +133,8 @@ void check_features(const Patient& patient, Findings& findings) {
   }
 }
 
-void check_run_folder(const Patient& patient, Findings& findings) {
-  constexpr const char* kCheck = "run folder";
+void check_run_directory(const Patient& patient, Findings& findings) {
+  constexpr const char* kCheck = "run directory";
   const std::string path = patient.said("run_dir");
   if (path.empty()) {
     return findings.warn(
@@ -164,7 +164,7 @@ void check_mount(Patient& patient, Findings& findings) {
     check_options(patient, *entry, findings);
   }
   check_features(patient, findings);
-  check_run_folder(patient, findings);
+  check_run_directory(patient, findings);
   check_rejected(patient, findings);
 }
 

@@ -37,9 +37,9 @@ struct OpenStore {
   struct stat st {};
 };
 
-std::string type_of(int folder) {
+std::string type_of(int directory) {
   struct statx status {};
-  if (::statx(folder, "", AT_EMPTY_PATH, STATX_MNT_ID, &status) != 0) return "unknown";
+  if (::statx(directory, "", AT_EMPTY_PATH, STATX_MNT_ID, &status) != 0) return "unknown";
   for (const MountEntry& mount : read_mounts()) {
     if (mount.id == status.stx_mnt_id) return mount.type;
   }
@@ -123,7 +123,7 @@ void check_format(const Patient& patient, const OpenStore& store, Findings& find
   if (!store.control) {
     return findings.ok(
         kCheck, patient.store,
-        "no records that this user may read: a plain folder, or a store of another's");
+        "no records that this user may read: a plain directory, or a store of another's");
   }
   const auto text = sys::read_file(store.control.get(), kStoreFormatFile);
   if (text.failed_with(ENOENT)) {
@@ -171,7 +171,7 @@ bool may_write(const struct stat& st, uid_t uid) {
   return (st.st_mode & (S_IWGRP | S_IWOTH)) != 0;
 }
 
-std::vector<std::string> foreign_folders(const OpenStore& store, uid_t account) {
+std::vector<std::string> foreign_directories(const OpenStore& store, uid_t account) {
   std::vector<std::string> found;
   const auto names = sys::list_dir(store.base.get());
   if (!names) return found;
@@ -190,7 +190,7 @@ void check_permissions(const Patient& patient, const OpenStore& store, Findings&
     return findings.problem(kCheck, patient.store,
                             who + " may not write there: nothing is published", give);
   }
-  const auto foreign = foreign_folders(store, patient.account);
+  const auto foreign = foreign_directories(store, patient.account);
   if (!foreign.empty()) {
     return findings.problem(
         kCheck, patient.store,
@@ -266,7 +266,7 @@ void check_left_over(const Patient& patient, const OpenStore& store, Findings& f
   if (staging && *staging > 0) {
     findings.warn("staging", patient.store + "/.cacheshim/staging",
                   fmt::format("{} left by daemons of this or another node that are not seen here",
-                              format_count(*staging, "folder", "folders")),
+                              format_count(*staging, "directory", "directories")),
                   "the next mount removes those that nobody holds");
   }
 }
@@ -283,7 +283,7 @@ void check_store(Patient& patient, Findings& findings) {
     const std::string what = "cannot be looked into: " + reason(st.error());
     if (is_needed) {
       return findings.problem("store", patient.store, what,
-                              "name the folder that holds the caches");
+                              "name the directory that holds the caches");
     }
     return findings.warn("store", patient.store, what,
                          "look from where it is mounted, and as root");

@@ -11,11 +11,11 @@
 
 namespace cacheshim::cli {
 
-// The end of a mount's daemon. To be made before the mount is detached: the daemon takes its run folder
-// away before it lets go of all the rest, and the next one may make that folder anew.
+// The end of a mount's daemon. To be made before the mount is detached: the daemon takes its run
+// directory away before it lets go of all the rest, and the next one may make that directory anew.
 class DaemonEnd {
  public:
-  // Without a run folder there is nothing to be waited for.
+  // Without a run directory there is nothing to be waited for.
   explicit DaemonEnd(const std::string& run_dir);
 
   // Its process id; 0 if no process has the lock, or if /proc does not name its holder.
@@ -30,7 +30,8 @@ class DaemonEnd {
   UniqueFd process_;  // a pidfd; empty where /proc does not show us the process
 };
 
-// The process that has the file locked by flock(2), as a table like /proc/locks tells it; 0: nobody there.
+// The process that has the file locked by flock(2), as a table like /proc/locks tells it; 0: nobody
+// there.
 pid_t find_flock_holder(std::string_view table, dev_t device, ino_t inode);
 
 }  // namespace cacheshim::cli

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon reports over a pipe: "R" once its mount is usable, or its exit code and one line. Until
-// then it dies with the command that started it, so that an interrupted `mount` leaves nothing.
+// The daemon reports over a pipe: "R" once its mount is usable, or its exit code and one line.
+// Until then it dies with the command that started it, so that an interrupted `mount` leaves
+// nothing.
 #include "cli/mounting/daemon_process.h"
 
 #include <errno.h>
@@ -57,7 +58,7 @@ void log_to_file(const std::string& run_dir) {
     // The daemon's umask is 0, and others must not write here.
     spdlog::file_event_handlers handlers;
     handlers.after_open = [](const spdlog::filename_t&, std::FILE* file) {
-      (void)::fchmod(::fileno(file), 0644);  // not fatal: the folder is closed as well
+      (void)::fchmod(::fileno(file), 0644);  // not fatal: the directory is closed as well
     };
     log_to(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
                run_dir + "/log", kLogBytes, kLogFiles, /*rotate_on_open=*/false, handlers),

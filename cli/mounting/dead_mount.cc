@@ -24,7 +24,8 @@ bool is_owned_by(pid_t process, uid_t uid) {
   return ::stat(fmt::format("/proc/{}", process).c_str(), &st) == 0 && st.st_uid == uid;
 }
 
-// A process of the run directory's owner. Other users may be able to open its lock, but do not mount anything.
+// A process of the run directory's owner. Other users may be able to open its lock, but do not
+// mount anything.
 pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
   struct stat st {};
   if (::stat(lock_file.c_str(), &st) == -1) return 0;
@@ -39,9 +40,9 @@ pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
 
 // The daemon may belong to root and the caller to another user.
 pid_t find_process(const std::string& mount_point, bool waits_only) {
-  for (const std::string& folder : {run_dir(mount_point), run_dir_of_root(mount_point)}) {
-    if (folder.empty()) continue;
-    const std::string lock_file = fmt::format("{}/{}", folder, kRunLockFile);
+  for (const std::string& directory : {run_dir(mount_point), run_dir_of_root(mount_point)}) {
+    if (directory.empty()) continue;
+    const std::string lock_file = fmt::format("{}/{}", directory, kRunLockFile);
     if (const pid_t process = find_owners_process(lock_file, waits_only)) return process;
   }
   return 0;
@@ -49,8 +50,8 @@ pid_t find_process(const std::string& mount_point, bool waits_only) {
 
 }  // namespace
 
-// After the dead daemon's lock is gone, a process that waited for it is in neither list until it runs
-// again: tens of milliseconds on a busy machine. Therefore this polls for a while.
+// After the dead daemon's lock is gone, a process that waited for it is in neither list until it
+// runs again: tens of milliseconds on a busy machine. Therefore this polls for a while.
 pid_t find_successor(const std::string& mount_point) {
   const auto deadline = std::chrono::steady_clock::now() + kHandOver;
   pid_t process = find_process(mount_point, false);

@@ -56,9 +56,9 @@ std::string check_mount_point(const std::string& given, bool may_be_nonempty) {
   if (::stat(path.c_str(), &status) != 0) {
     refuse(fmt::format("mount point '{}' cannot be used: {}{}", given,
                        std::generic_category().message(errno),
-                       errno == ENOENT ? "; make the folder first" : ""));
+                       errno == ENOENT ? "; make the directory first" : ""));
   }
-  if (!S_ISDIR(status.st_mode)) refuse(fmt::format("mount point '{}' is not a folder", given));
+  if (!S_ISDIR(status.st_mode)) refuse(fmt::format("mount point '{}' is not a directory", given));
   if (may_be_nonempty) return path;
   if (const std::string held = find_any_entry(path); !held.empty()) {
     refuse(

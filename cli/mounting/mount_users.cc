@@ -62,8 +62,8 @@ bool leads_into(const std::string& link, const MountEntry& mount) {
 bool is_control_file(const fs::path& link, const MountEntry& mount) {
   std::error_code error;
   const std::string target = fs::read_symlink(link, error);
-  const std::string folder = mount.path + "/" + std::string(kControlName);
-  return target == folder || target.starts_with(folder + "/");
+  const std::string directory = mount.path + "/" + std::string(kControlName);
+  return target == directory || target.starts_with(directory + "/");
 }
 
 enum class Files { kNone, kControl, kOthers };
@@ -93,8 +93,8 @@ constexpr std::string_view kRequest = "request to its daemon";
 
 // Empty for none.
 std::string_view find_use(pid_t pid, const MountEntry& mount) {
-  if (leads_into(proc_path(pid, "cwd"), mount)) return "current folder";
-  if (leads_into(proc_path(pid, "root"), mount)) return "root folder";
+  if (leads_into(proc_path(pid, "cwd"), mount)) return "current directory";
+  if (leads_into(proc_path(pid, "root"), mount)) return "root directory";
   const Files files = open_files(pid, mount);
   if (files == Files::kOthers) return "open file";
   if (has_mapping(pid, mount)) return "mapped file";

@@ -13,7 +13,7 @@ namespace cacheshim::cli {
 struct MountUser {
   pid_t pid;
   std::string name;        // as in /proc/PID/comm
-  std::string how;         // "current folder", "open file", …
+  std::string how;         // "current directory", "open file", …
   bool is_client = false;  // has nothing of it but a request to its daemon
 };
 
@@ -24,7 +24,7 @@ std::vector<MountUser> find_mount_users(const MountEntry& mount);
 // The processes of other mount namespaces that see the same file system, one for each namespace.
 std::vector<MountUser> find_other_namespaces(const MountEntry& mount);
 
-// "python3 (pid 12, open file), bash (pid 9, current folder) and 3 more"
+// "python3 (pid 12, open file), bash (pid 9, current directory) and 3 more"
 std::string describe_users(const std::vector<MountUser>& users);
 
 // The processes whose mount namespace is this process's own, without this process.

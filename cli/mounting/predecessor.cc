@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// umount(2) returns when the mount is gone, but before its daemon has finished. A mount right after it then
-// met the daemon's locks: 10 of 100 times.
+// umount(2) returns when the mount is gone, but before its daemon has finished. A mount right after
+// it then met the daemon's locks: 10 of 100 times.
 #include "cli/mounting/predecessor.h"
 
 #include <fcntl.h>
@@ -28,8 +28,8 @@ constexpr std::chrono::seconds kDeadline{10};
 constexpr std::chrono::seconds kNoticed{2};
 constexpr std::chrono::milliseconds kPoll{10};
 
-// Whether the process sees a cacheshim mount there, in its own mount namespace. True if /proc does not say:
-// the caller must not wait for a daemon without a reason.
+// Whether the process sees a cacheshim mount there, in its own mount namespace. True if /proc does
+// not say: the caller must not wait for a daemon without a reason.
 bool still_has_mount(pid_t process, const std::string& mount_point) {
   std::ifstream file(fmt::format("/proc/{}/mountinfo", process));
   std::ostringstream text;
@@ -55,11 +55,11 @@ bool is_free(const std::string& path) {
   return !directory || ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
-void wait_for_directories(const OverlayFolders& folders, Time start) {
+void wait_for_directories(const OverlayFolders& directories, Time start) {
   Progress progress;
-  while (!is_free(folders.upper) || !is_free(folders.work)) {
+  while (!is_free(directories.upper) || !is_free(directories.work)) {
     const auto waited = Progress::Clock::now() - start;
-    const bool is_mounted = !is_free(folders.work + "/work");  // see PlainOverlay::served
+    const bool is_mounted = !is_free(directories.work + "/work");  // see PlainOverlay::served
     if (waited > (is_mounted ? kNoticed : kDeadline)) return;
     progress.update("waiting for the overlay that had these directories before to end", 0, 0);
     std::this_thread::sleep_for(kPoll);

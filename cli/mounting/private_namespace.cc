@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the mount point does not exist, and only root could make it, the root folder itself is
+// Where the mount point does not exist, and only root could make it, the root directory itself is
 // replaced, as bubblewrap does: by a tmpfs into which every entry of the old root is bound, next to
-// the new folder. The tmpfs is then made read-only, so that nothing can be written to a root folder
-// that is gone at the end.
+// the new directory. The tmpfs is then made read-only, so that nothing can be written to a root
+// directory that is gone at the end.
 #include "cli/mounting/private_namespace.h"
 
 #include <errno.h>
@@ -57,12 +57,12 @@ void unshare_namespaces() {
   write_file("/proc/self/gid_map", fmt::format("{} {} 1", gid, gid));
 }
 
-// Some folder that can be mounted on for a moment.
+// Some directory that can be mounted on for a moment.
 const char* find_scaffold() {
   for (const char* path : {"/tmp", "/run", "/mnt"}) {
     if (fs::is_directory(path)) return path;
   }
-  fail("no folder /tmp to work in", ENOENT);
+  fail("no directory /tmp to work in", ENOENT);
 }
 
 void show_old_entry(const fs::directory_entry& entry) {
@@ -84,22 +84,22 @@ void show_old_entry(const fs::directory_entry& entry) {
        fmt::format("binding '{}'", target));
 }
 
-void replace_root_with(const std::string& new_folder) {
+void replace_root_with(const std::string& new_directory) {
   constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV;
   const char* scaffold = find_scaffold();
   must(::mount("cacheshim-root", scaffold, "tmpfs", kFlags, "mode=0755") == 0, "mounting a tmpfs");
   const std::string put_old = std::string(scaffold) + kOldRoot;
-  must(::mkdir(put_old.c_str(), 0700) == 0, "making the old root's folder");
-  must(::syscall(SYS_pivot_root, scaffold, put_old.c_str()) == 0, "changing the root folder");
-  must(::chdir("/") == 0, "entering the new root folder");
+  must(::mkdir(put_old.c_str(), 0700) == 0, "making the old root's directory");
+  must(::syscall(SYS_pivot_root, scaffold, put_old.c_str()) == 0, "changing the root directory");
+  must(::chdir("/") == 0, "entering the new root directory");
   for (const fs::directory_entry& entry : fs::directory_iterator(kOldRoot)) show_old_entry(entry);
   std::error_code error;
-  fs::create_directories(new_folder, error);
-  if (error) fail(fmt::format("making '{}'", new_folder), error.value());
-  must(::umount2(kOldRoot, MNT_DETACH) == 0, "leaving the old root folder");
-  must(::rmdir(kOldRoot) == 0, "removing the old root's folder");
+  fs::create_directories(new_directory, error);
+  if (error) fail(fmt::format("making '{}'", new_directory), error.value());
+  must(::umount2(kOldRoot, MNT_DETACH) == 0, "leaving the old root directory");
+  must(::rmdir(kOldRoot) == 0, "removing the old root's directory");
   must(::mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | kFlags, nullptr) == 0,
-       "closing the new root folder");
+       "closing the new root directory");
 }
 
 void ensure_mount_point(const std::string& path) {
@@ -107,16 +107,18 @@ void ensure_mount_point(const std::string& path) {
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) return;
   if (fs::exists(status)) {
-    throw Failure(kExitUnavailable,
-                  fmt::format("mount point '{}' is not a folder; the command was not run", path));
+    throw Failure(
+        kExitUnavailable,
+        fmt::format("mount point '{}' is not a directory; the command was not run", path));
   }
   fs::path top = path;
   while (top.parent_path() != "/" && top.has_relative_path()) top = top.parent_path();
   if (fs::exists(top, error)) {
-    throw Failure(kExitUnavailable,
-                  fmt::format("mount point '{}' does not exist; make the folder, or name another "
-                              "one with --mount; the command was not run",
-                              path));
+    throw Failure(
+        kExitUnavailable,
+        fmt::format("mount point '{}' does not exist; make the directory, or name another "
+                    "one with --mount; the command was not run",
+                    path));
   }
   replace_root_with(path);
 }

@@ -17,8 +17,8 @@
 namespace cacheshim::cli {
 namespace {
 
-// Whether the path still leads to the file that is open: a daemon that ends well removes its folder, and
-// the next one makes another.
+// Whether the path still leads to the file that is open: a daemon that ends well removes its
+// directory, and the next one makes another.
 bool is_current(int fd, const std::string& path) {
   struct stat held {};
   struct stat named {};
@@ -30,7 +30,8 @@ bool is_current(int fd, const std::string& path) {
 
 StandbyEnd wait_as_standby(const std::string& run_dir, const std::string& cycle, UniqueFd& lock) {
   if (run_dir.empty()) {
-    throw Failure(kExitUnavailable, "a standby needs a run folder, and there is no place for one");
+    throw Failure(kExitUnavailable,
+                  "a standby needs a run directory, and there is no place for one");
   }
   const std::string path = fmt::format("{}/{}", run_dir, kRunLockFile);
   // Closings of other cycles are not ours. Asked before each wait and after it.

@@ -12,8 +12,8 @@ enum class StandbyEnd {
   kDied,    // nobody serves it: the daemon died, or there never was one
 };
 
-// Waits, sleeping in flock(2), for as long as a daemon holds the lock of the run folder. On kDied `lock`
-// is that lock, where there is one, so that no other standby takes over as well.
+// Waits, sleeping in flock(2), for as long as a daemon holds the lock of the run directory. On
+// kDied `lock` is that lock, where there is one, so that no other standby takes over as well.
 StandbyEnd wait_as_standby(const std::string& run_dir, const std::string& cycle, UniqueFd& lock);
 
 }  // namespace cacheshim::cli

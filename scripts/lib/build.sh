@@ -7,17 +7,17 @@ readonly product=(cli/cacheshim shim/libcacheshim.so)
 
 readonly dist=$repo/build/dist
 
-_configure() { # FOLDER [MESON OPTION…]
-    local folder=$1
+_configure() { # DIRECTORY [MESON OPTION…]
+    local directory=$1
     shift
     local options=(--prefix "$dist" --libdir lib "$@")
-    if [ -f "$folder/meson-private/coredata.dat" ]; then
+    if [ -f "$directory/meson-private/coredata.dat" ]; then
         # Someone may have configured it before, with another prefix.
-        meson configure "$folder" "${options[@]}" 2> /dev/null && return 0
+        meson configure "$directory" "${options[@]}" 2> /dev/null && return 0
         # Made by another version of Meson, or moved here from elsewhere.
-        meson setup --wipe "$folder" "$repo" "${options[@]}"
+        meson setup --wipe "$directory" "$repo" "${options[@]}"
     else
-        meson setup "$folder" "$repo" "${options[@]}"
+        meson setup "$directory" "$repo" "${options[@]}"
     fi
 }
 
@@ -34,16 +34,16 @@ build() { # TARGET…: as ninja takes them
 
 # A further build, with other options or another compiler, beside the first.
 build_variant() { # NAME [MESON OPTION…] [-- TARGET…]: every target if none is named
-    local name=$1 folder=$repo/build/variants/$1 options=()
+    local name=$1 directory=$repo/build/variants/$1 options=()
     shift
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         options+=("$1")
         shift
     done
     if [ $# -gt 0 ]; then shift; fi
-    mkdir -p "$repo/build/logs" "$folder"
+    mkdir -p "$repo/build/logs" "$directory"
     quietly "configuring the $name build" "$repo/build/logs/$name-configure.log" \
-        _configure "$folder" --prefix "$folder/dist" "${options[@]}" || return 1
+        _configure "$directory" --prefix "$directory/dist" "${options[@]}" || return 1
     quietly "building the $name build" "$repo/build/logs/$name-build.log" \
-        ninja -C "$folder" "$@"
+        ninja -C "$directory" "$@"
 }

@@ -8,7 +8,7 @@ storm() { # MODE [ARGUMENT…]: as tests/storm/storm.py; call ensure_triton or e
         --repo "$repo" --work "$lab/disk" "${storm_venvs[@]}"
 }
 
-# The race of overlay file systems (bench/race), below a folder on disk.
+# The race of overlay file systems (bench/race), below a directory on disk.
 race() { # PROGRAM LIBRARY WORKER [ARGUMENT…]: as bench/race/main.py
     local program=$1 library=$2 worker=$3
     shift 3
@@ -49,7 +49,7 @@ _with_ring_parameter() { # VALUE COMMAND…
     return "$status"
 }
 
-# Runs a command with the repository at a path that every user can enter: it may lie in a folder of
+# Runs a command with the repository at a path that every user can enter: it may lie in a directory of
 # root's own.
 with_repo_for_all() { # COMMAND…, in which @repo@ is that path
     local everywhere=/cacheshim-lab/repo
@@ -59,9 +59,9 @@ with_repo_for_all() { # COMMAND…, in which @repo@ is that path
         bash "$everywhere" "$repo" "${@//@repo@/$everywhere}"
 }
 
-_make_lab() { # sets lab, a folder on disk
+_make_lab() { # sets lab, a directory on disk
     mkdir -p "$repo/build/storm"
-    _sweep_storm_folders
+    _sweep_storm_directories
     lab=$(mktemp -d "$repo/build/storm/XXXXXX")
     at_exit rm -rf "$lab"
     # Held as long as somebody works there: what has no holder is swept by the next run.
@@ -84,7 +84,7 @@ _end_lab() {
     wait "$lab_pid" 2> /dev/null || true
 }
 
-_sweep_storm_folders() {
+_sweep_storm_directories() {
     local lock
     for lock in "$repo"/build/storm/*.lock; do
         [ -e "$lock" ] || continue

@@ -3,7 +3,7 @@
 # Virtual environments below build/venv, made from Debian's own Python and kept for the next run.
 
 readonly triton_version=3.9.0
-# Temporary files are named by pid and `random` in 2.1.0, by pid and UUID in 3.0.0; later they have folders.
+# Temporary files are named by pid and `random` in 2.1.0, by pid and UUID in 3.0.0; later they have directories.
 readonly old_triton_versions=(2.1.0 3.0.0)
 # torch with what `import torch` and its compiler need where there is no GPU: 4 GB in place of 6. The wheel is
 # linked with these CUDA libraries, whose versions are those that it asks for; it loads others when they are used.

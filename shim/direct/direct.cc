@@ -3,7 +3,7 @@
 
 #include "shim/direct/direct.h"
 #include "shim/direct/direct_descriptor.h"
-#include "shim/direct/direct_folder.h"
+#include "shim/direct/direct_directory.h"
 
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -30,7 +30,7 @@ class Attempt {
     if (view_->filter.is_building() && is_awaited()) return;
     is_begun_ = true;
     errno = 0;
-    folder_ = needs_path ? -1 : base_folder(*view_);
+    folder_ = needs_path ? -1 : base_directory(*view_);
     path_ = rest;
     if (folder_ >= 0) return;
     folder_ = AT_FDCWD;
@@ -43,7 +43,7 @@ class Attempt {
   explicit operator bool() const { return is_begun_; }
   const View& view() const { return *view_; }
   // Where the base has it, for the ...at calls.
-  int folder() const { return folder_; }
+  int directory() const { return folder_; }
   const char* path() const { return path_; }
 
   // To be asked when the base has been asked: whether its answer counts.
@@ -57,11 +57,12 @@ class Attempt {
   const ShadowProbes& probes() const { return probes_; }
   // How many changes of the base have been counted by now.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
-  // Whether the application may have this descriptor of it, opened when so many changes had been counted: not a
-  // folder's, nor, the first time in an hour that a process opens the path, that of a file which the daemon has
-  // to be told of that it is used.
+  // Whether the application may have this descriptor of it, opened when so many changes had been
+  // counted: not a directory's, nor, the first time in an hour that a process opens the path, that
+  // of a file which the daemon has to be told of that it is used.
   bool may_have(int fd, std::uint64_t changes_before) const;
-  // The same of a directory that is to be listed: everybody may read it. The kernel has asked whether this process may.
+  // The same of a directory that is to be listed: everybody may read it. The kernel has asked
+  // whether this process may.
   bool may_list(int fd, std::uint64_t changes_before) const;
   // The mount is to answer.
   bool leave() const {
@@ -85,7 +86,8 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
-  // By its path nothing is found either where the base is not: after an umount or under another mount.
+  // By its path nothing is found either where the base is not: after an umount or under another
+  // mount.
   bool is_of_base() const { return folder_ != AT_FDCWD || view_->is_base_in_sight(); }
   bool was_base() const { return folder_ == AT_FDCWD || is_held(folder_); }
   bool rules_allow() const;
@@ -129,7 +131,7 @@ bool Attempt::take_path() {
   const auto take = [this](std::string_view name) {
     return is_plain_component(name) && probes_.descend(name);
   };
-  const bool is_control = starts_with_folder(rest_, kControlName);  // the store's own records
+  const bool is_control = starts_with_directory(rest_, kControlName);  // the store's own records
   if (is_control || !each_component(rest_, take) || !probes_.finish()) return false;
   marks.fetch(probes_.path());
   view_->fetch_counters();
@@ -157,7 +159,8 @@ bool Attempt::rules_allow() const {
   });
 }
 
-// Whether the mount is to say that it is not there: others may be building it, or an entry that it lies in.
+// Whether the mount is to say that it is not there: others may be building it, or an entry that it
+// lies in.
 bool Attempt::is_awaited() const {
   const FamilyRecord* family = nullptr;
   bool is_first = true;
@@ -177,11 +180,12 @@ bool is_open_to_all(mode_t mode) {
   return S_ISREG(mode) && (mode & 0444) == 0444;
 }
 
-// A folder is not to be opened here: what is in it would be the base's alone. Nothing is read by this,
-// and it is the cheapest call that knows.
+// A directory is not to be opened here: what is in it would be the base's alone. Nothing is read by
+// this, and it is the cheapest call that knows.
 bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
-// The view's daemon counts from the beginning again, and a file that is used all the time is to be told of too.
+// The view's daemon counts from the beginning again, and a file that is used all the time is to be
+// told of too.
 std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
   const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
   return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^
@@ -197,7 +201,7 @@ bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
   }
   struct stat st;
   if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
-  // What was counted since the open may have made a folder of it.
+  // What was counted since the open may have made a directory of it.
   marks.set(PathMarks::kOpened, probes_.path(), opened_state(changes_before, now));
   return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
 }
@@ -219,7 +223,7 @@ bool Attempt::may_list(int fd, std::uint64_t changes_before) const {
 }
 
 int stat_at(const Attempt& attempt, int flags, struct stat* out) {
-  return real::__fxstatat(kStatVersion, attempt.folder(), attempt.path(), out, flags);
+  return real::__fxstatat(kStatVersion, attempt.directory(), attempt.path(), out, flags);
 }
 
 constexpr unsigned kShownByMount = STATX_BASIC_STATS;
@@ -231,7 +235,7 @@ bool try_open(const char* rest, int flags, int& result) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
   const std::uint64_t changes = attempt.changes();
-  const int fd = real::openat(attempt.folder(), attempt.path(), flags);
+  const int fd = real::openat(attempt.directory(), attempt.path(), flags);
   if (fd < 0) {
     if (!attempt.failure_stands()) return attempt.leave();
     result = fd;
@@ -246,7 +250,8 @@ bool try_open(const char* rest, int flags, int& result) {
   return attempt.answer_open();
 }
 
-// By its path: fdopendir(3) makes one more system call, which takes longer than the path from the root.
+// By its path: fdopendir(3) makes one more system call, which takes longer than the path from the
+// root.
 bool try_open_directory(const char* rest, OpenedDirectory& result) {
   // Of a cache's own directory ".." is the view, whose number only the mount knows.
   if (std::strchr(rest, '/') == nullptr) return false;
@@ -304,7 +309,7 @@ bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, in
   if ((mask & kRefusedByKernel) != 0) return false;
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
-  result = real::statx(attempt.folder(), attempt.path(), flags, mask & kShownByMount, out);
+  result = real::statx(attempt.directory(), attempt.path(), flags, mask & kShownByMount, out);
   if (result != 0) return attempt.failure_stands() ? attempt.answer_look() : attempt.leave();
   const auto device = ::gnu_dev_makedev(out->stx_dev_major, out->stx_dev_minor);
   if (device != attempt.view().base_device || (out->stx_mask & STATX_MODE) == 0 ||
@@ -315,7 +320,8 @@ bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, in
   return attempt.answer_look();
 }
 
-// A process that may read or enter the object in the base may do so in the view; for other rights the view's owner counts.
+// A process that may read or enter the object in the base may do so in the view; for other rights
+// the view's owner counts.
 bool try_access(const char* rest, int mode, int flags, int& result) {
   constexpr int kMostRights = R_OK | X_OK;
   if ((mode & ~kMostRights) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0)
@@ -333,7 +339,7 @@ bool try_access(const char* rest, int mode, int flags, int& result) {
 bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result) {
   const Attempt attempt(rest);
   if (!attempt) return attempt.leave();
-  result = ::readlinkat(attempt.folder(), attempt.path(), out, capacity);
+  result = ::readlinkat(attempt.directory(), attempt.path(), out, capacity);
   if (result >= 0) return attempt.stands() ? attempt.answer_look() : attempt.leave();
   const bool is_no_link = errno == EINVAL && capacity > 0 && attempt.stands();
   return is_no_link || attempt.failure_stands() ? attempt.answer_look() : attempt.leave();

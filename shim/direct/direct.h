@@ -9,17 +9,19 @@
 #include "shim/direct/direct_view.h"
 #include "shim/runtime.h"
 
-// Answers from the base, without a word to the daemon: what a hook asks before it asks the mount, with
-// the path that it would give to libc. common/direct_filter.h says why the answer is the view's.
+// Answers from the base, without a word to the daemon: what a hook asks before it asks the mount,
+// with the path that it would give to libc. common/direct_filter.h says why the answer is the
+// view's.
 //
-// Each returns true where it has answered: `result`, errno and what is behind the pointers are then as
-// libc would have left them for this path of the mount. Otherwise errno is what it was, and nothing has
-// happened but that the memory for an answer may have been written to. What is odd in any way is left to the mount: symlinks, whatever is neither a file nor a
-// folder, files that not everybody may read, paths with "..". All are async-signal-safe and make no
-// more than three system calls.
+// Each returns true where it has answered: `result`, errno and what is behind the pointers are then
+// as libc would have left them for this path of the mount. Otherwise errno is what it was, and
+// nothing has happened but that the memory for an answer may have been written to. What is odd in
+// any way is left to the mount: symlinks, whatever is neither a file nor a directory, files that
+// not everybody may read, paths with "..". All are async-signal-safe and make no more than three
+// system calls.
 //
-// A descriptor of a directly opened file keeps the base's bytes when the file is copied up, as overlayfs'
-// read-only descriptors do. fstat shows it as the view's (hooks_fstat.cc).
+// A descriptor of a directly opened file keeps the base's bytes when the file is copied up, as
+// overlayfs' read-only descriptors do. fstat shows it as the view's (hooks_fstat.cc).
 namespace cacheshim::direct {
 
 // What follows the view in a path that leads there by way of the mount, spelt without detours

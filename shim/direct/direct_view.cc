@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/real_function.h"
 
-#include "shim/direct/direct_folder.h"
+#include "shim/direct/direct_directory.h"
 #include "shim/direct/direct_view.h"
 
 #include <sys/mman.h>
@@ -20,10 +20,10 @@
 #define STATX_MNT_ID 0x00001000U  // Linux 5.8
 #endif
 
-// Mapping a view. Nothing is ever unmapped or written again, so that a call which is under way in another
-// thread, or is interrupted by a signal, can go on with what it has; a filter is replaced a few times in
-// a job's life at the most. One thread maps at a time; others go to the mount meanwhile, and so does,
-// for good, the child of a fork that comes in the middle of it.
+// Mapping a view. Nothing is ever unmapped or written again, so that a call which is under way in
+// another thread, or is interrupted by a signal, can go on with what it has; a filter is replaced a
+// few times in a job's life at the most. One thread maps at a time; others go to the mount
+// meanwhile, and so does, for good, the child of a fork that comes in the middle of it.
 namespace cacheshim::direct {
 namespace {
 
@@ -78,15 +78,15 @@ struct Mappings {
   Mapped filter;
 };
 
-// Writes the path of something in a run folder into `out`.
-bool name_in(std::string_view folder, std::string_view name, std::string_view job,
+// Writes the path of something in a run directory into `out`.
+bool name_in(std::string_view directory, std::string_view name, std::string_view job,
              PathBuffer& out) {
-  return join_path(out, {folder, "/", name, job.empty() ? "" : "/", job}) != 0;
+  return join_path(out, {directory, "/", name, job.empty() ? "" : "/", job}) != 0;
 }
 
-bool take_state(std::string_view folder, View& view, Mapped& state) {
+bool take_state(std::string_view directory, View& view, Mapped& state) {
   PathBuffer path;
-  if (!name_in(folder, kStateFile, {}, path)) return false;
+  if (!name_in(directory, kStateFile, {}, path)) return false;
   if (!state.map(path.text)) return false;
   const MountPage* const page = mount_page_over(state.data(), state.size());
   if (page == nullptr || page->size_bytes > state.size() || page->rules_offset > page->size_bytes) {
@@ -102,7 +102,7 @@ bool take_state(std::string_view folder, View& view, Mapped& state) {
   // Of the mount that this process sees, and not of another one at the same path.
   if (!view.is_alive() || !runtime::is_device_of_mount(page->device)) return false;
 
-  if (!name_in(folder, kBaseFolder, {}, path)) return false;
+  if (!name_in(directory, kBaseFolder, {}, path)) return false;
   view.base_length = std::string_view(path.text).size();
   if (view.base_length >= sizeof view.base) return false;
   std::copy(path.text, path.text + view.base_length + 1, view.base);
@@ -116,11 +116,11 @@ bool take_state(std::string_view folder, View& view, Mapped& state) {
          ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == page->base_device;
 }
 
-// Who cannot write its counters is not of the view. Root may write all, but sees the view of another as
-// that one's.
-bool take_counters(std::string_view folder, std::string_view job, View& view, Mapped& counters) {
+// Who cannot write its counters is not of the view. Root may write all, but sees the view of
+// another as that one's.
+bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
-  if (!name_in(folder, kCountersFolder, job, path)) return false;
+  if (!name_in(directory, kCountersFolder, job, path)) return false;
   const UniqueFd fd(real::open(path.text, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return false;
   struct statx st;
@@ -135,16 +135,17 @@ bool take_counters(std::string_view folder, std::string_view job, View& view, Ma
   return true;
 }
 
-bool take_filter(std::string_view folder, std::string_view job, View& view, Mapped& filter) {
+bool take_filter(std::string_view directory, std::string_view job, View& view, Mapped& filter) {
   PathBuffer path;
-  if (!name_in(folder, kViewsFolder, job, path)) return false;
+  if (!name_in(directory, kViewsFolder, job, path)) return false;
   if (!filter.map(path.text)) return false;
   view.filter = FilterView::over(filter.data(), filter.size());
   return view.filter && !view.filter.is_retired();
 }
 
-// Root's paths go through the symlinks in the mount's root (Router::leave_view). The daemon answers them by the
-// job that it reads in the environment of the process, and with another job's view where it cannot read that.
+// Root's paths go through the symlinks in the mount's root (Router::leave_view). The daemon answers
+// them by the job that it reads in the environment of the process, and with another job's view
+// where it cannot read that.
 bool is_view_of_links(const Router& router, std::string_view job) {
   if (::geteuid() != 0) return true;
   if (router.size() == 0) return false;
@@ -159,15 +160,16 @@ bool is_view_of_links(const Router& router, std::string_view job) {
                          std::string_view(wanted.text, wanted_size);
 }
 
-// The counters come last. A new owner is on record there before the filter that goes with him is made, and the one
-// before is retired after that: so who finds himself on record has a filter of his own, or one that is retired.
+// The counters come last. A new owner is on record there before the filter that goes with him is
+// made, and the one before is retired after that: so who finds himself on record has a filter of
+// his own, or one that is retired.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const Router& router = runtime::router;
   const std::string_view job = router.job();
   if (run_base.empty() || job.empty()) return false;
-  PathBuffer folder;
-  const std::size_t size = run_folder_of(router.mount(), run_base, folder);
-  const std::string_view path(folder.text, size);
+  PathBuffer directory;
+  const std::size_t size = run_directory_of(router.mount(), run_base, directory);
+  const std::string_view path(directory.text, size);
   return size != 0 && take_state(path, view, mappings.state) &&
          take_filter(path, job, view, mappings.filter) &&
          take_counters(path, job, view, mappings.counters) && is_view_of_links(router, job);
@@ -266,7 +268,7 @@ void forget_view() {
 void give_up() {
   is_given_up.store(true);
   forget_view();
-  drop_base_folder();  // a way out of a chroot
+  drop_base_directory();  // a way out of a chroot
 }
 
 void give_up_for_filter() {

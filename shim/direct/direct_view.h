@@ -27,7 +27,7 @@ struct View {
   std::uint64_t base_mount = 0;
   uid_t uid = 0;  // whose files the view shows
   gid_t gid = 0;
-  char base[512] = {};  // the path of the base's folder
+  char base[512] = {};  // the path of the base's directory
   std::size_t base_length = 0;
 
   bool is_alive() const { return cacheshim::is_alive(alive); }
@@ -40,21 +40,24 @@ struct View {
   void fetch_counters() const;
 };
 
-// The view as it is now, or null where nothing is to be served directly. What it returns stays mapped
-// and unchanged for ever. Async-signal-safe; errno stays. Mapped at the first call that asks for it; one
-// that fails is not repeated by each call that follows.
+// The view as it is now, or null where nothing is to be served directly. What it returns stays
+// mapped and unchanged for ever. Async-signal-safe; errno stays. Mapped at the first call that asks
+// for it; one that fails is not repeated by each call that follows.
 const View* current_view();
 // The last view there was, current or not, for descriptors that were opened of it; null: never one.
 const View* last_view();
 
-// XDG_RUNTIME_DIR, where a daemon without root's rights has its run folder. Before all others, once.
+// XDG_RUNTIME_DIR, where a daemon without root's rights has its run directory. Before all others,
+// once.
 void set_user_run_base(std::string_view path);
 
 // The process has changed who it is: what it may see is to be found out anew.
 void forget_view();
-// It is about to see other mounts, so that a path may lead elsewhere: from now on nothing is served.
+// It is about to see other mounts, so that a path may lead elsewhere: from now on nothing is
+// served.
 void give_up();
-// It is about to be stopped from making some calls, by its own filter: nor is a descriptor looked at any more.
+// It is about to be stopped from making some calls, by its own filter: nor is a descriptor looked
+// at any more.
 void give_up_for_filter();
 
 }  // namespace cacheshim::direct

@@ -6,13 +6,13 @@
 
 namespace cacheshim {
 
-// The name of a descriptor below a folder such as /proc/self/fd/. printf might allocate.
+// The name of a descriptor below a directory such as /proc/self/fd/. printf might allocate.
 class FdLink {
  public:
-  // `folder` ends with '/' and is at most 16 bytes long. The result lives as long as this.
-  const char* name(const char* folder, int fd) {
-    std::size_t length = std::strlen(folder);
-    std::memcpy(text_, folder, length);
+  // `directory` ends with '/' and is at most 16 bytes long. The result lives as long as this.
+  const char* name(const char* directory, int fd) {
+    std::size_t length = std::strlen(directory);
+    std::memcpy(text_, directory, length);
     char digits[12];
     std::size_t count = 0;
     for (unsigned n = static_cast<unsigned>(fd); n != 0 || count == 0; n /= 10) {

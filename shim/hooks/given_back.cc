@@ -28,14 +28,14 @@ struct alignas(std::uint64_t) Noted {
   unsigned manner;
 };
 constexpr unsigned kSlots = 8;
-constinit std::atomic<Noted> folders[kSlots] = {};
+constinit std::atomic<Noted> directories[kSlots] = {};
 static_assert(std::atomic<Noted>::is_always_lock_free);
 
 std::atomic<Noted>& slot_of(pid_t process, unsigned choice) {
-  return folders[(static_cast<unsigned>(process) + choice) % kSlots];
+  return directories[(static_cast<unsigned>(process) + choice) % kSlots];
 }
 
-// The record of this process's folder: a child of fork has its parent's.
+// The record of this process's directory: a child of fork has its parent's.
 Noted find_noted() {
   for (const pid_t process : {::getpid(), ::getppid()}) {
     for (const unsigned choice : {0u, 1u}) {
@@ -77,12 +77,12 @@ unsigned route_from_parent(std::string_view name) {
   return kNoRoute;
 }
 
-// PWD, if it is the default path of a folder that is known as `under_mount` or `kernel_name`.
+// PWD, if it is the default path of a directory that is known as `under_mount` or `kernel_name`.
 const char* restore_pwd(const char* kernel_name, const char* under_mount, PathBuffer& out) {
   const char* const pwd = child_environment::find_variable(::environ, "PWD");
   if (pwd == nullptr || *pwd != '/' || std::strlen(pwd) >= sizeof out.text) return nullptr;
   PathBuffer buffer;
-  const RoutedPath routed = runtime::router.route(pwd, buffer, runtime::same_folder);
+  const RoutedPath routed = runtime::router.route(pwd, buffer, runtime::same_directory);
   if (std::strcmp(routed.path, kernel_name) != 0 && std::strcmp(routed.path, under_mount) != 0) {
     return nullptr;
   }
@@ -103,14 +103,14 @@ void note_use(const RoutedPath& routed) {
   }
 }
 
-void note_folder(const RoutedPath& routed) {
+void note_directory(const RoutedPath& routed) {
   const pid_t self = ::getpid();
   const pid_t first = slot_of(self, 0).load(std::memory_order_relaxed).process;
   const unsigned choice = first != self && first == ::getppid() ? 1 : 0;
   slot_of(self, choice).store({self, manner_of(routed)}, std::memory_order_relaxed);
 }
 
-const char* folder_for_children() {
+const char* directory_for_children() {
   const Noted last = find_noted();
   if (last.manner == kUnknown) return nullptr;
   return last.manner < kMaxRoutes ? runtime::router.default_path(last.manner).data() : "";
@@ -120,7 +120,7 @@ const char* name(const char* kernel_name, PathBuffer& out) {
   PathBuffer buffer;
   const char* const in_view = direct::path_in_view(kernel_name, buffer);
   if (in_view != nullptr) kernel_name = in_view;
-  const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_folder);
+  const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_directory);
   const char* const found =
       place.name.empty() ? kernel_name : write_name(kernel_name, place, favourite(place.name), out);
   if (found != buffer.text) return found;
@@ -130,14 +130,14 @@ const char* name(const char* kernel_name, PathBuffer& out) {
 
 const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffer& out) {
   if (routed.kind == RoutedPath::Kind::kForeign) return name(kernel_name, out);
-  const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_folder);
+  const Router::Place place = runtime::router.find_place(kernel_name, runtime::same_directory);
   if (place.name.empty()) return kernel_name;
   return write_name(kernel_name, place, manner_of(routed), out);
 }
 
-const char* working_folder(const char* kernel_name, PathBuffer& out) {
+const char* working_directory(const char* kernel_name, PathBuffer& out) {
   const Router& router = runtime::router;
-  const Router::Place place = router.find_place(kernel_name, runtime::same_folder);
+  const Router::Place place = router.find_place(kernel_name, runtime::same_directory);
   if (place.name.empty()) return kernel_name;
   const Noted last = find_noted();
   if (last.manner != kUnknown) return write_name(kernel_name, place, last.manner, out);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/plain_libc.h"
 
-#include "shim/direct/direct_folder.h"
+#include "shim/direct/direct_directory.h"
 #include "shim/routing/routed_call.h"
 
-// Calls that close or replace descriptors leave ours alone (direct_folder.h). In the child of a vfork too,
-// which has the parent's memory but descriptors of its own: nothing here is written but by dup2 to our
-// very number.
+// Calls that close or replace descriptors leave ours alone (direct_directory.h). In the child of a
+// vfork too, which has the parent's memory but descriptors of its own: nothing here is written but
+// by dup2 to our very number.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 
 namespace {
 
-int held() { return direct::held_folder.load(std::memory_order_relaxed); }
+int held() { return direct::held_directory.load(std::memory_order_relaxed); }
 
 bool is_held(int fd) { return fd >= 0 && fd == held(); }
 

@@ -8,12 +8,12 @@
 #include "shim/routing/prefix_swap.h"
 #include "shim/routing/routed_call.h"
 
-// Functions that list folders. opendir and scandir ask the base first (direct_stream.h); what libc's own functions
-// list goes to the mount. opendir, scandir and inotify give names alone. glob, ftw and nftw give
-// whole paths, which begin with what they were given: they are called with the routed path, and what
-// they give is turned back into the application's own. fts_open is libc's alone: its results are
-// pointers into one buffer, so a default path is not routed there (one under the mount needs no
-// routing).
+// Functions that list directories. opendir and scandir ask the base first (direct_stream.h); what
+// libc's own functions list goes to the mount. opendir, scandir and inotify give names alone. glob,
+// ftw and nftw give whole paths, which begin with what they were given: they are called with the
+// routed path, and what they give is turned back into the application's own. fts_open is libc's
+// alone: its results are pointers into one buffer, so a default path is not routed there (one under
+// the mount needs no routing).
 
 using cacheshim::call_directly;
 using cacheshim::call_routed;

@@ -7,12 +7,12 @@
 
 // dlopen and dlmopen, for libraries that lie in a route.
 //
-// Problem: libc looks at the address that it will return to, to know who calls. For a plain name the
-// caller's RPATH or RUNPATH counts, for $ORIGIN its folder, and its namespace for both; called by a
-// wrapper, libc would take ours. Idea: a few instructions that have the path looked at and then jump,
-// with all arguments and the caller's return address in their places. A routed path is absolute and
-// holds no $ORIGIN, so there the caller does not matter (glibc looks for what the library needs by
-// the library's own RUNPATH), and a function of ours calls libc.
+// Problem: libc looks at the address that it will return to, to know who calls. For a plain name
+// the caller's RPATH or RUNPATH counts, for $ORIGIN its directory, and its namespace for both;
+// called by a wrapper, libc would take ours. Idea: a few instructions that have the path looked at
+// and then jump, with all arguments and the caller's return address in their places. A routed path
+// is absolute and holds no $ORIGIN, so there the caller does not matter (glibc looks for what the
+// library needs by the library's own RUNPATH), and a function of ours calls libc.
 
 namespace {
 

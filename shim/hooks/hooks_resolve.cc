@@ -9,9 +9,9 @@
 #include "shim/routing/prefix_swap.h"
 #include "shim/routing/routed_call.h"
 
-// Functions that hand a path back, and those that move the working folder. libc is asked first, and
-// only where its answer lies in the view is that turned into the path the application uses: a name
-// that is none of ours costs nothing but a compare, and bad pointers fail as they do in libc.
+// Functions that hand a path back, and those that move the working directory. libc is asked first,
+// and only where its answer lies in the view is that turned into the path the application uses: a
+// name that is none of ours costs nothing but a compare, and bad pointers fail as they do in libc.
 
 using cacheshim::call_routed;
 using cacheshim::CallKind;
@@ -57,7 +57,7 @@ ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, s
   if (length <= 0 || static_cast<std::size_t>(length) >= sizeof whole.text) return got;
   whole.text[length] = '\0';
   const char* const name = std::strcmp(path, "/proc/self/cwd") == 0
-                               ? given_back::working_folder(whole.text, restored)
+                               ? given_back::working_directory(whole.text, restored)
                                : given_back::name(whole.text, restored);
   if (name == whole.text) return got;
   const std::size_t fits = std::min(std::strlen(name), size);
@@ -120,18 +120,19 @@ char* fail(int error) {
   return nullptr;
 }
 
-bool may_be_in_view(const char* folder) {
+bool may_be_in_view(const char* directory) {
   const std::string_view mount = runtime::router.mount();
-  return std::strncmp(folder, mount.data(), mount.size()) == 0;
+  return std::strncmp(directory, mount.data(), mount.size()) == 0;
 }
 
 template <class Call>
-[[gnu::noinline]] char* get_folder_slowly(char* out, std::size_t size, Call& call) {
+[[gnu::noinline]] char* get_directory_slowly(char* out, std::size_t size, Call& call) {
   const int entry_errno = errno;
   PathBuffer kernel;
   PathBuffer restored;
   const bool known = real::getcwd(kernel.text, sizeof kernel.text) != nullptr;
-  const char* const name = known ? given_back::working_folder(kernel.text, restored) : kernel.text;
+  const char* const name =
+      known ? given_back::working_directory(kernel.text, restored) : kernel.text;
   errno = entry_errno;
   if (!known || name == kernel.text) return call();
   const std::size_t needed = std::strlen(name) + 1;
@@ -147,25 +148,25 @@ template <class Call>
   return out;
 }
 
-// call() is libc's own getcwd. `out` and `size` as getcwd has them. The kernel's name may not fit where
-// the application's does.
+// call() is libc's own getcwd. `out` and `size` as getcwd has them. The kernel's name may not fit
+// where the application's does.
 template <class Call>
-char* get_folder(char* out, std::size_t size, Call call) {
+char* get_directory(char* out, std::size_t size, Call call) {
   if (!is_active()) return call();
-  if (out == nullptr || size == 0) return get_folder_slowly(out, size, call);
+  if (out == nullptr || size == 0) return get_directory_slowly(out, size, call);
   const int entry_errno = errno;
-  char* const folder = call();
-  if (folder != nullptr ? !may_be_in_view(folder) : errno != ERANGE) return folder;
+  char* const directory = call();
+  if (directory != nullptr ? !may_be_in_view(directory) : errno != ERANGE) return directory;
   errno = entry_errno;
-  return get_folder_slowly(out, size, call);
+  return get_directory_slowly(out, size, call);
 }
 
-// What chdir was given is what getcwd says. A relative path goes on as before; one that is none of ours
-// may have led to the mount by a symlink.
-void note_folder(const char* path, RoutedPath routed) {
+// What chdir was given is what getcwd says. A relative path goes on as before; one that is none of
+// ours may have led to the mount by a symlink.
+void note_directory(const char* path, RoutedPath routed) {
   if (*path != '/' && routed.kind == RoutedPath::Kind::kForeign) return;
   if (routed.kind == RoutedPath::Kind::kForeign) routed.kind = RoutedPath::Kind::kUnchanged;
-  given_back::note_folder(routed);
+  given_back::note_directory(routed);
 }
 
 }  // namespace
@@ -211,35 +212,35 @@ CACHESHIM_EXPORT int chdir(const char* path) noexcept {
   const RoutedPath routed = route_of(path);
   const int result =
       call_routed({AT_FDCWD, path}, CallKind::kLook, [](const char* p) { return real::chdir(p); });
-  if (result == 0 && is_active()) note_folder(path, routed);
+  if (result == 0 && is_active()) note_directory(path, routed);
   return result;
 }
 
 CACHESHIM_EXPORT int fchdir(int fd) noexcept {
   const int result = real::fchdir(fd);
-  if (result == 0 && is_active()) given_back::note_folder({});
+  if (result == 0 && is_active()) given_back::note_directory({});
   return result;
 }
 
 CACHESHIM_EXPORT char* getcwd(char* out, size_t size) noexcept {
-  return get_folder(out, size, [&] { return real::getcwd(out, size); });
+  return get_directory(out, size, [&] { return real::getcwd(out, size); });
 }
 
 CACHESHIM_EXPORT char* __getcwd_chk(char* out, size_t size, size_t room) noexcept {
   if (room < size) return real::__getcwd_chk(out, size, room);  // ends the program
-  return get_folder(out, size, [&] { return real::__getcwd_chk(out, size, room); });
+  return get_directory(out, size, [&] { return real::__getcwd_chk(out, size, room); });
 }
 
 CACHESHIM_EXPORT char* getwd(char* out) noexcept {
   if (out == nullptr) return real::getwd(out);
-  return get_folder(out, PATH_MAX, [&] { return real::getwd(out); });
+  return get_directory(out, PATH_MAX, [&] { return real::getwd(out); });
 }
 
 CACHESHIM_EXPORT char* __getwd_chk(char* out, size_t room) noexcept {
   if (out == nullptr || room < PATH_MAX) return real::__getwd_chk(out, room);
-  return get_folder(out, PATH_MAX, [&] { return real::__getwd_chk(out, room); });
+  return get_directory(out, PATH_MAX, [&] { return real::__getwd_chk(out, room); });
 }
 
 CACHESHIM_EXPORT char* get_current_dir_name() noexcept {
-  return get_folder(nullptr, 0, [] { return real::get_current_dir_name(); });
+  return get_directory(nullptr, 0, [] { return real::get_current_dir_name(); });
 }

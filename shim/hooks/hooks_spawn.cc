@@ -9,7 +9,7 @@
 #include "shim/start/command.h"
 
 // posix_spawn and its file actions, and the functions that start a shell. Where file actions are
-// given, a relative path starts at a folder that they may change, and stays as it is.
+// given, a relative path starts at a directory that they may change, and stays as it is.
 
 using cacheshim::CallKind;
 using cacheshim::ErrnoGuard;
@@ -105,8 +105,8 @@ int add_action(const char* path, CallKind kind, Add add) {
   return add(routed);
 }
 
-// For the while of a call that starts a shell with the process's own environment: puts ours there if
-// it has no LD_PRELOAD. One thread at a time; a second one's shell finds it there already.
+// For the while of a call that starts a shell with the process's own environment: puts ours there
+// if it has no LD_PRELOAD. One thread at a time; a second one's shell finds it there already.
 class ShellEnvironment {
  public:
   ShellEnvironment() {

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "shim/direct/direct_descriptor.h"
-#include "shim/direct/direct_folder.h"
+#include "shim/direct/direct_directory.h"
 #include "shim/routing/routed_call.h"
 #include "shim/start/command.h"
 
@@ -120,8 +120,8 @@ struct Arguments {
 };
 
 PathAt path_at(const Arguments& arguments, signed char dirfd, signed char path) {
-  const int folder = dirfd == kNone ? AT_FDCWD : static_cast<int>(arguments.values[dirfd]);
-  return {folder, reinterpret_cast<const char*>(arguments.values[path])};
+  const int directory = dirfd == kNone ? AT_FDCWD : static_cast<int>(arguments.values[dirfd]);
+  return {directory, reinterpret_cast<const char*>(arguments.values[path])};
 }
 
 long make(const Arguments& a) {
@@ -138,7 +138,8 @@ CallKind kind_of(const PathCall& call, const Arguments& arguments) {
   return (flags & O_CREAT) != 0 ? CallKind::kCreate : call.kind;
 }
 
-// Whether the kernel is to follow the path below its folder alone: no other path can stand for it then.
+// Whether the kernel is to follow the path below its directory alone: no other path can stand for
+// it then.
 bool is_confined([[maybe_unused]] const Arguments& arguments) {
 #ifdef SYS_openat2
   const auto* const how = reinterpret_cast<const open_how*>(arguments.values[2]);
@@ -183,8 +184,8 @@ bool make_as_libc(const Arguments& arguments, long& result) {
   switch (arguments.number) {
     case SYS_getcwd: {
       if (v[0] == 0) return false;
-      const char* const folder = ::getcwd(text(0), static_cast<std::size_t>(v[1]));
-      result = folder == nullptr ? -1 : static_cast<long>(std::strlen(folder) + 1);
+      const char* const directory = ::getcwd(text(0), static_cast<std::size_t>(v[1]));
+      result = directory == nullptr ? -1 : static_cast<long>(std::strlen(directory) + 1);
       return true;
     }
 #ifdef SYS_readlink
@@ -213,7 +214,8 @@ bool is_of_descriptor(const Arguments& arguments, int flags) {
                                   arguments.values[flags]);
 }
 
-// Whether the first argument is a descriptor with which this is not to be done to the base (hooks_file.cc).
+// Whether the first argument is a descriptor with which this is not to be done to the base
+// (hooks_file.cc).
 bool is_for_mount(const Arguments& arguments) {
   switch (arguments.number) {
     case SYS_flock:
@@ -259,7 +261,8 @@ void show_descriptor(const Arguments& arguments) {
   }
 }
 
-// Of a process that is made with memory of its own nobody tells it later: so its parent gives up with it.
+// Of a process that is made with memory of its own nobody tells it later: so its parent gives up
+// with it.
 bool is_given_other_mounts(const Arguments& arguments) {
   auto flags = static_cast<unsigned long>(arguments.values[0]);
   if (arguments.number != SYS_clone) {
@@ -270,7 +273,7 @@ bool is_given_other_mounts(const Arguments& arguments) {
   return (flags & (CLONE_NEWNS | CLONE_NEWUSER)) != 0;
 }
 
-// Calls without a path of which direct opens have to know (direct_folder.h, direct_view.h).
+// Calls without a path of which direct opens have to know (direct_directory.h, direct_view.h).
 void prepare_direct(const Arguments& arguments) {
   const auto number = [&](int i) { return static_cast<unsigned>(arguments.values[i]); };
   switch (arguments.number) {
@@ -323,8 +326,8 @@ long make_by_number(const Arguments& arguments) {
 
 }  // namespace
 
-// libc's declaration ends in "...", which passes integers in the same places as these. Under its own
-// name the function could not be declared otherwise.
+// libc's declaration ends in "...", which passes integers in the same places as these. Under its
+// own name the function could not be declared otherwise.
 extern "C" [[gnu::visibility("default")]] long cacheshim_syscall(long number, long a, long b,
                                                                  long c, long d, long e,
                                                                  long f) noexcept

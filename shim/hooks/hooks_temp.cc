@@ -8,10 +8,10 @@
 #include "shim/routing/prefix_swap.h"
 
 // Functions that write the name they found into the application's own template. The template is
-// routed into a buffer, libc fills that in, and the six characters it chose go back: the application
-// sees its own path, whether the call succeeded or not, as it does without us.
+// routed into a buffer, libc fills that in, and the six characters it chose go back: the
+// application sees its own path, whether the call succeeded or not, as it does without us.
 //
-// tmpfile, tmpnam and tmpnam_r know no folder but /tmp and are libc's alone.
+// tmpfile, tmpnam and tmpnam_r know no directory but /tmp and are libc's alone.
 
 using cacheshim::CallKind;
 using cacheshim::PathBuffer;
@@ -104,18 +104,18 @@ CACHESHIM_EXPORT char* mktemp(char* text) noexcept {
   return text;
 }
 
-// TMPDIR comes before `folder`, as in libc, which sees to it where TMPDIR is not routed: then our
-// argument is only its second choice.
-CACHESHIM_EXPORT char* tempnam(const char* folder, const char* prefix) noexcept {
+// TMPDIR comes before `directory`, as in libc, which sees to it where TMPDIR is not routed: then
+// our argument is only its second choice.
+CACHESHIM_EXPORT char* tempnam(const char* directory, const char* prefix) noexcept {
   const char* first = ::secure_getenv("TMPDIR");
-  if (first == nullptr || *first == '\0' || !runtime::may_match(first)) first = folder;
-  if (!runtime::may_match(first)) return real::tempnam(folder, prefix);
+  if (first == nullptr || *first == '\0' || !runtime::may_match(first)) first = directory;
+  if (!runtime::may_match(first)) return real::tempnam(directory, prefix);
   const int entry_errno = errno;
   PathBuffer buffer;
   const RoutedPath routed = runtime::route({AT_FDCWD, first}, buffer);
   const bool moved = routed.path != first && routed.from_length != 0;
   int own_errno = 0;
-  auto once = [&] { return real::tempnam(moved ? routed.path : folder, prefix); };
+  auto once = [&] { return real::tempnam(moved ? routed.path : directory, prefix); };
   char* const name = cacheshim::call_with_own_errno(entry_errno, own_errno, once);
   if (name == nullptr || !moved) return name;
   return cacheshim::PrefixSwap(first, routed).restore_allocated(name);

@@ -74,7 +74,7 @@ std::optional<MountState> look_at_root(std::string_view path) {
   return MountState{MountKind::kWhole, st.stx_dev_major, st.stx_dev_minor};
 }
 
-std::size_t run_folder_of(std::string_view path, std::string_view run_base, PathBuffer& out) {
+std::size_t run_directory_of(std::string_view path, std::string_view run_base, PathBuffer& out) {
   PathBuffer escaped;
   const std::size_t size = escape_mount_path(path, escaped.text, sizeof escaped.text);
   if (size == 0) return 0;

@@ -82,7 +82,7 @@ std::string_view take_next_component(std::string_view& path) {
   }
 }
 
-bool starts_with_folder(std::string_view text, std::string_view prefix) {
+bool starts_with_directory(std::string_view text, std::string_view prefix) {
   if (text.size() < prefix.size()) return false;
   if (std::memcmp(text.data(), prefix.data(), prefix.size()) != 0) return false;
   return text.size() == prefix.size() || text.data()[prefix.size()] == '/';
@@ -95,13 +95,14 @@ bool is_plain_path(std::string_view path) {
     if (next == '/') return false;
     if (next != '.') continue;
     const std::string_view component = rest_of(path, i + 1);
-    if (starts_with_folder(component, ".") || starts_with_folder(component, "..")) return false;
+    if (starts_with_directory(component, ".") || starts_with_directory(component, ".."))
+      return false;
   }
   return true;
 }
 
 PathMatch match_prefix(std::string_view path, std::string_view prefix) {
-  if (starts_with_folder(path, prefix)) return end_match(path, {.rest = prefix.size()});
+  if (starts_with_directory(path, prefix)) return end_match(path, {.rest = prefix.size()});
   Walk walk(prefix);
   PathMatch match;
   std::string_view rest = path;

@@ -13,12 +13,13 @@ struct PathMatch {
   // Where what follows the prefix begins in the path: at a '/' or at its end.
   std::size_t rest = 0;
   // Where ".." occurred before the prefix was complete, the match holds only if path[0, head) and
-  // prefix[0, same_as) (the root folder, if 0) are one folder: a component before ".." may be a
-  // symlink. Otherwise head is 0.
+  // prefix[0, same_as) (the root directory, if 0) are one directory: a component before ".." may be
+  // a symlink. Otherwise head is 0.
   std::size_t head = 0;
   std::size_t same_as = 0;
-  // A path that climbs out of the prefix by ".." does not match: path[0, inside) is the prefix's folder
-  // itself, unless a component on the way is a symlink, and the ".." that leaves it ends at `left`.
+  // A path that climbs out of the prefix by ".." does not match: path[0, inside) is the prefix's
+  // directory itself, unless a component on the way is a symlink, and the ".." that leaves it ends
+  // at `left`.
   std::size_t left = 0;
   std::size_t inside = 0;
 };
@@ -29,14 +30,15 @@ PathMatch match_prefix(std::string_view path, std::string_view prefix);
 // The same for a path that is known to follow its prefix up to `rest`.
 PathMatch match_rest(std::string_view path, std::size_t rest);
 
-// Whether `path` has no "//", "." or "..": such a path matches a prefix as plain text or not at all.
+// Whether `path` has no "//", "." or "..": such a path matches a prefix as plain text or not at
+// all.
 bool is_plain_path(std::string_view path);
 
 // Takes the next component off `path`: skips '/' and ".", and returns nothing at the end.
 std::string_view take_next_component(std::string_view& path);
 
 // Whether `text` is `prefix` or begins with it and a '/'.
-bool starts_with_folder(std::string_view text, std::string_view prefix);
+bool starts_with_directory(std::string_view text, std::string_view prefix);
 
 // Writes `path` without "//", "." and trailing '/' into `out` and returns the length, or 0 where it
 // is relative, holds "..", is "/" or does not fit with a final NUL.

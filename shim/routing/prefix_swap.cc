@@ -8,7 +8,7 @@ namespace cacheshim {
 
 const char* PrefixSwap::restore(const char* path, PathBuffer& out) const {
   const std::string_view text(path);
-  if (!starts_with_folder(text, to_)) return path;
+  if (!starts_with_directory(text, to_)) return path;
   const std::size_t rest = text.size() - to_.size();
   if (from_.size() + rest >= sizeof out.text) return path;
   std::memcpy(out.text, from_.data(), from_.size());
@@ -18,7 +18,7 @@ const char* PrefixSwap::restore(const char* path, PathBuffer& out) const {
 
 char* PrefixSwap::restore_allocated(char* path) const {
   const std::string_view text(path);
-  if (!starts_with_folder(text, to_)) return path;
+  if (!starts_with_directory(text, to_)) return path;
   const std::size_t rest = text.size() - to_.size();
   if (growth() > 0) {
     char* const larger = static_cast<char*>(std::realloc(path, from_.size() + rest + 1));

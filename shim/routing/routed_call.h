@@ -6,12 +6,12 @@
 #include "shim/routing/stale_name.h"
 #include "shim/runtime.h"
 
-// The body that nearly all hooks share: call libc with the path that the router names, and once more
-// where that showed that the mount is gone.
+// The body that nearly all hooks share: call libc with the path that the router names, and once
+// more where that showed that the mount is gone.
 //
-// A call of a hook captures by value: nothing of the hook's frame is referred to then, and it leaves for libc
-// by a jump where the path is none of ours. With [&] it would return through a frame that was pushed before
-// the system call, which many processors forget in it: 10 to 20 ns.
+// A call of a hook captures by value: nothing of the hook's frame is referred to then, and it
+// leaves for libc by a jump where the path is none of ours. With [&] it would return through a
+// frame that was pushed before the system call, which many processors forget in it: 10 to 20 ns.
 //
 // errno: set to 0 for the call, and to what it was before if the call left it so. A stale value can
 // then not be taken for this call's (pathconf fails without setting it), and a call that libc makes
@@ -30,10 +30,11 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
   return result;
 }
 
-// The same for paths of which one is the mount's (`is_ours`): again while the call says ESTALE, which a
-// file that is replaced between look-up and use makes of it. The kernel tries twice by itself, but two
-// replacements in a row are enough, and a plain folder knows no such error. And once more after an ENOENT, if
-// refresh() finds that the kernel was wrong (stale_name.h). Nothing has happened in either case.
+// The same for paths of which one is the mount's (`is_ours`): again while the call says ESTALE,
+// which a file that is replaced between look-up and use makes of it. The kernel tries twice by
+// itself, but two replacements in a row are enough, and a plain directory knows no such error. And
+// once more after an ENOENT, if refresh() finds that the kernel was wrong (stale_name.h). Nothing
+// has happened in either case.
 template <class Call, class Refresh>
 auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call, Refresh refresh) {
   int turns = is_ours ? 8 : 1;  // of what stays stale, the application is told
@@ -47,8 +48,8 @@ auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call,
   }
 }
 
-// Where a path goes, for a call that cannot be repeated: access(2) finds out beforehand whether the mount is still there,
-// and whether the kernel knows the name. May change errno.
+// Where a path goes, for a call that cannot be repeated: access(2) finds out beforehand whether the
+// mount is still there, and whether the kernel knows the name. May change errno.
 inline RoutedPath route_checked(PathAt at, CallKind kind, PathBuffer& buffer) {
   RoutedPath routed = runtime::route(at, buffer);
   if (routed.kind == RoutedPath::Kind::kForeign || real::access(routed.path, F_OK) == 0) {

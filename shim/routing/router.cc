@@ -12,7 +12,7 @@ std::string_view rest_from(std::string_view text, std::size_t at) {
   return {text.data() + at, text.size() - at};
 }
 
-// How long the path of a folder's parent is, without a '/' behind it: 0 for that of "/x".
+// How long the path of a directory's parent is, without a '/' behind it: 0 for that of "/x".
 std::size_t parent_length(std::string_view path) {
   std::size_t length = path.size();
   while (length > 0 && path.data()[--length] != '/') {
@@ -70,7 +70,7 @@ bool Router::add_route(std::string_view name, std::string_view default_path, boo
   PathBuffer clean;
   const std::size_t length = normalise_path(default_path, clean.text, sizeof clean.text);
   const std::string_view path(clean.text, length);
-  if (length == 0 || mount_.empty() || starts_with_folder(path, mount_)) return false;
+  if (length == 0 || mount_.empty() || starts_with_directory(path, mount_)) return false;
   if (route_count_ == kMaxRoutes) return false;
   const Route route{keep(name), keep(path), routed};
   if (route.name.empty() || route.from.empty()) return false;
@@ -90,24 +90,25 @@ const char* Router::path_of_name(std::string_view name) {
   return path.empty() ? nullptr : path.data();
 }
 
-// A component before ".." may be a symlink; then the text says one thing and the kernel does another.
+// A component before ".." may be a symlink; then the text says one thing and the kernel does
+// another.
 bool Router::confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
-                     SameFolder same_folder) const {
+                     SameDirectory same_directory) const {
   if (match.head == 0) return true;
   PathBuffer head;
-  PathBuffer folder;
+  PathBuffer directory;
   const std::string_view same =
       match.same_as == 0 ? "/" : std::string_view(prefix.data(), match.same_as);
-  return join_path(head, {{path.data(), match.head}}) != 0 && join_path(folder, {same}) != 0 &&
-         same_folder(head.text, folder.text);
+  return join_path(head, {{path.data(), match.head}}) != 0 && join_path(directory, {same}) != 0 &&
+         same_directory(head.text, directory.text);
 }
 
 // MOUNT/NAME/.. is MOUNT, whatever MOUNT/NAME is a symlink to.
-Router::Found Router::find_in_mount(std::string_view path, SameFolder same_folder) const {
+Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_directory) const {
   Found found;
   PathMatch match = match_prefix(path, mount_);
   const bool ours = match.matched || match.left != 0;
-  if (!ours || !confirm(path, mount_, match, same_folder)) return found;
+  if (!ours || !confirm(path, mount_, match, same_directory)) return found;
   std::string_view rest = rest_from(path, match.rest);
   const bool own = is_own_name(rest);
   const bool climbs = take_next_component(rest) == "..";
@@ -125,21 +126,21 @@ Router::Found Router::find_in_mount(std::string_view path, SameFolder same_folde
 }
 
 // The longest prefix that the path lies under, of equal ones the last; the mount before all others.
-Router::Found Router::find(std::string_view path, SameFolder same_folder) const {
+Router::Found Router::find(std::string_view path, SameDirectory same_directory) const {
   const bool plain = is_plain_path(path);
   Found found;
-  if (!plain || starts_with_folder(path, mount_)) {
-    found = find_in_mount(path, same_folder);
+  if (!plain || starts_with_directory(path, mount_)) {
+    found = find_in_mount(path, same_directory);
     if (found.match.matched || found.match.left != 0) return found;
   }
   for (std::size_t i = 0; i < route_count_; ++i) {
     const Route& route = routes_[i];
-    if (!route.routed || (plain && !starts_with_folder(path, route.from))) continue;
+    if (!route.routed || (plain && !starts_with_directory(path, route.from))) continue;
     const bool longer =
         found.route == kNoRoute || route.from.size() >= routes_[found.route].from.size();
     const PathMatch match = match_prefix(path, route.from);
     const bool ours = match.matched || match.left != 0;
-    if (!longer || !ours || !confirm(path, route.from, match, same_folder)) continue;
+    if (!longer || !ours || !confirm(path, route.from, match, same_directory)) continue;
     found = {match, i};
   }
   return found;
@@ -154,20 +155,21 @@ bool Router::is_own_name(std::string_view rest) {
 // Whether a path that seems to leave view/NAME does so: a component in front of its ".." may be a
 // symlink, and then the kernel knows the way.
 bool Router::leaves(std::string_view path, const Found& found, std::string_view name,
-                    SameFolder same_folder) const {
+                    SameDirectory same_directory) const {
   const std::size_t begin = found.route == kNoRoute ? found.name : found.match.rest;
   if (begin == found.match.inside) return true;
-  PathBuffer folder;
+  PathBuffer directory;
   PathBuffer climbed;
   const std::string_view way(path.data() + begin, found.match.inside - begin);
-  return join_path(folder, {view_, "/", name}) != 0 &&
-         join_path(climbed, {view_, "/", name, way}) != 0 && same_folder(climbed.text, folder.text);
+  return join_path(directory, {view_, "/", name}) != 0 &&
+         join_path(climbed, {view_, "/", name, way}) != 0 &&
+         same_directory(climbed.text, directory.text);
 }
 
-// DEFAULT/..: its parent, even where DEFAULT itself is nowhere but in the view. The rest of the path
-// may lead into a route again.
+// DEFAULT/..: its parent, even where DEFAULT itself is nowhere but in the view. The rest of the
+// path may lead into a route again.
 RoutedPath Router::route_parent(std::string_view path, const Found& found, PathBuffer& out,
-                                SameFolder same_folder, int turns) const {
+                                SameDirectory same_directory, int turns) const {
   std::string_view parent = mount_;
   if (found.route != kNoRoute) {
     const std::string_view from = routes_[found.route].from;
@@ -181,16 +183,16 @@ RoutedPath Router::route_parent(std::string_view path, const Found& found, PathB
     const std::string_view root = parent.empty() && rest.empty() ? "/" : "";
     if (turns == 0 || join_path(shorter, {parent, root, rest}) == 0) return result;
     std::string_view further = rest;
-    PathBuffer folder;
-    // A folder above DEFAULT that is not there either has its parent by its name alone.
-    if (take_next_component(further) != ".." || join_path(folder, {parent, "/"}) == 0 ||
-        same_folder(folder.text, folder.text)) {
+    PathBuffer directory;
+    // A directory above DEFAULT that is not there either has its parent by its name alone.
+    if (take_next_component(further) != ".." || join_path(directory, {parent, "/"}) == 0 ||
+        same_directory(directory.text, directory.text)) {
       break;
     }
     parent = {parent.data(), parent_length(parent)};
     rest = further;
   }
-  result = route(shorter.text, out, same_folder, turns - 1);
+  result = route(shorter.text, out, same_directory, turns - 1);
   result.from_length = 0;  // no prefix of the path was replaced by another
   if (result.path != shorter.text) return result;
   result.path = out.text;
@@ -198,10 +200,10 @@ RoutedPath Router::route_parent(std::string_view path, const Found& found, PathB
   return result;
 }
 
-RoutedPath Router::route(const char* path, PathBuffer& out, SameFolder same_folder,
+RoutedPath Router::route(const char* path, PathBuffer& out, SameDirectory same_directory,
                          int turns) const {
   const std::string_view text(path);
-  const Found found = find(text, same_folder);
+  const Found found = find(text, same_directory);
   if (found.match.left != 0) {
     std::string_view name;
     if (found.route == kNoRoute) {
@@ -210,8 +212,8 @@ RoutedPath Router::route(const char* path, PathBuffer& out, SameFolder same_fold
     } else {
       name = routes_[found.route].name;
     }
-    if (leaves(text, found, name, same_folder)) {
-      return route_parent(text, found, out, same_folder, turns);
+    if (leaves(text, found, name, same_directory)) {
+      return route_parent(text, found, out, same_directory, turns);
     }
   } else if (!found.match.matched) {
     RoutedPath foreign;
@@ -245,9 +247,9 @@ RoutedPath Router::rewrite(std::string_view path, const Found& found, PathBuffer
   return result;
 }
 
-Router::Place Router::find_place(const char* path, SameFolder same_folder) const {
+Router::Place Router::find_place(const char* path, SameDirectory same_directory) const {
   const std::string_view text(path);
-  if (mount_.empty() || !starts_with_folder(text, mount_)) return {};
+  if (mount_.empty() || !starts_with_directory(text, mount_)) return {};
   std::string_view rest = rest_from(text, mount_.size());
   std::string_view name = take_next_component(rest);
   if (name == kControlName) return {};
@@ -259,7 +261,7 @@ Router::Place Router::find_place(const char* path, SameFolder same_folder) const
       PathBuffer given;
       PathBuffer own;
       if (name.empty() || join_path(given, {view, "/", name}) == 0 ||
-          join_path(own, {view_, "/", name}) == 0 || !same_folder(given.text, own.text)) {
+          join_path(own, {view_, "/", name}) == 0 || !same_directory(given.text, own.text)) {
         return {};
       }
     }
@@ -283,7 +285,7 @@ Router::Relative Router::match_relative(const char* path, std::size_t candidate)
     const std::string_view from = routes_[i].from;
     for (std::size_t slash = 1; slash < from.size(); ++slash) {
       if (from.data()[slash] != '/') continue;
-      // As if the path were absolute below the folder from[0, slash).
+      // As if the path were absolute below the directory from[0, slash).
       const PathMatch match = match_prefix(text, rest_from(from, slash));
       if (!match.matched || match.head != 0) continue;
       if (candidate-- == 0) return {i, slash, match.rest};
@@ -308,7 +310,7 @@ RoutedPath Router::complete_relative(const char* path, const Relative& match,
 
 void Router::leave_view(RoutedPath& routed, PathBuffer& out) const {
   if (!moves_mount_paths_ || routed.kind != RoutedPath::Kind::kRewritten) return;
-  if (routed.path != out.text || !starts_with_folder(out.text, view_)) return;
+  if (routed.path != out.text || !starts_with_directory(out.text, view_)) return;
   const std::string_view rest = rest_from(out.text, view_.size());
   std::string_view below = rest;
   (void)take_next_component(below);
@@ -330,9 +332,10 @@ std::size_t Router::route_of_name(std::string_view name) const {
   return kNoRoute;
 }
 
-RoutedPath Router::fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const {
+RoutedPath Router::fall_back(const char* path, PathBuffer& out,
+                             SameDirectory same_directory) const {
   const std::string_view text(path);
-  const Found found = find(text, same_folder);
+  const Found found = find(text, same_directory);
   RoutedPath result;
   result.path = path;
   if (!found.match.matched) return result;

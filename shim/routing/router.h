@@ -24,17 +24,17 @@ namespace cacheshim {
 
 class Router {
  public:
-  // Whether two names are one folder; asked only for paths with ".." in front of a prefix.
-  using SameFolder = bool (*)(const char* a, const char* b);
+  // Whether two names are one directory; asked only for paths with ".." in front of a prefix.
+  using SameDirectory = bool (*)(const char* a, const char* b);
 
   constexpr Router() = default;
 
   // `mount` is absolute and plain; `job` may be empty. First of all calls; false where it does not
   // fit, and then nothing is routed.
   bool set_mount(std::string_view mount, std::string_view job);
-  // Knows DEFAULT of NAME for fall_back; sends it to the mount as well where `routed`. `default_path`
-  // is absolute, and cleaned here. False where it is no such path, lies under the mount or does not
-  // fit.
+  // Knows DEFAULT of NAME for fall_back; sends it to the mount as well where `routed`.
+  // `default_path` is absolute, and cleaned here. False where it is no such path, lies under the
+  // mount or does not fit.
   bool add_route(std::string_view name, std::string_view default_path, bool routed);
   // MOUNT/NAME, as a string that ends with a NUL and stays, or null where there is no room for it.
   const char* path_of_name(std::string_view name);
@@ -45,15 +45,15 @@ class Router {
   bool may_match(const char* path) const { return gate_.lets_pass(path); }
 
   // An absolute path.
-  RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder) const {
-    return route(path, out, same_folder, 3);
+  RoutedPath route(const char* path, PathBuffer& out, SameDirectory same_directory) const {
+    return route(path, out, same_directory, 3);
   }
   // A relative path that begins with the end of a default path, as ".triton/cache/x" does: `out`
-  // gets the folder it would have to be relative to. `candidate` counts from 0 until nothing is
+  // gets the directory it would have to be relative to. `candidate` counts from 0 until nothing is
   // returned. complete_relative() then makes the path for a caller that found itself there.
   struct Relative {
     std::size_t route = kNoRoute;
-    std::size_t folder_length = 0;  // of the default path's text
+    std::size_t directory_length = 0;  // of the default path's text
     std::size_t rest = 0;           // in the relative path
   };
   Relative match_relative(const char* path, std::size_t candidate) const;
@@ -65,7 +65,7 @@ class Router {
     std::string_view name;  // NAME, in the given path; empty where that is not in the view
     std::size_t rest = 0;   // where what follows NAME begins
   };
-  Place find_place(const char* path, SameFolder same_folder) const;
+  Place find_place(const char* path, SameDirectory same_directory) const;
   // Writes DEFAULT/x of `route` into `out`, or MOUNT/NAME/x for a route of other names; returns
   // `path` where that does not fit.
   const char* restore(const char* path, const Place& place, std::size_t route,
@@ -74,11 +74,11 @@ class Router {
   std::size_t size() const { return route_count_; }
 
   // Where a path goes once the mount is gone: kForeign means "where it says".
-  RoutedPath fall_back(const char* path, PathBuffer& out, SameFolder same_folder) const;
+  RoutedPath fall_back(const char* path, PathBuffer& out, SameDirectory same_directory) const;
 
   // For a path that route() or complete_relative() has written into `out`: MOUNT/NAME/x in place of
-  // MOUNT/.jobs/JOB/NAME/x, so that the daemon decides whose view it is, each time. NAME itself is not changed:
-  // it would be the symlink.
+  // MOUNT/.jobs/JOB/NAME/x, so that the daemon decides whose view it is, each time. NAME itself is
+  // not changed: it would be the symlink.
   void leave_view(RoutedPath& routed, PathBuffer& out) const;
 
   std::string_view mount() const { return mount_; }
@@ -99,15 +99,16 @@ class Router {
 
   std::string_view keep(std::string_view a, std::string_view b = {}, std::string_view c = {});
   bool confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
-               SameFolder same_folder) const;
-  Found find_in_mount(std::string_view path, SameFolder same_folder) const;
-  Found find(std::string_view path, SameFolder same_folder) const;
+               SameDirectory same_directory) const;
+  Found find_in_mount(std::string_view path, SameDirectory same_directory) const;
+  Found find(std::string_view path, SameDirectory same_directory) const;
   bool leaves(std::string_view path, const Found& found, std::string_view name,
-              SameFolder same_folder) const;
+              SameDirectory same_directory) const;
   // `turns`: how often the path may leave a route by "..": each takes a buffer of the stack.
-  RoutedPath route(const char* path, PathBuffer& out, SameFolder same_folder, int turns) const;
+  RoutedPath route(const char* path, PathBuffer& out, SameDirectory same_directory,
+                   int turns) const;
   RoutedPath route_parent(std::string_view path, const Found& found, PathBuffer& out,
-                          SameFolder same_folder, int turns) const;
+                          SameDirectory same_directory, int turns) const;
   RoutedPath rewrite(std::string_view path, const Found& found, PathBuffer& out) const;
   static bool is_own_name(std::string_view rest);
   std::size_t route_of_name(std::string_view name) const;

@@ -32,7 +32,7 @@ bool starts_with(const char* entry, const char* prefix) {
 
 std::size_t name_length(const char* entry) { return std::strcspn(entry, "="); }
 
-bool has_value(const char* folder_entry) { return folder_entry[sizeof kFolder - 1] == '='; }
+bool has_value(const char* directory_entry) { return directory_entry[sizeof kFolder - 1] == '='; }
 
 void keep(const char* entry) {
   const std::size_t size = std::strlen(entry) + 1;
@@ -61,8 +61,9 @@ std::string_view own_word(const char* value) {
                                             : find_word(value, ours[0] + sizeof kPreload - 1);
 }
 
-// Writes an entry of LD_PRELOAD with our words left out, and returns the end. An empty value is left
-// where it was the only one: an LD_PRELOAD that is set says to whom it may concern that nothing is missing.
+// Writes an entry of LD_PRELOAD with our words left out, and returns the end. An empty value is
+// left where it was the only one: an LD_PRELOAD that is set says to whom it may concern that
+// nothing is missing.
 char* write_without_library(const char* entry, char* out) {
   const std::size_t front = sizeof kPreload - 1;
   std::memcpy(out, entry, front);
@@ -131,17 +132,19 @@ bool names_library(char* const* environment) {
 Change find_change(char* const* environment, Library library) {
   Change change;
   change.library = library;
-  if (our_count != 0) change.folder = given_back::folder_for_children();
-  if (environment != nullptr && change.folder != nullptr) {
+  if (our_count != 0) change.directory = given_back::directory_for_children();
+  if (environment != nullptr && change.directory != nullptr) {
     const char* const given = find_variable(environment, kFolder);
-    if (std::strcmp(change.folder, given == nullptr ? "" : given) == 0) change.folder = nullptr;
+    if (std::strcmp(change.directory, given == nullptr ? "" : given) == 0)
+      change.directory = nullptr;
   }
-  if (library == Library::kAsItIs && change.folder == nullptr) return change;
+  if (library == Library::kAsItIs && change.directory == nullptr) return change;
   std::size_t count = 0;
   while (environment != nullptr && environment[count] != nullptr) ++count;
   if (count > kMaxEntries) return change;
   change.pointers = count + our_count + 2;
-  if (change.folder != nullptr) change.bytes = sizeof kFolder + std::strlen(change.folder) + 1;
+  if (change.directory != nullptr)
+    change.bytes = sizeof kFolder + std::strlen(change.directory) + 1;
   for (std::size_t i = 0; library == Library::kDropped && i < count; ++i) {
     if (starts_with(environment[i], kPreload)) change.bytes += std::strlen(environment[i]) + 1;
   }
@@ -152,7 +155,7 @@ void apply_change(char* const* environment, const Change& change, char** out, ch
   static char* const none[] = {nullptr};
   if (environment == nullptr) environment = none;
   const auto is_replaced = [&](const char* entry) {
-    return change.folder != nullptr && starts_with(entry, kFolder) && has_value(entry);
+    return change.directory != nullptr && starts_with(entry, kFolder) && has_value(entry);
   };
   std::size_t at = 0;
   for (std::size_t i = 0; environment[i] != nullptr; ++i) {
@@ -166,10 +169,10 @@ void apply_change(char* const* environment, const Change& change, char** out, ch
     if (is_replaced(ours[i]) || has(environment, ours[i])) continue;
     out[at++] = const_cast<char*>(ours[i]);  // exec only reads it
   }
-  if (change.folder != nullptr && *change.folder != '\0') {
+  if (change.directory != nullptr && *change.directory != '\0') {
     std::memcpy(room, kFolder, sizeof kFolder - 1);
     room[sizeof kFolder - 1] = '=';
-    std::memcpy(room + sizeof kFolder, change.folder, std::strlen(change.folder) + 1);
+    std::memcpy(room + sizeof kFolder, change.directory, std::strlen(change.directory) + 1);
     out[at++] = room;
   }
   out[at] = nullptr;

@@ -6,9 +6,9 @@
 #include "common/job_id.h"
 
 // What a program that is given an environment without LD_PRELOAD gets besides: this library and the
-// CACHESHIM_* variables that this process was started with, so that `env -i` loses nothing. An empty
-// LD_PRELOAD is one, and so is CACHESHIM_EXEC=leave: nothing is added then. CACHESHIM_FOLDER says in
-// any child how the working folder was named (given_back.h).
+// CACHESHIM_* variables that this process was started with, so that `env -i` loses nothing. An
+// empty LD_PRELOAD is one, and so is CACHESHIM_EXEC=leave: nothing is added then. CACHESHIM_FOLDER
+// says in any child how the working directory was named (given_back.h).
 namespace cacheshim::child_environment {
 
 // Keeps what will be added; to be called once, before other threads are there. `warned` is an entry
@@ -18,8 +18,8 @@ void prepare(char* const* environment, const char* warned);
 // Whether variables of ours are missing.
 bool lacks_ours(char* const* environment);
 
-// Returns whether LD_PRELOAD is missing in the environment while other variables of ours are there. Returns
-// false in a forked child: the program that started it may have given it that environment.
+// Returns whether LD_PRELOAD is missing in the environment while other variables of ours are there.
+// Returns false in a forked child: the program that started it may have given it that environment.
 bool has_dropped_library(char* const* environment);
 
 // Whether LD_PRELOAD names this library, and not by a path that the loader completes.
@@ -34,7 +34,7 @@ enum class Library {
 // What is to be put into an environment, and how much room that takes.
 struct Change {
   Library library = Library::kAsItIs;
-  const char* folder = nullptr;  // CACHESHIM_FOLDER; empty: to be taken away; null: as it is
+  const char* directory = nullptr;  // CACHESHIM_FOLDER; empty: to be taken away; null: as it is
   std::size_t pointers = 0;      // 0: nothing changes
   std::size_t bytes = 0;
 };

@@ -29,10 +29,10 @@ bool read_at(int fd, std::size_t offset, void* out, std::size_t size) {
 
 bool next_candidate(const char*& path_list, const char* file, PathBuffer& out) {
   const char* const end = path_list + std::strcspn(path_list, ":");
-  const std::string_view folder(path_list, static_cast<std::size_t>(end - path_list));
+  const std::string_view directory(path_list, static_cast<std::size_t>(end - path_list));
   path_list = *end == '\0' ? nullptr : end + 1;
-  // An empty folder is the working folder. With a slash, it is searched for no more.
-  return join_path(out, {folder.empty() ? "." : folder, "/", file}) != 0;
+  // An empty directory is the working directory. With a slash, it is searched for no more.
+  return join_path(out, {directory.empty() ? "." : directory, "/", file}) != 0;
 }
 
 const char* path_list() {
@@ -51,13 +51,13 @@ bool is_restart_without_library(PathAt at, char* const* environment) {
          target.st_ino == own.st_ino;
 }
 
-bool search_is_ours(const char* file, const char* folders, char* const* environment) {
+bool search_is_ours(const char* file, const char* directories, char* const* environment) {
   if (runtime::state.load(std::memory_order_relaxed) == runtime::State::kInactive) return false;
   if (*file == '\0') return false;
   if (child_environment::lacks_ours(environment)) return true;
-  while (folders != nullptr) {
+  while (directories != nullptr) {
     PathBuffer candidate;
-    if (!next_candidate(folders, file, candidate)) continue;
+    if (!next_candidate(directories, file, candidate)) continue;
     PathBuffer buffer;
     if (!runtime::may_match(candidate.text)) continue;
     const RoutedPath routed = runtime::route({AT_FDCWD, candidate.text}, buffer);

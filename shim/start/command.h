@@ -15,12 +15,12 @@ namespace cacheshim::command {
 // PATH, or what execvp(3) uses without one.
 const char* path_list();
 
-// Whether a search for `file`, which holds no slash, in `folders` may lead into a route, or to a
-// program whose environment we add to. May change errno.
-bool search_is_ours(const char* file, const char* folders, char* const* environment);
+// Whether a search for `file`, which holds no slash, in `directories` may lead into a route, or to
+// a program whose environment we add to. May change errno.
+bool search_is_ours(const char* file, const char* directories, char* const* environment);
 
-// Calls attempt(candidate), which gives 0 or an errno, for `file` in each folder of `path_list` as
-// execvp(3) does, and returns what it would leave in errno.
+// Calls attempt(candidate), which gives 0 or an errno, for `file` in each directory of `path_list`
+// as execvp(3) does, and returns what it would leave in errno.
 template <class Attempt>
 int search(const char* file, const char* path_list, Attempt attempt);
 
@@ -34,8 +34,8 @@ struct ScriptLine {
 // change errno.
 bool read_script_line(const char* path, ScriptLine& out);
 
-// What the program at a path can do with this library. What is no ELF file, cannot be read or is static
-// counts as one that can load it: it may start others. May change errno.
+// What the program at a path can do with this library. What is no ELF file, cannot be read or is
+// static counts as one that can load it: it may start others. May change errno.
 enum class Fit {
   kLoads,
   kOtherLibc,     // loads it, and it does nothing there
@@ -55,16 +55,16 @@ inline child_environment::Library library_for(PathAt at, char* const* environmen
   return fit_of(at) == Fit::kOtherMachine ? Library::kDropped : Library::kAsItIs;
 }
 
-// Calls call(environment) for the program at a path, with the environment that it needs as a child of this
-// process.
+// Calls call(environment) for the program at a path, with the environment that it needs as a child
+// of this process.
 template <class Call>
 auto call_for_child(PathAt at, char* const* environment, Call call) {
   return child_environment::call_with(environment, library_for(at, environment), call);
 }
 
-// Returns whether this process executes its own program again and has removed LD_PRELOAD from its environment
-// before. Such a program wants to run without preloaded libraries: with ours added again, it would restart
-// itself forever.
+// Returns whether this process executes its own program again and has removed LD_PRELOAD from its
+// environment before. Such a program wants to run without preloaded libraries: with ours added
+// again, it would restart itself forever.
 bool is_restart_without_library(PathAt at, char* const* environment);
 
 // The same as call_for_child(), for the program that replaces this one.

@@ -23,16 +23,18 @@
 #include "shim/start/process_files.h"
 #include "shim/start/start_plan.h"
 
-// The start of a process. Nothing here touches a path of the mount without a time limit: a daemon that hangs
-// must not block the start of programs. This runs in every process of a job, so it costs a few reads of /proc
-// and one of the routes, and it either activates the library or leaves it as if it were not there.
+// The start of a process. Nothing here touches a path of the mount without a time limit: a daemon
+// that hangs must not block the start of programs. This runs in every process of a job, so it costs
+// a few reads of /proc and one of the routes, and it either activates the library or leaves it as
+// if it were not there.
 //
-// setenv and putenv are looked up behind us, as the interposed functions are: bash exports functions
-// of these names, which work on tables that it has not set up yet.
+// setenv and putenv are looked up behind us, as the interposed functions are: bash exports
+// functions of these names, which work on tables that it has not set up yet.
 namespace cacheshim {
 namespace {
 
-constexpr int kRoutesTimeoutMs = 3000;  // a machine with hundreds of runnable threads takes tens of ms
+// a machine with hundreds of runnable threads takes tens of ms
+constexpr int kRoutesTimeoutMs = 3000;
 constexpr std::string_view kWarnedVariable = "CACHESHIM_WARNED";
 constinit char warned_entry[] = "CACHESHIM_WARNED=0";  // becomes part of the environment
 constinit char mount_text[PATH_MAX] = {};
@@ -46,10 +48,10 @@ class CollectedActions final : public StartActions {
   void set_variable(const char* name, const char* value) override {
     if (count_ < variables_.size()) variables_.data()[count_++] = {name, value};
   }
-  bool leads_to(const char* path, const char* folder) override {
+  bool leads_to(const char* path, const char* directory) override {
     char first;
     if (::readlink(path, &first, sizeof first) <= 0) return false;  // without asking the daemon
-    return runtime::same_folder(path, folder);
+    return runtime::same_directory(path, directory);
   }
   void refuse_route(std::string_view item) override {
     report_line({kRoutesVariable, ": '", item, "' is not /PATH=NAME; running without this route"});
@@ -85,26 +87,26 @@ void stay_away(const ProcessEnvironment& environment, std::initializer_list<std:
   (void)real_setenv(kWarnedVariable.data(), "1", 1);  // else the children say it again
 }
 
-// Where daemons of root have their run folders, and where those of users.
+// Where daemons of root have their run directories, and where those of users.
 std::array<std::string_view, 2> run_bases(const ProcessEnvironment& environment) {
   return {run_base(), environment.find("XDG_RUNTIME_DIR")};
 }
 
 Result<MountState> find_mount(const ProcessEnvironment& environment, std::string_view path) {
   for (const std::string_view base : run_bases(environment)) {
-    PathBuffer folder;
-    const std::size_t size = base.empty() ? 0 : run_folder_of(path, base, folder);
+    PathBuffer directory;
+    const std::size_t size = base.empty() ? 0 : run_directory_of(path, base, directory);
     if (size == 0) continue;
-    if (const auto mount = look_at_mount(path, {folder.text, size})) return *mount;
+    if (const auto mount = look_at_mount(path, {directory.text, size})) return *mount;
   }
   return read_mount_state(path);
 }
 
 Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
-  PathBuffer folder;
+  PathBuffer directory;
   PathBuffer path;
-  const std::size_t size = run_folder_of(mount, base, folder);
-  if (size == 0 || join_path(path, {{folder.text, size}, "/", kRoutesFile}) == 0) {
+  const std::size_t size = run_directory_of(mount, base, directory);
+  if (size == 0 || join_path(path, {{directory.text, size}, "/", kRoutesFile}) == 0) {
     return Errno(ENOENT);
   }
   CACHESHIM_TRY(got, read_file(path.text, routes_text, sizeof routes_text));
@@ -121,8 +123,8 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
 
 constinit bool has_no_routes_of_mount = false;  // and the user has been told
 
-// Reports nothing for a dead daemon, for an older one, which has no such file, and for a sandbox that allows no
-// child process: everything else works there.
+// Reports nothing for a dead daemon, for an older one, which has no such file, and for a sandbox
+// that allows no child process: everything else works there.
 void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
   std::string_view why;
   if (error == ETIMEDOUT) why = "the daemon does not answer";
@@ -163,7 +165,8 @@ JobId find_job(const ProcessEnvironment& environment) {
     if (got) length = *got;
   }
   const JobId job = job_of_process(environment, {cgroup, length});
-  return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;  // the daemon knows the caller's
+  // the daemon knows the caller's
+  return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;
 }
 
 void set_routes(const ProcessEnvironment& environment, const MountState& mount,

@@ -35,9 +35,9 @@ std::size_t name_own_library(const char* preload, PathBuffer& out) {
   if (word.empty()) return 0;
   if (*word.data() == '/') return join_path(out, {word});
   if (*loaded.data() == '/') return join_path(out, {loaded});
-  PathBuffer folder;
-  if (real::getcwd(folder.text, sizeof folder.text) == nullptr) return 0;
-  return join_path(out, {folder.text, "/", loaded});
+  PathBuffer directory;
+  if (real::getcwd(directory.text, sizeof directory.text) == nullptr) return 0;
+  return join_path(out, {directory.text, "/", loaded});
 }
 
 }  // namespace cacheshim

@@ -52,14 +52,14 @@ Family family_of(const Environment& environment, const RouteTable& table, std::u
   return any_is_set(environment, table.unless(route)) ? Family::kLeftAlone : Family::kUnset;
 }
 
-// Whether the value of a family's variable leads to `folder` without being its text.
-bool is_other_spelling(std::string_view value, Family family, std::string_view folder,
+// Whether the value of a family's variable leads to `directory` without being its text.
+bool is_other_spelling(std::string_view value, Family family, std::string_view directory,
                        StartActions& actions) {
   PathBuffer plain;
   const std::size_t length = normalise_path(value, plain.text, sizeof plain.text);
-  if (length == 0) return actions.leads_to(value.data(), folder.data());
-  if (std::string_view(plain.text, length) == folder) return value != folder;
-  return family == Family::kLeftAlone && actions.leads_to(plain.text, folder.data());
+  if (length == 0) return actions.leads_to(value.data(), directory.data());
+  if (std::string_view(plain.text, length) == directory) return value != directory;
+  return family == Family::kLeftAlone && actions.leads_to(plain.text, directory.data());
 }
 
 bool is_route_name(std::string_view name) { return is_job_id(name) && *name.data() != '.'; }
@@ -91,16 +91,17 @@ void plan_profiles(const Environment& environment, const RouteTable& table, Rout
     const std::string_view given = variable.empty() ? variable : environment.find(variable);
     Family family = family_of(environment, table, i, router.mount());
     const bool may_set = !given.empty() || (family == Family::kUnset && !variable.empty());
-    const char* const folder = may_set ? router.path_of_name(table.name(i)) : nullptr;
-    if (!given.empty() && folder != nullptr && is_other_spelling(given, family, folder, actions)) {
+    const char* const directory = may_set ? router.path_of_name(table.name(i)) : nullptr;
+    if (!given.empty() && directory != nullptr &&
+        is_other_spelling(given, family, directory, actions)) {
       family = Family::kUnset;
     }
     PathBuffer home;
     const std::string_view path = expand_home(table.default_path(i), environment, home);
     // A family left alone is known all the same: a path of the mount may have to fall back to it.
     (void)router.add_route(table.name(i), path, family != Family::kLeftAlone);
-    if (family == Family::kUnset && folder != nullptr)
-      actions.set_variable(variable.data(), folder);
+    if (family == Family::kUnset && directory != nullptr)
+      actions.set_variable(variable.data(), directory);
   }
 }
 

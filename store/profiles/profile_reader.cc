@@ -37,7 +37,7 @@ bool is_default_path(std::string_view text) {
   return (text.size() > 1 && text[0] == '/') || (text.size() > 2 && text.substr(0, 2) == "~/");
 }
 
-// A pattern is for names within a folder: it holds no '/' and is not empty.
+// A pattern is for names within a directory: it holds no '/' and is not empty.
 std::vector<std::string> read_name_patterns(TomlReader& reader, std::string_view key) {
   auto patterns = reader.find_strings(key).value_or(std::vector<std::string>());
   for (const std::string& pattern : patterns) {
@@ -49,14 +49,15 @@ std::vector<std::string> read_name_patterns(TomlReader& reader, std::string_view
 
 void check_path_pattern(TomlReader& reader, std::string_view key, const std::string& pattern) {
   if (PathPattern::is_valid(pattern)) return;
-  reader.report(key, fmt::format("'{}' is no pattern of a path below the cache's folder", pattern));
+  reader.report(key,
+                fmt::format("'{}' is no pattern of a path below the cache's directory", pattern));
 }
 
 void read_name(TomlReader& reader, Profile& profile) {
   const auto name = reader.find_string("name");
-  if (!name) return reader.report("name", "missing; a profile needs the name of its folder");
+  if (!name) return reader.report("name", "missing; a profile needs the name of its directory");
   if (!is_job_id(*name) || name->front() == '.') {
-    reader.report("name", fmt::format("'{}' is no folder name; allowed are letters, digits and "
+    reader.report("name", fmt::format("'{}' is no directory name; allowed are letters, digits and "
                                       "._-, with no '.' in front",
                                       *name));
   }
@@ -113,8 +114,8 @@ std::vector<std::string> read_endings(TomlReader& reader) {
   return *std::move(endings);
 }
 
-// A path below the cache's folder, plain but for one '*' in the file's name; or "./" and a path below the folder
-// that the entry is in, where '*' may be in any component.
+// A path below the cache's directory, plain but for one '*' in the file's name; or "./" and a path
+// below the directory that the entry is in, where '*' may be in any component.
 std::string read_built_under(TomlReader& reader) {
   auto text = reader.find_string("built_under");
   if (!text) return "";
@@ -147,7 +148,7 @@ EntryRule read_rule(const toml::table& table, TomlProblem& problem) {
     entry.report("built_under", "is another way to be complete than 'renamed': one of them alone");
   }
   if (!rule.is_folder() && !rule.complete_single.empty()) {
-    entry.report("complete_single", "is for folders; of files, 'complete' does it");
+    entry.report("complete_single", "is for directories; of files, 'complete' does it");
   }
   entry.finish();
   return rule;
@@ -182,17 +183,17 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   return text.str();
 }
 
-// The profiles of one folder, by name; what is wrong goes to `refused`.
-std::map<std::string, Profile> load_folder(const std::string& folder,
+// The profiles of one directory, by name; what is wrong goes to `refused`.
+std::map<std::string, Profile> load_folder(const std::string& directory,
                                            std::vector<ProfileError>& refused) {
   std::vector<std::filesystem::path> files;
   std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end;
        at.increment(error)) {
     if (at->path().extension() == ".toml") files.push_back(at->path());
   }
   if (error && error != std::errc::no_such_file_or_directory) {
-    refused.push_back({fmt::format("{}: {}", folder, error.message())});
+    refused.push_back({fmt::format("{}: {}", directory, error.message())});
   }
   std::sort(files.begin(), files.end());
 
@@ -206,7 +207,7 @@ std::map<std::string, Profile> load_folder(const std::string& folder,
     auto& profile = std::get<Profile>(parsed);
     const std::string name = profile.name;
     if (!profiles.try_emplace(name, std::move(profile)).second) {
-      refused.push_back({fmt::format("{}: another profile of this folder is named '{}' already",
+      refused.push_back({fmt::format("{}: another profile of this directory is named '{}' already",
                                      path.string(), name)});
     }
   }
@@ -240,11 +241,11 @@ std::variant<Profile, ProfileError> load_profile(const std::string& path) {
   return parse_profile(*text, path);
 }
 
-ProfileSet load_profiles(const std::vector<std::string>& folders) {
+ProfileSet load_profiles(const std::vector<std::string>& directories) {
   ProfileSet set;
   std::map<std::string, Profile> all;
-  for (const std::string& folder : folders) {
-    std::map<std::string, Profile> found = load_folder(folder, set.refused);
+  for (const std::string& directory : directories) {
+    std::map<std::string, Profile> found = load_folder(directory, set.refused);
     found.merge(all);  // keeps what `found` has already
     all = std::move(found);
   }

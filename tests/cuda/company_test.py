@@ -372,13 +372,13 @@ class Inheritance(unittest.TestCase):
 
 
 class Defaults(unittest.TestCase):
-    """[cuda] of the configuration, as the daemon leaves it in the run folder."""
+    """[cuda] of the configuration, as the daemon leaves it in the run directory."""
 
     def init_of(self, text, **variables):
         with tempfile.TemporaryDirectory(prefix="cacheshim") as scratch:
-            folder = pathlib.Path(scratch, "cacheshim", "cuda-test")
-            folder.mkdir(parents=True)
-            (folder / "cuda").write_text(text)
+            directory = pathlib.Path(scratch, "cacheshim", "cuda-test")
+            directory.mkdir(parents=True)
+            (directory / "cuda").write_text(text)
             variables.setdefault("CACHESHIM_MOUNT", "/cuda/test")
             ended = stage.run_route("dlsym", "cuModuleLoadData", "--no-spin",
                                     preload=[stage.library], XDG_RUNTIME_DIR=scratch, **variables)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes the hooks out of the library, one at a time, and sees the test of that name fail.
 
-removal.py REPOSITORY BUILD_FOLDER [--junit FILE]
+removal.py REPOSITORY BUILD_DIRECTORY [--junit FILE]
 
 For each row of the hooks' tables the library is linked anew without it, and the tests `Hooks` of
 matrix_test.py are run with that library: the one that bears the row's name must fail, and all must
@@ -45,25 +45,25 @@ class Library:
         if len(self.compile) < 4 or not any(word.startswith("-Wl,--version-script") for word in self.link):
             sys.exit("cannot tell how the library is built")
 
-    def without(self, table, row, folder):
-        """Links the library without `row` of `table` in `folder`; returns its path."""
-        shadow = folder / table
+    def without(self, table, row, directory):
+        """Links the library without `row` of `table` in `directory`; returns its path."""
+        shadow = directory / table
         shadow.parent.mkdir(parents=True)
         text = (self.repository / table).read_text()
         left = "".join(text[begin:end] for begin, end in rows_left(text, row))
         shadow.write_text(left)
         for output, command in self.compile.items():
-            words = self.at(command, output, folder / pathlib.Path(output).name)
-            self.run([*words, "-w"], first_include=folder)  # what only that row used is left over
-        exports = folder / "exports.map"
-        self.run(self.at(self.preprocess, "shim/exports.map", exports), first_include=folder)
-        link = self.at(self.link, "shim/libcacheshim.so", folder / "libcacheshim.so")
+            words = self.at(command, output, directory / pathlib.Path(output).name)
+            self.run([*words, "-w"], first_include=directory)  # what only that row used is left over
+        exports = directory / "exports.map"
+        self.run(self.at(self.preprocess, "shim/exports.map", exports), first_include=directory)
+        link = self.at(self.link, "shim/libcacheshim.so", directory / "libcacheshim.so")
         for output in self.compile:
-            link = [str(folder / pathlib.Path(output).name) if word == output else word
+            link = [str(directory / pathlib.Path(output).name) if word == output else word
                     for word in link]
         self.run([f"-Wl,--version-script,{exports}" if word.startswith("-Wl,--version-script")
                   else word for word in link])
-        return folder / "libcacheshim.so"
+        return directory / "libcacheshim.so"
 
     @staticmethod
     def at(command, output, path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the clients of this folder on the fake driver."""
+"""Runs the clients of this directory on the fake driver."""
 
 import concurrent.futures
 import os
@@ -46,7 +46,7 @@ class Run:
 
 
 def run(command, preload=(), driver="", spin_ms=PATIENT_MS, **variables):
-    """Runs a client of the build folder; `driver` is the folder of another libcuda.so.1 in it."""
+    """Runs a client of the build directory; `driver` is the directory of another libcuda.so.1 in it."""
     with tempfile.TemporaryDirectory(prefix="cacheshim-cuda-") as scratch:
         image = pathlib.Path(scratch, "image")
         image.write_text("tail;other")
@@ -107,7 +107,7 @@ def run_all(jobs):
 
 
 def main():
-    """SCRIPT BUILD_FOLDER LIBRARY HOOKS_ONLY [unittest's arguments]"""
+    """SCRIPT BUILD_DIRECTORY LIBRARY HOOKS_ONLY [unittest's arguments]"""
     global build, library, hooks_only  # pylint: disable=global-statement
     build, library, hooks_only = (os.path.abspath(path) for path in sys.argv[1:4])
     del sys.argv[1:4]

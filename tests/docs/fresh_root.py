@@ -39,9 +39,9 @@ class Ended:
 class Shell:
     """A bash that keeps running: later commands see what an earlier one has exported."""
 
-    def __init__(self, enter, user, home, folder):
+    def __init__(self, enter, user, home, directory):
         self.user = user
-        self._texts = [folder / f"{user}.{name}" for name in ("out", "err")]
+        self._texts = [directory / f"{user}.{name}" for name in ("out", "err")]
         commands, self._commands = high_pipe()
         self._statuses, statuses = high_pipe()
         words = ["env", "-i", f"PATH={PATHS.get(user, USER_PATH)}", f"HOME={home}", f"USER={user}",
@@ -82,8 +82,8 @@ class FreshRoot:
     """enter-fresh-root.sh, with users and their shells."""
 
     def __init__(self, scratch, repository):
-        self._folder = pathlib.Path(scratch)
-        work = self._folder / "fresh-root"
+        self._directory = pathlib.Path(scratch)
+        work = self._directory / "fresh-root"
         work.mkdir()
         script = pathlib.Path(__file__).with_name("enter-fresh-root.sh")
         self._process = subprocess.Popen([script, work, repository], stdin=subprocess.PIPE,
@@ -98,7 +98,7 @@ class FreshRoot:
         if user not in self._shells:
             home = "/root" if user == "root" else f"/home/{user}"
             enter = ["nsenter", f"--target={self._first}", "--mount", "--pid"]
-            self._shells[user] = Shell(enter, user, home, self._folder)
+            self._shells[user] = Shell(enter, user, home, self._directory)
         return self._shells[user]
 
     def close(self):

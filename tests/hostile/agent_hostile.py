@@ -48,9 +48,9 @@ def try_to_lock(path, exclusive=True):
 def lock_all_below(top):
     """Tries to lock every file that can be opened there; returns the locked ones."""
     locked = []
-    for folder, _, files in os.walk(top):
+    for directory, _, files in os.walk(top):
         for name in [".", *files]:
-            path = os.path.join(folder, name)
+            path = os.path.join(directory, name)
             if isinstance(try_to_lock(path), list):
                 locked.append(os.path.relpath(path, top))
     return locked

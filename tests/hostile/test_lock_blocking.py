@@ -46,22 +46,22 @@ def assert_free(job, name):
 def test_the_run_directory(mount, job_of, store, mount_store):
     job_of(mount, "j", TRUSTED).write("triton/x", b"x")
     stranger = job_of(mount, "s", STRANGER)
-    folder = mount.run_folder()
-    assert stranger("agent_hostile.try_to_lock", str(folder / "lock")) == errno.EACCES
-    stranger("agent_hostile.lock_all_below", str(folder))
+    directory = mount.run_folder()
+    assert stranger("agent_hostile.try_to_lock", str(directory / "lock")) == errno.EACCES
+    stranger("agent_hostile.lock_all_below", str(directory))
     assert mount.unmount().returncode == 0
     mount.mount()
-    assert mount.status()["run_dir"] == str(folder)
+    assert mount.status()["run_dir"] == str(directory)
 
 
 def test_a_lock_of_the_run_directory_that_an_older_version_has_made(mount, job_of):
-    folder = mount.run_folder()
+    directory = mount.run_folder()
     mount.kill_daemon()
     mount.detach()
-    os.chmod(folder / "lock", 0o644)
+    os.chmod(directory / "lock", 0o644)
     mount.mount()
-    assert stat.S_IMODE(os.stat(folder / "lock").st_mode) == 0o600
-    assert mount.run_folder() == folder
+    assert stat.S_IMODE(os.stat(directory / "lock").st_mode) == 0o600
+    assert mount.run_folder() == directory
 
 
 @pytest.mark.parametrize("way", ["run", "store"])

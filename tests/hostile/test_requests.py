@@ -127,11 +127,11 @@ def test_names_that_are_not_utf8_in_explain(alive, job_of):
 @pytest.fixture
 def limited(mount_store, store, scratch):
     """A store above its limits, with a name that is not UTF-8 in it."""
-    folder = os.fsencode(store) + b"/" + NAME
-    os.makedirs(folder)
-    with open(folder + b"/__grp__k.json", "wb") as file:
+    directory = os.fsencode(store) + b"/" + NAME
+    os.makedirs(directory)
+    with open(directory + b"/__grp__k.json", "wb") as file:
         file.write(b"{}")
-    os.utime(folder + b"/__grp__k.json", (1, 1))
+    os.utime(directory + b"/__grp__k.json", (1, 1))
     config = scratch / "gc.toml"
     config.write_text('[gc]\nmax_size = "1"\nmin_age = "1s"\n')
     return mount_store(store, "--config", config)
@@ -175,10 +175,10 @@ def test_a_nested_file_that_completes_an_entry(alive, job_of, text):
 
 
 def test_a_nested_file_of_the_base(alive, job_of):
-    folder = alive.base("triton/KEY")
-    folder.mkdir(parents=True)
-    (folder / "__grp__k.json").write_text(nested(DEEP))
-    os.mkfifo(folder / "__grp__fifo.json")
+    directory = alive.base("triton/KEY")
+    directory.mkdir(parents=True)
+    (directory / "__grp__k.json").write_text(nested(DEEP))
+    os.mkfifo(directory / "__grp__fifo.json")
     job = job_of(alive, "j", USER)
     job.put_group("KEY", {"k.cubin": b"x"})
     assert job.read("triton/KEY/k.cubin") == b"x"

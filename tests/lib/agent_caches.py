@@ -62,7 +62,7 @@ def triton_put_groups(top, keys, builder):
 
 
 def begin_and_look(entry, name):
-    """Makes an entry's folder and asks whether it has the file, as every cache of kernels does."""
+    """Makes an entry's directory and asks whether it has the file, as every cache of kernels does."""
     os.makedirs(entry, exist_ok=True)
     return os.path.exists(os.path.join(entry, name))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that do all kinds of things below one folder, and check what they see."""
+"""Processes that do all kinds of things below one directory, and check what they see."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ EXPECTED_IN_A_CROWD = (FileNotFoundError, FileExistsError, IsADirectoryError, No
 
 
 def move_about(top, moves):
-    """Renames files from folder to folder, over one another, with others in the names they had."""
+    """Renames files from directory to directory, over one another, with others in the names they had."""
     pick = random.Random(moves)
     for move in range(moves):
         name = f"{top}/{pick.randrange(3)}/{pick.randrange(2)}"
@@ -22,8 +22,8 @@ def move_about(top, moves):
         os.rename(f"{name}.new", name)
         try:
             os.rename(name, f"{top}/{pick.randrange(3)}/{pick.randrange(2)}")
-            os.mkdir(f"{name}.folder")
-            os.rmdir(f"{name}.folder")
+            os.mkdir(f"{name}.directory")
+            os.rmdir(f"{name}.directory")
             os.unlink(name)
         except FileNotFoundError:
             pass  # the rename has taken it away: nobody else does
@@ -38,7 +38,7 @@ def look_at_the_moved(top):
     wrong, looks, is_last = [], 0, False
     while not is_last:
         is_last = os.path.exists(f"{top}/stop")
-        for name in (f"{top}/{folder}/{file}" for folder in range(3) for file in range(2)):
+        for name in (f"{top}/{directory}/{file}" for directory in range(3) for file in range(2)):
             try:
                 fd = os.open(name, os.O_RDONLY)
             except FileNotFoundError:
@@ -133,12 +133,12 @@ def crowd(top, seed, actions):
     return wrong[:10]
 
 
-def ask_until(folder, stop, core=None):
+def ask_until(directory, stop, core=None):
     """Looks for names that are not there, one after the other without a pause, until there is `stop`."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     asked = 0
     while asked % 32 != 0 or not os.path.exists(stop):
         asked += 1
-        os.path.exists(f"{folder}/none{os.getpid()}-{asked}")
+        os.path.exists(f"{directory}/none{os.getpid()}-{asked}")
     return asked

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job's process does to files and folders, one call each."""
+"""What a job's process does to files and directories, one call each."""
 
 import ctypes
 import errno
@@ -82,7 +82,7 @@ def change(kind, path, other, data):
     return _told(ways[kind])
 
 
-def fill_folder(top, count):
+def fill_directory(top, count):
     for number in range(count):
         os.mkdir(f"{top}/{number}")
 
@@ -118,12 +118,12 @@ def unmap():
 
 
 def change_removed(top):
-    """Changes files and a folder that have no name any more, by every way a descriptor gives."""
+    """Changes files and a directory that have no name any more, by every way a descriptor gives."""
     file = os.open(os.path.join(top, "file"), os.O_RDONLY)
-    folder = os.open(os.path.join(top, "folder"), os.O_RDONLY)
+    directory = os.open(os.path.join(top, "directory"), os.O_RDONLY)
     replaced = os.open(os.path.join(top, "replaced"), os.O_RDONLY)
     os.unlink(os.path.join(top, "file"))
-    os.rmdir(os.path.join(top, "folder"))
+    os.rmdir(os.path.join(top, "directory"))
     write_file(os.path.join(top, "new"), b"new")
     os.rename(os.path.join(top, "new"), os.path.join(top, "replaced"))
     os.fchmod(file, 0o600)
@@ -131,7 +131,7 @@ def change_removed(top):
     writer = os.open(f"/proc/self/fd/{file}", os.O_RDWR)
     os.pwrite(writer, b"CHANGED", 0)
     os.utime(file, (1, 1))
-    os.fchmod(folder, 0o700)
+    os.fchmod(directory, 0o700)
     os.truncate(f"/proc/self/fd/{replaced}", 11)
     other = os.open(f"/proc/self/fd/{replaced}", os.O_WRONLY)
     os.pwrite(other, b"HI", 0)
@@ -139,7 +139,7 @@ def change_removed(top):
     return {"mode": status.st_mode & 0o7777, "mtime": int(status.st_mtime),
             "xattr": os.getxattr(file, "user.x"), "content": os.pread(file, 100, 0),
             "other": os.pread(writer, 100, 0), "nlink": status.st_nlink,
-            "folder_mode": os.fstat(folder).st_mode & 0o7777,
+            "directory_mode": os.fstat(directory).st_mode & 0o7777,
             "replaced": os.pread(replaced, 100, 0)}
 
 
@@ -152,11 +152,11 @@ def digest(path):
 
 
 def tree(top):
-    """Every path below `top` with the bytes of files, None for folders and targets of links."""
+    """Every path below `top` with the bytes of files, None for directories and targets of links."""
     found = {}
-    for folder, folders, files in os.walk(top):
-        for name in folders + files:
-            path = os.path.join(folder, name)
+    for directory, directories, files in os.walk(top):
+        for name in directories + files:
+            path = os.path.join(directory, name)
             short = os.path.relpath(path, top)
             if os.path.islink(path):
                 found[short] = os.readlink(path)
@@ -168,7 +168,7 @@ def tree(top):
 
 
 def removedirs_error(path):
-    """What os.removedirs() meets at each folder: [(path, errno)], ending at the first error."""
+    """What os.removedirs() meets at each directory: [(path, errno)], ending at the first error."""
     met = []
     while True:
         try:
@@ -263,16 +263,16 @@ def exchange_repeatedly(one, two, times):
         _renameat2(one, two, 2)
 
 
-def work_below_repeatedly(folder, times):
-    """Reads, writes, creates and removes below `folder`; returns the bytes that were read."""
+def work_below_repeatedly(directory, times):
+    """Reads, writes, creates and removes below `directory`; returns the bytes that were read."""
     seen = set()
     for number in range(times):
-        for call in (lambda: seen.add(read_file(f"{folder}/file")),
-                     lambda: write_file(f"{folder}/file", b"new"),
-                     lambda: write_file(f"{folder}/made", b"made"),
-                     lambda: os.mkdir(f"{folder}/folder{number}"),
-                     lambda: os.chmod(f"{folder}/file", 0o644),
-                     lambda: os.unlink(f"{folder}/made")):
+        for call in (lambda: seen.add(read_file(f"{directory}/file")),
+                     lambda: write_file(f"{directory}/file", b"new"),
+                     lambda: write_file(f"{directory}/made", b"made"),
+                     lambda: os.mkdir(f"{directory}/directory{number}"),
+                     lambda: os.chmod(f"{directory}/file", 0o644),
+                     lambda: os.unlink(f"{directory}/made")):
             try:
                 call()
             except (PermissionError, FileNotFoundError, NotADirectoryError):

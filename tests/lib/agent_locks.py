@@ -170,17 +170,17 @@ def lock_records_and_leave_them_to_a_child(path):
     return child
 
 
-def work_in_a_child(folder, how):
-    """A process that outlives this one and works in a folder; returns it."""
+def work_in_a_child(directory, how):
+    """A process that outlives this one and works in a directory; returns it."""
     ready, told = os.pipe()
     if os.fork() == 0:
         if how == "grandchild" and os.fork() != 0:
             os._exit(0)
         os.setsid()
         if how == "file":
-            os.open(os.path.join(folder, "object.o"), os.O_CREAT | os.O_WRONLY, 0o644)
+            os.open(os.path.join(directory, "object.o"), os.O_CREAT | os.O_WRONLY, 0o644)
         else:
-            os.chdir(folder)
+            os.chdir(directory)
         for fd in (0, 1, 2):
             os.close(fd)
         os.write(told, struct.pack("<i", os.getpid()))

@@ -162,14 +162,14 @@ CLAIMS = {
 }
 
 
-def claim_repeatedly(how, folder, count):
+def claim_repeatedly(how, directory, count):
     """Makes one name after the other, by calls that replace nothing, and opens the files that others have made.
 
     Before each, it makes a file of its own. Returns how many the others had made, and the errors.
     """
     errors, others = collections.Counter(), 0
     for number in range(count):
-        own, name = f"{folder}/own{number}", f"{folder}/{number}"
+        own, name = f"{directory}/own{number}", f"{directory}/{number}"
         os.close(os.open(own, os.O_WRONLY | os.O_CREAT, 0o644))
         try:
             CLAIMS[how](own, name)

@@ -38,8 +38,8 @@ class Count:
         self.looks = after["direct_looks"] - self._before["direct_looks"]
 
 
-def opens_as_the_views_folder(process, path):
-    """Whether what is opened there is a folder in which the process can make something: not the base's own."""
+def opens_as_the_views_directory(process, path):
+    """Whether what is opened there is a directory in which the process can make something: not the base's own."""
     fd = process("hold", path)
     try:
         process("os.mkdir", "mine", dir_fd=fd)
@@ -55,27 +55,27 @@ class Turns:
     """Processes with what turns.cc does behind the library."""
 
     def __init__(self, mount, scratch, shimmed_job_of):
-        self.mount, self.folder = mount, scratch / "turns"
+        self.mount, self.directory = mount, scratch / "turns"
         self._start = shimmed_job_of
-        self.folder.mkdir()
-        self.folder.chmod(0o777)
+        self.directory.mkdir()
+        self.directory.chmod(0o777)
         built = mounts.REPOSITORY / "build/tests/mount/libturns.so"
         self._env = {"LD_PRELOAD": f"{scratch}/libcacheshim.so:{shutil.copy(built, scratch)}",
-                     "TURNS": str(self.folder)}
+                     "TURNS": str(self.directory)}
 
     def job(self, name, uid):
         return self._start(self.mount, name, uid, env=self._env)
 
     def be_late(self, seconds):
-        (self.folder / "late").unlink(missing_ok=True)
-        (self.folder / "late").symlink_to(str(seconds))
+        (self.directory / "late").unlink(missing_ok=True)
+        (self.directory / "late").symlink_to(str(seconds))
 
     @contextlib.contextmanager
     def held(self, process, moment, name, *call):
         """While `process` makes the call and is held before, or after, it opens what is called so."""
-        (self.folder / moment).symlink_to(name)
+        (self.directory / moment).symlink_to(name)
         process.start(*call)
-        held = self.folder / "held"
+        held = self.directory / "held"
         wait_until(held.is_symlink, what=f"an open of {name}")
         try:
             yield

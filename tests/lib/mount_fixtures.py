@@ -24,7 +24,7 @@ TEST_TIMEOUT_S = 120
 
 @pytest.fixture(scope="session")
 def all_scratch():
-    """The folder of this whole run, gone afterwards even when pytest is killed."""
+    """The directory of this whole run, gone afterwards even when pytest is killed."""
     mounts.enter_private_mount_namespace()
     top = pathlib.Path(tempfile.mkdtemp(prefix="cacheshim-test-", dir="/tmp"))
     top.chmod(0o755)
@@ -57,7 +57,7 @@ def hard_timeout(request):
 
 @pytest.fixture
 def scratch(all_scratch):
-    """A folder of the test's own that every user can pass through."""
+    """A directory of the test's own that every user can pass through."""
     path = pathlib.Path(tempfile.mkdtemp(dir=all_scratch))
     path.chmod(0o755)
     yield path
@@ -80,7 +80,7 @@ def library():
 
 @pytest.fixture
 def store(scratch):
-    """An empty cache folder; tests put base files there before they mount."""
+    """An empty cache directory; tests put base files there before they mount."""
     path = scratch / "store"
     path.mkdir(mode=0o755)
     return path
@@ -116,17 +116,17 @@ def mount_allowing(mount_store, store, scratch):
 @pytest.fixture
 def own_profiles(scratch):
     """A profiles.d of this test's own, in place of root's."""
-    folder = scratch / "etc"
-    (folder / "profiles.d").mkdir(parents=True)
+    directory = scratch / "etc"
+    (directory / "profiles.d").mkdir(parents=True)
     pathlib.Path("/etc/cacheshim").mkdir(exist_ok=True)
-    mounts.run("mount", "--bind", folder, "/etc/cacheshim")
-    yield folder / "profiles.d"
+    mounts.run("mount", "--bind", directory, "/etc/cacheshim")
+    yield directory / "profiles.d"
     mounts.run("umount", "/etc/cacheshim")
 
 
 @pytest.fixture
 def overlay(program, scratch):
-    """The folders of a plain overlay, not mounted yet."""
+    """The directories of a plain overlay, not mounted yet."""
     one = mounts.Overlay(scratch)
     yield one
     one.close()

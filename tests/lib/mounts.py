@@ -58,7 +58,7 @@ def times_mounted(path):
 
 
 def processes_naming(text):
-    """Ids of the processes with `text` in their command line: a scratch folder's path is unique."""
+    """Ids of the processes with `text` in their command line: a scratch directory's path is unique."""
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -82,40 +82,40 @@ def free(scratch):
             pass
 
 
-def remove_run_folders(scratch):
+def remove_run_directories(scratch):
     """Of daemons that were killed, as free() does it: those that end well take theirs away.
 
     A base that is still bound there goes first, and nothing below it.
     """
     escaped = str(scratch).strip("/").replace("-", "\\x2d").replace("/", "-")
     top = pathlib.Path("/run/cacheshim")
-    for folder in top.iterdir() if top.is_dir() else ():
-        if folder.name.startswith(f"{escaped}-"):
-            if not folder.is_dir():
-                folder.unlink(missing_ok=True)  # that it was closed
+    for directory in top.iterdir() if top.is_dir() else ():
+        if directory.name.startswith(f"{escaped}-"):
+            if not directory.is_dir():
+                directory.unlink(missing_ok=True)  # that it was closed
                 continue
-            subprocess.run(["umount", "-l", folder / "base"], stderr=subprocess.DEVNULL, check=False)
-            if not is_mounted(folder / "base"):
-                shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run(["umount", "-l", directory / "base"], stderr=subprocess.DEVNULL, check=False)
+            if not is_mounted(directory / "base"):
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 def remove(scratch):
     free(scratch)
-    remove_run_folders(scratch)
+    remove_run_directories(scratch)
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         if not any(line.split()[4].startswith(f"{scratch}/") for line in table):
             shutil.rmtree(scratch, ignore_errors=True)
 
 
 class Watchdog:
-    """A process that frees the scratch folder when pytest dies without doing so."""
+    """A process that frees the scratch directory when pytest dies without doing so."""
 
     def __init__(self, scratch):
         code = ("import sys; sys.path.insert(0, sys.argv[1]); import mounts; "
                 "sys.stdin.read(); mounts.remove(bytes.fromhex(sys.argv[2]).decode())")
         self._child = subprocess.Popen(
             [sys.executable, "-c", code, str(pathlib.Path(__file__).parent),
-             str(scratch).encode().hex()],  # so that it does not name the folder itself
+             str(scratch).encode().hex()],  # so that it does not name the directory itself
             stdin=subprocess.PIPE, start_new_session=True)
 
     def close(self):
@@ -135,26 +135,26 @@ def run_mounting(argv, log):
 
 
 class Overlay:
-    """A plain overlay over folders of its own: `lowers` (the first on top), `upper`, `work`."""
+    """A plain overlay over directories of its own: `lowers` (the first on top), `upper`, `work`."""
 
     def __init__(self, scratch, lowers=1):
         self.path = scratch / "overlay"
         self.upper, self.work = scratch / "upper", scratch / "work"
         self.lowers = [scratch / f"lower{number}" for number in range(lowers)]
-        for folder in (self.path, self.upper, self.work, *self.lowers):
-            folder.mkdir()
+        for directory in (self.path, self.upper, self.work, *self.lowers):
+            directory.mkdir()
 
-    def folders(self):
+    def directories(self):
         lowers = ":".join(str(lower) for lower in self.lowers)
         return f"lowerdir={lowers},upperdir={self.upper},workdir={self.work}"
 
-    def try_mount(self, *options, folders=None):
-        words = ",".join([self.folders() if folders is None else folders, *options])
+    def try_mount(self, *options, directories=None):
+        words = ",".join([self.directories() if directories is None else directories, *options])
         return run_mounting([PROGRAM, "overlay", "-o", words, self.path],
                             self.path.with_name("overlay.log"))
 
-    def mount(self, *options, folders=None):
-        result = self.try_mount(*options, folders=folders)
+    def mount(self, *options, directories=None):
+        result = self.try_mount(*options, directories=directories)
         assert result.returncode == 0, f"mount failed: {result.stderr}"
         return self
 
@@ -215,7 +215,7 @@ class Mount:
         return self.store.joinpath(*parts)
 
     def uppers(self, job):
-        """The folders that hold the files of a job's layers."""
+        """The directories that hold the files of a job's layers."""
         return sorted((self.store / ".cacheshim/layers" / job).glob("*/upper"))
 
     def layer_files(self, job):

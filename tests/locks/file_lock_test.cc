@@ -157,7 +157,7 @@ TEST_F(FileLocks, TheFileStaysTheSameOne) {
 }
 
 TEST_F(FileLocks, WhatCannotBeOpenedIsSaid) {
-  FileLock lock(scratch / "no/such/folder/cache");
+  FileLock lock(scratch / "no/such/directory/cache");
   const auto refused = lock.try_lock_for(60s);  // at once: waiting would not help
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->reason, Reason::kCannotOpen);
@@ -226,7 +226,7 @@ TEST_F(FileLocks, ASignalDoesNotEndTheWait) {
   EXPECT_TRUE(two.is_locked());
 }
 
-TEST_F(FileLocks, AReadOnlyFolderServesWhereTheFileIsThere) {
+TEST_F(FileLocks, AReadOnlyDirectoryServesWhereTheFileIsThere) {
   constexpr uid_t kNobody = 65534;
   scratch.write("ro/there.lock", "");
   ASSERT_EQ(::chmod((scratch / "ro/there.lock").c_str(), 0444), 0);

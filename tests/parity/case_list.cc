@@ -42,7 +42,7 @@ CaseList all_cases(bool several_users) {
   CaseList list;
   add_open_cases(list);
   add_data_cases(list);
-  add_folder_cases(list);
+  add_directory_cases(list);
   add_rename_cases(list);
   add_link_cases(list);
   add_attribute_cases(list);

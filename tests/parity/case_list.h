@@ -11,7 +11,7 @@
 namespace cacheshim::parity {
 
 struct Case {
-  std::string name;                 // unique, and good as a folder's name
+  std::string name;                 // unique, and good as a directory's name
   std::vector<std::string> names;   // what the fixture makes
   std::function<void(Side&)> body;  // what is done on either side
 };
@@ -36,7 +36,7 @@ class CaseList {
 
 void add_open_cases(CaseList& list);
 void add_data_cases(CaseList& list);
-void add_folder_cases(CaseList& list);
+void add_directory_cases(CaseList& list);
 void add_rename_cases(CaseList& list);
 void add_link_cases(CaseList& list);
 void add_attribute_cases(CaseList& list);

@@ -92,10 +92,10 @@ void default_acl(Side& side, const std::string& name) {
     show_acls(mine, name + "/file");
     (void)mine.open(name + "/closed", O_WRONLY | O_CREAT, 0600);
     show_acls(mine, name + "/closed");
-    mine.did("mkdir", ::mkdirat(mine.dir(), (name + "/folder").c_str(), 0777));
-    show_acls(mine, name + "/folder");
-    (void)mine.open(name + "/folder/file", O_WRONLY | O_CREAT, 0666);
-    show_acls(mine, name + "/folder/file");
+    mine.did("mkdir", ::mkdirat(mine.dir(), (name + "/directory").c_str(), 0777));
+    show_acls(mine, name + "/directory");
+    (void)mine.open(name + "/directory/file", O_WRONLY | O_CREAT, 0666);
+    show_acls(mine, name + "/directory/file");
     mine.did("mkfifo", ::mkfifoat(mine.dir(), (name + "/fifo").c_str(), 0666));
     show_acls(mine, name + "/fifo");
     mine.did("symlink", ::symlinkat("x", mine.dir(), (name + "/link").c_str()));
@@ -104,13 +104,13 @@ void default_acl(Side& side, const std::string& name) {
     show_acls(mine, name + "/set-ids");
   });
   try_by_each(side, name + "/file");
-  try_by_each(side, name + "/folder/file");
+  try_by_each(side, name + "/directory/file");
   side.did("remove", ::removexattr(side.path_of(name).c_str(), kDefaultAcl));
   (void)side.open(name + "/after", O_WRONLY | O_CREAT, 0666);
   show_acls(side, name + "/after");
 }
 
-// What is copied up takes its ACL along, and gets none of its folder's.
+// What is copied up takes its ACL along, and gets none of its directory's.
 void acl_and_copy_up(Side& side, const std::string& name) {
   show_acls(side, name);
   if (const UniqueFd fd = side.open(name, O_WRONLY)) side.write(fd.get(), "x");
@@ -134,7 +134,7 @@ void add_acl_cases(CaseList& list) {
   list.add_for_each("access ACL", all_names(), access_acl);
   list.add_for_each("ACL by others", all_names(), acl_by_others);
   list.add_for_each("ACL and set-group-id", file_names(), acl_and_set_group_id);
-  list.add_for_each("default ACL", folder_names(), default_acl);
+  list.add_for_each("default ACL", directory_names(), default_acl);
   list.add_for_each("ACL and copy-up", acl_names(), acl_and_copy_up);
   list.add_for_each("copy-up below a default ACL", file_names(), copy_up_below_a_default_acl);
 }

@@ -86,8 +86,8 @@ void check_access(Side& side, const std::string& name) {
   }
 }
 
-// A closed folder is closed to its own user too, unless that is root.
-void closed_folder(Side& side, const std::string& name) {
+// A closed directory is closed to its own user too, unless that is root.
+void closed_directory(Side& side, const std::string& name) {
   side.did("chmod", ::fchmodat(side.dir(), name.c_str(), 0000, 0));
   side.list(name);
   (void)side.open(name + "/a", O_RDONLY);
@@ -144,7 +144,7 @@ void add_attribute_cases(CaseList& list) {
   list.add_for_each("times", all_names(), change_times);
   list.add_for_each("times and writes", file_names(), times_and_writes);
   list.add_for_each("access", all_names(), check_access);
-  list.add_for_each("closed folder", folder_names(), closed_folder);
+  list.add_for_each("closed directory", directory_names(), closed_directory);
   list.add_for_each("attributes", all_names(), attributes);
   list.add_for_each("attributes and writes", file_names(), attributes_and_writes);
 }

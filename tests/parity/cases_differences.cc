@@ -16,11 +16,11 @@ namespace {
 
 void names_of_ours(Side& side) {
   (void)side.open(".wh.name", O_WRONLY | O_CREAT);
-  side.did("mkdir", ::mkdirat(side.dir(), ".wh.folder", 0755));
+  side.did("mkdir", ::mkdirat(side.dir(), ".wh.directory", 0755));
   side.list(".");
 }
 
-void folder_nlink(Side& side) {
+void directory_nlink(Side& side) {
   struct stat st {};
   side.did("mkdir", ::mkdirat(side.dir(), "base_dir/second", 0755));
   if (side.did("stat", ::fstatat(side.dir(), "base_dir", &st, 0)) == 0) {
@@ -49,7 +49,7 @@ void trusted_attributes(Side& side) {
 
 void add_difference_cases(CaseList& list, bool as_root) {
   list.add("names of ours", {}, names_of_ours);
-  list.add("folder nlink", {"base_dir"}, folder_nlink);
+  list.add("directory nlink", {"base_dir"}, directory_nlink);
   list.add("inode flags", {"base_file"}, inode_flags);
   list.add("rename whiteout", {"base_file"}, rename_whiteout);
   // Others are refused before the file system is asked.

@@ -53,7 +53,7 @@ void copy_up(Side& side, const std::string& name) {
   same(side, "after a link", before, of_name(side, "twin"));
 }
 
-void folder_identity(Side& side, const std::string& name) {
+void directory_identity(Side& side, const std::string& name) {
   const Identity before = of_name(side, name);
   (void)side.open(name + "/new", O_WRONLY | O_CREAT);
   same(side, "after a creation", before, of_name(side, name));
@@ -98,7 +98,7 @@ void copy_up_after_unlink(Side& side, const std::string& name) {
   side.contents(reader.get());
 }
 
-void unlinked_folder(Side& side, const std::string& name) {
+void unlinked_directory(Side& side, const std::string& name) {
   const UniqueFd fd = side.open(name, O_RDONLY | O_DIRECTORY);
   side.did("rmdir", ::unlinkat(side.dir(), name.c_str(), AT_REMOVEDIR));
   if (!fd) return;
@@ -117,7 +117,7 @@ void replaced_by_rename(Side& side, const std::string& name) {
   same(side, "name and what came", fresh, of_name(side, name));
 }
 
-// Runs a script of the folder as a program.
+// Runs a script of the directory as a program.
 void execution(Side& side, const std::string& name) {
   if (const UniqueFd fd = side.open(name, O_WRONLY | O_TRUNC)) {
     side.write(fd.get(), "#!/bin/sh\nexit 42\n");
@@ -138,10 +138,10 @@ void execution(Side& side, const std::string& name) {
 
 void add_identity_cases(CaseList& list) {
   list.add_for_each("identity", file_names(), copy_up);
-  list.add_for_each("folder identity", folder_names(), folder_identity);
+  list.add_for_each("directory identity", directory_names(), directory_identity);
   list.add_for_each("unlinked but open", file_names(), unlinked_but_open);
   list.add_for_each("changed after unlink", file_names(), copy_up_after_unlink);
-  list.add_for_each("unlinked folder", folder_names(), unlinked_folder);
+  list.add_for_each("unlinked directory", directory_names(), unlinked_directory);
   list.add_for_each("replaced by rename", file_names(), replaced_by_rename);
   list.add_for_each("execution", file_names(), execution);
 }

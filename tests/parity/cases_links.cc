@@ -81,7 +81,7 @@ void fifo(Side& side, const std::string& name) {
   side.did("unlink", ::unlinkat(side.dir(), "fifo2", 0));
 }
 
-// sun_path is short, hence the working folder.
+// sun_path is short, hence the working directory.
 void unix_socket(Side& side) {
   const UniqueFd before(::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   side.did("fchdir", ::fchdir(side.dir()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// owner=keep: what several users may do to each other's files, and whose new files are. Run by root, on
-// files of the owner below. Each operation is tried by the stranger first and by the owner last, so
-// that a refusal which did not come shows in what the next one finds.
+// owner=keep: what several users may do to each other's files, and whose new files are. Run by
+// root, on files of the owner below. Each operation is tried by the stranger first and by the owner
+// last, so that a refusal which did not come shows in what the next one finds.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/stat.h>
@@ -23,8 +23,8 @@ const User kMember{"member", 20002, 20002, {kOwnerId, 20009}};
 const User kStranger{"stranger", 20003, 20003, {}};
 const User kUsers[] = {kStranger, kMember, kOwner};
 
-// Folders by what they let others do.
-constexpr mode_t kFolderModes[] = {0755, 0775, 0777, 01777, 02775, 03777};
+// Directories by what they let others do.
+constexpr mode_t kDirectoryModes[] = {0755, 0775, 0777, 01777, 02775, 03777};
 
 // One of each kind, in each layer.
 const std::vector<std::string>& some_names() {
@@ -108,8 +108,8 @@ void link_name(Side& side, const std::string& name) {
   side.did("unlink", ::unlinkat(side.dir(), "another", 0));
 }
 
-void make_in(Side& side, const std::string& folder) {
-  const std::string at = folder + "/by-" + std::to_string(::geteuid());
+void make_in(Side& side, const std::string& directory) {
+  const std::string at = directory + "/by-" + std::to_string(::geteuid());
   const auto show = [&](const char* what) { side.stat(at + what); };
   for (const mode_t mask : {022u, 077u, 0u}) {
     (void)::umask(mask);
@@ -120,8 +120,8 @@ void make_in(Side& side, const std::string& folder) {
   (void)::umask(022);
   (void)side.open(at + "-set-ids", O_WRONLY | O_CREAT, 06777);
   show("-set-ids");
-  side.did("mkdir", ::mkdirat(side.dir(), (at + "-folder").c_str(), 01777));
-  show("-folder");
+  side.did("mkdir", ::mkdirat(side.dir(), (at + "-directory").c_str(), 01777));
+  show("-directory");
   side.did("mkfifo", ::mkfifoat(side.dir(), (at + "-fifo").c_str(), 0666));
   show("-fifo");
   side.did("mknod", ::mknodat(side.dir(), (at + "-node").c_str(), S_IFREG | 0666, 0));
@@ -132,8 +132,8 @@ void make_in(Side& side, const std::string& folder) {
            ::mknodat(side.dir(), (at + "-device").c_str(), S_IFCHR | 0666, makedev(1, 3)));
 }
 
-void add_folder_mode_cases(CaseList& list) {
-  for (const mode_t mode : kFolderModes) {
+void add_directory_mode_cases(CaseList& list) {
+  for (const mode_t mode : kDirectoryModes) {
     const auto add = [&](const char* what, const std::vector<std::string>& names,
                          Operation operation) {
       list.add_for_each(std::string("others ") + what + " in " + octal(mode), names,
@@ -145,7 +145,7 @@ void add_folder_mode_cases(CaseList& list) {
     add("remove", some_names(), remove_name);
     add("rename", some_names(), rename_name);
     add("link", file_names(), link_name);
-    list.add_for_each("others make in " + octal(mode), folder_names(),
+    list.add_for_each("others make in " + octal(mode), directory_names(),
                       [mode](Side& side, const std::string& name) {
                         side.did("chmod", ::fchmodat(side.dir(), name.c_str(), mode, 0));
                         by_each(side, name, make_in);
@@ -261,7 +261,7 @@ void devices(Side& side) {
 }  // namespace
 
 void add_permission_cases(CaseList& list) {
-  add_folder_mode_cases(list);
+  add_directory_mode_cases(list);
   add_object_mode_cases(list);
   list.add_for_each("set-ids are dropped", file_names(), set_ids_are_dropped);
   list.add_for_each("bare set-group-id", file_names(), bare_set_group_id);

@@ -31,7 +31,7 @@ const std::vector<std::string>& targets() {
   return names;
 }
 
-// What was moved is still what it was: a folder's old contents go with it, and can be changed.
+// What was moved is still what it was: a directory's old contents go with it, and can be changed.
 void look_after(Side& side, const std::string& from, const std::string& to) {
   side.stat(from);
   side.stat(to);
@@ -93,9 +93,11 @@ void add_rename_cases(CaseList& list) {
   list.add_for_each("rename open file", file_names(), rename_open_file);
   list.add_for_each("replace open file", file_names(), replace_open_file);
   list.add_for_each("rename chain", all_names(), rename_chain);
-  list.add_for_each("rename into itself", folder_names(), [](Side& side, const std::string& name) {
-    side.did("rename", ::renameat(side.dir(), name.c_str(), side.dir(), (name + "/in").c_str()));
-  });
+  list.add_for_each(
+      "rename into itself", directory_names(), [](Side& side, const std::string& name) {
+        side.did("rename",
+                 ::renameat(side.dir(), name.c_str(), side.dir(), (name + "/in").c_str()));
+      });
   list.add_for_each("rename to itself", all_names(), [](Side& side, const std::string& name) {
     side.did("rename", ::renameat(side.dir(), name.c_str(), side.dir(), name.c_str()));
   });

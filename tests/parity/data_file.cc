@@ -58,17 +58,17 @@ off_t offset(std::size_t at) { return static_cast<off_t>(at); }
 
 }  // namespace
 
-Supported what_is_supported(const std::string& folder) {
-  const UniqueFd fd(::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
+Supported what_is_supported(const std::string& directory) {
+  const UniqueFd fd(::open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
   const auto works = [&](int mode) {
     return ::fallocate(fd.get(), mode | FALLOC_FL_KEEP_SIZE, 0, kBlock) == 0;
   };
   return {works(FALLOC_FL_PUNCH_HOLE), works(FALLOC_FL_ZERO_RANGE)};
 }
 
-DataFiles::DataFiles(std::string folder, std::array<std::string, kFiles> contents,
+DataFiles::DataFiles(std::string directory, std::array<std::string, kFiles> contents,
                      Supported supported)
-    : folder_(std::move(folder)), contents_(std::move(contents)), supported_(supported) {}
+    : folder_(std::move(directory)), contents_(std::move(contents)), supported_(supported) {}
 
 Wrong DataFiles::carry_out(const DataStep& step) {
   static constexpr Wrong (DataFiles::*kDo[])(const Numbers&) = {
@@ -278,7 +278,8 @@ Wrong DataFiles::reserve(const Numbers& n) {
   return returned("reserving", ::fallocate(slot->fd.get(), keep, offset(n[1]), offset(length)), 0);
 }
 
-// The kernel's FUSE knows neither this nor insert: they may be refused, and must then change nothing.
+// The kernel's FUSE knows neither this nor insert: they may be refused, and must then change
+// nothing.
 Wrong DataFiles::collapse(const Numbers& n) {
   Slot* slot = writable(n[0]);
   if (slot == nullptr || n[1] + n[2] >= contents_[slot->file].size()) return {};

@@ -16,17 +16,17 @@ namespace cacheshim::parity {
 // What a step showed that it must not; nothing where all is well.
 using Wrong = std::optional<std::string>;
 
-// Which of the calls that a file system need not have are there, as tried on a plain folder.
+// Which of the calls that a file system need not have are there, as tried on a plain directory.
 struct Supported {
   bool punch = false;
   bool zero = false;
 };
-Supported what_is_supported(const std::string& folder);
+Supported what_is_supported(const std::string& directory);
 
 class DataFiles {
  public:
-  // `contents`: what the files a and b in `folder` hold.
-  DataFiles(std::string folder, std::array<std::string, kFiles> contents, Supported supported);
+  // `contents`: what the files a and b in `directory` hold.
+  DataFiles(std::string directory, std::array<std::string, kFiles> contents, Supported supported);
 
   // A step whose descriptor or mapping is not there, or not good for it, is left out.
   Wrong carry_out(const DataStep& step);

@@ -33,10 +33,10 @@ std::array<std::string, kFiles> first_contents(const Options& options, unsigned 
   return contents;
 }
 
-void make_files(const std::string& folder, const std::array<std::string, kFiles>& contents) {
-  if (::mkdir(folder.c_str(), 0755) != 0) err(2, "%s", folder.c_str());
+void make_files(const std::string& directory, const std::array<std::string, kFiles>& contents) {
+  if (::mkdir(directory.c_str(), 0755) != 0) err(2, "%s", directory.c_str());
   for (std::size_t file = 0; file < kFiles; ++file) {
-    const std::string path = folder + "/" + DataFiles::name(file);
+    const std::string path = directory + "/" + DataFiles::name(file);
     const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     const std::string& bytes = contents[file];
     if (::write(fd.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
@@ -73,11 +73,11 @@ std::size_t first_wrong(DataFiles& files, const std::vector<DataStep>& steps, Wr
 
 bool run_round(const Options& options, unsigned round) {
   const auto contents = first_contents(options, round);
-  const std::string folder = view_folder(options, kKind, round);
+  const std::string directory = view_folder(options, kKind, round);
   if (!is_in_base(round) || (options.is_plain && options.attempt != 0)) {
-    make_files(folder, contents);
+    make_files(directory, contents);
   }
-  DataFiles files(folder, contents, what_is_supported(options.native));
+  DataFiles files(directory, contents, what_is_supported(options.native));
   const std::vector<DataStep> steps = steps_of(options, round);
   Wrong wrong;
   const std::size_t done = first_wrong(files, steps, wrong);

@@ -30,9 +30,9 @@ Function* next(const char* name, Function* /*like*/) {
 
 }  // namespace
 
-extern "C" int fchmodat(int folder, const char* path, mode_t mode, int flags) noexcept {
+extern "C" int fchmodat(int directory, const char* path, mode_t mode, int flags) noexcept {
   static const auto real = next("fchmodat", ::fchmodat);
-  return real(folder, path, is_in_view_of("model-", folder) ? mode & ~mode_t{S_IROTH} : mode,
+  return real(directory, path, is_in_view_of("model-", directory) ? mode & ~mode_t{S_IROTH} : mode,
               flags);
 }
 

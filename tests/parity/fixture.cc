@@ -28,7 +28,7 @@ void base_file(int dir, const std::string& name, mode_t mode = 0644, std::size_t
   must(::fchmod(fd.get(), mode) == 0, name);
 }
 
-void base_folder(int dir, const std::string& name) {
+void base_directory(int dir, const std::string& name) {
   must(::mkdirat(dir, name.c_str(), 0755) == 0, name);
 }
 
@@ -36,9 +36,9 @@ void base_link(int dir, const std::string& name, const char* target) {
   must(::symlinkat(target, dir, name.c_str()) == 0, name);
 }
 
-void base_folder_with_files(int dir, const std::string& name) {
-  base_folder(dir, name);
-  base_folder(dir, name + "/sub");
+void base_directory_with_files(int dir, const std::string& name) {
+  base_directory(dir, name);
+  base_directory(dir, name + "/sub");
   base_file(dir, name + "/a");
   base_file(dir, name + "/sub/b");
 }
@@ -49,8 +49,8 @@ void base_acl(int dir, const std::string& name, const char* which) {
   must(::fsetxattr(fd.get(), which, acl.data(), acl.size(), 0) == 0, name);
 }
 
-void base_folder_with_acls(int dir, const std::string& name) {
-  base_folder_with_files(dir, name);
+void base_directory_with_acls(int dir, const std::string& name) {
+  base_directory_with_files(dir, name);
   base_acl(dir, name + "/a", kAccessAcl);
   base_acl(dir, name, kAccessAcl);
   base_acl(dir, name, kDefaultAcl);
@@ -62,15 +62,16 @@ void new_file(Side& side, const std::string& name, std::size_t size = 5000) {
   }
 }
 
-void new_folder(Side& side, const std::string& name) {
+void new_directory(Side& side, const std::string& name) {
   side.did("mkdir(" + name + ")", ::mkdirat(side.dir(), name.c_str(), 0755));
 }
 
-void remove(Side& side, const std::string& name, bool folder = false) {
-  side.did("remove(" + name + ")", ::unlinkat(side.dir(), name.c_str(), folder ? AT_REMOVEDIR : 0));
+void remove(Side& side, const std::string& name, bool directory = false) {
+  side.did("remove(" + name + ")",
+           ::unlinkat(side.dir(), name.c_str(), directory ? AT_REMOVEDIR : 0));
 }
 
-void remove_folder_with_files(Side& side, const std::string& name) {
+void remove_directory_with_files(Side& side, const std::string& name) {
   remove(side, name + "/a");
   remove(side, name + "/sub/b");
   remove(side, name + "/sub", true);
@@ -110,40 +111,40 @@ const State kStates[] = {
      [](Side& side) { move(side, "moved_file.old", "moved_file"); }},
     {"gone_file", [](int dir) { base_file(dir, "gone_file"); },
      [](Side& side) { remove(side, "gone_file"); }},
-    {"base_dir", [](int dir) { base_folder_with_files(dir, "base_dir"); }, untouched},
-    {"base_empty_dir", [](int dir) { base_folder(dir, "base_empty_dir"); }, untouched},
+    {"base_dir", [](int dir) { base_directory_with_files(dir, "base_dir"); }, untouched},
+    {"base_empty_dir", [](int dir) { base_directory(dir, "base_empty_dir"); }, untouched},
     {"layer_dir", nothing,
      [](Side& side) {
-       new_folder(side, "layer_dir");
+       new_directory(side, "layer_dir");
        new_file(side, "layer_dir/a");
      }},
-    {"layer_empty_dir", nothing, [](Side& side) { new_folder(side, "layer_empty_dir"); }},
-    {"both_dir", [](int dir) { base_folder_with_files(dir, "both_dir"); },
+    {"layer_empty_dir", nothing, [](Side& side) { new_directory(side, "layer_empty_dir"); }},
+    {"both_dir", [](int dir) { base_directory_with_files(dir, "both_dir"); },
      [](Side& side) { new_file(side, "both_dir/upper"); }},
-    {"emptied_dir", [](int dir) { base_folder_with_files(dir, "emptied_dir"); },
+    {"emptied_dir", [](int dir) { base_directory_with_files(dir, "emptied_dir"); },
      [](Side& side) {
        remove(side, "emptied_dir/a");
        remove(side, "emptied_dir/sub/b");
        remove(side, "emptied_dir/sub", true);
      }},
-    {"gone_dir", [](int dir) { base_folder_with_files(dir, "gone_dir"); },
-     [](Side& side) { remove_folder_with_files(side, "gone_dir"); }},
-    {"opaque", [](int dir) { base_folder_with_files(dir, "opaque"); },
+    {"gone_dir", [](int dir) { base_directory_with_files(dir, "gone_dir"); },
+     [](Side& side) { remove_directory_with_files(side, "gone_dir"); }},
+    {"opaque", [](int dir) { base_directory_with_files(dir, "opaque"); },
      [](Side& side) {
-       remove_folder_with_files(side, "opaque");
-       new_folder(side, "opaque");
+       remove_directory_with_files(side, "opaque");
+       new_directory(side, "opaque");
        new_file(side, "opaque/new");
      }},
-    {"moved_dir", [](int dir) { base_folder_with_files(dir, "moved_dir.old"); },
+    {"moved_dir", [](int dir) { base_directory_with_files(dir, "moved_dir.old"); },
      [](Side& side) { move(side, "moved_dir.old", "moved_dir"); }},
     {"file_now_dir", [](int dir) { base_file(dir, "file_now_dir"); },
      [](Side& side) {
        remove(side, "file_now_dir");
-       new_folder(side, "file_now_dir");
+       new_directory(side, "file_now_dir");
      }},
-    {"dir_now_file", [](int dir) { base_folder_with_files(dir, "dir_now_file"); },
+    {"dir_now_file", [](int dir) { base_directory_with_files(dir, "dir_now_file"); },
      [](Side& side) {
-       remove_folder_with_files(side, "dir_now_file");
+       remove_directory_with_files(side, "dir_now_file");
        new_file(side, "dir_now_file");
      }},
     {"base_link",
@@ -154,7 +155,7 @@ const State kStates[] = {
      untouched},
     {"base_dir_link",
      [](int dir) {
-       base_folder_with_files(dir, "base_dir_link.target");
+       base_directory_with_files(dir, "base_dir_link.target");
        base_link(dir, "base_dir_link", "base_dir_link.target");
      },
      untouched},
@@ -171,7 +172,7 @@ const State kStates[] = {
        base_acl(dir, "base_acl_file", kAccessAcl);
      },
      untouched},
-    {"base_acl_dir", [](int dir) { base_folder_with_acls(dir, "base_acl_dir"); }, untouched},
+    {"base_acl_dir", [](int dir) { base_directory_with_acls(dir, "base_acl_dir"); }, untouched},
     {"loop", [](int dir) { base_link(dir, "loop", "loop"); }, untouched},
 };
 
@@ -201,7 +202,7 @@ const std::vector<std::string>& file_names() {
   return names;
 }
 
-const std::vector<std::string>& folder_names() {
+const std::vector<std::string>& directory_names() {
   static const std::vector<std::string> names = {
       "base_dir",     "base_empty_dir", "layer_dir",    "layer_empty_dir",
       "both_dir",     "emptied_dir",    "opaque",       "moved_dir",
@@ -232,7 +233,7 @@ const std::vector<std::string>& acl_names() {
 
 const std::vector<std::string>& all_names() {
   static const std::vector<std::string> names =
-      joined({file_names(), folder_names(), absent_names(), special_names()});
+      joined({file_names(), directory_names(), absent_names(), special_names()});
   return names;
 }
 

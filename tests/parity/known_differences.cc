@@ -8,7 +8,7 @@ namespace {
 
 constexpr KnownDifference kKnownDifferences[] = {
     {"names-of-ours", "names that begin with .wh. are the layer's marks"},
-    {"folder-nlink", "1: subdirectories of a merged directory are not counted"},
+    {"directory-nlink", "1: subdirectories of a merged directory are not counted"},
     {"inode-flags", "FS_IOC_* would act on a file that may be the base's"},
     {"rename-whiteout", "RENAME_WHITEOUT is not supported"},
     {"trusted-attributes", "trusted.* and security.* are not kept, but for file capabilities"},

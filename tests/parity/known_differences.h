@@ -6,8 +6,8 @@
 
 namespace cacheshim::parity {
 
-// Cases in which a view does not do as a plain folder does, and why. docs/semantics.md names each of
-// the patterns; one that agrees again is reported, so that this list cannot grow old.
+// Cases in which a view does not do as a plain directory does, and why. docs/semantics.md names
+// each of the patterns; one that agrees again is reported, so that this list cannot grow old.
 struct KnownDifference {
   const char* pattern;  // fnmatch(3), of case names
   const char* reason;

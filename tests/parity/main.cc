@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares a mount's view with a plain folder: the same calls on both must return the same values,
-// errnos, bytes, stat fields and listings. The two must be on one kind of file system.
+// Compares a mount's view with a plain directory: the same calls on both must return the same
+// values, errnos, bytes, stat fields and listings. The two must be on one kind of file system.
 //
 // First `prepare`, as the store's owner and before the mount, makes the same files in the native
-// folder and in the base; then `run`, as the job's user, works on the native folder and the view.
+// directory and in the base; then `run`, as the job's user, works on the native directory and the
+// view.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,15 +22,15 @@ namespace {
 constexpr char kUsage[] =
     "usage: parity prepare[-model|-data] --native DIR --base DIR [--owner UID] [options]\n"
     "       parity run[-model|-data] --native DIR --view DIR [--verbose] [options]\n"
-    "       parity differences   what views are known to do in another way than a folder\n"
+    "       parity differences   what views are known to do in another way than a directory\n"
     "options: --filter PATTERN   cases by name, \"@(a*|b*)\" for several\n"
     "         --keeps-owners     the view has the base's owners; the same in both steps\n"
     "         --several-users    cases that act as several users, too; the same in both steps\n"
-    "         --plain            the view is a plain folder too: nothing may differ\n"
+    "         --plain            the view is a plain directory too: nothing may differ\n"
     "         --seed N --rounds N --actions N   for the models; the same in both steps\n"
     "         --script FILE      what a model printed when it failed; in both steps\n"
     "A view's path may hold {job}: what CACHESHIM_JOB says then stands there.\n"
-    "exit status: 0 all equal, 1 something differs, 2 usage or the folders cannot be used, 3 "
+    "exit status: 0 all equal, 1 something differs, 2 usage or the directories cannot be used, 3 "
     "hangs\n";
 
 constexpr unsigned kTryTimeoutSeconds = 60;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations on both folders. Each round begins with a random base, made before the mount;
-// the seed and the round's number say what happens in it.
+// Random operations on both directories. Each round begins with a random base, made before the
+// mount; the seed and the round's number say what happens in it.
 #include <err.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,12 +29,12 @@ std::mt19937 generator(const Options& options, unsigned round, bool base) {
 
 // A base is what such actions left behind. No hard links: a copy-up parts the names of a base file,
 // in ours as in every overlay. No modes that close a file: it stays closed to the view's user.
-void make_random_base(const std::string& folder, const Options& options, unsigned round,
+void make_random_base(const std::string& directory, const Options& options, unsigned round,
                       uid_t owner) {
-  if (::mkdir(folder.c_str(), 0755) != 0 || ::chown(folder.c_str(), owner, owner) != 0) {
-    err(2, "%s", folder.c_str());
+  if (::mkdir(directory.c_str(), 0755) != 0 || ::chown(directory.c_str(), owner, owner) != 0) {
+    err(2, "%s", directory.c_str());
   }
-  Side side(folder);
+  Side side(directory);
   std::mt19937 random = generator(options, round, true);
   for (unsigned i = 0; i < kBaseActions; ++i) {
     const ModelAction action = ModelAction::random(random);
@@ -89,16 +89,16 @@ std::size_t first_difference(Side& native, Side& mount, const std::vector<ModelA
   return 0;
 }
 
-void make_folders_of_a_try(const Options& options, unsigned round) {
-  make_random_base(native_folder(options, kKind, round), options, round, ::geteuid());
+void make_directories_of_a_try(const Options& options, unsigned round) {
+  make_random_base(native_directory(options, kKind, round), options, round, ::geteuid());
   if (options.is_plain) {
     make_random_base(view_folder(options, kKind, round), options, round, ::geteuid());
   }
 }
 
 bool run_round(const Options& options, unsigned round) {
-  if (options.attempt != 0) make_folders_of_a_try(options, round);
-  Side native(native_folder(options, kKind, round));
+  if (options.attempt != 0) make_directories_of_a_try(options, round);
+  Side native(native_directory(options, kKind, round));
   Side mount(view_folder(options, kKind, round));
   if (native.dir() < 0 || mount.dir() < 0) errx(2, "round %u was not prepared", round);
   const std::vector<ModelAction> actions = actions_of(options, round);
@@ -119,7 +119,7 @@ int prepare_model(const Options& given) {
   const Options options = for_script(given);
   for (unsigned round = options.first_round; round < options.first_round + options.rounds;
        ++round) {
-    make_random_base(native_folder(options, kKind, round), options, round, options.owner);
+    make_random_base(native_directory(options, kKind, round), options, round, options.owner);
     Options base = options;
     base.view = options.base;
     make_random_base(view_folder(base, kKind, round), base, round,

@@ -59,7 +59,7 @@ unsigned Action::rename_flags() const {
   return kind == Kind::kExchange ? RENAME_EXCHANGE : 0;
 }
 
-int on_folder(int dir, const Action& action) {
+int on_directory(int dir, const Action& action) {
   const char* first = action.first.c_str();
   const auto code = [](int result) { return result == -1 ? errno : 0; };
   switch (action.kind) {
@@ -107,7 +107,7 @@ int on_overlay(Overlay& overlay, const Action& action) {
 }
 
 bool reaches_the_overlay(int dir, const Action& action) {
-  const auto parent_is_folder = [dir](const std::string& path) {
+  const auto parent_is_directory = [dir](const std::string& path) {
     struct stat st {};
     const std::string parent(parent_path(path));
     return ::fstatat(dir, parent.empty() ? "." : parent.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -119,11 +119,11 @@ bool reaches_the_overlay(int dir, const Action& action) {
   struct stat st {};
   const bool is_folder =
       ::fstatat(dir, action.first.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
-  if (!parent_is_folder(action.first)) return false;
+  if (!parent_is_directory(action.first)) return false;
   if (action.kind == Kind::kWrite) return !is_folder;
   if (action.kind == Kind::kLink && is_folder) return false;
   if (action.kind < Kind::kRename || action.kind == Kind::kChmod) return true;
-  if (!exists(action.first) || !parent_is_folder(action.second)) return false;
+  if (!exists(action.first) || !parent_is_directory(action.second)) return false;
   return !(action.second + "/").starts_with(action.first + "/") &&
          !(action.first + "/").starts_with(action.second + "/");
 }

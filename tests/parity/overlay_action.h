@@ -8,7 +8,7 @@
 
 #include "store/overlay/overlay.h"
 
-// One random change of a tree, carried out on a plain folder and on an Overlay.
+// One random change of a tree, carried out on a plain directory and on an Overlay.
 namespace cacheshim::parity {
 
 enum class Kind { kWrite, kMkdir, kUnlink, kRmdir, kRename, kNoreplace, kExchange, kLink, kChmod };
@@ -26,11 +26,11 @@ struct Action {
 };
 
 // 0 or an errno. The overlay's checks are those that are left to a file system by the kernel.
-int on_folder(int dir, const Action& action);
+int on_directory(int dir, const Action& action);
 int on_overlay(Overlay& overlay, const Action& action);
 
-// Whether the kernel would pass the action on, seeing the tree in `dir`: not a folder into itself, or
-// a name in what is no folder.
+// Whether the kernel would pass the action on, seeing the tree in `dir`: not a directory into
+// itself, or a name in what is no directory.
 bool reaches_the_overlay(int dir, const Action& action);
 
 }  // namespace cacheshim::parity

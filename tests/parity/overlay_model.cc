@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random changes to a plain folder and to an Overlay, without FUSE: both must hold the same tree
-// after each, hard links included. Every so often the overlay is made anew from what its layer holds
-// on disk, as by the next daemon. The lowers, one to three by seed, must be untouched at the end.
+// Random changes to a plain directory and to an Overlay, without FUSE: both must hold the same tree
+// after each, hard links included. Every so often the overlay is made anew from what its layer
+// holds on disk, as by the next daemon. The lowers, one to three by seed, must be untouched at the
+// end.
 //
 //   overlay_model [FIRST_SEED [SEEDS]]
 #include <dirent.h>
@@ -64,16 +65,16 @@ std::vector<std::string> to_text(std::vector<Line> lines) {
   return texts;
 }
 
-void walk_folder(int dir, const std::string& path, std::vector<Line>& lines) {
-  const auto folder = sys::open_beneath(dir, path, O_RDONLY | O_DIRECTORY);
-  const auto entries = sys::list_dir(folder->get());
+void walk_directory(int dir, const std::string& path, std::vector<Line>& lines) {
+  const auto directory = sys::open_beneath(dir, path, O_RDONLY | O_DIRECTORY);
+  const auto entries = sys::list_dir(directory->get());
   for (const auto& entry : *entries) {
     const std::string child = join_path(path, entry.name);
     const auto object = sys::open_beneath(dir, child, O_PATH | O_NOFOLLOW);
     const auto st = sys::stat_fd(object->get());
     const auto fd = S_ISREG(st->st_mode) ? sys::reopen(object->get(), O_RDONLY) : UniqueFd();
     lines.push_back({child, describe(*st, fd->get()), *st});
-    if (S_ISDIR(st->st_mode)) walk_folder(dir, child, lines);
+    if (S_ISDIR(st->st_mode)) walk_directory(dir, child, lines);
   }
 }
 
@@ -93,7 +94,7 @@ void walk_overlay(const Overlay& overlay, const std::string& path, std::vector<L
   }
 }
 
-// Says what our markers in a folder say as kernel overlayfs would.
+// Says what our markers in a directory say as kernel overlayfs would.
 void use_markers_of_the_kernel(int dir) {
   const auto entries = sys::list_dir(dir);
   for (const auto& entry : *entries) {
@@ -123,8 +124,8 @@ class World {
       const Action action = Action::random(random_);
       // Lowers that are stacked do not know of links from one to another.
       if (action.kind == Kind::kLink && count > 1) continue;
-      (void)on_folder(native_.get(), action);
-      (void)on_folder(lowers_.front().get(), action);
+      (void)on_directory(native_.get(), action);
+      (void)on_directory(lowers_.front().get(), action);
     }
     for (unsigned i = 1; i < count; ++i) add_lower(i, i == count - 1);
     before_ = lower_trees();
@@ -172,7 +173,7 @@ class World {
   bool step(const Action& action) {
     if (!reaches_the_overlay(native_.get(), action)) return true;
     done_.push_back(action.text());
-    const int native = on_folder(native_.get(), action);
+    const int native = on_directory(native_.get(), action);
     const int overlay = on_overlay(*overlay_, action);
     return native == overlay || fail(::strerrorname_np(native), ::strerrorname_np(overlay));
   }
@@ -181,7 +182,7 @@ class World {
     std::vector<std::string> trees;
     for (const UniqueFd& lower : lowers_) {
       std::vector<Line> lines;
-      walk_folder(lower.get(), "", lines);
+      walk_directory(lower.get(), "", lines);
       for (std::string& text : to_text(std::move(lines))) trees.push_back(std::move(text));
     }
     return trees;
@@ -190,7 +191,7 @@ class World {
   bool same_trees() const {
     std::vector<Line> native_lines;
     std::vector<Line> overlay_lines;
-    walk_folder(native_.get(), "", native_lines);
+    walk_directory(native_.get(), "", native_lines);
     walk_overlay(*overlay_, "", overlay_lines);
     const auto native = to_text(std::move(native_lines));
     const auto overlay = to_text(std::move(overlay_lines));

@@ -34,7 +34,7 @@ bool chosen(const Options& options, const Case& one) {
   return ::fnmatch(options.filter.c_str(), one.name.c_str(), FNM_EXTMATCH) == 0;
 }
 
-void make_base_folder(const std::string& parent, const Case& one, uid_t owner) {
+void make_base_directory(const std::string& parent, const Case& one, uid_t owner) {
   const std::string path = parent + "/" + one.name;
   if (::mkdir(path.c_str(), 0755) != 0 || ::chown(path.c_str(), owner, owner) != 0) {
     err(2, "%s", path.c_str());
@@ -91,8 +91,8 @@ int prepare_cases(const Options& options) {
   const CaseList list = all_cases(options.several_users);
   for (const Case& one : list.cases()) {
     if (!chosen(options, one)) continue;
-    make_base_folder(options.native, one, options.owner);
-    make_base_folder(options.base, one, options.keeps_owners ? options.owner : ::geteuid());
+    make_base_directory(options.native, one, options.owner);
+    make_base_directory(options.base, one, options.keeps_owners ? options.owner : ::geteuid());
   }
   return 0;
 }

@@ -129,7 +129,7 @@ Options for_script(const Options& options) {
   return own;
 }
 
-std::string native_folder(const Options& options, const char* kind, unsigned round) {
+std::string native_directory(const Options& options, const char* kind, unsigned round) {
   return options.native + "/" + round_name(options, kind, round) + try_name(options);
 }
 

@@ -24,12 +24,12 @@ Options for_script(const Options& options);
 
 // Runs a failed script of the command `run` again and again with fewer steps, and prints the
 // shortest that still fails, with what it shows. Each try is a process of another job, so that its
-// view begins from the base, and has a number, by which its native folder is named.
+// view begins from the base, and has a number, by which its native directory is named.
 void shrink_and_print(const Options& options, const std::string& run, Script script);
 
-// The folders of a round. A try has native ones of its own, made by itself, and where the view is a
-// plain folder also such views; elsewhere its view is that of its own job.
-std::string native_folder(const Options& options, const char* kind, unsigned round);
+// The directories of a round. A try has native ones of its own, made by itself, and where the view
+// is a plain directory also such views; elsewhere its view is that of its own job.
+std::string native_directory(const Options& options, const char* kind, unsigned round);
 std::string view_folder(const Options& options, const char* kind, unsigned round);
 
 }  // namespace cacheshim::parity

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # self_check.sh PARITY FAULTY
 #
-# Runs the parity program on two plain folders, where nothing may differ; then with faults of FAULTY
+# Runs the parity program on two plain directories, where nothing may differ; then with faults of FAULTY
 # preloaded, which its models must find, and shrink to scripts that show them again.
 set -eu
 parity=$1
@@ -11,7 +11,7 @@ top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 chmod 755 "$top"
 
-both() { # KIND [OPTION…]: prepares and runs in new folders; prints what the run prints
+both() { # KIND [OPTION…]: prepares and runs in new directories; prints what the run prints
     kind=$1
     shift
     rm -rf "$top/native" "$top/view"

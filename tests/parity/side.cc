@@ -40,7 +40,7 @@ std::string time_text(const timespec& time) {
 
 std::string describe(const struct stat& st) {
   const char* type = S_ISREG(st.st_mode)    ? "file"
-                     : S_ISDIR(st.st_mode)  ? "folder"
+                     : S_ISDIR(st.st_mode)  ? "directory"
                      : S_ISLNK(st.st_mode)  ? "link"
                      : S_ISFIFO(st.st_mode) ? "fifo"
                      : S_ISSOCK(st.st_mode) ? "socket"
@@ -87,7 +87,7 @@ bool read_names(int fd, std::vector<std::string>& names) {
 
 Side::Side(std::string path)
     : path_(std::move(path)), dir_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (!dir_) note("cannot open the case's folder: " + errno_name(errno));
+  if (!dir_) note("cannot open the case's directory: " + errno_name(errno));
 }
 
 void Side::record_result(const std::string& what, long long result, bool is_fd) {

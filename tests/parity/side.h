@@ -10,14 +10,14 @@
 
 #include "common/unique_fd.h"
 
-// One of the two folders that must behave alike, and the record of what was seen there. A case
+// One of the two directories that must behave alike, and the record of what was seen there. A case
 // makes its calls through did(), once on each side; afterwards the two records are compared line by
 // line.
 namespace cacheshim::parity {
 
 class Side {
  public:
-  // `path` is the case's folder, which exists.
+  // `path` is the case's directory, which exists.
   explicit Side(std::string path);
 
   int dir() const { return dir_.get(); }
@@ -40,7 +40,7 @@ class Side {
   }
   void note(std::string line) { lines_.push_back(std::move(line)); }
 
-  // Frequent calls. Names are relative to the case's folder.
+  // Frequent calls. Names are relative to the case's directory.
   UniqueFd open(const std::string& name, int flags, mode_t mode = 0644);
   void write(int fd, std::string_view data);
   void pwrite(int fd, std::string_view data, off_t offset);
@@ -48,7 +48,7 @@ class Side {
   void contents(const std::string& name);  // the same, opened by name
   void stat(const std::string& name);      // of the link itself
   void fstat(int fd, std::string_view what);
-  void list(const std::string& name);  // names of one folder
+  void list(const std::string& name);  // names of one directory
   void tree();                         // all names below, with stat fields and bytes
   void xattrs(const std::string& name);
 

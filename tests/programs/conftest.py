@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of real programs share: two folders of one user, one of them in a job's view."""
+"""What the tests of real programs share: two directories of one user, one of them in a job's view."""
 
 import os
 import pathlib
@@ -22,9 +22,9 @@ def in_base(request):
 
 @pytest.fixture
 def two_places(scratch, store, mount_store):
-    """two_places(uid, fill): a native folder and one in a view, with the same in them.
+    """two_places(uid, fill): a native directory and one in a view, with the same in them.
 
-    `fill(folder)` makes what both hold, as root: before the mount, so that it is in the base.
+    `fill(directory)` makes what both hold, as root: before the mount, so that it is in the base.
     """
 
     def make(uid, fill=None):

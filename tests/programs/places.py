@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder in which programs are run, and what is in it afterwards, in comparable form."""
+"""A directory in which programs are run, and what is in it afterwards, in comparable form."""
 
 import hashlib
 import json
@@ -14,15 +14,15 @@ PROGRAM_TIMEOUT_S = 300
 
 
 class Place:
-    """A folder of one user's, natively or in a job's view."""
+    """A directory of one user's, natively or in a job's view."""
 
     def __init__(self, path, uid, job):
         self.path, self.uid, self.job = pathlib.Path(path), uid, job
 
     def try_run(self, *argv, cwd=None, env=None, **options):
-        """Runs a program in the folder, or in the one named `cwd` below it."""
+        """Runs a program in the directory, or in the one named `cwd` below it."""
         options.setdefault("timeout", PROGRAM_TIMEOUT_S)
-        # The user enters the folder, not root before it becomes that user.
+        # The user enters the directory, not root before it becomes that user.
         argv = ["env", "-C", self.path / (cwd or "."), *argv]
         return as_user(self.uid, argv, job=self.job, env=env, **options)
 
@@ -64,10 +64,10 @@ def tree(top, times=True, skip=()):
     Read with root's rights over files, so that nothing is closed. Names in `skip` are left out, with all below them.
     """
     found, numbers = {}, {}
-    for folder, folders, files in os.walk(top, onerror=_fail):
-        folders[:] = sorted(name for name in folders if name not in skip)
-        for name in folders + sorted(set(files) - set(skip)):
-            path = os.path.join(folder, name)
+    for directory, directories, files in os.walk(top, onerror=_fail):
+        directories[:] = sorted(name for name in directories if name not in skip)
+        for name in directories + sorted(set(files) - set(skip)):
+            path = os.path.join(directory, name)
             found[os.path.relpath(path, top)] = describe(path, times, numbers)
     return found
 

@@ -12,26 +12,26 @@ RSYNC = ["rsync", "-aHXS", "--checksum", "--itemize-changes", "--modify-window=-
 TAR = ["--format=posix", "--sparse", "--xattrs", "--numeric-owner"]
 
 
-def odd_tree(folder):
-    workers.write_odd_tree(f"{folder}/source", for_a_base=True)
+def odd_tree(directory):
+    workers.write_odd_tree(f"{directory}/source", for_a_base=True)
 
 
-def pack(source, folder, archive):
-    source.run("tar", *TAR, "-C", source.path / folder, "-cf", archive, ".")
+def pack(source, directory, archive):
+    source.run("tar", *TAR, "-C", source.path / directory, "-cf", archive, ".")
 
 
-def unpack(target, archive, folder):
-    target.run("mkdir", "-p", folder)
-    target.run("tar", *TAR, "-C", folder, "-xpf", archive)
+def unpack(target, archive, directory):
+    target.run("mkdir", "-p", directory)
+    target.run("tar", *TAR, "-C", directory, "-xpf", archive)
 
 
 @pytest.fixture
 def archive(scratch, uid):
     """Where both places' user may write."""
-    folder = scratch / "archives"
-    folder.mkdir()
-    os.chown(folder, uid, uid)
-    return folder / "archive.tar"
+    directory = scratch / "archives"
+    directory.mkdir()
+    os.chown(directory, uid, uid)
+    return directory / "archive.tar"
 
 
 @pytest.mark.timeout_s(300)

@@ -53,8 +53,8 @@ def test_a_cold_and_a_warm_build_make_the_same_objects(two_places, uid, cores):
     places.assert_equal_trees(*built)
 
 
-def filled_cache(folder):
-    place = places.Place(folder, 0, None)
+def filled_cache(directory):
+    place = places.Place(directory, 0, None)
     place.python("write_c_project", "project", SOURCES)
     build(place, 2)
 

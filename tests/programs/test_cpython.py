@@ -33,7 +33,7 @@ def has_module(name):
 def outcomes(place, module):
     """How each test ended: the names of those that say so, and how."""
     place.run("mkdir", "-p", "t", "home")
-    # Their working folder is below --tempdir. Its path is short, so that sockets can have names there.
+    # Their working directory is below --tempdir. Its path is short, so that sockets can have names there.
     result = place.try_run(PYTHON, "-m", "test", "--junit-xml", place.path / "results.xml",
                            "--tempdir", place.path / "t", f"test_{module}",
                            env={"TMPDIR": place.path / "t", "HOME": place.path / "home"},

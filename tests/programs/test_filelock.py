@@ -44,19 +44,19 @@ class Suite:
                                               scratch / f"filelock-{version}.xml")
         assert list(self.natively.values()).count("passed") > 70, output
 
-    def outcomes(self, folder, results, shimmed=False, tests=("tests",), seconds=SECONDS):
+    def outcomes(self, directory, results, shimmed=False, tests=("tests",), seconds=SECONDS):
         """The result of each test in a directory."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
         env.update({"CACHESHIM_JOB": "f", "PYTHONDONTWRITEBYTECODE": "1",
                     "PYTEST_ADDOPTS": "", "PYTHONPATH": str(pathlib.Path(__file__).parent / "plugins")})
-        subprocess.run(["mkdir", "-p", folder], env=env, check=True)  # in the job's view
+        subprocess.run(["mkdir", "-p", directory], env=env, check=True)  # in the job's view
         if shimmed:
             env["LD_PRELOAD"] = mounts.LIBRARY
         # Some tests make os.fstat fail, which --capture=fd calls too.
         result = subprocess.run(
             [self.venv / "bin/python", "-m", "pytest", *tests, "-q", "--capture=sys",
              "-p", "no:cacheprovider", "-p", "no_own_limits", "-o", "addopts=",
-             f"--basetemp={folder}", f"--junitxml={results}", f"--timeout={TEST_SECONDS}",
+             f"--basetemp={directory}", f"--junitxml={results}", f"--timeout={TEST_SECONDS}",
              "--deselect", "tests/test_virtualenv.py"],
             cwd=self.venv / "src", env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=seconds, check=False)
@@ -105,8 +105,8 @@ def without_parameters(names):
 def test_its_own_tests_end_as_natively(suite, mount_store, store, scratch, family, shimmed):
     """A test that waits for fractions of a second may fail on a busy machine: it is run again, and has to end as
     natively each time."""
-    folder = mount_store(store, name="m").path / family / "f"  # short: one test binds a socket
-    found, output = suite.outcomes(folder, scratch / "results.xml", shimmed)
+    directory = mount_store(store, name="m").path / family / "f"  # short: one test binds a socket
+    found, output = suite.outcomes(directory, scratch / "results.xml", shimmed)
     different = suite.differing(found)
     if family == "inductor":
         known = {name for name, ended in suite.natively.items() if ended == "passed" and is_known(name, suite.version)}
@@ -115,7 +115,7 @@ def test_its_own_tests_end_as_natively(suite, mount_store, store, scratch, famil
         different = {name: ways for name, ways in different.items() if name not in known}
     for run in range(RERUNS if different else 0):
         assert all(None not in ways for ways in different.values()), f"not run in both: {different}"
-        again, output = suite.outcomes(folder, scratch / f"again{run}.xml", shimmed,
+        again, output = suite.outcomes(directory, scratch / f"again{run}.xml", shimmed,
                                        [suite.argument(name) for name in different], RERUN_SECONDS)
         assert again.keys() == different.keys(), output
         still = {name: ways for name, ways in suite.differing(again).items() if name in again}

@@ -39,14 +39,14 @@ def places(request, mount, store, scratch):
 @pytest.mark.parametrize("version", params("3.20.0", "3.29.0"))
 def test_each_has_it_in_turn_and_no_acquisition_fails(places, scratch, version, kind, shimmed):
     processes = []
-    for folder, job in places:
+    for directory, job in places:
         env = {k: v for k, v in os.environ.items() if not k.startswith("CACHESHIM_")}
         if job:
             env["CACHESHIM_JOB"] = job
         if shimmed and job:
             env["LD_PRELOAD"] = mounts.LIBRARY
         processes.append(subprocess.Popen(
-            [VENVS / f"filelock-{version}/bin/python", "-c", TAKE_TURNS, kind, folder / "x.lock",
+            [VENVS / f"filelock-{version}/bin/python", "-c", TAKE_TURNS, kind, directory / "x.lock",
              scratch / "guard", str(COUNT)],
             env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
     try:

@@ -15,21 +15,21 @@ FILES = 500
 
 
 def names_of_files():
-    return [f"folder{number % 23}/sub{number % 7}/file{number}.txt" for number in range(FILES)]
+    return [f"directory{number % 23}/sub{number % 7}/file{number}.txt" for number in range(FILES)]
 
 
 class Repository:
     """A clone at one place, and git there."""
 
-    def __init__(self, place, folder):
-        self.place, self.folder = place, folder
+    def __init__(self, place, directory):
+        self.place, self.directory = place, directory
 
     def git(self, *words):
-        return self.place.run("git", *words, cwd=self.folder, env=ENVIRONMENT)
+        return self.place.run("git", *words, cwd=self.directory, env=ENVIRONMENT)
 
     def change(self, seed, names):
         """Writes files as the place's user."""
-        self.place.python("write_texts", self.folder, seed, *names)
+        self.place.python("write_texts", self.directory, seed, *names)
 
     def state(self):
         """All that must be equal at both places."""
@@ -41,7 +41,7 @@ class Repository:
             "fsck": self.git("fsck", "--full", "--strict", "--no-progress"),
             "objects": [line for line in self.git("count-objects", "-v").splitlines()
                         if not line.startswith("size")],
-            "tree": self.place.tree(self.folder, times=False, skip=[".git"]),
+            "tree": self.place.tree(self.directory, times=False, skip=[".git"]),
         }
 
 
@@ -54,7 +54,7 @@ def history(repository):
     repository.git("checkout", "-q", "main")
     repository.change(3, names[200:260])
     repository.git("rm", "-q", *names[300:330])
-    repository.git("mv", "folder3", "moved")
+    repository.git("mv", "directory3", "moved")
     repository.git("commit", "-q", "-a", "-m", "on main")
     repository.git("merge", "-q", "-m", "both", "topic")
     repository.git("gc", "-q", "--prune=now")
@@ -67,7 +67,7 @@ def history(repository):
 def begin(place):
     repository = Repository(place, "repository")
     place.run("mkdir", "repository")
-    place.run("ln", "-s", "folder1", "repository/link")
+    place.run("ln", "-s", "directory1", "repository/link")
     repository.change(1, names_of_files())
     repository.git("init", "-q", "-b", "main")
     repository.git("add", ".")
@@ -75,9 +75,9 @@ def begin(place):
     return repository
 
 
-def repository_in(folder):
+def repository_in(directory):
     """What the base holds: the repository as begin() leaves it."""
-    begin(places.Place(folder, 0, None))
+    begin(places.Place(directory, 0, None))
 
 
 @pytest.mark.timeout_s(300)

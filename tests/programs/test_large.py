@@ -8,8 +8,8 @@ GIB = 1 << 30
 LARGE = ["write_sparse_file", "large", 6 * GIB - 5, 0, 5 * GIB]
 
 
-def large_in(folder):
-    places.Place(folder, 0, None).python(*LARGE)
+def large_in(directory):
+    places.Place(directory, 0, None).python(*LARGE)
 
 
 @pytest.mark.timeout_s(300)

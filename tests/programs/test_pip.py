@@ -24,10 +24,10 @@ def version_in(place):
     return place.run("/usr/bin/python3", "-B", "-c", code, env={"PYTHONPATH": place.path / "site"})
 
 
-def installed(folder):
+def installed(directory):
     """What the base holds: the first version, as natively installed."""
-    place = places.Place(folder, 0, None)
-    workers.write_wheel(folder, "1.0", MODULES)
+    place = places.Place(directory, 0, None)
+    workers.write_wheel(directory, "1.0", MODULES)
     pip(place, *INSTALL, "sample==1.0")
 
 

@@ -25,7 +25,7 @@ ln -s a/text link; ln -s nowhere lost; ln -s ../a c/up; ln a/text a/hard; mkfifo
 touch -d '2024-01-02 03:04:05.678901234' a/text c/empty; touch -h -d '2001-01-01' link
 chmod -R u=rwX,go=rX a; chmod 4750 a/b/numbers; chown 0:0 a/text; umask 077; mkdir private
 cp -a . ../copy; cp --reflink=auto a/b/numbers c/; mv c/numbers c/moved; mv -T c/moved a/replaced
-install -D -m 640 a/text new/folders/text; rmdir private missing a; rm -r missing; rm a
+install -D -m 640 a/text new/directories/text; rmdir private missing a; rm -r missing; rm a
 cd c/up/b; pwd -L; pwd -P; cd ..; pwd -L; pwd -P; cd ../../tree/a/b/../..; pwd; cd "$OLDPWD"; pwd
 cd "$(realpath ../..)/tree"; readlink link lost c/up; readlink -f link lost c/up missing/x
 realpath a/../a/./b c/up/b; realpath --relative-to=a/b c; test a/text -ef link; echo $?
@@ -43,7 +43,7 @@ cd ..; rm -rf copy/a; ls -R copy
 
 
 class PreloadedPlace(places.Place):
-    """The same folder, with a library and a mount that it has nothing to do with."""
+    """The same directory, with a library and a mount that it has nothing to do with."""
 
     def __init__(self, path, uid, mount):
         super().__init__(path, uid, None)
@@ -61,12 +61,12 @@ def with_and_without(scratch, store, mount_store):
     def compare(use, uid=0):
         found = []
         for mount in (None, mount_store(store).path):
-            folder = scratch / "place"  # one name for both, since programs print it
-            folder.mkdir()
-            shutil.chown(folder, uid, uid)
-            place = PreloadedPlace(folder, uid, mount) if mount else places.Place(folder, uid, None)
+            directory = scratch / "place"  # one name for both, since programs print it
+            directory.mkdir()
+            shutil.chown(directory, uid, uid)
+            place = PreloadedPlace(directory, uid, mount) if mount else places.Place(directory, uid, None)
             found.append(use(place))
-            shutil.rmtree(folder)
+            shutil.rmtree(directory)
         return found
 
     return compare

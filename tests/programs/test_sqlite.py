@@ -10,8 +10,8 @@ WRITERS, TRANSACTIONS = 4, 40
 
 
 def filled_database(mode):
-    def fill(folder):
-        places.Place(folder, 0, None).python("make_database", "data.db", mode, 1000)
+    def fill(directory):
+        places.Place(directory, 0, None).python("make_database", "data.db", mode, 1000)
 
     return fill
 

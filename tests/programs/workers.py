@@ -13,11 +13,11 @@ import sys
 import zipfile
 
 
-def write_texts(folder, seed, *names):
+def write_texts(directory, seed, *names):
     """Files of numbers, a line each; some of them executable."""
     pick = random.Random(int(seed))
     for name in names:
-        path = os.path.join(folder, name)
+        path = os.path.join(directory, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         lines = (b"%d\n" % pick.randrange(1 << 40) for _ in range(pick.randrange(200)))
         with open(path, "wb") as file:
@@ -25,9 +25,9 @@ def write_texts(folder, seed, *names):
         os.chmod(path, 0o755 if pick.randrange(5) == 0 else 0o644)
 
 
-def write_c_project(folder, sources):
+def write_c_project(directory, sources):
     """So many C files that include one another's headers, and a build.ninja under ccache."""
-    os.makedirs(folder)
+    os.makedirs(directory)
     sources = int(sources)
     objects = " ".join(f"part{number}.o" for number in range(sources))
     rules = ["rule cc", "  command = ccache gcc -O1 -MMD -MF $out.d -c $in -o $out",
@@ -35,12 +35,12 @@ def write_c_project(folder, sources):
              f"build program: link {objects}"]
     for number in range(sources):
         rules.append(f"build part{number}.o: cc part{number}.c")
-        write_c_part(folder, number, sources)
-    with open(f"{folder}/build.ninja", "w", encoding="ascii") as file:
+        write_c_part(directory, number, sources)
+    with open(f"{directory}/build.ninja", "w", encoding="ascii") as file:
         file.write("\n".join(rules) + "\ndefault program\n")
 
 
-def write_c_part(folder, number, sources):
+def write_c_part(directory, number, sources):
     """Part 0 is the main program: it adds up what all others return."""
     others = range(1, sources) if number == 0 else []
     includes = [f'#include "part{other}.h"' for other in others] or [f'#include "part{number}.h"']
@@ -49,9 +49,9 @@ def write_c_part(folder, number, sources):
         body = f'#include <stdio.h>\nint main(void) {{ printf("%ld\\n", {calls}); return 0; }}'
     else:
         body = f"long part{number}(void) {{ return {number}L * {number}L; }}"
-    with open(f"{folder}/part{number}.c", "w", encoding="ascii") as file:
+    with open(f"{directory}/part{number}.c", "w", encoding="ascii") as file:
         file.write("\n".join([*includes, body, ""]))
-    with open(f"{folder}/part{number}.h", "w", encoding="ascii") as file:
+    with open(f"{directory}/part{number}.h", "w", encoding="ascii") as file:
         file.write(f"#pragma once\nlong part{number}(void);\n")
 
 
@@ -111,23 +111,23 @@ def look_at_database(database):
         print(*row)
 
 
-def write_odd_tree(folder, for_a_base=False):
+def write_odd_tree(directory, for_a_base=False):
     """Files of every kind that a copy can lose something of.
 
     For a base all is open: what is closed to a user there stays closed.
     """
     pick, opened = random.Random(1), 0o444 if for_a_base else 0
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(directory, exist_ok=True)
     for number in range(120):
-        below = f"{folder}/d{number % 5}/e{number % 3}"
+        below = f"{directory}/d{number % 5}/e{number % 3}"
         os.makedirs(below, exist_ok=True)
         write_plain_file(f"{below}/f{number}", pick.randbytes(pick.randrange(20000)),
                          pick.choice([0o400, 0o444, 0o600, 0o644, 0o711, 0o755, 0o640]) | opened)
-    write_odd_files(folder, opened)
+    write_odd_files(directory, opened)
     for number in range(10):
-        os.link(f"{folder}/d{number % 5}/e{number % 3}/f{number}", f"{folder}/linked{number}")
-    write_sparse_file(f"{folder}/sparse", 9 << 20, 0, 3 << 20, 7 << 20)
-    set_times_below(folder, pick)
+        os.link(f"{directory}/d{number % 5}/e{number % 3}/f{number}", f"{directory}/linked{number}")
+    write_sparse_file(f"{directory}/sparse", 9 << 20, 0, 3 << 20, 7 << 20)
+    set_times_below(directory, pick)
 
 
 def write_plain_file(path, data, mode=0o644):
@@ -136,16 +136,16 @@ def write_plain_file(path, data, mode=0o644):
     os.chmod(path, mode)
 
 
-def write_odd_files(folder, opened):
+def write_odd_files(directory, opened):
     for name in ("empty", "n" * 255, "with space\nand line", "\u00fcml\u00e4ut", ".hidden"):
-        write_plain_file(f"{folder}/{name}", b"" if name == "empty" else name.encode())
-    for name, target in (("to-file", "d0/e0/f0"), ("dangling", "not/there"), ("to-folder", "d1"),
+        write_plain_file(f"{directory}/{name}", b"" if name == "empty" else name.encode())
+    for name, target in (("to-file", "d0/e0/f0"), ("dangling", "not/there"), ("to-directory", "d1"),
                          ("absolute", "/nonexistent/x"), ("long", "t" * 4000)):
-        os.symlink(target, f"{folder}/{name}")
-    os.mkfifo(f"{folder}/fifo", 0o600 | opened)
-    for name, mode in (("empty-folder", 0o755), ("closed-folder", 0o700), ("setgid", 0o2755)):
-        os.mkdir(f"{folder}/{name}")
-        os.chmod(f"{folder}/{name}", mode | opened | opened >> 2)
+        os.symlink(target, f"{directory}/{name}")
+    os.mkfifo(f"{directory}/fifo", 0o600 | opened)
+    for name, mode in (("empty-directory", 0o755), ("closed-directory", 0o700), ("setgid", 0o2755)):
+        os.mkdir(f"{directory}/{name}")
+        os.chmod(f"{directory}/{name}", mode | opened | opened >> 2)
 
 
 def write_sparse_file(path, size, *offsets):
@@ -155,29 +155,29 @@ def write_sparse_file(path, size, *offsets):
         file.truncate(int(size))
 
 
-def set_times_below(folder, pick):
+def set_times_below(directory, pick):
     """Times of the past, by nanosecond; the same at every place, however it lists its names."""
-    paths = [os.path.join(path, name) for path, folders, files in os.walk(folder)
-             for name in folders + files]
-    for path in sorted(paths, reverse=True):  # what is below a folder comes before it
+    paths = [os.path.join(path, name) for path, directories, files in os.walk(directory)
+             for name in directories + files]
+    for path in sorted(paths, reverse=True):  # what is below a directory comes before it
         when = 1_600_000_000_000_000_000 + pick.randrange(10**17)
         os.utime(path, ns=(when, when), follow_symlinks=False)
-    os.utime(folder, ns=(10**18, 10**18 + 1))
+    os.utime(directory, ns=(10**18, 10**18 + 1))
 
 
-def change_odd_tree(folder):
+def change_odd_tree(directory):
     """Some files gone, some new, some with other bytes, modes or times."""
     for number in range(0, 40, 4):
-        os.unlink(f"{folder}/d{number % 5}/e{number % 3}/f{number}")
+        os.unlink(f"{directory}/d{number % 5}/e{number % 3}/f{number}")
     for number in range(1, 40, 4):
-        path = f"{folder}/d{number % 5}/e{number % 3}/f{number}"
+        path = f"{directory}/d{number % 5}/e{number % 3}/f{number}"
         os.chmod(path, 0o644)
         write_plain_file(path, b"changed %d" % number, 0o640)
     for number in range(2, 40, 4):
-        os.utime(f"{folder}/d{number % 5}/e{number % 3}/f{number}", ns=(10**18, 10**18 + number))
-    write_plain_file(f"{folder}/d0/new", b"new")
-    os.unlink(f"{folder}/to-file")
-    os.symlink("elsewhere", f"{folder}/to-file")
+        os.utime(f"{directory}/d{number % 5}/e{number % 3}/f{number}", ns=(10**18, 10**18 + number))
+    write_plain_file(f"{directory}/d0/new", b"new")
+    os.unlink(f"{directory}/to-file")
+    os.symlink("elsewhere", f"{directory}/to-file")
 
 
 def change_large_file(path):
@@ -216,7 +216,7 @@ def print_data_ranges(fd):
         print("data", data, start)
 
 
-def write_wheel(folder, version, modules):
+def write_wheel(directory, version, modules):
     """A wheel as any packer makes it: modules, a script, metadata and a record of all."""
     info = f"sample-{version}.dist-info"
     files = {f"sample/part{number}.py": f"NUMBER = {number}\nVERSION = '{version}'\n"
@@ -227,7 +227,7 @@ def write_wheel(folder, version, modules):
     files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     files[f"{info}/entry_points.txt"] = "[console_scripts]\nsample = sample:main\n"
     files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
-    with zipfile.ZipFile(f"{folder}/sample-{version}-py3-none-any.whl", "w") as wheel:
+    with zipfile.ZipFile(f"{directory}/sample-{version}-py3-none-any.whl", "w") as wheel:
         for name, text in files.items():
             wheel.writestr(zipfile.ZipInfo(name), text)
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# aarch64.sh REPOSITORY BUILD_FOLDER [JUNIT]: the library for aarch64, under qemu-user: what dlsym
+# aarch64.sh REPOSITORY BUILD_DIRECTORY [JUNIT]: the library for aarch64, under qemu-user: what dlsym
 # answers to whom, the cure by each way to the CUDA driver, and every interposed call on a mount but for those that
-# start programs, which are this machine's. BUILD_FOLDER has the generated files and the program of this machine.
+# start programs, which are this machine's. BUILD_DIRECTORY has the generated files and the program of this machine.
 set -u
 if [ "${1:-}" != --inside ]; then
     exec unshare --mount --propagation private "$0" --inside "$@"  # what is mounted goes with it
@@ -95,11 +95,11 @@ done
 program calls tests/shim/calls_*.cc -- -ldl
 # Without -L, which would have qemu look for every path below $root first. The library is not for qemu itself; the
 # daemon reads the job of root in qemu's own environment, which the emulated program gets too.
-call_all() { # FOLDER [LIBRARY [NAME=VALUE…]]
-    local folder=$1 preload=()
+call_all() { # DIRECTORY [LIBRARY [NAME=VALUE…]]
+    local directory=$1 preload=()
     [ $# = 1 ] || preload=(-E "LD_PRELOAD=$2")
     env TEST_LIBRARIES="$scratch" TEST_WITHOUT_PROGRAMS=1 "${@:3}" "$emulator" "${preload[@]}" \
-        "$root/lib/ld-linux-aarch64.so.1" --library-path "$root/lib" "$scratch/calls" "$mode" "$folder" 2>&1
+        "$root/lib/ld-linux-aarch64.so.1" --library-path "$root/lib" "$scratch/calls" "$mode" "$directory" 2>&1
 }
 cacheshim=$build/dist/bin/cacheshim mount=$scratch/mount
 export HOME=$scratch/home

@@ -6,17 +6,17 @@
 #include <cerrno>
 #include <string>
 
-// Calls functions by their dynamic names and writes down what came back: one line a call, which must
-// be the same natively and preloaded. The folder under test is written as "@".
+// Calls functions by their dynamic names and writes down what came back: one line a call, which
+// must be the same natively and preloaded. The directory under test is written as "@".
 namespace calls {
 
-// The folder under test.
+// The directory under test.
 extern std::string root;
 
 inline std::string at(const char* name) { return root + "/" + name; }
 
 void* find(const char* name);
-// `text` in a line of its own, with the folder's name replaced.
+// `text` in a line of its own, with the directory's name replaced.
 void say(const std::string& text);
 
 // errno before every call: a call that leaves it alone shows.

@@ -17,10 +17,10 @@ void say_visited() {
 
 void list() {
   for (const std::string& path : {at("list"), at("missing"), at("list/one")}) {
-    DIR* const folder = CALL(opendir, path.c_str());
-    if (folder == nullptr) continue;
-    while (const dirent* entry = ::readdir(folder)) visited.insert(entry->d_name);
-    ::closedir(folder);
+    DIR* const directory = CALL(opendir, path.c_str());
+    if (directory == nullptr) continue;
+    while (const dirent* entry = ::readdir(directory)) visited.insert(entry->d_name);
+    ::closedir(directory);
     say_visited();
   }
 }
@@ -159,8 +159,8 @@ void watch() {
 }  // namespace
 
 void run_directory_calls() {
-  if (::mkdir(at("list").c_str(), 0700) != 0) say("no folder");
-  if (::mkdir(at("list/sub").c_str(), 0700) != 0) say("no folder");
+  if (::mkdir(at("list").c_str(), 0700) != 0) say("no directory");
+  if (::mkdir(at("list/sub").c_str(), 0700) != 0) say("no directory");
   for (const char* name : {"list/one", "list/other", "list/sub/deep"}) write_file(at(name), "x");
   list();
   use_stream();

@@ -9,9 +9,10 @@
 #include <cstring>
 #include <set>
 
-// calls MODE FOLDER: makes every interposed call on paths below FOLDER and prints what came back.
-// MODE says where: "here", in a "thread", after "fork", after "exec", or in a "spawn"ed child.
-// With TEST_WITHOUT_PROGRAMS in the environment none that starts a program, for who cannot load the library.
+// calls MODE DIRECTORY: makes every interposed call on paths below DIRECTORY and prints what came
+// back. MODE says where: "here", in a "thread", after "fork", after "exec", or in a "spawn"ed
+// child. With TEST_WITHOUT_PROGRAMS in the environment none that starts a program, for who cannot
+// load the library.
 
 namespace calls {
 

@@ -17,21 +17,21 @@ void prepare() {
 void move_names() {
   from = at("from");
   to = at("to");
-  const int folder = ::open(root.c_str(), O_RDONLY | O_DIRECTORY);
+  const int directory = ::open(root.c_str(), O_RDONLY | O_DIRECTORY);
 #define TRY_MOVE(...)      \
   prepare();               \
   (void)CALL(__VA_ARGS__); \
   say("  from " + content(from) + ", to " + content(to));
   TRY_MOVE(rename, a(), b())
   TRY_MOVE(renameat, AT_FDCWD, a(), -1, b())
-  TRY_MOVE(renameat, folder, "from", AT_FDCWD, b())
-  TRY_MOVE(renameat, AT_FDCWD, a(), folder, "to")
+  TRY_MOVE(renameat, directory, "from", AT_FDCWD, b())
+  TRY_MOVE(renameat, AT_FDCWD, a(), directory, "to")
   TRY_MOVE(renameat2, AT_FDCWD, a(), AT_FDCWD, b(), 0u)
   TRY_MOVE(link, a(), b())
-  TRY_MOVE(linkat, AT_FDCWD, a(), folder, "to", 0)
+  TRY_MOVE(linkat, AT_FDCWD, a(), directory, "to", 0)
   TRY_MOVE(symlink, "from", b())
   TRY_MOVE(symlinkat, "from", AT_FDCWD, b())
-  TRY_MOVE(symlinkat, "from", folder, "to")
+  TRY_MOVE(symlinkat, "from", directory, "to")
 #undef TRY_MOVE
   (void)CALL(rename, at("missing").c_str(), b());
   (void)CALL(rename, a(), at("missing/x").c_str());
@@ -40,12 +40,12 @@ void move_names() {
   (void)CALL(renameat2, AT_FDCWD, a(), AT_FDCWD, b(), 1u);  // RENAME_NOREPLACE
   (void)CALL(link, a(), b());
   (void)CALL(symlink, "x", b());
-  ::close(folder);
+  ::close(directory);
 }
 
 void make_and_remove() {
   const std::string file = at("node");
-  const std::string folder = at("folder");
+  const std::string directory = at("directory");
   dev_t none = 0;
 #define TRY_MAKE(path, remover, ...)      \
   (void)CALL(__VA_ARGS__);                \
@@ -53,8 +53,9 @@ void make_and_remove() {
   (void)CALL(access, path.c_str(), F_OK); \
   remover;                                \
   (void)CALL(access, path.c_str(), F_OK);
-  TRY_MAKE(folder, (void)CALL(rmdir, folder.c_str()), mkdir, folder.c_str(), 0750u)
-  TRY_MAKE(folder, (void)CALL(remove, folder.c_str()), mkdirat, AT_FDCWD, folder.c_str(), 0750u)
+  TRY_MAKE(directory, (void)CALL(rmdir, directory.c_str()), mkdir, directory.c_str(), 0750u)
+  TRY_MAKE(directory, (void)CALL(remove, directory.c_str()), mkdirat, AT_FDCWD, directory.c_str(),
+           0750u)
   TRY_MAKE(file, (void)CALL(unlink, file.c_str()), mknod, file.c_str(), S_IFREG | 0600u, none)
   TRY_MAKE(file, (void)CALL(remove, file.c_str()), mknodat, AT_FDCWD, file.c_str(), S_IFREG | 0600u,
            none)

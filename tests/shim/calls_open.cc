@@ -46,19 +46,19 @@ void open_plain() {
 
 void open_relative_to_descriptors() {
   const std::string file = at("openat");
-  const int folder = ::open(root.c_str(), O_RDONLY | O_DIRECTORY);
-#define TRY_OPENAT(name)                                             \
-  use(CALL(name, folder, "openat", O_CREAT | O_WRONLY, 0600), file); \
-  use(CALL(name, AT_FDCWD, file.c_str(), O_WRONLY), file);           \
-  use(CALL(name, -1, file.c_str(), O_WRONLY), file);                 \
-  (void)CALL(name, -1, "openat", O_WRONLY);                          \
-  (void)CALL(name, folder, "missing", O_RDONLY);
+  const int directory = ::open(root.c_str(), O_RDONLY | O_DIRECTORY);
+#define TRY_OPENAT(name)                                                \
+  use(CALL(name, directory, "openat", O_CREAT | O_WRONLY, 0600), file); \
+  use(CALL(name, AT_FDCWD, file.c_str(), O_WRONLY), file);              \
+  use(CALL(name, -1, file.c_str(), O_WRONLY), file);                    \
+  (void)CALL(name, -1, "openat", O_WRONLY);                             \
+  (void)CALL(name, directory, "missing", O_RDONLY);
   TRY_OPENAT(openat)
   TRY_OPENAT(openat64)
 #undef TRY_OPENAT
   use(CALL(__openat_2, AT_FDCWD, file.c_str(), O_WRONLY), file);
   use(CALL(__openat64_2, AT_FDCWD, file.c_str(), O_WRONLY), file);
-  ::close(folder);
+  ::close(directory);
 }
 
 void open_streams() {

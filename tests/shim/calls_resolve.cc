@@ -56,7 +56,7 @@ void resolve(const char* path) {
   }
 }
 
-void say_folder() {
+void say_directory() {
   say_path(CALL(getcwd, room, kRoom));
   say_path(CALL(getwd, room));
   say_and_free(CALL(getcwd, nullptr, 0u));
@@ -80,7 +80,7 @@ int openable(const char* path) {
 
 void go(const std::string& path) {
   (void)CALL(chdir, path.c_str());
-  say_folder();
+  say_directory();
   for (const char* name : {"file", "sub/deep", "../resolve/file", "sub/../file", "../file",
                            "../../resolve/file", "../../list/one", "to-sub/../file", "."}) {
     (void)openable(name);
@@ -90,22 +90,22 @@ void go(const std::string& path) {
   }
 }
 
-// By descriptors of folders in a route, up and out of it.
+// By descriptors of directories in a route, up and out of it.
 void climb() {
   const std::string top = root.substr(root.rfind('/') + 1);
-  const int folder = ::open(at("resolve/sub").c_str(), O_RDONLY | O_DIRECTORY);
+  const int directory = ::open(at("resolve/sub").c_str(), O_RDONLY | O_DIRECTORY);
   for (const std::string& path :
        {std::string("../file"), "../../" + std::string("resolve/file"),
         "../../../" + top + "/resolve/file", std::string("../../../nothing-there")}) {
-    const int fd = CALL(openat, folder, path.c_str(), O_RDONLY);
+    const int fd = CALL(openat, directory, path.c_str(), O_RDONLY);
     if (fd >= 0) ::close(fd);
-    (void)CALL(faccessat, folder, path.c_str(), R_OK, 0);
+    (void)CALL(faccessat, directory, path.c_str(), R_OK, 0);
   }
-  (void)CALL(fchdir, folder);
-  say_folder();
+  (void)CALL(fchdir, directory);
+  say_directory();
   (void)openable(("../../../" + top + "/resolve/file").c_str());
   (void)CALL(fchdir, -1);
-  ::close(folder);
+  ::close(directory);
 }
 
 }  // namespace

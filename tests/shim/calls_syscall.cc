@@ -45,20 +45,20 @@ void make_and_look() {
 }
 
 #ifdef SYS_openat2
-// Where a path starts at its folder for the kernel alone to follow.
+// Where a path starts at its directory for the kernel alone to follow.
 void open_beneath() {
-  const int folder = ::open(at("numbers").c_str(), O_PATH | O_DIRECTORY);
-  (void)BY_NUMBER(mkdirat, long{folder}, address("sub"), 0700L);
+  const int directory = ::open(at("numbers").c_str(), O_PATH | O_DIRECTORY);
+  (void)BY_NUMBER(mkdirat, long{directory}, address("sub"), 0700L);
   for (const unsigned long resolve : {8UL, 16UL}) {  // RESOLVE_BENEATH, RESOLVE_IN_ROOT
     const unsigned long how[3] = {O_RDONLY, 0, resolve};
     for (const std::string& path : {std::string("sub/../file"), std::string("../file"),
                                     std::string("/file"), at("numbers/file")}) {
-      ::close(static_cast<int>(
-          BY_NUMBER(openat2, long{folder}, address(path.c_str()), address(how), long{sizeof how})));
+      ::close(static_cast<int>(BY_NUMBER(openat2, long{directory}, address(path.c_str()),
+                                         address(how), long{sizeof how})));
     }
   }
-  (void)BY_NUMBER(openat2, long{folder}, address("../numbers/file"), 0L, 24L);
-  ::close(folder);
+  (void)BY_NUMBER(openat2, long{directory}, address("../numbers/file"), 0L, 24L);
+  ::close(directory);
 }
 #endif
 

@@ -7,7 +7,8 @@
 namespace calls {
 namespace {
 
-// The name libc chose, with what it chose hidden: "@/maXXXXXXb" where six characters were filled in.
+// The name libc chose, with what it chose hidden: "@/maXXXXXXb" where six characters were filled
+// in.
 std::string shape(const std::string& filled, const std::string& pattern) {
   const std::size_t at = pattern.find("XXXXXX");
   if (filled == pattern) return pattern + " (not filled)";
@@ -50,7 +51,7 @@ void make_files() {
   }
 }
 
-void make_folders_and_names() {
+void make_directories_and_names() {
   for (const std::string& pattern : {at("dirXXXXXX"), at("missing/dXXXXXX"), at("dirXX")}) {
     char* const text = prepare(pattern);
     const char* const made = CALL(mkdtemp, text);
@@ -62,8 +63,8 @@ void make_folders_and_names() {
   }
 }
 
-void make_names_in(const char* folder) {
-  char* const name = CALL(tempnam, folder, "pre");
+void make_names_in(const char* directory) {
+  char* const name = CALL(tempnam, directory, "pre");
   if (name == nullptr) return;
   const std::string text(name);
   say("  in " + text.substr(0, text.rfind('/')) + ", of " +
@@ -75,7 +76,7 @@ void make_names_in(const char* folder) {
 
 void run_temp_calls() {
   make_files();
-  make_folders_and_names();
+  make_directories_and_names();
   make_names_in(root.c_str());
   make_names_in(at("missing").c_str());
   make_names_in(nullptr);

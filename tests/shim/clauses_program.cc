@@ -22,14 +22,14 @@
 #include <cstring>
 #include <string>
 
-// shim_clauses WHAT FOLDER [ARGUMENT]: uses the cache at FOLDER in one of the situations that a
-// preloaded library must not disturb. Ends by 0, or by 1 with a line that says what went wrong.
+// shim_clauses WHAT DIRECTORY [ARGUMENT]: uses the cache at DIRECTORY in one of the situations that
+// a preloaded library must not disturb. Ends by 0, or by 1 with a line that says what went wrong.
 namespace {
 
-std::string folder;
+std::string directory;
 std::string argument;
 
-std::string in_folder(const char* name) { return folder + "/" + name; }
+std::string in_directory(const char* name) { return directory + "/" + name; }
 
 [[noreturn]] void fail(const char* what) {
   const int error = errno;
@@ -44,7 +44,7 @@ void check(bool good, const char* what) {
 // Only what may be called in a signal handler and after fork.
 bool use_cache() {
   char name[4096];
-  std::snprintf(name, sizeof name, "%s/used-%ld", folder.c_str(), long{::syscall(SYS_gettid)});
+  std::snprintf(name, sizeof name, "%s/used-%ld", directory.c_str(), long{::syscall(SYS_gettid)});
   errno = 4242;
   const int fd = ::open(name, O_CREAT | O_RDWR, 0600);
   if (fd < 0 || errno != 4242) return false;
@@ -89,10 +89,10 @@ void in_signal_handlers() {
   while (handled < 300) {
     char path[4096];
     check(::getcwd(path, sizeof path) != nullptr, "getcwd");
-    const int fd = ::open(in_folder("main").c_str(), O_CREAT | O_WRONLY, 0600);
+    const int fd = ::open(in_directory("main").c_str(), O_CREAT | O_WRONLY, 0600);
     check(fd >= 0, "open");
     ::close(fd);
-    check(::rename(in_folder("main").c_str(), in_folder("moved").c_str()) == 0, "rename");
+    check(::rename(in_directory("main").c_str(), in_directory("moved").c_str()) == 0, "rename");
   }
   const itimerval never{};
   check(::setitimer(ITIMER_REAL, &never, nullptr) == 0, "setitimer");
@@ -124,12 +124,12 @@ void fork_among_threads() {
 
 // A child that shares its parent's memory goes elsewhere; the parent stays where it is.
 void vfork_child() {
-  check(::mkdir(in_folder("there").c_str(), 0700) == 0, "mkdir");
-  check(::chdir(folder.c_str()) == 0, "chdir");
+  check(::mkdir(in_directory("there").c_str(), 0700) == 0, "mkdir");
+  check(::chdir(directory.c_str()) == 0, "chdir");
   // By its other name, if it has one.
   const std::string by_mount = std::string(std::getenv("CACHESHIM_MOUNT")) + "/triton/there";
   const bool has_both = ::access(by_mount.c_str(), F_OK) == 0;
-  const std::string there = has_both ? by_mount : in_folder("there");
+  const std::string there = has_both ? by_mount : in_directory("there");
   const char* const words[] = {"sh", "-c", "echo > made-there", nullptr};
   const pid_t child = ::vfork();
   if (child == 0) {
@@ -138,31 +138,31 @@ void vfork_child() {
   }
   check(wait_for(child) == 0, "in a child");
   char path[4096];
-  check(::getcwd(path, sizeof path) != nullptr && path == folder, "the parent has moved");
+  check(::getcwd(path, sizeof path) != nullptr && path == directory, "the parent has moved");
   check(::access("there/made-there", F_OK) == 0, "access");
 }
 
 void spawned_child() {
   char name[] = "sh";
   char option[] = "-c";
-  std::string script = "echo > '" + in_folder("spawned") + "'";
+  std::string script = "echo > '" + in_directory("spawned") + "'";
   char* const words[] = {name, option, script.data(), nullptr};
   pid_t child;
   check(::posix_spawnp(&child, "sh", nullptr, nullptr, words, environ) == 0, "posix_spawnp");
   check(wait_for(child) == 0, "in a child");
-  check(::access(in_folder("spawned").c_str(), F_OK) == 0, "access");
+  check(::access(in_directory("spawned").c_str(), F_OK) == 0, "access");
 }
 
 // Descriptors are given out from 0 on, and none is kept.
 void without_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) ::close(fd);
   for (int fd = 0; fd < 3; ++fd) {
-    if (::open(in_folder("low").c_str(), O_CREAT | O_RDWR, 0600) != fd) ::_exit(10 + fd);
+    if (::open(in_directory("low").c_str(), O_CREAT | O_RDWR, 0600) != fd) ::_exit(10 + fd);
   }
   if (!use_cache_much()) ::_exit(2);
-  if (::open(in_folder("low").c_str(), O_RDONLY) != 3) ::_exit(13);
+  if (::open(in_directory("low").c_str(), O_RDONLY) != 3) ::_exit(13);
   struct stat status;
-  if (::stat(in_folder("low").c_str(), &status) != 0 || status.st_size != 0) ::_exit(14);
+  if (::stat(in_directory("low").c_str(), &status) != 0 || status.st_size != 0) ::_exit(14);
 }
 
 // Its data is at the number of stderr when the mount goes.
@@ -172,7 +172,7 @@ void data_at_stderr() {
   (void)::unlink(std::getenv("TEST_MOUNTINFO"));
   const std::string mount = std::getenv("CACHESHIM_MOUNT");
   if (::rename(mount.c_str(), (mount + ".away").c_str()) != 0) ::_exit(11);
-  if (::mkdir(in_folder("x").c_str(), 0700) != 0) ::_exit(12);
+  if (::mkdir(in_directory("x").c_str(), 0700) != 0) ::_exit(12);
   struct stat status;
   if (::stat(argument.c_str(), &status) != 0 || status.st_size != 0) ::_exit(13);
 }
@@ -193,7 +193,7 @@ void in_a_namespace() {
   check(second != nullptr, "dlmopen");
   using Open = int (*)(const char*, int, ...);
   const Open open_there = reinterpret_cast<Open>(::dlsym(second, "open"));
-  const int fd = open_there(in_folder("there").c_str(), O_CREAT | O_WRONLY, 0600);
+  const int fd = open_there(in_directory("there").c_str(), O_CREAT | O_WRONLY, 0600);
   check(fd >= 0, "open in the namespace");
   ::close(fd);
   check(use_cache_much(), "beside a namespace");
@@ -201,8 +201,8 @@ void in_a_namespace() {
 
 void in_a_chroot() {
   check(::chroot(argument.c_str()) == 0 && ::chdir("/") == 0, "chroot");
-  check(::access(in_folder("x").c_str(), F_OK) == -1 && errno == ENOENT, "an empty chroot");
-  check(::mkdir(in_folder("x").c_str(), 0700) == 0, "mkdir");
+  check(::access(in_directory("x").c_str(), F_OK) == -1 && errno == ENOENT, "an empty chroot");
+  check(::mkdir(in_directory("x").c_str(), 0700) == 0, "mkdir");
   check(use_cache_much(), "in a chroot");
 }
 
@@ -244,14 +244,14 @@ void in_a_filter() {
   const sock_fprog filter{static_cast<unsigned short>(kCount + 3), code};
   check(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
   check(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0, "seccomp");
-  const int fd = ::open(in_folder("filtered").c_str(), O_CREAT | O_WRONLY, 0600);
+  const int fd = ::open(in_directory("filtered").c_str(), O_CREAT | O_WRONLY, 0600);
   check(fd >= 0, "open");
   ::close(fd);
-  check(::rename(in_folder("filtered").c_str(), in_folder("moved").c_str()) == 0, "rename");
-  check(::mkdir(in_folder("sub").c_str(), 0700) == 0, "mkdir");
-  check(::chdir(in_folder("sub").c_str()) == 0, "chdir");
+  check(::rename(in_directory("filtered").c_str(), in_directory("moved").c_str()) == 0, "rename");
+  check(::mkdir(in_directory("sub").c_str(), 0700) == 0, "mkdir");
+  check(::chdir(in_directory("sub").c_str()) == 0, "chdir");
   char path[4096];
-  check(::getcwd(path, sizeof path) != nullptr && path == in_folder("sub"), "getcwd");
+  check(::getcwd(path, sizeof path) != nullptr && path == in_directory("sub"), "getcwd");
   check(::access("../moved", F_OK) == 0, "access");
   // What starts under a filter that says no to what the constructor reads is as if alone.
   const char* const words[] = {"sh", "-c", "exit 0", nullptr};
@@ -267,17 +267,18 @@ void without_descriptors() {
   const rlimit three{3, 3};
   check(::setrlimit(RLIMIT_NOFILE, &three) == 0, "setrlimit");
   errno = 0;
-  check(::open(in_folder("x").c_str(), O_CREAT | O_WRONLY, 0600) == -1 && errno == EMFILE, "open");
-  check(::mkdir(in_folder("made").c_str(), 0700) == 0, "mkdir");
-  check(::rename(in_folder("made").c_str(), in_folder("moved").c_str()) == 0, "rename");
-  check(::chdir(in_folder("moved").c_str()) == 0, "chdir");
+  check(::open(in_directory("x").c_str(), O_CREAT | O_WRONLY, 0600) == -1 && errno == EMFILE,
+        "open");
+  check(::mkdir(in_directory("made").c_str(), 0700) == 0, "mkdir");
+  check(::rename(in_directory("made").c_str(), in_directory("moved").c_str()) == 0, "rename");
+  check(::chdir(in_directory("moved").c_str()) == 0, "chdir");
   struct stat status;
   check(::stat("../moved", &status) == 0, "stat");
   errno = 0;
-  check(::dlopen(in_folder("none.so").c_str(), RTLD_NOW) == nullptr, "dlopen");
-  check(::access(in_folder("none").c_str(), F_OK) == -1 && errno == ENOENT, "access");
+  check(::dlopen(in_directory("none.so").c_str(), RTLD_NOW) == nullptr, "dlopen");
+  check(::access(in_directory("none").c_str(), F_OK) == -1 && errno == ENOENT, "access");
   const char* const words[] = {"x", nullptr};
-  check(::execv(in_folder("none").c_str(), const_cast<char* const*>(words)) == -1, "execv");
+  check(::execv(in_directory("none").c_str(), const_cast<char* const*>(words)) == -1, "execv");
 }
 
 // As the constructor of another library has found it: see early_library.cc.
@@ -356,7 +357,7 @@ constexpr struct {
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
-  folder = argv[2];
+  directory = argv[2];
   if (argc > 3) argument = argv[3];
   for (const auto& situation : kSituations) {
     if (std::strcmp(situation.name, argv[1]) != 0) continue;

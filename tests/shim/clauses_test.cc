@@ -28,7 +28,7 @@ class ShimClauses : public testing::Test {
     return ended;
   }
   Ended run(const std::string& what, const std::string& argument = "") {
-    return stage_.run({program_, what, stage_.default_folder(), argument});
+    return stage_.run({program_, what, stage_.default_directory(), argument});
   }
   void expect_good(const Ended& ended) {
     EXPECT_EQ(ended.status, 0);
@@ -66,11 +66,11 @@ TEST_F(ShimClauses, WorksInACallOfAnEarlierConstructor) {
 }
 
 TEST_F(ShimClauses, StartsWithoutStandardDescriptors) {
-  EXPECT_EQ(
-      stage_
-          .run_shell("exec 0<&- 1>&- 2>&-; exec " + program_ + " closed " + stage_.default_folder())
-          .status,
-      0);
+  EXPECT_EQ(stage_
+                .run_shell("exec 0<&- 1>&- 2>&-; exec " + program_ + " closed " +
+                           stage_.default_directory())
+                .status,
+            0);
   EXPECT_TRUE(exists(stage_.view() + "/low"));
 }
 
@@ -91,7 +91,7 @@ TEST_F(ShimClauses, FallsBackInAChroot) {
   const Ended ended = run("chroot", top);
   EXPECT_EQ(ended.status, 0) << ended.err;
   EXPECT_EQ(count_lines(ended.err), 1u) << ended.err;
-  EXPECT_TRUE(exists(top + stage_.default_folder() + "/x"));
+  EXPECT_TRUE(exists(top + stage_.default_directory() + "/x"));
 }
 
 TEST_F(ShimClauses, IsAbsentFromSetUidPrograms) {
@@ -101,12 +101,12 @@ TEST_F(ShimClauses, IsAbsentFromSetUidPrograms) {
   ASSERT_EQ(::chown(copy.c_str(), 65534, 65534), 0);
   ASSERT_EQ(::chmod(copy.c_str(), 04755), 0);
   fs::permissions(stage_.path(""), fs::perms::all);
-  fs::create_directories(stage_.default_folder());
-  fs::permissions(stage_.default_folder(), fs::perms::all);
-  const Ended ended = stage_.run({copy, "plain", stage_.default_folder()});
+  fs::create_directories(stage_.default_directory());
+  fs::permissions(stage_.default_directory(), fs::perms::all);
+  const Ended ended = stage_.run({copy, "plain", stage_.default_directory()});
   EXPECT_EQ(ended.status, 0) << ended.err;
   EXPECT_EQ(ended.err, "");
-  EXPECT_FALSE(fs::is_empty(stage_.default_folder()));
+  EXPECT_FALSE(fs::is_empty(stage_.default_directory()));
   EXPECT_TRUE(fs::is_empty(stage_.view()));
 }
 
@@ -210,10 +210,10 @@ TEST_F(ShimChildren, AreGivenThisLibraryAndNoOtherOfThePreloadedOnes) {
 }
 
 // By its default path, through programs that know nothing of PWD.
-TEST_F(ShimChildren, HaveTheirParentsNameOfTheFolder) {
+TEST_F(ShimChildren, HaveTheirParentsNameOfTheDirectory) {
   fs::create_directories(stage_.view() + "/K");
   const std::string in_default = "env -C ~/.triton/cache/K ";
-  const std::string default_name = stage_.default_folder() + "/K\n";
+  const std::string default_name = stage_.default_directory() + "/K\n";
   const std::string mount_name = stage_.mount() + "/triton/K\n";
   const auto said = [&](const std::string& command) { return stage_.run_shell(command).out; };
   EXPECT_EQ(said(in_default + "env nice /bin/pwd"), default_name);
@@ -258,16 +258,16 @@ ctypes.CDLL(None).execve(sys.argv[1].encode(), (ctypes.c_char_p * 2)(b'other', N
   std::string env = read_text("/usr/bin/env");
   const std::size_t at = env.find(loader);
   ASSERT_NE(at, std::string::npos);
-  std::string folder = "/tmp/XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  std::string musl = folder + "/ld-musl.so";
+  std::string directory = "/tmp/XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  std::string musl = directory + "/ld-musl.so";
   fs::create_symlink(loader, musl);
   musl.resize(loader.size());
   write_text(stage_.path("env"), env.replace(at, loader.size(), musl));
   fs::permissions(stage_.path("env"), fs::perms::owner_all);
   EXPECT_EQ(ours(clean_ + stage_.path("env")), "");
   EXPECT_EQ(ours(clean_ + "PATH=" + stage_.path("") + ":/usr/bin env"), "");
-  fs::remove_all(folder);
+  fs::remove_all(directory);
 #else
   GTEST_SKIP() << "for x86-64";
 #endif

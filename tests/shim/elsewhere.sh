@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# elsewhere.sh REPOSITORY BUILD_FOLDER [JUNIT]: the library, as it was built here, in Debian's systems before and
-# after this one, by their own programs: what they do in a route is what they do in a plain folder. Keeps the systems
-# in BUILD_FOLDER/chroots.
+# elsewhere.sh REPOSITORY BUILD_DIRECTORY [JUNIT]: the library, as it was built here, in Debian's systems before and
+# after this one, by their own programs: what they do in a route is what they do in a plain directory. Keeps the systems
+# in BUILD_DIRECTORY/chroots.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -18,7 +18,7 @@ repository=$1 build=$(realpath "$2") junit=${3:-}
 readonly uid=20001 packages=python3
 readonly mount=/ci-cache library=/usr/lib/libcacheshim.so
 
-make_system() { # SUITE FOLDER, from where this system has its own packages
+make_system() { # SUITE DIRECTORY, from where this system has its own packages
     local mirror
     [ ! -e "$2/.whole" ] || return 0
     rm -rf "$2"
@@ -69,11 +69,11 @@ try_system() { # SUITE
     grep -qx 'left \[\]' "$scratch/expected"
     expect "$suite: the tour without the library" $? 0
     same_tour /home/user/.triton/cache "$suite-default"
-    expect "$suite: the default path is as a plain folder" $? 0
+    expect "$suite: the default path is as a plain directory" $? 0
     [ ! -e "$root/home/user/.triton" ]
     expect "$suite: and is not made" $? 0
     same_tour "$mount/triton" "$suite-mount"
-    expect "$suite: the mount is as a plain folder" $? 0
+    expect "$suite: the mount is as a plain directory" $? 0
 
     local before
     before=$(direct_hits)

@@ -10,8 +10,8 @@
 #include <string>
 
 // gone_program MOUNT MOUNTINFO HOME HOW: uses its cache, then loses the mount (HOW "unmounted": the
-// folder is empty and mountinfo says so; "dead…": see dead_mount.cc; "there": not at all), goes on,
-// and prints what each call returned. "dead for relative paths": by relative paths alone.
+// directory is empty and mountinfo says so; "dead…": see dead_mount.cc; "there": not at all), goes
+// on, and prints what each call returned. "dead for relative paths": by relative paths alone.
 namespace {
 
 void say(const char* name, int result) {
@@ -34,8 +34,8 @@ void lose(const std::string& mount, const std::string& mountinfo, const std::str
 }
 
 int go_on_by_relative_paths(const std::string& home) {
-  const std::string folder = home + "/.triton";
-  if (::mkdir(folder.c_str(), 0700) != 0 || ::chdir(folder.c_str()) != 0) std::abort();
+  const std::string directory = home + "/.triton";
+  if (::mkdir(directory.c_str(), 0700) != 0 || ::chdir(directory.c_str()) != 0) std::abort();
   say("relative", ::mkdir("cache/K", 0700));
   say("and again", make_file("cache/K/f"));
   return 0;

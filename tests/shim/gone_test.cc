@@ -16,16 +16,16 @@ class ShimGone : public testing::Test {
     return stage_.run({std::getenv("CACHESHIM_TEST_GONE"), stage_.mount(), stage_.path("mountinfo"),
                        stage_.path("home"), how});
   }
-  void expect_the_cache_in_its_default_folder() {
+  void expect_the_cache_in_its_default_directory() {
     for (const char* name : {"/m", "/v", "/r", "/c", "/p"}) {
-      EXPECT_TRUE(exists(stage_.default_folder() + name)) << name;
+      EXPECT_TRUE(exists(stage_.default_directory() + name)) << name;
     }
-    EXPECT_FALSE(exists(stage_.default_folder() + "/before"));
+    EXPECT_FALSE(exists(stage_.default_directory() + "/before"));
   }
   Stage stage_;
 };
 
-TEST_F(ShimGone, AnUnmountedMountIsReplacedByTheDefaultFolderAtTheNextCreation) {
+TEST_F(ShimGone, AnUnmountedMountIsReplacedByTheDefaultDirectoryAtTheNextCreation) {
   const Ended ended = run("unmounted");
   EXPECT_EQ(ended.out,
             "before ok\nlook 2\nmissing parent 2\ndefault path ok\nmount path ok\nview path ok\n"
@@ -35,8 +35,8 @@ TEST_F(ShimGone, AnUnmountedMountIsReplacedByTheDefaultFolderAtTheNextCreation) 
                 "child ok\nprogram ok\n");
   EXPECT_EQ(ended.err, "cacheshim: the mount at " + stage_.mount() +
                            " is gone (it is not mounted any more); using " +
-                           stage_.default_folder() + " instead\n");
-  expect_the_cache_in_its_default_folder();
+                           stage_.default_directory() + " instead\n");
+  expect_the_cache_in_its_default_directory();
 }
 
 TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
@@ -50,16 +50,16 @@ TEST_F(ShimGone, ADeadDaemonsMountIsReplacedAtOnce) {
                 "child ok\nprogram ok\n");
   EXPECT_EQ(ended.err, "cacheshim: the mount at " + stage_.mount() +
                            " is gone (Transport endpoint is not connected); using " +
-                           stage_.default_folder() + " instead\n");
-  expect_the_cache_in_its_default_folder();
+                           stage_.default_directory() + " instead\n");
+  expect_the_cache_in_its_default_directory();
 }
 
-// `mkdir -p` enters each folder of a path, and makes the next one by its name alone.
+// `mkdir -p` enters each directory of a path, and makes the next one by its name alone.
 TEST_F(ShimGone, ADeadMountIsReplacedAtTheFirstRelativePath) {
   stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
   const Ended ended = run("dead for relative paths");
   EXPECT_EQ(ended.out, "before ok\nrelative ok\nand again ok\n");
-  EXPECT_TRUE(exists(stage_.default_folder() + "/K/f"));
+  EXPECT_TRUE(exists(stage_.default_directory() + "/K/f"));
 }
 
 // The kernel looks again once; a file that is replaced again and again needs more.
@@ -105,7 +105,7 @@ TEST_F(ShimGone, AnOrdinaryFailureIsNoLostMount) {
 TEST_F(ShimGone, ChildrenOfAProcessThatSaidItStaySilent) {
   stage_.environment["CACHESHIM_WARNED"] = "1";
   EXPECT_EQ(run("unmounted").err, "");
-  expect_the_cache_in_its_default_folder();
+  expect_the_cache_in_its_default_directory();
 }
 
 }  // namespace

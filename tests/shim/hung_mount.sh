@@ -46,9 +46,9 @@ for _ in {1..1000}; do
   sleep 0.01
 done
 has_stopped || { echo "the daemon does not stop"; exit 1; }
-for folder in "$scratch" .; do
-  LD_PRELOAD=$library timeout --signal=KILL 60 env --chdir="$folder" true ||
-    { echo "a program does not start in $folder"; failed=1; }
+for directory in "$scratch" .; do
+  LD_PRELOAD=$library timeout --signal=KILL 60 env --chdir="$directory" true ||
+    { echo "a program does not start in $directory"; failed=1; }
 done
 cd "$scratch" || exit 1
 LD_PRELOAD=$library timeout --signal=KILL 60 sh -c 'cat /etc/passwd | wc -l; ls /usr' >"$scratch/out" ||

@@ -28,19 +28,19 @@ int main(int argc, char** argv) {
   say("close", close(fd));
   say("stat", stat("file", &status) < 0 ? -1 : (long)status.st_mode);
   say("missing", stat("missing", &status));
-  say("mkdir", mkdir("folder", 0750));
-  say("rename", rename("file", "folder/file"));
-  FILE* stream = fopen("folder/file", "r");
+  say("mkdir", mkdir("directory", 0750));
+  say("rename", rename("file", "directory/file"));
+  FILE* stream = fopen("directory/file", "r");
   say("fgets", stream == NULL || fgets(text, sizeof text, stream) == NULL ? -1 : (long)strlen(text));
   say("fclose", stream == NULL ? -1 : fclose(stream));
-  DIR* folder = opendir("folder");
+  DIR* directory = opendir("directory");
   long entries = 0;
-  while (folder != NULL && readdir(folder) != NULL) ++entries;
+  while (directory != NULL && readdir(directory) != NULL) ++entries;
   say("readdir", entries);
-  if (folder != NULL) closedir(folder);
+  if (directory != NULL) closedir(directory);
   say("dlsym", dlsym(RTLD_DEFAULT, "getpid") != NULL);
   say("dlopen", dlopen("libnobody.so.1", RTLD_NOW) != NULL);
-  say("system", system("cat folder/file > copy"));
+  say("system", system("cat directory/file > copy"));
   const pid_t child = fork();
   if (child == 0) {
     execl("/bin/cat", "cat", "copy", (char*)NULL);
@@ -49,6 +49,6 @@ int main(int argc, char** argv) {
   int ended = -1;
   say("wait", waitpid(child, &ended, 0) == child);
   say("\nended", ended);
-  say("unlink", unlink("folder/file") + unlink("copy") + rmdir("folder"));
+  say("unlink", unlink("directory/file") + unlink("copy") + rmdir("directory"));
   return 0;
 }

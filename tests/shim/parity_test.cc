@@ -9,7 +9,7 @@
 
 #include "tests/shim/stage.h"
 
-// Every interposed call must do to a routed path what libc does to a plain folder.
+// Every interposed call must do to a routed path what libc does to a plain directory.
 namespace cacheshim {
 namespace {
 
@@ -22,17 +22,17 @@ class ShimParity : public testing::TestWithParam<std::tuple<const char*, Spellin
   std::string prepare(Spelling spelling) {
     switch (spelling) {
       case Spelling::kDefaultPath:
-        return stage_.default_folder();
+        return stage_.default_directory();
       case Spelling::kMountPath:
         return stage_.mount() + "/triton";
       case Spelling::kViewPath:
         return stage_.view();
       case Spelling::kDefaultWithoutJob:
         stage_.environment["CACHESHIM_JOB"] = "";
-        return stage_.default_folder();
+        return stage_.default_directory();
       case Spelling::kBoundView:
         stage_.mount_as("/.jobs/j1");
-        return stage_.default_folder();
+        return stage_.default_directory();
     }
     return "";
   }

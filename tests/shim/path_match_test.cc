@@ -54,7 +54,7 @@ TEST(PathMatch, SaysWhereAPathLeaves) {
   EXPECT_EQ(deep.substr(deep_match.left), "/../x");
 }
 
-TEST(PathMatch, NamesTheFoldersThatDotDotRestsOn) {
+TEST(PathMatch, NamesTheDirectoriesThatDotDotRestsOn) {
   const std::string_view path = "/home/u/project/../.triton/cache/x";
   const PathMatch match = match_prefix(path, kPrefix);
   ASSERT_TRUE(match.matched);

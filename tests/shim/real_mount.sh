@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # real_mount.sh CACHESHIM PROFILES LIBRARY CALLS LIBRARIES: every interposed call on the view of a
 # real mount, preloaded and by the mount alone, in a mount namespace of its own, compared with a plain
-# folder.
+# directory.
 set -u
 
 if [ "${1:-}" != --inside ]; then
@@ -47,6 +47,6 @@ for mode in here thread fork exec spawn; do
 done
 export CACHESHIM_JOB=alone
 compare here "$scratch/mount/.jobs/alone/triton" ""
-[ ! -e "$HOME/.triton" ] || { echo "the default folder was made"; failed=1; }
+[ ! -e "$HOME/.triton" ] || { echo "the default directory was made"; failed=1; }
 "$scratch/bin/cacheshim" unmount "$scratch/mount" || failed=1
 exit $failed

@@ -24,12 +24,12 @@ class RouterTest : public testing::Test {
     router_->open();
   }
   // As the hooks see it: what may_match lets pass is not asked about.
-  RoutedPath ask(const std::string& path, Router::SameFolder same = always_same) {
+  RoutedPath ask(const std::string& path, Router::SameDirectory same = always_same) {
     asked_ = path;
     if (!router_->may_match(asked_.c_str())) return {Kind::kForeign, asked_.c_str()};
     return router_->route(asked_.c_str(), buffer_, same);
   }
-  std::string routed(const std::string& path, Router::SameFolder same = always_same) {
+  std::string routed(const std::string& path, Router::SameDirectory same = always_same) {
     return ask(path, same).path;
   }
   std::string fallen_back(const std::string& path) {
@@ -119,7 +119,7 @@ TEST_F(RouterTest, FollowsDotDotOutOfADefaultPath) {
   EXPECT_EQ(routed("/home/u/.triton/cache/../cache/y"), "/ci-cache/.jobs/j7/triton/y");
 }
 
-TEST_F(RouterTest, FollowsDotDotOutOfAFolderInARoute) {
+TEST_F(RouterTest, FollowsDotDotOutOfADirectoryInARoute) {
   start("j7");
   EXPECT_EQ(routed("/home/u/.triton/cache/a/b/../../../y"), "/home/u/.triton/y");
   EXPECT_EQ(routed("/home/u/.triton/cache/a/../.."), "/home/u/.triton");
@@ -131,8 +131,8 @@ TEST_F(RouterTest, FollowsDotDotOutOfAFolderInARoute) {
   EXPECT_EQ(routed("/home/u/.triton/cache/a/../../y"), "/home/u/.triton/y");
 }
 
-// The folders above a default path need not be there.
-TEST_F(RouterTest, FollowsDotDotBeyondFoldersThatAreNowhere) {
+// The directories above a default path need not be there.
+TEST_F(RouterTest, FollowsDotDotBeyondDirectoriesThatAreNowhere) {
   start("j7");
   EXPECT_EQ(routed("/home/u/.triton/cache/../../y", never_same), "/home/u/y");
   EXPECT_EQ(routed("/home/u/.triton/cache/../../../../../y", never_same), "/y");
@@ -151,7 +151,7 @@ TEST_F(RouterTest, LeavesDotDotBehindASymlinkToTheKernel) {
 TEST_F(RouterTest, GivesBackTheNamesOfTheOwnView) {
   start("j7");
   const auto given_back = [&](const std::string& path, std::size_t route,
-                              Router::SameFolder same = never_same) {
+                              Router::SameDirectory same = never_same) {
     const Router::Place place = router_->find_place(path.c_str(), same);
     return place.name.empty() ? path
                               : std::string(router_->restore(path.c_str(), place, route, buffer_));
@@ -225,7 +225,7 @@ TEST_F(RouterTest, MatchesRelativePathsByTheEndOfADefaultPath) {
   start("j7");
   const Router::Relative home = router_->match_relative("./.triton/cache/x", 0);
   ASSERT_NE(home.route, kNoRoute);
-  EXPECT_EQ(router_->default_path(home.route).substr(0, home.folder_length), "/home/u");
+  EXPECT_EQ(router_->default_path(home.route).substr(0, home.directory_length), "/home/u");
   EXPECT_STREQ(router_->complete_relative("./.triton/cache/x", home, buffer_).path,
                "/ci-cache/.jobs/j7/triton/x");
   EXPECT_EQ(router_->match_relative("./.triton/cache/x", 1).route, kNoRoute);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 Stage::Stage() {
   std::string name = fs::temp_directory_path() / "cacheshim-shim-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no scratch folder");
+  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no scratch directory");
   folder_ = fs::canonical(name);
   fs::create_directories(view());
   fs::create_directories(path("home"));
@@ -38,12 +38,13 @@ Stage::Stage() {
 }
 
 Stage::~Stage() {
-  std::error_code ignored;  // a scratch folder left behind fails no test
+  std::error_code ignored;  // a scratch directory left behind fails no test
   fs::remove_all(folder_, ignored);
 }
 
 void Stage::mount_as(const std::string& root) {
-  // A device number of its own, as a mount has: the folder left behind by an unmount has another.
+  // A device number of its own, as a mount has: the directory left behind by an unmount has
+  // another.
   write_text(path("mountinfo"),
              "36 22 0:999 " + root + " " + mount() + " rw - fuse.cacheshim cacheshim rw\n");
 }
@@ -94,10 +95,10 @@ std::string read_text(const std::string& path) {
 
 bool exists(const std::string& path) { return fs::exists(fs::symlink_status(path)); }
 
-std::string describe_tree(const std::string& folder) {
+std::string describe_tree(const std::string& directory) {
   std::set<std::string> lines;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
-    std::string line = entry.path().lexically_relative(folder).string();
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
+    std::string line = entry.path().lexically_relative(directory).string();
     if (entry.is_symlink()) {
       line += " -> " + fs::read_symlink(entry.path()).string();
     } else if (entry.is_directory()) {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-// A scratch folder with what a preloaded process needs: a folder that stands for the mount, with the
-// view of job "j1", a home folder, and the mountinfo that says so.
+// A scratch directory with what a preloaded process needs: a directory that stands for the mount,
+// with the view of job "j1", a home directory, and the mountinfo that says so.
 namespace cacheshim {
 
 struct Ended {
@@ -25,7 +25,7 @@ class Stage {
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
   std::string mount() const { return path("mount"); }
   std::string view() const { return path("mount/.jobs/j1/triton"); }
-  std::string default_folder() const { return path("home/.triton/cache"); }
+  std::string default_directory() const { return path("home/.triton/cache"); }
 
   // Says what is mounted at mount(): "/" is the whole mount, "/.jobs/j1" a bound view.
   void mount_as(const std::string& root);
@@ -44,8 +44,8 @@ class Stage {
 void write_text(const std::string& path, const std::string& text);
 std::string read_text(const std::string& path);
 bool exists(const std::string& path);  // symlinks are not followed
-// Every name below `folder` with its kind and content, a line each.
-std::string describe_tree(const std::string& folder);
+// Every name below `directory` with its kind and content, a line each.
+std::string describe_tree(const std::string& directory);
 std::size_t count_lines(const std::string& text);
 
 }  // namespace cacheshim

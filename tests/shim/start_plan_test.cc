@@ -28,8 +28,8 @@ class FakeEnvironment final : public Environment {
 class RecordedActions final : public StartActions {
  public:
   void set_variable(const char* name, const char* value) override { variables[name] = value; }
-  bool leads_to(const char* path, const char* folder) override {
-    return path == link_path && folder == link_target;
+  bool leads_to(const char* path, const char* directory) override {
+    return path == link_path && directory == link_target;
   }
   void refuse_route(std::string_view item) override { refused.emplace_back(item); }
 
@@ -113,7 +113,7 @@ TEST_F(StartPlan, SpellsALinkAnewThatEndsWithASlash) {
   EXPECT_EQ(actions_.variables, (Variables{{"FAMILY_DIR", "/ci-cache/family"}}));
 }
 
-TEST_F(StartPlan, KeepsAVariableThatLeadsBelowTheFamilysFolder) {
+TEST_F(StartPlan, KeepsAVariableThatLeadsBelowTheFamilysDirectory) {
   environment_["FAMILY_DIR"] = "/ci-cache/family/mine";
   plan();
   EXPECT_EQ(actions_.variables, Variables{});
@@ -163,7 +163,7 @@ TEST_F(StartPlan, LeavesAFamilyAloneForAnyOfItsOtherVariables) {
   }
 }
 
-TEST_F(StartPlan, WithoutAHomeFolderOnlyTheVariableMoves) {
+TEST_F(StartPlan, WithoutAHomeDirectoryOnlyTheVariableMoves) {
   for (const char* home : {"", "relative"}) {
     environment_["HOME"] = home;
     plan();
@@ -173,14 +173,14 @@ TEST_F(StartPlan, WithoutAHomeFolderOnlyTheVariableMoves) {
   }
 }
 
-TEST_F(StartPlan, TakesTheHomeFolderFromOursWhereTheEnvironmentHasNone) {
+TEST_F(StartPlan, TakesTheHomeDirectoryFromOursWhereTheEnvironmentHasNone) {
   environment_["HOME"] = "";
   environment_["CACHESHIM_HOME"] = "/home/u";
   plan();
   EXPECT_EQ(routed("/home/u/.family/cache/x"), "/ci-cache/.jobs/j/family/x");
 }
 
-TEST_F(StartPlan, CleansTheHomeFoldersName) {
+TEST_F(StartPlan, CleansTheHomeDirectoriesName) {
   environment_["CACHESHIM_HOME"] = "/elsewhere";  // for who has no HOME
   environment_["HOME"] = "//home/u/";
   plan();

@@ -60,7 +60,7 @@ TEST_F(ShimStart, IsAbsentAndSilentWhenDisabled) {
   stage_.environment["CACHESHIM_DISABLE"] = "1";
   const Ended ended = stage_.run_shell(std::string(kWriteDefault) + "; " + kPrintVariable);
   EXPECT_EQ(ended.out + ended.err, "");
-  EXPECT_TRUE(exists(stage_.default_folder() + "/K/f"));
+  EXPECT_TRUE(exists(stage_.default_directory() + "/K/f"));
 }
 
 TEST_F(ShimStart, SaysOnceForATreeOfProcessesThatNoMountIsThere) {
@@ -76,7 +76,7 @@ TEST_F(ShimStart, IsAbsentWhereNoMountIs) {
   stage_.unmount();
   const Ended ended = stage_.run_shell(std::string(kWriteDefault) + "; " + kPrintVariable);
   EXPECT_EQ(ended.out, "");
-  EXPECT_TRUE(exists(stage_.default_folder() + "/K/f"));
+  EXPECT_TRUE(exists(stage_.default_directory() + "/K/f"));
 }
 
 TEST_F(ShimStart, TheInstalledLibraryReadsTheKernelsMountTable) {
@@ -130,7 +130,7 @@ TEST_F(ShimStart, ABrokenStderrKillsNothing) {
 TEST_F(ShimStart, LeavesAFamilyAloneThatTheUserHasPutElsewhere) {
   stage_.environment["TRITON_CACHE_DIR"] = "/elsewhere";
   EXPECT_EQ(stage_.run_shell(std::string(kWriteDefault) + "; " + kPrintVariable).out, "/elsewhere");
-  EXPECT_TRUE(exists(stage_.default_folder() + "/K/f"));
+  EXPECT_TRUE(exists(stage_.default_directory() + "/K/f"));
 }
 
 TEST_F(ShimStart, KeepsTheUsersOwnVariables) {
@@ -165,7 +165,7 @@ TEST_F(ShimStart, PathsUnderTheMountGoToTheJobsView) {
   EXPECT_TRUE(exists(stage_.mount() + "/plain"));
 }
 
-TEST_F(ShimStart, DotDotLeadsOutOfARouteAsOutOfAPlainFolder) {
+TEST_F(ShimStart, DotDotLeadsOutOfARouteAsOutOfAPlainDirectory) {
   write_text(stage_.path("home/outside"), "found in home\n");
   write_text(stage_.path("outside"), "found beside the mount\n");
   const Ended ended = stage_.run_shell(
@@ -175,7 +175,7 @@ TEST_F(ShimStart, DotDotLeadsOutOfARouteAsOutOfAPlainFolder) {
       "env -C ~/.triton/cache/K /bin/pwd && env -C ~ cat .triton/cache/K/../../../outside");
   EXPECT_EQ(ended.err, "");
   EXPECT_EQ(ended.out, "found in home\nfound in home\nfound in home\nfound beside the mount\n" +
-                           stage_.default_folder() + "/K\nfound in home\n");
+                           stage_.default_directory() + "/K\nfound in home\n");
   EXPECT_FALSE(exists(stage_.path("home/.triton")));
 }
 
@@ -191,9 +191,10 @@ class ShimRoutes : public ShimStart {
  protected:
   std::string routes_file(const std::string& base) {
     std::string escaped = stage_.mount().substr(1);  // scratch names hold '-', which is escaped
-    std::string folder;
-    for (const char c : escaped) folder += c == '/' ? "-" : c == '-' ? "\\x2d" : std::string(1, c);
-    const std::string path = stage_.path(base) + "/cacheshim/" + folder;
+    std::string directory;
+    for (const char c : escaped)
+      directory += c == '/' ? "-" : c == '-' ? "\\x2d" : std::string(1, c);
+    const std::string path = stage_.path(base) + "/cacheshim/" + directory;
     std::filesystem::create_directories(path);
     return path + "/routes";
   }
@@ -211,14 +212,14 @@ class ShimRoutes : public ShimStart {
   }
 };
 
-TEST_F(ShimRoutes, ComeFromTheRunFolder) {
+TEST_F(ShimRoutes, ComeFromTheRunDirectory) {
   write_text(routes_file("run"), other_routes());
   const Ended ended = stage_.run_shell("echo x > ~/other/f; printf %s \"$OTHER_VARIABLE\"");
   EXPECT_EQ(ended.out, stage_.mount() + "/triton");
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
-TEST_F(ShimRoutes, ComeFromTheUsersRunFolderOtherwise) {
+TEST_F(ShimRoutes, ComeFromTheUsersRunDirectoryOtherwise) {
   stage_.environment["XDG_RUNTIME_DIR"] = stage_.path("user");
   write_text(routes_file("user"), other_routes());
   EXPECT_EQ(stage_.run_shell("printf %s \"$OTHER_VARIABLE\"").out, stage_.mount() + "/triton");
@@ -232,14 +233,14 @@ TEST_F(ShimRoutes, AreTheBuiltInOnesWhereTheFileIsNoTable) {
   EXPECT_EQ(count_lines(ended.err), 1u);
 }
 
-TEST_F(ShimRoutes, ComeThroughTheMountWhereNoRunFolderIsInSight) {
+TEST_F(ShimRoutes, ComeThroughTheMountWhereNoRunDirectoryIsInSight) {
   write_text(mounts_file(), other_routes());
   const Ended ended = stage_.run_shell("echo x > ~/other/f; printf %s \"$OTHER_VARIABLE\"");
   EXPECT_EQ(ended.out + ended.err, stage_.mount() + "/triton");
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
-TEST_F(ShimRoutes, OfTheRunFolderAreTakenFirst) {
+TEST_F(ShimRoutes, OfTheRunDirectoryAreTakenFirst) {
   write_text(mounts_file(), "no table");
   write_text(routes_file("run"), other_routes());
   const Ended ended = stage_.run_shell("printf %s \"$OTHER_VARIABLE\"");
@@ -274,7 +275,7 @@ TEST_F(ShimRoutes, TakeTheUsersOwnOnes) {
   EXPECT_TRUE(exists(stage_.view() + "/f"));
 }
 
-TEST_F(ShimRoutes, FollowRelativePathsFromAboveTheDefaultFolder) {
+TEST_F(ShimRoutes, FollowRelativePathsFromAboveTheDefaultDirectory) {
   const std::string home = stage_.path("home");
   const Ended ended = stage_.run_shell("cd ~ && echo x > .triton/cache/f && cat ./.triton/cache/f");
   EXPECT_EQ(ended.status, 0);

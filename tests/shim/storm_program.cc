@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-// shim_storm FOLDER THREADS SECONDS: opens, closes, renames, resolves and forks in all threads at
-// once, and says how often. Ends by 1 where a call has not done what it should.
+// shim_storm DIRECTORY THREADS SECONDS: opens, closes, renames, resolves and forks in all threads
+// at once, and says how often. Ends by 1 where a call has not done what it should.
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string folder;
+std::string directory;
 Clock::time_point end;
 std::atomic<long> rounds{0};
 std::atomic<bool> failed{false};
@@ -48,7 +48,7 @@ void rename_and_remove(const std::string& name) {
   check(::rename(name.c_str(), moved.c_str()) == 0, "rename");
   check(::access(name.c_str(), F_OK) == -1 && errno == ENOENT, "access");
   check(::unlink(moved.c_str()) == 0, "unlink");
-  std::string made = folder + "/XXXXXX";
+  std::string made = directory + "/XXXXXX";
   const int fd = ::mkstemp(made.data());
   check(fd >= 0, "mkstemp");
   ::close(fd);
@@ -68,7 +68,7 @@ void fork_once(const char* name) {
 }
 
 void* storm(void* number) {
-  const std::string name = folder + "/" + std::to_string(*static_cast<int*>(number));
+  const std::string name = directory + "/" + std::to_string(*static_cast<int*>(number));
   const std::string of_child = name + "-child";
   do {
     for (int i = 0; i < 8; ++i) {
@@ -85,7 +85,7 @@ void* storm(void* number) {
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  folder = argv[1];
+  directory = argv[1];
   end = Clock::now() + std::chrono::seconds(std::atoi(argv[3]));
   std::vector<pthread_t> threads(static_cast<std::size_t>(std::atoi(argv[2])));
   std::vector<int> numbers(threads.size());

@@ -14,7 +14,7 @@ class ShimStorm : public testing::Test {
  protected:
   void expect_silence(std::vector<std::string> command) {
     const char* const seconds = std::getenv("STORM_SECONDS");
-    for (const std::string& word : {stage_.default_folder(), std::string("64"),
+    for (const std::string& word : {stage_.default_directory(), std::string("64"),
                                     std::string(seconds == nullptr ? "2" : seconds)}) {
       command.push_back(word);
     }

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 // The library that the tests preload: built from the same sources, but it reads what the kernel and
-// the daemon would say from a folder of the test's. So plain folders can stand for a mount.
+// the daemon would say from a directory of the test's. So plain directories can stand for a mount.
 namespace cacheshim {
 namespace {
 

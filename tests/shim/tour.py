@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of all kinds by a system's own Python, below one folder: prints what came back, without the folder's name.
+"""Calls of all kinds by a system's own Python, below one directory: prints what came back, without the directory's name.
 
-tour.py FOLDER. Knows Python 3.6 and later; whoever runs it compares what it prints for two folders."""
+tour.py DIRECTORY. Knows Python 3.6 and later; whoever runs it compares what it prints for two directories."""
 
 import errno
 import fcntl
@@ -77,9 +77,9 @@ def files():
     say("read", read, at("file"))
 
 
-def folders():
-    say("mkdir", os.mkdir, at("folder"), 0o750)
-    say("again", os.mkdir, at("folder"))
+def directories():
+    say("mkdir", os.mkdir, at("directory"), 0o750)
+    say("again", os.mkdir, at("directory"))
     say("makedirs", os.makedirs, at("deep", "deeper"), exist_ok=True)
     say("below", write, at("deep", "deeper", "file"), "deep")
     say("listdir", lambda path: sorted(os.listdir(path)), TOP)
@@ -92,10 +92,10 @@ def folders():
     say("relative", read, "deeper/file")
     say("above", read, "../file")
     os.chdir("/")
-    folder = os.open(at("deep"), os.O_RDONLY)
-    say("by descriptor", os.stat, "deeper/file", dir_fd=folder)
-    say("open below", lambda: os.read(os.open("deeper/file", os.O_RDONLY, dir_fd=folder), 99))
-    os.close(folder)
+    directory = os.open(at("deep"), os.O_RDONLY)
+    say("by descriptor", os.stat, "deeper/file", dir_fd=directory)
+    say("open below", lambda: os.read(os.open("deeper/file", os.O_RDONLY, dir_fd=directory), 99))
+    os.close(directory)
     say("copytree", shutil.copytree, at("deep"), at("copy"))
     say("rmtree", shutil.rmtree, at("deep"))
     with tempfile.NamedTemporaryFile(dir=TOP) as file:
@@ -118,7 +118,7 @@ def processes():
 
 os.umask(0o022)
 files()
-folders()
+directories()
 processes()
 for name in sorted(os.listdir(TOP)):
     shutil.rmtree(at(name)) if os.path.isdir(at(name)) else os.unlink(at(name))

@@ -31,8 +31,8 @@ class WhichCalls(unittest.TestCase):
         self.assertIn((STATIC, "static; nothing of it is interposed"), found(STATIC))
 
     def test_reads_a_script_as_its_interpreter(self):
-        with tempfile.TemporaryDirectory() as folder:
-            script = pathlib.Path(folder, "script")
+        with tempfile.TemporaryDirectory() as directory:
+            script = pathlib.Path(directory, "script")
             script.write_text(f"#!{PROGRAM} -x\n")
             self.assertEqual(found(str(script)), found(PROGRAM))
 

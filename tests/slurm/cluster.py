@@ -66,9 +66,9 @@ def has_cgroups():
 
 def remove_cgroups(node):
     top = CGROUPS / f"slurm_{node}"
-    for folder, _names, _files in os.walk(top, topdown=False):
+    for directory, _names, _files in os.walk(top, topdown=False):
         try:
-            os.rmdir(folder)
+            os.rmdir(directory)
         except OSError:
             pass  # a process in it is on its way out: the next try removes it
 

@@ -14,13 +14,13 @@ class Site:
         self.mount, self.store = self.mount_store("mnt", "store")
 
     def mount_store(self, point, store, config=""):
-        mount, folder = self.top / point, self.top / store
+        mount, directory = self.top / point, self.top / store
         mount.mkdir()
-        folder.mkdir()
+        directory.mkdir()
         file = self.top / f"{point}.toml"
         file.write_text(config)
-        self.cluster.run(self.program, "mount", "--store", folder, "--config", file, mount)
-        return mount, folder
+        self.cluster.run(self.program, "mount", "--store", directory, "--config", file, mount)
+        return mount, directory
 
     def submit(self, user, script, *options):
         """A batch job with the library preloaded. Of a cache without a profile nothing but a success publishes."""

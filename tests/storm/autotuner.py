@@ -10,7 +10,7 @@ from cachemount import CacheMount
 from cases import PtxasLog, Verdict, expect_clean, preload
 from jobs import FIRST_UID, Command, Job, Storm, storm
 from lab import Lab
-from passes import figures_of, measured_pass, shared_folder
+from passes import figures_of, measured_pass, shared_directory
 
 JOBS = 8
 CONFIGS = 24
@@ -63,7 +63,7 @@ def scenario(lab: Lab, verdict: Verdict, *, jobs: int) -> None:
 
 def private(lab: Lab) -> dict[str, Any]:
     log = PtxasLog(lab)
-    caches = [str(shared_folder(lab, f"private-{index}")) for index in range(JOBS)]
+    caches = [str(shared_directory(lab, f"private-{index}")) for index in range(JOBS)]
     return figures_of(storm(lab, tuners(lab, "private", log, caches), "private caches"), log)
 
 

@@ -60,7 +60,7 @@ class CacheMount:
 
     @property
     def base(self) -> Path:
-        """Triton's folder in the base."""
+        """Triton's directory in the base."""
         return self.store / "triton"
 
     def command(self, *words: str | Path, timeout: float = COMMAND_TIMEOUT_S) -> str:

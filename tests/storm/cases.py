@@ -144,7 +144,7 @@ def triton_jobs(
 
 
 def key_of(kernel_hash: str) -> str:
-    """The folder name that Triton makes of a hash."""
+    """The directory name that Triton makes of a hash."""
     return base64.b32encode(bytes.fromhex(kernel_hash)).decode().rstrip("=")
 
 

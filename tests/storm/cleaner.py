@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A job that wipes the cache: every 50 ms it removes a random key folder, as users do.
+"""A job that wipes the cache: every 50 ms it removes a random key directory, as users do.
 
-It works on what it sees as the cache. On a plain shared folder that is everybody's. Ends when its
+It works on what it sees as the cache. On a plain shared directory that is everybody's. Ends when its
 stdin does. Lines on stdout as in worker.py: READY, REPORT.
 """
 
@@ -18,7 +18,7 @@ import sys
 
 
 def remove_one(root: str, errors: list[dict[str, object]]) -> int:
-    """Removes one key folder; how many (0 or 1)."""
+    """Removes one key directory; how many (0 or 1)."""
     keys = os.listdir(root) if os.path.isdir(root) else []
     if not keys:
         return 0

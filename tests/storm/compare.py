@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What single flight saves: the same cold jobs on one plain folder and through cacheshim, in turns."""
+"""What single flight saves: the same cold jobs on one plain directory and through cacheshim, in turns."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from cachemount import CacheMount
 from cases import PtxasLog, Verdict, expect_clean, expect_single_flight, triton_jobs
 from jobs import FIRST_UID, Storm, storm
 from lab import Lab
-from passes import figures_of, measured_pass, shared_folder
+from passes import figures_of, measured_pass, shared_directory
 from scenarios import own_profile
 
 JOBS = 8
 KERNELS = 24
-MOST = {"cpu_s": 0.4, "wall_s": 0.5}  # of what the plain folder takes
+MOST = {"cpu_s": 0.4, "wall_s": 0.5}  # of what the plain directory takes
 SHIMMED = "cacheshim"
 UNSHIMMED = "without the library, in a family of one's own"
 
 
 def plain(lab: Lab) -> dict[str, Any]:
-    """All of one user, so that nobody is refused: the best that a plain folder can do."""
+    """All of one user, so that nobody is refused: the best that a plain directory can do."""
     log = PtxasLog(lab)
-    cache = str(shared_folder(lab, "plain"))
+    cache = str(shared_directory(lab, "plain"))
     jobs = triton_jobs(lab, "plain", JOBS, log, kernels=KERNELS, cache=cache, arguments=())
     for job in jobs:
         job.uid = FIRST_UID
-    return figures_of(storm(lab, jobs, "plain folder, one user"), log)
+    return figures_of(storm(lab, jobs, "plain directory, one user"), log)
 
 
 def cold(lab: Lab, verdict: Verdict, what: str, unshimmed: str | None = None) -> dict[str, Any]:
@@ -59,10 +59,10 @@ def told(figures: dict[str, Any]) -> str:
 def run(lab: Lab, count: int) -> int:
     verdict = Verdict("compare")
     ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
-    print(f"{JOBS} cold jobs, {KERNELS} kernels; a plain folder is of one user, the others of {JOBS}")
+    print(f"{JOBS} cold jobs, {KERNELS} kernels; a plain directory is of one user, the others of {JOBS}")
     for _ in range(count):
         theirs = plain(lab)
-        print(f"plain folder: {told(theirs)}", flush=True)
+        print(f"plain directory: {told(theirs)}", flush=True)
         for what, ours in (
             (SHIMMED, cold(lab, verdict, SHIMMED)),
             (UNSHIMMED, unshimmed(lab, verdict)),
@@ -74,7 +74,7 @@ def run(lab: Lab, count: int) -> int:
         median = statistics.median(found)
         print(f"{what}: {key} {median:.2f} times, the median of {count} (bar: {MOST[key]})")
         verdict.expect(
-            median <= MOST[key], f"{what}: {key} is {median:.3f} times that of a plain folder"
+            median <= MOST[key], f"{what}: {key} is {median:.3f} times that of a plain directory"
         )
     for line in verdict.complaints:
         print(f"compare: FAILED: {line}")

@@ -14,7 +14,7 @@ from cachemount import CacheMount
 from cases import Verdict, digest_of, end_jobs, expect_clean, expect_no_rejection, preload
 from jobs import FIRST_UID, Job, Storm, storm
 from lab import Lab
-from passes import error_kinds, shared_folder
+from passes import error_kinds, shared_directory
 
 TIMEOUT_S = 420.0
 TEMPORARY = re.compile(r"\.tmp$|^tmp\.|tmp\.pid_|_CxxBuild$")
@@ -38,7 +38,7 @@ class GxxLog:
             "STORM_GXX_LOG": str(self.path),
             "OMP_NUM_THREADS": "1",
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            # They are kept below TMPDIR, whatever the cache's folder is.
+            # They are kept below TMPDIR, whatever the cache's directory is.
             "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
         }
 
@@ -47,8 +47,8 @@ class GxxLog:
 
 
 def compile_jobs(lab: Lab, prefix: str, count: int, log: GxxLog, cache: str | None) -> list[Job]:
-    """Through cacheshim with the library, unless `cache` names a plain folder: then of one user, since
-    the folders of others are closed to it."""
+    """Through cacheshim with the library, unless `cache` names a plain directory: then of one user, since
+    the directories of others are closed to it."""
     jobs = []
     for index in range(count):
         name = f"{prefix}-{index}"
@@ -131,13 +131,13 @@ def expect_nothing_compiled(verdict: Verdict, warm: Storm, log: GxxLog) -> None:
 
 
 def cold_then_warm(lab: Lab, verdict: Verdict, *, jobs: int) -> None:
-    """A pass on a plain folder, for comparison; then a cold one through cacheshim and a warm one."""
+    """A pass on a plain directory, for comparison; then a cold one through cacheshim and a warm one."""
     plain_log, cold_log, warm_log = (GxxLog(lab) for _ in range(3))
-    folder = str(shared_folder(lab, "plain"))
+    directory = str(shared_directory(lab, "plain"))
     plain = storm(
-        lab, compile_jobs(lab, "plain", jobs, plain_log, folder), "plain folder", TIMEOUT_S
+        lab, compile_jobs(lab, "plain", jobs, plain_log, directory), "plain directory", TIMEOUT_S
     )
-    verdict.figures["plain folder, one user"] = figures_of(plain, plain_log)
+    verdict.figures["plain directory, one user"] = figures_of(plain, plain_log)
     with CacheMount(lab, lab.fresh("store")) as mount:
         passes = {}
         for name, log in (("cold", cold_log), ("warm", warm_log)):

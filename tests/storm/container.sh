@@ -30,7 +30,7 @@ bind() { # SOURCE TARGET: TARGET inside the new root
     mount --rbind "$1" "$root$2"
 }
 
-for folder in usr etc; do bind "/$folder" "/$folder"; done
+for directory in usr etc; do bind "/$directory" "/$directory"; done
 for link in bin sbin lib lib64; do
     if [ -e "/$link" ]; then ln -s "usr/$link" "$root/$link"; fi
 done

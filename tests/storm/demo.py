@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demonstration: today's shared folder beside cacheshim, in one table."""
+"""The demonstration: today's shared directory beside cacheshim, in one table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cases import (
 )
 from jobs import FIRST_UID, storm
 from lab import Lab
-from passes import figures_of, measured_pass, shared_folder
+from passes import figures_of, measured_pass, shared_directory
 
 JOBS = 8
 KERNELS = 24
@@ -35,9 +35,9 @@ COLUMNS = (
 
 def plain(lab: Lab) -> dict[str, Any]:
     log = PtxasLog(lab)
-    cache = str(shared_folder(lab, "plain"))
+    cache = str(shared_directory(lab, "plain"))
     jobs = triton_jobs(lab, "plain", JOBS, log, kernels=KERNELS, cache=cache, arguments=())
-    return figures_of(storm(lab, jobs, "plain shared folder"), log)
+    return figures_of(storm(lab, jobs, "plain shared directory"), log)
 
 
 def through_cacheshim(lab: Lab, verdict: Verdict) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,7 +54,7 @@ def through_cacheshim(lab: Lab, verdict: Verdict) -> tuple[dict[str, Any], dict[
         expect_warm(verdict, warm, warm_log, "ninth job, warm")
         expect_single_flight(verdict, cold_log, KERNELS, "8 jobs, cold")
         compiled = set(cold_log.digests())
-        expect_cubins(verdict, mount.base, [cold, warm], compiled, KERNELS, "the cache folder")
+        expect_cubins(verdict, mount.base, [cold, warm], compiled, KERNELS, "the cache directory")
     return cold_figures, warm_figures
 
 
@@ -78,7 +78,7 @@ def explain(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> None:
     alone = JOBS * KERNELS
     print(
         f"""
-Plain shared folder: {JOBS} jobs of {JOBS} users compile the same {KERNELS} kernels into one folder;
+Plain shared directory: {JOBS} jobs of {JOBS} users compile the same {KERNELS} kernels into one directory;
   {a["errors"]} of {a["calls"]} calls fail, because nobody may write where another user came first.
 cacheshim, 8 jobs, cold: the same jobs, with LD_PRELOAD and a job name as the only change:
   {b["errors"]} errors; ptxas ran {b["ptxas_runs"]} times for {KERNELS} kernels (each job on its own: {alone}).
@@ -104,7 +104,7 @@ def run(lab: Lab) -> int:
     print()
     print_table(
         [
-            {"row": "plain shared folder", **a},
+            {"row": "plain shared directory", **a},
             {"row": "cacheshim, 8 jobs, cold", **b},
             {"row": "cacheshim, ninth job, warm", **c},
         ]

@@ -3,9 +3,9 @@
 # enter-lab.sh WORK COMMAND…
 #
 # Runs COMMAND in mount and PID namespaces of its own, in a root made of binds of the real one with two
-# folders more: /ci-cache, free to mount on whatever this machine has there, and /cacheshim-lab. Nothing
+# directories more: /ci-cache, free to mount on whatever this machine has there, and /cacheshim-lab. Nothing
 # of it is seen outside, and all of it, mounts and processes, goes away with this script, also when that
-# is killed. WORK is an empty folder on disk; the caller removes it. /run starts empty.
+# is killed. WORK is an empty directory on disk; the caller removes it. /run starts empty.
 set -euo pipefail
 
 readonly AREA=/cacheshim-lab

@@ -109,8 +109,8 @@ class Running:
         home = lab.fresh(f"home-{job.name}")
         temporary = home / "tmp"
         temporary.mkdir()
-        for folder in (home, temporary):
-            os.chown(folder, job.uid, job.uid)
+        for directory in (home, temporary):
+            os.chown(directory, job.uid, job.uid)
         self._stderr_path = lab.fresh(f"log-{job.name}") / "stderr"
         with open(self._stderr_path, "wb") as stderr:
             self._process = subprocess.Popen(

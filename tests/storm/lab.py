@@ -2,13 +2,13 @@
 """The place where storms happen: a private corner of the machine that vanishes with this process.
 
 enter-lab.sh has put us into mount and PID namespaces of our own and into a root with two further
-folders: /ci-cache, to mount on, and AREA. What is left on disk afterwards is one folder, AREA/work.
+directories: /ci-cache, to mount on, and AREA. What is left on disk afterwards is one directory, AREA/work.
 
-Other users must be able to reach programs and libraries, but the repository may lie below a folder
+Other users must be able to reach programs and libraries, but the repository may lie below a directory
 that only root can enter. Hence copies and binds below AREA, which all can enter:
 
     AREA/share/        what jobs need, at the same path in containers
-      stage/           this folder's scripts, the library
+      stage/           this directory's scripts, the library
       venv/NAME/       virtual environments
       exchange/        files that jobs and harness share (mode 1777)
     AREA/work/         stores, homes
@@ -107,7 +107,7 @@ class Lab:
         return Path(found[0])
 
     def fresh(self, name: str) -> Path:
-        """A new folder on disk, mode 0755."""
+        """A new directory on disk, mode 0755."""
         self._made += 1
         path = self.area / "work" / f"{self._made:03d}-{name}"
         path.mkdir(parents=True)

@@ -22,11 +22,11 @@ def error_lines(done: Storm) -> list[str]:
     return [f"{e['type']} errno {e['errno']} {e['path'] or e['message']}" for e in done.errors[:5]]
 
 
-def shared_folder(lab: Lab, name: str) -> Path:
-    """What people do today: one folder that everybody may write to."""
-    folder = lab.fresh(name)
-    folder.chmod(0o1777)
-    return folder
+def shared_directory(lab: Lab, name: str) -> Path:
+    """What people do today: one directory that everybody may write to."""
+    directory = lab.fresh(name)
+    directory.chmod(0o1777)
+    return directory
 
 
 def figures_of(done: Storm, log: PtxasLog, daemon_cpu: float = 0.0) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from jobs import Box
 def small() -> list[tuple[str, Scenario]]:
     """What scripts/test runs: every scenario once, in a size for two cores."""
     return [
-        ("plain folder shows the errors", partial(scenarios.plain_folder, jobs=8, kernels=8)),
+        ("plain directory shows the errors", partial(scenarios.plain_directory, jobs=8, kernels=8)),
         (
             "8 users, PID namespaces, cold then warm",
             partial(scenarios.cold_then_warm, jobs=8, kernels=24),
@@ -61,7 +61,7 @@ def small() -> list[tuple[str, Scenario]]:
         ),
         ("whole entries", partial(writers.whole_entries, jobs=8, keys=24)),
         (
-            "Triton 2.1.0 on a plain folder shows the errors",
+            "Triton 2.1.0 on a plain directory shows the errors",
             partial(writers.old_triton_plain, version="2.1.0", jobs=8, keys=48),
         ),
         (
@@ -101,7 +101,7 @@ def full() -> list[tuple[str, Scenario]]:
             partial(troubles.killed_in_mid_compile, jobs=8, kernels=24),
         ),
         (
-            "a cleaner on a plain folder, for comparison",
+            "a cleaner on a plain directory, for comparison",
             partial(troubles.cleaner, jobs=8, kernels=24, passes=2, plain=True),
         ),
         (

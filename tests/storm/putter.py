@@ -4,7 +4,7 @@
 
 All jobs write the same keys, each with contents of its own, so that a reader can tell whose files
 it sees: an entry that holds files of two jobs is the fault that this looks for. Works with Triton 2.1
-(names end in .tmp.pid_<pid>_<random>) and 3.x (folders tmp.pid_<pid>_<uuid>).
+(names end in .tmp.pid_<pid>_<random>) and 3.x (directories tmp.pid_<pid>_<uuid>).
 
 Lines on stdout as in worker.py: READY, CALL, REPORT.
 """
@@ -82,7 +82,7 @@ class Putter:
         print("CALL", flush=True)
 
     def _visit_launcher(self, key: int) -> None:
-        """A launcher is one file, alone in its folder; it is complete by that."""
+        """A launcher is one file, alone in its directory; it is complete by that."""
         manager = manager_of("launcher", key)
         path = manager.get_file(LAUNCHER) if self.look_first else None
         if not path:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads every entry of a cache folder again and again while putter.py jobs write it.
+"""Reads every entry of a cache directory again and again while putter.py jobs write it.
 
 An entry must be whole at any moment that it can be seen: all its files there, all of one writer.
 Ends when its stdin does. Lines on stdout as in worker.py: READY, REPORT.
@@ -26,19 +26,19 @@ def writer_of(text: str) -> str:
     return text.split(" ", 1)[0]
 
 
-def fault_of(folder: str) -> str | None:
+def fault_of(directory: str) -> str | None:
     """What is wrong with one entry, or nothing."""
-    names = set(os.listdir(folder))
+    names = set(os.listdir(directory))
     if names not in (EXPECTED, LAUNCHER):
         return f"files {sorted(names)}"
     writers = {}
     for name in sorted(names - {"__grp__k.json"}):
-        with open(os.path.join(folder, name)) as file:
+        with open(os.path.join(directory, name)) as file:
             writers[name] = writer_of(file.read())
     torn = [writer for writer in writers.values() if writer.startswith("torn")]
     if torn or names == LAUNCHER:
         return torn[0] if torn else None
-    with open(os.path.join(folder, "__grp__k.json")) as file:
+    with open(os.path.join(directory, "__grp__k.json")) as file:
         children = json.load(file)["child_paths"]
     if len(children) != len(STAGES):
         return f"group of {len(children)} files"

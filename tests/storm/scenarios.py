@@ -21,21 +21,21 @@ from cases import (
 )
 from jobs import FIRST_UID, Box, Command, Job, storm
 from lab import Lab, run
-from passes import figures_of, measured_pass, shared_folder
+from passes import figures_of, measured_pass, shared_directory
 
 
-def plain_folder(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
-    """The storm on a plain shared folder must fail, or the other scenarios prove nothing."""
+def plain_directory(lab: Lab, verdict: Verdict, *, jobs: int, kernels: int) -> None:
+    """The storm on a plain shared directory must fail, or the other scenarios prove nothing."""
     log = PtxasLog(lab)
-    cache = shared_folder(lab, "plain")
+    cache = shared_directory(lab, "plain")
     done = storm(
         lab,
         triton_jobs(lab, "plain", jobs, log, kernels=kernels, cache=str(cache), arguments=()),
-        "plain folder",
+        "plain directory",
     )
     verdict.figures = figures_of(done, log)
     verdict.expect(
-        bool(done.errors), "no error on a plain folder: this storm is too weak to show any"
+        bool(done.errors), "no error on a plain directory: this storm is too weak to show any"
     )
 
 
@@ -125,12 +125,12 @@ flight = ["__grp__*.json", "*.so"]
 @contextmanager
 def own_profile(lab: Lab) -> Iterator[str]:
     """The cache family that exists only as a TOML file, in place of root's profiles.d."""
-    folder = lab.fresh("etc")
-    (folder / "profiles.d").mkdir()
-    (folder / "profiles.d/storm-cache.toml").write_text(OWN_FAMILY)
+    directory = lab.fresh("etc")
+    (directory / "profiles.d").mkdir()
+    (directory / "profiles.d/storm-cache.toml").write_text(OWN_FAMILY)
     etc = Path("/etc/cacheshim")
     etc.mkdir(exist_ok=True)
-    run("mount", "--bind", folder, etc)
+    run("mount", "--bind", directory, etc)
     try:
         yield "storm-cache"
     finally:

@@ -7,7 +7,7 @@
     storm.py full     the bars in their full size
     storm.py only TEXT…   the scenarios of both lists whose name contains one of the texts
     storm.py inductor  torch.compile() in place of Triton
-    storm.py compare  what single flight saves, beside a plain folder; TEXT: so many rounds
+    storm.py compare  what single flight saves, beside a plain directory; TEXT: so many rounds
     storm.py autotuner  jobs whose configurations fail in part, beside private caches; TEXT: so many rounds
     storm.py list
 
@@ -43,7 +43,7 @@ def parse_arguments() -> argparse.Namespace:
                                              "autotuner", "list"))
     parser.add_argument("texts", nargs="*")
     parser.add_argument("--repo", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True, help="an empty folder on disk")
+    parser.add_argument("--work", type=Path, required=True, help="an empty directory on disk")
     parser.add_argument(
         "--venv", type=venv, action="append", default=[], help="NAME=PATH of a virtual environment"
     )

@@ -22,7 +22,7 @@ from cases import (
 )
 from jobs import FIRST_UID, Box, Command, Job, Running, Storm, go_all, start_all, storm, watch
 from lab import Lab, run
-from passes import error_kinds, error_lines, figures_of, measured_pass, shared_folder
+from passes import error_kinds, error_lines, figures_of, measured_pass, shared_directory
 
 CLEANER_UID = FIRST_UID + 90
 
@@ -99,18 +99,18 @@ class Cleaners:
         result = self._current.finish(30)
         self._current = None
         self.removed += result.report["calls"] if result.report else 0
-        # On a plain folder it fails too; in its own view nobody interferes with it.
+        # On a plain directory it fails too; in its own view nobody interferes with it.
         self.complaints += Storm([result], 0.0).complaints()
 
 
 def cleaner(
     lab: Lab, verdict: Verdict, *, jobs: int, kernels: int, passes: int, plain: bool = False
 ) -> None:
-    """While jobs compile and reload, another removes a key folder every 50 ms in what it sees."""
+    """While jobs compile and reload, another removes a key directory every 50 ms in what it sees."""
     if plain:
-        folder = shared_folder(lab, "cleaned")
+        directory = shared_directory(lab, "cleaned")
         log = PtxasLog(lab)
-        done, cleaners = storm_with_cleaners(lab, log, jobs, kernels, passes, str(folder))
+        done, cleaners = storm_with_cleaners(lab, log, jobs, kernels, passes, str(directory))
         verdict.figures = {**figures_of(done, log), "removed": cleaners.removed}
         return
     with CacheMount(lab, lab.fresh("store")) as mount:

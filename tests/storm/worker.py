@@ -29,7 +29,7 @@ from triton.runtime.build import compile_so_from_src
 from worker_report import cpu_seconds, describe
 
 TARGET = GPUTarget("cuda", 90, 32)
-# What a launcher is to the cache: C that Triton has gcc compile, one .so alone in its folder.
+# What a launcher is to the cache: C that Triton has gcc compile, one .so alone in its directory.
 LAUNCHER_SOURCE = "int answer(void) { return 42; }"
 LAUNCHER_NUMBER = -1
 

@@ -11,7 +11,7 @@ from cachemount import CacheMount
 from cases import Verdict, end_jobs, expect_clean, preload, temporary_names
 from jobs import FIRST_UID, Box, Command, Job, Storm, start_all, storm
 from lab import Lab
-from passes import error_kinds, shared_folder
+from passes import error_kinds, shared_directory
 
 READER_UID = FIRST_UID + 91
 
@@ -86,19 +86,19 @@ def has_triton(lab: Lab, verdict: Verdict, version: str) -> bool:
 
 
 def old_triton_plain(lab: Lab, verdict: Verdict, *, version: str, jobs: int, keys: int) -> None:
-    """Control: names by pid and a seeded random number collide on a plain folder, for one user."""
+    """Control: names by pid and a seeded random number collide on a plain directory, for one user."""
     if not has_triton(lab, verdict, version):
         return
-    folder = shared_folder(lab, "plain-old")
+    directory = shared_directory(lab, "plain-old")
     arguments = ("--keys", str(keys), "--look-first", "--seed", "1")
     python = lab.python_of(f"triton-{version}")
-    everyone = putter_jobs(lab, python, "old", jobs, arguments, cache=str(folder))
+    everyone = putter_jobs(lab, python, "old", jobs, arguments, cache=str(directory))
     for job in everyone:
         job.uid = FIRST_UID
-    done = storm(lab, everyone, f"Triton {version}, plain folder")
+    done = storm(lab, everyone, f"Triton {version}, plain directory")
     verdict.figures = {"calls": done.calls, "errors": len(done.errors), "kinds": error_kinds(done)}
     verdict.expect(
-        bool(done.errors), "no error on a plain folder: this storm is too weak to show any"
+        bool(done.errors), "no error on a plain directory: this storm is too weak to show any"
     )
 
 

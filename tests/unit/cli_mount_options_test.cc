@@ -49,12 +49,12 @@ TEST(MountOptions, RefuseWhatIsUnknownAndSayWhatIsKnown) {
   }
 }
 
-TEST(OverlayOptions, NameTheFolders) {
+TEST(OverlayOptions, NameTheDirectories) {
   const OverlayOptions options = parse_overlay_options(
       {"lowerdir=/one:/t\\:wo:th\\\\ree\\,,upperdir=/u\\:p,workdir=/w", "noatime"}, true);
-  EXPECT_EQ(options.folders.lowers, (Words{"/one", "/t:wo", "th\\ree,"}));
-  EXPECT_EQ(options.folders.upper, "/u:p");
-  EXPECT_EQ(options.folders.work, "/w");
+  EXPECT_EQ(options.directories.lowers, (Words{"/one", "/t:wo", "th\\ree,"}));
+  EXPECT_EQ(options.directories.upper, "/u:p");
+  EXPECT_EQ(options.directories.work, "/w");
   EXPECT_EQ(options.mount.flags, kUsual | MS_NOATIME);
   EXPECT_TRUE(options.ignored.empty());
 }

@@ -33,7 +33,7 @@ class Scratch : public testing::Test {
  protected:
   Scratch() {
     std::string name = testing::TempDir() + "/cli.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no scratch folder";
+    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no scratch directory";
     path_ = fs::canonical(name);
   }
   ~Scratch() override { fs::remove_all(path_); }
@@ -84,8 +84,8 @@ TEST_F(Scratch, PathsAreResolvedUpToALastComponentThatIsMissing) {
   EXPECT_EQ(resolve_path("/"), "/");
 }
 
-// A control folder of plain files. The client writes its request over the blanks at the beginning of
-// `control` and reads what follows them.
+// A control directory of plain files. The client writes its request over the blanks at the
+// beginning of `control` and reads what follows them.
 class FakeControl : public Scratch {
  protected:
   FakeControl() {
@@ -144,7 +144,7 @@ TEST_F(FakeControl, FilesAreReadWhole) {
   EXPECT_EQ(ControlClient(path_).read("stats"), "{\"misses\":1}");
 }
 
-TEST_F(Scratch, AFolderWithoutControlIsNoMount) {
+TEST_F(Scratch, ADirectoryWithoutControlIsNoMount) {
   EXPECT_THROW(ControlClient client(path_), Failure);
   fs::create_directory(path_ / ".cacheshim");  // as a store has it
   try {
@@ -203,7 +203,7 @@ TEST(DaemonEnd, TheHolderOfALockIsReadFromTheTableOfTheKernel) {
 }
 
 // It has more to let go, as the upper of an overlay.
-TEST_F(Scratch, ADaemonThatHasTakenItsRunFolderAwayHasNotEndedYet) {
+TEST_F(Scratch, ADaemonThatHasTakenItsRunDirectoryAwayHasNotEndedYet) {
   int told[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, told), 0);
   const std::string lock = path_ / "lock";
@@ -245,7 +245,7 @@ TEST_F(Scratch, ADaemonThatProcDoesNotShowHasEndedWhenItsLockIsFree) {
   EXPECT_TRUE(end.wait(std::chrono::milliseconds(0)));
 }
 
-TEST_F(Scratch, WithoutARunFolderThereIsNoEndToWaitFor) {
+TEST_F(Scratch, WithoutARunDirectoryThereIsNoEndToWaitFor) {
   EXPECT_TRUE(DaemonEnd("").wait(std::chrono::milliseconds(0)));
   EXPECT_TRUE(DaemonEnd(path_ / "none").wait(std::chrono::milliseconds(0)));
 }

@@ -22,7 +22,7 @@ TEST(JobId, CharactersThatAreNotAllowedBecomeUnderscores) {
   EXPECT_EQ(JobId::from_text("a/b c:d\xc3\xa4.Z-9_").view(), "a_b_c_d__.Z-9_");
 }
 
-TEST(JobId, DotsAloneAreNoFolderName) {
+TEST(JobId, DotsAloneAreNoDirectoryName) {
   EXPECT_EQ(JobId::from_text(".").view(), "_");
   EXPECT_EQ(JobId::from_text("..").view(), "_.");
   EXPECT_EQ(JobId::from_text("...").view(), "...");

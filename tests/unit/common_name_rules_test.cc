@@ -80,14 +80,14 @@ TEST(NameRuleTable, KnowsNamesThatAreTheMountsByFamilyAndComponent) {
   EXPECT_TRUE(table.is_mount_only("one/x.part"));
   EXPECT_FALSE(table.is_mount_only("one/K/x"));
   EXPECT_FALSE(table.is_mount_only("one/K/parts"));
-  EXPECT_FALSE(table.is_mount_only("tmp.7"));  // a family's own folder is no name within it
+  EXPECT_FALSE(table.is_mount_only("tmp.7"));  // a family's own directory is no name within it
   EXPECT_FALSE(table.is_mount_only("other/tmp.7"));
   EXPECT_FALSE(table.is_mount_only("unknown/tmp.7"));
   EXPECT_FALSE(table.is_mount_only(""));
 }
 
-// A path that a profile's pattern matches is never the base's to answer, nor is what is below it; one
-// that waits is told by its last component.
+// A path that a profile's pattern matches is never the base's to answer, nor is what is below it;
+// one that waits is told by its last component.
 TEST(NameRuleTable, KnowsPatternsOfPathsByAComponentThatTells) {
   Profile profile;
   profile.name = "one";

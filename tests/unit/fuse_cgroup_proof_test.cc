@@ -12,17 +12,18 @@
 namespace cacheshim {
 namespace {
 
-// Trees of folders in the place of the kernel's.
+// Trees of directories in the place of the kernel's.
 class CgroupProofTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give folders away";
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give directories away";
   }
   void make(const std::string& path, uid_t owner = 0) {
     std::filesystem::create_directories(scratch_ / path);
     ASSERT_EQ(::chown((scratch_ / path).c_str(), owner, owner), 0);
   }
-  // Version 2 at v2/, of version 1 the two controllers cpu,cpuacct at v1/, a part of memory at part/.
+  // Version 2 at v2/, of version 1 the two controllers cpu,cpuacct at v1/, a part of memory at
+  // part/.
   std::string job_of(const std::string& text) const {
     const std::string top = scratch_.path();
     const CgroupProof proof(
@@ -37,7 +38,7 @@ class CgroupProofTest : public ::testing::Test {
   Scratch scratch_;
 };
 
-TEST_F(CgroupProofTest, RootsFoldersProveTheJob) {
+TEST_F(CgroupProofTest, RootsDirectoriesProveTheJob) {
   make("v2/system.slice/slurmstepd.scope/job_4711/step_0");
   make("v1/slurm/uid_1000/job_12");
   make("part/job_13");
@@ -49,8 +50,8 @@ TEST_F(CgroupProofTest, RootsFoldersProveTheJob) {
 }
 
 TEST_F(CgroupProofTest, WhatIsNotThereOrElsewhereProvesNothing) {
-  for (const char* folder : {"v2/job_1", "v2/job_1x", "v2/job_", "v2/myjob_1"}) make(folder);
-  for (const char* folder : {"v1/job_3", "part/job_13", "part/y/job_13"}) make(folder);
+  for (const char* directory : {"v2/job_1", "v2/job_1x", "v2/job_", "v2/myjob_1"}) make(directory);
+  for (const char* directory : {"v1/job_3", "part/job_13", "part/y/job_13"}) make(directory);
   EXPECT_EQ(job_of("0::/job_2\n"), "");
   EXPECT_EQ(job_of("4:cpu,cpuacct:/job_1\n"), "");
   EXPECT_EQ(job_of("4:cpu,blkio:/job_3\n"), "");
@@ -62,7 +63,7 @@ TEST_F(CgroupProofTest, WhatIsNotThereOrElsewhereProvesNothing) {
   EXPECT_EQ(job_of("no lines of this kind\n::\n"), "");
 }
 
-TEST_F(CgroupProofTest, AFolderThatAUserOwnsOrMayWriteToProvesNothing) {
+TEST_F(CgroupProofTest, ADirectoryThatAUserOwnsOrMayWriteToProvesNothing) {
   make("v2/job_1", 20001);
   make("v2/user.slice", 20001);
   make("v2/user.slice/job_2");

@@ -208,8 +208,8 @@ TEST_F(OverlayTest, TheStatesOfAllJobsAreOfOneMoment) {
   constexpr int kReadings = 2000;
   NodeTable nodes;
   const Store store = Store::bare(scratch_.open_dir("base"));
-  const NodeIndex folder = nodes.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
-  JobTable table(store, entries_, counters_, nodes, folder, PublishPolicy::kNever, {});
+  const NodeIndex directory = nodes.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
+  JobTable table(store, entries_, counters_, nodes, directory, PublishPolicy::kNever, {});
   const auto begin = [&](const std::string& id) -> Job& { return table.ensure_active(id, {}); };
   for (int number = 0; number < 1000; ++number) begin("m" + std::to_string(number));
   std::atomic<bool> stop{false};

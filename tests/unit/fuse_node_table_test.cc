@@ -21,7 +21,7 @@ struct stat object(mode_t type, ino_t inode, nlink_t links = 1) {
   return st;
 }
 
-// A view root with a folder "d" in it.
+// A view root with a directory "d" in it.
 class NodeTableTest : public ::testing::Test {
  protected:
   NodeIndex file(const std::string& name, ino_t inode, bool in_upper = false, nlink_t links = 1) {
@@ -45,11 +45,11 @@ TEST_F(NodeTableTest, PathsBeginAtTheViewsRoot) {
   EXPECT_FALSE(nodes_.info(folder_).is_view_root);
 }
 
-TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheFoldersAboveThem) {
+TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
   const std::uint32_t before = nodes_.size();
   const NodeIndex x = file("x", 2);
   nodes_.forget(folder_, 1);
-  EXPECT_EQ(path(x), "d/x");  // the folder lives as long as what is in it
+  EXPECT_EQ(path(x), "d/x");  // the directory lives as long as what is in it
   nodes_.forget(x, 1);
   EXPECT_EQ(nodes_.size(), before - 1);
   EXPECT_EQ(nodes_.find(root_, "d"), 0U);
@@ -110,9 +110,10 @@ TEST_F(NodeTableTest, WhatIsRemovedKeepsTheDescriptorItIsGiven) {
 
 TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
   const Scratch scratch;
-  const auto lock = [&](ino_t inode, const std::string& folder) {
-    return nodes_.intern_common(folder_, "x", nullptr,
-                                {Common::kLock, object(S_IFREG, inode), scratch.open_dir(folder)});
+  const auto lock = [&](ino_t inode, const std::string& directory) {
+    return nodes_.intern_common(
+        folder_, "x", nullptr,
+        {Common::kLock, object(S_IFREG, inode), scratch.open_dir(directory)});
   };
   const NodeIndex x = lock(2, "one");
   const int held = nodes_.info(x).object_fd();
@@ -125,7 +126,8 @@ TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
   EXPECT_EQ(nodes_.info(x).object_fd(), held);
 }
 
-// Processes beside the mount may link lock files. A common file belongs to all jobs, a file of another name to one.
+// Processes beside the mount may link lock files. A common file belongs to all jobs, a file of
+// another name to one.
 TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
   const Scratch scratch;
   const auto lock = [&](const char* name) {
@@ -176,7 +178,7 @@ TEST_F(NodeTableTest, ALostNameLeavesTheDescriptorOfWhoHasItOpen) {
   EXPECT_GE(nodes_.info(x).object_fd(), 0);
 }
 
-TEST_F(NodeTableTest, RenamedFoldersTakeTheirChildrenAlong) {
+TEST_F(NodeTableTest, RenamedDirectoriesTakeTheirChildrenAlong) {
   const NodeIndex x = file("x", 2);
   nodes_.rename(root_, "d", root_, "e");
   EXPECT_EQ(path(x), "e/x");

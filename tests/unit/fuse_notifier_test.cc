@@ -13,7 +13,8 @@
 namespace cacheshim {
 namespace {
 
-// A socket pair plays the kernel: what it does not read blocks the notifier, as a held folder does.
+// A socket pair plays the kernel: what it does not read blocks the notifier, as a held directory
+// does.
 class NotifierTest : public ::testing::Test {
  protected:
   NotifierTest() {
@@ -37,9 +38,9 @@ class NotifierTest : public ::testing::Test {
     return {body.parent, std::string(message + sizeof header + sizeof body, body.namelen)};
   }
 
-  // Posts until the socket is full, so that the notifier stands still in a notice for `folder`.
-  void block_in(Notifier& notifier, Notifier::FolderId folder) {
-    const std::vector<Notifier::Notice> many(4000, {folder, std::string(200, 'n')});
+  // Posts until the socket is full, so that the notifier stands still in a notice for `directory`.
+  void block_in(Notifier& notifier, Notifier::FolderId directory) {
+    const std::vector<Notifier::Notice> many(4000, {directory, std::string(200, 'n')});
     notifier.post(many, {}, [] {});
     (void)receive();  // it has begun
   }
@@ -83,7 +84,7 @@ TEST_F(NotifierTest, TellsOfAttributesAtOnceAndOfNothingElse) {
   }
 }
 
-TEST_F(NotifierTest, AnAnswerNeverWaitsForANoticeOfAFolderThatItsRequestHolds) {
+TEST_F(NotifierTest, AnAnswerNeverWaitsForANoticeOfADirectoryThatItsRequestHolds) {
   bool answered = false;
   {
     Notifier notifier(daemon_.get());

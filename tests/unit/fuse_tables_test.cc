@@ -72,7 +72,7 @@ TEST(Arena, GivesSlotsOutAgainEmptyAndKeepsTheOthers) {
   EXPECT_EQ(arena.in_use(), kMany);
 }
 
-TEST(Generations, TellAChangeOfThisFolderAndOfAll) {
+TEST(Generations, TellAChangeOfThisDirectoryAndOfAll) {
   Generations generations;
   const auto before = generations.of("a/b");
   generations.change("a/b");

@@ -153,8 +153,8 @@ TEST_F(ViewFilterTest, CountsWhatIsWrittenToItsCountersAndRemembersIt) {
   EXPECT_EQ(filter_.counts().opens, 7U);
 }
 
-// What is said to be shadowed before it happens is seen by everybody who learns that it has happened,
-// through growth and other owners.
+// What is said to be shadowed before it happens is seen by everybody who learns that it has
+// happened, through growth and other owners.
 TEST_F(ViewFilterTest, NoReaderSeesABitLate) {
   constexpr int kNames = 30'000;
   std::atomic<int> happened{0};
@@ -206,18 +206,19 @@ class ShadowTest : public OverlayTest {
   void check_not_begun(const std::string& path) {
     if (is_loading_ || path.empty() || folders_.rules.is_mount_only(path)) return;
     EXPECT_FALSE(scratch_.exists("upper/" + path)) << path;
-    const std::string folder(parent_path(path));
+    const std::string directory(parent_path(path));
     EXPECT_FALSE(
-        scratch_.exists("upper/" + join_path(folder, ".wh." + std::string(base_name(path)))))
+        scratch_.exists("upper/" + join_path(directory, ".wh." + std::string(base_name(path)))))
         << path;
   }
 
-  // An empty layer over the base that the model begins with: a filter that is not full yet tells most.
+  // An empty layer over the base that the model begins with: a filter that is not full yet tells
+  // most.
   void begin_anew() {
     told_overlay_.set_layer({}, {});
     filter_.clear();
-    for (const char* folder : {"upper", "work", "base/fam", "base/plain"}) {
-      std::filesystem::remove_all(scratch_ / folder);
+    for (const char* directory : {"upper", "work", "base/fam", "base/plain"}) {
+      std::filesystem::remove_all(scratch_ / directory);
     }
     for (const std::string path :
          {"fam/A/x", "fam/A/sub/z", "fam/B/y", "plain/A/x", "plain/B/sub/z"}) {
@@ -342,7 +343,7 @@ TEST_F(ShadowTest, WhatDiffersFromTheBaseIsToldOfWhateverWasDone) {
         publish(path);
         break;
       default:                                                  // something is evicted
-        (void)::unlink((scratch_ / ("base/" + path)).c_str());  // if it is there, and no folder
+        (void)::unlink((scratch_ / ("base/" + path)).c_str());  // if it is there, and no directory
     }
     for (const std::string& any : all) check(any);
     if (HasFatalFailure()) FAIL() << "after step " << step;
@@ -390,7 +391,7 @@ TEST_F(ShadowTest, ALayerThatIsTakenUpIsToldOf) {
 TEST_F(ShadowTest, AnEntryThatTheLayerBeganIsItsAlone) {
   scratch_.write("base/fam/A/x", "base");
   ASSERT_TRUE(told_overlay_.make_dir("fam/C", 0755));
-  EXPECT_FALSE(reader_.may_be_shadowed("fam/C/y"));  // a mere folder is merged
+  EXPECT_FALSE(reader_.may_be_shadowed("fam/C/y"));  // a mere directory is merged
   ASSERT_TRUE(told_overlay_.create_file("fam/C/x", O_WRONLY, 0644));
   scratch_.write("base/fam/C/y", "of another job");
   EXPECT_TRUE(reader_.may_be_shadowed("fam/C/y"));
@@ -405,7 +406,7 @@ TEST_F(ShadowTest, NamesOfACopiedFileAreAllTheMounts) {
   EXPECT_TRUE(reader_.may_be_shadowed("plain/A/other"));
 }
 
-TEST_F(ShadowTest, AFolderThatItsUserCannotEnterHidesWhatIsBelow) {
+TEST_F(ShadowTest, ADirectoryThatItsUserCannotEnterHidesWhatIsBelow) {
   ASSERT_TRUE(told_overlay_.make_dir("plain", 0755));
   ASSERT_TRUE(told_overlay_.make_dir("plain/open", 0755));
   ASSERT_TRUE(told_overlay_.make_dir("plain/closed", 0300));

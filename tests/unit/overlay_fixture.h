@@ -16,8 +16,8 @@
 
 namespace cacheshim {
 
-// A family whose entries are folders one level down, complete with a file "done-*", or with a "*.so"
-// alone; "tmp.*" is scratch.
+// A family whose entries are directories one level down, complete with a file "done-*", or with a
+// "*.so" alone; "tmp.*" is scratch.
 inline std::vector<Profile> test_profiles() {
   Profile profile;
   profile.name = "fam";
@@ -40,7 +40,7 @@ class CopyUpSteps final : public OverlayObserver {
   std::function<Status(CopyUpStep)> then;
 };
 
-// An overlay over plain folders: scratch/base, and scratch/upper with scratch/work.
+// An overlay over plain directories: scratch/base, and scratch/upper with scratch/work.
 class OverlayTest : public ::testing::Test {
  protected:
   OverlayTest() { take_up_layer(overlay_); }

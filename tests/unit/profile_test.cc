@@ -51,16 +51,16 @@ std::string refusal_with(const std::string& line) {
   return refusal("name = \"x\"\nevidence = \"doc\"\n" + line + "\n");
 }
 
-class ProfileFolders : public testing::Test {
+class ProfileDirectories : public testing::Test {
  protected:
-  ProfileFolders() {
+  ProfileDirectories() {
     std::string name = testing::TempDir() + "/profiles.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no scratch folder";
+    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no scratch directory";
     root_ = name;
   }
-  ~ProfileFolders() override { fs::remove_all(root_); }
+  ~ProfileDirectories() override { fs::remove_all(root_); }
 
-  std::string folder(const std::string& name) const { return root_ / name; }
+  std::string directory(const std::string& name) const { return root_ / name; }
   void write(const std::string& path, const std::string& text) const {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
@@ -83,12 +83,12 @@ TEST(Profile, ReadsEveryField) {
   EXPECT_EQ(profile->evidence, Evidence::kRun);
   EXPECT_EQ(profile->origin, "triton.toml");
   ASSERT_EQ(profile->entries.size(), 2U);
-  const EntryRule& folder = profile->entries[0];
-  EXPECT_EQ(folder.path.text(), "*");
-  EXPECT_TRUE(folder.is_folder() && folder.says_when_complete() && !folder.renamed);
-  EXPECT_TRUE(folder.completes("__grp__k.json") && folder.holds_paths("__grp__k.json"));
-  EXPECT_FALSE(folder.completes("k.json") || folder.holds_paths("k.json"));
-  EXPECT_TRUE(folder.completes_alone("k.json"));
+  const EntryRule& directory = profile->entries[0];
+  EXPECT_EQ(directory.path.text(), "*");
+  EXPECT_TRUE(directory.is_folder() && directory.says_when_complete() && !directory.renamed);
+  EXPECT_TRUE(directory.completes("__grp__k.json") && directory.holds_paths("__grp__k.json"));
+  EXPECT_FALSE(directory.completes("k.json") || directory.holds_paths("k.json"));
+  EXPECT_TRUE(directory.completes_alone("k.json"));
   const EntryRule& files = profile->entries[1];
   EXPECT_EQ(files.files, (std::vector<std::string>{".body", ""}));
   EXPECT_TRUE(!files.is_folder() && files.says_when_complete() && files.renamed);
@@ -213,11 +213,11 @@ TEST(Profile, MessagesNameFileAndLine) {
   EXPECT_EQ(refusal("name = \n").rfind("x.toml:1: ", 0), 0U);
 }
 
-TEST(Profile, NeedsANameThatIsAFolderName) {
+TEST(Profile, NeedsANameThatIsADirectoryName) {
   EXPECT_NE(refusal("evidence = \"doc\"\n").find("name: missing"), std::string::npos);
   for (const char* name : {"", ".", "..", ".x", "a/b", "a b"}) {
     EXPECT_NE(refusal("name = \"" + std::string(name) + "\"\nevidence = \"doc\"\n")
-                  .find("is no folder name"),
+                  .find("is no directory name"),
               std::string::npos)
         << name;
   }
@@ -241,11 +241,11 @@ TEST(Profile, RefusesValuesOfAWrongKind) {
             "x.toml:3: entry: must be an array of tables, [[entry]]");
   EXPECT_EQ(refusal_with("entry = [1]"), "x.toml:3: entry: must be an array of tables, [[entry]]");
   EXPECT_EQ(refusal_with("[[entry]]\nrenamed = true"),
-            "x.toml:3: entry.path: '' is no pattern of a path below the cache's folder");
+            "x.toml:3: entry.path: '' is no pattern of a path below the cache's directory");
   for (const char* path : {"/a", "a/", "a//b"}) {
     EXPECT_EQ(refusal_with("[[entry]]\npath = \"" + std::string(path) + "\""),
               "x.toml:4: entry.path: '" + std::string(path) +
-                  "' is no pattern of a path below the cache's folder");
+                  "' is no pattern of a path below the cache's directory");
   }
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nrenamed = 1"),
             "x.toml:5: entry.renamed: must be true or false");
@@ -256,7 +256,7 @@ TEST(Profile, RefusesValuesOfAWrongKind) {
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = [\"/a\"]"),
             "x.toml:5: entry.files: '/a' is no ending of a file name");
   EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nfiles = [\"\"]\ncomplete_single = [\"a\"]"),
-            "x.toml:6: entry.complete_single: is for folders; of files, 'complete' does it");
+            "x.toml:6: entry.complete_single: is for directories; of files, 'complete' does it");
   for (const char* lock : {"locks/x.lock", "locks/*/x.lock", "locks/**.lock", "locks/[ab]*.lock",
                            "/locks/*.lock", "*/x", "", "./x", "./*/*.lock", "./../*.lock"}) {
     EXPECT_EQ(refusal_with("[[entry]]\npath = \"*\"\nbuilt_under = \"" + std::string(lock) + "\""),
@@ -269,16 +269,16 @@ TEST(Profile, RefusesValuesOfAWrongKind) {
       "alone");
   EXPECT_EQ(refusal_with("class = 1"), "x.toml:3: class: must be a table");
   EXPECT_EQ(refusal_with("[class]\nlock = [\"/x\"]"),
-            "x.toml:4: class.lock: '/x' is no pattern of a path below the cache's folder");
+            "x.toml:4: class.lock: '/x' is no pattern of a path below the cache's directory");
   EXPECT_EQ(refusal_with("variable = \"A\\u0000B\""), "x.toml:3: variable: must be a string");
 }
 
-TEST_F(ProfileFolders, AreReadInOrderAndTheLaterReplaces) {
+TEST_F(ProfileDirectories, AreReadInOrderAndTheLaterReplaces) {
   write("a/one.toml", minimal("one", "FIRST"));
   write("a/two.toml", minimal("two", "TWO"));
   write("a/README", "no profile");
   write("b/other.toml", minimal("one", "SECOND"));
-  const ProfileSet set = load_profiles({folder("a"), folder("missing"), folder("b")});
+  const ProfileSet set = load_profiles({directory("a"), directory("missing"), directory("b")});
   EXPECT_TRUE(set.refused.empty());
   ASSERT_EQ(set.profiles.size(), 2U);
   EXPECT_EQ(set.profiles[0].name, "one");
@@ -286,34 +286,34 @@ TEST_F(ProfileFolders, AreReadInOrderAndTheLaterReplaces) {
   EXPECT_EQ(set.profiles[1].name, "two");
 }
 
-TEST_F(ProfileFolders, GoOnWithoutARefusedProfile) {
+TEST_F(ProfileDirectories, GoOnWithoutARefusedProfile) {
   write("a/bad.toml", "name = \"bad\"\nnonsense = 1\n");
   write("a/empty.toml", "");
-  write("a/folder.toml/x", "");
+  write("a/directory.toml/x", "");
   write("a/good.toml", minimal("good", "GOOD"));
-  const ProfileSet set = load_profiles({folder("a")});
+  const ProfileSet set = load_profiles({directory("a")});
   ASSERT_EQ(set.profiles.size(), 1U);
   EXPECT_EQ(set.profiles[0].name, "good");
   ASSERT_EQ(set.refused.size(), 3U);
   EXPECT_EQ(set.refused[0].message,
-            folder("a/bad.toml") + ":1: evidence: must be one of run, read, doc, guess");
-  EXPECT_EQ(set.refused[2].message, folder("a/folder.toml") + ": cannot be read");
+            directory("a/bad.toml") + ":1: evidence: must be one of run, read, doc, guess");
+  EXPECT_EQ(set.refused[1].message, directory("a/directory.toml") + ": cannot be read");
 }
 
-TEST_F(ProfileFolders, RefuseASecondProfileOfOneName) {
+TEST_F(ProfileDirectories, RefuseASecondProfileOfOneName) {
   write("a/1.toml", minimal("same", "A"));
   write("a/2.toml", minimal("same", "B"));
-  const ProfileSet set = load_profiles({folder("a")});
+  const ProfileSet set = load_profiles({directory("a")});
   ASSERT_EQ(set.profiles.size(), 1U);
   EXPECT_EQ(set.profiles[0].variable, "A");
   ASSERT_EQ(set.refused.size(), 1U);
 }
 
-TEST_F(ProfileFolders, ThatAreNoFoldersAreReported) {
+TEST_F(ProfileDirectories, ThatAreNoDirectoriesAreReported) {
   write("file", "");
-  const ProfileSet set = load_profiles({folder("file")});
+  const ProfileSet set = load_profiles({directory("file")});
   ASSERT_EQ(set.refused.size(), 1U);
-  EXPECT_EQ(set.refused[0].message, folder("file") + ": Not a directory");
+  EXPECT_EQ(set.refused[0].message, directory("file") + ": Not a directory");
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class Worker(unittest.TestCase):
             told = self.row("first", "--processes", processes)
             self.assertEqual(told["operations"], FILES)
 
-    def test_commit_leaves_files_under_new_keys_and_no_temporary_folder(self) -> None:
+    def test_commit_leaves_files_under_new_keys_and_no_temporary_directory(self) -> None:
         told = self.row("commit", "--processes", 2)
         self.assertEqual(len(sizes(self.tree)), FILES + told["operations"])
         self.assertEqual([*self.tree.rglob("tmp.*")], [])
@@ -84,7 +84,7 @@ class Worker(unittest.TestCase):
             self.assertEqual(result.stdout, "")
             self.assertRegex(result.stderr, r"open '.*/kernel\.ptx': No such file")
 
-    def test_walk_counts_folders_and_files(self) -> None:
+    def test_walk_counts_directories_and_files(self) -> None:
         result = work("walk", self.tree)
         self.assertEqual(json.loads(result.stdout)["entries"], FILES + int(KEYS))
 

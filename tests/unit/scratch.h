@@ -13,7 +13,7 @@
 
 namespace cacheshim {
 
-// A folder of its own for one test, gone with it.
+// A directory of its own for one test, gone with it.
 class Scratch {
  public:
   Scratch() {

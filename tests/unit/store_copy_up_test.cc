@@ -19,7 +19,7 @@ class CopyUp : public OverlayTest {
     const std::unique_lock lock(overlay_.mutex());
     return overlay_.open_writable(path, O_RDWR);
   }
-  // What is left in the work folder, but for the records of hard links and origins.
+  // What is left in the work directory, but for the records of hard links and origins.
   Names left_in_work() const {
     Names names;
     for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "work")) {
@@ -108,7 +108,7 @@ TEST_F(CopyUp, CopyThatNobodyTakesLeavesNothing) {
   EXPECT_FALSE(scratch_.exists("upper/a"));
 }
 
-TEST_F(CopyUp, FolderIsPreparedWithAllThatIsBelow) {
+TEST_F(CopyUp, DirectoryIsPreparedWithAllThatIsBelow) {
   scratch_.write("base/a/d/x", "x");
   scratch_.write("base/a/d/deep/y", "y");
   const auto prepared = overlay_.prepare_copy_up("a/d");
@@ -130,7 +130,7 @@ TEST_F(CopyUp, FailureKeepsNothingAndTheNextTriesAgain) {
   EXPECT_TRUE(open_writable("a/x"));
 }
 
-// A file of ten bytes, to be copied into a work folder.
+// A file of ten bytes, to be copied into a work directory.
 class StagedCopiesTest : public ::testing::Test {
  protected:
   StagedCopiesTest() {

@@ -123,7 +123,7 @@ TEST_F(BaseTest, IsListedByWhatGoesWhole) {
   std::map<std::string, BaseUnit> units;
   for (BaseUnit& unit : list_base_units(*store_, entries_)) units[unit.unit] = unit;
   ASSERT_EQ(units.size(), 6U);
-  EXPECT_EQ(units["fam/K"].files, 4U);  // two folders, two files
+  EXPECT_EQ(units["fam/K"].files, 4U);  // two directories, two files
   EXPECT_EQ(units["fam/K"].paths, Names{"fam/K"});
   EXPECT_GT(units["fam/K"].bytes, 0U);
   EXPECT_EQ(units["fam/loose"].files, 1U);

@@ -55,7 +55,7 @@ TEST_F(LeaseFilesTest, ASweepRemovesWhatNobodyHolds) {
   EXPECT_TRUE(other_.try_take("held").failed_with(EWOULDBLOCK));
 }
 
-TEST_F(LeaseFilesTest, WithoutAFolderEveryLeaseIsToBeHad) {
+TEST_F(LeaseFilesTest, WithoutADirectoryEveryLeaseIsToBeHad) {
   const LeaseFiles nowhere(-1);
   for (int i = 0; i < 2; ++i) {
     auto lease = nowhere.try_take("triton/KEY/x.so");

@@ -89,7 +89,7 @@ TEST_F(LockFilesTest, TheLocksOfABatonAreTakenOnAFileThatNoViewShows) {
   EXPECT_FALSE(others.find_named("fam/other/baton"));
 }
 
-TEST_F(LockFilesTest, FoldersOfSuchNamesAreFolders) {
+TEST_F(LockFilesTest, DirectoriesOfSuchNamesAreDirectories) {
   ASSERT_TRUE(overlay_.make_dir("fam/entry/d.lock", 0755));
   EXPECT_FALSE(overlay_.is_shared_lock("fam/entry/d.lock"));
   EXPECT_TRUE(scratch_.exists("upper/fam/entry/d.lock"));
@@ -141,7 +141,7 @@ TEST_F(LockFilesTest, ALockFileThatIsRenamedAwayIsTheLayersFromThenOn) {
   EXPECT_EQ(names("fam/entry"), (Names{"file", "y.lock"}));
 }
 
-TEST_F(LockFilesTest, LinksLeadToOneObjectInBothFolders) {
+TEST_F(LockFilesTest, LinksLeadToOneObjectInBothDirectories) {
   put("fam/entry/file", "claim");
   ASSERT_TRUE(overlay_.link("fam/entry/file", "fam/entry/x.lock"));
   EXPECT_EQ(overlay_.find("fam/entry/file")->st.st_nlink, 2U);
@@ -187,7 +187,7 @@ TEST(ClosingRecord, NamesItsCycleAndIsReadByOlderAndNewer) {
   EXPECT_EQ(recorded_closing(run_dir), std::nullopt);
   forget_closing(run_dir);
   EXPECT_FALSE(scratch.exists("run.closed"));
-  EXPECT_TRUE(record_closing("", "3"));  // no run folder: no record, and no failure
+  EXPECT_TRUE(record_closing("", "3"));  // no run directory: no record, and no failure
 }
 
 // ---- what is written to shared files

@@ -84,7 +84,7 @@ TEST_F(LowerStackTest, AWhiteoutHidesNothingOfItsOwnLower) {
   EXPECT_EQ(names(""), Names{"x"});
 }
 
-TEST_F(LowerStackTest, OpaqueFoldersHideWhatIsFurtherDown) {
+TEST_F(LowerStackTest, OpaqueDirectoriesHideWhatIsFurtherDown) {
   scratch_.write("top/a/.wh..wh..opq", "");
   scratch_.write("middle/a/x", "middle");
   scratch_.write("middle/b/y", "middle");
@@ -96,7 +96,7 @@ TEST_F(LowerStackTest, OpaqueFoldersHideWhatIsFurtherDown) {
   EXPECT_EQ(get("b/z"), "<none>");
 }
 
-TEST_F(LowerStackTest, AFileHidesFoldersFurtherDown) {
+TEST_F(LowerStackTest, AFileHidesDirectoriesFurtherDown) {
   scratch_.write("top/a/x", "top");
   scratch_.write("middle/a", "a file");
   scratch_.write("bottom/a/y", "bottom");
@@ -114,16 +114,16 @@ TEST_F(LowerStackTest, SymlinksOnTheWayAreNotFollowed) {
 
 TEST(LowerStack, AloneShowsNoWhiteoutsOfTheKernels) {
   const Scratch scratch;
-  const UniqueFd folder = scratch.open_dir("base");
+  const UniqueFd directory = scratch.open_dir("base");
   ASSERT_EQ(::mknod((scratch / "base/x").c_str(), S_IFCHR | 0600, makedev(0, 0)), 0);
-  const LowerStack stack({folder.get()});
+  const LowerStack stack({directory.get()});
   EXPECT_TRUE(stack.find("x").failed_with(ENOENT));
   EXPECT_TRUE(stack.list("")->empty());
 }
 
 void expect_no_symlink_followed(const Scratch& scratch) {
-  const UniqueFd folder = scratch.open_dir("base");
-  const PathRoot root(folder.get());
+  const UniqueFd directory = scratch.open_dir("base");
+  const PathRoot root(directory.get());
   EXPECT_EQ(root.stat("d/x")->st_size, 4);
   EXPECT_TRUE(root.stat("d/none").failed_with(ENOENT));
   EXPECT_TRUE(root.stat("link/x").failed_with(ELOOP));

@@ -36,17 +36,17 @@ Maker self(mode_t mask) { return {::geteuid(), ::getegid(), mask}; }
 
 TEST_F(NewObjectTest, WithoutAMakerTheModeIsAsWanted) {
   ASSERT_TRUE(make_file_as(folder_.get(), "file", O_WRONLY, 0666));
-  ASSERT_TRUE(make_dir_as(folder_.get(), "folder", 0777));
+  ASSERT_TRUE(make_dir_as(folder_.get(), "directory", 0777));
   EXPECT_EQ(mode_of("file"), 0666U);
-  EXPECT_EQ(mode_of("folder"), 0777U);
+  EXPECT_EQ(mode_of("directory"), 0777U);
 }
 
 TEST_F(NewObjectTest, TheMakersUmaskCounts) {
   ASSERT_TRUE(make_file_as(folder_.get(), "file", O_WRONLY, NewObject(0666, 0, self(027))));
-  ASSERT_TRUE(make_dir_as(folder_.get(), "folder", NewObject(01777, 0, self(077))));
+  ASSERT_TRUE(make_dir_as(folder_.get(), "directory", NewObject(01777, 0, self(077))));
   ASSERT_TRUE(make_node_as(folder_.get(), "fifo", NewObject(S_IFIFO | 0666, 0, self(022))));
   EXPECT_EQ(mode_of("file"), 0640U);
-  EXPECT_EQ(mode_of("folder"), 01700U);
+  EXPECT_EQ(mode_of("directory"), 01700U);
   EXPECT_EQ(mode_of("fifo"), 0644U);
 }
 
@@ -63,24 +63,25 @@ TEST_F(NewObjectTest, AnExistingNameIsAnError) {
   EXPECT_EQ(mode_of("file"), 0644U);
 }
 
-// What root's daemon does for others; the rest of the rules is seen through the mount (tests/parity).
-TEST_F(NewObjectTest, BelongsToItsMakerAndTheFoldersGroup) {
+// What root's daemon does for others; the rest of the rules is seen through the mount
+// (tests/parity).
+TEST_F(NewObjectTest, BelongsToItsMakerAndTheDirectoriesGroup) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give objects away";
   ASSERT_EQ(::fchown(folder_.get(), 0, 20009), 0);
   ASSERT_EQ(::fchmod(folder_.get(), 02777), 0);
   const Maker other{20001, 20001, 0};
   ASSERT_TRUE(make_file_as(folder_.get(), "file", O_WRONLY, NewObject(04711, 0, other)));
-  ASSERT_TRUE(make_dir_as(folder_.get(), "folder", NewObject(0755, 0, other)));
+  ASSERT_TRUE(make_dir_as(folder_.get(), "directory", NewObject(0755, 0, other)));
   ASSERT_TRUE(make_symlink_as("x", folder_.get(), "link", NewObject(0777, 0, other)));
-  for (const char* name : {"file", "folder", "link"}) {
+  for (const char* name : {"file", "directory", "link"}) {
     EXPECT_EQ(made(name).st_uid, 20001U) << name;
     EXPECT_EQ(made(name).st_gid, 20009U) << name;
   }
   EXPECT_EQ(mode_of("file"), 04711U);
-  EXPECT_EQ(mode_of("folder"), 02755U);
+  EXPECT_EQ(mode_of("directory"), 02755U);
 }
 
-TEST_F(NewObjectTest, ByPathTheFolderOnItCounts) {
+TEST_F(NewObjectTest, ByPathTheDirectoryOnItCounts) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give objects away";
   ASSERT_TRUE(make_dir_as(folder_.get(), "in", 0700));
   ASSERT_EQ(::fchownat(folder_.get(), "in", 0, 20009, 0), 0);

@@ -12,7 +12,8 @@
 namespace cacheshim {
 namespace {
 
-// What the base's "d/file", "d/link", "d/sub/below" and "e" are shown with, from copy-up to removal.
+// What the base's "d/file", "d/link", "d/sub/below" and "e" are shown with, from copy-up to
+// removal.
 class Origins : public OverlayTest {
  protected:
   Origins() {
@@ -32,8 +33,8 @@ class Origins : public OverlayTest {
     if (!found) return 0;
     return found->origin ? found->origin->inode : found->st.st_ino;
   }
-  ino_t listed(const std::string& folder, const std::string& name) const {
-    const auto entries = overlay_.list(folder);
+  ino_t listed(const std::string& directory, const std::string& name) const {
+    const auto entries = overlay_.list(directory);
     for (const ListedEntry& entry : *entries) {
       if (entry.name == name) return entry.ino;
     }
@@ -64,13 +65,13 @@ TEST_F(Origins, CopiesKeepTheirNumbersForTheNextDaemon) {
 
 TEST_F(Origins, RenamedCopiesKeepTheirNumbers) {
   const ino_t file = own("base/e");
-  const ino_t folder = own("base/d");
+  const ino_t directory = own("base/d");
   const ino_t below = own("base/d/sub/below");
   ASSERT_TRUE(overlay_.rename("e", "f", 0));
   ASSERT_TRUE(overlay_.rename("d", "moved", 0));
   take_up_anew();
   EXPECT_EQ(shown("f"), file);
-  EXPECT_EQ(shown("moved"), folder);
+  EXPECT_EQ(shown("moved"), directory);
   EXPECT_EQ(shown("moved/sub/below"), below);
 }
 
@@ -100,7 +101,7 @@ TEST_F(Origins, RemovedCopiesLeaveNoRecords) {
   EXPECT_EQ(records(), 0);
 }
 
-TEST_F(Origins, ReplacedFoldersLeaveNoRecords) {
+TEST_F(Origins, ReplacedDirectoriesLeaveNoRecords) {
   std::filesystem::create_directories(scratch_ / "base/empty");
   scratch_.write("base/whited-out/file", "old");
   ASSERT_TRUE(overlay_.copy_up("empty"));

@@ -54,7 +54,7 @@ TEST_F(Overlay_, NamesTooLongForAWhiteoutCanBeRemoved) {
   EXPECT_EQ(get("a/" + longest), "<none>");
 }
 
-TEST_F(Overlay_, FolderMadeAgainDoesNotMergeWithTheOldOne) {
+TEST_F(Overlay_, DirectoryMadeAgainDoesNotMergeWithTheOldOne) {
   scratch_.write("base/a/d/x", "old");
   ASSERT_TRUE(overlay_.remove_file("a/d/x"));
   ASSERT_TRUE(overlay_.remove_dir("a/d"));
@@ -63,7 +63,7 @@ TEST_F(Overlay_, FolderMadeAgainDoesNotMergeWithTheOldOne) {
   EXPECT_EQ(names("a/d"), Names{});
 }
 
-TEST_F(Overlay_, FolderThatTheBaseFillsIsNotEmpty) {
+TEST_F(Overlay_, DirectoryThatTheBaseFillsIsNotEmpty) {
   scratch_.write("base/fam/K/x", "published");
   ASSERT_TRUE(overlay_.make_dir("fam/K/tmp.1", 0755));
   ASSERT_TRUE(overlay_.remove_dir("fam/K/tmp.1"));
@@ -94,7 +94,7 @@ TEST_F(Overlay_, EntryThatTheBaseHadIsMerged) {
   EXPECT_EQ(names("fam/K"), (Names{"mine", "theirs"}));
 }
 
-TEST_F(Overlay_, RenamingABaseFolderTakesAllOfItAlong) {
+TEST_F(Overlay_, RenamingABaseDirectoryTakesAllOfItAlong) {
   scratch_.write("base/a/d/sub/x", "deep");
   ASSERT_TRUE(overlay_.rename("a/d", "a/e", 0));
   EXPECT_EQ(get("a/e/sub/x"), "deep");
@@ -102,7 +102,7 @@ TEST_F(Overlay_, RenamingABaseFolderTakesAllOfItAlong) {
   EXPECT_EQ(scratch_.read("base/a/d/sub/x"), "deep");
 }
 
-TEST_F(Overlay_, RenameOntoAFolderThatOnlyTheBaseFillsIsRefused) {
+TEST_F(Overlay_, RenameOntoADirectoryThatOnlyTheBaseFillsIsRefused) {
   scratch_.write("base/a/full/x", "x");
   ASSERT_TRUE(overlay_.make_dir("a/d", 0755));
   EXPECT_TRUE(overlay_.rename("a/d", "a/full", 0).failed_with(ENOTEMPTY));
@@ -135,8 +135,8 @@ TEST_F(Overlay_, RemovedNamesCanBeMadeAgainAndPresentOnesCannot) {
   EXPECT_EQ(get("a/x"), "new");
 }
 
-// Where the layer has a folder and the base, meanwhile, a file.
-TEST_F(Overlay_, AFileOfTheBaseInAFoldersPlaceHidesNoNameOfTheLayers) {
+// Where the layer has a directory and the base, meanwhile, a file.
+TEST_F(Overlay_, AFileOfTheBaseInADirectoriesPlaceHidesNoNameOfTheLayers) {
   ASSERT_TRUE(overlay_.make_dir("a", 0755));
   put("a/x", "layer");
   scratch_.write("base/a", "base");
@@ -144,7 +144,7 @@ TEST_F(Overlay_, AFileOfTheBaseInAFoldersPlaceHidesNoNameOfTheLayers) {
   EXPECT_EQ(names("a"), Names{"x"});
 }
 
-TEST_F(Overlay_, FolderWithMarkersAloneIsRemoved) {
+TEST_F(Overlay_, DirectoryWithMarkersAloneIsRemoved) {
   scratch_.write("base/a/x", "x");
   ASSERT_TRUE(overlay_.rename("a", "b", 0));
   ASSERT_TRUE(overlay_.remove_file("b/x"));
@@ -158,7 +158,7 @@ TEST_F(Overlay_, FolderWithMarkersAloneIsRemoved) {
   ASSERT_TRUE(overlay_.make_dir("c", 0755));
 }
 
-TEST_F(Overlay_, BeginningAnEntryLeavesItsFoldersTimes) {
+TEST_F(Overlay_, BeginningAnEntryLeavesItsDirectoriesTimes) {
   ASSERT_TRUE(overlay_.make_dir("fam", 0755));
   ASSERT_TRUE(overlay_.make_dir("fam/K", 0755));
   ASSERT_TRUE(overlay_.make_dir("fam/K/deep", 0755));
@@ -199,9 +199,9 @@ TEST_F(Overlay_, WithoutALayerTheBaseIsReadAndNothingIsMade) {
 }
 
 // One of each change; `name` is as long as the path is to become.
-void expect_changes_in(Overlay& overlay, const std::string& folder, const std::string& name) {
-  const std::string path = join_path(folder, name);
-  const std::string other = join_path(folder, "other");
+void expect_changes_in(Overlay& overlay, const std::string& directory, const std::string& name) {
+  const std::string path = join_path(directory, name);
+  const std::string other = join_path(directory, "other");
   EXPECT_TRUE(overlay.create_file(path, O_WRONLY, 0600));
   EXPECT_TRUE(overlay.create_file(path, O_WRONLY, 0600).failed_with(EEXIST));
   EXPECT_TRUE(overlay.link(path, other));
@@ -229,26 +229,26 @@ void expect_changes_at_any_depth(const Scratch& scratch) {
   Overlay overlay({base.get()}, entries, counters);
   overlay.set_layer(scratch.open_dir("upper"), scratch.open_dir("work"));
   const std::string longest(255, 'n');
-  std::string folder;
+  std::string directory;
   std::vector<std::string> made;
-  for (; folder.size() + 1 + longest.size() < PATH_MAX - 1; made.push_back(folder)) {
-    expect_changes_in(overlay, folder, "x");
-    folder = join_path(folder, longest);
-    EXPECT_TRUE(overlay.make_dir(folder, 0700));
+  for (; directory.size() + 1 + longest.size() < PATH_MAX - 1; made.push_back(directory)) {
+    expect_changes_in(overlay, directory, "x");
+    directory = join_path(directory, longest);
+    EXPECT_TRUE(overlay.make_dir(directory, 0700));
   }
-  EXPECT_EQ(join_path(folder, longest).size(), std::size_t{PATH_MAX - 1});
-  expect_changes_in(overlay, folder, longest);
-  made.push_back(join_path(folder, longest));
+  EXPECT_EQ(join_path(directory, longest).size(), std::size_t{PATH_MAX - 1});
+  expect_changes_in(overlay, directory, longest);
+  made.push_back(join_path(directory, longest));
   EXPECT_TRUE(overlay.make_dir(made.back(), 0700));
   expect_changes_in(overlay, made.back(), longest);
   for (auto at = made.rbegin(); at != made.rend(); ++at) EXPECT_TRUE(overlay.remove_dir(*at));
   EXPECT_TRUE(overlay.remove_file("file"));
   EXPECT_TRUE(overlay.create_file("file", O_WRONLY, 0600));
   EXPECT_TRUE(overlay.find("file")->in_upper);
-  EXPECT_TRUE(overlay.remove_file("folder/x"));
-  EXPECT_TRUE(overlay.remove_dir("folder"));
-  EXPECT_TRUE(overlay.make_dir("folder", 0700));
-  EXPECT_TRUE(overlay.list("folder")->empty());
+  EXPECT_TRUE(overlay.remove_file("directory/x"));
+  EXPECT_TRUE(overlay.remove_dir("directory"));
+  EXPECT_TRUE(overlay.make_dir("directory", 0700));
+  EXPECT_TRUE(overlay.list("directory")->empty());
 }
 
 // Without privilege there is no copy of the mount that paths are safe on.
@@ -256,7 +256,7 @@ TEST(Overlay, ChangesNamesAtAnyDepthWithAndWithoutPrivilege) {
   for (const uid_t uid : {::geteuid(), uid_t{20001}}) {
     const Scratch scratch;
     scratch.write("base/file", "x");
-    scratch.write("base/folder/x", "x");
+    scratch.write("base/directory/x", "x");
     ASSERT_EQ(::chmod(scratch.path().c_str(), 0777), 0);
     const pid_t child = ::fork();
     if (child == 0) {

@@ -135,7 +135,7 @@ class PublishRules : public OverlayTest {
   NoHooks hooks_;
 };
 
-TEST_F(PublishRules, FolderThatIsRenamedIntoPlaceIsCompleteByItsNames) {
+TEST_F(PublishRules, DirectoryThatIsRenamedIntoPlaceIsCompleteByItsNames) {
   write("rules/tmp1/lib");
   write("rules/tmp1/.params.tmp7");
   make_dir("rules/moved");
@@ -317,7 +317,7 @@ TEST_F(PublishRules, WhatCannotSayWhenItIsCompleteWaitsForTheJobsSuccess) {
   EXPECT_FALSE(base_has("mute/K/x.lock"));
 }
 
-TEST_F(PublishRules, FilesOfMkstempAreAsOpenAsTheirFolder) {
+TEST_F(PublishRules, FilesOfMkstempAreAsOpenAsTheirDirectory) {
   make_dir("temporary");
   ASSERT_TRUE(overlay_.make_dir("temporary/open", 0755));
   ASSERT_TRUE(overlay_.make_dir("temporary/closed", 0700));
@@ -352,8 +352,9 @@ TEST_F(PublishRules, SymlinksLeadIntoTheirOwnCacheByARelativeOrTheRecordedPath) 
   }
 }
 
-// The first rule that matches counts. It does not match the directory above its entries, so that a later rule may: its
-// entry then contains theirs. In the other order the first rule matches everything below its entries.
+// The first rule that matches counts. It does not match the directory above its entries, so that a
+// later rule may: its entry then contains theirs. In the other order the first rule matches
+// everything below its entries.
 TEST(EntryMap, DirectoriesOfALaterRuleHoldTheEntriesOfAnEarlierOne) {
   const auto parsed = parse_profile(
       "name = \"n\"\nevidence = \"read\"\n[[entry]]\npath = \"ops/kept/*\"\n"

@@ -16,7 +16,7 @@ std::string refusal_of(const Scratch& scratch) {
   return error == nullptr ? "" : error->message;
 }
 
-TEST(Store, AnExistingFolderBecomesAStoreAsItIs) {
+TEST(Store, AnExistingDirectoryBecomesAStoreAsItIs) {
   const Scratch scratch;
   scratch.write("triton/K/x", "x");
   EXPECT_EQ(refusal_of(scratch), "");
@@ -132,7 +132,7 @@ TEST(Layer, KeepsWhatSpeaksAgainstPublishingIt) {
   refused.refused = "for a reason";
   EXPECT_EQ(take(refused).refused, "for a reason");
   EXPECT_EQ(take(vouched).refused, "for a reason");
-  // The end was recorded, and the daemon died before it had put the folder away.
+  // The end was recorded, and the daemon died before it had put the directory away.
   refused.active = false;
   scratch.write("layers/j/0@node1/meta.json", to_json(refused));
   EXPECT_EQ(take(vouched).refused, "for a reason");
@@ -160,7 +160,7 @@ TEST(Layer, EndsInNothingOrIsKeptUntilItIsOld) {
 
 TEST(LayerIndex, HidesWhatIsBelow) {
   LayerIndex index;
-  for (const char* folder : {"a", "c"}) index.add_folder(folder);
+  for (const char* directory : {"a", "c"}) index.add_folder(directory);
   index.add_whiteout("a/b");
   index.add_opaque("c");
   EXPECT_TRUE(index.hides_lowers("a/b"));
@@ -180,9 +180,9 @@ TEST(LayerIndex, KnowsWhichNamesTheLayerCanHave) {
   EXPECT_FALSE(index.place_of("b/x").in_layer);
 }
 
-TEST(LayerIndex, MovesAllThatIsBelowAFolder) {
+TEST(LayerIndex, MovesAllThatIsBelowADirectory) {
   LayerIndex index;
-  for (const char* folder : {"a", "a/b", "a/b/deep", "z"}) index.add_folder(folder);
+  for (const char* directory : {"a", "a/b", "a/b/deep", "z"}) index.add_folder(directory);
   index.add_whiteout("a/b/x");
   index.add_opaque("a/b");
   index.move_tree("a/b", "z/y");
@@ -194,9 +194,9 @@ TEST(LayerIndex, MovesAllThatIsBelowAFolder) {
   EXPECT_FALSE(index.has_folder("z/y"));
 }
 
-TEST(LayerIndex, ExchangesAFolderWithAFile) {
+TEST(LayerIndex, ExchangesADirectoryWithAFile) {
   LayerIndex index;
-  for (const char* folder : {"a", "a/d", "b"}) index.add_folder(folder);
+  for (const char* directory : {"a", "a/d", "b"}) index.add_folder(directory);
   index.exchange_trees("a/d", "b/file");
   EXPECT_TRUE(index.has_folder("b/file"));
   EXPECT_FALSE(index.has_folder("a/d"));

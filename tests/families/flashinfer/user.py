@@ -23,8 +23,8 @@ def write_if_different(path: pathlib.Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def run_ninja(folder: pathlib.Path, source: pathlib.Path, key: str) -> None:
-    library, log = folder / f"{key}.so", folder / ".ninja_log"
+def run_ninja(directory: pathlib.Path, source: pathlib.Path, key: str) -> None:
+    library, log = directory / f"{key}.so", directory / ".ninja_log"
     is_built = library.exists() and log.exists() and library.stat().st_mtime >= source.stat().st_mtime
     if not is_built:
         library.write_bytes(replaying.build(key))
@@ -34,15 +34,15 @@ def run_ninja(folder: pathlib.Path, source: pathlib.Path, key: str) -> None:
 def get(key: str) -> bytes:
     source = CACHE / "generated" / key / "kernel.cu"
     write_if_different(source, f"source of {key}".encode())
-    folder = CACHE / "cached_ops" / key
+    directory = CACHE / "cached_ops" / key
     locks = CACHE / "cached_ops/tmp"
     locks.mkdir(parents=True, exist_ok=True)
     with open(locks / f"{key}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            write_if_different(folder / "build.ninja", f"rule of {key}".encode())
-            run_ninja(folder, source, key)
-            return (folder / f"{key}.so").read_bytes()
+            write_if_different(directory / "build.ninja", f"rule of {key}".encode())
+            run_ninja(directory, source, key)
+            return (directory / f"{key}.so").read_bytes()
         finally:
             fcntl.flock(lock, fcntl.LOCK_UN)
 

@@ -39,11 +39,11 @@ def check(key: str, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def removed_on_failure(folder: pathlib.Path) -> Iterator[None]:
+def removed_on_failure(directory: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         raise
 
 

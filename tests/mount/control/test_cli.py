@@ -56,7 +56,7 @@ def test_mount_needs_a_store_that_is_there(program, scratch, point):
     check_refusal(result, UNAVAILABLE, scratch / "none", "No such file or directory")
 
 
-def test_mount_needs_a_store_that_is_a_folder(program, scratch, point):
+def test_mount_needs_a_store_that_is_a_directory(program, scratch, point):
     (scratch / "file").touch()
     result = mounts.run(program, "mount", "--store", scratch / "file", point)
     check_refusal(result, UNAVAILABLE, scratch / "file", "Not a directory")
@@ -74,7 +74,7 @@ def test_mount_needs_a_mount_point(program, store, scratch):
     check_refusal(result, UNAVAILABLE, "mount point", scratch / "none")
     (scratch / "file").touch()
     result = mounts.run(program, "mount", "--store", store, scratch / "file")
-    check_refusal(result, UNAVAILABLE, scratch / "file", "not a folder")
+    check_refusal(result, UNAVAILABLE, scratch / "file", "not a directory")
 
 
 def test_mount_needs_a_mount_point_that_is_free(program, mount, store):
@@ -171,11 +171,11 @@ def test_the_daemon_keeps_nothing_of_its_caller(program, mount_store, store, scr
     assert mounts.run(program, "unmount", point).returncode == 0
 
 
-def test_run_folders_belong_to_their_daemon_alone(mount):
-    folder = mount.status()["run_dir"]
-    assert os.stat(folder).st_mode & 0o022 == 0
-    for name in os.listdir(folder):
-        assert os.stat(f"{folder}/{name}").st_mode & 0o022 == 0, name
+def test_run_directories_belong_to_their_daemon_alone(mount):
+    directory = mount.status()["run_dir"]
+    assert os.stat(directory).st_mode & 0o022 == 0
+    for name in os.listdir(directory):
+        assert os.stat(f"{directory}/{name}").st_mode & 0o022 == 0, name
 
 
 # ---- unmount
@@ -189,7 +189,7 @@ def test_unmount_names_who_is_in_the_way(program, mount):
     with subprocess.Popen(["sleep", "60"], cwd=mount.path / ".jobs") as user:
         result = mounts.run(program, "unmount", mount.path)
         user.kill()
-    check_refusal(result, 1, "nothing was unmounted", f"sleep (pid {user.pid}, current folder)")
+    check_refusal(result, 1, "nothing was unmounted", f"sleep (pid {user.pid}, current directory)")
     assert mounts.is_mounted(mount.path)
 
 
@@ -385,7 +385,7 @@ def test_a_private_mount_is_seen_by_its_command_alone(program, store, uid):
 
 
 @pytest.mark.usefixtures("library")
-def test_a_private_mount_keeps_the_current_folder_and_the_whole_tree(program, store, scratch):
+def test_a_private_mount_keeps_the_current_directory_and_the_whole_tree(program, store, scratch):
     result = private_run(program, store, "sh", "-c", "pwd; ls /", cwd=scratch)
     assert result.returncode == 0, result.stderr
     pwd, *names = result.stdout.split()
@@ -411,7 +411,7 @@ def test_a_store_that_is_not_there_is_an_error_for_run(program, scratch):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_private_run_that_is_killed_leaves_nothing_behind(program, store, scratch, uid, how):
     os.chown(store, uid, uid)
-    # One process that goes in the background, one that ignores SIGTERM; both name the scratch folder.
+    # One process that goes in the background, one that ignores SIGTERM; both name the scratch directory.
     script = (f"(exec sleep 600.5) & (trap '' TERM; echo ready; "
               f": {scratch}/; sleep 600) & sleep 600")
     process = subprocess.Popen([program, "run", "--store", store, "sh", "-c", script],

@@ -16,7 +16,7 @@ NO_LOCKS = os.environ.get("CACHESHIM_NO_LOCKS",
                           str(mounts.REPOSITORY / "build/tests/mount/libno_locks.so"))
 CHECKS = {"kernel", "fuse device", "fusermount3", "rootless mounts", "dead mounts", "configuration",
           "profiles", "library", "LD_PRELOAD", "environment", "default caches"}
-MOUNT_CHECKS = {"mount", "mount options", "raw changes", "passthrough", "run folder"}
+MOUNT_CHECKS = {"mount", "mount options", "raw changes", "passthrough", "run directory"}
 STORE_CHECKS = {"store file system", "free space", "store format", "store permissions",
                 "store locks", "layers", "trash"}
 
@@ -240,7 +240,7 @@ def test_layers_whose_daemon_is_gone_and_what_is_left_over(mount, doctor, two_jo
     report = doctor("--store", mount.store)
     check_finding(report, "layers", "warning", "layers", "1 of other nodes",
                   "of 1 active one the daemon is gone", "next mount")
-    check_finding(report, "staging", "warning", "staging", "1 folder")
+    check_finding(report, "staging", "warning", "staging", "1 directory")
     assert report.of("trash") == []
     mount.mount()
     report = doctor("--mount", mount.path)
@@ -423,4 +423,4 @@ def test_default_caches_that_belong_to_another(doctor, store, home):
     report = doctor("--store", store, user=20001)
     assert [one["where"] for one in report.of("default caches")] == [str(home / ".cache")]
     gone = doctor("--store", store, env={"HOME": str(home / "none")})
-    check_finding(gone, "default caches", "warning", home / "none", "no such home folder")
+    check_finding(gone, "default caches", "warning", home / "none", "no such home directory")

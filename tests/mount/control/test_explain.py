@@ -31,8 +31,8 @@ def test_what_another_job_has_published(mount, job_of):
     assert "not_published" not in answer and "hidden" not in answer
     text = mount.cli("explain", CUBIN, "--job", "two").stdout
     assert "by job one (cycle 3), uid 20001" in text and "(as on record)" in text
-    folder = explain(mount, "triton/KEY", "two")
-    assert folder["kind"] == "folder" and folder["published"]["job"] == "one"
+    directory = explain(mount, "triton/KEY", "two")
+    assert directory["kind"] == "folder" and directory["published"]["job"] == "one"
 
 
 def test_every_way_to_say_a_path(mount, two_jobs):

@@ -46,7 +46,7 @@ def hard():
 
 
 def overlay_command(overlay):
-    return [mounts.PROGRAM, "overlay", "-o", overlay.folders(), overlay.path]
+    return [mounts.PROGRAM, "overlay", "-o", overlay.directories(), overlay.path]
 
 
 def test_one_client_with_many_files_leaves_the_others_theirs(overlay, scratch, hard):
@@ -86,7 +86,7 @@ def test_the_daemon_of_a_store_has_the_hard_limit(mount_store, store, hard):
 
 
 def test_a_daemon_in_the_foreground_has_the_hard_limit(overlay, hard):
-    command = [mounts.PROGRAM, "overlay", "--foreground", "-o", overlay.folders(), overlay.path]
+    command = [mounts.PROGRAM, "overlay", "--foreground", "-o", overlay.directories(), overlay.path]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True,
                           preexec_fn=limited(SOFT, hard)) as daemon:
         assert any("serving" in line for line in daemon.stderr)

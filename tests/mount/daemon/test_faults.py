@@ -12,9 +12,9 @@ from jobs import wait_until
 KERNEL = {"kernel.cubin": b"c" * 5000, "kernel.json": b"{}"}
 
 
-def tree_of(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-            for path in sorted(folder.rglob("*")) if ".cacheshim" not in path.parts}
+def tree_of(directory):
+    return {str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
+            for path in sorted(directory.rglob("*")) if ".cacheshim" not in path.parts}
 
 
 def test_a_killed_daemon_gives_enotconn_and_loses_nothing(mount, job_of):
@@ -173,12 +173,12 @@ def test_a_store_of_a_newer_format_is_refused(mount, mount_store, store):
     mount.mount()
 
 
-def test_a_store_stays_a_plain_folder(mount, two_jobs):
+def test_a_store_stays_a_plain_directory(mount, two_jobs):
     one, two = two_jobs
     one.put_group("KEY", KERNEL)
     two("shutil.rmtree", two.path("triton/KEY"))
     two("os.mkdir", two.path("triton/KEY"))
-    families = mount.status()["profiles"]  # each has a folder from the start
+    families = mount.status()["profiles"]  # each has a directory from the start
     for job in two_jobs:
         job.close()
     wait_until(lambda: mount.unmount().returncode == 0, what="unmount")
@@ -191,7 +191,7 @@ def test_a_store_stays_a_plain_folder(mount, two_jobs):
     assert sorted(os.listdir(mount.store)) == [".cacheshim", *families]
 
 
-def test_what_a_plain_cache_folder_held_is_served_and_kept(mount_store, store, job_of):
+def test_what_a_plain_cache_directory_held_is_served_and_kept(mount_store, store, job_of):
     (store / "triton/OLD/deep/er").mkdir(parents=True)
     (store / "triton/OLD/deep/er/file").write_bytes(b"from before")
     (store / "triton/OLD/link").symlink_to("deep/er/file")
@@ -200,7 +200,7 @@ def test_what_a_plain_cache_folder_held_is_served_and_kept(mount_store, store, j
     job = job_of(mount, "one", 20001)
     assert job.read("triton/OLD/deep/er/file") == b"from before"
     assert job.read("triton/OLD/link") == b"from before"
-    families = {name: None for name in mount.status()["profiles"]}  # folders, empty but for triton
+    families = {name: None for name in mount.status()["profiles"]}  # directories, empty but for triton
     assert tree_of(store) == {**families, **before}
 
 

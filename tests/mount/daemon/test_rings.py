@@ -113,7 +113,7 @@ def disk(rings, scratch, overlay):
     lower = mounts.Overlay(scratch / "disk")
     (overlay.lowers[0] / "here").write_text("x")
     lower.mount()
-    overlay.mount(folders=overlay.folders().replace(
+    overlay.mount(directories=overlay.directories().replace(
         str(overlay.lowers[0]), f"{overlay.lowers[0]}:{lower.path}"))
     yield lower
     overlay.close()

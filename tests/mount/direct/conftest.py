@@ -11,8 +11,8 @@ def base(store):
     (store / KEY / "sub").mkdir(parents=True)
     (store / KEY / "file").write_bytes(b"of the base")
     (store / KEY / "sub/deep").write_bytes(b"deep in the base")
-    (store / "other/folder").mkdir(parents=True)
-    (store / "other/folder/file").write_bytes(b"in a folder of no family")
+    (store / "other/directory").mkdir(parents=True)
+    (store / "other/directory/file").write_bytes(b"in a directory of no family")
     (store / "other/file").write_bytes(b"of no family")
     return store
 

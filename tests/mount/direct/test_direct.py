@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from direct import KEY, UID, Count, opens_as_the_views_folder, warm
+from direct import KEY, UID, Count, opens_as_the_views_directory, warm
 from jobs import PYTHON, wait_until
 
 
@@ -64,16 +64,16 @@ CHANGES = {
     "given other times": ("file", lambda at: [("os.utime", at("file"), (1, 1))]),
     "linked": ("n", lambda at: [("os.link", at("file"), at("n"))]),
     "made": ("n", lambda at: [("write_file", at("n"), b"new")]),
-    "made a folder": ("n", lambda at: [("os.mkdir", at("n"))]),
+    "made a directory": ("n", lambda at: [("os.mkdir", at("n"))]),
     "made a link": ("n", lambda at: [("os.symlink", "file", at("n"))]),
-    "below a removed folder": ("sub/deep", lambda at: [("shutil.rmtree", at("sub"))]),
-    "below a folder made anew": ("sub/deep", lambda at: [("shutil.rmtree", at("sub")),
+    "below a removed directory": ("sub/deep", lambda at: [("shutil.rmtree", at("sub"))]),
+    "below a directory made anew": ("sub/deep", lambda at: [("shutil.rmtree", at("sub")),
                                                          ("os.mkdir", at("sub"))]),
-    "below a renamed folder": ("sub/deep", lambda at: [("os.rename", at("sub"), at("n"))]),
-    "below a folder's new name": ("n/deep", lambda at: [("os.rename", at("sub"), at("n"))]),
+    "below a renamed directory": ("sub/deep", lambda at: [("os.rename", at("sub"), at("n"))]),
+    "below a directory's new name": ("n/deep", lambda at: [("os.rename", at("sub"), at("n"))]),
     "below what is a file now": ("sub/deep", lambda at: [("shutil.rmtree", at("sub")),
                                                          ("write_file", at("sub"), b"new")]),
-    "below a closed folder": ("sub/deep", lambda at: [("os.chmod", at("sub"), 0)]),
+    "below a closed directory": ("sub/deep", lambda at: [("os.chmod", at("sub"), 0)]),
 }
 
 
@@ -137,7 +137,7 @@ def test_what_others_publish_and_what_is_evicted_is_seen_at_once(mount, shimmed,
 
 
 @pytest.mark.parametrize("watch", ["fanotify", "inotify", "none"])
-def test_a_file_that_is_known_and_becomes_a_folder_is_opened_as_one(mount_store, base, scratch, watch,
+def test_a_file_that_is_known_and_becomes_a_directory_is_opened_as_one(mount_store, base, scratch, watch,
                                                                     shimmed_job_of):
     """Whoever has opened a file does not ask again whether it is one, unless the base has changed."""
     config = scratch / "watch.toml"
@@ -151,11 +151,11 @@ def test_a_file_that_is_known_and_becomes_a_folder_is_opened_as_one(mount_store,
     assert count.opens == 3
     (base / KEY / "file").unlink()
     (base / KEY / "file").mkdir()
-    wait_until(lambda: opens_as_the_views_folder(process, process.path(KEY, "file")))
+    wait_until(lambda: opens_as_the_views_directory(process, process.path(KEY, "file")))
     assert process.exists(f"{KEY}/file/mine") and not (base / KEY / "file/mine").exists()
 
 
-def test_scratch_names_folders_and_odd_paths_are_the_mounts(mount, shimmed, store):
+def test_scratch_names_directories_and_odd_paths_are_the_mounts(mount, shimmed, store):
     (store / "triton/tmp.pid_1").mkdir()
     (store / "triton/tmp.pid_1/x").write_bytes(b"x")
     with Count(mount) as count:
@@ -187,7 +187,7 @@ def test_what_is_odd_in_the_base_is_the_mounts_to_answer(mount, shimmed, plain, 
 
 def test_a_job_of_many_names_gets_larger_filters(mount, shimmed, plain):
     plain("os.makedirs", plain.path("triton/MANY"))
-    plain("fill_folder", plain.path("triton/MANY"), 6000)
+    plain("fill_directory", plain.path("triton/MANY"), 6000)
     for number in range(0, 6000, 97):
         assert shimmed.exists(f"triton/MANY/{number}")
     with Count(mount) as count:

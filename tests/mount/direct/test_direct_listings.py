@@ -32,17 +32,17 @@ def names_of(process, path):
 def test_a_direct_listing_is_that_of_the_mount(mount, shimmed, plain, base, call):
     (base / KEY / "link").symlink_to("file")
     os.mkfifo(base / KEY / "fifo")
-    for folder, looks in ((KEY, 1), (f"{KEY}/sub", 1), ("other/folder", 1), ("other", 0), ("triton", 0)):
-        wait_until(lambda: names_of(plain, plain.path(folder)) == sorted([".", "..", *os.listdir(base / folder)]))
+    for directory, looks in ((KEY, 1), (f"{KEY}/sub", 1), ("other/directory", 1), ("other", 0), ("triton", 0)):
+        wait_until(lambda: names_of(plain, plain.path(directory)) == sorted([".", "..", *os.listdir(base / directory)]))
         with Count(mount) as count:
-            listed = shimmed("list_stream", shimmed.path(folder), call)
-        assert count.looks == looks, folder
-        assert listed == plain("list_stream", plain.path(folder), call)
+            listed = shimmed("list_stream", shimmed.path(directory), call)
+        assert count.looks == looks, directory
+        assert listed == plain("list_stream", plain.path(directory), call)
         for name, inode, kind in listed:
             if name == ".." and looks == 0:
                 continue  # the path leads out of the view
-            status = shimmed("os.lstat", shimmed.path(folder, name))
-            assert (inode, kind) == (status.st_ino, stat.S_IFMT(status.st_mode) >> 12), (folder, name)
+            status = shimmed("os.lstat", shimmed.path(directory, name))
+            assert (inode, kind) == (status.st_ino, stat.S_IFMT(status.st_mode) >> 12), (directory, name)
 
 
 @pytest.mark.parametrize("call", SCANS)
@@ -60,17 +60,17 @@ def test_scandir_is_answered_from_the_base(mount, shimmed, plain, call):
 
 
 def test_python_lists_scans_and_reads_links_without_the_mount(mount, shimmed, plain, base):
-    (base / "other/folder/link").symlink_to("file")
-    wait_until(lambda: plain("os.path.lexists", plain.path("other/folder/link")))
+    (base / "other/directory/link").symlink_to("file")
+    wait_until(lambda: plain("os.path.lexists", plain.path("other/directory/link")))
     for call, arguments, looks in (("os.listdir", (), 1), ("scan_with_status", (), 3), ("os.access", (os.R_OK,), 1),
                                    ("os.access", (os.F_OK,), 1), ("os.access", (os.X_OK,), 1)):
         with Count(mount) as count:
-            told = shimmed(call, shimmed.path("other/folder"), *arguments)
+            told = shimmed(call, shimmed.path("other/directory"), *arguments)
         assert count.looks == looks, call
-        expected = plain(call, plain.path("other/folder"), *arguments)
+        expected = plain(call, plain.path("other/directory"), *arguments)
         assert (sorted(told) == sorted(expected)) if isinstance(told, list) else told == expected
     with Count(mount) as count:
-        assert shimmed("os.readlink", shimmed.path("other/folder/link")) == "file"
+        assert shimmed("os.readlink", shimmed.path("other/directory/link")) == "file"
     assert count.looks == 1
 
 
@@ -153,10 +153,10 @@ def test_a_listing_that_is_under_way_has_each_name_that_stays_once(mount, shimme
 
 def test_what_is_listed_elsewhere_stays_direct(mount, shimmed, plain):
     plain.write(f"{KEY}/sub/n", b"new")
-    for folder, looks in ((KEY, 0), (f"{KEY}/sub", 0), ("triton", 0), ("other/folder", 1)):
+    for directory, looks in ((KEY, 0), (f"{KEY}/sub", 0), ("triton", 0), ("other/directory", 1)):
         with Count(mount) as count:
-            assert shimmed("list_stream", shimmed.path(folder)) == plain("list_stream", plain.path(folder))
-        assert count.looks == looks, folder
+            assert shimmed("list_stream", shimmed.path(directory)) == plain("list_stream", plain.path(directory))
+        assert count.looks == looks, directory
 
 
 def test_what_others_publish_and_what_is_evicted_is_listed_at_once(mount, shimmed, job_of):
@@ -182,17 +182,17 @@ def test_a_lock_file_that_the_view_hides_is_in_no_listing(own_profiles, mount_st
     """Others have it locked still: it stays in the base, and goes from the view of the job that removed it."""
     (own_profiles / "mine.toml").write_text('name = "mine"\nvariable = "MINE_DIR"\nevidence = "read"\n'
                                             '[class]\nlock = ["*.lock"]\n')
-    (base / "mine/folder").mkdir(parents=True)
+    (base / "mine/directory").mkdir(parents=True)
     mount = mount_store(base)
     shimmed, plain = warm(mount, shimmed_job_of(mount, "j", UID)), job_of(mount, "j", UID)
     other = job_of(mount, "two", 20002)
-    held = other("hold", other.path("mine/folder/x.lock"), os.O_RDWR | os.O_CREAT)
+    held = other("hold", other.path("mine/directory/x.lock"), os.O_RDWR | os.O_CREAT)
     other("fcntl.flock", held, fcntl.LOCK_EX)
-    path = shimmed.path("mine/folder")
+    path = shimmed.path("mine/directory")
     wait_until(lambda: names_of(shimmed, path) == [".", "..", "x.lock"])
     stream = open_directly(mount, shimmed, path)
-    plain("os.unlink", plain.path("mine/folder/x.lock"))
-    assert (base / "mine/folder/x.lock").exists()
+    plain("os.unlink", plain.path("mine/directory/x.lock"))
+    assert (base / "mine/directory/x.lock").exists()
     for _ in range(2):
         assert shimmed("names_of_stream", stream) == names_of(plain, path) == [".", ".."]
         shimmed("rewind_stream", stream)
@@ -200,7 +200,7 @@ def test_a_lock_file_that_the_view_hides_is_in_no_listing(own_profiles, mount_st
     mount.cli("job", "discard", "j")
     warm(mount, shimmed)
     assert names_of(shimmed, path) == names_of(plain, path)
-    assert names_of(other, other.path("mine/folder")) == [".", "..", "x.lock"]
+    assert names_of(other, other.path("mine/directory")) == [".", "..", "x.lock"]
 
 
 def test_what_is_done_by_a_streams_descriptor_is_the_views(mount, shimmed, plain, store):
@@ -312,11 +312,11 @@ def test_a_large_directory_is_listed_whole_and_can_be_sought(mount, shimmed, sto
 @pytest.mark.parametrize("mode", [0o700, 0o711, 0o733, 0o750, 0o555])
 @pytest.mark.parametrize("group", [0, UID])
 def test_directories_that_not_everybody_may_read_are_the_mounts(mount, shimmed, plain, store, mode, group):
-    folder = store / "triton/CLOSED"
-    folder.mkdir(mode=0o700)
-    (folder / "secret").write_bytes(b"x")
-    os.chown(folder, 0, group)
-    folder.chmod(mode)
+    directory = store / "triton/CLOSED"
+    directory.mkdir(mode=0o700)
+    (directory / "secret").write_bytes(b"x")
+    os.chown(directory, 0, group)
+    directory.chmod(mode)
     path = shimmed.path("triton/CLOSED")
     wait_until(lambda: plain("os.path.lexists", path))
     with Count(mount) as count:
@@ -328,8 +328,8 @@ def test_directories_that_not_everybody_may_read_are_the_mounts(mount, shimmed, 
 
 def test_a_directory_that_the_job_has_closed_is_closed(mount, shimmed, plain):
     plain("os.chmod", plain.path(KEY), 0o300)
-    for folder in (KEY, f"{KEY}/sub"):
-        assert shimmed("look", shimmed.path(folder))["listdir"] == plain("look", plain.path(folder))["listdir"]
+    for directory in (KEY, f"{KEY}/sub"):
+        assert shimmed("look", shimmed.path(directory))["listdir"] == plain("look", plain.path(directory))["listdir"]
     assert shimmed("look", shimmed.path(KEY))["listdir"] == "EACCES"
 
 
@@ -345,7 +345,7 @@ def test_a_stream_goes_over_to_a_larger_filter(mount, shimmed, plain):
     rewound = open_directly(mount, shimmed, shimmed.path(KEY))
     assert shimmed("names_of_stream", rewound) == KEY_NAMES
     plain("os.makedirs", plain.path("triton/MANY"))
-    plain("fill_folder", plain.path("triton/MANY"), 600)
+    plain("fill_directory", plain.path("triton/MANY"), 600)
     shimmed("rewind_stream", rewound)
     for one in (stream, rewound):
         assert shimmed("names_of_stream", one) == KEY_NAMES
@@ -378,7 +378,7 @@ def test_a_daemon_that_is_killed_ends_no_listing(mount, shimmed):
     shimmed("names_of_stream", streams[0])
     assert shimmed("names_of_stream", streams[1]) == KEY_NAMES
     with pytest.raises(OSError):
-        shimmed("open_stream", shimmed.path("other/folder"))
+        shimmed("open_stream", shimmed.path("other/directory"))
     mount.detach()
 
 
@@ -392,7 +392,7 @@ def test_in_a_chroot_no_other_directory_takes_a_streams_place(mount, scratch, sh
     process("os.chroot", str(scratch / "root"))
     assert process("names_of_stream", stream) == KEY_NAMES
     with pytest.raises(FileNotFoundError):
-        process("open_stream", process.path("other/folder"))
+        process("open_stream", process.path("other/directory"))
 
 
 ENDS = """

@@ -5,7 +5,7 @@ import errno
 import struct
 
 import pytest
-from direct import KEY, UID, Count, opens_as_the_views_folder, warm
+from direct import KEY, UID, Count, opens_as_the_views_directory, warm
 from jobs import PYTHON, wait_until
 
 HOURS = 3600
@@ -16,7 +16,7 @@ def base_changes(mount):
     return struct.unpack_from("<Q", (mount.run_folder() / "state").read_bytes(), BASE_CHANGES)[0]
 
 
-def test_a_file_that_becomes_a_folder_while_it_is_opened_is_opened_as_one_from_then_on(mount, base,
+def test_a_file_that_becomes_a_directory_while_it_is_opened_is_opened_as_one_from_then_on(mount, base,
                                                                                        turns):
     process = warm(mount, turns.job("j", UID))
     path = process.path(KEY, "file")
@@ -26,7 +26,7 @@ def test_a_file_that_becomes_a_folder_while_it_is_opened_is_opened_as_one_from_t
             change()
             wait_until(lambda: base_changes(mount) > before)
     assert process.result() == b"of the base"
-    wait_until(lambda: opens_as_the_views_folder(process, path))
+    wait_until(lambda: opens_as_the_views_directory(process, path))
     assert not (base / KEY / "file/mine").exists()
 
 
@@ -92,17 +92,17 @@ def is_ours():
 
 
 def run_code(turns, scratch, code):
-    """In a process of its own, with a folder that has other bytes under the names of the base."""
+    """In a process of its own, with a directory that has other bytes under the names of the base."""
     process = warm(turns.mount, turns.job("j", UID))
     other = scratch / "elsewhere"
     (other / KEY).mkdir(parents=True)
     (other / KEY / "file").write_bytes(b"of elsewhere")
-    words = [PYTHON, "-Ic", PROLOGUE + code, process.path(KEY, "file"), str(other), str(turns.folder)]
+    words = [PYTHON, "-Ic", PROLOGUE + code, process.path(KEY, "file"), str(other), str(turns.directory)]
     done = process("subprocess.run", words, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_who_takes_the_held_folders_number_in_the_middle_of_a_call_is_not_asked(turns, scratch):
+def test_who_takes_the_held_directories_number_in_the_middle_of_a_call_is_not_asked(turns, scratch):
     run_code(turns, scratch, """
 look(100)
 assert os.readlink('/proc/self/fd/500').endswith('/base')
@@ -114,7 +114,7 @@ assert is_ours()
 """)
 
 
-def test_a_number_that_is_taken_while_the_folder_gets_it_is_the_programs(turns, scratch):
+def test_a_number_that_is_taken_while_the_directory_gets_it_is_the_programs(turns, scratch):
     run_code(turns, scratch, """
 for _ in held_while('looked', '500', lambda: look(100)):
     os.dup2(fd, 500)
@@ -125,7 +125,7 @@ look(100)
 """)
 
 
-def test_the_child_of_a_vfork_holds_no_folder_for_its_parent(turns, scratch):
+def test_the_child_of_a_vfork_holds_no_directory_for_its_parent(turns, scratch):
     run_code(turns, scratch, """
 look(30)
 ctypes.CDLL(None).look_in_a_vfork(path.encode(), 10)

@@ -8,7 +8,7 @@ import subprocess
 
 import mounts
 import pytest
-from direct import KEY, UID, Count, opens_as_the_views_folder, warm
+from direct import KEY, UID, Count, opens_as_the_views_directory, warm
 from jobs import PYTHON, wait_until
 
 
@@ -105,11 +105,11 @@ def test_a_dead_daemon_serves_nothing_and_a_new_one_does_again(mount, mount_stor
                                                               shimmed_job_of):
     process = warm(mount, shimmed_job_of(mount, "j", UID, env={"HOME": str(scratch / "home")}))
     process.write(f"{KEY}/file", b"of the layer")
-    folder = mount.run_folder()
+    directory = mount.run_folder()
     mount.kill_daemon()
     with pytest.raises(OSError):
         process.read("other/file")  # no family: there is no other place for it
-    assert mounts.times_mounted(folder / "base") == 1
+    assert mounts.times_mounted(directory / "base") == 1
     mount.detach()
     mount.mount()
     again = shimmed_job_of(mount, "j", UID)
@@ -119,7 +119,7 @@ def test_a_dead_daemon_serves_nothing_and_a_new_one_does_again(mount, mount_stor
     with Count(mount) as count:
         assert again.read("other/file") == b"of no family"
     assert count.opens == 1
-    assert mounts.times_mounted(folder / "base") == 1
+    assert mounts.times_mounted(directory / "base") == 1
 
 
 def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
@@ -132,7 +132,7 @@ def test_a_process_goes_over_to_a_new_daemon(mount, shimmed):
     assert mount.stats()["hits_direct"] > 0
 
 
-def test_a_file_of_the_daemon_before_that_is_a_folder_now_is_opened_as_one(mount, shimmed):
+def test_a_file_of_the_daemon_before_that_is_a_directory_now_is_opened_as_one(mount, shimmed):
     """Each daemon counts the base's changes from the beginning: what was known at a count is not known now."""
     assert shimmed.read(f"{KEY}/file") == b"of the base"
     assert mount.unmount().returncode == 0
@@ -140,7 +140,7 @@ def test_a_file_of_the_daemon_before_that_is_a_folder_now_is_opened_as_one(mount
     (mount.store / KEY / "file").mkdir()
     mount.mount()
     warm(mount, shimmed)
-    assert opens_as_the_views_folder(shimmed, shimmed.path(KEY, "file"))
+    assert opens_as_the_views_directory(shimmed, shimmed.path(KEY, "file"))
 
 
 def test_a_daemon_that_lives_on_beside_the_mount_of_another_is_not_asked_anew(mount, scratch, shimmed):
@@ -177,14 +177,14 @@ def test_the_rules_of_a_new_daemon_hold_for_paths_that_were_answered_before(
 
 
 def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
-    folder = mount.run_folder()
+    directory = mount.run_folder()
     table = open("/proc/self/mountinfo", encoding="utf-8").read().splitlines()
-    name = f"{folder}/base".replace("\\", "\\134")
+    name = f"{directory}/base".replace("\\", "\\134")
     options = next(line.split()[5] for line in table if line.split()[4] == name).split(",")
     assert {"ro", "nosymfollow", "nosuid", "nodev"} <= set(options)
     shimmed("hold", shimmed.path(KEY, "file"))  # stays open, and holds nobody up
     assert mount.unmount().returncode == 0
-    assert not folder.exists()
+    assert not directory.exists()
     assert (mount.store / KEY / "file").read_bytes() == b"of the base"
 
 
@@ -286,7 +286,7 @@ def test_who_filters_its_own_calls_is_not_killed_for_ours(mount, shimmed, instal
     assert 50 <= count.looks < 100
 
 
-def test_without_a_run_folder_all_goes_to_the_mount(mount, job_of, library, scratch):
+def test_without_a_run_directory_all_goes_to_the_mount(mount, job_of, library, scratch):
     script = ("mount --make-rprivate / && umount -l \"$0\" && exec \"$@\"")
     code = ("import os, sys; p = sys.argv[1]\nfor i in range(5):\n"
             " assert open(p, 'rb').read() == b'of the base' and not os.path.exists(p + 'x')")
@@ -357,7 +357,7 @@ check()
     "if os.fork() == 0:\n  os.closerange(3, 4000); check(); os._exit(0)\n"
     "assert os.wait()[1] == 0",
 ], ids=["closerange", "close", "dup2", "subprocess", "exec", "fork"])
-def test_the_held_folder_is_not_in_the_way_and_nothing_takes_its_place(mount, shimmed, ways):
+def test_the_held_directory_is_not_in_the_way_and_nothing_takes_its_place(mount, shimmed, ways):
     with Count(mount) as count:
         done = shimmed("subprocess.run", [PYTHON, "-Ic", f"{HOLDS}{ways}\ncheck()",
                                           shimmed.path(KEY, "file")], capture_output=True)

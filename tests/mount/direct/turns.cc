@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded behind the library, it makes certain what is rare. $TURNS is a folder, in which these symlinks count:
+// Preloaded behind the library, it makes certain what is rare. $TURNS is a directory, in which
+// these symlinks count:
 //
 //   late             as many seconds as this says, time(2) is late
-//   before, after    the next open of a path that ends so waits, before or after it is made: the link is then
-//                    called `held`, and the call goes on when that has been removed, within a minute
+//   before, after    the next open of a path that ends so waits, before or after it is made: the
+//   link is then
+//                    called `held`, and the call goes on when that has been removed, within a
+//                    minute
 //   looked           the same after the next statx(2) of a descriptor whose number ends so
 #include <dirent.h>
 #include <dlfcn.h>
@@ -34,8 +37,8 @@ Function* next(const char* name) {
 }
 
 std::string link_of(const char* name) {
-  const char* const folder = std::getenv("TURNS");
-  return folder == nullptr ? std::string() : std::string(folder) + "/" + name;
+  const char* const directory = std::getenv("TURNS");
+  return directory == nullptr ? std::string() : std::string(directory) + "/" + name;
 }
 
 // Empty where there is none.
@@ -100,7 +103,8 @@ extern "C" void look_in_a_vfork(const char* path, int times) {
   (void)::waitpid(child, nullptr, 0);
 }
 
-// fstat(2) as programs built against glibc before 2.33 call it, which most do with a place on the stack.
+// fstat(2) as programs built against glibc before 2.33 call it, which most do with a place on the
+// stack.
 extern "C" int __fxstat(int version, int fd, struct stat* out) noexcept;
 extern "C" int fstat_to_the_stack(int version, int fd) {
   struct stat status;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Odd corners of POSIX: `odds.py NAME FOLDER` does one of them and prints what it saw.
+"""Odd corners of POSIX: `odds.py NAME DIRECTORY` does one of them and prints what it saw.
 
-It runs as any user, on a plain folder and on a view, and must print the same on both: nothing that
-depends on the folder's path, on inode numbers, times or the order of a listing.
+It runs as any user, on a plain directory and on a view, and must print the same on both: nothing that
+depends on the directory's path, on inode numbers, times or the order of a listing.
 """
 
 import ctypes
@@ -50,7 +50,7 @@ def prepare(_):
     os.mkdir("held")
     write("held/file", b"0123456789" * 1000)
     write("held/other", b"other")
-    os.mkdir("held/folder")
+    os.mkdir("held/directory")
     os.mkdir("linked")
     for name in ("written", "cut", "timed", "removed", "linked", "mapped", "replaced"):
         write(f"linked/{name}", b"of two names")
@@ -86,7 +86,7 @@ def read_names(stream, most=1 << 30):
 
 
 def listing_positions(_):
-    """telldir and seekdir lead back to the same names, wherever in the folder."""
+    """telldir and seekdir lead back to the same names, wherever in the directory."""
     stream = libc.opendir(b"many")
     places = []
     while True:
@@ -147,7 +147,7 @@ def inotify_events(fd):
         watch, mask, cookie, length = struct.unpack_from("iIII", data)
         name = data[16:16 + length].rstrip(b"\0").decode()
         words = [word for bit, word in INOTIFY_MASKS.items() if mask & bit]
-        is_folder = "folder" if mask & INOTIFY_ISDIR else ""
+        is_folder = "directory" if mask & INOTIFY_ISDIR else ""
         events.append(f"{watch} {'+'.join(words)} {name} {cookies.setdefault(cookie, len(cookies))} "
                       f"{is_folder}")
         data = data[16 + length:]
@@ -155,7 +155,7 @@ def inotify_events(fd):
 
 
 def inotify_events_to_the_end(fd):
-    """Those of a watch that ends: whenever its object goes, before or after its folder's event."""
+    """Those of a watch that ends: whenever its object goes, before or after its directory's event."""
     events, deadline = [], time.monotonic() + 10
     while not any("ignored" in event for event in events) and time.monotonic() < deadline:
         select.select([fd], [], [], 10)
@@ -164,8 +164,8 @@ def inotify_events_to_the_end(fd):
 
 
 def is_of_a_reader(event):
-    """A folder listed: by anybody, such as a machine's own indexer in the plain folder."""
-    return event.endswith("folder") and event.split()[1] in ("open", "access", "close")
+    """A directory listed: by anybody, such as a machine's own indexer in the plain directory."""
+    return event.endswith("directory") and event.split()[1] in ("open", "access", "close")
 
 
 def inotify(_):
@@ -175,7 +175,7 @@ def inotify(_):
     for what, call in INOTIFY_STEPS:
         print(what)
         call()
-        ends = what in ("remove", "move over", "remove a watched folder")
+        ends = what in ("remove", "move over", "remove a watched directory")
         events = inotify_events_to_the_end(fd) if ends else inotify_events(fd)
         if what != "list":
             events = [event for event in events if not is_of_a_reader(event)]
@@ -206,35 +206,35 @@ INOTIFY_STEPS = [
     ("move out", lambda: os.rename("watched/moved-out", "outside/moved-in")),
     ("link", lambda: os.link("watched/moved2", "watched/linked")),
     ("symlink", lambda: os.symlink("x", "watched/symlink")),
-    ("mkdir", lambda: os.mkdir("watched/folder")),
-    ("move a folder", lambda: os.rename("watched/folder", "watched/sub/folder")),
-    ("rmdir", lambda: os.rmdir("watched/sub/folder")),
+    ("mkdir", lambda: os.mkdir("watched/directory")),
+    ("move a directory", lambda: os.rename("watched/directory", "watched/sub/directory")),
+    ("rmdir", lambda: os.rmdir("watched/sub/directory")),
     ("remove", lambda: os.unlink("watched/removed")),
     ("list", lambda: os.listdir("watched")),
-    ("remove a watched folder", lambda: os.rmdir("watched/sub")),
+    ("remove a watched directory", lambda: os.rmdir("watched/sub")),
 ]
 
 
-def removed_cwd(folder):
+def removed_cwd(directory):
     os.chdir("removed/cwd")
     held = os.open(".", os.O_RDONLY)
-    os.rmdir(f"{folder}/removed/cwd")
+    os.rmdir(f"{directory}/removed/cwd")
     for what, call, args in (
             ("getcwd?", os.getcwd, ()), ("open .", os.open, (".", os.O_RDONLY)),
             ("list .?", os.listdir, (".",)), ("list held?", os.listdir, (held,)),
             ("mkdir", os.mkdir, ("x",)), ("symlink", os.symlink, ("x", "y")),
             ("create", os.open, ("x", os.O_WRONLY | os.O_CREAT)), ("stat .", os.stat, (".",)),
             ("stat x", os.stat, ("x",)), ("chmod .", os.chmod, (".", 0o700)),
-            ("link", os.link, (f"{folder}/log", "x")), ("rmdir ..", os.rmdir, ("../cwd",)),
-            ("rename", os.rename, (f"{folder}/log", "x")), ("list ..?", os.listdir, ("..",)),
+            ("link", os.link, (f"{directory}/log", "x")), ("rmdir ..", os.rmdir, ("../cwd",)),
+            ("rename", os.rename, (f"{directory}/log", "x")), ("list ..?", os.listdir, ("..",)),
             ("utime .", os.utime, (".",))):
         attempt(what, call, *args)
     print("nlink", os.fstat(held).st_nlink)
-    os.mkdir(f"{folder}/removed/cwd")
+    os.mkdir(f"{directory}/removed/cwd")
     attempt("list . beside a new one?", os.listdir, ".")
     attempt("create beside a new one", os.open, "x", os.O_WRONLY | os.O_CREAT)
     attempt("chdir ..", os.chdir, "..")
-    print(os.path.relpath(os.getcwd(), folder))
+    print(os.path.relpath(os.getcwd(), directory))
 
 
 def unlinked_files(_):
@@ -294,14 +294,14 @@ def still_open(_):
         print(file.read(20))
     os.rename("held/other", "held/linked")
     print("replaced: nlink", os.fstat(fd).st_nlink, os.pread(fd, 20, 0))
-    folder = os.open("held/folder", os.O_RDONLY)
-    os.rename("held/folder", "held/renamed")
-    attempt("create in a renamed folder", os.open, "x", os.O_WRONLY | os.O_CREAT, dir_fd=folder)
+    directory = os.open("held/directory", os.O_RDONLY)
+    os.rename("held/directory", "held/renamed")
+    attempt("create in a renamed directory", os.open, "x", os.O_WRONLY | os.O_CREAT, dir_fd=directory)
     print(os.listdir("held/renamed"))
-    os.unlink("x", dir_fd=folder)
+    os.unlink("x", dir_fd=directory)
     os.rmdir("held/renamed")
-    attempt("create in a removed folder", os.open, "x", os.O_WRONLY | os.O_CREAT, dir_fd=folder)
-    print("nlink", os.fstat(folder).st_nlink)
+    attempt("create in a removed directory", os.open, "x", os.O_WRONLY | os.O_CREAT, dir_fd=directory)
+    print("nlink", os.fstat(directory).st_nlink)
 
 
 def hard_links(_):
@@ -389,11 +389,11 @@ def long_names(_):
     print(sorted(len(os.fsencode(name)) for name in os.listdir(".")))
 
 
-def long_paths(folder):
+def long_paths(directory):
     """Paths of PATH_MAX - 1 bytes, the most that there can be, and longer ones."""
     for size in (4094, 4095, 4096, 4097):
-        path = folder
-        fd = os.open(folder, os.O_RDONLY)
+        path = directory
+        fd = os.open(directory, os.O_RDONLY)
         while size - len(path) > 202:
             if not os.path.lexists(path + "/" + "d" * 200):
                 os.mkdir("d" * 200, dir_fd=fd)
@@ -413,7 +413,7 @@ def long_paths(folder):
         attempt("rmdir", os.rmdir, path)
         attempt("symlink", os.symlink, "t" * (size - 1), path)
         attempt("readlink?", lambda one: len(os.readlink(one)), path)
-        attempt("symlink to it", os.symlink, "/" * size, f"{folder}/to{size}")
+        attempt("symlink to it", os.symlink, "/" * size, f"{directory}/to{size}")
         os.close(fd)
 
 
@@ -423,7 +423,7 @@ def masks(_):
         top = f"shared/{mask:03o}"
         os.close(os.open(f"{top}-file", os.O_WRONLY | os.O_CREAT, 0o6777))
         os.close(os.open(f"{top}-plain", os.O_WRONLY | os.O_CREAT, 0o666))
-        os.mkdir(f"{top}-folder", 0o6777)
+        os.mkdir(f"{top}-directory", 0o6777)
         os.mkfifo(f"{top}-fifo", 0o666)
         os.symlink("x", f"{top}-symlink")
         os.mknod(f"{top}-socket", 0o777 | stat.S_IFSOCK)
@@ -432,7 +432,7 @@ def masks(_):
 
 
 def groups(_):
-    """Groups of the caller: whom it may give a file to, and what a setgid folder hands down."""
+    """Groups of the caller: whom it may give a file to, and what a setgid directory hands down."""
     extra = sorted(os.getgroups())
     print("groups", extra)
     write("shared/file")
@@ -440,20 +440,20 @@ def groups(_):
         attempt(f"chgrp {group}", os.chown, "shared/file", -1, group)
         print("gid", os.stat("shared/file").st_gid)
     for group in (os.getgid(), *extra):
-        folder = f"shared/of-{group}"
-        os.mkdir(folder, 0o775)
-        attempt("chgrp", os.chown, folder, -1, group)
-        attempt("setgid", os.chmod, folder, 0o2775)
-        write(f"{folder}/file")
-        os.mkdir(f"{folder}/sub", 0o755)
-        os.mkdir(f"{folder}/sub/sub", 0o700)
-        os.symlink("x", f"{folder}/symlink")
-        attempt("setgid of a file", os.chmod, f"{folder}/file", 0o2775)
-        os.rename("shared/file", f"{folder}/moved")
-        os.rename(f"{folder}/moved", "shared/file")
+        directory = f"shared/of-{group}"
+        os.mkdir(directory, 0o775)
+        attempt("chgrp", os.chown, directory, -1, group)
+        attempt("setgid", os.chmod, directory, 0o2775)
+        write(f"{directory}/file")
+        os.mkdir(f"{directory}/sub", 0o755)
+        os.mkdir(f"{directory}/sub/sub", 0o700)
+        os.symlink("x", f"{directory}/symlink")
+        attempt("setgid of a file", os.chmod, f"{directory}/file", 0o2775)
+        os.rename("shared/file", f"{directory}/moved")
+        os.rename(f"{directory}/moved", "shared/file")
         for name in (".", "file", "sub", "sub/sub", "symlink"):
-            print(folder, name, mode_of(f"{folder}/{name}"))
-            print("gid", os.lstat(f"{folder}/{name}").st_gid)
+            print(directory, name, mode_of(f"{directory}/{name}"))
+            print("gid", os.lstat(f"{directory}/{name}").st_gid)
 
 
 def set_id_bits(_):
@@ -472,8 +472,8 @@ def set_id_bits(_):
 
 
 def main():
-    _, name, folder = sys.argv
-    os.chdir(folder)
+    _, name, directory = sys.argv
+    os.chdir(directory)
     globals()[name](os.getcwd())
 
 

@@ -10,14 +10,14 @@ SECRET = b"nobody but root may read this"
 
 @pytest.fixture
 def secret(scratch):
-    """A folder that only root can enter, with one file."""
-    folder = scratch / "secret"
-    folder.mkdir(mode=0o700)
-    (folder / "file").write_bytes(SECRET)
-    (folder / "file").chmod(0o600)
-    yield folder
-    assert sorted(os.listdir(folder)) == ["file"]
-    assert (folder / "file").read_bytes() == SECRET
+    """A directory that only root can enter, with one file."""
+    directory = scratch / "secret"
+    directory.mkdir(mode=0o700)
+    (directory / "file").write_bytes(SECRET)
+    (directory / "file").chmod(0o600)
+    yield directory
+    assert sorted(os.listdir(directory)) == ["file"]
+    assert (directory / "file").read_bytes() == SECRET
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def test_a_link_out_of_the_store_opens_nothing(job, secret):
 
 
 @pytest.mark.parametrize("target", ["absolute", "relative"])
-def test_a_linked_folder_as_parent_leads_nowhere_else(job, secret, target):
+def test_a_linked_directory_as_parent_leads_nowhere_else(job, secret, target):
     up = os.path.relpath(secret, job.mount / ".jobs/one/triton")
     job("os.symlink", str(secret) if target == "absolute" else up, job.path("triton/out"))
     for call in (("read_file", "triton/out/file"), ("write_file", "triton/out/new", b"x"),
-                 ("os.mkdir", "triton/out/folder"), ("os.unlink", "triton/out/file"),
+                 ("os.mkdir", "triton/out/directory"), ("os.unlink", "triton/out/file"),
                  ("os.listdir", "triton/out")):
         with pytest.raises(PermissionError):
             job(call[0], job.path(call[1]), *call[2:])
@@ -69,8 +69,8 @@ def test_dots_do_not_climb_out(job, secret):
             job("read_file", path)
 
 
-def test_a_folder_swapped_for_a_link_meanwhile_does_not_deceive_the_daemon(mount, job_of, secret):
-    """One process exchanges a folder and a link out of the store; another works below the name."""
+def test_a_directory_swapped_for_a_link_meanwhile_does_not_deceive_the_daemon(mount, job_of, secret):
+    """One process exchanges a directory and a link out of the store; another works below the name."""
     swapper, worker = job_of(mount, "one", 20001), job_of(mount, "one", 20001)
     worker("os.makedirs", worker.path("triton/swap"))
     worker.write("triton/swap/file", b"in the view")
@@ -85,12 +85,12 @@ def test_a_folder_swapped_for_a_link_meanwhile_does_not_deceive_the_daemon(mount
 def test_publishing_does_not_follow_links(mount, job, secret):
     job("os.makedirs", job.path("triton/KEY"))
     job("os.symlink", str(secret / "file"), job.path("triton/KEY/kernel.cubin"))
-    job("os.symlink", str(secret), job.path("triton/KEY/folder"))
+    job("os.symlink", str(secret), job.path("triton/KEY/directory"))
     job.put_group("KEY", {"kernel.json": b"{}"})
     mount.end_job("one")
-    for folder, _folders, files in os.walk(mount.store):
+    for directory, _directories, files in os.walk(mount.store):
         for name in files:
-            path = os.path.join(folder, name)
+            path = os.path.join(directory, name)
             if not os.path.islink(path):
                 with open(path, "rb") as file:
                     assert SECRET not in file.read(), path
@@ -139,33 +139,33 @@ def _state(path):
 
 def test_what_a_view_has_removed_stays_the_bases(mount_store, store, job_of):
     """An open descriptor outlives the name; changes by way of it are the job's alone."""
-    (store / "triton/folder").mkdir(parents=True)
+    (store / "triton/directory").mkdir(parents=True)
     (store / "triton/file").write_bytes(b"of the base")
     (store / "triton/replaced").write_bytes(b"of the base")
-    watched = [store / "triton" / name for name in ("file", "folder", "replaced")]
+    watched = [store / "triton" / name for name in ("file", "directory", "replaced")]
     before = [_state(path) for path in watched]
     one = job_of(mount_store(store), "one", 20001)
     seen = one("change_removed", one.path("triton"))
     assert seen == {"mode": 0o600, "mtime": 1, "xattr": b"mine", "content": b"CHANGEDbase",
-                    "other": b"CHANGEDbase", "nlink": 0, "folder_mode": 0o700,
+                    "other": b"CHANGEDbase", "nlink": 0, "directory_mode": 0o700,
                     "replaced": b"HI the base"}
     assert [_state(path) for path in watched] == before
 
 
-def test_a_removed_folder_that_an_earlier_run_of_the_job_had_stays_the_bases(mount_store, store,
+def test_a_removed_directory_that_an_earlier_run_of_the_job_had_stays_the_bases(mount_store, store,
                                                                             job_of):
-    """The kernel still knows the folder from when the job's layer had it."""
-    (store / "triton/folder").mkdir(parents=True)
+    """The kernel still knows the directory from when the job's layer had it."""
+    (store / "triton/directory").mkdir(parents=True)
     mount = mount_store(store)
     one = job_of(mount, "one", 20001)
-    one.write("triton/folder/file", b"x")
-    held = one("os.open", one.path("triton/folder"), os.O_RDONLY)
+    one.write("triton/directory/file", b"x")
+    held = one("os.open", one.path("triton/directory"), os.O_RDONLY)
     mount.end_job("one", "failure")
-    assert one.listdir("triton/folder") == []
-    before = _state(store / "triton/folder")
-    one("os.rmdir", one.path("triton/folder"))
+    assert one.listdir("triton/directory") == []
+    before = _state(store / "triton/directory")
+    one("os.rmdir", one.path("triton/directory"))
     try:
         one("os.fchmod", held, 0o700)
     except OSError:
         pass  # refused: good as well
-    assert _state(store / "triton/folder") == before
+    assert _state(store / "triton/directory") == before

@@ -22,14 +22,14 @@ def filled(overlay):
     return overlay.mount()
 
 
-def numbers(folder):
+def numbers(directory):
     """st_ino by path; each listing must agree with stat."""
     found = {}
-    for path, folders, files in os.walk(folder):
+    for path, directories, files in os.walk(directory):
         listed = {entry.name: entry.inode() for entry in os.scandir(path)}
-        for name in (*folders, *files):
+        for name in (*directories, *files):
             full = os.path.join(path, name)
-            found[os.path.relpath(full, folder)] = os.lstat(full).st_ino
+            found[os.path.relpath(full, directory)] = os.lstat(full).st_ino
             assert listed[name] == os.lstat(full).st_ino, full
     return found
 
@@ -40,13 +40,13 @@ def remount(overlay, *options):
     overlay.mount(*options)
 
 
-def copy_all_up(folder):
-    (folder / "file").write_text("changed")
-    os.utime(folder / "symlink", (1, 1), follow_symlinks=False)
-    os.chmod(folder / "fifo", 0o644)
-    (folder / "two").write_text("changed")
-    os.chmod(folder / "directory", 0o700)
-    os.chmod(folder / "directory/below/file", 0o600)
+def copy_all_up(directory):
+    (directory / "file").write_text("changed")
+    os.utime(directory / "symlink", (1, 1), follow_symlinks=False)
+    os.chmod(directory / "fifo", 0o644)
+    (directory / "two").write_text("changed")
+    os.chmod(directory / "directory", 0o700)
+    os.chmod(directory / "directory/below/file", 0o600)
 
 
 def test_copies_keep_their_numbers_over_remounts(filled):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same calls on a plain folder and on a view: tests/parity, run on a real mount."""
+"""The same calls on a plain directory and on a view: tests/parity, run on a real mount."""
 
 import os
 import random
@@ -15,21 +15,21 @@ ROUNDS = int(os.environ.get("CACHESHIM_MODEL_ROUNDS", "20"))
 
 @pytest.fixture
 def parity(scratch, store, mount_store, request):
-    """Prepares both folders, mounts, and compares as a user: parity(uid, "", options)."""
+    """Prepares both directories, mounts, and compares as a user: parity(uid, "", options)."""
     if not os.access(PROGRAM, os.X_OK):
         pytest.fail(f"no program at {PROGRAM}: build first, or set CACHESHIM_PARITY")
 
-    def compare(uid, kind, folder, *options, env=None):
+    def compare(uid, kind, directory, *options, env=None):
         native = scratch / "native"
         native.mkdir()
         os.chown(native, uid, uid)
-        base = store / folder
+        base = store / directory
         base.mkdir(parents=True)
         prepared = mounts.run(PROGRAM, f"prepare{kind}", "--native", native, "--base", base,
                               "--owner", uid, *options)
         assert prepared.returncode == 0, prepared.stderr
         mount = mount_store(store)
-        view = mount.path / ".jobs/{job}" / folder  # a try to shrink a failure has its own job
+        view = mount.path / ".jobs/{job}" / directory  # a try to shrink a failure has its own job
         result = as_user(uid, [PROGRAM, f"run{kind}", "--native", native, "--view", view, *options],
                          job="parity", timeout=500,
                          env={**(env or {}), "CACHESHIM_MOUNT": str(mount.path)})
@@ -84,8 +84,8 @@ def overlay_parity(scratch, overlay):
     def compare(owner, kind, uid, *options):
         native = scratch / "native"
         native.mkdir()
-        for folder in (native, overlay.lowers[0]):
-            os.chown(folder, owner, owner)
+        for directory in (native, overlay.lowers[0]):
+            os.chown(directory, owner, owner)
         same = ["--keeps-owners", *options]
         prepared = mounts.run(PROGRAM, f"prepare{kind}", "--native", native, "--base",
                               overlay.lowers[0], "--owner", owner, *same, timeout=200)
@@ -108,7 +108,7 @@ def test_every_operation_on_a_plain_overlay(overlay_parity, uid):
 
 @pytest.mark.timeout_s(600)
 def test_several_users_on_a_plain_overlay(overlay_parity):
-    """Permissions, set-id bits, sticky folders, ACLs, devices: cases that root acts out."""
+    """Permissions, set-id bits, sticky directories, ACLs, devices: cases that root acts out."""
     overlay_parity(20001, "", 0, "--several-users", "--filter",
                    "@(others-*|*ACL*|*set-*|capability-*|devices|trusted-*)")
 

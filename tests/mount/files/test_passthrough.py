@@ -89,14 +89,14 @@ def test_pages_of_before_are_not_shown(mount, job_of):
 
 @pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR])
 def test_a_base_file_is_copied_up_and_not_touched(store, mount_store, job_of, flags):
-    folder = store / "triton/KEY"
-    folder.mkdir(parents=True)
-    (folder / "file").write_bytes(b"base" * MIB)
+    directory = store / "triton/KEY"
+    directory.mkdir(parents=True)
+    (directory / "file").write_bytes(b"base" * MIB)
     job = job_of(mount_store(store), "one", 20001)
     assert job.read("triton/KEY/file")[:4] == b"base"
     job("write_file", job.path("triton/KEY/file"), b"mine", flags=flags)
     assert job.read("triton/KEY/file") == b"mine" + (b"base" * MIB)[4:]
-    assert (folder / "file").read_bytes() == b"base" * MIB
+    assert (directory / "file").read_bytes() == b"base" * MIB
 
 
 def test_a_layer_on_a_stacked_file_system_is_served_as_before(scratch, overlay):
@@ -114,7 +114,7 @@ def test_a_layer_on_a_stacked_file_system_is_served_as_before(scratch, overlay):
     for name in ("upper", "work"):
         (scratch / "stacked" / name).mkdir()
     try:
-        overlay.mount(folders=f"lowerdir={overlay.lowers[0]},upperdir={scratch}/stacked/upper,"
+        overlay.mount(directories=f"lowerdir={overlay.lowers[0]},upperdir={scratch}/stacked/upper,"
                               f"workdir={scratch}/stacked/work")
         with open(overlay.path / "file", "w+b") as file:
             file.write(b"x" * MIB)

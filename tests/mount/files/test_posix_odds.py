@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Odd corners of POSIX, each seen on a plain folder and in a view (odds.py)."""
+"""Odd corners of POSIX, each seen on a plain directory and in a view (odds.py)."""
 
 import os
 import pathlib
@@ -23,8 +23,8 @@ def program_of_odds(scratch):
 
 
 @pytest.fixture
-def folders(scratch, store, mount_store):
-    """folders(uid, fill): a native one and one in a view, filled as root before the mount."""
+def directories(scratch, store, mount_store):
+    """directories(uid, fill): a native one and one in a view, filled as root before the mount."""
 
     def make(uid, fill):
         native, base = scratch / "native", store / "odds"
@@ -40,20 +40,20 @@ def folders(scratch, store, mount_store):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("in_base", [False, True], ids=["fresh", "in-base"])
 @pytest.mark.parametrize("uid", [0, 20001], ids=["root", "user"])
-def test_a_view_does_what_a_plain_folder_does(folders, program_of_odds, uid, in_base, name):
-    def odds(what, folder, user):
-        result = as_user(user, [PYTHON, "-I", program_of_odds, what, folder], job="odds",
+def test_a_view_does_what_a_plain_directory_does(directories, program_of_odds, uid, in_base, name):
+    def odds(what, directory, user):
+        result = as_user(user, [PYTHON, "-I", program_of_odds, what, directory], job="odds",
                          extra_groups=[20005, 20006])
-        assert result.returncode == 0, f"{what} in {folder}:\n{result.stdout}{result.stderr}"
+        assert result.returncode == 0, f"{what} in {directory}:\n{result.stdout}{result.stderr}"
         return result.stdout.splitlines()
 
-    def prepare(folder, user):
-        odds("prepare_listing" if name.startswith("listing") else "prepare", folder, user)
+    def prepare(directory, user):
+        odds("prepare_listing" if name.startswith("listing") else "prepare", directory, user)
 
-    native, view = folders(uid, lambda folder: prepare(folder, 0) if in_base else None)
+    native, view = directories(uid, lambda directory: prepare(directory, 0) if in_base else None)
     if not in_base:
-        for folder in (native, view):
-            prepare(folder, uid)
+        for directory in (native, view):
+            prepare(directory, uid)
     # All in a view is its user's own, of his own group.
     expected = [f"gid {uid}" if line.startswith("gid ") else line
                 for line in odds(name, native, uid)]

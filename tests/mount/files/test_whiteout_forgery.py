@@ -32,9 +32,9 @@ def renameat2(source, target, flags):
         raise OSError(ctypes.get_errno(), "renameat2")
 
 
-def link_nameless(folder, name):
+def link_nameless(directory, name):
     """O_TMPFILE, then linkat(2)."""
-    fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY)
+    fd = os.open(directory, os.O_TMPFILE | os.O_WRONLY)
     try:
         if libc.linkat(AT_FDCWD, f"/proc/self/fd/{fd}".encode(), AT_FDCWD, os.fsencode(name),
                        AT_SYMLINK_FOLLOW) == -1:
@@ -49,11 +49,11 @@ def errno_of(call, *args, **options):
     return refused.value.errno
 
 
-def markers_in(folder):
+def markers_in(directory):
     """Names of ours, devices and attributes that would hide something."""
     found = []
-    for path, folders, files in os.walk(folder):
-        for name in (*folders, *files):
+    for path, directories, files in os.walk(directory):
+        for name in (*directories, *files):
             full = os.path.join(path, name)
             if name.startswith(".wh.") or stat.S_ISCHR(os.lstat(full).st_mode):
                 found.append(full)
@@ -82,9 +82,9 @@ def test_a_device_0_0_is_refused_to_users_who_need_no_right_for_it(filled):
 
 
 @pytest.mark.parametrize("marker", MARKERS)
-@pytest.mark.parametrize("folder", ["", "directory"])
-def test_names_of_ours_are_refused_to_every_call(filled, folder, marker):
-    name, file = filled.path / folder / marker, filled.path / "file"
+@pytest.mark.parametrize("directory", ["", "directory"])
+def test_names_of_ours_are_refused_to_every_call(filled, directory, marker):
+    name, file = filled.path / directory / marker, filled.path / "file"
     (filled.path / "own").write_text("x")
     (filled.path / "own-directory").mkdir()
     refusals = {
@@ -120,9 +120,9 @@ def test_rename_leaves_no_whiteout_of_the_kernels(filled):
 @pytest.mark.parametrize("attribute", ["user.overlay.opaque", "user.overlay.redirect",
                                        "user.overlay.whiteout", "trusted.overlay.opaque"])
 def test_attributes_of_overlayfs_are_refused(filled, attribute):
-    folder = filled.path / "directory"
-    assert errno_of(os.setxattr, folder, attribute, b"y") == errno.EOPNOTSUPP
-    assert errno_of(os.getxattr, folder, attribute) == errno.EOPNOTSUPP
+    directory = filled.path / "directory"
+    assert errno_of(os.setxattr, directory, attribute, b"y") == errno.EOPNOTSUPP
+    assert errno_of(os.getxattr, directory, attribute) == errno.EOPNOTSUPP
     assert markers_in(filled.upper) == []
 
 

@@ -38,11 +38,11 @@ def old_keys(all_scratch):
     """Keys whose files have not changed for a while: the kernel keeps their attributes for long."""
     top = pathlib.Path(tempfile.mkdtemp(dir=all_scratch))
     for number in range(40):
-        folder = top / str(number)
-        folder.mkdir()
+        directory = top / str(number)
+        directory.mkdir()
         for name in ("a", "b"):
-            (folder / name).write_bytes(b"old " + name.encode())
-    wait_until(lambda: time.time() - (folder / "b").stat().st_ctime > SETTLE_SECONDS, 60,
+            (directory / name).write_bytes(b"old " + name.encode())
+    wait_until(lambda: time.time() - (directory / "b").stat().st_ctime > SETTLE_SECONDS, 60,
                "the age of the files")
     return iter(list(top.iterdir()))
 
@@ -90,7 +90,7 @@ def test_a_new_key_is_seen_with_all_that_is_in_it(views, store):
     seen(views, "the file", reads, "triton/NEW/sub/x", b"new")
 
 
-def test_a_folder_that_a_view_has_made_brings_what_the_base_then_has_there(views, store):
+def test_a_directory_that_a_view_has_made_brings_what_the_base_then_has_there(views, store):
     for job in views:
         job("os.mkdir", job.path("triton/NEW"))
         assert not job.exists("triton/NEW/x")
@@ -130,7 +130,7 @@ def test_changed_attributes_are_seen(views, key):
          == 0o750)
 
 
-def test_a_folder_that_another_took_the_place_of_shows_the_other(views, key, store):
+def test_a_directory_that_another_took_the_place_of_shows_the_other(views, key, store):
     other = store / "triton/other"
     other.mkdir()
     (other / "a").write_bytes(b"other a")
@@ -140,7 +140,7 @@ def test_a_folder_that_another_took_the_place_of_shows_the_other(views, key, sto
     seen(views, "the other's file", reads, "triton/KEY/a", b"other a")
     seen(views, "its further file", reads, "triton/KEY/c", b"other c")
     seen(views, "that there is no b", lambda job: not job.exists("triton/KEY/b"))
-    # The folders are watched under their new names.
+    # The directories are watched under their new names.
     (key / "d").write_bytes(b"late")
     (store / "triton/away/late").write_bytes(b"late too")
     seen(views, "a later file", reads, "triton/KEY/d", b"late")

@@ -19,12 +19,12 @@ def used(path, days_ago):
 
 
 def entry(store, key, days_ago, family="triton"):
-    folder = store / family / key
-    folder.mkdir(parents=True)
+    directory = store / family / key
+    directory.mkdir(parents=True)
     for name in ("k.cubin", "k.json"):
-        (folder / name).write_bytes(key.encode() * (FILE_BYTES // len(key)))
-        used(folder / name, days_ago)
-    return folder
+        (directory / name).write_bytes(key.encode() * (FILE_BYTES // len(key)))
+        used(directory / name, days_ago)
+    return directory
 
 
 @pytest.fixture

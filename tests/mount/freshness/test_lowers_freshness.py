@@ -52,24 +52,24 @@ def layout(request):
 
 @pytest.fixture
 def stack(program, scratch, mode, mount, layout):
-    """Several lowers, on one file system or on two, each with a file of its own in `folder`."""
+    """Several lowers, on one file system or on two, each with a file of its own in `directory`."""
     overlay = mounts.Overlay(scratch, lowers=LOWERS)
     if layout == "two":
         subprocess.run(["mount", "-t", "tmpfs", "none", overlay.lowers[BOTTOM]], check=True)
     for number, lower in enumerate(overlay.lowers):
-        (lower / "folder").mkdir()
-        (lower / "folder" / f"file{number}").write_text(f"old {number}")
-        (lower / "folder/same").write_text(f"same {number}")
+        (lower / "directory").mkdir()
+        (lower / "directory" / f"file{number}").write_text(f"old {number}")
+        (lower / "directory/same").write_text(f"same {number}")
     for number in (TOP, BOTTOM):
         (overlay.lowers[number] / f"only{number}").mkdir()
     mount(overlay)
-    folder = overlay.path / "folder"
-    assert sorted(os.listdir(folder)) == ["file0", "file1", "file2", "same"]
-    assert sorted(os.listdir(overlay.path)) == ["folder", "only0", "only2"]
+    directory = overlay.path / "directory"
+    assert sorted(os.listdir(directory)) == ["file0", "file1", "file2", "same"]
+    assert sorted(os.listdir(overlay.path)) == ["directory", "only0", "only2"]
     for number in range(LOWERS):
-        assert (folder / f"file{number}").read_text() == f"old {number}"
-    assert (folder / "same").read_text() == "same 0"
-    for missing in ("folder/new", "new", f"only{TOP}/new", f"only{BOTTOM}/new", "folder/sub/new"):
+        assert (directory / f"file{number}").read_text() == f"old {number}"
+    assert (directory / "same").read_text() == "same 0"
+    for missing in ("directory/new", "new", f"only{TOP}/new", f"only{BOTTOM}/new", "directory/sub/new"):
         assert not (overlay.path / missing).exists()
     yield overlay
     overlay.close()
@@ -95,29 +95,29 @@ def reads(path, text):
 
 def test_a_new_file_is_seen_where_there_was_none(stack, lower):
     path, number = lower
-    for name in ("folder/new", "new", f"only{number}/new"):
+    for name in ("directory/new", "new", f"only{number}/new"):
         (path / name).write_text("new")
         seen(name, lambda name=name: reads(stack.path / name, "new"))
-    seen("the listing", lambda: "new" in os.listdir(stack.path / "folder"))
+    seen("the listing", lambda: "new" in os.listdir(stack.path / "directory"))
 
 
 def test_a_replaced_file_is_read_anew(stack, lower):
     path, number = lower
     (path / "tmp").write_text("another one")
-    os.rename(path / "tmp", path / f"folder/file{number}")
-    seen("the new file", lambda: reads(stack.path / f"folder/file{number}", "another one"))
+    os.rename(path / "tmp", path / f"directory/file{number}")
+    seen("the new file", lambda: reads(stack.path / f"directory/file{number}", "another one"))
 
 
 def test_a_removed_file_is_gone(stack, lower):
     path, number = lower
-    (path / f"folder/file{number}").unlink()
-    seen("the removal", lambda: not (stack.path / f"folder/file{number}").exists())
-    seen("the listing", lambda: f"file{number}" not in os.listdir(stack.path / "folder"))
+    (path / f"directory/file{number}").unlink()
+    seen("the removal", lambda: not (stack.path / f"directory/file{number}").exists())
+    seen("the listing", lambda: f"file{number}" not in os.listdir(stack.path / "directory"))
 
 
 def test_changed_data_and_attributes_are_seen(stack, lower):
     path, number = lower
-    raw, shown = path / f"folder/file{number}", stack.path / f"folder/file{number}"
+    raw, shown = path / f"directory/file{number}", stack.path / f"directory/file{number}"
     with open(raw, "a", encoding="utf-8") as file:
         file.write(" and more")
     seen("the data", lambda: reads(shown, f"old {number} and more"))
@@ -127,58 +127,58 @@ def test_changed_data_and_attributes_are_seen(stack, lower):
     seen("the time", lambda: shown.stat().st_mtime_ns == 1_000_000_123)
 
 
-def test_a_folder_that_comes_into_another_lower_brings_its_files(stack):
-    """Where it was missed before: the other lower's folder of that name has been looked into."""
+def test_a_directory_that_comes_into_another_lower_brings_its_files(stack):
+    """Where it was missed before: the other lower's directory of that name has been looked into."""
     for number, other in ((TOP, BOTTOM), (BOTTOM, TOP)):
-        folder = stack.lowers[number] / f"only{other}"
-        folder.mkdir()
-        (folder / "new").write_text("new")
+        directory = stack.lowers[number] / f"only{other}"
+        directory.mkdir()
+        (directory / "new").write_text("new")
         seen("its file", lambda other=other: reads(stack.path / f"only{other}/new", "new"))
-        (folder / "later").write_text("later")
+        (directory / "later").write_text("later")
         seen("a later one", lambda other=other: reads(stack.path / f"only{other}/later", "later"))
 
 
-def test_a_folder_that_goes_and_comes_again_brings_its_files(stack, lower):
+def test_a_directory_that_goes_and_comes_again_brings_its_files(stack, lower):
     path, number = lower
     for name in (f"file{number}", "same"):
-        (path / "folder" / name).unlink()
-    (path / "folder").rmdir()
-    seen("the removal", lambda: not (stack.path / f"folder/file{number}").exists())
-    assert not (stack.path / "folder/again").exists()
-    (path / "folder").mkdir()
-    (path / "folder/again").write_text("again")
-    seen("the new file", lambda: reads(stack.path / "folder/again", "again"))
+        (path / "directory" / name).unlink()
+    (path / "directory").rmdir()
+    seen("the removal", lambda: not (stack.path / f"directory/file{number}").exists())
+    assert not (stack.path / "directory/again").exists()
+    (path / "directory").mkdir()
+    (path / "directory/again").write_text("again")
+    seen("the new file", lambda: reads(stack.path / "directory/again", "again"))
 
 
 def test_what_a_top_file_hid_is_seen_when_it_goes(stack):
-    (stack.lowers[TOP] / "folder/same").unlink()
-    seen("the middle one", lambda: reads(stack.path / "folder/same", "same 1"))
-    (stack.lowers[1] / "folder/same").unlink()
-    seen("the last one", lambda: reads(stack.path / "folder/same", "same 2"))
+    (stack.lowers[TOP] / "directory/same").unlink()
+    seen("the middle one", lambda: reads(stack.path / "directory/same", "same 1"))
+    (stack.lowers[1] / "directory/same").unlink()
+    seen("the last one", lambda: reads(stack.path / "directory/same", "same 2"))
 
 
 def test_markers_hide_and_show_at_once(stack):
-    top = stack.lowers[TOP] / "folder"
+    top = stack.lowers[TOP] / "directory"
     (top / ".wh.file2").touch()
-    seen("the whiteout", lambda: not (stack.path / "folder/file2").exists())
+    seen("the whiteout", lambda: not (stack.path / "directory/file2").exists())
     (top / ".wh.file2").unlink()
-    seen("its end", lambda: (stack.path / "folder/file2").exists())
+    seen("its end", lambda: (stack.path / "directory/file2").exists())
     (top / ".wh..wh..opq").touch()
-    seen("the opaque folder",
-         lambda: sorted(os.listdir(stack.path / "folder")) == ["file0", "same"])
-    seen("what it hides", lambda: not (stack.path / "folder/file1").exists())
+    seen("the opaque directory",
+         lambda: sorted(os.listdir(stack.path / "directory")) == ["file0", "same"])
+    seen("what it hides", lambda: not (stack.path / "directory/file1").exists())
 
 
 @pytest.mark.parametrize("layout", ["one"], indirect=True)
-def test_a_moved_folder_shows_what_lies_there_now(stack, lower):
+def test_a_moved_directory_shows_what_lies_there_now(stack, lower):
     path, number = lower
     (path / "other").mkdir()
     (path / f"other/file{number}").write_text("other")
-    os.rename(path / "folder", path / "away")
-    os.rename(path / "other", path / "folder")
-    seen("the other's file", lambda: reads(stack.path / f"folder/file{number}", "other"))
-    (path / "folder/new").write_text("late")
-    seen("a later file", lambda: reads(stack.path / "folder/new", "late"))
+    os.rename(path / "directory", path / "away")
+    os.rename(path / "other", path / "directory")
+    seen("the other's file", lambda: reads(stack.path / f"directory/file{number}", "other"))
+    (path / "directory/new").write_text("late")
+    seen("a later file", lambda: reads(stack.path / "directory/new", "late"))
 
 
 def test_lowers_that_lie_in_each_other_are_both_told_of(program, scratch, mount):
@@ -199,7 +199,7 @@ def test_lowers_that_lie_in_each_other_are_both_told_of(program, scratch, mount)
 
 
 def test_a_bound_lower_is_told_of_by_its_own_path(program, scratch, mount):
-    """Two mounts of one file system: the kernel tells a folder's path as seen from one of them."""
+    """Two mounts of one file system: the kernel tells a directory's path as seen from one of them."""
     overlay = mounts.Overlay(scratch, lowers=2)
     hidden = scratch / "hidden"
     hidden.mkdir()

@@ -7,9 +7,9 @@ PROCESSES = 8
 ACTIONS = 1500
 
 
-def run_crowd(jobs, folder):
+def run_crowd(jobs, directory):
     for seed, job in enumerate(jobs):
-        job.start("crowd", job.path(folder), seed, ACTIONS)
+        job.start("crowd", job.path(directory), seed, ACTIONS)
     for job in jobs:
         assert job.result() == []
 
@@ -20,10 +20,10 @@ def test_a_crowd_meets_no_error_and_loses_no_byte(mount_store, store, job_of, se
                                                   in_base):
     if in_base:
         for number in range(4):
-            folder = store / f"triton/KEY/shared{number}"
-            folder.mkdir(parents=True)
+            directory = store / f"triton/KEY/shared{number}"
+            directory.mkdir(parents=True)
             for file in range(6):
-                (folder / f"file{file}").write_bytes(b"shared" * 100)
+                (directory / f"file{file}").write_bytes(b"shared" * 100)
     mount = mount_store(store)
     jobs = [job_of(mount, f"job{n}" if several_jobs else "job", 20001 + (n if several_jobs else 0))
             for n in range(PROCESSES)]
@@ -42,8 +42,8 @@ def test_who_has_a_file_open_does_not_notice_where_it_goes(mount_store, store, o
     mount = mount_store(store) if kind == "view" else overlay.mount().path
     jobs = [job_of(mount, "job", 20001 if kind == "view" else 0) for _ in range(4)]
     top = jobs[0].path("triton/KEY" if kind == "view" else "KEY")
-    for folder in range(3):
-        jobs[0]("os.makedirs", f"{top}/{folder}")
+    for directory in range(3):
+        jobs[0]("os.makedirs", f"{top}/{directory}")
     for looker in jobs[1:]:
         looker("os.getpid")  # it runs by now
     for looker in jobs[1:]:
@@ -54,7 +54,7 @@ def test_who_has_a_file_open_does_not_notice_where_it_goes(mount_store, store, o
 
 
 def test_a_cleaner_harms_nobody_else(mount_store, store, job_of):
-    """A job that removes key folders in its own view, while others put and read the same keys."""
+    """A job that removes key directories in its own view, while others put and read the same keys."""
     mount = mount_store(store)
     keys = [f"KEY{number}" for number in range(12)]
     cleaner = job_of(mount, "cleaner", 20100)

@@ -35,9 +35,9 @@ class Rooted:
         assert {path.lstat().st_uid for path in self.paths} == {0}
         assert (self.view / "triton/OLD/file").read_text() == "of the base"
 
-    def by(self, folder):
+    def by(self, directory):
         """All paths as seen from another path of the view, the view itself left out."""
-        return [str(folder / path.relative_to(self.view)) for path in self.paths[1:]]
+        return [str(directory / path.relative_to(self.view)) for path in self.paths[1:]]
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_the_first_user_comes_by_a_control_request(rooted, program):
     sees_its_own([str(path) for path in rooted.paths])
 
 
-def test_a_process_that_root_puts_into_a_folder_may_write_there(rooted):
+def test_a_process_that_root_puts_into_a_directory_may_write_there(rooted):
     made = as_user(USER, ["sh", "-c", "echo x > made && chmod 600 file && stat -c %u . made file"],
                    cwd=rooted.file.parent)
     assert made.returncode == 0, made.stderr
@@ -147,12 +147,12 @@ def test_roots_opens_ask_for_the_views_name_alone(rooted):
     assert lookups(rooted.mount) == before + 100
 
 
-def answers_alone(mount, folder, name):
-    """Whether the kernel tells of `name` in an open folder by what it has kept for long, and by the
+def answers_alone(mount, directory, name):
+    """Whether the kernel tells of `name` in an open directory by what it has kept for long, and by the
     look-up of the view's name, while the daemon stands still."""
     code = "import os, sys; sys.stdin.read(); os.stat(sys.argv[2], dir_fd=int(sys.argv[1]))"
-    with subprocess.Popen([sys.executable, "-I", "-c", code, str(folder), name],
-                          stdin=subprocess.PIPE, pass_fds=[folder]) as asking:
+    with subprocess.Popen([sys.executable, "-I", "-c", code, str(directory), name],
+                          stdin=subprocess.PIPE, pass_fds=[directory]) as asking:
         end = time.monotonic() + 1.1 * KEEP_SECONDS
         wait_until(lambda: time.monotonic() > end, what="the end of a short time")
         os.close(os.open(mount.path / ".jobs" / JOB, os.O_PATH))
@@ -166,7 +166,7 @@ def answers_alone(mount, folder, name):
 
 @pytest.mark.parametrize(("top", "name"), [("", "triton"), ("triton/KEY", "file")])
 def test_root_asks_for_no_attributes(rooted, top, name):
-    folder = os.open(rooted.view / top, os.O_RDONLY | os.O_DIRECTORY)
-    os.stat(name, dir_fd=folder)
-    wait_until(lambda: answers_alone(rooted.mount, folder, name), what="an answer")
-    os.close(folder)
+    directory = os.open(rooted.view / top, os.O_RDONLY | os.O_DIRECTORY)
+    os.stat(name, dir_fd=directory)
+    wait_until(lambda: answers_alone(rooted.mount, directory, name), what="an answer")
+    os.close(directory)

@@ -13,22 +13,22 @@ USERS = range(20001, 20009)
 
 def work_as_caches_do(job, key):
     """What caches and their tools do to a key, through paths below the mount."""
-    folder = job.path("triton", key)
-    job("os.makedirs", folder, exist_ok=True)
+    directory = job.path("triton", key)
+    job("os.makedirs", directory, exist_ok=True)
     job.put(key, "kernel.cubin", b"cubin of " + job.job.encode())
     job.put(key, "kernel.cubin", b"again of " + job.job.encode())  # over a file that is there
-    file = os.path.join(folder, "kernel.cubin")
+    file = os.path.join(directory, "kernel.cubin")
     job("os.chmod", file, 0o600)
-    job("os.chmod", folder, 0o700)
+    job("os.chmod", directory, 0o700)
     job("os.utime", file, (1_000_000_000, 1_000_000_000))
-    job("os.utime", folder)
-    job("shutil.copy2", file, os.path.join(folder, "copy"))
-    job("shutil.copystat", file, folder)
-    job("os.chmod", folder, 0o755)
+    job("os.utime", directory)
+    job("shutil.copy2", file, os.path.join(directory, "copy"))
+    job("shutil.copystat", file, directory)
+    job("os.chmod", directory, 0o755)
     job("os.chown", file, job.uid, job.uid)
-    assert job("read_file", os.path.join(folder, "copy")) == b"again of " + job.job.encode()
-    job("shutil.rmtree", folder)
-    assert not job("os.path.lexists", folder)
+    assert job("read_file", os.path.join(directory, "copy")) == b"again of " + job.job.encode()
+    job("shutil.rmtree", directory)
+    assert not job("os.path.lexists", directory)
     job.put(key, "kernel.cubin", b"third of " + job.job.encode())
     assert job.listdir(f"triton/{key}") == ["kernel.cubin"]
 
@@ -151,7 +151,7 @@ def test_other_creations_in_the_root_are_refused(two_jobs, call):
         assert caught.value.errno == errno.EPERM
 
 
-def test_triton_folder_is_there_in_an_empty_store(two_jobs):
+def test_triton_directory_is_there_in_an_empty_store(two_jobs):
     one, two = two_jobs
     assert "triton" in one("os.listdir", str(one.mount))
     assert one.listdir("triton") == []

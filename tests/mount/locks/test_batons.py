@@ -9,8 +9,8 @@ import signal
 import pytest
 from jobs import wait_until
 
-FOLDER = "torch-extensions/py311_cu128/op"
-BATON = f"{FOLDER}/lock"
+DIRECTORY = "torch-extensions/py311_cu128/op"
+BATON = f"{DIRECTORY}/lock"
 EXCLUSIVE = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 
 
@@ -18,7 +18,7 @@ EXCLUSIVE = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 def build(mount, job_of):
     """A builder that holds the baton, and a process that waits for it."""
     builder, waiter = (job_of(mount, "one", 20001) for _ in range(2))
-    builder("os.makedirs", builder.path(FOLDER))
+    builder("os.makedirs", builder.path(DIRECTORY))
     builder("os.close", builder("os.open", builder.path(BATON), EXCLUSIVE))
     with pytest.raises(FileExistsError):
         waiter("os.open", waiter.path(BATON), EXCLUSIVE)
@@ -36,7 +36,7 @@ def test_a_dead_makers_baton_goes_and_waiters_go_on(mount, build):
     wait_until(lambda: not waiter.exists(BATON), what="the removal")
     assert reaped(mount) == 1
     waiter("os.close", waiter("os.open", waiter.path(BATON), EXCLUSIVE))
-    assert waiter.listdir(FOLDER) == ["lock"]
+    assert waiter.listdir(DIRECTORY) == ["lock"]
     waiter.kill()
     wait_until(lambda: reaped(mount) == 2, what="the next one's")
 
@@ -55,32 +55,32 @@ def test_one_that_lives_keeps_it_however_long_and_may_let_go_itself(mount, build
 
 def test_what_has_taken_a_batons_name_is_left_alone(mount, build):
     builder, waiter = build
-    builder("os.rename", builder.path(BATON), builder.path(FOLDER, "done"))
+    builder("os.rename", builder.path(BATON), builder.path(DIRECTORY, "done"))
     waiter.write(BATON, b"no baton: not made exclusively")
     builder.kill()
     with pytest.raises(AssertionError):
         wait_until(lambda: not waiter.exists(BATON), seconds=0.5, what="the removal")
-    assert waiter.listdir(FOLDER) == ["done", "lock"] and reaped(mount) == 0
+    assert waiter.listdir(DIRECTORY) == ["done", "lock"] and reaped(mount) == 0
 
 
 def test_a_baton_that_a_process_locks_stays_when_its_maker_dies(mount, job_of):
     """filelock 4 makes its lock file by O_EXCL, and leaves it."""
     maker, other = (job_of(mount, "one", 20001) for _ in range(2))
     made = []
-    for folder in (FOLDER, f"{FOLDER}2"):
-        maker("os.makedirs", maker.path(folder))
-        made.append(maker("os.open", maker.path(folder, "lock"), EXCLUSIVE))
+    for directory in (DIRECTORY, f"{DIRECTORY}2"):
+        maker("os.makedirs", maker.path(directory))
+        made.append(maker("os.open", maker.path(directory, "lock"), EXCLUSIVE))
     maker("fcntl.flock", made[0], fcntl.LOCK_EX)
     maker.kill()
-    wait_until(lambda: not other.exists(f"{FOLDER}2/lock"), what="the removal of the other")
+    wait_until(lambda: not other.exists(f"{DIRECTORY}2/lock"), what="the removal of the other")
     assert other.exists(BATON) and reaped(mount) == 1
     assert other("try_flock", other("os.open", other.path(BATON), os.O_RDWR))
 
 
 @pytest.mark.parametrize("how", ["cwd", "file", "grandchild"])
-def test_a_descendant_at_work_in_the_folder_keeps_it(mount, build, how):
+def test_a_descendant_at_work_in_the_directory_keeps_it(mount, build, how):
     builder, waiter = build
-    child = builder("work_in_a_child", builder.path(FOLDER), how)
+    child = builder("work_in_a_child", builder.path(DIRECTORY), how)
     builder.kill()
     with pytest.raises(AssertionError):
         wait_until(lambda: not waiter.exists(BATON), seconds=1, what="the removal")
@@ -99,24 +99,24 @@ def test_a_descendant_elsewhere_does_not(mount, build):
 
 def test_what_a_dead_builder_leaves_is_not_published(mount, build):
     builder, waiter = build
-    builder.write(f"{FOLDER}/op.so", b"half a library")
+    builder.write(f"{DIRECTORY}/op.so", b"half a library")
     builder.kill()
     wait_until(lambda: not waiter.exists(BATON), what="the removal")
     waiter("os.getpid")
-    assert not mount.base(FOLDER, "op.so").exists()
+    assert not mount.base(DIRECTORY, "op.so").exists()
     assert mount.stats()["entries_published"] == 0
 
 
 def test_other_names_are_left_alone(mount, job_of):
     builder, waiter = (job_of(mount, "one", 20001) for _ in range(2))
-    builder("os.makedirs", builder.path(FOLDER))
+    builder("os.makedirs", builder.path(DIRECTORY))
     for name in ("other", "lock"):
         flags = EXCLUSIVE if name == "other" else os.O_CREAT | os.O_WRONLY
-        builder("os.close", builder("os.open", builder.path(FOLDER, name), flags))
+        builder("os.close", builder("os.open", builder.path(DIRECTORY, name), flags))
     builder.kill()
     second = job_of(mount, "one", 20001)
-    second("os.close", second("os.open", second.path(FOLDER, "op.o"), EXCLUSIVE))
-    assert waiter.listdir(FOLDER) == ["lock", "op.o", "other"]
+    second("os.close", second("os.open", second.path(DIRECTORY, "op.o"), EXCLUSIVE))
+    assert waiter.listdir(DIRECTORY) == ["lock", "op.o", "other"]
     assert reaped(mount) == 0
 
 
@@ -135,8 +135,8 @@ def test_a_baton_of_a_daemon_that_died_goes_with_its_maker(mount, build, job_of)
 @pytest.mark.parametrize("child_works", [False, True], ids=["alone", "with a child"])
 def test_a_baton_of_a_daemon_that_died_before_its_maker(mount, build, job_of, child_works):
     builder, waiter = build
-    # The path of a folder of a dead mount still names it.
-    child = builder("work_in_a_child", builder.path(FOLDER), "cwd") if child_works else None
+    # The path of a directory of a dead mount still names it.
+    child = builder("work_in_a_child", builder.path(DIRECTORY), "cwd") if child_works else None
     mount.kill_daemon()
     builder.kill()
     mount.mount()

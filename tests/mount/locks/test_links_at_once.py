@@ -19,8 +19,8 @@ def link_and_remove(mount, process_of, scratch):
 
     def run(family, removal, linkers):
         jobs = [process_of(mount, "one", 20001) for _ in range(linkers + 2)]
-        folder, end = jobs[0].path(family), scratch / "end"
-        path, names = f"{folder}/file", [f"{folder}/{number}/name" for number in range(linkers)]
+        directory, end = jobs[0].path(family), scratch / "end"
+        path, names = f"{directory}/file", [f"{directory}/{number}/name" for number in range(linkers)]
         for name in names:  # the kernel lets one change of a directory go on at a time
             jobs[0]("os.makedirs", str(pathlib.Path(name).parent))
         jobs[0].write(f"{family}/file", b"x")

@@ -16,7 +16,7 @@ NAME = "triton/KEY/lock"
 
 @pytest.fixture
 def both(two_jobs):
-    """Two jobs, and the path of a lock file as each sees it; its folder is in both views."""
+    """Two jobs, and the path of a lock file as each sees it; its directory is in both views."""
     for job in two_jobs:
         job("os.makedirs", job.path("triton/KEY"), exist_ok=True)
     return two_jobs
@@ -247,7 +247,7 @@ def test_names_that_no_profile_calls_locks_are_a_jobs_own(mount, both):
         assert not two.exists(name) and not mount.base(name).exists()
 
 
-def test_a_folder_with_a_lock_is_removed_and_renamed_as_any(mount, both):
+def test_a_directory_with_a_lock_is_removed_and_renamed_as_any(mount, both):
     one, two = both
     create(one)
     one.write("triton/KEY/file", b"x")

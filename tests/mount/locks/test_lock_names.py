@@ -237,8 +237,8 @@ def test_other_objects_are_not_renamed_onto_a_lock_file(mount, both):
     make(two, LOCK)
     one("os.symlink", "nowhere", one.path(ASIDE))
     assert errno_of(one, "os.rename", one.path(ASIDE), one.path(LOCK)) == errno.EXDEV
-    one("os.mkdir", one.path("triton/KEY/folder"))
-    assert errno_of(one, "os.rename", one.path("triton/KEY/folder"), one.path(LOCK)) == errno.ENOTDIR
+    one("os.mkdir", one.path("triton/KEY/directory"))
+    assert errno_of(one, "os.rename", one.path("triton/KEY/directory"), one.path(LOCK)) == errno.ENOTDIR
 
 
 def test_a_job_that_may_not_publish_renames_in_its_own_layer(mount_store, store, scratch, job_of):

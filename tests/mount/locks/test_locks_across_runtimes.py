@@ -119,7 +119,7 @@ def test_cacheshim_lock_runs_the_command_as_flock_does(mount, cache):
     refused = locked(lock, "--", *inner, lock, "true")
     assert refused.returncode == 75 and "others have it locked" in refused.stderr
     assert locked("--shared", lock, "--", *inner, "--shared", lock, "true").returncode == 0
-    assert locked(cache.parent, "--", "true").returncode == 0  # a folder
+    assert locked(cache.parent, "--", "true").returncode == 0  # a directory
     missing = locked(cache.parent / "none/lock", "--", "true")
     assert missing.returncode == 1 and "cannot open lock file" in missing.stderr
     assert os.path.exists(lock)

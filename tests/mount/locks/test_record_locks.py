@@ -188,12 +188,12 @@ fcntl.lockf(fd, fcntl.LOCK_EX)
 def test_locks_by_inherited_descriptors_of_a_new_file_end_as_natively(
         request, scratch, as_user, script, place):
     if place == "view":
-        folder = request.getfixturevalue("mount").path / "triton"
+        directory = request.getfixturevalue("mount").path / "triton"
     else:
-        folder = scratch / "native"
-        folder.mkdir()
+        directory = scratch / "native"
+        directory.mkdir()
         if place == "overlay":
-            folder = request.getfixturevalue("overlay").mount().path
-        folder.chmod(0o777)
-    result = as_user(20001, ["/usr/bin/python3", "-c", script, folder / "file"], job="one")
+            directory = request.getfixturevalue("overlay").mount().path
+        directory.chmod(0o777)
+    result = as_user(20001, ["/usr/bin/python3", "-c", script, directory / "file"], job="one")
     assert result.returncode == 0, result.stderr

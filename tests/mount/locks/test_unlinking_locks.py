@@ -43,10 +43,10 @@ def pair(mount, request, job_of, shimmed_job_of):
 @pytest.mark.parametrize("pair", ["two views", "one view", "view and store", "two preloaded views",
                                   "preloaded and store"], indirect=True)
 def test_no_call_fails_and_one_holds_it_at_a_time(pair, scratch):
-    folder = scratch / "guard"
-    folder.mkdir()
-    folder.chmod(0o777)
+    directory = scratch / "guard"
+    directory.mkdir()
+    directory.chmod(0o777)
     for process in pair:
-        process.start("lock_and_unlink", process.path(NAME), str(folder / "held"), COUNT)
+        process.start("lock_and_unlink", process.path(NAME), str(directory / "held"), COUNT)
     for process in pair:
         assert process.result(timeout=90) == (COUNT, {})

@@ -115,15 +115,15 @@ def test_sigterm_gives_those_who_wait_for_a_lock_enolck(mount, two_jobs, lock_fd
 
 @pytest.mark.timeout_s(60)
 def test_sigterm_ends_a_daemon_that_publishes_where_others_look(mount, start, scratch, two_jobs):
-    """The kernel takes a notice of a name when those who look for names in its folder have been answered,
-    and who has the folder open still asks when nobody can reach the mount any more."""
+    """The kernel takes a notice of a name when those who look for names in its directory have been answered,
+    and who has the directory open still asks when nobody can reach the mount any more."""
     one, two = two_jobs
     cache = mount.base("own-cache")
     cache.mkdir(mode=0o777)
-    wait_until(lambda: one.exists("own-cache"), what="the folder")
+    wait_until(lambda: one.exists("own-cache"), what="the directory")
     one("fill_files", one.path("own-cache"), 500)
-    folder = two("os.open", two.path("own-cache"), os.O_RDONLY)
-    two.start("ask_until", f"/proc/self/fd/{folder}", str(scratch / "stop"))
+    directory = two("os.open", two.path("own-cache"), os.O_RDONLY)
+    two.start("ask_until", f"/proc/self/fd/{directory}", str(scratch / "stop"))
     daemon = os.pidfd_open(mount.daemon_pid())
     end = start("job", "end", "one", "--success", "--mount", mount.path)
     wait_until(lambda: any(cache.iterdir()), seconds=30, what="publishing")
@@ -163,7 +163,7 @@ def test_unmount_sends_those_home_who_only_wait_for_a_lock(mount, start, two_job
     assert not mounts.is_mounted(mount.path)
 
 
-@pytest.mark.parametrize("use", ["lock", "folder", "file"])
+@pytest.mark.parametrize("use", ["lock", "directory", "file"])
 def test_who_waits_is_left_alone_where_another_uses_the_mount(mount, two_jobs, lock_fds, use):
     user, waiter = two_jobs
     record = record_of(mount)

@@ -76,7 +76,7 @@ def test_another_mount_point_takes_over_the_upperdir_of_a_mount_that_is_gone(ove
     other.mkdir()
     overlay.mount()
     umount("-i", overlay.path)
-    done = mounts.run_mounting([mounts.PROGRAM, "overlay", "-o", overlay.folders(), other],
+    done = mounts.run_mounting([mounts.PROGRAM, "overlay", "-o", overlay.directories(), other],
                                scratch / "other.log")
     assert done.returncode == 0, done.stderr
     umount(other)
@@ -87,7 +87,7 @@ def test_a_mounted_overlay_keeps_its_upperdir(overlay, scratch):
     other.mkdir()
     overlay.mount()
     begin = time.monotonic()
-    done = mounts.run_mounting([mounts.PROGRAM, "overlay", "-o", overlay.folders(), other],
+    done = mounts.run_mounting([mounts.PROGRAM, "overlay", "-o", overlay.directories(), other],
                                scratch / "other.log")
     assert done.returncode == 69
     assert f"cannot use '{overlay.upper}': another overlay has it" in done.stderr
@@ -128,7 +128,7 @@ def test_umount_returns_when_the_daemon_has_exited(overlay, monkeypatch):
 
 
 def test_umount_waits_for_a_daemon_in_the_foreground(overlay):
-    with subprocess.Popen([mounts.PROGRAM, "overlay", "--foreground", "-o", overlay.folders(),
+    with subprocess.Popen([mounts.PROGRAM, "overlay", "--foreground", "-o", overlay.directories(),
                            overlay.path], stderr=subprocess.DEVNULL) as daemon:
         table = pathlib.Path(os.environ["LIBMOUNT_UTAB"])
         jobs.wait_until(lambda: table.exists() and f"TARGET={overlay.path} " in table.read_text(),
@@ -206,7 +206,7 @@ def test_cacheshim_unmount_leaves_nothing_in_libmounts_table(overlay):
 def test_mount_a_twice_mounts_once(overlay, store, scratch, mount8):
     point = scratch / "point"
     point.mkdir()
-    lines = [f"my\\040overlay {overlay.path} {TYPE} {overlay.folders()} 0 0",
+    lines = [f"my\\040overlay {overlay.path} {TYPE} {overlay.directories()} 0 0",
              f"{store} {point} {TYPE} noatime,nofail,_netdev 0 0"]
     for _ in range(2):
         done = mount8("-a", fstab=lines)
@@ -235,7 +235,7 @@ def test_mount_a_twice_knows_a_store_by_a_symlink_and_an_odd_name(scratch, mount
 
 def test_findmnt_and_umount_find_an_overlay_by_its_source(overlay, mount8):
     name = 'data, "A" \\ b'
-    done = mount8("-t", TYPE, name, overlay.path, "-o", overlay.folders())
+    done = mount8("-t", TYPE, name, overlay.path, "-o", overlay.directories())
     assert done.returncode == 0, done.stderr
     done = mounts.run("findmnt", "-n", "-o", "TARGET,FSTYPE", "--source", name)
     assert done.stdout.split() == [str(overlay.path), TYPE]
@@ -253,7 +253,7 @@ def test_suid_and_dev_in_fstab_have_effect_for_an_overlay(overlay, mount8):
     program.write_bytes(pathlib.Path("/usr/bin/id").read_bytes())
     program.chmod(0o4755)
     os.mknod(overlay.lowers[0] / "null", 0o020666, os.makedev(1, 3))
-    line = f"overlay {overlay.path} {TYPE} suid,dev,{overlay.folders()} 0 0"
+    line = f"overlay {overlay.path} {TYPE} suid,dev,{overlay.directories()} 0 0"
     assert mount8("-a", fstab=[line]).returncode == 0
     assert not flags_of(overlay.path) & {"nosuid", "nodev"}
     as_user = ["setpriv", "--reuid=20001", "--regid=20001", "--clear-groups"]
@@ -280,14 +280,14 @@ def test_a_rootless_overlay_has_no_set_ids_and_no_devices(overlay, program, as_u
     script = ('"$1" overlay -o "$2",suid,dev "$3" && grep " $3 " /proc/self/mountinfo; '
               '"$1" unmount "$3"')
     done = as_user(20001, ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script,
-                           "sh", program, overlay.folders(), overlay.path])
+                           "sh", program, overlay.directories(), overlay.path])
     assert done.returncode == 0, done.stderr
     assert "nosuid,nodev" in done.stdout
     assert "ignored, as only root may set it: suid, dev" in done.stderr
 
 
 def test_remount_changes_an_overlay_to_read_only_and_back(overlay, mount8):
-    done = mount8("-t", TYPE, "o", overlay.path, "-o", f"noatime,nodev,{overlay.folders()}")
+    done = mount8("-t", TYPE, "o", overlay.path, "-o", f"noatime,nodev,{overlay.directories()}")
     assert done.returncode == 0, done.stderr
     (overlay.path / "one").touch()
     assert mount8("-o", "remount,ro", overlay.path).returncode == 0
@@ -302,7 +302,7 @@ def test_remount_changes_an_overlay_to_read_only_and_back(overlay, mount8):
 
 
 def test_remount_by_a_line_of_fstab(overlay, mount8):
-    line = f"o {overlay.path} {TYPE} {overlay.folders()},nosuid,noatime 0 0"
+    line = f"o {overlay.path} {TYPE} {overlay.directories()},nosuid,noatime 0 0"
     assert mount8(overlay.path, fstab=[line]).returncode == 0
     done = mount8("-o", "remount,ro", overlay.path, fstab=[line])
     assert done.returncode == 0, done.stderr
@@ -330,7 +330,7 @@ def test_remount_refuses_read_only_while_files_are_written_to(overlay, mount8):
 
 
 def test_remount_refuses_to_write_without_an_upperdir(overlay, mount8):
-    overlay.mount(folders=f"lowerdir={overlay.lowers[0]}")
+    overlay.mount(directories=f"lowerdir={overlay.lowers[0]}")
     done = mount8("-o", "remount,rw", overlay.path)
     assert done.returncode == 1
     assert "it has no upperdir; it stays read-only" in done.stderr
@@ -363,9 +363,9 @@ def tmpfs_overlay(overlay, scratch):
     top.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "relatime", "tmpfs", top], check=True)
     overlay.upper, overlay.work, overlay.lowers = top / "upper", top / "work", [top / "lower"]
-    for folder in (overlay.upper, overlay.work, overlay.lowers[0]):
-        (folder / "folder").mkdir(parents=True)
-        (folder / folder.name).write_text("x")
+    for directory in (overlay.upper, overlay.work, overlay.lowers[0]):
+        (directory / "directory").mkdir(parents=True)
+        (directory / directory.name).write_text("x")
     (overlay.work / "work").unlink()  # is to be a directory
     yield overlay
     overlay.close()
@@ -374,12 +374,12 @@ def tmpfs_overlay(overlay, scratch):
 def read_all(overlay):
     for name in ("upper", "lower"):
         assert (overlay.path / name).read_text() == "x"
-    os.listdir(overlay.path / "folder")
+    os.listdir(overlay.path / "directory")
 
 
 def behind(overlay):
-    return [overlay.upper / "upper", overlay.lowers[0] / "lower", overlay.lowers[0] / "folder",
-            overlay.upper / "folder"]
+    return [overlay.upper / "upper", overlay.lowers[0] / "lower", overlay.lowers[0] / "directory",
+            overlay.upper / "directory"]
 
 
 @pytest.mark.parametrize("option, moved", [("relatime", [True, True, True, True]),
@@ -389,7 +389,7 @@ def test_reads_move_access_times_as_the_option_says(tmpfs_overlay, mount8, optio
     overlay = tmpfs_overlay
     for path in behind(overlay):
         os.utime(path, (1000, 2000))
-    done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.folders()}")
+    done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.directories()}")
     assert done.returncode == 0, done.stderr
     read_all(overlay)
     assert [os.stat(path).st_atime != 1000 for path in behind(overlay)] == moved
@@ -405,7 +405,7 @@ def test_strictatime_moves_access_times_at_each_read(tmpfs_overlay, mount8, opti
     files = behind(overlay)[:2]
     for path in files:
         os.utime(path, (now + 1000, now - 200))  # later than the change time: relatime leaves it
-    done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.folders()}")
+    done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.directories()}")
     assert done.returncode == 0, done.stderr
     read_all(overlay)
     assert [os.stat(path).st_atime < now + 500 for path in files] == [moves, moves]
@@ -414,9 +414,9 @@ def test_strictatime_moves_access_times_at_each_read(tmpfs_overlay, mount8, opti
 @pytest.mark.parametrize("option", ["noatime", "relatime"])
 def test_changes_of_a_lower_beside_the_mount_are_seen(tmpfs_overlay, mount8, option):
     overlay = tmpfs_overlay
-    done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.folders()}")
+    done = mount8("-t", TYPE, "o", overlay.path, "-o", f"{option},{overlay.directories()}")
     assert done.returncode == 0, done.stderr
-    path = overlay.path / "folder/new"
+    path = overlay.path / "directory/new"
     assert not path.exists()
-    mounts.run("sh", "-c", f"echo x > {overlay.lowers[0]}/folder/new")  # raw, by another process
+    mounts.run("sh", "-c", f"echo x > {overlay.lowers[0]}/directory/new")  # raw, by another process
     jobs.wait_until(path.exists, what="the new file of the lower")

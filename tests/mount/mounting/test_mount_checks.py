@@ -240,8 +240,8 @@ def test_an_empty_path_is_refused(program, words):
     assert "the path is empty" in done.stderr
 
 
-@pytest.mark.parametrize("kind, text", [("missing", "No such file or directory; make the folder first"),
-                                        ("file", "Not a directory; name a folder")])
+@pytest.mark.parametrize("kind, text", [("missing", "No such file or directory; make the directory first"),
+                                        ("file", "Not a directory; name a directory")])
 def test_a_store_that_is_no_directory_is_refused(attempt, scratch, point, kind, text):
     store = scratch / "not"
     if kind == "file":
@@ -255,7 +255,7 @@ def test_a_mount_point_that_is_no_directory_is_refused(attempt, store, scratch):
     file = scratch / "file"
     file.touch()
     assert_refused(attempt("mount", "--store", store, file), 69,
-                   f"mount point '{file}' is not a folder")
+                   f"mount point '{file}' is not a directory")
     assert_refused(attempt("mount", "--store", store, scratch / "none"), 69,
                    f"mount point '{scratch}/none' cannot be used: No such file or directory")
 

@@ -16,20 +16,20 @@ FLAGS = {"noexec": os.ST_NOEXEC, "nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV,
 
 @pytest.fixture
 def three(program, scratch):
-    """Three lowers: `same` is in all, `one`, `two` and `three` in one each, `folder` in two."""
+    """Three lowers: `same` is in all, `one`, `two` and `three` in one each, `directory` in two."""
     one = mounts.Overlay(scratch, lowers=3)
     for name, lower in zip(("one", "two", "three"), one.lowers):
         (lower / "same").write_text(name)
         (lower / name).write_text(name)
     for lower in one.lowers[1:]:
-        (lower / "folder").mkdir()
-        (lower / "folder" / lower.name).write_text("x")
+        (lower / "directory").mkdir()
+        (lower / "directory" / lower.name).write_text("x")
     yield one
     one.close()
 
 
-def names(folder):
-    return sorted(os.listdir(folder))
+def names(directory):
+    return sorted(os.listdir(directory))
 
 
 def owner(path):
@@ -44,9 +44,9 @@ def is_gone(overlay):
 
 def test_several_lowers_are_merged_and_the_first_is_on_top(three):
     three.mount()
-    assert names(three.path) == ["folder", "one", "same", "three", "two"]
+    assert names(three.path) == ["directory", "one", "same", "three", "two"]
     assert (three.path / "same").read_text() == "one"
-    assert names(three.path / "folder") == ["lower1", "lower2"]
+    assert names(three.path / "directory") == ["lower1", "lower2"]
 
 
 def test_changes_go_to_the_upper_and_lowers_stay(three):
@@ -54,11 +54,11 @@ def test_changes_go_to_the_upper_and_lowers_stay(three):
               if path.is_file()}
     three.mount()
     (three.path / "same").write_text("changed")
-    (three.path / "folder/lower2").unlink()
+    (three.path / "directory/lower2").unlink()
     (three.path / "made").mkdir()
     assert (three.upper / "same").read_text() == "changed"
     assert (three.upper / "made").is_dir()
-    assert names(three.path / "folder") == ["lower1"]
+    assert names(three.path / "directory") == ["lower1"]
     assert all(path.read_bytes() == data for path, data in before.items())
 
 
@@ -68,11 +68,11 @@ def test_the_upper_is_taken_up_by_the_next_mount(three):
     (three.path / "new").write_text("kept")
     assert three.unmount().returncode == 0
     three.mount()
-    assert names(three.path) == ["folder", "new", "one", "same", "three"]
+    assert names(three.path) == ["directory", "new", "one", "same", "three"]
     assert (three.path / "new").read_text() == "kept"
 
 
-def test_it_has_no_folders_of_its_own_and_publishes_nothing(overlay):
+def test_it_has_no_directories_of_its_own_and_publishes_nothing(overlay):
     overlay.mount()
     assert names(overlay.path) == []
     (overlay.path / ".jobs").mkdir()
@@ -86,10 +86,10 @@ def test_it_has_no_folders_of_its_own_and_publishes_nothing(overlay):
 def test_without_an_upper_it_is_read_only(overlay):
     (overlay.lowers[0] / "file").write_text("x")
     (overlay.lowers[0] / "file").chmod(0o666)
-    overlay.mount(folders=f"lowerdir={overlay.lowers[0]}")
+    overlay.mount(directories=f"lowerdir={overlay.lowers[0]}")
     assert (overlay.path / "file").read_text() == "x"
     for change in (lambda: os.open(overlay.path / "file", os.O_WRONLY),
-                   lambda: os.mkdir(overlay.path / "folder"),
+                   lambda: os.mkdir(overlay.path / "directory"),
                    lambda: os.unlink(overlay.path / "file"),
                    lambda: os.chmod(overlay.path / "file", 0o600),
                    lambda: os.utime(overlay.path / "file"),
@@ -101,11 +101,11 @@ def test_without_an_upper_it_is_read_only(overlay):
 
 
 def test_a_remount_does_not_make_it_writable(overlay):
-    overlay.mount(folders=f"lowerdir={overlay.lowers[0]}")
+    overlay.mount(directories=f"lowerdir={overlay.lowers[0]}")
     subprocess.run(["mount", "-i", "-o", "remount,rw", overlay.path], check=False,
                    stderr=subprocess.DEVNULL)
     with pytest.raises(OSError) as refused:
-        os.mkdir(overlay.path / "folder")
+        os.mkdir(overlay.path / "directory")
     assert refused.value.errno == errno.EROFS
 
 
@@ -125,7 +125,7 @@ def test_separators_in_names_are_escaped(program, scratch):
     overlay = mounts.Overlay(scratch)
     escaped = str(odd).replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
     try:
-        overlay.mount(folders=f"lowerdir={escaped}:{overlay.lowers[0]}")
+        overlay.mount(directories=f"lowerdir={escaped}:{overlay.lowers[0]}")
         assert (overlay.path / "file").read_text() == "odd"
     finally:
         overlay.close()
@@ -133,7 +133,7 @@ def test_separators_in_names_are_escaped(program, scratch):
 
 def test_relative_paths_are_meant_where_the_command_runs(overlay, scratch, monkeypatch):
     monkeypatch.chdir(scratch)
-    overlay.mount(folders="lowerdir=lower0,upperdir=upper,workdir=work")
+    overlay.mount(directories="lowerdir=lower0,upperdir=upper,workdir=work")
     (overlay.path / "file").write_text("x")
     assert (overlay.upper / "file").read_text() == "x"
 
@@ -218,20 +218,20 @@ def test_noacl_lets_acls_not_count(overlay):
     assert as_user(20005, ["cat", overlay.path / "base"]).returncode == 0
 
 
-def test_acls_are_shown_as_on_a_plain_folder(overlay, scratch):
-    """setfacl and getfacl agree with those on the folder that is overlaid."""
+def test_acls_are_shown_as_on_a_plain_directory(overlay, scratch):
+    """setfacl and getfacl agree with those on the directory that is overlaid."""
     native = scratch / "native"
     for top in (native, overlay.lowers[0]):
-        (top / "folder").mkdir(parents=True)
-        (top / "folder/file").write_text("x")
-        subprocess.run(["setfacl", "-m", "u:20005:rwx,d:g:20006:rx,d:m:rx", top / "folder"],
+        (top / "directory").mkdir(parents=True)
+        (top / "directory/file").write_text("x")
+        subprocess.run(["setfacl", "-m", "u:20005:rwx,d:g:20006:rx,d:m:rx", top / "directory"],
                        check=True)
     overlay.mount()
     shown = []
     for top in (native, overlay.path):
-        subprocess.run(["setfacl", "-m", "g:20006:r", top / "folder/file"], check=True)
-        (top / "folder/new").write_text("x")
-        (top / "folder/sub").mkdir()
+        subprocess.run(["setfacl", "-m", "g:20006:r", top / "directory/file"], check=True)
+        (top / "directory/new").write_text("x")
+        (top / "directory/sub").mkdir()
         shown.append(subprocess.run(["getfacl", "-R", "-n", "."], cwd=top, check=True, text=True,
                                     stdout=subprocess.PIPE).stdout)
     assert shown[0].count("20006") == 5
@@ -244,7 +244,7 @@ def test_acls_are_shown_as_on_a_plain_folder(overlay, scratch):
     "lowerdir={l},upperdir={u},workdir={u}/w", "lowerdir={u},upperdir={u},workdir={w}"])
 def test_wrong_options_are_refused_in_one_line(overlay, options):
     (overlay.upper / "w").mkdir()
-    result = overlay.try_mount(folders=options.format(l=overlay.lowers[0], u=overlay.upper,
+    result = overlay.try_mount(directories=options.format(l=overlay.lowers[0], u=overlay.upper,
                                                       w=overlay.work))
     assert result.returncode == 2, result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -258,7 +258,7 @@ def test_missing_options_are_usage(program, overlay):
 
 
 @pytest.mark.parametrize("missing", ["lower", "upper", "work", "point"])
-def test_missing_folders_are_told_by_name(overlay, missing):
+def test_missing_directories_are_told_by_name(overlay, missing):
     gone = {"lower": overlay.lowers[0], "upper": overlay.upper, "work": overlay.work,
             "point": overlay.path}[missing]
     gone.rmdir()
@@ -279,7 +279,7 @@ def test_a_workdir_on_another_file_system_is_refused(overlay):
 def test_an_upper_serves_one_overlay_at_a_time(overlay, scratch):
     overlay.mount()
     (scratch / "second").mkdir()
-    other = mounts.run_mounting([mounts.PROGRAM, "overlay", "-o", overlay.folders(),
+    other = mounts.run_mounting([mounts.PROGRAM, "overlay", "-o", overlay.directories(),
                                  scratch / "second"], scratch / "second.log")
     assert other.returncode == 69
     assert "another overlay has it" in other.stderr
@@ -308,7 +308,7 @@ def test_every_way_to_unmount_ends_the_daemon(overlay, how):
 
 
 def test_in_the_foreground_it_ends_with_its_mount(overlay):
-    argv = [mounts.PROGRAM, "overlay", "--foreground", "-o", overlay.folders(), str(overlay.path)]
+    argv = [mounts.PROGRAM, "overlay", "--foreground", "-o", overlay.directories(), str(overlay.path)]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as daemon:
         wait_until(lambda: mounts.is_mounted(overlay.path), what="the mount")
@@ -318,20 +318,20 @@ def test_in_the_foreground_it_ends_with_its_mount(overlay):
 
 
 @pytest.mark.usefixtures("device")
-def test_a_user_overlays_folders_without_root(program, overlay):
+def test_a_user_overlays_directories_without_root(program, overlay):
     """In a user namespace, where nothing can be given away: what is made is the user's."""
-    for folder in (overlay.path, overlay.upper, overlay.work):
-        os.chown(folder, 20001, 20001)
+    for directory in (overlay.path, overlay.upper, overlay.work):
+        os.chown(directory, 20001, 20001)
     theirs = overlay.lowers[0] / "theirs"
     theirs.write_text("x")
     theirs.chmod(0o4755)
     script = ('"$1" overlay -o "$2" "$3" && cd "$3" && cat theirs && chmod u-s theirs; '
-              'echo more >> mine && chmod 4711 mine && mkdir folder && stat -c "%n %u %a" * && '
+              'echo more >> mine && chmod 4711 mine && mkdir directory && stat -c "%n %u %a" * && '
               'cd / && "$1" unmount "$3"')
     result = as_user(20001, ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script,
-                             "sh", program, overlay.folders(), overlay.path])
+                             "sh", program, overlay.directories(), overlay.path])
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.splitlines() == ["xfolder 0 755", "mine 0 4711", "theirs 65534 4755"]
+    assert result.stdout.splitlines() == ["xdirectory 0 755", "mine 0 4711", "theirs 65534 4755"]
     assert owner(overlay.upper / "mine") == (20001, 20001)
 
 
@@ -340,7 +340,7 @@ def test_mount8_mounts_an_overlay(overlay, scratch):
     (overlay.lowers[0] / "file").write_text("x")
     result = mounts.run_mounting(
         ["/usr/bin/mount", "-t", "fuse.cacheshim", "overlay", overlay.path, "-o",
-         overlay.folders() + ",noatime"], scratch / "log")
+         overlay.directories() + ",noatime"], scratch / "log")
     assert result.returncode == 0, result.stderr
     assert (overlay.path / "file").read_text() == "x"
     assert os.statvfs(overlay.path).f_flag & os.ST_NOATIME
@@ -384,10 +384,10 @@ def test_a_store_with_real_owners(mount_store, store):
 
 def test_objects_of_several_file_systems_have_numbers_of_their_own(three, scratch):
     """Fresh tmpfs number their files alike."""
-    for folder in (*three.lowers[:2], scratch / "top"):
-        folder.mkdir(exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
-        (folder / f"file-{folder.name}").write_text("x")
+    for directory in (*three.lowers[:2], scratch / "top"):
+        directory.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "none", directory], check=True)
+        (directory / f"file-{directory.name}").write_text("x")
     three.upper, three.work = scratch / "top/upper", scratch / "top/work"
     three.upper.mkdir()
     three.work.mkdir()
@@ -396,7 +396,7 @@ def test_objects_of_several_file_systems_have_numbers_of_their_own(three, scratc
     paths = [three.path, *three.path.iterdir()]
     numbers = {path.name: os.lstat(path).st_ino for path in paths}
     assert len(set(numbers.values())) == len(paths)
-    raw = {os.lstat(folder / f"file-{folder.name}").st_ino for folder in three.lowers[:2]}
+    raw = {os.lstat(directory / f"file-{directory.name}").st_ino for directory in three.lowers[:2]}
     assert len(raw) == 1, "the test's own premise"
     assert {entry.name: entry.inode() for entry in os.scandir(three.path)} == {
         name: number for name, number in numbers.items() if name != three.path.name}

@@ -35,10 +35,10 @@ def users_store(scratch):
 
 @pytest.fixture
 def runtime(scratch):
-    folder = scratch / "runtime"
-    folder.mkdir(mode=0o700)
-    os.chown(folder, USER, USER)
-    return {"XDG_RUNTIME_DIR": str(folder)}
+    directory = scratch / "runtime"
+    directory.mkdir(mode=0o700)
+    os.chown(directory, USER, USER)
+    return {"XDG_RUNTIME_DIR": str(directory)}
 
 
 def check_base(store):

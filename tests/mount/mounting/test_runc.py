@@ -40,9 +40,9 @@ def contain(scratch, library, site_mount):
     """Runs a shell script in a container of one user, with these further mounts."""
     bundle, state = scratch / "bundle", scratch / "runc"
     (bundle / "rootfs").mkdir(parents=True)
-    folder = scratch / "lib"
-    folder.mkdir()
-    shutil.copy(library, folder / "libcacheshim.so")
+    directory = scratch / "lib"
+    directory.mkdir()
+    shutil.copy(library, directory / "libcacheshim.so")
     subprocess.run(["runc", "spec", "--bundle", bundle], check=True)
     names = []
 
@@ -57,7 +57,7 @@ def contain(scratch, library, site_mount):
         config["mounts"] = [
             *own, *(bind(path, None, "ro") for path in OF_THE_SYSTEM),
             {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]},
-            bind(folder, "/shim", "ro"), bind(site_mount.path), *further]
+            bind(directory, "/shim", "ro"), bind(site_mount.path), *further]
         (bundle / "config.json").write_text(json.dumps(config))
         names.append(f"cacheshim-test-{scratch.name}-{len(names)}")
         return subprocess.run(["runc", "--root", state, "run", "--bundle", bundle, names[-1]],

@@ -25,15 +25,15 @@ def in_place(job, path, data):
     job.write(path, data)
 
 
-def renamed(job, folder, name, temporary, data):
-    job.write(f"{folder}/{temporary}", data)
+def renamed(job, directory, name, temporary, data):
+    job.write(f"{directory}/{temporary}", data)
     yield
-    job("os.replace", job.path(f"{folder}/{temporary}"), job.path(f"{folder}/{name}"))
+    job("os.replace", job.path(f"{directory}/{temporary}"), job.path(f"{directory}/{name}"))
     yield
 
 
-def make(job, folder):
-    job("os.makedirs", job.path(folder), exist_ok=True)
+def make(job, directory):
+    job("os.makedirs", job.path(directory), exist_ok=True)
 
 
 # ---- triton/runtime/cache.py, FileCacheManager.put: 3.x, 2.1
@@ -41,22 +41,22 @@ def make(job, folder):
 TRITON_NAMES = ("k.ttir", "k.ptx", "k.cubin", "k.json")
 
 
-def triton_group(job, folder):
-    names = [f'"{name}": "{job.path(folder, name)}"' for name in TRITON_NAMES]
+def triton_group(job, directory):
+    names = [f'"{name}": "{job.path(directory, name)}"' for name in TRITON_NAMES]
     return ('{"child_paths": {' + ", ".join(names) + "}}").encode()
 
 
-def triton(job, mark, folder="triton/KEY3"):
-    make(job, folder)
+def triton(job, mark, directory="triton/KEY3"):
+    make(job, directory)
     yield
     for name in (*TRITON_NAMES, "__grp__k.json"):
-        data = triton_group(job, folder) if name.startswith("__grp__") else mark + name.encode()
-        temporary = f"{folder}/tmp.pid_{job.pid}_{uuid.uuid4()}"
+        data = triton_group(job, directory) if name.startswith("__grp__") else mark + name.encode()
+        temporary = f"{directory}/tmp.pid_{job.pid}_{uuid.uuid4()}"
         make(job, temporary)
         yield
         job.write(f"{temporary}/{name}", data)
         yield
-        job("os.replace", job.path(temporary, name), job.path(folder, name))
+        job("os.replace", job.path(temporary, name), job.path(directory, name))
         yield
         job("removedirs_error", job.path(temporary))
         yield
@@ -71,18 +71,18 @@ def triton_2_1(job, mark):
         yield from renamed(job, "triton/KEY21", name, f"{name}.tmp.pid_{job.pid}_{os.getpid()}", data)
 
 
-def triton_files(folder, mark):
-    found = {f"{folder}/{name}": mark + name.encode() for name in TRITON_NAMES}
-    return {**found, f"{folder}/__grp__k.json": None}
+def triton_files(directory, mark):
+    found = {f"{directory}/{name}": mark + name.encode() for name in TRITON_NAMES}
+    return {**found, f"{directory}/__grp__k.json": None}
 
 
 # ---- torch/_inductor/codecache.py, write_atomic
 
 def inductor(job, mark):
-    for folder, name in (("inductor/ab", "cabc.py"), ("inductor/fxgraph/bc/fbckey", "0a1b"),
+    for directory, name in (("inductor/ab", "cabc.py"), ("inductor/fxgraph/bc/fbckey", "0a1b"),
                          ("inductor/aotautograd/akey", "entry")):
-        make(job, folder)
-        yield from renamed(job, folder, name, f".{job.pid}.140.tmp", mark + name.encode())
+        make(job, directory)
+        yield from renamed(job, directory, name, f".{job.pid}.140.tmp", mark + name.encode())
     yield from triton(job, mark, "inductor/triton/0/KEY")
 
 
@@ -99,22 +99,22 @@ BUNDLED = ("inductor/triton/0/BUNDLED", "triton/BUNDLED")
 
 
 def triton_bundle(job, mark):
-    for folder in BUNDLED:  # Triton's own where TRITON_CACHE_DIR is set
-        temporary = f"{os.path.dirname(folder)}/tmp.{uuid.uuid4()}"
+    for directory in BUNDLED:  # Triton's own where TRITON_CACHE_DIR is set
+        temporary = f"{os.path.dirname(directory)}/tmp.{uuid.uuid4()}"
         make(job, temporary)
         for name in (*TRITON_NAMES, "__grp__k.json"):
             in_place(job, f"{temporary}/{name}",
-                     triton_group(job, folder) if name.startswith("__grp__") else mark + name.encode())
+                     triton_group(job, directory) if name.startswith("__grp__") else mark + name.encode())
             yield
         try:
-            job("os.replace", job.path(temporary), job.path(folder))
+            job("os.replace", job.path(temporary), job.path(directory))
         except OSError as error:
             assert error.errno in (errno.EEXIST, errno.ENOTEMPTY)
         yield
 
 
 def triton_bundle_files(mark):
-    return {path: data for folder in BUNDLED for path, data in triton_files(folder, mark).items()}
+    return {path: data for directory in BUNDLED for path, data in triton_files(directory, mark).items()}
 
 
 # ---- torch/_inductor/codecache.py, _worker_compile_cpp
@@ -336,10 +336,10 @@ def jax_limited(job, mark):
 
 
 def numba(job, mark):
-    folder = "numba/src_0a1b"
-    make(job, folder)
+    directory = "numba/src_0a1b"
+    make(job, directory)
     for name in ("m.f-3.py311.nbi", "m.f-3.py311.1.nbc"):
-        yield from renamed(job, folder, name, f"{name}.tmp.{uuid.uuid4().hex[:16]}",
+        yield from renamed(job, directory, name, f"{name}.tmp.{uuid.uuid4().hex[:16]}",
                            mark + name.encode())
 
 

@@ -19,17 +19,17 @@ import os, pathlib, uuid
 cache = pathlib.Path(os.environ["X_CACHE"])
 for key, names in (("A" * 40 + "234567", ["k.ttir", "k.cubin", "__grp__k.json"]),
                    ("B" * 40 + "234567", ["__triton_launcher.so"])):
-    folder = cache / key
-    if (folder / names[-1]).exists():
-        (folder / names[-1]).read_bytes()
+    directory = cache / key
+    if (directory / names[-1]).exists():
+        (directory / names[-1]).read_bytes()
         continue
-    folder.mkdir(exist_ok=True)
-    (folder / names[-1]).exists()
+    directory.mkdir(exist_ok=True)
+    (directory / names[-1]).exists()
     for name in names:
-        temporary = folder / f"tmp.pid_{os.getpid()}_{uuid.uuid4()}"
+        temporary = directory / f"tmp.pid_{os.getpid()}_{uuid.uuid4()}"
         temporary.mkdir()
-        (temporary / name).write_text(f'{{"k.cubin": "{folder}/k.cubin"}}')
-        (temporary / name).replace(folder / name)
+        (temporary / name).write_text(f'{{"k.cubin": "{directory}/k.cubin"}}')
+        (temporary / name).replace(directory / name)
         temporary.rmdir()
 """,
     "deepgemm": """

@@ -63,10 +63,10 @@ def test_cold_it_is_published_and_warm_it_is_found(mount, two_jobs, replay):
     assert mount.stats()["publish_conflicts"] == 0
 
 
-def names_in(folder):
-    """At one moment; none where the folder itself is not there."""
+def names_in(directory):
+    """At one moment; none where the directory itself is not there."""
     try:
-        return set(os.listdir(folder))
+        return set(os.listdir(directory))
     except FileNotFoundError:
         return set()
 
@@ -78,10 +78,10 @@ def test_no_entry_is_ever_published_in_part(mount, two_jobs, replay):
     whole = {path.parent: {other.name for other in paths if other.parent == path.parent}
              for path in paths}
     for _ in replay.steps(one, MARKS[0]):
-        for folder, names in whole.items():
-            there = names & names_in(mount.base(folder))
+        for directory, names in whole.items():
+            there = names & names_in(mount.base(directory))
             singly = replay.name in ("ccache",)  # each file is an entry
-            assert singly or there in (set(), names), f"half of {folder} is published"
+            assert singly or there in (set(), names), f"half of {directory} is published"
 
 
 @pytest.mark.parametrize("replay", FAMILIES)
@@ -97,20 +97,20 @@ def test_two_that_build_the_same_at_once_get_one_of_the_two_whole(mount, two_job
     found = base_files(mount)
     versions = [expected(replay, mark, found) for mark in MARKS]
     whole_entries = {os.path.dirname(path) for path in found}
-    for folder in whole_entries:
-        def part(version, folder=folder):
-            return {path: data for path, data in version.items() if os.path.dirname(path) == folder}
-        assert part(found) in [part(version) for version in versions], f"{folder} is mixed"
+    for directory in whole_entries:
+        def part(version, directory=directory):
+            return {path: data for path, data in version.items() if os.path.dirname(path) == directory}
+        assert part(found) in [part(version) for version in versions], f"{directory} is mixed"
     assert set(found) == set(versions[0])
     if replay.early:
         for job in two_jobs:
             seen = read_all(job, versions[0])
-            for folder in whole_entries:
+            for directory in whole_entries:
                 mine = {path: data for path, data in seen.items()
-                        if os.path.dirname(path) == folder}
+                        if os.path.dirname(path) == directory}
                 assert any(mine == {path: seen[path] if data is None else data
                                     for path, data in replay.files(other).items()
-                                    if os.path.dirname(path) == folder} for other in MARKS), folder
+                                    if os.path.dirname(path) == directory} for other in MARKS), directory
 
 
 def test_uv_links_its_wheels_by_the_mount_path(mount, two_jobs):

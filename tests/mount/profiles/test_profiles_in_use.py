@@ -29,11 +29,11 @@ def profile(name, variable=None):
 @pytest.fixture
 def beside(scratch):
     """A configuration file, and a profiles.d beside it that root alone can read."""
-    folder = scratch / "own"
-    (folder / "profiles.d").mkdir(parents=True)
-    folder.chmod(0o700)
-    (folder / "x.toml").write_text("")
-    return folder
+    directory = scratch / "own"
+    (directory / "profiles.d").mkdir(parents=True)
+    directory.chmod(0o700)
+    (directory / "x.toml").write_text("")
+    return directory
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def test_profile_check_compares_the_given_profiles(scratch):
 
 @pytest.mark.timeout_s(320)
 def test_profile_check_finds_nothing_wrong_with_the_shipped_profiles():
-    folder = pathlib.Path(mounts.PROGRAM).parents[1] / "share/cacheshim/profiles"
-    files = sorted(folder.glob("*.toml"))
+    directory = pathlib.Path(mounts.PROGRAM).parents[1] / "share/cacheshim/profiles"
+    files = sorted(directory.glob("*.toml"))
     code, lines = check(*files, timeout=300)  # sanitized, on a busy machine
     assert (code, len(lines)) == (0, len(files)), lines
-    assert len(files) >= 15 and os.path.isdir(folder)
+    assert len(files) >= 15 and os.path.isdir(directory)

@@ -18,8 +18,8 @@ def build(mount, two_jobs):
     """Two jobs that want the same library; the first has its lock, the second waits for it."""
     locks = []
     for job in two_jobs:
-        for folder in ("inductor/locks", "inductor/ab"):
-            job("os.makedirs", job.path(folder), exist_ok=True)
+        for directory in ("inductor/locks", "inductor/ab"):
+            job("os.makedirs", job.path(directory), exist_ok=True)
         locks.append(job("os.open", job.path(LOCK), os.O_RDWR | os.O_CREAT))
     one, two = two_jobs
     one("fcntl.flock", locks[0], fcntl.LOCK_EX)
@@ -136,8 +136,8 @@ def test_record_locks_count_too(mount, build):
 
 def test_a_job_that_publishes_at_its_end_keeps_it(mount, job_of):
     quiet = job_of(mount, "quiet", 20003, env={"CACHESHIM_PUBLISH": "end"})
-    for folder in ("inductor/locks", "inductor/ab"):
-        quiet("os.makedirs", quiet.path(folder), exist_ok=True)
+    for directory in ("inductor/locks", "inductor/ab"):
+        quiet("os.makedirs", quiet.path(directory), exist_ok=True)
     lock = quiet("os.open", quiet.path(LOCK), os.O_RDWR | os.O_CREAT)
     quiet("fcntl.flock", lock, fcntl.LOCK_EX)
     quiet.write(LIBRARY, b"built")
@@ -147,8 +147,8 @@ def test_a_job_that_publishes_at_its_end_keeps_it(mount, job_of):
 
 def test_only_the_end_of_an_exclusive_lock_counts(mount, job_of):
     one = job_of(mount, "one", 20001)
-    for folder in ("inductor/locks", "inductor/ab"):
-        one("os.makedirs", one.path(folder), exist_ok=True)
+    for directory in ("inductor/locks", "inductor/ab"):
+        one("os.makedirs", one.path(directory), exist_ok=True)
     file = one("os.open", one.path(LOCK), os.O_RDWR | os.O_CREAT)
     one("fcntl.flock", file, fcntl.LOCK_SH)
     one.write(LIBRARY, b"half")
@@ -198,8 +198,8 @@ class Builder:
 
     def __init__(self, job, entry=EXTENSION, lock_file=BATON, source=b"source"):
         self.job, self.entry, self._lock_file = job, entry, lock_file
-        for folder in (entry, os.path.dirname(lock_file)):
-            job("os.makedirs", job.path(folder), exist_ok=True)
+        for directory in (entry, os.path.dirname(lock_file)):
+            job("os.makedirs", job.path(directory), exist_ok=True)
         job.write(f"{entry}/main.cpp", source)
         assert not job.exists(f"{entry}/op.so")
         self._lock = job("os.open", job.path(lock_file), os.O_RDWR | os.O_CREAT)

@@ -17,10 +17,10 @@ COUNTERS = {
 KERNEL = {"kernel.ttir": b"ttir", "kernel.cubin": bytes(range(256)) * 200, "kernel.json": b"{}"}
 
 
-def files_of(folder):
-    """Every file below a folder of the base, by its short path."""
-    return {str(path.relative_to(folder)): path.read_bytes()
-            for path in folder.rglob("*") if path.is_file()}
+def files_of(directory):
+    """Every file below a directory of the base, by its short path."""
+    return {str(path.relative_to(directory)): path.read_bytes()
+            for path in directory.rglob("*") if path.is_file()}
 
 
 def test_a_complete_entry_is_in_the_base_when_the_call_returns(mount, two_jobs):
@@ -31,15 +31,15 @@ def test_a_complete_entry_is_in_the_base_when_the_call_returns(mount, two_jobs):
             assert not mount.base("triton/KEY").exists(), "published before it was complete"
     whole = one.put_group("KEY", KERNEL)
     assert files_of(mount.base("triton/KEY")) == whole
-    for folder, folders, files in os.walk(mount.base("triton")):
-        for name in folders:
-            assert stat.S_IMODE(os.lstat(os.path.join(folder, name)).st_mode) == 0o755, name
+    for directory, directories, files in os.walk(mount.base("triton")):
+        for name in directories:
+            assert stat.S_IMODE(os.lstat(os.path.join(directory, name)).st_mode) == 0o755, name
         for name in files:
-            found = os.lstat(os.path.join(folder, name))
+            found = os.lstat(os.path.join(directory, name))
             assert stat.S_ISREG(found.st_mode), name
             assert stat.S_IMODE(found.st_mode) == 0o644, name
             assert found.st_uid == 0, name
-        assert not [name for name in folders + files if "tmp.pid_" in name]
+        assert not [name for name in directories + files if "tmp.pid_" in name]
 
 
 def test_the_layer_lets_go_of_what_was_published(mount, two_jobs):
@@ -61,8 +61,8 @@ def test_another_job_sees_it_at_the_very_next_call(two_jobs):
     assert two.listdir("triton/KEY") == sorted(whole)
 
 
-def test_a_job_that_made_the_folder_and_missed_in_it_sees_the_entry_next(two_jobs):
-    """Triton makes the key's folder before it looks into it."""
+def test_a_job_that_made_the_directory_and_missed_in_it_sees_the_entry_next(two_jobs):
+    """Triton makes the key's directory before it looks into it."""
     one, two = two_jobs
     two("os.makedirs", two.path("triton/KEY"))
     for name in KERNEL:
@@ -214,12 +214,12 @@ def test_success_publishes_what_is_left_and_failure_does_not(mount, job_of):
         job = job_of(mount, outcome, uid)
         with pytest.raises(FileExistsError):
             job("os.mkdir", job.path(f"cache-{outcome}"))
-        job("os.makedirs", job.path(f"cache-{outcome}/folder"))
-        job.write(f"cache-{outcome}/folder/file", b"result")
-        assert not mount.base(f"cache-{outcome}/folder/file").exists(), "published before the end"
+        job("os.makedirs", job.path(f"cache-{outcome}/directory"))
+        job.write(f"cache-{outcome}/directory/file", b"result")
+        assert not mount.base(f"cache-{outcome}/directory/file").exists(), "published before the end"
         job.close()
         mount.end_job(outcome, outcome)
-    assert mount.base("cache-success/folder/file").read_bytes() == b"result"
+    assert mount.base("cache-success/directory/file").read_bytes() == b"result"
     assert not mount.base("cache-failure").exists()
 
 

@@ -140,7 +140,7 @@ def test_what_its_owner_closed_is_published_closed(mount, job_of):
 
 @pytest.fixture
 def cgroup():
-    """Makes folders of the cgroup tree: cgroup("a/job_1") -> its cgroup.procs."""
+    """Makes directories of the cgroup tree: cgroup("a/job_1") -> its cgroup.procs."""
     top = next((line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()
                 if line.split()[2] in ("cgroup", "cgroup2")
                 and os.access(line.split()[1], os.W_OK) and can_make_in(line.split()[1])), None)
@@ -149,20 +149,20 @@ def cgroup():
     own, made = pathlib.Path(top, f"cacheshim-{uuid.uuid4()}"), []
 
     def make(path, owner=0):
-        folder = own
+        directory = own
         for part in ("", *path.split("/")):
-            folder = folder / part
-            if not folder.exists():
-                folder.mkdir()
-                made.append(folder)
-        os.chown(folder, owner, owner)
-        return folder / "cgroup.procs"
+            directory = directory / part
+            if not directory.exists():
+                directory.mkdir()
+                made.append(directory)
+        os.chown(directory, owner, owner)
+        return directory / "cgroup.procs"
 
     yield make
-    for folder in reversed(made):
-        for pid in (folder / "cgroup.procs").read_text().split():
+    for directory in reversed(made):
+        for pid in (directory / "cgroup.procs").read_text().split():
             pathlib.Path(top, "cgroup.procs").write_text(pid)
-        folder.rmdir()
+        directory.rmdir()
 
 
 def can_make_in(top):

@@ -107,7 +107,7 @@ def test_a_descriptor_that_is_handed_on_counts_by_who_writes(mount, agent):
 
 
 def test_a_layer_cannot_be_renamed_or_begun_anew_into_trust(mount_allowing, mount, job_of, store):
-    """As an administrator might try, by moving its folder, or by another attempt of the job."""
+    """As an administrator might try, by moving its directory, or by another attempt of the job."""
     stranger = job_of(mount, "two", STRANGER)
     stranger.put_group("THEIRS", KERNEL)
     mount.kill_daemon()
@@ -269,8 +269,8 @@ def test_it_makes_no_lock_in_the_base(mount, job_of):
 def test_what_is_shared_is_not_written_through(mount, job_of):
     shared_file = "tensorrt-rtx/runtime.cache"  # of class shared
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
-    folder = os.path.dirname(shared_file)
-    trusted("os.makedirs", trusted.path(folder), exist_ok=True)
+    directory = os.path.dirname(shared_file)
+    trusted("os.makedirs", trusted.path(directory), exist_ok=True)
     trusted.write(shared_file, b"trusted")
     assert mount.base(shared_file).read_bytes() == b"trusted"
     assert stranger.read(shared_file) == b"trusted"

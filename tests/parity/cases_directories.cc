@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mkdir, rmdir, unlink, listings, and working folders.
+// mkdir, rmdir, unlink, listings, and working directories.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ void make_folder(Side& side, const std::string& name) {
   side.did("rmdir", ::unlinkat(side.dir(), name.c_str(), AT_REMOVEDIR));
 }
 
-void remove_folder(Side& side, const std::string& name) {
+void remove_directory(Side& side, const std::string& name) {
   side.did("rmdir", ::unlinkat(side.dir(), name.c_str(), AT_REMOVEDIR));
   side.stat(name);
 }
@@ -42,7 +42,7 @@ void unlink_and_create(Side& side, const std::string& name) {
   side.contents(name);
 }
 
-// As os.removedirs(): the folder, then its parents, until one is not empty.
+// As os.removedirs(): the directory, then its parents, until one is not empty.
 void remove_upwards(Side& side, const std::string& name) {
   side.did("mkdir", ::mkdirat(side.dir(), (name + "/tmp.pid_1").c_str(), 0755));
   side.did("rmdir", ::unlinkat(side.dir(), (name + "/tmp.pid_1").c_str(), AT_REMOVEDIR));
@@ -50,7 +50,7 @@ void remove_upwards(Side& side, const std::string& name) {
   side.list(name);
 }
 
-// Removes a folder with all in it, and makes it anew: what was below must not come back.
+// Removes a directory with all in it, and makes it anew: what was below must not come back.
 void remove_and_refill(Side& side, const std::string& name) {
   for (const char* inside : {"/a", "/sub/b", "/upper", "/new"}) {
     side.did(std::string("unlink ") + inside, ::unlinkat(side.dir(), (name + inside).c_str(), 0));
@@ -63,7 +63,7 @@ void remove_and_refill(Side& side, const std::string& name) {
   side.list(name + "/sub");
 }
 
-void list_folder(Side& side, const std::string& name) {
+void list_directory(Side& side, const std::string& name) {
   side.list(name);
   side.did("access", ::faccessat(side.dir(), name.c_str(), R_OK | W_OK | X_OK, 0));
 }
@@ -88,8 +88,8 @@ void list_under_change(Side& side, const std::string& name) {
   (void)::closedir(dir);
 }
 
-// Every name once, though names are removed and added between the reads of a large folder.
-void list_large_folder(Side& side) {
+// Every name once, though names are removed and added between the reads of a large directory.
+void list_large_directory(Side& side) {
   side.did("mkdir", ::mkdirat(side.dir(), "large", 0755));
   for (int number = 0; number < 1000; ++number) {
     const std::string name = "large/file-with-a-rather-long-name-" + std::to_string(number);
@@ -111,7 +111,7 @@ void list_large_folder(Side& side) {
   side.did("rmdir", ::unlinkat(side.dir(), "large", AT_REMOVEDIR));
 }
 
-void working_folder(Side& side, const std::string& name) {
+void working_directory(Side& side, const std::string& name) {
   const UniqueFd before(::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (side.did("chdir", ::chdir(side.path_of(name).c_str())) != 0) return;
   std::array<char, 8192> path;
@@ -127,7 +127,7 @@ void working_folder(Side& side, const std::string& name) {
   side.did("fchdir", ::fchdir(before.get()));
 }
 
-void removed_working_folder(Side& side, const std::string& name) {
+void removed_working_directory(Side& side, const std::string& name) {
   const UniqueFd before(::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (side.did("chdir", ::chdir(side.path_of(name).c_str())) != 0) return;
   side.did("rmdir", ::unlinkat(side.dir(), name.c_str(), AT_REMOVEDIR));
@@ -155,18 +155,18 @@ void file_system(Side& side, const std::string& name) {
 
 }  // namespace
 
-void add_folder_cases(CaseList& list) {
+void add_directory_cases(CaseList& list) {
   list.add_for_each("mkdir", all_names(), make_folder);
-  list.add_for_each("rmdir", all_names(), remove_folder);
+  list.add_for_each("rmdir", all_names(), remove_directory);
   list.add_for_each("unlink", all_names(), unlink_name);
   list.add_for_each("unlink and create", all_names(), unlink_and_create);
   list.add_for_each("remove upwards", all_names(), remove_upwards);
-  list.add_for_each("remove and refill", folder_names(), remove_and_refill);
-  list.add_for_each("list", all_names(), list_folder);
-  list.add_for_each("list under change", folder_names(), list_under_change);
-  list.add("list a large folder while emptying it", {}, list_large_folder);
-  list.add_for_each("working folder", folder_names(), working_folder);
-  list.add_for_each("removed working folder", folder_names(), removed_working_folder);
+  list.add_for_each("remove and refill", directory_names(), remove_and_refill);
+  list.add_for_each("list", all_names(), list_directory);
+  list.add_for_each("list under change", directory_names(), list_under_change);
+  list.add("list a large directory while emptying it", {}, list_large_directory);
+  list.add_for_each("working directory", directory_names(), working_directory);
+  list.add_for_each("removed working directory", directory_names(), removed_working_directory);
   list.add_for_each("file system", all_names(), file_system);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/real_function.h"
 
-#include "shim/direct/direct_folder.h"
+#include "shim/direct/direct_directory.h"
 
 #include "common/unique_fd.h"
 #include "shim/errno_guard.h"
@@ -12,7 +12,7 @@
 
 namespace cacheshim::direct {
 
-constinit std::atomic<int> held_folder{-1};
+constinit std::atomic<int> held_directory{-1};
 
 namespace {
 
@@ -23,7 +23,7 @@ constinit std::atomic<std::uint64_t> held_mount{0};  // 0: whether it is ours is
 constinit std::atomic<unsigned> asks{0};
 constinit std::atomic<pid_t> asker{0};  // who counts them
 
-// What tells the base's folder from others.
+// What tells the base's directory from others.
 struct FolderId {
   std::uint64_t mount = 0;
   std::uint64_t inode = 0;
@@ -37,28 +37,29 @@ FolderId id_of(int fd) {
   return {st.stx_mnt_id, st.stx_ino};
 }
 
-// The descriptor, which is held_folder from now on, or -1. Until its number is known there another thread may
-// give it to a file of the program's: it is not ours to close then.
-int hold_folder(const View& view) {
+// The descriptor, which is held_directory from now on, or -1. Until its number is known there
+// another thread may give it to a file of the program's: it is not ours to close then.
+int hold_directory(const View& view) {
   const UniqueFd low(real::open(view.base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!low) return -1;
-  const FolderId folder = id_of(low.get());
-  if (folder.mount != view.base_mount) return -1;
+  const FolderId directory = id_of(low.get());
+  if (directory.mount != view.base_mount) return -1;
   const int high = ::fcntl(low.get(), F_DUPFD_CLOEXEC, kLowestNumber);
   if (high < 0) return -1;
   held_mount.store(0);
-  held_folder.store(high);
-  if (id_of(high) == folder) {
+  held_directory.store(high);
+  if (id_of(high) == directory) {
     held_mount.store(view.base_mount);
     return high;
   }
   int expected = high;
-  held_folder.compare_exchange_strong(expected, -1);
+  held_directory.compare_exchange_strong(expected, -1);
   return -1;
 }
 
-// Once in a process' life, and for a new daemon's base once more. The child of a vfork has our memory but
-// descriptors of its own: who counts anew there does not come so far before it is another program.
+// Once in a process' life, and for a new daemon's base once more. The child of a vfork has our
+// memory but descriptors of its own: who counts anew there does not come so far before it is
+// another program.
 [[gnu::noinline]] int take_folder(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);
@@ -70,28 +71,28 @@ int hold_folder(const View& view) {
   unsigned expected = kAsksBefore;
   if (!asks.compare_exchange_strong(expected, is_new ? 0 : kAsksBefore + 1) || is_new) return -1;
   const ErrnoGuard errno_guard;
-  return hold_folder(view);
+  return hold_directory(view);
 }
 
 }  // namespace
 
-int base_folder(const View& view) {
-  const int fd = held_folder.load(std::memory_order_acquire);
+int base_directory(const View& view) {
+  const int fd = held_directory.load(std::memory_order_acquire);
   if (fd < 0) return take_folder(view);
   const std::uint64_t mount = held_mount.load(std::memory_order_relaxed);
   if (mount == view.base_mount) [[likely]]
     return fd;
   if (mount == 0) return -1;
-  drop_base_folder();
+  drop_base_directory();
   asks.store(0, std::memory_order_relaxed);
   return -1;
 }
 
-// Another thread may be about to use it: what it asks then fails with EBADF, or is asked of another folder, and
-// it does not believe the answer (is_held()).
-void drop_base_folder() {
+// Another thread may be about to use it: what it asks then fails with EBADF, or is asked of another
+// directory, and it does not believe the answer (is_held()).
+void drop_base_directory() {
   const ErrnoGuard errno_guard;
-  const int fd = held_folder.exchange(-1);
+  const int fd = held_directory.exchange(-1);
   if (fd >= 0) (void)real::close(fd);
 }
 

@@ -51,14 +51,14 @@ def site_mount(own_profiles, mount_store, store):
 @pytest.fixture
 def contain(scratch, library):
     """Runs a command in a container-like root, with the library preloaded into it alone."""
-    folder = scratch / "lib"
-    folder.mkdir(mode=0o755)
-    copy = shutil.copy(library, folder / "libcacheshim.so")
+    directory = scratch / "lib"
+    directory.mkdir(mode=0o755)
+    copy = shutil.copy(library, directory / "libcacheshim.so")
     root = scratch / "root"
     root.mkdir()
 
     def run(mount, *argv, run_bind="", env=None, preload=True, timeout=60):
-        variables = {"ROOT": str(root), "LIBRARY_DIR": str(folder), "MOUNT_POINT": str(mount.path),
+        variables = {"ROOT": str(root), "LIBRARY_DIR": str(directory), "MOUNT_POINT": str(mount.path),
                      "RUN_BIND": str(run_bind), "HOME": "/home", "CACHESHIM_JOB": "contained",
                      "CACHESHIM_MOUNT": str(mount.path), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
                      **(env or {})}
