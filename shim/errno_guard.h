@@ -5,7 +5,7 @@
 
 namespace cacheshim {
 
-// Gives errno back the value that it had.
+// Restores errno.
 class ErrnoGuard {
  public:
   ErrnoGuard() : saved_(errno) {}

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// libc's declarations as the linker knows them: the first include of every file that defines or
-// names an interposed function. Meson passes -D_FILE_OFFSET_BITS=64, which would rename a definition
-// of open to open64, and _FORTIFY_SOURCE would put inline bodies in its place.
+// libc's declarations under their symbol names: the first include of every file that defines or
+// names an interposed function. Meson passes -D_FILE_OFFSET_BITS=64, which would rename a
+// definition of open to open64, and _FORTIFY_SOURCE would substitute inline bodies.
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 #undef _FORTIFY_SOURCE
 
-// libc's headers promise the compiler that no path is null. A hook that believed it would crash
-// where the kernel says EFAULT, and g++ 12 believes it even with -fno-delete-null-pointer-checks.
+// libc's headers promise the compiler that no path is null. A hook compiled with that promise would
+// crash where the kernel returns EFAULT, and g++ 12 relies on it even with
+// -fno-delete-null-pointer-checks.
 #include <features.h>
 #undef __nonnull
 #define __nonnull(parameters)
-// What programs should not call any more, some still do.
+// Some programs still call deprecated functions.
 #undef __attribute_deprecated__
 #define __attribute_deprecated__
 
@@ -38,8 +39,8 @@
 #include <unistd.h>
 #include <utime.h>
 
-// What libc exports for programs built against older versions, or by its own macros, and its
-// headers no longer (or never) declare.
+// Functions that libc exports for programs built with older versions, or for its own macros, and
+// that its headers do not declare (or no longer do).
 extern "C" {
 int __open(const char* path, int flags, ...);
 int __open64(const char* path, int flags, ...);
@@ -76,7 +77,7 @@ inline constexpr int kStatVersion = 1;
 #else
 inline constexpr int kStatVersion = 0;
 #endif
-// Of which the answer is the struct of today: on x86_64 two.
+// The versions whose result is today's struct: two on x86_64.
 inline constexpr bool is_stat_version(int version) {
   return version >= 0 && version <= kStatVersion;
 }

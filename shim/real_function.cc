@@ -3,14 +3,14 @@
 
 #include <array>
 
-// dlsym(RTLD_NEXT) would do, but it locks and may allocate, so that every name would have to be asked for
-// when the process starts, at 0.4 µs each. What is loaded with the program stays where it is: its symbols can
-// be read at any time, by a signal handler too.
+// Replaces dlsym(RTLD_NEXT), which locks and may allocate, so that every name would have to be
+// resolved when the process starts, at 0.4 µs each. Objects that are loaded with the program are
+// never unloaded: their symbol tables can be read at any time, even in a signal handler.
 namespace cacheshim {
 namespace {
 
 // A preloaded allocator may open files in its first malloc, and dlsym may call malloc: the inner
-// look-up fails instead of going round for ever.
+// resolution fails instead of recursing forever.
 thread_local bool looking_up = false;
 
 constexpr std::size_t kMostNoted = 64;
@@ -20,7 +20,7 @@ constinit std::atomic<std::size_t> noted_count{0};
 enum class Found {
   kNowhere,
   kHere,
-  kSomehow,  // the loader knows where
+  kSomehow,  // the loader knows it
 };
 
 Found find_in(const LoadedObject& object, const SymbolName& name, void*& function) {
@@ -30,8 +30,8 @@ Found find_in(const LoadedObject& object, const SymbolName& name, void*& functio
   return function == nullptr ? Found::kSomehow : Found::kHere;
 }
 
-// The first object of the search order after this library, as dlsym(RTLD_NEXT) goes through it; null
-// where the loader's list does not tell.
+// Returns the first object after this library in the search order, as dlsym(RTLD_NEXT) would search
+// it; null if the loader's list does not show it.
 const link_map* next_object() {
   const link_map* const own = own_object();
   return own == nullptr ? nullptr : own->l_next;
@@ -48,12 +48,12 @@ void* find_without_dlsym(const SymbolName& name) {
 
 void* ask_loader(const SymbolName& name) {
   if (looking_up) return nullptr;
-  const auto find = libc_loader().find;  // dlsym itself is one of our own names
+  const auto find = libc_loader().find;  // dlsym itself is one of the interposed names
   if (find == nullptr) return find_without_dlsym(name);
   if (!may_be_defined(name)) return nullptr;
   looking_up = true;
   void* const found = find(RTLD_NEXT, name.text);
-  // The error is ours, not the application's.
+  // Clears the error, which is ours and not the application's.
   if (const auto take_error = libc_loader().take_error; found == nullptr && take_error != nullptr) {
     (void)take_error();
   }
@@ -63,8 +63,8 @@ void* ask_loader(const SymbolName& name) {
 
 }  // namespace
 
-// As far as libc, which has all the names there are. Whatever is loaded later, and may be unloaded again,
-// comes behind it.
+// Stops at libc, which has all interposed names. Objects that are loaded later, and may be unloaded
+// again, come behind it.
 void note_next_objects() {
   std::size_t count = 0;
   bool is_libc = false;
@@ -74,7 +74,7 @@ void note_next_objects() {
     is_libc = noted.data()[count++].is_called(kLibcName);
   }
   if (is_libc) return noted_count.store(count, std::memory_order_release);
-    // Symbols that the list does not have are looked up now: the loader cannot be called at any time.
+    // Resolves symbols now that the list does not have: the loader cannot be called at all times.
 #define CACHESHIM_SYMBOL(name, group) (void)real::name.get();
 #include "shim/symbols.def"
 #undef CACHESHIM_SYMBOL
@@ -93,5 +93,5 @@ void* find_next_function(const SymbolName& name) {
 
 }  // namespace cacheshim
 
-// The only thing of the C++ runtime that abstract classes would need. Never called.
+// The only symbol of the C++ runtime that abstract classes need. Never called.
 extern "C" [[gnu::visibility("hidden")]] void __cxa_pure_virtual() { __builtin_trap(); }

@@ -9,18 +9,18 @@
 
 #include "common/loaded_symbol.h"
 
-// The functions behind ours: cacheshim::real::open is the open that would have been called without
-// the library. Types come from libc's own headers and cannot drift.
+// The interposed originals: cacheshim::real::open is the open that would be called without the
+// library. Types come from libc's own headers and cannot drift.
 namespace cacheshim {
 
-// The address that `name` has after this library in the search order, or null. Async-signal-safe once
-// note_next_objects() has returned, but for names that libc has not.
+// Returns the address of `name` after this library in the search order, or null. Async-signal-safe
+// once note_next_objects() has returned, except for names that libc does not have.
 void* find_next_function(const SymbolName& name);
 
-// Notes the objects that are behind this one, as far as libc; to be called by the constructor.
+// Records the objects behind this one, up to libc. Call in the constructor.
 void note_next_objects();
 
-// What a call of this type returns when it failed.
+// The failure value of a call of this type.
 template <class R>
 constexpr R failure() {
   if constexpr (std::is_pointer_v<R>) {
@@ -37,7 +37,7 @@ class RealFunction {
   RealFunction(const RealFunction&) = delete;
   RealFunction& operator=(const RealFunction&) = delete;
 
-  // Sets ENOSYS and returns a failure where this libc has no such function.
+  // Sets ENOSYS and returns a failure if this libc has no such function.
   template <class... Args>
   auto operator()(Args... args) {
     const Pointer function = get();
@@ -49,7 +49,8 @@ class RealFunction {
     return function(args...);
   }
 
-  // Looked up at the first call: of all of them a process calls a few, and they cost Python's start 50 µs.
+  // Resolved at the first call: a process calls few of these functions, and resolving all takes 50
+  // µs of Python's start.
   Pointer get() {
     const Pointer known = pointer_.load(std::memory_order_relaxed);
     if (known != nullptr) [[likely]]

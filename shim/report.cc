@@ -21,7 +21,7 @@ constinit std::atomic<bool> is_settled{false};
 constinit char report_file[PATH_MAX] = {};  // empty: stderr
 constinit bool had_stderr = true;
 
-// A program that has no stderr may have its data at that number: in a file that it reads as well.
+// A program without stderr may have opened a data file under that number, possibly for reading too.
 bool is_stderr(int fd) {
   if (!had_stderr) return false;
   const int flags = ::fcntl(fd, F_GETFL);
@@ -29,7 +29,7 @@ bool is_stderr(int fd) {
   return (flags & O_ACCMODE) != O_RDWR || ::lseek(fd, 0, SEEK_CUR) == -1;
 }
 
-// Holds SIGPIPE back from this thread while a line is written, and takes away one that this raised.
+// Blocks SIGPIPE in this thread while a line is written, and removes one that this write raised.
 class SigpipeGuard {
  public:
   SigpipeGuard() {
@@ -43,7 +43,7 @@ class SigpipeGuard {
   ~SigpipeGuard() {
     if (!blocked_) return;
     const timespec now{0, 0};
-    if (!pending_before_) (void)::sigtimedwait(&pipe_, nullptr, &now);  // none is the usual case
+    if (!pending_before_) (void)::sigtimedwait(&pipe_, nullptr, &now);  // usually there is none
     (void)::sigprocmask(SIG_SETMASK, &old_, nullptr);
   }
   SigpipeGuard(const SigpipeGuard&) = delete;
@@ -58,7 +58,7 @@ class SigpipeGuard {
 
 }  // namespace
 
-// Two threads that run this together write the same value.
+// Two threads that run this concurrently write the same value.
 void settle_reports() {
   if (is_settled.load(std::memory_order_acquire)) return;
   had_stderr = ::fcntl(STDERR_FILENO, F_GETFL) != -1;
@@ -87,7 +87,7 @@ void report_line(std::initializer_list<std::string_view> parts) {
     file.reset(real::open(report_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   }
   if (!file && !is_stderr(STDERR_FILENO)) return;
-  // A line that nobody can be told is lost.
+  // A line that cannot be written is lost.
   [[maybe_unused]] const ssize_t written = ::write(file ? file.get() : STDERR_FILENO, line, length);
 }
 

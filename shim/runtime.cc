@@ -25,12 +25,12 @@ constinit Start start;
 constinit std::atomic<unsigned long> mount_device{0};
 constinit std::atomic<bool> directory_made[kMaxRoutes] = {};
 
-// 0 or an errno.
+// Returns 0 or an errno.
 int look(const char* path, struct stat& out) {
   return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;
 }
 
-// mkdir -p. What goes wrong here shows in the call that wanted the directory.
+// mkdir -p. An error here shows in the call that needs the directory.
 void make_directories(std::string_view path) {
   PathBuffer directory;
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -38,12 +38,12 @@ void make_directories(std::string_view path) {
     const bool last = i + 1 == path.size();
     if (i == 0 || (!last && path.data()[i + 1] != '/')) continue;
     directory.text[i + 1] = '\0';
-    (void)real::mkdir(directory.text, mode_t{0777});  // EEXIST but for the last one or two
+    (void)real::mkdir(directory.text, mode_t{0777});  // EEXIST except for the last one or two
   }
 }
 
-// ".triton/cache/x" in the home directory. Few relative paths begin like one of ours, so few pay
-// for the system call that tells which directory it is relative to.
+// ".triton/cache/x" in the home directory. Few relative paths begin like a default path, so few
+// cause the system call that finds their directory.
 RoutedPath route_from_above(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;
@@ -58,22 +58,22 @@ RoutedPath route_from_above(PathAt at, PathBuffer& out) {
   }
 }
 
-// Where a path goes without the mount. A relative one goes where it says, and only its default
-// directory may have to be made: to the process it was there.
+// The route of a path without the mount. A relative path is unchanged, but its default directory
+// may have to be created, because the process has seen it exist.
 RoutedPath route_broken(PathAt at, PathBuffer& out) {
   const bool is_relative = at.path[0] != '/';
   RoutedPath routed =
       is_relative ? route_from_above(at, out) : router.fall_back(at.path, out, same_directory);
   if (is_relative) routed.path = at.path;
-  routed.kind = RoutedPath::Kind::kForeign;  // there is nowhere else to go from there
+  routed.kind = RoutedPath::Kind::kForeign;  // no other path is possible
   if (routed.route == kNoRoute) return routed;
   if (!directory_made[routed.route].exchange(true))
     make_directories(router.default_path(routed.route));
   return routed;
 }
 
-// A path with ".." may lead into a route from beside it, or out of one in which it starts: there
-// the kernel's parent directory is not the application's.
+// A path with ".." may lead into a route from outside, or out of the route in which it starts:
+// there the kernel's parent directory is not the application's.
 RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;
@@ -106,17 +106,16 @@ bool has_dot_dot(const char* path) {
 
 bool is_disconnected(int error) { return error == ENOTCONN || error == ECONNABORTED; }
 
-// Whether the mount is still there, after a call on it has failed in a way that a plain directory
-// could have failed in. The device number tells them apart; a new daemon's mount has another
-// number.
+// Whether the mount is still there, after a call on it failed in a way that is also possible in a
+// plain directory. The device number tells: the mount of a new daemon has another one.
 bool mount_is_there() {
   struct stat root;
   const int error = look(router.mount().data(), root);
   if (is_disconnected(error)) return false;
   if (error == 0 && root.st_dev == mount_device.load(std::memory_order_relaxed)) return true;
   const Result<MountState> found = read_mount_state(router.mount());
-  // Nothing is known, but in a chroot the mount's path may be gone with /proc. Else the call's own
-  // error stands.
+  // The result is unknown, but in a chroot the mount's path may be gone together with /proc.
+  // Otherwise the call's own error is returned.
   if (!found) return error != ENOENT && error != ENOTDIR;
   if (found->kind == MountKind::kNone) return false;
   mount_device.store(::gnu_dev_makedev(found->major, found->minor), std::memory_order_relaxed);
@@ -156,7 +155,8 @@ void say_so(PathAt at, int error) {
                instead, " instead"});
 }
 
-// Reports once why the mount refuses: the job whose id this process has belongs to another user.
+// Reports once why the mount denies access: the job that this process names belongs to another
+// user.
 void say_if_closed() {
   struct stat view;
   if (start.warned != nullptr && *start.warned == '1') return;
@@ -219,8 +219,8 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   return true;
 }
 
-// What was known of the mount does not count: a daemon may live on when its mount is gone, beside
-// the next one's.
+// Earlier knowledge of the mount does not count: after an unmount, a daemon may live on beside the
+// next one.
 bool is_device_of_mount(unsigned long device) {
   const auto root = look_at_root(router.mount());
   const auto found = root ? Result<MountState>(*root) : read_mount_state(router.mount());

@@ -18,7 +18,7 @@
 namespace cacheshim::direct {
 namespace {
 
-// One answer: which name of the base it is, and whether it counts.
+// One attempt to answer: the base's name, and whether the answer is valid.
 class Attempt {
  public:
   explicit Attempt(const char* rest, bool needs_path = false)
@@ -42,11 +42,11 @@ class Attempt {
 
   explicit operator bool() const { return is_begun_; }
   const View& view() const { return *view_; }
-  // Where the base has it, for the ...at calls.
+  // The base's directory, for the ...at calls.
   int directory() const { return folder_; }
   const char* path() const { return path_; }
 
-  // To be asked when the base has been asked: whether its answer counts.
+  // Call after the base has answered: returns whether the answer is valid.
   bool stands() const {
     return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
   }
@@ -55,16 +55,16 @@ class Attempt {
     return errno == ENOENT && !is_awaited() && stands() && is_of_base();
   }
   const ShadowProbes& probes() const { return probes_; }
-  // How many changes of the base have been counted by now.
+  // The number of changes of the base so far.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
-  // Whether the application may have this descriptor of it, opened when so many changes had been
-  // counted: not a directory's, nor, the first time in an hour that a process opens the path, that
-  // of a file which the daemon has to be told of that it is used.
+  // Whether the application may get this descriptor, which was opened after `changes_before`
+  // changes. Returns false for a directory, and for the first open of a path by the process in an
+  // hour if the daemon must record the file's use.
   bool may_have(int fd, std::uint64_t changes_before) const;
-  // The same of a directory that is to be listed: everybody may read it. The kernel has asked
-  // whether this process may.
+  // The same for a directory that is to be listed: everybody may read it. The kernel has already
+  // checked this process's permission.
   bool may_list(int fd, std::uint64_t changes_before) const;
-  // The mount is to answer.
+  // Leaves the answer to the mount.
   bool leave() const {
     errno = entry_errno_;
     return false;
@@ -86,8 +86,7 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
-  // By its path nothing is found either where the base is not: after an umount or under another
-  // mount.
+  // A path finds nothing if the base is not there: after an umount, or under another mount.
   bool is_of_base() const { return folder_ != AT_FDCWD || view_->is_base_in_sight(); }
   bool was_base() const { return folder_ == AT_FDCWD || is_held(folder_); }
   bool rules_allow() const;
@@ -106,10 +105,10 @@ class Attempt {
 
 bool is_plain_component(std::string_view name) {
   if (name.empty() || name == "." || name == "..") return false;
-  return !is_reserved(name.data());  // what follows a shorter name is '/' or the end
+  return !is_reserved(name.data());  // the shorter name is followed by '/' or the end
 }
 
-// Calls visit(component) for one after the other, until it says false.
+// Calls visit(component) for each component until it returns false.
 template <class Visit>
 bool each_component(std::string_view path, Visit visit) {
   const char* at = path.data();
@@ -126,7 +125,7 @@ bool each_component(std::string_view path, Visit visit) {
 
 alignas(64) constinit PathMarks marks;
 
-// The keys of the path below the view, and whether it leads nowhere else.
+// Computes the keys of the path below the view. Returns whether the path stays in the view.
 bool Attempt::take_path() {
   const auto take = [this](std::string_view name) {
     return is_plain_component(name) && probes_.descend(name);
@@ -138,7 +137,7 @@ bool Attempt::take_path() {
   return true;
 }
 
-// Patterns take longer than all the rest but the system call.
+// Matching patterns takes longer than everything else except the system call.
 bool Attempt::is_for_base() const {
   const auto view = reinterpret_cast<std::uintptr_t>(view_);
   if (marks.has(PathMarks::kForBase, probes_.path(), view)) return true;
@@ -159,8 +158,8 @@ bool Attempt::rules_allow() const {
   });
 }
 
-// Whether the mount is to say that it is not there: others may be building it, or an entry that it
-// lies in.
+// Whether the mount must report the absence: another process may be building the name, or its
+// entry.
 bool Attempt::is_awaited() const {
   const FamilyRecord* family = nullptr;
   bool is_first = true;
@@ -173,19 +172,20 @@ bool Attempt::is_awaited() const {
   });
 }
 
-// Whether the view shows it as its user's, whoever that is; and what others might not see alike.
+// Whether the view shows the object as its user's to any user, and no user would see it
+// differently.
 bool is_open_to_all(mode_t mode) {
   if (S_ISLNK(mode)) return true;
   if (S_ISDIR(mode)) return (mode & 0555) == 0555;
   return S_ISREG(mode) && (mode & 0444) == 0444;
 }
 
-// A directory is not to be opened here: what is in it would be the base's alone. Nothing is read by
-// this, and it is the cheapest call that knows.
+// Returns true for a directory, which must not be opened here, because the base's listing lacks the
+// layer's names. This read transfers nothing and is the fastest call that can tell.
 bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
-// The view's daemon counts from the beginning again, and a file that is used all the time is to be
-// told of too.
+// A new daemon counts from zero. The state includes the time, because the use of a file that is
+// opened all the time must also be recorded.
 std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
   const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
   return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^
@@ -193,7 +193,7 @@ std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
 }
 
 bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
-  // Read when the path has been opened: what it was replaced by before is counted.
+  // Read after the open, so that earlier replacements of the path are counted.
   const std::uint64_t counted = changes();
   const time_t now = ::time(nullptr);
   if (marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now))) {
@@ -201,7 +201,7 @@ bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
   }
   struct stat st;
   if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
-  // What was counted since the open may have made a directory of it.
+  // A change that was counted since the open may have replaced it with a directory.
   marks.set(PathMarks::kOpened, probes_.path(), opened_state(changes_before, now));
   return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
 }
@@ -250,10 +250,10 @@ bool try_open(const char* rest, int flags, int& result) {
   return attempt.answer_open();
 }
 
-// By its path: fdopendir(3) makes one more system call, which takes longer than the path from the
-// root.
+// Opens by path: fdopendir(3) would need one more system call, which takes longer than a walk from
+// the root.
 bool try_open_directory(const char* rest, OpenedDirectory& result) {
-  // Of a cache's own directory ".." is the view, whose number only the mount knows.
+  // ".." of a cache's own directory is the view, and only the mount knows its inode number.
   if (std::strchr(rest, '/') == nullptr) return false;
   const Attempt attempt(rest, /*needs_path=*/true);
   if (!attempt) return attempt.leave();

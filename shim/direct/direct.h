@@ -9,23 +9,23 @@
 #include "shim/direct/direct_view.h"
 #include "shim/runtime.h"
 
-// Answers from the base, without a word to the daemon: what a hook asks before it asks the mount,
-// with the path that it would give to libc. common/direct_filter.h says why the answer is the
-// view's.
+// Answers from the base without a request to the daemon. A hook calls these functions before it
+// asks the mount, with the path that it would pass to libc. common/direct_filter.h proves that the
+// answer is the view's.
 //
-// Each returns true where it has answered: `result`, errno and what is behind the pointers are then
-// as libc would have left them for this path of the mount. Otherwise errno is what it was, and
-// nothing has happened but that the memory for an answer may have been written to. What is odd in
-// any way is left to the mount: symlinks, whatever is neither a file nor a directory, files that
-// not everybody may read, paths with "..". All are async-signal-safe and make no more than three
-// system calls.
+// Each function returns true if it has answered: `result`, errno and the output arguments are then
+// what libc would have given for this path of the mount. Otherwise errno is unchanged, and only the
+// output buffers may have been written. The mount answers all unusual cases: symlinks, objects that
+// are neither a file nor a directory, files that not everybody may read, paths with "..". All
+// functions are async-signal-safe and make at most three system calls.
 //
-// A descriptor of a directly opened file keeps the base's bytes when the file is copied up, as
-// overlayfs' read-only descriptors do. fstat shows it as the view's (hooks_fstat.cc).
+// A descriptor of a directly opened file keeps the base's bytes after copy-up, as overlayfs's
+// read-only descriptors do. fstat shows it as the view's (hooks_fstat.cc).
 namespace cacheshim::direct {
 
-// What follows the view in a path that leads there by way of the mount, spelt without detours
-// (MOUNT/triton/x, or MOUNT/.jobs/JOB/triton/x of the own job); else null, as for null.
+// Returns the part of `path` below the view if the path leads there through the mount and is
+// spelled plainly (MOUNT/triton/x, or MOUNT/.jobs/JOB/triton/x of this process's job). Otherwise,
+// and for null, returns null.
 inline const char* rest_in_view(const char* path) {
   const std::string_view mount = runtime::router.mount();
   if (path == nullptr || path[0] != '/' || mount.empty() || path[1] != mount.data()[1] ||
@@ -41,30 +41,31 @@ inline const char* rest_in_view(const char* path) {
   return rest[own_length - 1] == '/' ? rest + own_length : nullptr;
 }
 
-// `rest`: what rest_in_view() has returned.
+// `rest`: the result of rest_in_view().
 bool try_open(const char* rest, int flags, int& result);
 bool try_fopen(const char* rest, const char* mode, FILE*& result);
 bool try_stat(const char* rest, int flags, struct stat* out, int& result);
 bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result);
 bool try_access(const char* rest, int mode, int flags, int& result);
 bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result);
-// Whether the base has something of this name, and the view shows it. Leaves errno alone.
+// Whether the base has an object of this name that the view shows. Leaves errno alone.
 bool has_name(const char* rest);
 
-// A directory of the base that the view listed in the same way when it was opened.
+// A directory of the base that had the same listing in the view when it was opened.
 struct OpenedDirectory {
-  DIR* stream = nullptr;  // null: there is no such name, and errno says so
+  DIR* stream = nullptr;  // null if there is no such name; errno has the reason
   int fd = -1;            // of the stream
   const View* view = nullptr;
   ShadowProbes probes;
 
-  // Whether what has been read of it by now is the view's listing still.
+  // Whether the part that was read so far is still the view's listing.
   bool is_current() const { return view->is_alive() && !probes.may_be_shadowed(); }
 };
 // The caller counts the use of the descriptor (View::count_look()).
 bool try_open_directory(const char* rest, OpenedDirectory& result);
 
-// Whether no view shows, or makes, a name that begins so (store/sys/whiteout.h).
+// Whether names that begin like this are hidden in every view and cannot be created
+// (store/sys/whiteout.h).
 inline bool is_reserved(const char* name) {
   return name[0] == '.' && name[1] == 'w' && name[2] == 'h' && name[3] == '.';
 }
@@ -79,12 +80,12 @@ inline bool fopen(const char* path, const char* mode, FILE*& result) {
   const char* const rest = rest_in_view(path);
   return rest != nullptr && mode != nullptr && *mode == 'r' && try_fopen(rest, mode, result);
 }
-// `flags`: 0 or AT_SYMLINK_NOFOLLOW, else the mount answers.
+// `flags`: 0 or AT_SYMLINK_NOFOLLOW; with other flags the mount answers.
 template <class Stat>
 bool stat(const char* path, int flags, Stat* out, int& result) {
   static_assert(sizeof(Stat) == sizeof(struct stat));  // stat64 is the same
   const char* const rest = rest_in_view(path);
-  // The kernel alone writes to a pointer that may lead nowhere.
+  // Only the kernel may write through a pointer that may be invalid.
   auto* const found = static_cast<struct stat*>(static_cast<void*>(out));
   return rest != nullptr && try_stat(rest, flags, found, result);
 }
@@ -108,7 +109,8 @@ inline bool mkdir(const char* path, int& result) {
   return true;
 }
 
-// Turns what the base says of a file into what the view shows, as View::show() of the daemon does.
+// Converts the base's attributes of a file into those that the view shows, as View::show() of the
+// daemon does.
 void show_as_view(const View& view, struct stat& st);
 void show_as_view(const View& view, struct statx& st);
 

@@ -4,21 +4,21 @@
 #include "shim/direct/direct.h"
 #include "shim/routing/routed_call.h"
 
-// The body of hooks whose answer the base may know.
+// The body of hooks for calls that the base may answer.
 namespace cacheshim {
 
 template <class Answer, class Ask, class Call>
 [[gnu::noinline]] Answer call_directly_slowly(PathAt at, CallKind kind, Ask ask, Call call) {
   Answer answer = failure<Answer>();
   if (ask(at.path, answer)) return answer;
-  // Default paths lead to the mount by the router alone.
+  // Only the router can resolve default paths to the mount.
   const bool is_asked = direct::rest_in_view(at.path) != nullptr;
   return call_routed(at, kind, [&](const char* path) {
     return path != at.path && !is_asked && ask(path, answer) ? answer : call(path);
   });
 }
 
-// As call_routed(), but ask(path, answer), one of direct.h, comes before call(path).
+// Like call_routed(), but calls ask(path, answer), a function of direct.h, before call(path).
 template <class Ask, class Call>
 auto call_directly(PathAt at, CallKind kind, Ask ask, Call call) {
   if (!runtime::may_match(at.path)) [[likely]]

@@ -18,7 +18,7 @@
 namespace cacheshim::direct {
 namespace {
 
-// A hint: bits stay when their descriptors go.
+// A hint only: bits remain set after their descriptors are closed.
 constexpr unsigned kNoted = 1024;
 constinit std::atomic<std::uint64_t> noted[kNoted / 64] = {};
 
@@ -111,8 +111,9 @@ UniqueFd open_in_view(int fd) {
   return again;
 }
 
-// Duplicates under other numbers, and those that others have been given, stay the base's. The process's record locks
-// on the file are dropped by the close of the second number: nothing else puts an open file under a given one.
+// Duplicates under other numbers, and descriptors that other processes have inherited, remain on
+// the base. The close of the second descriptor drops the process's record locks on the file: no
+// other call can put an open file under a given number.
 bool leave_base(int fd) {
   const UniqueFd again = open_in_view(fd);
   if (!again) return false;

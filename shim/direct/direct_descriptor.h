@@ -8,50 +8,52 @@
 #include "common/unique_fd.h"
 #include "shim/direct/direct_view.h"
 
-// Descriptors of directly opened files, which are shown as the view shows their files.
+// Makes descriptors of directly opened files look like the view's.
 //
-// Such a descriptor is known by the mount that it was opened on, whatever became of it since (dup, fork,
-// exec), and that is asked only where it is of the base's device. statx says which mount it is and costs
-// what fstat does; it comes first for numbers that were opened directly.
+// Such a descriptor is recognized by its mount, whatever happened to it since (dup, fork, exec).
+// The mount is checked only if the file is on the base's device. statx reports the mount and takes
+// as long as fstat; it comes first for numbers that were opened directly.
 namespace cacheshim::direct {
 
 void note_descriptor(int fd);
 bool is_noted(int fd);
 
-// Whether the descriptor is of the base; `out` is then what the view shows. errno stays.
+// Whether the descriptor is of the base; `out` then has the view's attributes. Leaves errno alone.
 bool stat_descriptor(const View& view, int fd, struct stat& out);
 
-// The same of what fstat(2) or statx(2) has told of a descriptor.
+// Converts a result of fstat(2) or statx(2) in the same way.
 void show_descriptor(int fd, struct stat& st);
 void show_descriptor(int fd, struct statx& st);
 
-// Whether a call of the ...at kind is one on the descriptor itself. The kernel takes a null path for an empty
-// one since Linux 6.11.
+// Whether a call of the ...at kind concerns the descriptor itself. Since Linux 6.11 the kernel
+// takes a null path for an empty one.
 inline bool is_of_descriptor(const char* path, long flags) {
   return (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
 }
 
-// The kernel's name of something in the bound base, as the view's; null for all other names.
+// Converts the kernel's name of an object in the bound base to the view's name; returns null for
+// all other names.
 const char* path_in_view(const char* name, PathBuffer& out);
 
-// If the descriptor is of the base: opens the file or directory again by way of the mount, with the same flags,
-// where it is the view's still. Else empty. errno stays.
+// If the descriptor is of the base and its object still has its name in the view: opens the object
+// again through the mount, with the same flags. Otherwise returns an empty descriptor. Leaves errno
+// alone.
 UniqueFd open_in_view(int fd);
-// The same under the same number and at the same offset. Returns whether it has happened.
+// Does the same under the same number and at the same offset. Returns whether it succeeded.
 bool leave_base(int fd);
 
-// Whether fcntl(2) has to do with locks by this command.
+// Whether this command of fcntl(2) concerns locks.
 bool is_lock(int command);
 
-// Whether this is in one of the frames that led here, most likely. What is elsewhere may be nowhere: only
-// the kernel can tell.
+// Whether this address is most likely in one of the callers' stack frames. Any other address may be
+// invalid: only the kernel can tell.
 inline bool is_of_callers(const void* place) {
   constexpr std::uintptr_t kNear = 64 * 1024;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   return reinterpret_cast<std::uintptr_t>(place) - here < kNear;
 }
 
-// What fstat(2) is to return, where `call` is libc's.
+// The result of an fstat(2) hook; `call` is libc's function.
 template <class Stat, class Call>
 int fstat_as_view(int fd, Stat* out, Call call) {
   static_assert(sizeof(Stat) == sizeof(struct stat));  // stat64 is the same

@@ -19,26 +19,27 @@ namespace {
 constexpr unsigned kAsksBefore = 64;
 constexpr int kLowestNumber = 500;
 
-constinit std::atomic<std::uint64_t> held_mount{0};  // 0: whether it is ours is not known yet
+// 0: not yet known whether the descriptor is ours
+constinit std::atomic<std::uint64_t> held_mount{0};
 constinit std::atomic<unsigned> asks{0};
-constinit std::atomic<pid_t> asker{0};  // who counts them
+constinit std::atomic<pid_t> asker{0};  // the process that counts
 
-// What tells the base's directory from others.
+// Identifies the base's directory.
 struct FolderId {
   std::uint64_t mount = 0;
   std::uint64_t inode = 0;
   bool operator==(const FolderId& other) const = default;
 };
 
-// Of mount 0 where that cannot be told.
+// Has mount 0 if the kernel does not report the mount.
 FolderId id_of(int fd) {
   struct statx st;
   if (real::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &st) != 0) return {};
   return {st.stx_mnt_id, st.stx_ino};
 }
 
-// The descriptor, which is held_directory from now on, or -1. Until its number is known there
-// another thread may give it to a file of the program's: it is not ours to close then.
+// Returns the descriptor, which becomes held_directory, or -1. Until its number is published,
+// another thread may reuse it for a file of the program: then we must not close it.
 int hold_directory(const View& view) {
   const UniqueFd low(real::open(view.base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!low) return -1;
@@ -57,14 +58,15 @@ int hold_directory(const View& view) {
   return -1;
 }
 
-// Once in a process' life, and for a new daemon's base once more. The child of a vfork has our
-// memory but descriptors of its own: who counts anew there does not come so far before it is
-// another program.
+// Runs once in a process's life, and once more for a new daemon's base. The child of a vfork shares
+// our memory but has its own descriptors: it executes another program before it counts far enough
+// to get here.
 [[gnu::noinline]] int take_folder(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);
   if (asked != kAsksBefore) {
-    if (asked < kAsksBefore) asks.store(asked + 1, std::memory_order_relaxed);  // about so many
+    // approximately so many
+    if (asked < kAsksBefore) asks.store(asked + 1, std::memory_order_relaxed);
     return -1;
   }
   const bool is_new = asker.load(std::memory_order_relaxed) != ::getpid();
@@ -88,8 +90,8 @@ int base_directory(const View& view) {
   return -1;
 }
 
-// Another thread may be about to use it: what it asks then fails with EBADF, or is asked of another
-// directory, and it does not believe the answer (is_held()).
+// Another thread may be about to use it: its call then fails with EBADF, or reaches another
+// directory, and it discards the answer (is_held()).
 void drop_base_directory() {
   const ErrnoGuard errno_guard;
   const int fd = held_directory.exchange(-1);

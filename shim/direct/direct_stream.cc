@@ -20,7 +20,7 @@ constexpr std::size_t kStreamsOfSet = 4;
 using Set = std::array<Stream, kStreamsOfSet>;
 constinit std::array<Set, kSets> sets;
 
-// Stands in a place that is being filled.
+// Marks a slot of the table that is being filled.
 DIR* reserved() { return reinterpret_cast<DIR*>(&sets); }
 
 Set& set_of(const DIR* stream) {
@@ -81,7 +81,8 @@ bool check_first(Stream& stream) {
   if (!stream.is_new.exchange(false, std::memory_order_relaxed)) return false;
   if (!stream.is_base.load(std::memory_order_relaxed) || stream.opened.is_current()) return false;
   const ErrnoGuard errno_guard;
-  // What the view has removed or renamed since goes on as the base has it: it has no name to be opened by.
+  // If the view has removed or renamed the directory meanwhile, the stream continues with the
+  // base's names: no path leads to the directory.
   if (!leave_base(stream.opened.fd)) return false;
   stream.is_base.store(false, std::memory_order_relaxed);
   real::rewinddir.get()(stream.opened.stream);
@@ -98,7 +99,7 @@ int descriptor_of(Stream& stream) {
   if (known >= 0) return known;
   if (!stream.is_base.load(std::memory_order_relaxed)) return stream.opened.fd;
   UniqueFd opened = open_in_view(stream.opened.fd);
-  if (!opened) return stream.opened.fd;  // which is read-only, and shown as the view's
+  if (!opened) return stream.opened.fd;  // read-only, and shown as the view's
   int before = -1;
   if (!stream.descriptor.compare_exchange_strong(before, opened.get())) return before;
   return opened.release();

@@ -20,10 +20,10 @@
 #define STATX_MNT_ID 0x00001000U  // Linux 5.8
 #endif
 
-// Mapping a view. Nothing is ever unmapped or written again, so that a call which is under way in
-// another thread, or is interrupted by a signal, can go on with what it has; a filter is replaced a
-// few times in a job's life at the most. One thread maps at a time; others go to the mount
-// meanwhile, and so does, for good, the child of a fork that comes in the middle of it.
+// Maps a view. No mapping is ever unmapped or changed, so that a call in another thread, or one
+// that a signal interrupts, can continue with it; a filter is replaced a few times in a job's life
+// at most. One thread maps at a time; meanwhile other threads use the mount. If a fork occurs
+// during this, the child uses the mount forever.
 namespace cacheshim::direct {
 namespace {
 
@@ -34,14 +34,14 @@ constinit View views[kMostViews] = {};
 constinit std::size_t view_count = 0;
 constinit std::atomic<const View*> serving{nullptr};
 constinit std::atomic<const View*> latest{nullptr};
-constinit std::atomic<unsigned> identity{0};  // changes with who the process is
+constinit std::atomic<unsigned> identity{0};  // changes with the process's identity
 constinit char user_run_base[PATH_MAX] = {};
 constinit std::atomic<bool> is_given_up{false};
 constinit std::atomic<bool> is_mapping{false};
 constinit std::atomic<unsigned> pause_left{0};
 constinit std::atomic<unsigned> next_pause{1};
 
-// A mapping that goes again unless it is kept.
+// A mapping that is unmapped unless it is kept.
 class Mapped {
  public:
   Mapped() = default;
@@ -78,7 +78,7 @@ struct Mappings {
   Mapped filter;
 };
 
-// Writes the path of something in a run directory into `out`.
+// Writes the path of a file in a run directory into `out`.
 bool name_in(std::string_view directory, std::string_view name, std::string_view job,
              PathBuffer& out) {
   return join_path(out, {directory, "/", name, job.empty() ? "" : "/", job}) != 0;
@@ -99,7 +99,8 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
                                page->family_count);
   view.device = page->device;
   view.base_device = page->base_device;
-  // Of the mount that this process sees, and not of another one at the same path.
+  // The page must belong to the mount that this process sees, and not to another one at the same
+  // path.
   if (!view.is_alive() || !runtime::is_device_of_mount(page->device)) return false;
 
   if (!name_in(directory, kBaseFolder, {}, path)) return false;
@@ -116,8 +117,8 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
          ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == page->base_device;
 }
 
-// Who cannot write its counters is not of the view. Root may write all, but sees the view of
-// another as that one's.
+// A process that cannot write its counters is not in the view. Root may write all counters, but
+// sees another user's view differently.
 bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
   if (!name_in(directory, kCountersFolder, job, path)) return false;
@@ -144,8 +145,8 @@ bool take_filter(std::string_view directory, std::string_view job, View& view, M
 }
 
 // Root's paths go through the symlinks in the mount's root (Router::leave_view). The daemon answers
-// them by the job that it reads in the environment of the process, and with another job's view
-// where it cannot read that.
+// them by the job in the environment of the process, and with another job's view if it cannot read
+// that environment.
 bool is_view_of_links(const Router& router, std::string_view job) {
   if (::geteuid() != 0) return true;
   if (router.size() == 0) return false;
@@ -160,9 +161,9 @@ bool is_view_of_links(const Router& router, std::string_view job) {
                          std::string_view(wanted.text, wanted_size);
 }
 
-// The counters come last. A new owner is on record there before the filter that goes with him is
-// made, and the one before is retired after that: so who finds himself on record has a filter of
-// his own, or one that is retired.
+// The counters are mapped last. The daemon records a new owner there before it makes the owner's
+// filter, and retires the previous filter afterwards. So a process that finds its user recorded has
+// its own filter, or a retired one.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
   const Router& router = runtime::router;
   const std::string_view job = router.job();
@@ -190,7 +191,7 @@ const View* map_anew() {
   return nullptr;
 }
 
-// With is_mapping set.
+// Requires: `is_mapping` is set.
 const View* try_mapping() {
   const ErrnoGuard errno_guard;
   serving.store(nullptr);
@@ -213,7 +214,7 @@ const View* try_mapping() {
   if (is_given_up.load(std::memory_order_relaxed)) return nullptr;
   const unsigned left = pause_left.load(std::memory_order_relaxed);
   if (left > 0) {
-    pause_left.store(left - 1, std::memory_order_relaxed);  // by how much does not matter
+    pause_left.store(left - 1, std::memory_order_relaxed);  // the exact amount does not matter
     return nullptr;
   }
   if (is_mapping.exchange(true, std::memory_order_acquire)) return nullptr;
@@ -222,7 +223,8 @@ const View* try_mapping() {
   return view;
 }
 
-// Threads that count at the same time should not write to one cache line: their stacks are apart.
+// Threads that count at the same time should not share a cache line; their stacks select different
+// slots.
 CounterSlot& own_slot(CounterSlot* slots) {
   const auto stack = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   return slots[((stack >> 12) * 0x9e3779b97f4a7c15) >> 58];
@@ -268,7 +270,7 @@ void forget_view() {
 void give_up() {
   is_given_up.store(true);
   forget_view();
-  drop_base_directory();  // a way out of a chroot
+  drop_base_directory();  // the descriptor would be a way out of a chroot
 }
 
 void give_up_for_filter() {

@@ -12,8 +12,8 @@
 #include "common/name_rules.h"
 #include "shim/routing/router.h"
 
-// What this process knows of its own view for direct opens: the daemon's filter and state in shared
-// memory, and where the base is.
+// The data of this process's view for direct opens: the daemon's filter and state in shared memory,
+// and the base's path.
 namespace cacheshim::direct {
 
 struct View {
@@ -23,9 +23,10 @@ struct View {
   const std::uint64_t* base_changes = nullptr;
   CounterSlot* counters = nullptr;
   std::uint64_t device = 0;       // st_dev of the mount's files
-  std::uint64_t base_device = 0;  // of the base's, and what tells those from others of their device
+  // of the base's files, and the bits that distinguish them on their device
+  std::uint64_t base_device = 0;
   std::uint64_t base_mount = 0;
-  uid_t uid = 0;  // whose files the view shows
+  uid_t uid = 0;  // the owner of the files that the view shows
   gid_t gid = 0;
   char base[512] = {};  // the path of the base's directory
   std::size_t base_length = 0;
@@ -34,30 +35,31 @@ struct View {
   bool is_current() const { return is_alive() && !filter.is_retired(); }
   void count_open() const;
   void count_look() const;
-  // Whether the base's path still leads to the base. errno stays.
+  // Whether the base's path still leads to the base. Leaves errno alone.
   bool is_base_in_sight() const;
-  // To be called before the system call that is then counted: it waits for memory otherwise.
+  // Prefetches the counters. Call before the system call that is counted afterwards.
   void fetch_counters() const;
 };
 
-// The view as it is now, or null where nothing is to be served directly. What it returns stays
-// mapped and unchanged for ever. Async-signal-safe; errno stays. Mapped at the first call that asks
-// for it; one that fails is not repeated by each call that follows.
+// Returns the current view, or null if nothing may be served directly. The result stays mapped and
+// unchanged forever. Async-signal-safe; leaves errno alone. The first call maps the view; after a
+// failure, following calls do not retry at once.
 const View* current_view();
-// The last view there was, current or not, for descriptors that were opened of it; null: never one.
+// Returns the last view, current or not, for descriptors that were opened in it; null if there was
+// none.
 const View* last_view();
 
-// XDG_RUNTIME_DIR, where a daemon without root's rights has its run directory. Before all others,
-// once.
+// Sets XDG_RUNTIME_DIR, where a daemon without root has its run directory. Call once, before all
+// others.
 void set_user_run_base(std::string_view path);
 
-// The process has changed who it is: what it may see is to be found out anew.
+// Call when the process changes its identity: its permissions must be checked again.
 void forget_view();
-// It is about to see other mounts, so that a path may lead elsewhere: from now on nothing is
-// served.
+// Call before the process changes its mounts, so that paths may lead elsewhere: direct answers end
+// for good.
 void give_up();
-// It is about to be stopped from making some calls, by its own filter: nor is a descriptor looked
-// at any more.
+// Call before the process installs a system call filter: direct answers end, and descriptors are no
+// longer checked.
 void give_up_for_filter();
 
 }  // namespace cacheshim::direct

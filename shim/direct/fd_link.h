@@ -6,7 +6,8 @@
 
 namespace cacheshim {
 
-// The name of a descriptor below a directory such as /proc/self/fd/. printf might allocate.
+// The path of a descriptor below a directory such as /proc/self/fd/. Avoids printf, which may
+// allocate.
 class FdLink {
  public:
   // `directory` ends with '/' and is at most 16 bytes long. The result lives as long as this.

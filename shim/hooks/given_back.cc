@@ -14,15 +14,15 @@
 namespace cacheshim::given_back {
 namespace {
 
-// How a path was written: by this route, kNoRoute for MOUNT/NAME/x, or one of these.
+// The spelling of a path: by this route, kNoRoute for MOUNT/NAME/x, or one of these values.
 constexpr unsigned kAsView = kMaxRoutes + 1;
 constexpr unsigned kUnknown = kMaxRoutes + 2;
 
 constinit std::atomic<unsigned> last_used{kNoRoute};
 constinit std::atomic<bool> used[kMaxRoutes] = {};
 
-// Who has noted it and what, in one of two slots that go by the process's number: children of vfork
-// write to their parent's memory, and leave its slot alone.
+// The process that noted a spelling, and the spelling, in one of two slots that the process's
+// number selects: children of vfork write to their parent's memory, and must not change its slot.
 struct alignas(std::uint64_t) Noted {
   pid_t process;
   unsigned manner;
@@ -35,7 +35,7 @@ std::atomic<Noted>& slot_of(pid_t process, unsigned choice) {
   return directories[(static_cast<unsigned>(process) + choice) % kSlots];
 }
 
-// The record of this process's directory: a child of fork has its parent's.
+// Returns the record of this process's directory. A child of fork has its parent's.
 Noted find_noted() {
   for (const pid_t process : {::getpid(), ::getppid()}) {
     for (const unsigned choice : {0u, 1u}) {
@@ -66,7 +66,7 @@ const char* write_name(const char* kernel_name, const Router::Place& place, unsi
   return runtime::router.restore(kernel_name, place, manner, out);
 }
 
-// The route whose default path CACHESHIM_FOLDER says.
+// Returns the route whose default path CACHESHIM_FOLDER names.
 unsigned route_from_parent(std::string_view name) {
   const char* const path = child_environment::find_variable(::environ, "CACHESHIM_FOLDER");
   if (path == nullptr) return kNoRoute;
@@ -77,7 +77,7 @@ unsigned route_from_parent(std::string_view name) {
   return kNoRoute;
 }
 
-// PWD, if it is the default path of a directory that is known as `under_mount` or `kernel_name`.
+// Returns PWD if it names, by a default path, the directory `under_mount` or `kernel_name`.
 const char* restore_pwd(const char* kernel_name, const char* under_mount, PathBuffer& out) {
   const char* const pwd = child_environment::find_variable(::environ, "PWD");
   if (pwd == nullptr || *pwd != '/' || std::strlen(pwd) >= sizeof out.text) return nullptr;

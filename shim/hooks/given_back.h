@@ -5,28 +5,28 @@
 
 #include "shim/routing/router.h"
 
-// The names that the kernel gives for what lies in the view, turned into those that the application
-// uses: MOUNT/.jobs/JOB/NAME/x is DEFAULT/x to a process that uses this default path, and else
-// MOUNT/NAME/x. One that uses several of them is given the last.
+// Converts the kernel's names of objects in the view into names that the application uses:
+// MOUNT/.jobs/JOB/NAME/x becomes DEFAULT/x for a process that uses this default path, and otherwise
+// MOUNT/NAME/x. A process that uses several spellings gets the last one.
 //
-// The working directory has the name that chdir was given. A process that inherited it goes by PWD
-// where that names the same directory, as pwd(1) does, and else by the default path that the
-// process that called chdir has noted in CACHESHIM_FOLDER for it.
+// The working directory has the name that was given to chdir. A process that inherited it uses PWD
+// if that names the same directory, as pwd(1) does. Otherwise it uses the default path that the
+// caller of chdir has noted in CACHESHIM_FOLDER.
 namespace cacheshim::given_back {
 
-// A path has been used that went to `routed`, or chdir has been given it. A foreign path says
-// nothing about the former.
+// Notes that the application used a path that went to `routed`, or passed it to chdir. A foreign
+// path does not change the noted use.
 void note_use(const RoutedPath& routed);
 void note_directory(const RoutedPath& routed);
 
-// What CACHESHIM_FOLDER has to be in a program that is started here: a default path, empty for
-// none, or null where it stays as it is. The text stays.
+// Returns the value of CACHESHIM_FOLDER for a program that is started here: a default path, an
+// empty string for none, or null if the variable stays unchanged. The text remains valid.
 const char* directory_for_children();
 
-// These return `kernel_name` itself where it is not in the caller's view, and otherwise a name in
-// `out`. May change errno.
+// These functions return `kernel_name` itself if it is not in the caller's view, and otherwise a
+// name in `out`. May change errno.
 const char* name(const char* kernel_name, PathBuffer& out);
-// For an answer to a call that was given a path: in the same way.
+// The same for the result of a call that was given a path: spelled in the same way as that path.
 const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffer& out);
 const char* working_directory(const char* kernel_name, PathBuffer& out);
 

@@ -4,8 +4,8 @@
 #include "shim/direct/direct_descriptor.h"
 #include "shim/routing/routed_call.h"
 
-// Owners, modes, times and extended attributes by path. A null path is the descriptor itself
-// (utimensat, futimesat), and libc's.
+// Owners, modes, times and extended attributes by path. A null path (utimensat, futimesat) means
+// the descriptor itself; these calls go to libc.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

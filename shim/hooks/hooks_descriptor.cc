@@ -4,9 +4,9 @@
 #include "shim/direct/direct_directory.h"
 #include "shim/routing/routed_call.h"
 
-// Calls that close or replace descriptors leave ours alone (direct_directory.h). In the child of a
-// vfork too, which has the parent's memory but descriptors of its own: nothing here is written but
-// by dup2 to our very number.
+// Calls that close or replace descriptors spare ours (direct_directory.h). This also holds in the
+// child of a vfork, which shares the parent's memory but has its own descriptors: only dup2 to
+// exactly our number writes memory here.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

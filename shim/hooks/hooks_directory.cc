@@ -8,12 +8,12 @@
 #include "shim/routing/prefix_swap.h"
 #include "shim/routing/routed_call.h"
 
-// Functions that list directories. opendir and scandir ask the base first (direct_stream.h); what
-// libc's own functions list goes to the mount. opendir, scandir and inotify give names alone. glob,
-// ftw and nftw give whole paths, which begin with what they were given: they are called with the
-// routed path, and what they give is turned back into the application's own. fts_open is libc's
-// alone: its results are pointers into one buffer, so a default path is not routed there (one under
-// the mount needs no routing).
+// Functions that list directories. opendir and scandir ask the base first (direct_stream.h); libc's
+// internal listings use the mount. opendir, scandir and inotify return only names. glob, ftw and
+// nftw return whole paths that begin with their argument: the hook passes the routed path and
+// converts the results back to the application's path. fts_open cannot be hooked: its results are
+// pointers into one buffer, so it does not route a default path (a path under the mount needs no
+// routing).
 
 using cacheshim::call_directly;
 using cacheshim::call_routed;
@@ -28,8 +28,8 @@ namespace runtime = cacheshim::runtime;
 
 namespace {
 
-// Calls call(path, swap) with the routed path and with what turns results back, which is null where
-// nothing was rewritten. A failure is the application's: there is nothing to be created here.
+// Calls call(path, swap) with the routed path. `swap` converts results back; it is null if the path
+// was not rewritten. A failure is returned to the application, since these calls create nothing.
 template <class Call>
 int call_restored(const char* path, Call call) {
   const PrefixSwap* const none = nullptr;
@@ -38,7 +38,8 @@ int call_restored(const char* path, Call call) {
   PathBuffer buffer;
   const RoutedPath routed = runtime::route({AT_FDCWD, path}, buffer);
   int own_errno = 0;
-  // Under the mount the root's symlinks lead to the same place, and results show the path as it is.
+  // Under the mount the root's symlinks lead to the same place, and results show the path as the
+  // application wrote it.
   const bool as_it_is = routed.route == cacheshim::kNoRoute || routed.from_length == 0;
   const PrefixSwap swap(path, routed);
   auto once = [&] {
@@ -68,7 +69,7 @@ int glob_restored(Real& real_glob, const char* pattern, int flags,
   });
 }
 
-// The walk that this thread is in; a callback may start another one.
+// The current walk of this thread; a callback may start another one.
 template <class Function>
 struct Walk {
   Function function = nullptr;
@@ -128,13 +129,13 @@ int read_stream_into(DIR* stream, Entry* entry, Entry** result) {
   return error;
 }
 
-// The next entry is the first one of a listing.
+// After this, the next entry is the first one of a listing.
 void note_rewound(DIR* stream) {
   direct::Stream* const known = direct::find_stream(stream);
   if (known != nullptr) known->is_new.store(true, std::memory_order_relaxed);
 }
 
-// The scan that this thread is in; a filter may start another one.
+// The current scan of this thread; a filter may start another one.
 template <class Entry>
 struct Scan {
   int (*filter)(const Entry*) = nullptr;
@@ -150,7 +151,7 @@ int keep(const Entry* entry) {
   return scan.filter == nullptr ? 1 : scan.filter(entry);
 }
 
-// A listing that was the view's when the directory was opened.
+// A listing that equaled the view's when the directory was opened.
 template <auto& real_scandirat, class Entry>
 bool scan_directly(const char* path, Entry*** out, int (*filter)(const Entry*),
                    int (*compare)(const Entry**, const Entry**), int& result) {

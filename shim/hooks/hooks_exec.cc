@@ -9,9 +9,9 @@
 #include "shim/start/child_environment.h"
 #include "shim/start/command.h"
 
-// The exec family: programs in a route, found by PATH or named, and the environment that they get
-// (child_environment.h). A script is started by the kernel, which is given the view's path of it; an
-// interpreter that lies in a route itself only we can find.
+// The exec family: programs in a route, found by PATH or by name, and their environment
+// (child_environment.h). The kernel starts a script and gets its path in the view. It cannot find
+// an interpreter that is itself in a route, so this file does.
 
 using cacheshim::call_routed;
 using cacheshim::CallKind;
@@ -30,7 +30,8 @@ std::size_t count_words(char* const* words) {
   return count;
 }
 
-// After `script` was not to be started for lack of its interpreter. Leaves errno as it is on failure.
+// Called after `script` could not be started because its interpreter is missing. Preserves errno on
+// failure.
 [[gnu::noinline]] void exec_interpreter(const char* script, char* const* arguments,
                                         char* const* environment) {
   const cacheshim::ErrnoGuard errno_guard;
@@ -47,14 +48,15 @@ std::size_t count_words(char* const* words) {
   words[at++] = const_cast<char*>(script);
   for (std::size_t i = 1; i < count; ++i) words[at++] = arguments[i];
   words[at] = nullptr;
-  (void)real::execve(routed.path, words, environment);  // else the script's own failure stands
+  // on failure, the script's own error is returned
+  (void)real::execve(routed.path, words, environment);
 }
 
 bool is_active() {
   return runtime::state.load(std::memory_order_relaxed) != runtime::State::kInactive;
 }
 
-// `exec` is execve, or execvpe for its way with files that are no programs.
+// `exec` is execve, or execvpe, which also runs files that are not executables.
 template <class Exec>
 int exec_path(Exec& exec, const char* path, char* const* arguments, char* const* environment) {
   return command::call_with_environment({AT_FDCWD, path}, environment, [&](char* const* with_ours) {
@@ -86,7 +88,8 @@ int exec_search(const char* file, char* const* arguments, char* const* environme
   return -1;
 }
 
-// How the kernel names a script to its interpreter that execveat was given.
+// Writes the script name that the kernel would give the interpreter for a script started by
+// execveat.
 bool name_script(int dirfd, const char* path, PathBuffer& out) {
   if (*path == '/' || dirfd == AT_FDCWD) return cacheshim::join_path(out, {path}) != 0;
   cacheshim::FdLink link;
@@ -94,7 +97,7 @@ bool name_script(int dirfd, const char* path, PathBuffer& out) {
                               {link.name("/dev/fd/", dirfd), *path == '\0' ? "" : "/", path}) != 0;
 }
 
-// The arguments of the execl family, a list that ends with a null pointer, as an array.
+// Collects the arguments of the execl family, a list that ends with a null pointer, into an array.
 #define CACHESHIM_COLLECT(words, first, after)                                                   \
   va_list list;                                                                                  \
   va_start(list, first);                                                                         \

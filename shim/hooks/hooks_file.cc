@@ -6,8 +6,8 @@
 #include "shim/direct/direct_descriptor.h"
 #include "shim/routing/routed_call.h"
 
-// Calls by descriptor that lock a file or change what it is, which must not be done to the base: a
-// descriptor that was opened directly becomes one of the mount first.
+// Calls by descriptor that lock a file or change its attributes. They must not affect the base: a
+// directly opened descriptor is first replaced with one of the mount.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
@@ -26,7 +26,7 @@ CACHESHIM_EXPORT int flock(int fd, int operation) noexcept {
   return on_mount(fd, [=] { return real::flock(fd, operation); });
 }
 
-// What follows the command is an int, a pointer or nothing; each is passed in the same place.
+// The argument after the command is an int, a pointer or absent; all are passed in the same place.
 #define CACHESHIM_FCNTL(function)                               \
   CACHESHIM_EXPORT int function(int fd, int command, ...) {     \
     va_list arguments;                                          \

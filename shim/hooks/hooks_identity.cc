@@ -6,16 +6,16 @@
 #include "shim/direct/direct_view.h"
 #include "shim/routing/routed_call.h"
 
-// Calls after which a process may be another user, or sees other mounts: what it has mapped of its view
-// for direct opens is then not its own any more. Or it may be killed for what the kernel is asked on the way to a
-// direct answer. They are made as they are.
+// Calls after which a process may be another user, see other mounts, or be killed for system calls
+// that a direct answer makes. The process must then drop the mappings of its view. The calls
+// themselves are passed to libc unchanged.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 
 namespace {
 
-// Before as well: a thread that asks in between is not to find what was.
+// Also before the call, so that a concurrent thread does not use the old state.
 template <class Call>
 int change_user(Call call) {
   direct::forget_view();
@@ -67,7 +67,7 @@ CACHESHIM_EXPORT int unshare(int flags) noexcept {
   return real::unshare(flags);
 }
 
-// libc's declaration ends in "...", which passes integers in the same places as these.
+// libc declares "...", which passes integers in the same places as these parameters.
 CACHESHIM_EXPORT int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,
                                 unsigned long d) noexcept __asm__("prctl");
 int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,

@@ -5,14 +5,14 @@
 
 #include "shim/routing/routed_call.h"
 
-// dlopen and dlmopen, for libraries that lie in a route.
+// dlopen and dlmopen, for libraries in a route.
 //
-// Problem: libc looks at the address that it will return to, to know who calls. For a plain name
-// the caller's RPATH or RUNPATH counts, for $ORIGIN its directory, and its namespace for both;
-// called by a wrapper, libc would take ours. Idea: a few instructions that have the path looked at
-// and then jump, with all arguments and the caller's return address in their places. A routed path
-// is absolute and holds no $ORIGIN, so there the caller does not matter (glibc looks for what the
-// library needs by the library's own RUNPATH), and a function of ours calls libc.
+// Problem: libc uses the return address to identify the caller. For a plain name, the caller's
+// RPATH or RUNPATH counts; for $ORIGIN, its directory; for both, its namespace. If a wrapper called
+// libc, libc would use our library's. Idea: a few instructions check the path and then jump to
+// libc, with all arguments and the caller's return address in place. A routed path is absolute and
+// holds no $ORIGIN, so the caller does not matter (glibc searches the library's dependencies by the
+// library's own RUNPATH), and an ordinary function calls libc.
 
 namespace {
 
@@ -49,7 +49,7 @@ void* open_nowhere_in(Lmid_t, const char*, int) noexcept { return nullptr; }
 
 extern "C" {
 
-// Where the instructions below go on.
+// The target of the jumps below.
 [[gnu::visibility("hidden"), gnu::used]] decltype(&::dlopen) cacheshim_choose_dlopen(
     const char* path) {
   if (is_routed(path)) return open_routed;

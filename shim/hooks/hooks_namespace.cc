@@ -16,7 +16,7 @@ int create(int dirfd, const char* path, Call call) {
   return cacheshim::call_routed({dirfd, path}, CallKind::kCreate, call);
 }
 
-// The base may know that the name is taken.
+// The base may already have the name.
 template <class Call>
 int make_folder(int dirfd, const char* path, Call call) {
   return cacheshim::call_directly(
@@ -61,7 +61,7 @@ CACHESHIM_EXPORT int linkat(int from_fd, const char* from, int to_fd, const char
   });
 }
 
-// The target is text, and stays what the application wrote.
+// The target is text, so the hook passes it unchanged.
 CACHESHIM_EXPORT int symlink(const char* target, const char* path) noexcept {
   return create(AT_FDCWD, path, [=](const char* p) { return real::symlink(target, p); });
 }
@@ -102,7 +102,7 @@ CACHESHIM_EXPORT int mknodat(int dirfd, const char* path, mode_t mode, dev_t dev
   return create(dirfd, path, [=](const char* p) { return real::mknodat(dirfd, p, mode, device); });
 }
 
-// What mknod was in programs built on glibc before 2.33.
+// mknod in programs built with glibc before 2.33.
 CACHESHIM_EXPORT int __xmknod(int version, const char* path, mode_t mode, dev_t* device) noexcept {
   return create(AT_FDCWD, path,
                 [=](const char* p) { return real::__xmknod(version, p, mode, device); });

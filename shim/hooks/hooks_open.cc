@@ -23,14 +23,14 @@ CallKind kind_of(const char* mode) {
   return mode != nullptr && (*mode == 'w' || *mode == 'a') ? CallKind::kCreate : CallKind::kLook;
 }
 
-// The base first, for what it may answer.
+// Asks the base first if it may answer.
 template <class Call>
 [[gnu::noinline]] int open_slowly(PathAt at, int flags, Call call) {
   const auto ask = [=](const char* p, int& fd) { return direct::open(p, flags, fd); };
   return cacheshim::call_directly_slowly<int>(at, kind_of(flags), ask, call);
 }
 
-// Most opens are none of ours: what their flags mean is not asked for them.
+// Most opens are outside all caches; skip the check of their flags.
 template <class Call>
 int open_directly(PathAt at, int flags, Call call) {
   if (!cacheshim::runtime::may_match(at.path)) [[likely]]
@@ -73,9 +73,9 @@ FILE* reopen_stream(Real& real_freopen, const char* path, const char* mode, FILE
 
 }  // namespace
 
-// A hook on one of libc's open functions, as which it is exported. libc declares "..." for the mode; both
-// of our ABIs pass it where a named argument would be (System V AMD64, AAPCS64), and only with a name can
-// the hook leave by a jump (routed_call.h).
+// A hook for one of libc's open functions, exported under that function's name. libc declares "..."
+// for the mode. Both of our ABIs pass it where a named argument would be (System V AMD64, AAPCS64),
+// and only with a named parameter can the hook end with a jump (routed_call.h).
 #define CACHESHIM_OPEN(function)                                        \
   CACHESHIM_EXPORT int hook_##function(const char* path, int flags,     \
                                        mode_t mode) __asm__(#function); \
@@ -96,7 +96,8 @@ CACHESHIM_OPEN(__open64)
 CACHESHIM_OPENAT(openat)
 CACHESHIM_OPENAT(openat64)
 
-// What _FORTIFY_SOURCE makes of an open without a mode. They abort where one was needed.
+// The variants that _FORTIFY_SOURCE uses for an open without a mode. They abort if a mode was
+// needed.
 CACHESHIM_EXPORT int __open_2(const char* path, int flags) {
   return open_directly({AT_FDCWD, path}, flags,
                        [=](const char* p) { return real::__open_2(p, flags); });

@@ -9,9 +9,9 @@
 #include "shim/routing/prefix_swap.h"
 #include "shim/routing/routed_call.h"
 
-// Functions that hand a path back, and those that move the working directory. libc is asked first,
-// and only where its answer lies in the view is that turned into the path the application uses: a
-// name that is none of ours costs nothing but a compare, and bad pointers fail as they do in libc.
+// Functions that return a path, and those that change the working directory. The hook calls libc
+// first and converts the result into the application's path only if the result is in the view. A
+// name outside all caches costs only one comparison, and invalid pointers fail as in libc.
 
 using cacheshim::call_routed;
 using cacheshim::CallKind;
@@ -29,7 +29,8 @@ bool is_active() {
   return runtime::state.load(std::memory_order_relaxed) != runtime::State::kInactive;
 }
 
-// What lies in /proc names files as the kernel does. Any other symlink holds what its maker wrote.
+// Links in /proc contain the kernel's name of a file. Any other symlink contains the text that its
+// creator wrote.
 bool is_in_proc(int dirfd, const char* path) {
   if (path[0] == '/') return std::strncmp(path, "/proc/", sizeof "/proc/" - 1) == 0;
   struct statfs system;
@@ -38,12 +39,12 @@ bool is_in_proc(int dirfd, const char* path) {
   return got == 0 && system.f_type == kProcMagic;
 }
 
-// Of a text that may be cut short.
+// Works on a text that may be truncated.
 bool may_begin_with(std::string_view text, std::string_view prefix) {
   return std::memcmp(text.data(), prefix.data(), std::min(text.size(), prefix.size())) == 0;
 }
 
-// `out` holds the first `got` bytes of what the link at `path` says.
+// `out` holds the first `got` bytes of the target of the link at `path`.
 ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, ssize_t got) {
   const std::string_view text(out, static_cast<std::size_t>(got));
   const direct::View* const view = direct::last_view();
@@ -73,7 +74,7 @@ ssize_t read_link(int dirfd, const char* path, char* out, std::size_t size, Call
   return got <= 0 ? got : restore_link(dirfd, path, out, size, got);
 }
 
-// Puts the application's name for `resolved` in its place.
+// Replaces `resolved` with the application's name for it.
 char* restore_resolved(char* resolved, const RoutedPath& routed, bool allocated) {
   const ErrnoGuard errno_guard;
   PathBuffer restored;
@@ -81,7 +82,7 @@ char* restore_resolved(char* resolved, const RoutedPath& routed, bool allocated)
   if (name == resolved) return resolved;
   const std::size_t size = std::strlen(name) + 1;
   if (allocated) {
-    // libc made it for the application, which frees it.
+    // libc allocated it for the application, which frees it.
     char* const larger = static_cast<char*>(std::realloc(resolved, size));
     if (larger == nullptr) return resolved;
     resolved = larger;
@@ -90,7 +91,7 @@ char* restore_resolved(char* resolved, const RoutedPath& routed, bool allocated)
   return resolved;
 }
 
-// Where the path goes; without the path itself.
+// Returns the route of the path, without the path itself.
 RoutedPath route_of(const char* path) {
   RoutedPath routed;
   if (!runtime::may_match(path)) return routed;
@@ -107,7 +108,7 @@ char* resolve(const char* path, char* out, Call call) {
   const RoutedPath routed = route_of(path);
   char* const resolved = call_routed({AT_FDCWD, path}, CallKind::kLook, call);
   if (resolved != nullptr) return restore_resolved(resolved, routed, out == nullptr);
-  // What it leaves in `out` is then the path that is missing or closed.
+  // On these errors, `out` has the path that is missing or inaccessible.
   const bool partial = errno == ENOENT || errno == EACCES;
   if (out != nullptr && partial && routed.kind == RoutedPath::Kind::kRewritten) {
     (void)restore_resolved(out, routed, false);
@@ -142,14 +143,14 @@ template <class Call>
     char* const allocated = real::getcwd(nullptr, std::size_t{0});
     if (allocated == nullptr) return nullptr;
     out = static_cast<char*>(std::realloc(allocated, std::max(size, needed)));
-    if (out == nullptr) return allocated;  // the view's own path serves as well
+    if (out == nullptr) return allocated;  // the view's own path is also correct
   }
   std::memcpy(out, name, needed);
   return out;
 }
 
-// call() is libc's own getcwd. `out` and `size` as getcwd has them. The kernel's name may not fit
-// where the application's does.
+// `call` is libc's getcwd; `out` and `size` are getcwd's arguments. The kernel's name may not fit
+// although the application's does.
 template <class Call>
 char* get_directory(char* out, std::size_t size, Call call) {
   if (!is_active()) return call();
@@ -161,8 +162,8 @@ char* get_directory(char* out, std::size_t size, Call call) {
   return get_directory_slowly(out, size, call);
 }
 
-// What chdir was given is what getcwd says. A relative path goes on as before; one that is none of
-// ours may have led to the mount by a symlink.
+// getcwd returns the name that was given to chdir. A relative path keeps the noted spelling; a
+// foreign path may have led to the mount through a symlink.
 void note_directory(const char* path, RoutedPath routed) {
   if (*path != '/' && routed.kind == RoutedPath::Kind::kForeign) return;
   if (routed.kind == RoutedPath::Kind::kForeign) routed.kind = RoutedPath::Kind::kUnchanged;

@@ -8,8 +8,8 @@
 #include "shim/start/child_environment.h"
 #include "shim/start/command.h"
 
-// posix_spawn and its file actions, and the functions that start a shell. Where file actions are
-// given, a relative path starts at a directory that they may change, and stays as it is.
+// posix_spawn and its file actions, and the functions that start a shell. With file actions, a
+// relative path starts at a directory that they may change, so it is not routed.
 
 using cacheshim::CallKind;
 using cacheshim::ErrnoGuard;
@@ -54,7 +54,7 @@ int spawn_interpreter(Real& real_spawn, const char* script, const Spawn& spawn,
   return real_spawn(spawn.child, routed.path, spawn.actions, spawn.attributes, words, environment);
 }
 
-// Another way to start what could not be started; the error itself where there is none.
+// Tries another way to start a program after a failure; returns the error if there is none.
 template <class Real>
 int spawn_again(Real& real_spawn, const RoutedPath& routed, PathAt at, const Spawn& spawn,
                 char* const* environment, int error) {
@@ -92,7 +92,7 @@ int spawn_path(Real& real_spawn, const char* path, const Spawn& spawn, char* con
   });
 }
 
-// Where a file action's path goes, found out beforehand: it is used in the child.
+// Routes the path of a file action in advance, since the child uses it.
 template <class Add>
 int add_action(const char* path, CallKind kind, Add add) {
   if (!runtime::may_match(path) || *path != '/') return add(path);
@@ -105,8 +105,9 @@ int add_action(const char* path, CallKind kind, Add add) {
   return add(routed);
 }
 
-// For the while of a call that starts a shell with the process's own environment: puts ours there
-// if it has no LD_PRELOAD. One thread at a time; a second one's shell finds it there already.
+// During a call that starts a shell with the process's own environment: adds our variables if
+// LD_PRELOAD is missing. One thread at a time; the shell of a second thread finds them already
+// there.
 class ShellEnvironment {
  public:
   ShellEnvironment() {
@@ -124,7 +125,7 @@ class ShellEnvironment {
   ~ShellEnvironment() {
     if (!owns_) return;
     if (::environ == added)
-      ::environ = before_;  // else another thread has set a variable meanwhile
+      ::environ = before_;  // otherwise another thread has set a variable meanwhile
     in_use.store(false);
   }
   ShellEnvironment(const ShellEnvironment&) = delete;
@@ -133,7 +134,7 @@ class ShellEnvironment {
  private:
   static constexpr std::size_t kRoom = 4096;
   static constinit inline std::atomic<bool> in_use{false};
-  // They stay readable for who looks at them too long.
+  // The strings stay readable for threads that read the environment later.
   static constinit inline char* added[kRoom] = {};
   static constinit inline char text[PATH_MAX] = {};
   bool owns_ = false;
@@ -172,7 +173,7 @@ CACHESHIM_EXPORT int posix_spawnp(pid_t* child, const char* file,
   const int error = command::search(file, path_list, [&](const char* candidate) {
     return spawn_path(real::posix_spawnp, candidate, spawn, environment);
   });
-  if (error != 0) errno = error;  // what libc's own search leaves there
+  if (error != 0) errno = error;  // libc's own search sets errno too
   return error;
 }
 

@@ -21,13 +21,13 @@ auto look_at(int dirfd, const char* path, Call call) {
   return call_routed({dirfd, path}, cacheshim::CallKind::kLook, call);
 }
 
-// For the old functions, of which only one version has the struct that is used today: flags that the
-// base is asked with, or those that leave it to the mount.
+// For the old functions, of which only one version has today's struct: returns flags with which the
+// base may answer, or flags that leave the answer to the mount.
 int flags_of(int version, int flags) {
   return cacheshim::is_stat_version(version) ? flags : AT_NO_AUTOMOUNT;
 }
 
-// The same for what the base may answer.
+// The same for calls that the base may answer.
 template <class Direct, class Call>
 int look_directly(int dirfd, const char* path, Direct direct_call, Call call) {
   return cacheshim::call_directly({dirfd, path}, cacheshim::CallKind::kLook, direct_call, call);
@@ -42,7 +42,7 @@ struct stat& as_stat(Stat& st) {
 
 template <class Stat, class Call>
 int stat_at(int dirfd, const char* path, Stat* out, int flags, Call call) {
-  if (path == nullptr) {  // the descriptor itself, if the kernel thinks so
+  if (path == nullptr) {  // the kernel decides whether this means the descriptor itself
     const int result = call(path);
     if (result == 0) direct::show_descriptor(dirfd, as_stat(*out));
     return result;
@@ -95,7 +95,7 @@ CACHESHIM_EXPORT int fstatat64(int dirfd, const char* path, struct stat64* out,
                  [=](const char* p) { return real::fstatat64(dirfd, p, out, flags); });
 }
 
-// What stat and its like were in programs built on glibc before 2.33.
+// stat and its variants in programs built with glibc before 2.33.
 CACHESHIM_EXPORT int __xstat(int version, const char* path, struct stat* out) noexcept {
   return stat_at(AT_FDCWD, path, out, flags_of(version, 0),
                  [=](const char* p) { return real::__xstat(version, p, out); });

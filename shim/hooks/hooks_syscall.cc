@@ -13,8 +13,8 @@
 #include "shim/routing/routed_call.h"
 #include "shim/start/command.h"
 
-// syscall(2), by which CPython, libtorch and uv make calls that their libc has no function for. A
-// table says which arguments are paths; all other numbers are passed on with the next instruction.
+// syscall(2), by which CPython, libtorch and uv make calls for which their libc has no function. A
+// table tells which arguments are paths; all other numbers pass on with the next instruction.
 
 using cacheshim::CallKind;
 using cacheshim::PathAt;
@@ -39,7 +39,7 @@ struct PathCall {
 
 constexpr CallKind kCreate = CallKind::kCreate;
 
-// The *at calls, which all architectures have; after them those that newer ones lack.
+// First the *at calls, which all architectures have; then those that newer architectures lack.
 constexpr PathCall kCalls[] = {
     {SYS_openat, 0, 1},
     {SYS_newfstatat, 0, 1},
@@ -103,7 +103,7 @@ constexpr PathCall kCalls[] = {
 
 constexpr std::size_t kNumbers = 512;
 
-// Which row a number has, counted from 1; 0 for none.
+// The row of a number, counted from 1; 0 if there is none.
 struct Rows {
   unsigned char of[kNumbers] = {};
   constexpr Rows() {
@@ -138,8 +138,8 @@ CallKind kind_of(const PathCall& call, const Arguments& arguments) {
   return (flags & O_CREAT) != 0 ? CallKind::kCreate : call.kind;
 }
 
-// Whether the kernel is to follow the path below its directory alone: no other path can stand for
-// it then.
+// Whether the kernel must resolve the path below its directory only: then no other path can replace
+// it.
 bool is_confined([[maybe_unused]] const Arguments& arguments) {
 #ifdef SYS_openat2
   const auto* const how = reinterpret_cast<const open_how*>(arguments.values[2]);
@@ -166,7 +166,7 @@ long make_routed(const PathCall& call, Arguments arguments) {
   });
 }
 
-// A child's environment is the same matter as in execve.
+// Handles the child's environment as execve does.
 long make_exec(const PathCall& call, Arguments arguments) {
   const std::size_t position = static_cast<std::size_t>(call.path) + 2;
   char* const* const environment = reinterpret_cast<char* const*>(arguments.values[position]);
@@ -177,7 +177,8 @@ long make_exec(const PathCall& call, Arguments arguments) {
       });
 }
 
-// Calls whose answer is a path, or that change what such an answer is: as libc's functions.
+// Calls that return a path, or that change the paths which other calls return: handled like libc's
+// functions.
 bool make_as_libc(const Arguments& arguments, long& result) {
   const long* const v = arguments.values;
   const auto text = [&](int i) { return reinterpret_cast<char*>(v[i]); };
@@ -208,13 +209,13 @@ bool make_as_libc(const Arguments& arguments, long& result) {
   }
 }
 
-// Of a call that has its path second and its flags at this place.
+// For a call whose second argument is the path and whose flags are at this position.
 bool is_of_descriptor(const Arguments& arguments, int flags) {
   return direct::is_of_descriptor(reinterpret_cast<const char*>(arguments.values[1]),
                                   arguments.values[flags]);
 }
 
-// Whether the first argument is a descriptor with which this is not to be done to the base
+// Whether the first argument is a descriptor of the base to which this call must not apply
 // (hooks_file.cc).
 bool is_for_mount(const Arguments& arguments) {
   switch (arguments.number) {
@@ -243,7 +244,7 @@ bool is_for_mount(const Arguments& arguments) {
   }
 }
 
-// What a call has told of a directly opened descriptor.
+// Converts the attributes that a call returned for a directly opened descriptor.
 void show_descriptor(const Arguments& arguments) {
   const long* const v = arguments.values;
   const auto fd = static_cast<int>(v[0]);
@@ -261,8 +262,8 @@ void show_descriptor(const Arguments& arguments) {
   }
 }
 
-// Of a process that is made with memory of its own nobody tells it later: so its parent gives up
-// with it.
+// A process that is created with its own memory runs no code of ours that could react: so its
+// parent gives up direct answers before.
 bool is_given_other_mounts(const Arguments& arguments) {
   auto flags = static_cast<unsigned long>(arguments.values[0]);
   if (arguments.number != SYS_clone) {
@@ -273,7 +274,7 @@ bool is_given_other_mounts(const Arguments& arguments) {
   return (flags & (CLONE_NEWNS | CLONE_NEWUSER)) != 0;
 }
 
-// Calls without a path of which direct opens have to know (direct_directory.h, direct_view.h).
+// Calls without a path that affect direct answers (direct_directory.h, direct_view.h).
 void prepare_direct(const Arguments& arguments) {
   const auto number = [&](int i) { return static_cast<unsigned>(arguments.values[i]); };
   switch (arguments.number) {
@@ -326,8 +327,8 @@ long make_by_number(const Arguments& arguments) {
 
 }  // namespace
 
-// libc's declaration ends in "...", which passes integers in the same places as these. Under its
-// own name the function could not be declared otherwise.
+// libc declares "...", which passes integers in the same places as these parameters. C++ does not
+// allow another declaration under the same name.
 extern "C" [[gnu::visibility("default")]] long cacheshim_syscall(long number, long a, long b,
                                                                  long c, long d, long e,
                                                                  long f) noexcept

@@ -7,11 +7,12 @@
 
 #include "shim/routing/prefix_swap.h"
 
-// Functions that write the name they found into the application's own template. The template is
-// routed into a buffer, libc fills that in, and the six characters it chose go back: the
-// application sees its own path, whether the call succeeded or not, as it does without us.
+// Functions that write the name they chose into the application's template. The hook routes the
+// template into a buffer, libc fills the buffer, and the hook copies the six chosen characters
+// back. So the application sees its own path, whether the call succeeded or not, as without the
+// library.
 //
-// tmpfile, tmpnam and tmpnam_r know no directory but /tmp and are libc's alone.
+// tmpfile, tmpnam and tmpnam_r use only /tmp and are libc's alone.
 
 using cacheshim::CallKind;
 using cacheshim::PathBuffer;
@@ -30,13 +31,13 @@ void copy_chosen(char* text, const char* filled, std::size_t suffix) {
   std::memcpy(text + length - suffix - kChosen, filled + filled_length - suffix - kChosen, kChosen);
 }
 
-// For another try.
+// Restores the template for another attempt.
 void forget_chosen(char* filled, std::size_t suffix) {
   const std::size_t length = std::strlen(filled);
   if (length >= kChosen + suffix) std::memset(filled + length - suffix - kChosen, 'X', kChosen);
 }
 
-// Calls call(template) with a copy of the template at the routed path. It returns -1 or null on
+// Calls call(template) with a copy of the template at the routed path. `call` returns -1 or null on
 // failure.
 template <class Call>
 auto fill_template(char* text, int suffix, Call call) {
@@ -93,7 +94,7 @@ CACHESHIM_EXPORT char* mkdtemp(char* text) noexcept {
   return made == nullptr ? nullptr : text;
 }
 
-// Fails by an empty template.
+// Fails with an empty template.
 CACHESHIM_EXPORT char* mktemp(char* text) noexcept {
   if (!runtime::may_match(text)) return real::mktemp(text);
   const char* const made = fill_template(text, 0, [](char* t) {
@@ -104,8 +105,8 @@ CACHESHIM_EXPORT char* mktemp(char* text) noexcept {
   return text;
 }
 
-// TMPDIR comes before `directory`, as in libc, which sees to it where TMPDIR is not routed: then
-// our argument is only its second choice.
+// TMPDIR comes before `directory`, as in libc. If TMPDIR is not routed, libc handles it, and our
+// argument is only its second choice.
 CACHESHIM_EXPORT char* tempnam(const char* directory, const char* prefix) noexcept {
   const char* first = ::secure_getenv("TMPDIR");
   if (first == nullptr || *first == '\0' || !runtime::may_match(first)) first = directory;

@@ -16,7 +16,7 @@
 namespace cacheshim {
 namespace {
 
-struct Header {  // of what the child sends; the bytes follow
+struct Header {  // the child sends this first, then the bytes
   std::size_t error;
   std::size_t length;
 };
@@ -39,7 +39,7 @@ bool send_all(int fd, const void* data, std::size_t size) {
   return true;
 }
 
-// A child that cannot be killed yet must not hold another process's pipe open.
+// The child may not be killable yet, and must not hold another process's pipe open.
 void close_all_but(int fd) {
   if (fd > 0) (void)real::syscall(SYS_close_range, 0, fd - 1, 0);
   (void)real::syscall(SYS_close_range, fd + 1, ~0U, 0);
@@ -53,7 +53,8 @@ void close_all_but(int fd) {
   ::_exit(0);
 }
 
-// All of `size` bytes, or an error: ETIMEDOUT at `deadline`, EPIPE if the child has ended before.
+// Receives exactly `size` bytes. Errors: ETIMEDOUT at `deadline`, EPIPE if the child has ended
+// before.
 Status receive_all(int fd, void* data, std::size_t size, long long deadline) {
   char* at = static_cast<char*>(data);
   while (size > 0) {
@@ -83,8 +84,8 @@ Result<std::size_t> receive(int fd, char* out, std::size_t capacity, int timeout
 
 }  // namespace
 
-// clone(2) by number: fork(3) would run the program's handlers, and the child would send SIGCHLD. A child that
-// was given up may leave a zombie, which wait(2) does not see.
+// Calls clone(2) by number: fork(3) would run the program's handlers, and its child would send
+// SIGCHLD. A child that was abandoned may leave a zombie, which wait(2) does not see.
 Result<std::size_t> read_file_in_time(const char* path, char* out, std::size_t capacity,
                                       int timeout_ms) {
   int ends[2];

@@ -6,7 +6,7 @@
 #include <string_view>
 
 // Finds the cacheshim mount in the text of /proc/self/mountinfo (proc_pid_mountinfo(5)), which
-// says what is mounted without a word to the daemon: a look at the path itself would wait for it.
+// lists mounts without a request to the daemon: a stat of the path itself would wait for it.
 namespace cacheshim {
 
 enum class MountKind {
@@ -21,15 +21,15 @@ struct MountState {
   unsigned minor = 0;
 };
 
-// Reads mountinfo in pieces of any size: lines grow long (an overlay of 100 layers), but all that is
-// wanted stands in their first bytes.
+// Reads mountinfo in pieces of any size: lines can be long (an overlay of 100 layers), but their
+// first bytes contain all needed fields.
 class MountScanner {
  public:
   // `path`: absolute and plain; must outlive the scanner.
   explicit MountScanner(std::string_view path) : path_(path) {}
 
   void feed(std::string_view bytes);
-  // What is mounted at the path: of several mounts the last, which covers the others.
+  // Returns the mount at the path; if there are several, the last, which covers the others.
   MountState finish();
 
  private:
@@ -37,7 +37,7 @@ class MountScanner {
 
   std::string_view path_;
   std::array<char, 8192> line_{};
-  std::size_t length_ = 0;  // bytes of the line so far; what is beyond line_ is dropped
+  std::size_t length_ = 0;  // length of the line so far; bytes beyond line_ are dropped
   MountState state_;
 };
 

@@ -5,20 +5,20 @@
 #include <cstdint>
 #include <cstring>
 
-// What a call pays whose path is none of ours: one look at the path's text.
+// The cost of a call whose path is outside all caches: one check of the path's text.
 //
-// After a system call little of this library is left in the processor's first cache, and a line that has
-// to be fetched again costs more than a compare. So all that is asked for here lies in one line, and
-// ".." is looked for in place and not by a function of libc.
+// After a system call, little of this library is left in the processor's first-level cache, and a
+// line that must be fetched again takes longer than a comparison. So all data for this check is in
+// one cache line, and the search for ".." is inline instead of a libc call.
 namespace cacheshim {
 
 class alignas(64) PathGate {
  public:
-  // Nothing passes before. What is added must be added by then.
+  // No path passes before this call. Add all prefixes first.
   void open() { is_open_.store(true, std::memory_order_relaxed); }
 
-  // Paths pass that begin with '/' and `second`, or relative ones that begin with `first`; and all that
-  // have "..", which may lead anywhere.
+  // Lets paths pass that begin with '/' and `second`, or relative ones that begin with `first`; and
+  // all paths with "..", which may lead anywhere.
   void add_absolute(char second) { absolute_.add(second); }
   void add_relative(char first) { relative_.add(first); }
 
@@ -29,7 +29,7 @@ class alignas(64) PathGate {
   }
 
  private:
-  // Of ASCII; a byte beyond it counts as the one with the same lower bits.
+  // A set of ASCII characters; a byte beyond ASCII counts as the one with the same lower bits.
   class Bytes {
    public:
     constexpr void add(char c) { words_[index(c)] |= bit(c); }
@@ -43,7 +43,8 @@ class alignas(64) PathGate {
     std::uint64_t words_[2] = {};
   };
 
-  // A search for one byte costs a quarter of one for three, and few paths have many dots.
+  // A search for one byte takes a quarter of the time of a search for three, and few paths have
+  // many dots.
   static bool has_two_dots(const char* path) {
     for (const char* dot = path; (dot = std::strchr(dot, '.')) != nullptr; ++dot) {
       if (dot[1] == '.') return true;

@@ -10,7 +10,7 @@ std::string_view rest_of(std::string_view text, std::size_t from) {
   return {text.data() + from, text.size() - from};
 }
 
-// Decides for a path that follows the whole prefix up to match.rest.
+// Completes the match of a path that follows the whole prefix up to match.rest.
 PathMatch end_match(std::string_view path, PathMatch match) {
   std::string_view rest = rest_of(path, match.rest);
   std::size_t depth = 0;
@@ -30,14 +30,14 @@ PathMatch end_match(std::string_view path, PathMatch match) {
   }
 }
 
-// The length of `prefix` without its last component; `length` ends one.
+// Returns the length of `prefix` without its last component; `length` is the end of a component.
 std::size_t parent_length(std::string_view prefix, std::size_t length) {
   while (length > 0 && prefix.data()[--length] != '/') {
   }
   return length;
 }
 
-// Follows a path component by component beside the prefix.
+// Compares a path with the prefix component by component.
 class Walk {
  public:
   explicit Walk(std::string_view prefix) : prefix_(prefix) {}

@@ -4,15 +4,15 @@
 #include <cstddef>
 #include <string_view>
 
-// Whether a path, as an application writes it, lies under a prefix. By text alone: no system call,
-// no allocation.
+// Whether a path, as an application writes it, is below a prefix. Compares text only: no system
+// call, no allocation.
 namespace cacheshim {
 
 struct PathMatch {
   bool matched = false;
-  // Where what follows the prefix begins in the path: at a '/' or at its end.
+  // Where the part after the prefix begins in the path: at a '/' or at its end.
   std::size_t rest = 0;
-  // Where ".." occurred before the prefix was complete, the match holds only if path[0, head) and
+  // If ".." occurs before the prefix is complete, the match holds only if path[0, head) and
   // prefix[0, same_as) (the root directory, if 0) are one directory: a component before ".." may be
   // a symlink. Otherwise head is 0.
   std::size_t head = 0;
@@ -27,7 +27,7 @@ struct PathMatch {
 // `prefix` is absolute and plain, and not "/".
 PathMatch match_prefix(std::string_view path, std::string_view prefix);
 
-// The same for a path that is known to follow its prefix up to `rest`.
+// The same for a path that follows its prefix up to `rest`.
 PathMatch match_rest(std::string_view path, std::size_t rest);
 
 // Whether `path` has no "//", "." or "..": such a path matches a prefix as plain text or not at
@@ -40,8 +40,8 @@ std::string_view take_next_component(std::string_view& path);
 // Whether `text` is `prefix` or begins with it and a '/'.
 bool starts_with_directory(std::string_view text, std::string_view prefix);
 
-// Writes `path` without "//", "." and trailing '/' into `out` and returns the length, or 0 where it
-// is relative, holds "..", is "/" or does not fit with a final NUL.
+// Writes `path` without "//", "." and trailing '/' into `out`. Returns the length, or 0 if the path
+// is relative, contains "..", is "/" or does not fit with a final NUL.
 std::size_t normalise_path(std::string_view path, char* out, std::size_t capacity);
 
 }  // namespace cacheshim

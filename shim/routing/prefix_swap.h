@@ -3,25 +3,25 @@
 
 #include "shim/routing/router.h"
 
-// Turns paths that libc hands back into the application's own: what it was given began with the
-// prefix that the router put in, and what it returns begins with it too.
+// Converts paths that libc returns into the application's own: the argument began with the prefix
+// that the router inserted, and so does the result.
 namespace cacheshim {
 
 class PrefixSwap {
  public:
-  // `application_path`: what the application gave. Both must outlive this.
+  // `application_path`: the application's argument. Both arguments must outlive this object.
   PrefixSwap(const char* application_path, const RoutedPath& routed)
       : from_(application_path, routed.from_length), to_(routed.path, routed.to_length) {}
 
-  // By how much paths get longer (or shorter) when they are turned back.
+  // The number of bytes by which the conversion lengthens (or shortens) a path.
   std::ptrdiff_t growth() const {
     return static_cast<std::ptrdiff_t>(from_.size()) - static_cast<std::ptrdiff_t>(to_.size());
   }
-  // Writes the application's path for `path` into `out`; returns `path` where it is not under the
+  // Writes the application's path for `path` into `out`; returns `path` if it is not under the
   // prefix or does not fit.
   const char* restore(const char* path, PathBuffer& out) const;
-  // The same for a string of malloc's, which it may replace, as the function that made it has
-  // promised the application that memory.
+  // The same for a string from malloc, which it may reallocate, because the caller of libc's
+  // function owns that memory.
   char* restore_allocated(char* path) const;
 
  private:

@@ -6,16 +6,16 @@
 #include "shim/routing/stale_name.h"
 #include "shim/runtime.h"
 
-// The body that nearly all hooks share: call libc with the path that the router names, and once
-// more where that showed that the mount is gone.
+// The body of nearly all hooks: calls libc with the routed path, and once more if that call showed
+// that the mount is gone.
 //
-// A call of a hook captures by value: nothing of the hook's frame is referred to then, and it
-// leaves for libc by a jump where the path is none of ours. With [&] it would return through a
-// frame that was pushed before the system call, which many processors forget in it: 10 to 20 ns.
+// The lambda of a hook captures by value: then nothing refers to the hook's frame, and the hook
+// ends with a jump to libc if the path is foreign. With [&] it would return through a frame that
+// was pushed before the system call, which many processors mispredict: 10 to 20 ns.
 //
-// errno: set to 0 for the call, and to what it was before if the call left it so. A stale value can
-// then not be taken for this call's (pathconf fails without setting it), and a call that libc makes
-// without touching errno looks untouched to the application.
+// errno is set to 0 for the call, and restored afterwards if the call left it so. A stale value
+// then cannot count as this call's (pathconf fails without setting it), and to the application a
+// call that does not touch errno leaves it unchanged.
 namespace cacheshim {
 
 #define CACHESHIM_EXPORT extern "C" [[gnu::visibility("default")]]
@@ -30,14 +30,14 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
   return result;
 }
 
-// The same for paths of which one is the mount's (`is_ours`): again while the call says ESTALE,
-// which a file that is replaced between look-up and use makes of it. The kernel tries twice by
-// itself, but two replacements in a row are enough, and a plain directory knows no such error. And
-// once more after an ENOENT, if refresh() finds that the kernel was wrong (stale_name.h). Nothing
-// has happened in either case.
+// The same for calls of which one path is the mount's (`is_ours`). Repeats the call while it fails
+// with ESTALE, which happens if a file is replaced between lookup and use. The kernel itself tries
+// twice, but two replacements in a row are enough, and a plain directory never returns this error.
+// Repeats once after an ENOENT if refresh() finds that the kernel was wrong (stale_name.h). In
+// either case the call has had no effect.
 template <class Call, class Refresh>
 auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call, Refresh refresh) {
-  int turns = is_ours ? 8 : 1;  // of what stays stale, the application is told
+  int turns = is_ours ? 8 : 1;  // then the application gets ESTALE
   bool is_refreshed = false;
   for (;;) {
     const auto result = call_with_own_errno(entry_errno, own_errno, call);
@@ -48,7 +48,7 @@ auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call,
   }
 }
 
-// Where a path goes, for a call that cannot be repeated: access(2) finds out beforehand whether the
+// Returns the route for a call that cannot be repeated: access(2) checks beforehand whether the
 // mount is still there, and whether the kernel knows the name. May change errno.
 inline RoutedPath route_checked(PathAt at, CallKind kind, PathBuffer& buffer) {
   RoutedPath routed = runtime::route(at, buffer);
@@ -79,7 +79,7 @@ template <class Call>
   return call_with_own_errno(entry_errno, own_errno, once);
 }
 
-// Calls call(path) with the path that `at` stands for. What it returns is -1 or null on failure.
+// Calls call(path) with the routed path of `at`. The call returns -1 or null on failure.
 template <class Call>
 auto call_routed(PathAt at, CallKind kind, Call call) {
   if (!runtime::may_match(at.path)) [[likely]]
@@ -113,7 +113,7 @@ template <class Call>
   return call_with_own_errno(entry_errno, own_errno, once);
 }
 
-// The same for calls that take two names and make one: call(path_a, path_b).
+// The same for calls with two names of which they create one: call(path_a, path_b).
 template <class Call>
 int call_routed_pair(PathAt a, PathAt b, Call call) {
   if (!runtime::may_match(a.path) && !runtime::may_match(b.path)) [[likely]] {

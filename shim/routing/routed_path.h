@@ -11,12 +11,12 @@ namespace cacheshim {
 inline constexpr std::size_t kMaxRoutes = 128;
 inline constexpr std::size_t kNoRoute = kMaxRoutes;
 
-// Room for one path; on the stack, and not cleared.
+// Space for one path; on the stack, and not cleared.
 struct PathBuffer {
   char text[PATH_MAX];
 };
 
-// Joins the parts into `out`; returns the length, or 0 where they do not fit with a final NUL.
+// Joins the parts into `out`; returns the length, or 0 if they do not fit with a final NUL.
 std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> parts);
 
 struct RoutedPath {
@@ -27,10 +27,10 @@ struct RoutedPath {
   };
   Kind kind = Kind::kForeign;
   const char* path = nullptr;  // the application's own path or a PathBuffer's
-  // Where rewritten: how long the prefix is that was replaced, and what it was replaced by.
+  // If rewritten: the length of the replaced prefix, and its replacement.
   std::size_t from_length = 0;
   std::size_t to_length = 0;
-  std::size_t route = kNoRoute;  // whose default path is used, for fall_back
+  std::size_t route = kNoRoute;  // the route whose default path is used, for fall_back
   bool names_view = false;       // MOUNT/.jobs/…, as the application wrote it
 };
 

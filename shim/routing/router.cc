@@ -12,7 +12,7 @@ std::string_view rest_from(std::string_view text, std::size_t at) {
   return {text.data() + at, text.size() - at};
 }
 
-// How long the path of a directory's parent is, without a '/' behind it: 0 for that of "/x".
+// Returns the length of the parent directory's path, without a '/' at the end: 0 for that of "/x".
 std::size_t parent_length(std::string_view path) {
   std::size_t length = path.size();
   while (length > 0 && path.data()[--length] != '/') {
@@ -33,7 +33,8 @@ std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> p
   return length;
 }
 
-// Joins the parts into memory of our own, with a final NUL. An empty view where there is no room.
+// Joins the parts into the router's own memory, with a final NUL. Returns an empty view if there is
+// no space.
 std::string_view Router::keep(std::string_view a, std::string_view b, std::string_view c) {
   char* const begin = text_ + text_length_;
   if (a.size() + b.size() + c.size() >= sizeof text_ - text_length_) return {};
@@ -90,8 +91,7 @@ const char* Router::path_of_name(std::string_view name) {
   return path.empty() ? nullptr : path.data();
 }
 
-// A component before ".." may be a symlink; then the text says one thing and the kernel does
-// another.
+// A component before ".." may be a symlink; then the kernel's result differs from the text's.
 bool Router::confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
                      SameDirectory same_directory) const {
   if (match.head == 0) return true;
@@ -103,7 +103,7 @@ bool Router::confirm(std::string_view path, std::string_view prefix, const PathM
          same_directory(head.text, directory.text);
 }
 
-// MOUNT/NAME/.. is MOUNT, whatever MOUNT/NAME is a symlink to.
+// MOUNT/NAME/.. is MOUNT, wherever the symlink MOUNT/NAME leads.
 Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_directory) const {
   Found found;
   PathMatch match = match_prefix(path, mount_);
@@ -119,13 +119,14 @@ Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_di
     match.left = below.left;
     match.inside = below.inside;
   } else {
-    match.left = 0;  // the kernel knows the way
+    match.left = 0;  // the kernel resolves it
   }
   found.match = match;
   return found;
 }
 
-// The longest prefix that the path lies under, of equal ones the last; the mount before all others.
+// Finds the longest prefix above the path, the last one of equal length; the mount comes before all
+// others.
 Router::Found Router::find(std::string_view path, SameDirectory same_directory) const {
   const bool plain = is_plain_path(path);
   Found found;
@@ -146,14 +147,14 @@ Router::Found Router::find(std::string_view path, SameDirectory same_directory) 
   return found;
 }
 
-// Whether what follows the mount is the mount's root itself or one of cacheshim's own names.
+// Whether the part after the mount is the mount's root itself or one of cacheshim's own names.
 bool Router::is_own_name(std::string_view rest) {
   const std::string_view name = take_next_component(rest);
   return name.empty() || name == kJobsName || name == kControlName;
 }
 
-// Whether a path that seems to leave view/NAME does so: a component in front of its ".." may be a
-// symlink, and then the kernel knows the way.
+// Whether a path that seems to leave view/NAME really does: if a component before its ".." is a
+// symlink, the kernel resolves it.
 bool Router::leaves(std::string_view path, const Found& found, std::string_view name,
                     SameDirectory same_directory) const {
   const std::size_t begin = found.route == kNoRoute ? found.name : found.match.rest;
@@ -166,7 +167,7 @@ bool Router::leaves(std::string_view path, const Found& found, std::string_view 
          same_directory(climbed.text, directory.text);
 }
 
-// DEFAULT/..: its parent, even where DEFAULT itself is nowhere but in the view. The rest of the
+// Routes DEFAULT/.. to the parent, even if DEFAULT itself exists only in the view. The rest of the
 // path may lead into a route again.
 RoutedPath Router::route_parent(std::string_view path, const Found& found, PathBuffer& out,
                                 SameDirectory same_directory, int turns) const {
@@ -184,7 +185,7 @@ RoutedPath Router::route_parent(std::string_view path, const Found& found, PathB
     if (turns == 0 || join_path(shorter, {parent, root, rest}) == 0) return result;
     std::string_view further = rest;
     PathBuffer directory;
-    // A directory above DEFAULT that is not there either has its parent by its name alone.
+    // A directory above DEFAULT that does not exist has a parent by its name only.
     if (take_next_component(further) != ".." || join_path(directory, {parent, "/"}) == 0 ||
         same_directory(directory.text, directory.text)) {
       break;
@@ -193,7 +194,7 @@ RoutedPath Router::route_parent(std::string_view path, const Found& found, PathB
     rest = further;
   }
   result = route(shorter.text, out, same_directory, turns - 1);
-  result.from_length = 0;  // no prefix of the path was replaced by another
+  result.from_length = 0;  // no prefix was replaced
   if (result.path != shorter.text) return result;
   result.path = out.text;
   std::memcpy(out.text, shorter.text, std::strlen(shorter.text) + 1);
@@ -257,7 +258,7 @@ Router::Place Router::find_place(const char* path, SameDirectory same_directory)
     (void)take_next_component(rest);
     const std::string_view view(text.data(), text.size() - rest.size());
     name = take_next_component(rest);
-    if (!moves_mount_paths_ || view != view_) {  // perhaps ours by another name, perhaps not ours
+    if (!moves_mount_paths_ || view != view_) {  // it may be ours by another name
       PathBuffer given;
       PathBuffer own;
       if (name.empty() || join_path(given, {view, "/", name}) == 0 ||
@@ -285,7 +286,7 @@ Router::Relative Router::match_relative(const char* path, std::size_t candidate)
     const std::string_view from = routes_[i].from;
     for (std::size_t slash = 1; slash < from.size(); ++slash) {
       if (from.data()[slash] != '/') continue;
-      // As if the path were absolute below the directory from[0, slash).
+      // Matches as if the path were absolute below the directory from[0, slash).
       const PathMatch match = match_prefix(text, rest_from(from, slash));
       if (!match.matched || match.head != 0) continue;
       if (candidate-- == 0) return {i, slash, match.rest};

@@ -9,81 +9,81 @@
 #include "shim/routing/path_match.h"
 #include "shim/routing/routed_path.h"
 
-// Which paths go where. Pure logic over text: knows neither the mount nor libc's symbols, allocates
-// nothing, and is never changed once the process runs, so that any thread and any signal handler
-// may ask it.
+// Decides where paths go. Pure logic over text: it knows neither the mount nor libc's symbols,
+// allocates nothing, and does not change after the constructor, so that any thread and any signal
+// handler may use it.
 //
 //   a path                     while the mount serves            once it is gone
 //   MOUNT/NAME/x               MOUNT/.jobs/JOB/NAME/x            DEFAULT/x
 //   MOUNT/.jobs/JOB/NAME/x     itself                            DEFAULT/x
 //   DEFAULT/x                  MOUNT/.jobs/JOB/NAME/x            itself
 //
-// Without a JOB of our own (the daemon then knows the caller's) and in a bound view, MOUNT/x stays
-// as it is and DEFAULT/x goes to MOUNT/NAME/x.
+// Without a JOB of its own (the daemon then finds the caller's) and in a bound view, MOUNT/x is
+// unchanged and DEFAULT/x goes to MOUNT/NAME/x.
 namespace cacheshim {
 
 class Router {
  public:
-  // Whether two names are one directory; asked only for paths with ".." in front of a prefix.
+  // Whether two names are one directory. Called only for paths with ".." before a prefix ends.
   using SameDirectory = bool (*)(const char* a, const char* b);
 
   constexpr Router() = default;
 
-  // `mount` is absolute and plain; `job` may be empty. First of all calls; false where it does not
-  // fit, and then nothing is routed.
+  // `mount` is absolute and plain; `job` may be empty. Call first. Returns false if it does not
+  // fit; then nothing is routed.
   bool set_mount(std::string_view mount, std::string_view job);
-  // Knows DEFAULT of NAME for fall_back; sends it to the mount as well where `routed`.
-  // `default_path` is absolute, and cleaned here. False where it is no such path, lies under the
+  // Adds DEFAULT of NAME for fall_back, and for routing to the mount if `routed`. `default_path` is
+  // absolute, and is normalized here. Returns false if it is not an absolute path, is below the
   // mount or does not fit.
   bool add_route(std::string_view name, std::string_view default_path, bool routed);
-  // MOUNT/NAME, as a string that ends with a NUL and stays, or null where there is no room for it.
+  // Returns MOUNT/NAME as a permanent NUL-terminated string, or null if there is no space for it.
   const char* path_of_name(std::string_view name);
 
-  // From here on may_match() may be true.
+  // Before this call, may_match() returns false.
   void open() { gate_.open(); }
-  // False only for a path that route() would not touch; costs a few instructions.
+  // False only for a path that route() would leave unchanged; takes a few instructions.
   bool may_match(const char* path) const { return gate_.lets_pass(path); }
 
-  // An absolute path.
+  // Requires an absolute path.
   RoutedPath route(const char* path, PathBuffer& out, SameDirectory same_directory) const {
     return route(path, out, same_directory, 3);
   }
-  // A relative path that begins with the end of a default path, as ".triton/cache/x" does: `out`
-  // gets the directory it would have to be relative to. `candidate` counts from 0 until nothing is
-  // returned. complete_relative() then makes the path for a caller that found itself there.
+  // A relative path that begins with the end of a default path, such as ".triton/cache/x": `out`
+  // gets the directory that it would have to be relative to. Count `candidate` up from 0 until
+  // nothing is returned. If the caller is in that directory, complete_relative() makes the path.
   struct Relative {
     std::size_t route = kNoRoute;
-    std::size_t directory_length = 0;  // of the default path's text
+    std::size_t directory_length = 0;  // in the default path's text
     std::size_t rest = 0;           // in the relative path
   };
   Relative match_relative(const char* path, std::size_t candidate) const;
   std::string_view default_path(std::size_t route) const { return routes_[route].from; }
   RoutedPath complete_relative(const char* path, const Relative& match, PathBuffer& out) const;
 
-  // What a name that the kernel gave for something in the caller's view stands for.
+  // The meaning of a kernel's name for an object in the caller's view.
   struct Place {
-    std::string_view name;  // NAME, in the given path; empty where that is not in the view
-    std::size_t rest = 0;   // where what follows NAME begins
+    std::string_view name;  // NAME, in the given path; empty if that is not in the view
+    std::size_t rest = 0;   // where the part after NAME begins
   };
   Place find_place(const char* path, SameDirectory same_directory) const;
-  // Writes DEFAULT/x of `route` into `out`, or MOUNT/NAME/x for a route of other names; returns
-  // `path` where that does not fit.
+  // Writes DEFAULT/x of `route` into `out`, or MOUNT/NAME/x for a route with other names; returns
+  // `path` if that does not fit.
   const char* restore(const char* path, const Place& place, std::size_t route,
                       PathBuffer& out) const;
   std::string_view route_name(std::size_t route) const { return routes_[route].name; }
   std::size_t size() const { return route_count_; }
 
-  // Where a path goes once the mount is gone: kForeign means "where it says".
+  // The route of a path once the mount is gone; kForeign means that the path is unchanged.
   RoutedPath fall_back(const char* path, PathBuffer& out, SameDirectory same_directory) const;
 
-  // For a path that route() or complete_relative() has written into `out`: MOUNT/NAME/x in place of
-  // MOUNT/.jobs/JOB/NAME/x, so that the daemon decides whose view it is, each time. NAME itself is
-  // not changed: it would be the symlink.
+  // For a path that route() or complete_relative() wrote into `out`: substitutes MOUNT/NAME/x for
+  // MOUNT/.jobs/JOB/NAME/x, so that the daemon chooses the view at each call. A path that is NAME
+  // itself is not changed: it would become the symlink.
   void leave_view(RoutedPath& routed, PathBuffer& out) const;
 
   std::string_view mount() const { return mount_; }
-  std::string_view job() const;                    // empty where the daemon is to decide
-  std::string_view view() const { return view_; }  // the prefix that default paths are sent to
+  std::string_view job() const;                    // empty if the daemon decides
+  std::string_view view() const { return view_; }  // the prefix that replaces default paths
 
  private:
   struct Route {
@@ -104,7 +104,7 @@ class Router {
   Found find(std::string_view path, SameDirectory same_directory) const;
   bool leaves(std::string_view path, const Found& found, std::string_view name,
               SameDirectory same_directory) const;
-  // `turns`: how often the path may leave a route by "..": each takes a buffer of the stack.
+  // `turns`: how often the path may leave a route by ".."; each turn needs a buffer on the stack.
   RoutedPath route(const char* path, PathBuffer& out, SameDirectory same_directory,
                    int turns) const;
   RoutedPath route_parent(std::string_view path, const Found& found, PathBuffer& out,

@@ -15,7 +15,7 @@ std::size_t without_slashes(const char* path, std::size_t length) {
   return length;
 }
 
-// Leaves of `path` what a call of this kind needs to be there.
+// Shortens `path` to the part that must exist for a call of this kind.
 void cut_to_needed(char* path, CallKind kind) {
   std::size_t length = without_slashes(path, std::strlen(path));
   if (kind == CallKind::kCreate) {
@@ -25,7 +25,8 @@ void cut_to_needed(char* path, CallKind kind) {
   path[length] = '\0';
 }
 
-// link(2) looks its new name up afresh (LOOKUP_EXCL), and never makes a second name for a directory.
+// link(2) looks its new name up again in any case (LOOKUP_EXCL), and never makes a second name for
+// a directory.
 bool look_up_afresh(const char* path) {
   return real::linkat(AT_FDCWD, runtime::router.mount().data(), AT_FDCWD, path, 0) != 0 &&
          errno == EEXIST;

@@ -18,7 +18,7 @@ constexpr const char kPreload[] = "LD_PRELOAD=";
 constexpr const char kOwnPrefix[] = "CACHESHIM_";
 constexpr const char kFolder[] = "CACHESHIM_FOLDER";
 constexpr std::size_t kMaxOurs = 32;
-constexpr std::size_t kMaxEntries = 65536;  // 512 KiB of stack; execve has room for few more
+constexpr std::size_t kMaxEntries = 65536;  // 512 KiB of stack; execve rarely has space for more
 
 constinit char text[16384] = {};  // the program may overwrite the environment it was started with
 constinit std::size_t text_length = 0;
@@ -55,15 +55,14 @@ bool has(char* const* environment, const char* wanted) {
   return false;
 }
 
-// Our word in a value of LD_PRELOAD; empty where there is none.
+// Returns the word of LD_PRELOAD that names this library; empty if there is none.
 std::string_view own_word(const char* value) {
   return our_count == 0 || value == nullptr ? std::string_view()
                                             : find_word(value, ours[0] + sizeof kPreload - 1);
 }
 
-// Writes an entry of LD_PRELOAD with our words left out, and returns the end. An empty value is
-// left where it was the only one: an LD_PRELOAD that is set says to whom it may concern that
-// nothing is missing.
+// Writes an LD_PRELOAD entry without our words, and returns the end. If no word is left, an empty
+// value remains: a set LD_PRELOAD tells other processes that nothing is missing.
 char* write_without_library(const char* entry, char* out) {
   const std::size_t front = sizeof kPreload - 1;
   std::memcpy(out, entry, front);
@@ -113,7 +112,7 @@ void prepare(char* const* environment, const char* warned) {
 
 bool lacks_ours(char* const* environment) {
   if (our_count == 0) return false;
-  // Linux takes none for an empty one.
+  // Linux treats null as an empty environment.
   return environment == nullptr ||
          (find_variable(environment, "LD_PRELOAD") == nullptr && !is_left(environment));
 }

@@ -5,14 +5,14 @@
 
 #include "common/job_id.h"
 
-// What a program that is given an environment without LD_PRELOAD gets besides: this library and the
-// CACHESHIM_* variables that this process was started with, so that `env -i` loses nothing. An
-// empty LD_PRELOAD is one, and so is CACHESHIM_EXEC=leave: nothing is added then. CACHESHIM_FOLDER
-// says in any child how the working directory was named (given_back.h).
+// Extends the environment of a program that starts without LD_PRELOAD: adds this library and the
+// CACHESHIM_* variables that this process was started with, so that `env -i` loses nothing. With an
+// empty LD_PRELOAD, or CACHESHIM_EXEC=leave, it adds nothing. In every child, CACHESHIM_FOLDER
+// records the name of the working directory (given_back.h).
 namespace cacheshim::child_environment {
 
-// Keeps what will be added; to be called once, before other threads are there. `warned` is an entry
-// of the environment that stays.
+// Stores the additions. Call once, before other threads exist. `warned` is an entry of the
+// environment that remains valid.
 void prepare(char* const* environment, const char* warned);
 
 // Whether variables of ours are missing.
@@ -27,14 +27,14 @@ bool names_library(char* const* environment);
 
 enum class Library {
   kAsItIs,
-  kAdded,    // and what else is ours
-  kDropped,  // from LD_PRELOAD: the loader of the program could only complain of it
+  kAdded,    // and our other variables
+  kDropped,  // from LD_PRELOAD: the program's loader could only print an error
 };
 
-// What is to be put into an environment, and how much room that takes.
+// The change of an environment, and the space that it takes.
 struct Change {
   Library library = Library::kAsItIs;
-  const char* directory = nullptr;  // CACHESHIM_FOLDER; empty: to be taken away; null: as it is
+  const char* directory = nullptr;  // CACHESHIM_FOLDER; empty: removed; null: unchanged
   std::size_t pointers = 0;      // 0: nothing changes
   std::size_t bytes = 0;
 };
@@ -42,7 +42,7 @@ struct Change {
 Change find_change(char* const* environment, Library library);
 void apply_change(char* const* environment, const Change& change, char** out, char* room);
 
-// Calls call(environment), changed on the stack where that is necessary.
+// Calls call(environment), with an environment that is changed on the stack if necessary.
 template <class Call>
 [[gnu::noinline]] auto call_with(char* const* environment, Library library, Call call) {
   const Change change = find_change(environment, library);
@@ -53,8 +53,8 @@ template <class Call>
   return call(static_cast<char* const*>(changed));
 }
 
-// The value of `name` in an environment, or null. Unlike getenv it is no function that programs
-// bring along (bash does).
+// Returns the value of `name` in an environment, or null. Programs such as bash replace getenv, but
+// not this function.
 const char* find_variable(char* const* environment, const char* name);
 
 }  // namespace cacheshim::child_environment

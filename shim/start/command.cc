@@ -31,7 +31,7 @@ bool next_candidate(const char*& path_list, const char* file, PathBuffer& out) {
   const char* const end = path_list + std::strcspn(path_list, ":");
   const std::string_view directory(path_list, static_cast<std::size_t>(end - path_list));
   path_list = *end == '\0' ? nullptr : end + 1;
-  // An empty directory is the working directory. With a slash, it is searched for no more.
+  // An empty directory is the working directory. A name with a slash causes no further search.
   return join_path(out, {directory.empty() ? "." : directory, "/", file}) != 0;
 }
 

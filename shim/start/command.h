@@ -8,19 +8,19 @@
 #include "shim/runtime.h"
 #include "shim/start/child_environment.h"
 
-// What libc and the kernel do to find a program, for those that lie in a route: they look by
-// themselves, where nothing can be routed any more.
+// Finds programs as libc and the kernel do, for programs in a route: their own searches bypass the
+// hooks.
 namespace cacheshim::command {
 
-// PATH, or what execvp(3) uses without one.
+// Returns PATH, or the default of execvp(3).
 const char* path_list();
 
-// Whether a search for `file`, which holds no slash, in `directories` may lead into a route, or to
-// a program whose environment we add to. May change errno.
+// Whether a search for `file`, which contains no slash, in `directories` may lead into a route, or
+// to a program whose environment we extend. May change errno.
 bool search_is_ours(const char* file, const char* directories, char* const* environment);
 
-// Calls attempt(candidate), which gives 0 or an errno, for `file` in each directory of `path_list`
-// as execvp(3) does, and returns what it would leave in errno.
+// Calls attempt(candidate), which returns 0 or an errno, for `file` in each directory of
+// `path_list`, as execvp(3) does. Returns the errno that execvp(3) would leave.
 template <class Attempt>
 int search(const char* file, const char* path_list, Attempt attempt);
 
@@ -34,17 +34,17 @@ struct ScriptLine {
 // change errno.
 bool read_script_line(const char* path, ScriptLine& out);
 
-// What the program at a path can do with this library. What is no ELF file, cannot be read or is
-// static counts as one that can load it: it may start others. May change errno.
+// What the program at a path can do with this library. A file that is not ELF, is unreadable or is
+// static counts as able to load it: it may start other programs. May change errno.
 enum class Fit {
   kLoads,
-  kOtherLibc,     // loads it, and it does nothing there
-  kOtherMachine,  // its loader would complain
+  kOtherLibc,     // loads it, but it has no effect there
+  kOtherMachine,  // its loader would print an error
 };
 Fit fit_of(PathAt at);
 
-// What is to become of the library in the environment of the program at a path: added where it is
-// missing and of use, taken away where it can only be complained of.
+// What to do with the library in the environment of the program at a path: add it if it is missing
+// and useful, or remove it if the program's loader could only print an error.
 inline child_environment::Library library_for(PathAt at, char* const* environment) {
   using child_environment::Library;
   const ErrnoGuard errno_guard;
@@ -55,8 +55,8 @@ inline child_environment::Library library_for(PathAt at, char* const* environmen
   return fit_of(at) == Fit::kOtherMachine ? Library::kDropped : Library::kAsItIs;
 }
 
-// Calls call(environment) for the program at a path, with the environment that it needs as a child
-// of this process.
+// Calls call(environment) for the program at a path, with the environment for a child of this
+// process.
 template <class Call>
 auto call_for_child(PathAt at, char* const* environment, Call call) {
   return child_environment::call_with(environment, library_for(at, environment), call);
@@ -74,7 +74,8 @@ auto call_with_environment(PathAt at, char* const* environment, Call call) {
   return child_environment::call_with(environment, child_environment::Library::kAsItIs, call);
 }
 
-// Writes one candidate of a search and moves `path_list` behind it; false where that does not fit.
+// Writes one candidate of a search and advances `path_list` behind it; false if the candidate does
+// not fit.
 bool next_candidate(const char*& path_list, const char* file, PathBuffer& out);
 
 template <class Attempt>

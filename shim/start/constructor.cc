@@ -23,13 +23,13 @@
 #include "shim/start/process_files.h"
 #include "shim/start/start_plan.h"
 
-// The start of a process. Nothing here touches a path of the mount without a time limit: a daemon
-// that hangs must not block the start of programs. This runs in every process of a job, so it costs
-// a few reads of /proc and one of the routes, and it either activates the library or leaves it as
-// if it were not there.
+// The start of a process. Nothing here accesses a path of the mount without a time limit: a daemon
+// that hangs must not block the start of programs. This code runs in every process of a job, so it
+// makes only a few reads of /proc and one of the routes. Then the library is active, or has no
+// effect at all.
 //
-// setenv and putenv are looked up behind us, as the interposed functions are: bash exports
-// functions of these names, which work on tables that it has not set up yet.
+// setenv and putenv are resolved behind this library, like the interposed functions: bash exports
+// functions of these names, which use tables that it has not set up yet.
 namespace cacheshim {
 namespace {
 
@@ -42,7 +42,7 @@ alignas(RouteTableHeader) constinit char routes_text[65536] = {};
 constinit RealFunction<decltype(&::setenv)> real_setenv{"setenv"};
 constinit RealFunction<decltype(&::putenv)> real_putenv{"putenv"};
 
-// Collects, since a variable set now could be another profile's `unless`.
+// Collects the changes, since a variable that is set now could be another profile's `unless`.
 class CollectedActions final : public StartActions {
  public:
   void set_variable(const char* name, const char* value) override {
@@ -59,7 +59,8 @@ class CollectedActions final : public StartActions {
   void apply() const {
     for (std::size_t i = 0; i < count_; ++i) {
       const Variable& variable = variables_.data()[i];
-      (void)real_setenv(variable.name, variable.value, 1);  // else only the default path is routed
+      // otherwise only the default path is routed
+      (void)real_setenv(variable.name, variable.value, 1);
     }
   }
 
@@ -72,22 +73,24 @@ class CollectedActions final : public StartActions {
   std::size_t count_ = 0;
 };
 
-// The mount's path, from the environment or by default; empty where it is no absolute path.
+// Returns the mount's path, from the environment or by default; empty if it is not an absolute
+// path.
 std::string_view find_mount_path(const ProcessEnvironment& environment) {
   std::string_view given = environment.find(kMountVariable);
   if (given.empty()) given = kDefaultMountPoint;
   return {mount_text, normalise_path(given, mount_text, sizeof mount_text)};
 }
 
-// One line a job: a process that had to say it tells its descendants by the environment.
+// Prints one line per job: the process that prints it informs its descendants through the
+// environment.
 void stay_away(const ProcessEnvironment& environment, std::initializer_list<std::string_view> why) {
   const bool strict = environment.is_on(kStrictVariable);
   if (strict || !environment.is_on(kWarnedVariable)) report_line(why);
   if (strict) ::_exit(kExitUnavailable);
-  (void)real_setenv(kWarnedVariable.data(), "1", 1);  // else the children say it again
+  (void)real_setenv(kWarnedVariable.data(), "1", 1);  // otherwise the children print it again
 }
 
-// Where daemons of root have their run directories, and where those of users.
+// The parent directories of run directories, for daemons of root and of users.
 std::array<std::string_view, 2> run_bases(const ProcessEnvironment& environment) {
   return {run_base(), environment.find("XDG_RUNTIME_DIR")};
 }
@@ -123,7 +126,7 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
 
 constinit bool has_no_routes_of_mount = false;  // and the user has been told
 
-// Reports nothing for a dead daemon, for an older one, which has no such file, and for a sandbox
+// Prints nothing for a dead daemon, for an older one, which has no such file, and for a sandbox
 // that allows no child process: everything else works there.
 void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
   std::string_view why;
@@ -165,7 +168,7 @@ JobId find_job(const ProcessEnvironment& environment) {
     if (got) length = *got;
   }
   const JobId job = job_of_process(environment, {cgroup, length});
-  // the daemon knows the caller's
+  // the daemon knows the caller's job
   return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;
 }
 
@@ -179,7 +182,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
   if (const Result<RouteTable> routes = find_routes(environment, mount.kind, router.mount())) {
     plan_profiles(environment, *routes, router, actions);
   }
-  plan_own_routes(environment, router, actions);  // the later of two equal paths counts
+  plan_own_routes(environment, router, actions);  // of two equal paths, the later one counts
   runtime::Start start;
   start.device = ::gnu_dev_makedev(mount.major, mount.minor);
   start.strict = environment.is_on(kStrictVariable);
@@ -195,7 +198,7 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
 [[gnu::constructor]] void start_process() {
   const ErrnoGuard errno_guard;
   note_next_objects();
-  if (!is_glibc_loaded()) return;  // as if absent
+  if (!is_glibc_loaded()) return;  // do nothing
   if (is_marked_program(kProgramMark)) return;
   settle_reports();
   const ProcessEnvironment environment;

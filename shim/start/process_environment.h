@@ -12,7 +12,8 @@
 
 namespace cacheshim {
 
-// The environment of this process, read without libc's functions: bash exports some of its own by these names.
+// The environment of this process, read without libc's functions: bash exports its own functions of
+// these names.
 class ProcessEnvironment final : public Environment {
  public:
   std::string_view find(std::string_view name) const override {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Where the process looks for what the kernel and the daemon tell it. The tests build the library
-// with other places.
+// The paths of files that the process reads from the kernel and the daemon. The tests build the
+// library with other paths.
 namespace cacheshim {
 
 const char* mountinfo_path();

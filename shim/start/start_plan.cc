@@ -17,7 +17,8 @@ std::string_view take_until(std::string_view& text, char delimiter) {
   return part;
 }
 
-// Writes `path` with HOME in place of a leading ~ into `out`; an empty view where that cannot be.
+// Writes `path` with HOME in place of a leading ~ into `out`; returns an empty view if that is
+// impossible.
 std::string_view expand_home(std::string_view path, const Environment& environment,
                              PathBuffer& out) {
   if (path.empty() || *path.data() != '~') return path;
@@ -36,9 +37,9 @@ bool any_is_set(const Environment& environment, std::string_view names) {
 }
 
 enum class Family {
-  kLeftAlone,  // the user has put it elsewhere
-  kUnset,      // ours to move
-  kMoved,      // its variable leads to the mount already
+  kLeftAlone,  // the user has chosen another place
+  kUnset,      // the library may set it
+  kMoved,      // its variable already leads to the mount
 };
 
 Family family_of(const Environment& environment, const RouteTable& table, std::uint32_t route,
@@ -52,7 +53,7 @@ Family family_of(const Environment& environment, const RouteTable& table, std::u
   return any_is_set(environment, table.unless(route)) ? Family::kLeftAlone : Family::kUnset;
 }
 
-// Whether the value of a family's variable leads to `directory` without being its text.
+// Whether the value of a family's variable leads to `directory` by another spelling.
 bool is_other_spelling(std::string_view value, Family family, std::string_view directory,
                        StartActions& actions) {
   PathBuffer plain;
@@ -98,7 +99,7 @@ void plan_profiles(const Environment& environment, const RouteTable& table, Rout
     }
     PathBuffer home;
     const std::string_view path = expand_home(table.default_path(i), environment, home);
-    // A family left alone is known all the same: a path of the mount may have to fall back to it.
+    // The router also knows a family left alone: a path of the mount may have to fall back to it.
     (void)router.add_route(table.name(i), path, family != Family::kLeftAlone);
     if (family == Family::kUnset && directory != nullptr)
       actions.set_variable(variable.data(), directory);
