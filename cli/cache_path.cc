@@ -11,7 +11,7 @@
 namespace cacheshim::cli {
 namespace {
 
-// What follows `directory` in `path`; nothing where it is not below it.
+// Returns the part of `path` below `directory`; nothing if it is not below.
 std::optional<std::string> below(const std::string& path, const std::string& directory) {
   if (directory.empty() || directory == "/" || !path.starts_with(directory + "/"))
     return std::nullopt;

@@ -28,7 +28,8 @@ sigset_t watched_signals() {
   return set;
 }
 
-// Blocks the watched signals, so that they wait to be taken one by one, and undoes it at the end.
+// Blocks the watched signals, so that they can be received one by one, and unblocks them at the
+// end.
 class BlockedSignals {
  public:
   BlockedSignals() : set_(watched_signals()) { (void)::sigprocmask(SIG_BLOCK, &set_, &before_); }
@@ -53,7 +54,7 @@ int to_exit_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Whether the child has ended; its status goes to `status`.
+// Whether the child has exited; stores its status in `status`.
 bool has_ended(pid_t child, int& status) { return ::waitpid(child, &status, WNOHANG) == child; }
 
 }  // namespace
@@ -69,7 +70,7 @@ int run_child(const std::function<int()>& body, int death_signal, OrphanPolicy o
   }
   if (child == 0) {
     (void)::prctl(PR_SET_PDEATHSIG, death_signal);
-    if (::getppid() != self) ::_exit(kExitFailed);  // it ended before the line above
+    if (::getppid() != self) ::_exit(kExitFailed);  // the parent exited before the line above
     signals.restore();
     ::_exit(body());
   }
@@ -77,7 +78,7 @@ int run_child(const std::function<int()>& body, int death_signal, OrphanPolicy o
   while (!has_ended(child, status)) {
     const siginfo_t info = signals.wait();
     if (info.si_signo == SIGCHLD) continue;
-    // The kernel sends a terminal's signals to the whole group, the child included.
+    // The kernel sends a terminal's signals to the whole group, including the child.
     if (info.si_code == SI_KERNEL) continue;
     const bool orphaned = orphan == OrphanPolicy::kKillChild && ::getppid() != parent;
     (void)::kill(child, orphaned ? SIGKILL : info.si_signo);
@@ -89,7 +90,7 @@ int exec_command(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  (void)::execvp(arguments[0], arguments.data());  // returns only where it fails
+  (void)::execvp(arguments[0], arguments.data());  // returns only on failure
   const int error = errno;
   print_line(
       fmt::format("cannot run '{}': {}", command[0], std::generic_category().message(error)));

@@ -7,18 +7,18 @@
 
 namespace cacheshim::cli {
 
-// What happens to the child when this process's own parent dies and a signal says so.
+// What happens to the child when this process's own parent dies and a signal reports it.
 enum class OrphanPolicy { kGoOn, kKillChild };
 
-// Runs `body` in a child process, which ends with what it returns, and waits for it. Returns its exit
-// code, 128 + N where signal N killed it, as shells have it. The child gets `death_signal` when this
-// process is killed. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 that are sent to this
-// process go on to the child; those of the terminal reach it anyway.
-// Throws Failure where there can be no child. Call from a process with one thread.
+// Runs `body` in a child process, which exits with the result, and waits for it. Returns its exit
+// code, or 128 + N if signal N killed it, as shells do. The child gets `death_signal` when this
+// process is killed. Forwards SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 to the child,
+// except for those of the terminal, which the child gets anyway. Throws Failure if it cannot create
+// the child. Call from a process with one thread.
 int run_child(const std::function<int()>& body, int death_signal, OrphanPolicy orphan);
 
-// Replaces this process by a command, found through PATH. Returns only where that fails, with the
-// exit code that shells give: 127 for a command that is not there, else 126; one line is printed.
+// Replaces this process with a command, found through PATH. Returns only on failure, after printing
+// one line, with a shell's exit code: 127 for a missing command, otherwise 126.
 int exec_command(const std::vector<std::string>& command);
 
 }  // namespace cacheshim::cli

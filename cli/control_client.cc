@@ -52,7 +52,7 @@ Result<UniqueFd> open_at(int directory, const char* name, int flags) {
   return fd;
 }
 
-// One read(2), appended to `text`; false at the end of the file.
+// Makes one read(2), appended to `text`; returns false at the end of the file.
 Result<bool> read_more(int fd, std::string& text) {
   const std::size_t before = text.size();
   text.resize(before + kReadSize);
@@ -92,7 +92,7 @@ ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
   UniqueFd directory(::open((mount + "/" + std::string(kControlName)).c_str(),
                             O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory) fail_unavailable(mount, Errno::last());
-  // A store has a directory of this name too, but nothing to ask in it.
+  // A store has a directory of this name too, but it is not a control directory.
   if (auto version = open_at(directory.get(), "version", O_RDONLY); !version) {
     fail_unavailable(mount, version.error());
   }
@@ -108,7 +108,7 @@ void ControlClient::exchange(const json& request,
   }
   std::string text;
   while (true) {
-    const std::size_t seen = text.size();  // without an end of a line
+    const std::size_t seen = text.size();  // contains no end of a line
     const auto more = read_more(fd->get(), text);
     if (!more) fail_unavailable(mount_, more.error());
     for (auto end = text.find('\n', seen); end != text.npos; end = text.find('\n')) {

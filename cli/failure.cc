@@ -7,9 +7,9 @@
 namespace cacheshim::cli {
 
 void print_line(const std::string& message) {
-  // One write, so that lines of several processes do not mix.
+  // One write, so that lines of several processes do not interleave.
   const std::string line = fmt::format("cacheshim: {}\n", message);
-  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody left to tell
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody is left to read it
 }
 
 }  // namespace cacheshim::cli

@@ -61,20 +61,20 @@ Environment:
 Configuration: /etc/cacheshim/cacheshim.toml and profiles.d/*.toml beside it for root,
 ~/.config/cacheshim/ (or XDG_CONFIG_HOME/cacheshim/) for others. See man cacheshim.toml.)";
 
-// "cacheshim job end", as far as the command line was understood.
+// Returns for example "cacheshim job end", as far as the command line was understood.
 std::string chosen_command(const CLI::App& app) {
   std::string name = app.get_name();
   for (const CLI::App* command : app.get_subcommands()) name += " " + chosen_command(*command);
   return name;
 }
 
-// The first word that neither the program nor the chosen command knows, or "".
+// Returns the first word that neither the program nor the chosen command knows, or "".
 std::string find_unknown_word(const CLI::App& app) {
   const auto left = app.remaining(/*recurse=*/true);
   return left.empty() ? "" : left.front();
 }
 
-// CLI11's own help and version are no errors; its errors are usage.
+// CLI11 reports help and version as errors, which they are not; its other errors are usage errors.
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
   std::string message = error.what();
@@ -82,7 +82,7 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (app.get_subcommands().empty() && !unknown.empty()) {
     message = fmt::format("unknown command or option '{}'", unknown);
   } else if (unknown.starts_with('-')) {
-    message = fmt::format("unknown option '{}'", unknown);  // CLI11 reports what is missing first
+    message = fmt::format("unknown option '{}'", unknown);  // CLI11 reports missing arguments first
   }
   for (char& c : message) {
     if (c == '\n') c = ' ';
@@ -94,7 +94,7 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
 int run_program(std::vector<std::string> words) {
   int exit_code = kExitUsage;
   const std::vector<std::string> command = take_command(words);
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  std::reverse(words.begin(), words.end());  // the order that CLI11 expects
   CLI::App app(kDescription, "cacheshim");
   app.set_version_flag("--version", "cacheshim " CACHESHIM_VERSION);
   app.require_subcommand(1);
@@ -110,7 +110,7 @@ int run_program(std::vector<std::string> words) {
   add_profile(app, command, exit_code);
   add_gc(app, exit_code);
   add_doctor(app, exit_code);
-  app.footer(kFooter);  // last: the commands do not inherit it then
+  app.footer(kFooter);  // last, so that the commands do not inherit it
   try {
     app.parse(words);
   } catch (const CLI::ParseError& error) {
@@ -140,7 +140,7 @@ const char cacheshim_program_mark = 0;
 }
 
 int main(int argc, char** argv) {
-  // Inherited as ignored, it would hide the ends of our children.
+  // If SIGCHLD were inherited as ignored, wait(2) would not report our children.
   (void)::signal(SIGCHLD, SIG_DFL);
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (argc > 0 && cacheshim::cli::is_mount_helper(argv[0])) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// man_counters PAGE OUTPUT: copies a manual page and puts the table of counters in place of the
-// line "@COUNTERS@". Runs at build time only.
+// man_counters PAGE OUTPUT: copies a manual page and replaces the line "@COUNTERS@" with the table
+// of counters. Runs only at build time.
 #include <cstddef>
 #include <cstdio>
 #include <fstream>

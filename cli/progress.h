@@ -9,8 +9,8 @@
 
 namespace cacheshim::cli {
 
-// Tells how far a long operation is: nothing in its first second, then one line that is rewritten in
-// place on a terminal, and a new line every ten seconds elsewhere.
+// Shows the progress of a long operation: nothing in its first second, then one line that is
+// rewritten in place on a terminal, or a new line every ten seconds elsewhere.
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
@@ -22,10 +22,10 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress() { finish(); }
 
-  // `total` 0: not known; `done` 0 as well: nothing is counted.
+  // `total` 0: unknown; `done` also 0: no numbers are shown.
   void update(std::string_view what, std::uint64_t done, std::uint64_t total,
               Clock::time_point now = Clock::now());
-  // Takes the line off the terminal again.
+  // Clears the line on the terminal.
   void finish();
 
  private:

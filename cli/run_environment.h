@@ -15,26 +15,28 @@ class ProcessEnvironment final : public Environment {
   std::string_view find(std::string_view name) const override;
 };
 
-// The job and the attempt that a `run` belongs to: what the option says, else what the environment
-// says, else a job of its own. Throws Failure (usage) for an option that is no id.
+// Returns the job or attempt of a `run`: that of the option, otherwise that of the environment,
+// otherwise a new job. Throws Failure (usage) for an invalid option.
 JobId choose_job(const std::string& option);
 JobId choose_cycle(const std::string& option);
 
-// Throws Failure (usage) with what is allowed where `id` is no job id.
+// Throws Failure (usage) with the allowed characters if `id` is not a job id.
 void check_job_id(const std::string& id);
 
-// `list`, as LD_PRELOAD is (blanks or colons between), without our library's entries.
+// Returns `list`, in the format of LD_PRELOAD (separated by blanks or colons), without our
+// library's entries.
 std::string without_our_library(const std::string& list);
 
 // Whether an entry of LD_PRELOAD is our library, by its name.
 bool is_our_library(std::string_view path);
-// The entries of such a list.
+// Returns the entries of such a list.
 std::vector<std::string> preload_entries(std::string_view list);
 
-// Puts `library` in front of LD_PRELOAD. False where it is not there or cannot be named there.
+// Puts `library` in front of LD_PRELOAD. Returns false if it does not exist or its path is not
+// allowed there.
 bool preload(const std::string& library);
 
-// Sets what the command and the preloaded library go by.
+// Sets the variables for the command and the preloaded library.
 void export_job(const std::string& mount, const JobId& job, const std::string& cycle_option);
 
 }  // namespace cacheshim::cli

@@ -61,7 +61,7 @@ std::string rejection_text(const nlohmann::json& rejected) {
 
 std::string format_time(std::int64_t seconds) {
   if (seconds == 0) return "-";
-  // Of a long table most times are those of the row before.
+  // In a long table, most times equal that of the previous row.
   thread_local std::pair<std::int64_t, std::string> last{0, ""};
   if (last.first == seconds) return last.second;
   const time_t time = seconds;

@@ -9,8 +9,8 @@
 
 namespace cacheshim {
 
-// Counts of events since the mount. Each member may be raised from any thread; a reader may
-// see one raised before another.
+// Counts of events since the mount. Any thread may increment a member. A reader may see two
+// increments in either order.
 struct Counters {
 #define CACHESHIM_COUNTER(name, section, unit, help) std::atomic<std::uint64_t> name{0};
 #define CACHESHIM_READING(name, section, unit, help)
@@ -76,7 +76,8 @@ inline CounterValues read_counters(const Counters& counters, const CounterReadin
   };
 }
 
-// Each row has a help text and follows a row of its section or of an earlier one.
+// Returns whether each row has a help text and follows a row of its own section or of an earlier
+// one.
 constexpr bool are_complete(const auto& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].help.empty()) return false;

@@ -3,11 +3,11 @@
 
 #include <string_view>
 
-// What [cuda] of the configuration says for each program: the text that the daemon writes into its
-// run directory and that cuda_hooks reads when a process starts.
+// The text of the configuration's [cuda] section per program: the daemon writes it into its run
+// directory, and cuda_hooks reads it when a process starts.
 //
 // Layout: lines PROGRAM \t POLICY \t MATCH \n. PROGRAM is a pattern of fnmatch(3) for the last
-// component of the program's name; the first line that matches counts.
+// component of the program's name; the first matching line counts.
 namespace cacheshim {
 
 inline constexpr std::string_view kCudaDefaultsFile = "cuda";
@@ -19,13 +19,13 @@ inline constexpr std::string_view kCudaMatchVariable = "CACHESHIM_CUDA_MATCH";
 inline constexpr std::string_view kCudaReportVariable = "CACHESHIM_CUDA_REPORT";
 
 enum class CudaPolicy {
-  kOff,     // as if the library were not there
+  kOff,     // the library changes nothing
   kAuto,    // modules are loaded eagerly, unless the user asks for LAZY
   kForce,   // eagerly, whatever the user asks for
-  kSelect,  // lazily, but for the kernels whose names match (experimental)
+  kSelect,  // lazily, except for the kernels whose names match (experimental)
 };
 
-// Sets `out` to what `name` ("off", "auto", "force", "select") stands for; false for anything else.
+// Converts "off", "auto", "force" or "select" to `out`; returns false for any other name.
 bool parse_cuda_policy(std::string_view name, CudaPolicy& out);
 
 struct CudaDefault {
@@ -33,8 +33,8 @@ struct CudaDefault {
   std::string_view match;  // a POSIX extended regular expression; within the text
 };
 
-// What `text` says for `program`, which ends with a NUL; without a matching line, the default.
-// Lines that are none are passed over.
+// Returns the entry of `text` for `program`, which ends with a NUL, or the default if no line
+// matches. Skips malformed lines.
 CudaDefault find_cuda_default(std::string_view text, const char* program);
 
 }  // namespace cacheshim

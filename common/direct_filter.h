@@ -9,32 +9,32 @@
 #include <cstdint>
 #include <string_view>
 
-// What the layer of a view shadows of the base: a Bloom filter that the daemon writes and the
-// preloaded library maps read-only, so that a process can tell by itself that a name is the base's
-// alone.
+// The shadow filter of a view: a Bloom filter of the base names that the layer shadows. The daemon
+// writes it and the preloaded library maps it read-only, so that a process can itself tell that
+// only the base has a name.
 //
-// Keys: a path, where the layer has or hides this name; "below" a path, where it hides whatever the
-// base has under it. Nothing is ever taken out; a filter that has become too small, or of another
-// owner, is replaced by a new file and retired.
+// Keys: a path, if the layer has or hides this name; "below" a path, if the layer hides everything
+// that the base has under it. Bits are never cleared. When a filter becomes too small, or its owner
+// changes, the daemon writes a new file and retires the old filter.
 //
-// The key of a directory is also what its listing needs. The layer has a name, a whiteout or a mark
-// in a directory only if it has the directory itself, and makes that, with its key, first. A lock
-// file of the base that the view hides without the layer adds the key of its directory. So where
-// the bits of a directory are unset, the view shows there what the base has, but for names that no
-// view shows.
+// A listing needs only the key of the directory. The layer has a name, a whiteout or a mark in a
+// directory only if it has the directory itself, and it creates the directory, with its key, first.
+// If the view hides a lock file of the base without the layer, the daemon adds the key of its
+// directory. So if the bits of a directory are unset, the view shows the base's names there, except
+// for names that no view shows.
 //
-// The proof that a reader never serves the base wrongly. The daemon sets the bits of a key before
-// it begins the change that the key tells of (it may wait for nothing in between), and retires a
-// filter before it sets a bit in a newer one alone. A reader (1) asks the base and (2) then finds
-// the filter unretired and the bits of its path unset. By (2), when it asked at (1) no change that
-// shadows the path had begun: had one begun before, its bits would have been set before that, and
-// they never go away. So what the base said at (1) is what the view was at that moment. (Before (1)
-// it looks as well, but only to spare itself the call.) A change that has returned has set its
-// bits, whoever made it, so that a reader which begins later goes to the mount. Falsely set bits
-// lead to the mount as well: no harm.
+// Proof that a reader never uses a wrong answer of the base: The daemon sets the bits of a key
+// before it begins the change that the key describes (it must not wait in between), and retires a
+// filter before it sets a bit only in a newer one. A reader (1) asks the base and (2) then finds
+// the filter unretired and the bits of its path unset. If a change that shadows the path had begun
+// before (1), its bits would have been set before (1) and would still be set at (2). So at (1) no
+// such change had begun, and the base's answer was the view's. (The reader also checks the filter
+// before (1), but only to avoid the call.) A change that has returned has set its bits, whichever
+// process made it, so a reader that begins later uses the mount. Bits that are set by a collision
+// also lead to the mount, which is always correct.
 //
 // Layout (native byte order): FilterHeader, then `word_count` words of 64 bits. Each key has
-// kBitsPerKey bits of one word, so that it is set and read in one access.
+// kBitsPerKey bits in one word, so that one access sets or reads them.
 namespace cacheshim {
 
 inline constexpr std::uint32_t kFilterMagic = 0x46445343;  // "CSDF"
@@ -45,17 +45,17 @@ struct alignas(64) FilterHeader {
   std::uint32_t magic;
   std::uint32_t version;
   std::uint32_t word_count;  // a power of two
-  std::uint32_t retired;     // not 0: ask no more, there may be a newer file of this name
-  // Not 0: a process of this job builds something. A process that opens a name of class `flight`
-  // asks the mount then, even if the base has the name: the open shows that the process has given
-  // up what it was to build.
+  std::uint32_t retired;     // not 0: do not use it; there may be a newer file of this name
+  // Not 0: a process of this job is building. A process that opens a name of class `flight` then
+  // asks the mount, even if the base has the name: the open shows that the process has given up its
+  // own build.
   std::uint32_t building;
 };
 
 using FilterKey = std::uint64_t;
 
-// Of a path from the view's root, component by component: key_of(key_of(kRootKey, "triton"),
-// "KEY").
+// The key of a path from the view's root, component by component: key_of(key_of(kRootKey,
+// "triton"), "KEY").
 inline constexpr FilterKey kRootKey = 0x9e3779b97f4a7c15;
 inline FilterKey key_of(FilterKey directory, std::string_view component) {
   return XXH3_64bits_withSeed(component.data(), component.size(), directory);
@@ -65,7 +65,7 @@ inline FilterKey key_below(FilterKey path) {
   return mixed ^ (mixed >> 32);
 }
 
-// Where a key's bits are.
+// The position of a key's bits.
 struct FilterPlace {
   std::uint32_t word;
   std::uint64_t bits;
@@ -77,11 +77,11 @@ inline FilterPlace place_of(FilterKey key, std::uint32_t word_count) {
   return place;
 }
 
-// A filter in shared memory, as its readers see it. Owns nothing. All are async-signal-safe.
+// A filter in shared memory, for readers. Owns nothing. All functions are async-signal-safe.
 class FilterView {
  public:
   FilterView() = default;
-  // `memory` holds `size_bytes` and stays mapped. An empty view where that is no filter.
+  // `memory` has `size_bytes` and stays mapped. Returns an empty view if it contains no filter.
   static FilterView over(const void* memory, std::size_t size_bytes) {
     const auto* header = static_cast<const FilterHeader*>(memory);
     if (size_bytes < sizeof *header || header->magic != kFilterMagic) return {};
@@ -113,20 +113,20 @@ class ShadowProbes {
  public:
   static constexpr std::size_t kMostComponents = 15;
 
-  // First of all.
+  // Call first.
   void begin(const FilterView& filter) {
     filter_ = &filter;
     add(key_below(folder_));
   }
 
-  // The components from the view's root on, in turn. False where there are too many.
+  // Adds the components in order, from the view's root on. Returns false if there are too many.
   bool descend(std::string_view component) {
     if (count_ == places_.size()) return false;
     if (depth_++ > 0) add(key_below(folder_));
     folder_ = key_of(folder_, component);
     return true;
   }
-  // After the last component.
+  // Call after the last component.
   bool finish() {
     if (count_ == places_.size()) return false;
     add(folder_);
@@ -134,7 +134,7 @@ class ShadowProbes {
   }
   // The path's own key.
   FilterKey path() const { return folder_; }
-  // Whether the base is not to be asked, or is not to be believed when it has been.
+  // Whether the base must not be asked, or its answer must not be used.
   bool may_be_shadowed() const {
     if (filter_->is_retired()) return true;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -150,7 +150,8 @@ class ShadowProbes {
   FilterKey folder_ = kRootKey;
   std::size_t depth_ = 0;
   std::size_t count_ = 0;
-  std::array<FilterPlace, kMostComponents + 1> places_;  // not cleared: count_ are set
+  // not cleared: only the first count_ are valid
+  std::array<FilterPlace, kMostComponents + 1> places_;
 };
 
 }  // namespace cacheshim

@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
-// What else the run directory holds for direct opens, beside the filters (direct_filter.h).
+// The other files of the run directory for direct opens, beside the filters (direct_filter.h).
 //
-//   <run directory>/state             MountPage and the name rules: what the mount is, and whether
-//   it lives
+//   <run directory>/state           MountPage and the name rules; shows whether the mount lives
 //                views/<job>       the job's filter
 //                counters/<job>    CounterSlots, which the processes of the view's user may write
 //                base/             the base, bound read-only and nosymfollow
@@ -19,10 +18,10 @@ inline constexpr std::string_view kViewsFolder = "views";
 inline constexpr std::string_view kCountersFolder = "counters";
 inline constexpr std::string_view kBaseFolder = "base";
 
-// That a file is used is written down as its access time, once in so long: eviction goes by that. A
-// process that finds it older opens the file by way of the mount, and the daemon renews it.
+// The access time records a file's use, renewed once in this period: eviction depends on it. If a
+// process finds an older one, it opens the file through the mount, and the daemon renews it.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
-// How often a process that opens a file again and again looks how old that is.
+// The interval at which a process that repeatedly opens a file checks its access time.
 inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
@@ -34,26 +33,25 @@ struct MountPage {
   std::uint32_t size_bytes;    // of the whole file
   std::uint32_t rules_offset;  // of the name rules (name_rules.h), to the end of the file
   std::uint32_t family_count;  // of the name rules
-  // Offset of a futex word that holds the id of a thread of the daemon: 0 in its low bits once it
-  // has ended, however it ended, since the kernel lets go of the robust mutex that the word belongs
-  // to.
+  // Offset of a futex word with the id of a thread of the daemon. The word belongs to a robust
+  // mutex: when the thread ends in any way, the kernel releases the mutex and clears the low bits.
   std::uint32_t alive_offset;
   std::uint64_t device;       // st_dev of the mount's files
-  std::uint64_t base_device;  // of the base's directory, to be found at base/
+  std::uint64_t base_device;  // of the base's directory, which is bound at base/
   std::uint64_t base_inode;
-  // Grows with each change of a name in the base, once it has been made: what a process has found
-  // out of a name it need not ask again meanwhile. 0 where the daemon is not told of all changes.
+  // Incremented after each change of a name in the base: while it stays the same, a process need
+  // not repeat its check of a name. 0 if the daemon is not notified of all changes.
   std::uint64_t base_changes;
 };
 inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 
-// The inode number of the mount's root: the daemon's, or the kernel's own until it has asked for
-// it.
+// The inode number of the mount's root: the daemon's, or the kernel's own until it has asked the
+// daemon.
 inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
 inline constexpr std::uint64_t kUnaskedRootInode = 1;
 
-// The page at the beginning of the `size_bytes` of a state file in `memory` (aligned as a page is);
-// null where that is none of ours.
+// Returns the page at the beginning of `size_bytes` of a state file in `memory` (page-aligned);
+// null if the file is not valid.
 inline const MountPage* mount_page_over(const void* memory, std::size_t size_bytes) {
   const auto* const page = static_cast<const MountPage*>(memory);
   const bool fits = size_bytes >= sizeof *page && page->magic == kMountPageMagic &&
@@ -62,7 +60,7 @@ inline const MountPage* mount_page_over(const void* memory, std::size_t size_byt
                     page->alive_offset <= size_bytes - sizeof(std::uint32_t);
   return fits ? page : nullptr;
 }
-// The word at alive_offset.
+// Returns the word at alive_offset.
 inline const std::uint32_t* alive_word(const MountPage& page) {
   const char* const bytes = static_cast<const char*>(static_cast<const void*>(&page));
   return static_cast<const std::uint32_t*>(static_cast<const void*>(bytes + page.alive_offset));
@@ -71,10 +69,10 @@ inline bool is_alive(const std::uint32_t* word) {
   return (__atomic_load_n(word, __ATOMIC_ACQUIRE) & kAliveMask) != 0;
 }
 
-// A counter is the sum of its slots; who counts picks a slot so that few share one.
+// A counter is the sum of its slots; each thread picks a slot, so that few threads share one.
 struct alignas(64) CounterSlot {
   std::uint64_t opens;  // served from the base
-  std::uint64_t looks;  // other answers from the base, misses included
+  std::uint64_t looks;  // other answers from the base, including absent names
 };
 inline constexpr std::size_t kCounterSlots = 64;
 inline constexpr std::size_t kCountersBytes = kCounterSlots * sizeof(CounterSlot);

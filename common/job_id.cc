@@ -13,12 +13,12 @@ constexpr bool is_id_char(char c) {
          c == '-';
 }
 
-// "." and ".." are valid characters but no names of a directory of one's own.
+// "." and ".." have valid characters, but cannot name a job's own directory.
 bool is_dots(std::string_view text) { return text == "." || text == ".."; }
 
-// The part of `text` before `delimiter`, which is taken off together with it. Written with
-// pointers, as everywhere here: substr() would bring std::__throw_out_of_range into the preloaded
-// library.
+// Removes the part of `text` before `delimiter`, and the delimiter, and returns that part. Uses
+// pointers, as this whole file does: substr() would bring std::__throw_out_of_range into the
+// preloaded library.
 std::string_view take_until(std::string_view& text, char delimiter) {
   const void* hit = text.empty() ? nullptr : std::memchr(text.data(), delimiter, text.size());
   std::size_t length = text.size();

@@ -7,23 +7,23 @@
 #include <cstddef>
 #include <string_view>
 
-// Which job a process belongs to: the one rule that the daemon and the preloaded library share.
+// Finds the job of a process. The daemon and the preloaded library share this code.
 namespace cacheshim {
 
 inline constexpr std::size_t kMaxJobId = 128;  // bytes
 
-// A job id in place: letters, digits and ._- only, at most kMaxJobId bytes; other characters have
-// become '_', and so has the first of an id that is "." or "..". Empty means "none".
+// A job id stored inline: only letters, digits and ._-, at most kMaxJobId bytes. Other characters,
+// and the first character of "." and "..", are replaced with '_'. Empty means "none".
 class JobId {
  public:
   JobId() = default;
-  // Makes a valid id of any text.
+  // Converts any text to a valid id.
   static JobId from_text(std::string_view text);
   static JobId for_uid(uid_t uid);  // uid-<uid>
 
   bool empty() const { return length_ == 0; }
   std::string_view view() const { return {text_.data(), length_}; }
-  void append(std::string_view text);  // converted as above; cut at kMaxJobId
+  void append(std::string_view text);  // converted as above; truncated at kMaxJobId
 
  private:
   std::array<char, kMaxJobId> text_{};
@@ -34,11 +34,11 @@ class JobId {
 // gives it to another.
 bool is_of_another_uid(std::string_view id, uid_t uid);
 
-// Whether `text` is a job id as it stands (nothing that from_text would change, not empty).
+// Whether `text` is already a job id (not empty, and from_text would not change it).
 bool is_job_id(std::string_view text);
 
-// Looks environment variables up. `find` returns the value of `name`, or an empty view for one that
-// is unset or empty; the view stays valid while the environment does.
+// Reads environment variables. `find` returns the value of `name`, or an empty view if it is unset
+// or empty; the view stays valid while the environment does.
 class Environment {
  public:
   virtual std::string_view find(std::string_view name) const = 0;

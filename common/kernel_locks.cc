@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-// As the table spells it: "00:13:1234".
+// Formats the file's identity like the table: "00:13:1234".
 std::string name_of(dev_t device, ino_t inode) {
   std::ostringstream name;
   name << std::hex << std::setfill('0') << std::setw(2) << major(device) << ':' << std::setw(2)
@@ -20,8 +20,8 @@ std::string name_of(dev_t device, ino_t inode) {
 
 }  // namespace
 
-// Lines as "1: FLOCK  ADVISORY  WRITE 708 00:13:1234 0 EOF", of those who wait with "->" behind the
-// number. Source: locks_show of the kernel, proc(5).
+// Parses lines such as "1: FLOCK  ADVISORY  WRITE 708 00:13:1234 0 EOF"; waiting requests have "->"
+// after the number. Source: locks_show of the kernel, proc(5).
 std::vector<KernelLock> kernel_locks(std::string_view table, dev_t device, ino_t inode) {
   const std::string file = name_of(device, inode);
   std::vector<KernelLock> locks;

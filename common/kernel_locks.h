@@ -10,13 +10,13 @@ namespace cacheshim {
 
 struct KernelLock {
   bool is_flock =
-      false;  // else of fcntl; those of open file descriptions say of no process and are left out
-  bool waits = false;  // for a lock of somebody else
+      false;  // otherwise fcntl; locks of open file descriptions name no process and are left out
+  bool waits = false;  // for another holder's lock
   pid_t process = 0;
 };
 
-// The locks on a file, and who waits for one, as a table like /proc/locks tells it: of this machine and of pid
-// namespaces that are seen from here.
+// Returns the locks on a file, and the requests that wait for one, from a table like /proc/locks:
+// those of this machine and of visible PID namespaces.
 std::vector<KernelLock> kernel_locks(std::string_view table, dev_t device, ino_t inode);
 
 }  // namespace cacheshim

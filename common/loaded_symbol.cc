@@ -14,10 +14,11 @@ const T* at_address(std::uintptr_t address) {
   return reinterpret_cast<const T*>(address);
 }
 
-// This object's own, which the linker makes. By another name, since <link.h> declares it as any object's.
+// This object's own dynamic section, which the linker defines. Renamed, since <link.h> declares the
+// name for any object.
 extern "C" [[gnu::visibility("hidden")]] const ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC");
 
-// Not strcmp, which sanitizers interpose.
+// Replaces strcmp, which sanitizers interpose.
 bool same(const char* a, const char* b) {
   for (; *a == *b; ++a, ++b) {
     if (*a == '\0') return true;
@@ -25,7 +26,7 @@ bool same(const char* a, const char* b) {
   return false;
 }
 
-// Before glibc 2.34 these functions were libdl.so.2's. musl's libc goes by several names, or none.
+// Before glibc 2.34 these functions were in libdl.so.2. musl's libc has several names, or none.
 bool is_libc(const LoadedObject& object) {
   constexpr SymbolName kStart("__libc_start_main");
   return object.is_called(kLibcName) || object.is_called("libdl.so.2") ||
@@ -73,8 +74,8 @@ int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
   return search.is_it(LoadedObject(object_of(*listed)), search.out) ? 1 : 0;
 }
 
-// An object without the hash table of names that this file reads may define any name. The kernel's vDSO, which
-// has no such table on some machines, is not part of dlsym's search.
+// An object without the hash table that this file reads may define any name. The kernel's vDSO,
+// which has no such table on some machines, is not part of dlsym's search.
 int may_listed_define(dl_phdr_info* listed, std::size_t, void* data) {
   const link_map object = object_of(*listed);
   const bool is_vdso = listed->dlpi_addr == ::getauxval(AT_SYSINFO_EHDR);
@@ -93,7 +94,7 @@ bool any_loaded(Search search) {
   return false;
 }
 
-// Written again by every thread that comes before the last of them is there, with equal values.
+// Several threads may write this concurrently; they write equal values.
 constinit std::atomic<decltype(LibcLoader::find)> known_find{nullptr};
 constinit std::atomic<decltype(LibcLoader::open)> known_open{nullptr};
 constinit std::atomic<decltype(LibcLoader::locate)> known_locate{nullptr};
@@ -101,7 +102,7 @@ constinit std::atomic<decltype(LibcLoader::take_error)> known_take_error{nullptr
 
 }  // namespace
 
-// By the program's DT_DEBUG, where the loader leaves its list for debuggers.
+// Uses the program's DT_DEBUG entry, through which the loader exposes its list to debuggers.
 const link_map* first_loaded() {
   const auto* const headers = at_address<ElfW(Phdr)>(::getauxval(AT_PHDR));
   const unsigned long count = ::getauxval(AT_PHNUM);
@@ -130,7 +131,7 @@ const link_map* own_object() {
 LoadedObject::LoadedObject(const link_map& object) : base_(object.l_addr) {
   if (object.l_ld == nullptr) return;
   for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
-    // glibc writes absolute addresses into the section where it can; the vDSO's are relative.
+    // glibc writes absolute addresses into the section if it is writable; the vDSO's are relative.
     std::uintptr_t address = entry->d_un.d_ptr;
     if (address < base_) address += base_;
     if (entry->d_tag == DT_SYMTAB) symbols_ = at_address<ElfW(Sym)>(address);
@@ -142,7 +143,7 @@ LoadedObject::LoadedObject(const link_map& object) : base_(object.l_addr) {
 }
 
 const ElfW(Sym) * LoadedObject::find(const SymbolName& name) const {
-  constexpr ElfW(Half) kHidden = 0x8000;  // a version for those alone that were linked against it
+  constexpr ElfW(Half) kHidden = 0x8000;  // a version that only objects linked against it use
   if (!is_readable()) return nullptr;
   constexpr std::uint32_t kWordBits = 8 * sizeof(ElfW(Addr));
   const std::uint32_t bucket_count = gnu_hash_[0];

@@ -6,22 +6,22 @@
 
 #include <cstdint>
 
-// Looks functions up in what is loaded already, by reading the loader's list and the ELF tables in
-// memory. A library that exports dlsym and dlvsym itself has no other way to libc's own: by name it
-// would find itself.
+// Finds functions in loaded objects by reading the loader's list and the ELF tables in memory. A
+// library that exports dlsym and dlvsym has no other way to libc's own: a search by name would find
+// itself.
 //
-// Nothing here calls a function that a sanitizer interposes, as long as that list is there: it asks
-// dlsym for its own functions before it can bear to be called.
+// As long as that list exists, nothing here calls a function that a sanitizer interposes: a
+// sanitizer calls dlsym for its own functions before its interceptors are ready.
 namespace cacheshim {
 
-// The first object of this process's list; the others follow by l_next. Null where the program does
-// not say where the list is (static ones, and those linked by -z rodynamic).
+// Returns the first object of this process's list; the others follow by l_next. Null if the program
+// does not expose the list (static programs, and those linked by -z rodynamic).
 const link_map* first_loaded();
 
-// The object that this code is in; null where the list is, and in another namespace (dlmopen).
+// Returns the object of this code; null if the list is missing, or in another namespace (dlmopen).
 const link_map* own_object();
 
-// A name and its hash, computed where it is compiled.
+// A name and its hash, computed at compile time.
 struct SymbolName {
   constexpr explicit SymbolName(const char* name) : text(name) {
     for (const char* at = name; *at != '\0'; ++at) {
@@ -40,14 +40,14 @@ class LoadedObject {
   constexpr LoadedObject() = default;  // one that is not readable
   explicit LoadedObject(const link_map& object);
 
-  // Whether find() can tell.
+  // Whether find() can give an answer.
   bool is_readable() const {
     return gnu_hash_ != nullptr && symbols_ != nullptr && strings_ != nullptr;
   }
-  // The symbol that dlsym would choose: the default version; null where there is none.
+  // Returns the symbol that dlsym would choose, the default version; null if there is none.
   const ElfW(Sym) * find(const SymbolName& name) const;
-  // Where a symbol of it is, if that is a function and not one that is chosen at run time (STT_GNU_IFUNC),
-  // else null.
+  // Returns the address of its symbol if that is a function and not chosen at run time
+  // (STT_GNU_IFUNC), otherwise null.
   void* function(const ElfW(Sym) * symbol) const;
   bool is_called(const char* soname) const;  // DT_SONAME
 
@@ -70,15 +70,15 @@ bool is_marked_program(const SymbolName& mark);
 
 inline constexpr const char* kLibcName = "libc.so.6";
 
-// False where the program has another libc, or one that is made to look like glibc.
+// False if the program has another libc, even one that imitates glibc.
 bool is_glibc_loaded();
 
 // Whether any object of this process except this library may define the name. Call this before dlsym: a dlsym
 // that fails replaces an error that the application has not yet read with dlerror(3). Takes the loader's lock.
 bool may_be_defined(const SymbolName& name);
 
-// libc's own functions of the dynamic loader; none of them is an interposer's. Null members where
-// libc has none: dlvsym, on musl; all, on a glibc before 2.34, until something brings its libdl.so.2.
+// libc's own dynamic loader functions, never an interposer's. A member is null if libc does not
+// have it: dlvsym on musl; all members on a glibc before 2.34, until an object loads libdl.so.2.
 // Thread-safe; may be called before any constructor.
 struct LibcLoader {
   void* (*find)(void* handle, const char* name);     // dlsym

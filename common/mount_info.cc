@@ -81,8 +81,8 @@ std::vector<MountEntry> read_mounts() {
 }
 
 bool is_dead_mount(const std::string& path) {
-  // Not stat(2), which the kernel may answer from its cache. ECONNABORTED: the kernel was still at
-  // ending what the daemon had.
+  // Not stat(2), which the kernel may answer from its cache. ECONNABORTED: the kernel was still
+  // aborting the daemon's requests.
   struct statfs status {};
   return ::statfs(path.c_str(), &status) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }

@@ -21,13 +21,14 @@ struct MountEntry {
 
 std::vector<MountEntry> parse_mount_info(std::string_view text);
 
-// The mount that is seen at `path` itself: of several, the last one, which lies on top.
+// Returns the visible mount at `path` itself: of several, the last one, which covers the others.
 std::optional<MountEntry> find_mount(const std::vector<MountEntry>& mounts, std::string_view path);
 
-// The mounts that this process sees now.
+// Returns the mounts that this process sees now.
 std::vector<MountEntry> read_mounts();
 
-// Whether the daemon behind a FUSE mount is gone. Blocks for as long as a living one does.
+// Whether the daemon of a FUSE mount is dead. A living daemon that does not answer blocks this
+// call.
 bool is_dead_mount(const std::string& path);
 
 }  // namespace cacheshim

@@ -9,10 +9,10 @@ namespace {
 
 bool is_special(char c) { return c == '*' || c == '?' || c == '[' || c == '\\'; }
 
-// What a pattern goes on with.
+// The kind of the pattern's next item.
 enum class Item { kByte, kAnyByte, kAnything };
 
-// The bracket expression at `at`, which is taken off: one without classes or escapes stands for any byte.
+// Consumes the bracket expression at `at`: one without classes or escapes stands for any byte.
 Item take_bracket(const char*& at, const char* end) {
   const char* close = at + 1;
   if (close != end && (*close == '!' || *close == '^')) ++close;
@@ -36,7 +36,7 @@ Item take_item(const char*& at, const char* end, char& byte) {
   return Item::kByte;
 }
 
-// Where what follows a star can begin at the earliest; null: nowhere.
+// Returns the earliest position at which the part after a star can begin; null if there is none.
 const char* skip_to(const char* at, const char* end, const char* text, const char* text_end) {
   if (at == end || is_special(*at)) return text;
   return static_cast<const char*>(
@@ -45,7 +45,7 @@ const char* skip_to(const char* at, const char* end, const char* text, const cha
 
 }  // namespace
 
-// Without recursion: of several stars only the last has to be tried again.
+// Without recursion: of several stars, only the last needs backtracking.
 bool may_match_pattern(std::string_view pattern, std::string_view name) {
   const char* at = pattern.data();
   const char* const end = at + pattern.size();
@@ -81,7 +81,7 @@ char first_of_all_matches(std::string_view pattern) {
   return pattern.empty() || is_special(pattern.front()) ? '\0' : pattern.front();
 }
 
-// A byte within an expression is none that has to be there.
+// A byte within an expression need not occur in the name.
 char last_of_all_matches(std::string_view pattern) {
   for (const char c : pattern) {
     if (c == '[' || c == '\\') return '\0';

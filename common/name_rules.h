@@ -4,18 +4,18 @@
 #include <cstdint>
 #include <string_view>
 
-// Which names of a cache family are no plain ones, as a flat table: the preloaded library serves
-// only plain names from the base. Written by the daemon from the profiles, and a little wider than
-// they are where that makes it simpler: a name too many goes to the mount, which is always right.
+// The special names of a cache family, as a flat table: the preloaded library serves only ordinary
+// names from the base. The daemon writes it from the profiles, and makes a pattern wider than the
+// profile's if that is simpler: additional names go to the mount, which is always correct.
 namespace cacheshim {
 
 enum class NameRule : std::uint32_t {
-  kMountOnly = 1,  // of any component of a path: it, and what is below it, is the mount's to answer
-  // of any component but the cache's: if the path is not there, the mount is to say so
+  kMountOnly = 1,  // any component of a path: the mount answers for it and everything below it
+  // any component but the cache's: if the path is absent, the mount must report it
   kAwaited = 2,
 };
 
-// Layout: `count` of these, then the rules, then the strings, which end with a NUL. Offsets are
+// Layout: `count` of these, then the rules, then the strings, which end with a NUL. Offsets count
 // from the table's start.
 struct FamilyRecord {
   std::uint32_t name;  // the family's directory
@@ -27,8 +27,8 @@ struct NameRuleRecord {
   std::uint32_t pattern;  // as of fnmatch(3) without flags
   std::uint32_t pattern_length;
   NameRule rule;
-  // What each name begins and ends with that it matches, so that most need not be held against it;
-  // NUL: that differs.
+  // The first and last character of every matching name, so that most names need no full match;
+  // NUL: it varies.
   char first;
   char last;
 };
@@ -38,10 +38,10 @@ struct NameRuleRecord {
 class NameRules {
  public:
   NameRules() = default;
-  // An empty table where an offset leads out of it.
+  // Returns an empty table if an offset leads out of it.
   static NameRules over(std::string_view bytes, std::uint32_t family_count);
 
-  // Those of one family; null for one without.
+  // Returns the rules of one family; null if it has none.
   const FamilyRecord* find(std::string_view family) const;
   // `name` is not empty.
   bool any_applies(const FamilyRecord& family, NameRule rule, std::string_view name) const;
@@ -55,8 +55,8 @@ class NameRules {
   std::uint32_t count_ = 0;
 };
 
-// fnmatch(3) without flags, and more: a bracket expression stands for any byte, or, where it is an
-// intricate one, for whatever follows. Neither allocates nor knows of locales.
+// Matches at least what fnmatch(3) without flags matches: a bracket expression stands for any byte
+// or, if it is complex, for any rest of the name. Neither allocates nor depends on the locale.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
 char first_of_all_matches(std::string_view pattern);
 char last_of_all_matches(std::string_view pattern);

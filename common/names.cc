@@ -4,7 +4,7 @@
 namespace cacheshim {
 namespace {
 
-// Appends to a buffer of fixed size and remembers when it did not fit.
+// Appends to a buffer of fixed size and records an overflow.
 class Writer {
  public:
   Writer(char* out, std::size_t capacity) : out_(out), capacity_(capacity) {}

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-// Names that users, scripts, the daemon and the preloaded library agree on.
+// Names that users, scripts, the daemon and the preloaded library share.
 namespace cacheshim {
 
 inline constexpr std::string_view kDefaultMountPoint = "/ci-cache";
@@ -26,13 +26,14 @@ inline constexpr std::string_view kRoutesVariable = "CACHESHIM_ROUTES";
 inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
 inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
 inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
-// Where default paths of a program without HOME are; added to clean environments with the others.
+// The base of default paths for a program without HOME; added to clean environments like the
+// others.
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 
-// Writes the run directory's name for a mount path into `out` and returns its length, or 0 where it
-// does not fit: the leading '/' is dropped, other '/' become '-', and '-', '\' and bytes below 0x21
-// become \xNN, as systemd-escape --path does.
+// Writes the run directory's name for a mount path into `out` and returns its length, or 0 if it
+// does not fit. Drops the leading '/', replaces other '/' with '-', and '-', '\' and bytes below
+// 0x21 with \xNN, as systemd-escape --path does.
 std::size_t escape_mount_path(std::string_view path, char* out, std::size_t capacity);
 
 }  // namespace cacheshim

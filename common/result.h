@@ -13,7 +13,7 @@ namespace cacheshim {
 class [[nodiscard]] Errno {
  public:
   constexpr explicit Errno(int code) : code_(code) {}
-  // The errno that the system call just made has left.
+  // Returns the errno of the last system call.
   static Errno last() { return Errno(errno); }
   constexpr int code() const { return code_; }
   friend constexpr bool operator==(Errno a, Errno b) { return a.code_ == b.code_; }

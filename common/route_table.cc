@@ -4,7 +4,7 @@
 namespace cacheshim {
 namespace {
 
-// Through void, since the alignment has been checked before.
+// Casts through void, since the caller has checked the alignment.
 template <class T>
 const T* at_offset(const char* base, std::size_t offset) {
   return static_cast<const T*>(static_cast<const void*>(base + offset));

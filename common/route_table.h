@@ -6,9 +6,9 @@
 
 #include "common/result.h"
 
-// The routes as a flat table that the preloaded library maps: what the profiles say, without a
-// parser. The daemon writes it to the run directory's file `routes`; the same bytes, made of the
-// shipped profiles at build time, are part of the library for containers that have no run
+// The routes as a flat table that the preloaded library maps: the data of the profiles, readable
+// without a parser. The daemon writes it to the run directory's file `routes`. The same table, made
+// of the shipped profiles at build time, is part of the library for containers that have no run
 // directory.
 //
 // Layout (native byte order, all offsets from the start of the table):
@@ -28,16 +28,18 @@ struct RouteTableHeader {
 // One default path of one cache family. Every field is an offset of a string; the empty string
 // means "none".
 struct RouteRecord {
-  std::uint32_t name;          // directory name under the mount, as "triton"
-  std::uint32_t variable;      // environment variable that moves the cache, as "TRITON_CACHE_DIR"
-  std::uint32_t unless;        // variables, ':' between, one of which being set means: leave alone
-  std::uint32_t default_path;  // as "~/.triton/cache"; ~ is HOME
+  std::uint32_t name;  // directory name under the mount, such as "triton"
+  // environment variable that moves the cache, such as "TRITON_CACHE_DIR"
+  std::uint32_t variable;
+  // variables, separated by ':'; if one is set, the library leaves the cache alone
+  std::uint32_t unless;
+  std::uint32_t default_path;  // such as "~/.triton/cache"; ~ is HOME
 };
 
 // A checked, read-only view of a table. Owns nothing; the bytes must outlive it.
 class RouteTable {
  public:
-  // Errors: EINVAL for anything that is not a whole table of a known version.
+  // Errors: EINVAL for anything except a complete table of a known version.
   static Result<RouteTable> parse(std::string_view bytes);
 
   std::uint32_t size() const { return header_->route_count; }

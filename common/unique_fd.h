@@ -21,10 +21,10 @@ class [[nodiscard]] UniqueFd {
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  // Gives the descriptor up to the caller, who then closes it.
+  // Passes the descriptor to the caller, who must close it.
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
-    if (fd_ >= 0) (void)::close(fd_);  // nothing of ours is buffered in it
+    if (fd_ >= 0) (void)::close(fd_);  // no unwritten data is buffered in it
     fd_ = fd;
   }
 

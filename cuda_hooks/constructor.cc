@@ -4,8 +4,8 @@
 namespace cacheshim::cuda {
 namespace {
 
-// What is set here holds for every way to the driver, hooked or not, but for those that were gone
-// before: the driver reads the variable in cuInit.
+// The setting works for every way to the driver, hooked or not, except for a driver that was
+// initialized earlier: the driver reads the variable in cuInit.
 [[gnu::constructor]] void start_process() { start(); }
 
 }  // namespace

@@ -22,7 +22,8 @@ struct Costs {
   std::atomic<std::int64_t> bytes{0};
 };
 constinit Costs costs;
-constinit std::atomic<pid_t> owner{0};  // a forked child has its parent's counts, and is silent
+// a forked child inherits its parent's counts, and prints nothing
+constinit std::atomic<pid_t> owner{0};
 constinit std::atomic<bool> driver_is_eager{false};
 
 bool is_wanted() {
@@ -37,7 +38,7 @@ std::uint64_t now_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// 0 where no context is current, or the driver does not say.
+// Returns 0 if no context is current, or if the driver does not report it.
 std::size_t free_device_bytes(Driver& driver) {
   CUcontext context = nullptr;
   const auto get_current = driver.cuCtxGetCurrent();

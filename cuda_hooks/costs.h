@@ -6,11 +6,12 @@
 
 #include "cuda_hooks/driver.h"
 
-// What loading costs, counted where CACHESHIM_CUDA_REPORT=1 asks for it and said in one line when
-// the process ends.
+// Counts the cost of loading if CACHESHIM_CUDA_REPORT=1 is set, and prints one line when the
+// process ends.
 namespace cacheshim::cuda {
 
-// Around one call that loads, and what is preloaded after it. Does nothing where nobody asked.
+// Measures one call that loads modules, and the preloading after it. Does nothing if the report is
+// off.
 class CostMeter {
  public:
   explicit CostMeter(Driver& driver);
@@ -25,12 +26,12 @@ class CostMeter {
   Driver& driver_;
   bool on_;
   std::uint64_t begin_ns_ = 0;
-  std::size_t free_before_ = 0;  // bytes of device memory; 0: not known
+  std::size_t free_before_ = 0;  // bytes of device memory; 0: unknown
 };
 
-// The driver of this process was initialised, and said how it loads.
+// Records that the driver of this process was initialized, and its loading mode.
 void note_driver(bool is_eager);
-// `count` kernels were loaded because their names match.
+// Records that `count` kernels were loaded because their names match.
 void note_preloaded(unsigned count);
 
 }  // namespace cacheshim::cuda

@@ -5,8 +5,8 @@
 #include "cuda_hooks/driver.h"
 #include "cuda_hooks/process.h"
 
-// The C side of dlsym_entry.S. A process that never asks for a function of the driver pays two
-// compares of characters here.
+// The C side of dlsym_entry.S. A process that never requests a function of the driver pays only two
+// character comparisons here.
 
 using namespace cacheshim;
 using namespace cacheshim::cuda;
@@ -28,7 +28,7 @@ namespace {
 void* find_nothing(void*, const char*) { return nullptr; }
 void* find_no_version(void*, const char*, const char*) { return nullptr; }
 
-// The function after ours in the search order, which may be another interposer's.
+// The next function in the search order, which may be another interposer's.
 template <class Function>
 Function find_next(std::atomic<Function>& next, const char* name, Function nothing) {
   const Function known = next.load(std::memory_order_relaxed);

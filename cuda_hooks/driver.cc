@@ -14,7 +14,7 @@ constinit Driver drivers[kSlots];
 
 namespace {
 
-constinit char being_taken = 0;  // its address stands for a slot that is not ready yet
+constinit char being_taken = 0;  // its address marks a slot that is not ready yet
 
 constexpr const char* kRowNames[] = {
 #define CACHESHIM_CUDA_SYMBOL(name, group, parameters, arguments) #name,
@@ -28,7 +28,7 @@ constexpr const char* kCallNames[] = {
 #undef CACHESHIM_CUDA_CALL
 };
 
-// A failing lookup would set an error that the application's next dlerror returns.
+// A failing dlsym would set an error that the application's next dlerror returns.
 void* find_quietly(void* handle, const char* name) {
   const LibcLoader loader = libc_loader();
   if (loader.find == nullptr) return nullptr;
@@ -37,12 +37,12 @@ void* find_quietly(void* handle, const char* name) {
   return found;
 }
 
-// What comes after us in the search order, else the driver that is loaded: Python opens its
-// extensions by RTLD_LOCAL, and so the driver that they are linked to.
+// Returns the next function in the search order, otherwise that of the loaded driver: Python opens
+// its extensions with RTLD_LOCAL, and so also the driver that they are linked to.
 void* find_direct(const char* name) {
   if (!may_be_defined(SymbolName(name))) return nullptr;
   if (void* const next = find_quietly(RTLD_NEXT, name)) return next;
-  // Never closed again: the caller is linked to it, so it does not go away before the caller does.
+  // Never closed: the caller is linked to it, so the driver stays loaded as long as the caller.
   const auto open = libc_loader().open;
   if (open == nullptr) return nullptr;
   void* const driver = open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -100,7 +100,7 @@ bool Driver::take(void* base, void* handle) {
 
 void* Driver::base() {
   void* base = base_.load(std::memory_order_acquire);
-  while (base == &being_taken) {  // for the few stores above
+  while (base == &being_taken) {  // until the few stores above are done
     (void)::sched_yield();
     base = base_.load(std::memory_order_acquire);
   }

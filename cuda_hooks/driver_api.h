@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The little of the CUDA driver API that is hooked or called, so that no toolkit is needed to build.
-// Source: cuda.h of CUDA 13.0, under the names it has there; tests/cuda compares the two where a
-// cuda.h is found. The types are left to cuda.h where that has been included before.
+// The part of the CUDA driver API that is hooked or called, so that the build needs no toolkit.
+// Source: cuda.h of CUDA 13.0, with its names; tests/cuda compares the two if it finds a cuda.h. If
+// cuda.h has been included before, its types are used.
 #ifndef __cuda_cuda_h__
 
 using cuuint64_t = std::uint64_t;
@@ -53,7 +53,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_optio
                                void** jit_values, unsigned int jit_count, CUlibraryOption* options,
                                void** values, unsigned int count);
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode);
-// Version 1 (11.3) and version 2 (12.0); cuda.h turns the plain name into the second.
+// Version 1 (11.3) and version 2 (12.0); cuda.h maps the plain name to the second.
 #undef cuGetProcAddress
 #undef cuGetProcAddress_v2
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags);

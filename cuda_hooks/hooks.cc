@@ -7,10 +7,10 @@
 #include "common/report.h"
 #include "cuda_hooks/loading_variable.h"
 
-// The hooks: one body for each thing that a row of symbols.def says its function does.
+// The hooks: one body for each kind of function in symbols.def.
 //
-// They run between an application and its driver, so they hold no lock while they call it, answer
-// what it answered, and step aside when the driver itself calls what it exports.
+// They run between an application and its driver, so they hold no lock during the driver's call,
+// return its result, and pass calls through that the driver itself makes to its exports.
 namespace cacheshim::cuda {
 namespace {
 
@@ -53,7 +53,7 @@ void say_what_is_set() {
   }
 }
 
-// Before 11.7 no driver was lazy, and none could be asked.
+// Before 11.7 no driver was lazy or had this query.
 void check_driver(Driver& driver) {
   CUmoduleLoadingMode mode = CU_MODULE_EAGER_LOADING;
   const auto get_mode = driver.cuModuleGetLoadingMode();
@@ -107,8 +107,9 @@ CUresult hook_Library(Target<Function> target, CUlibrary* library, Rest... rest)
   return result;
 }
 
-// The CUDA runtime registers every kernel early where it is told EAGER, and one by one at their first
-// launch otherwise: so that `select` finds them, it is told EAGER of a driver that is not.
+// The CUDA runtime registers every kernel early if the loading mode is EAGER, and otherwise one by
+// one at their first launch. So that `select` finds the kernels, the runtime gets EAGER from a lazy
+// driver.
 template <class Function>
 CUresult hook_Mode(Target<Function> target, CUmoduleLoadingMode* mode) {
   const Function real = target.find();
@@ -119,7 +120,7 @@ CUresult hook_Mode(Target<Function> target, CUmoduleLoadingMode* mode) {
   return result;
 }
 
-// Both versions go by the first name; which one the caller gets depends on the version it asks for.
+// Both versions have the same name; the requested version decides which one the caller gets.
 Row find_row_of(const char* symbol, int version) {
   const Row row = find_row(symbol);
   constexpr int kSecondVersionSince = 12000;
@@ -186,7 +187,7 @@ void* find_hook(int slot, Row row) {
 
 }  // namespace cacheshim::cuda
 
-// What programs and libraries that are linked to the driver call instead of its own.
+// The exports that programs and libraries linked to the driver call instead of the driver's own.
 #define CACHESHIM_CUDA_SYMBOL(name, group, parameters, arguments)                                  \
   extern "C" [[gnu::visibility("default")]] CUresult name parameters {                             \
     return cacheshim::cuda::Hooks<cacheshim::cuda::kDirectSlot>::name(CACHESHIM_UNWRAP arguments); \

@@ -12,7 +12,7 @@
 namespace cacheshim::cuda {
 namespace {
 
-// Parts of the environment from the start on, so they are not const.
+// These become parts of the environment, so they are not const.
 constinit char eager_entry[] = "CUDA_MODULE_LOADING=EAGER";
 constinit char lazy_entry[] = "CUDA_MODULE_LOADING=LAZY";
 constinit char eager_mark[] = "CACHESHIM_CUDA_SET=EAGER";
@@ -23,7 +23,7 @@ constinit char* block[kMaxEntries] = {};
 
 const char* value_of(Loading loading) { return loading == Loading::kEager ? "EAGER" : "LAZY"; }
 
-// The place of the variable in environ, or null.
+// Returns the variable's position in environ, or null.
 char** find_entry(std::string_view name) {
   if (::environ == nullptr) return nullptr;
   for (char** entry = ::environ; *entry != nullptr; ++entry) {
@@ -40,15 +40,15 @@ void remove_entry(std::string_view name) {
   for (; *entry != nullptr; ++entry) *entry = entry[1];
 }
 
-// setenv and putenv are looked up behind us: bash exports functions of these names, which work on
-// tables that it has not set up yet.
+// setenv and putenv are resolved behind this library: bash exports functions of these names, which
+// use tables that it has not set up yet.
 template <class Function>
 Function behind_us(const char* name) {
   const auto find = libc_loader().find;
   return find == nullptr ? nullptr : reinterpret_cast<Function>(find(RTLD_NEXT, name));
 }
 
-// Not putenv, which allocates: this is done in every process, and only a few of them use CUDA.
+// Not putenv, which allocates: this runs in every process, and few of them use CUDA.
 void add_entry(char* entry) {
   std::size_t count = 0;
   if (::environ != nullptr) {
@@ -56,7 +56,8 @@ void add_entry(char* entry) {
   }
   if (count + 2 > kMaxEntries) {
     const auto put = behind_us<decltype(&::putenv)>("putenv");
-    if (put != nullptr) (void)put(entry);  // fails without memory: the hooked cuInit tries again
+    // fails only without memory: the hooked cuInit tries again
+    if (put != nullptr) (void)put(entry);
     return;
   }
   if (::environ != block) {
@@ -99,7 +100,8 @@ void set_loading_at_start(Loading loading) {
     case Loading::kEager:
     case Loading::kLazy:
       const bool eager = loading == Loading::kEager;
-      if (is_set_to(value_of(loading))) return;  // by the user too, whose value it then stays
+      // possibly by the user, whose value it then remains
+      if (is_set_to(value_of(loading))) return;
       put_entry(kLoadingVariable, eager ? eager_entry : lazy_entry);
       put_entry(kSetVariable, eager ? eager_mark : lazy_mark);
   }
@@ -110,7 +112,7 @@ void ensure_loading(Loading loading) {
   const char* const wanted = value_of(loading);
   if (is_set_to(wanted)) return;
   const auto set = behind_us<decltype(&::setenv)>("setenv");
-  if (set == nullptr) return;  // the driver is then asked, and a warning says what it is
+  if (set == nullptr) return;  // the driver is then queried, and a warning gives its mode
   (void)set(kLoadingVariable.data(), wanted, 1);
   (void)set(kSetVariable.data(), wanted, 1);
 }

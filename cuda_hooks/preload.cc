@@ -36,7 +36,7 @@ bool matches(const char* name) {
   return name != nullptr && ::regexec(&pattern, name, 0, nullptr, 0) == 0;
 }
 
-// Handles of the driver, as many as a module has: in pages of their own, since the library does not
+// Handles of the driver, as many as a module has: in their own pages, since the library does not
 // allocate.
 template <class Handle>
 class HandleArray {

@@ -25,7 +25,7 @@ constinit char defaults_text[kMaxCudaDefaults] = {};
 constinit char match_text[kMaxCudaMatch] = {};
 constinit char refused_text[64] = {};
 
-// Text of a size known beforehand, put together without allocating.
+// Text of limited size, assembled without allocating.
 template <std::size_t kCapacity>
 class FixedText {
  public:
@@ -47,7 +47,7 @@ class FixedText {
   bool fits_ = true;
 };
 
-// `text` from now on lies in `buffer`, cut if need be: the environment may change under it.
+// Copies `text` to `buffer`, truncated if necessary: the environment may change later.
 template <std::size_t kCapacity>
 void keep(std::string_view& text, char (&buffer)[kCapacity]) {
   const std::size_t size = text.size() < kCapacity ? text.size() : kCapacity - 1;
@@ -56,7 +56,8 @@ void keep(std::string_view& text, char (&buffer)[kCapacity]) {
   text = {buffer, size};
 }
 
-// The mount's path as the daemon names its run directory by it: no slashes twice or at the end.
+// Normalizes the mount's path as in the name of the run directory: no double slashes, none at the
+// end.
 template <std::size_t kCapacity>
 void append_normalised(FixedText<kCapacity>& out, std::string_view path) {
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -66,7 +67,7 @@ void append_normalised(FixedText<kCapacity>& out, std::string_view path) {
   }
 }
 
-// The length of the file's text in `defaults_text`; 0 where there is none.
+// Returns the length of the file's text in `defaults_text`; 0 if there is none.
 std::size_t read_defaults(std::string_view base, std::string_view directory) {
   FixedText<PATH_MAX> path;
   ((path += base) += "/") += kRunDirName;
@@ -78,7 +79,7 @@ std::size_t read_defaults(std::string_view base, std::string_view directory) {
   return got > 0 ? static_cast<std::size_t>(got) : 0;
 }
 
-// A process that says itself what it wants does not look.
+// If the process's environment sets a policy, the file is not read.
 CudaDefault find_defaults(const Environment& environment) {
   if (!environment.find(kCudaEagerVariable).empty()) return {};
   FixedText<PATH_MAX> mount;

@@ -82,7 +82,8 @@ class Finder {
     });
   }
 
-  // A pattern of names for all of these paths, if no other file has such a name; else their own names.
+  // Returns a pattern that matches all of these paths and no other file's name; otherwise the names
+  // themselves.
   std::vector<std::string> patterns_of(const std::set<std::string>& paths) const {
     std::set<std::string> names;
     for (const std::string& path : paths) names.insert(name_of(path));
@@ -123,7 +124,8 @@ class Finder {
     }
   }
 
-  // The first name on the path that is not there in the end: a temporary directory, or the file itself.
+  // Returns the first name on the path that does not exist at the end: a temporary directory, or
+  // the file itself.
   std::string vanished_part(const std::string& path) const {
     std::size_t end = 0;
     do {
@@ -158,7 +160,7 @@ class Finder {
     }
   }
 
-  // Files that were read, and written again where they are or replaced.
+  // Returns files that were read, and then rewritten in place or replaced.
   std::set<std::string> find_shared() {
     std::set<std::string> paths;
     for (const History* run : {&first_, &std::as_const(second_)}) {
@@ -200,7 +202,8 @@ class Finder {
     facts_.entries.push_back(std::move(entry));
   }
 
-  // The file that came last is put into the base last; an empty ending fits all names, so it is tried last.
+  // The ending of the last file comes last into the base; an empty ending fits all names, so it is
+  // tried last.
   std::vector<std::string> endings_of(const EntryGroup& group) const {
     std::vector<std::string> endings;
     for (const auto& [entry, files] : group.members) {
@@ -217,13 +220,14 @@ class Finder {
     return endings;
   }
 
-  // By a file that was renamed there last of all.
+  // Adds the file that was renamed into its directory last.
   void add_completion(const EntryGroup& group, EntryFacts& entry) const {
     std::set<std::string> last;
     std::set<std::string> alone;
     for (const auto& [directory, files] : group.members) {
       const File& file = first_.files.at(files.back());
-      if (file.arrival == Arrival::kWithDirectory) return;  // the rename of the directory tells
+      // the rename of the directory completes it
+      if (file.arrival == Arrival::kWithDirectory) return;
       if (file.arrival == Arrival::kInPlace) return;
       const std::string& path = files.back();
       if (path.find('/', directory.size() + 1) != path.npos) continue;  // not directly in it

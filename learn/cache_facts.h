@@ -11,18 +11,18 @@
 
 namespace cacheshim::learn {
 
-// A pattern and what was seen that speaks for it.
+// A pattern and the observation that supports it.
 struct Observed {
   std::string pattern;
   std::string seen;
 };
 
-// Entries that have one pattern.
+// Entries that match one pattern.
 struct EntryFacts {
   std::string path;
   std::vector<std::string> endings;  // of entries of files; empty: directories
   std::string seen;
-  bool is_renamed = true;  // whether all files have come by a rename
+  bool is_renamed = true;  // whether renames put all files into place
   std::vector<Observed> complete;
   std::vector<Observed> complete_single;
   std::vector<Observed> paths_in;
@@ -43,17 +43,17 @@ struct CacheFacts {
 struct Evidence {
   std::vector<FileEvent> first;
   std::optional<std::vector<FileEvent>>
-      second;  // of the same command on what the first one has left
-  // The mode and the text of a file that is there at the end; no text for one that is large.
+      second;  // of a second run of the command on the files of the first
+  // The mode and text of a file that exists at the end; no text for a large one.
   struct Content {
     unsigned mode = 0;
     std::string text;
   };
   std::function<std::optional<Content>(const std::string& path)> read;
-  std::string directory;  // the cache's, as the command saw it
+  std::string directory;  // the cache's, as seen by the command
 };
 
-// Pure but for `read`.
+// Pure except for `read`.
 CacheFacts find_facts(const Evidence& evidence);
 
 }  // namespace cacheshim::learn

@@ -89,7 +89,7 @@ class Grouping {
     return std::nullopt;
   }
 
-  // What is above the entry is literal, but for the levels that spread keys.
+  // The part above the entry is literal, except for levels that spread keys.
   static std::string pattern_of(const Unit& unit) {
     const auto parts = components(unit.entry);
     std::string pattern;

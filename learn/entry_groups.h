@@ -10,7 +10,7 @@
 
 namespace cacheshim::learn {
 
-// Entries of one kind: what their paths have in common, and their files in the order of their arrival.
+// Entries of one kind: the common part of their paths, and their files in order of arrival.
 struct EntryGroup {
   bool is_directory = false;
   std::map<std::string, std::vector<std::string>> members;  // paths of files, by entry
@@ -21,10 +21,10 @@ struct EntryGroups {
   std::vector<std::string> others;  // files that fit no entry
 };
 
-// Pure. An entry is a directory that was renamed into place; else what the first name on the path that looks like a
-// key leads to, which is a directory or files that share the name up to there; else a directory beside others that
-// have a file of the same name in them. A directory around entries is not an entry itself. `left_out` are files of no
-// entry: locks and the like.
+// Pure. Finds entries in this order: a directory that was renamed into place; otherwise the object
+// at the first name on the path that looks like a key, which is a directory or files with this
+// common beginning; otherwise a directory beside others with a file of the same name. A directory
+// around entries is not an entry itself. `left_out` are files of no entry, such as locks.
 EntryGroups group_entries(const std::map<std::string, File>& files,
                           const std::set<std::string>& left_out);
 

@@ -7,7 +7,8 @@
 
 namespace cacheshim::learn {
 
-// One call of a program on a file below its cache, as the kernel passed it on, when it was answered.
+// One call of a program on a file below its cache, as the kernel passed it to the daemon, in the
+// order of the replies.
 struct FileEvent {
   enum class Op {
     kLookup,
@@ -23,9 +24,9 @@ struct FileEvent {
   };
   Op op;
   pid_t thread;
-  std::string path;           // below the cache's directory, "" for that itself
+  std::string path;           // below the cache's directory; "" for that directory
   std::string to = {};        // of kRename and kLink
-  int error = 0;              // an errno: nothing has happened
+  int error = 0;              // an errno: the call had no effect
   bool writes = false;        // of kOpen and kCreate
   bool is_exclusive = false;  // of kCreate: O_EXCL
 };

@@ -52,7 +52,7 @@ class Replay {
  private:
   using Op = FileEvent::Op;
 
-  // Before it makes a name the kernel looks it up: such a miss is followed by the call that makes it.
+  // The kernel looks a name up before it creates it: such a miss is followed by the creating call.
   void note_miss(const FileEvent& event) {
     const auto last = last_miss_.find(event.thread);
     if (last != last_miss_.end()) {

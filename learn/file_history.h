@@ -11,37 +11,38 @@
 
 namespace cacheshim::learn {
 
-// How a name came to be there.
+// How a name appeared.
 enum class Arrival { kInPlace, kRenamed, kWithDirectory };
 
 struct File {
   bool is_directory = false;
   Arrival arrival = Arrival::kInPlace;
-  std::size_t order = 0;               // of its arrival among all events
+  std::size_t order = 0;               // its position among all events
   std::string renamed_directory = {};  // of kWithDirectory: the new name of the directory
-  bool is_exclusive = false;           // made by O_EXCL
+  bool is_exclusive = false;           // created with O_EXCL
 };
 
-// What a run has left, and what has gone.
+// The files that a run has left, and those that it has removed.
 struct History {
-  std::map<std::string, File> files;  // that are there at the end, by path; directories too
+  std::map<std::string, File> files;  // files and directories that exist at the end, by path
   struct Gone {
     std::string path;
-    std::string to;  // that it was renamed to, or ""
+    std::string to;  // the new name, or ""
     bool is_directory;
     bool is_exclusive;
   };
   std::vector<Gone> gone;
   std::set<std::string> locked;  // paths that were locked
   std::set<std::string>
-      missed;  // names that were looked up, were absent, and were not made by the next call
+      missed;  // names that were looked up, were absent, and were not created by the next call
   std::map<std::string, int>
-      written_again;           // files that had been closed or renamed there before, and how often
-  std::set<std::string> read;  // files opened to be read
+      // files that had been closed or renamed there before, and their number of rewrites
+      written_again;
+  std::set<std::string> read;  // files opened for reading
   std::set<pid_t> threads;
 };
 
-// Pure. `before`: what was there when the events began.
+// Pure. `before`: the files that existed when the events began.
 History replay(const std::vector<FileEvent>& events, const std::map<std::string, File>& before);
 
 }  // namespace cacheshim::learn

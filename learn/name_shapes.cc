@@ -12,14 +12,14 @@ constexpr char kFinal = '\1';  // stands for the final name in a temporary one
 const char* const kUuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
 constexpr std::size_t kKeyHex = 8;
 constexpr std::size_t kKeyLength = 16;
-constexpr std::size_t kMostNames = 2000;  // that are compared with one another
+constexpr std::size_t kMostNames = 2000;  // the most names that are compared with one another
 constexpr std::size_t kLongestKept = 40;  // characters as '?'; a longer part is '*'
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
 bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Letters and digits, or letters of both cases: not a word of a language.
+// Letters and digits, or letters of both cases: unlike a word of a language.
 bool looks_random(std::string_view text) {
   const auto count = [&](auto is) { return std::count_if(text.begin(), text.end(), is); };
   const auto digits = count(is_digit);
@@ -29,7 +29,7 @@ bool looks_random(std::string_view text) {
   return (digits > 0 && digits < size) || (upper > 0 && lower > 0 && upper < size - 1);
 }
 
-// One '?' for each character but the hyphens of a UUID.
+// Replaces each character except the hyphens of a UUID with '?'.
 std::string question_marks(std::string text) {
   if (text.size() > kLongestKept) return "*";
   std::replace_if(
@@ -49,7 +49,7 @@ std::string replaced(const std::string& text, const std::regex& part) {
   return result.append(rest, text.cend());
 }
 
-// '*' for numbers that are process ids, or look like one.
+// Replaces numbers that are process ids, or look like one, with '*'.
 std::string without_ids(const std::string& text, const std::set<pid_t>& threads) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -70,7 +70,8 @@ std::string without_ids(const std::string& text, const std::set<pid_t>& threads)
   return result;
 }
 
-// The random part at the end: Python's tempfile, or six characters as of mkstemps(3), before a suffix or none.
+// Replaces the random part at the end: that of Python's tempfile, or six characters as of
+// mkstemps(3), before a suffix or none.
 std::string without_random_end(const std::string& text) {
   static const std::regex python("(?:tmp|\1)([a-z0-9_]{8})(?=\\.|$)");
   if (std::regex_search(text, python)) return replaced(text, python);
@@ -80,7 +81,8 @@ std::string without_random_end(const std::string& text) {
   return replaced(text, six);
 }
 
-// Two shapes as one: what they differ in is '?' each in shapes of one length, else '*'. Nothing if little is left.
+// Merges two shapes: each differing part becomes '?' for each character in shapes of one length,
+// otherwise '*'. Returns nothing if little is left.
 std::optional<std::string> merged(const std::string& a, const std::string& b) {
   const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   const auto front = static_cast<std::size_t>(differs.first - a.begin());
@@ -182,7 +184,7 @@ std::optional<std::string> common_pattern(const std::set<std::string>& names) {
   const auto key = end_of_key(front);
   if (names.size() == 1 && !key) return literal(front);
   if (names.size() == 1) back = front.substr(*key);
-  // Only whole words count: a beginning ends, and an ending begins, at a mark.
+  // Only whole words count: the beginning ends, and the ending begins, at a separator.
   const auto front_end = front.find_last_of("._-");
   front = key || front_end == front.npos ? "" : front.substr(0, front_end + 1);
   const auto back_begin = back.find_first_of("._-");

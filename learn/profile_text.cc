@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kWidth = 110;
 constexpr std::string_view kIndent = "  ";  // of a comment's further lines
 
-// What a program has chosen goes into comments: no control characters.
+// Text that a program chose goes into comments: remove control characters.
 std::string plain(std::string_view text) {
   std::string result(text);
   std::replace_if(

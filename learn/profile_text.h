@@ -13,11 +13,12 @@ struct ProfileHead {
   std::string variable;      // or ""
   std::string default_path;  // or ""
   std::string command;
-  std::vector<std::string> notes;  // on the run itself
+  std::vector<std::string> notes;  // about the run itself
 };
 
-// The TOML text of a profile (docs/profiles.md) with evidence "guess": each part behind a comment on what was seen. What
-// a guess may not have, or what would not work, is a comment too.
+// Returns the TOML text of a profile (docs/profiles.md) with evidence "guess": a comment on the
+// observation precedes each part. Parts that a guess may not have, or that would not work, become
+// comments.
 std::string profile_text(const ProfileHead& head, const CacheFacts& facts);
 
 }  // namespace cacheshim::learn

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// FileLock: exclusion between processes by flock(2) on a file beside what it protects,
-// `<path>.lock`, as Python's filelock and flock(1) do it, on a cacheshim mount and on any other
-// file system.
+// FileLock: exclusion between processes by flock(2) on a file beside the protected file,
+// `<path>.lock`, as in Python's filelock and flock(1), on a cacheshim mount and on any other file
+// system.
 //
-// Header-only; needs C++17 and libc. `pkg-config --cflags cacheshim-locks` names its directory. The
-// daemon's own locks are in fuse/services/locks/.
+// Header-only; needs C++17 and libc. `pkg-config --cflags cacheshim-locks` prints its include path.
+// The daemon's own locks are in fuse/services/locks/.
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -23,12 +23,13 @@
 
 namespace cacheshim {
 
-// Why a lock was not to be had.
+// The reason why a lock was not obtained.
 struct LockError {
   enum class Reason {
-    kTimedOut,    // others had it for as long as was waited
+    kTimedOut,    // other processes held it for the whole timeout
     kCannotOpen,  // the lock file cannot be made or opened
-    kCannotLock,  // the file system refuses: no locks there (ENOLCK, ENOSYS), or the mount closes
+    // the file system returned an error: no locks there (ENOLCK, ENOSYS), or the mount closes
+    kCannotLock,
   };
   Reason reason;
   int code;          // errno; EWOULDBLOCK for kTimedOut
@@ -43,25 +44,25 @@ struct LockError {
   }
 };
 
-// Not an open descriptor's owner until the first lock(). Movable; a moved-from object is like a new
-// one of an empty path. Not thread-safe; each thread has its own, and two objects of one process
-// exclude each other as those of two processes do.
+// Opens no descriptor before the first lock(). Movable; a moved-from object is like a new one with
+// an empty path. Not thread-safe: each thread has its own, and two objects of one process exclude
+// each other like those of two processes.
 //
-// flock(2) and not fcntl(2): it belongs to the descriptor, so that closing another one of the same
-// file does not take it away. A child of fork(2) shares it, and keeps it until it closes the
-// descriptor or calls exec (O_CLOEXEC). The lock file is never removed: who removed it would have a
-// lock on nothing.
+// Uses flock(2) and not fcntl(2): an flock belongs to the descriptor, so that closing another
+// descriptor of the same file does not release it. A child of fork(2) shares the lock until it
+// closes the descriptor or calls exec (O_CLOEXEC). The lock file is never removed: the remover
+// would hold a lock on a file without a name.
 class FileLock {
  public:
   enum class Mode { kShared, kExclusive };
-  using Result = std::optional<LockError>;  // nothing: it is locked
+  using Result = std::optional<LockError>;  // empty if it is locked
 
   static constexpr std::chrono::milliseconds kCadence{50};
   static constexpr std::chrono::seconds kDefaultTimeout{10};
 
-  // Of `path`.lock. Nothing is opened yet.
+  // Locks `path`.lock. Does not open it yet.
   explicit FileLock(std::string path) : path_(std::move(path) + ".lock") {}
-  // Of exactly this file.
+  // Locks exactly this file.
   static FileLock of_file(std::string lock_path) {
     FileLock lock{std::string()};
     lock.path_ = std::move(lock_path);
@@ -82,14 +83,14 @@ class FileLock {
   }
   ~FileLock() { close(); }
 
-  // Waits for as long as it takes; goes on after signals. What is locked already is converted, as
-  // flock(2) does it: not in one step.
+  // Waits without a limit; continues after signals. An existing lock is converted as by flock(2):
+  // not atomically.
   [[nodiscard]] Result lock(Mode mode = Mode::kExclusive) { return take(operation(mode)); }
   // Does not wait.
   [[nodiscard]] Result try_lock(Mode mode = Mode::kExclusive) {
     return take(operation(mode) | LOCK_NB);
   }
-  // Tries every kCadence until `timeout` is over; once where it is zero or less.
+  // Tries every kCadence until `timeout` has passed; once if it is zero or less.
   [[nodiscard]] Result try_lock_for(std::chrono::milliseconds timeout = kDefaultTimeout,
                                     Mode mode = Mode::kExclusive) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -102,12 +103,12 @@ class FileLock {
                             : std::chrono::nanoseconds(kCadence));
     }
   }
-  // The file stays. No effect where nothing is locked.
+  // The file remains. No effect if nothing is locked.
   void unlock() noexcept { close(); }
 
   bool is_locked() const noexcept { return locked_; }
   const std::string& path() const noexcept { return path_; }
-  // To be handed to a child; -1 where nothing is locked.
+  // A descriptor to pass to a child; -1 if nothing is locked.
   int fd() const noexcept { return fd_; }
 
  private:
@@ -120,8 +121,8 @@ class FileLock {
     (void)::nanosleep(&span, nullptr);  // a signal only shortens it
   }
 
-  // In a directory that we may not write to, a lock file that is there serves as well: flock(2)
-  // asks for no right to write.
+  // In a directory without write permission, an existing lock file also works: flock(2) needs no
+  // write permission.
   int open_file() const {
     constexpr mode_t kForAll = 0666;
     int fd = -1;
@@ -136,8 +137,7 @@ class FileLock {
     return fd;
   }
 
-  // Whether the name still leads to the file that is locked: some other program may remove lock
-  // files.
+  // Whether the name still leads to the locked file: another program may remove lock files.
   bool is_current() const {
     struct stat held;
     struct stat named;
@@ -169,7 +169,7 @@ class FileLock {
   void close() noexcept {
     locked_ = false;
     if (fd_ == -1) return;
-    (void)::close(std::exchange(fd_, -1));  // which unlocks, whatever it says
+    (void)::close(std::exchange(fd_, -1));  // which unlocks in any case
   }
 
   std::string path_;

@@ -34,7 +34,7 @@ void print_finding(const Finding& finding) {
   fmt::print("{:<8} {:<17} {}\n", name_of(finding.health), finding.check, text);
 }
 
-void print_json(const Patient& patient, const Findings& findings) {
+void print_json(const DoctorContext& context, const Findings& findings) {
   nlohmann::ordered_json checks = nlohmann::ordered_json::array();
   for (const Finding& finding : findings.all()) {
     checks.push_back({{"check", finding.check},
@@ -43,13 +43,13 @@ void print_json(const Patient& patient, const Findings& findings) {
                       {"what", finding.what},
                       {"advice", finding.advice}});
   }
-  const nlohmann::ordered_json report = {{"mount", patient.mount},
-                                         {"store", patient.store},
-                                         {"available", patient.is_available},
+  const nlohmann::ordered_json report = {{"mount", context.mount},
+                                         {"store", context.store},
+                                         {"available", context.is_available},
                                          {"problems", findings.count(Health::kProblem)},
                                          {"warnings", findings.count(Health::kWarning)},
                                          {"checks", std::move(checks)}};
-  // Names of files need not be UTF-8.
+  // File names may be invalid UTF-8.
   fmt::print("{}\n", report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -62,23 +62,23 @@ struct DoctorArguments {
 
 int examine(const DoctorArguments& arguments) {
   Findings findings;
-  Patient patient;
-  patient.account = ::geteuid();
-  patient.config = arguments.config;
-  patient.store = arguments.store.empty() ? "" : resolve_path(arguments.store);
+  DoctorContext context;
+  context.account = ::geteuid();
+  context.config = arguments.config;
+  context.store = arguments.store.empty() ? "" : resolve_path(arguments.store);
   const bool wants_mount = arguments.store.empty() || !arguments.mount.empty();
-  if (wants_mount) patient.mount = resolve_path(chosen_mount(arguments.mount));
+  if (wants_mount) context.mount = resolve_path(chosen_mount(arguments.mount));
   check_machine(findings);
-  if (wants_mount) check_mount(patient, findings);
-  if (!patient.store.empty()) check_store(patient, findings);
-  check_installation(patient, findings);
-  check_environment(patient, findings);
+  if (wants_mount) check_mount(context, findings);
+  if (!context.store.empty()) check_store(context, findings);
+  check_installation(context, findings);
+  check_environment(context, findings);
   if (arguments.as_json) {
-    print_json(patient, findings);
+    print_json(context, findings);
   } else {
     for (const Finding& finding : findings.all()) print_finding(finding);
   }
-  if (!patient.is_available) return kExitUnavailable;
+  if (!context.is_available) return kExitUnavailable;
   return findings.count(Health::kProblem) > 0 ? kExitFailed : kExitSuccess;
 }
 

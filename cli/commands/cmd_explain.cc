@@ -30,7 +30,7 @@ struct ExplainArguments {
   bool as_json = false;
 };
 
-// Of the calling process, as the daemon would find it.
+// Returns the job of the calling process, as the daemon would find it.
 std::string own_job() {
   const JobId job = job_from_environment(ProcessEnvironment());
   return job.empty() ? fmt::format("uid-{}", ::getuid()) : std::string(job.view());

@@ -109,7 +109,7 @@ std::string files_text(const json& counted) {
                      format_size(count_of(counted, "bytes")));
 }
 
-// What would become of each entry.
+// Prints the planned result for each entry.
 void print_plan(const json& plan) {
   std::vector<std::vector<std::string>> rows;
   for (const json& one : plan) {
@@ -227,7 +227,7 @@ constexpr std::array<const char*, kHeads.size()> kColumns = {
 constexpr std::size_t kStarted = 5;
 using Cells = std::array<std::string_view, kHeads.size()>;
 
-// The cells of one line, by the places that our columns have in it.
+// Returns the cells of one line in the order of our columns.
 Cells cells_of(std::string_view line, const std::array<std::size_t, kHeads.size()>& places) {
   Cells cells;
   cells.fill("-");
@@ -241,8 +241,8 @@ Cells cells_of(std::string_view line, const std::array<std::size_t, kHeads.size(
   return cells;
 }
 
-// The table of the daemon's rows, which one of another version may give fewer columns or more. Of ten
-// thousand jobs: so without a string for each cell.
+// Prints the daemon's rows as a table; a daemon of another version may have fewer or more columns.
+// A table may have ten thousand jobs, so cells are not copied to strings.
 std::string table_of(const json& answer) {
   const json columns = answer.value("columns", json::array());
   std::array<std::size_t, kHeads.size()> places;
@@ -277,7 +277,7 @@ std::string table_of(const json& answer) {
   return table;
 }
 
-// Of a daemon that does not list in short.
+// For a daemon that does not support the compact list.
 void add_objects(const json& answer, std::vector<Row>& table) {
   for (const json& job : answer.value("jobs", json::array())) {
     table.push_back(
@@ -313,7 +313,7 @@ int list(const JobArguments& arguments) {
 
 using Action = int (*)(const JobArguments&);
 
-// A job command with what all of them have.
+// Adds a job command with the common options.
 CLI::App* add_command(CLI::App& parent, const std::shared_ptr<JobArguments>& arguments,
                       const char* name, const char* help, Action action, int& exit_code) {
   CLI::App* command = parent.add_subcommand(name, help);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // COMMAND runs on an empty overlay over its cache directory, in a mount namespace of its own like
-// that of `run --store`, and the daemon records all requests. The alternatives lost: the preloaded
-// library does not see static programs and raw system calls, and many containers refuse ptrace(2).
+// that of `run --store`, and the daemon records all requests. Rejected alternatives: the preloaded
+// library does not see static programs and raw system calls, and many containers deny ptrace(2).
 // Calls that the kernel answers itself are not recorded: a second stat of a file, and an O_EXCL
 // that fails.
 //
@@ -47,7 +47,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostText = std::size_t{1} << 20;  // of a file that may hold paths
+// the largest file that is searched for paths
+constexpr std::size_t kMostText = std::size_t{1} << 20;
 
 struct LearnArguments {
   std::string name;
@@ -56,7 +57,7 @@ struct LearnArguments {
   std::vector<std::string> command;
 };
 
-// A directory of our own below TMPDIR, removed with all that is in it.
+// A temporary directory below TMPDIR, removed with its contents.
 class Workplace {
  public:
   Workplace() {
@@ -71,7 +72,8 @@ class Workplace {
   ~Workplace() {
     const auto parent = sys::open_path(fs::path(path_).parent_path(), O_RDONLY | O_DIRECTORY);
     if (parent)
-      (void)sys::remove_tree(parent->get(), fs::path(path_).filename());  // else it stays in TMPDIR
+      // otherwise it stays in TMPDIR
+      (void)sys::remove_tree(parent->get(), fs::path(path_).filename());
   }
   Workplace(const Workplace&) = delete;
   Workplace& operator=(const Workplace&) = delete;
@@ -98,7 +100,7 @@ class Learner {
   int learn() {
     RunResult first = run();
     if (first.code == kExitUnavailable && first.events.empty())
-      return first.code;  // it has been said
+      return first.code;  // the error has been printed
     if (first.code != 0) {
       throw Failure(kExitFailed,
                     fmt::format("'{}' failed with exit code {}; no profile was printed",
@@ -134,7 +136,7 @@ class Learner {
     options.overlay = {
         .lowers = {work_.path("lower")}, .upper = work_.path("upper"), .work = work_.path("work")};
     options.mount_point = directory_;
-    options.io_uring = false;  // only requests by /dev/fuse are recorded
+    options.io_uring = false;  // only requests through /dev/fuse are recorded
     options.owners.keep = false;
     options.trace = trace.get();
     const int code = with_private_mount(options, [this] { return run_command(); });
@@ -143,11 +145,11 @@ class Learner {
 
   int run_command() const {
     (void)::setenv(std::string(kDisableVariable).c_str(), "1",
-                   1);  // the library would route to the system's mount
+                   1);  // the library would otherwise route to the system's mount
     if (!arguments_.variable.empty())
       (void)::setenv(arguments_.variable.c_str(), directory_.c_str(), 1);
     const auto body = [this] {
-      (void)::dup2(STDERR_FILENO, STDOUT_FILENO);  // the profile alone goes to the caller's stdout
+      (void)::dup2(STDERR_FILENO, STDOUT_FILENO);  // only the profile goes to the caller's stdout
       return exec_command(arguments_.command);
     };
     return run_child(body, SIGKILL, OrphanPolicy::kKillChild);

@@ -27,7 +27,7 @@ struct MountArguments {
   bool standby = false;
 };
 
-// Whether there is still something to mount.
+// Whether there is still a mount to make.
 bool stand_by(const std::string& mount_point, DaemonOptions& options) {
   UniqueFd lock;
   if (wait_as_standby(run_dir(resolve_path(mount_point)), options.cycle, lock) ==
@@ -44,7 +44,7 @@ std::string choose_mount_point(const MountArguments& arguments, const DaemonOpti
   const std::string path = resolve_path(arguments.mount_point);
   check_apart(path, "store", options.store_dir);
   if (!options.layers_dir.empty()) check_apart(path, "directory of layers", options.layers_dir);
-  // A standby takes over unattended, where there was a mount before.
+  // A standby takes over unattended, at a path that was already a mount point.
   const bool may_be_nonempty =
       arguments.standby || parse_mount_options(arguments.daemon.options).may_be_nonempty;
   return check_mount_point(arguments.mount_point, may_be_nonempty);

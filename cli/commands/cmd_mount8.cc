@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What mount(8) and umount(8) have their helpers do to an existing mount: mount.fuse.cacheshim does
-// `mount -o remount`, umount.fuse.cacheshim unmounts. umount(2) returns before the daemon has ended. The
-// helper waits for the daemon, so that the caller can at once mount again, or unmount what lies below.
+// The helpers of mount(8) and umount(8) for an existing mount: mount.fuse.cacheshim performs `mount
+// -o remount`, umount.fuse.cacheshim unmounts. umount(2) returns before the daemon has exited. The
+// helper waits for the daemon, so that the caller can at once mount again, or unmount the file
+// system below.
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -32,9 +33,9 @@
 namespace cacheshim::cli {
 namespace {
 
-constexpr int kUmountFailed = 32;  // as umount(8) has it
+constexpr int kUmountFailed = 32;  // umount(8)'s exit code
 constexpr std::chrono::seconds kDeadline{30};
-constexpr std::chrono::seconds kElsewhere{1};  // after this, the mount may be in use elsewhere
+constexpr std::chrono::seconds kElsewhere{1};  // after this time, the mount may be in use elsewhere
 constexpr std::chrono::milliseconds kPoll{20};
 
 struct UmountArguments {
@@ -61,18 +62,18 @@ bool is_of_store(const std::string& path) {
   return ::access(fmt::format("{}/{}/version", path, kControlName).c_str(), F_OK) == 0;
 }
 
-// mount(8) merges the options of the fstab line, or of the mount, with the given ones, and passes all of
-// them. This ignores options that a mount cannot change.
+// mount(8) merges the options of the fstab line, or of the mount, with the given ones, and passes
+// all of them. This ignores options that cannot change for an existing mount.
 unsigned long wanted_flags(const std::vector<std::string>& texts, bool is_store) {
   MountOptions options = default_mount_options();
-  if (!is_store && is_real_root()) options.flags = 0;  // as mount.fuse.cacheshim mounts it
+  if (!is_store && is_real_root()) options.flags = 0;  // the defaults of mount.fuse.cacheshim
   for (const std::string& word : split_options(texts)) {
     if (word != "remount") (void)apply_mount_option(word, options);
   }
   return options.flags;
 }
 
-// Whether the daemon has a place for changes: layers, or an upperdir. Only the daemon knows.
+// Whether the daemon accepts changes, that is, has layers or an upperdir. Only the daemon knows.
 bool takes_changes(const std::string& path, bool is_store) {
   if (is_store) {
     std::ifstream file(fmt::format("{}/{}/status", path, kControlName));
@@ -107,7 +108,7 @@ void remount(const std::string& given, const std::vector<std::string>& texts) {
                 fmt::format("'{}' is in use{}; nothing was unmounted", mount.path, who));
 }
 
-// Returns false where the mount is still there, read-only.
+// Returns false if the mount is still there, read-only.
 bool detach(const MountEntry& mount, const UmountArguments& arguments) {
   const int flags = (arguments.lazy ? MNT_DETACH : 0) | (arguments.force ? MNT_FORCE : 0);
   if (::umount2(mount.path.c_str(), flags | UMOUNT_NOFOLLOW) == 0) return true;
@@ -122,7 +123,8 @@ bool detach(const MountEntry& mount, const UmountArguments& arguments) {
   return false;
 }
 
-// Whether the file system is still mounted somewhere: bound to another path, or in another namespace.
+// Whether the file system is still mounted elsewhere: bound to another path, or in another
+// namespace.
 bool is_mounted_elsewhere(const MountEntry& mount) {
   for (const MountEntry& other : read_mounts()) {
     if (other.device == mount.device) return true;

@@ -25,7 +25,7 @@ struct OverlayArguments {
   bool foreground = false;
 };
 
-// Resolved here: the daemon works in another current directory.
+// Makes the paths absolute: the daemon works in another current directory.
 OverlayFolders resolve(const OverlayFolders& given) {
   OverlayFolders directories;
   for (const std::string& lower : given.lowers) {
@@ -48,8 +48,8 @@ OverlayFolders resolve(const OverlayFolders& given) {
   return directories;
 }
 
-// A mount point that is a lower itself, or a parent of one of the directories, hides it only from
-// others.
+// A mount point that is itself a lower, or a parent of one of the directories, hides it only from
+// other processes.
 void check_mount_is_outside(const std::string& mount_point, const OverlayFolders& directories) {
   if (directories.upper.empty()) return;
   if (lies_in(mount_point, directories.upper))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job must never fail because of us: without a mount, or with one that refuses, the command runs
-// all the same, without the cache, and one line says so. Only --store, which asks for a mount of
-// the command's own, and CACHESHIM_STRICT=1 make it an error.
+// A job must never fail because of us: without a mount, or with one that denies access, the command
+// still runs, without the cache, and one line says so. Only --store, which requests a mount for
+// this command alone, and CACHESHIM_STRICT=1 make it an error.
 #include <errno.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -95,7 +95,7 @@ void fail_if_required(const Run& run, const std::string& why) {
   }
 }
 
-// The library does nothing where the variable is set, also if the job's script preloads it.
+// The variable disables the library, even if the job's script preloads it.
 int run_without_cache(const Run& run, const std::string& why, OrphanPolicy orphan) {
   fail_if_required(run, why);
   print_line(why + "; running the command without the cache");
@@ -153,7 +153,7 @@ int do_run(const RunArguments& arguments) {
   return run_on_store(run, installation.profiles);
 }
 
-// The options of run, lock and profile learn whose value may be a word of its own.
+// The options of run, lock and profile learn whose value may be a separate word.
 constexpr std::string_view kWithValue[] = {"--mount",   "--store", "--job",      "--cycle",
                                            "--timeout", "--name",  "--variable", "--cache"};
 

@@ -32,8 +32,9 @@ namespace cacheshim::cli {
 namespace {
 
 constexpr std::chrono::seconds kDaemonDeadline{30};
-constexpr std::chrono::seconds kLeaveDeadline{2};  // for those who were told to leave
-constexpr std::chrono::seconds kMargin{5};  // so that a closing is not taken back under our hands
+constexpr std::chrono::seconds kLeaveDeadline{2};  // for processes whose requests were failed
+// so that the daemon does not revert the closing too early
+constexpr std::chrono::seconds kMargin{5};
 constexpr std::chrono::milliseconds kPoll{20};
 
 MountEntry find_our_mount(const std::string& path) {
@@ -49,7 +50,7 @@ MountEntry find_our_mount(const std::string& path) {
   throw Failure(kExitFailed, fmt::format("'{}' is in use {}; nothing was unmounted", path, who));
 }
 
-// False where it is in use.
+// Returns false if the mount is in use.
 bool try_detach(const std::string& path, int flags) {
   if (::umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0) return true;
   if (errno == EBUSY) return false;
@@ -57,7 +58,8 @@ bool try_detach(const std::string& path, int flags) {
                                          std::generic_category().message(errno)));
 }
 
-// Nothing where it refuses: a plain overlay has nobody to ask; or it is in use indeed.
+// Returns nothing if the request fails: a plain overlay has no control directory, or the mount is
+// really in use.
 std::optional<nlohmann::json> ask_daemon(const std::string& path, const nlohmann::json& request) {
   try {
     return ControlClient(path).request(request);
@@ -66,7 +68,8 @@ std::optional<nlohmann::json> ask_daemon(const std::string& path, const nlohmann
   }
 }
 
-// Those who do more with it than to wait for a lock, or for an answer of the daemon's.
+// Returns the processes that use the mount for more than waiting for a lock or a reply of the
+// daemon.
 std::vector<MountUser> find_working_users(const std::string& path, const MountEntry& mount) {
   std::vector<MountUser> users = find_mount_users(mount);
   const auto waiting = ask_daemon(path, {{"op", "waiting"}});
@@ -78,8 +81,8 @@ std::vector<MountUser> find_working_users(const std::string& path, const MountEn
   return users;
 }
 
-// Those who have it in use may only be waiting: the daemon sends them home then. With a grace time it
-// does so whatever the others do, who are waited for.
+// Users of the mount may only be waiting: the daemon then fails their requests. With a grace time
+// it does so regardless of working processes, for which this function waits.
 void detach_from_users(const std::string& path, const MountEntry& mount,
                        std::chrono::seconds grace) {
   const bool is_wanted_anyway = grace.count() > 0;
@@ -125,7 +128,7 @@ void wait_for_daemon(const std::string& path, const MountEntry& mount, const Dae
   }
 }
 
-// No record says that the mount was closed for good, so a standby goes on.
+// No record says that the mount was closed for good, so a standby takes over.
 void free_dead(const std::string& path) {
   const pid_t successor = find_successor(path);
   if (successor != 0) {

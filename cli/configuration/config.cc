@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kMaxThreads = 256;
 
-// An integer in seconds, or a string with a unit.
+// Reads an integer in seconds, or a string with a unit.
 std::optional<std::chrono::seconds> find_duration(TomlReader& reader, std::string_view key) {
   const toml::node* node = reader.find_node(key);
   if (node == nullptr) return std::nullopt;
@@ -50,7 +50,7 @@ void read_publish(TomlReader& root, Config& config, TomlProblem& problem) {
   publish.finish();
 }
 
-// An integer in bytes, or a string with a unit.
+// Reads an integer in bytes, or a string with a unit.
 std::optional<std::uint64_t> find_size(TomlReader& reader, std::string_view key) {
   const toml::node* node = reader.find_node(key);
   if (node == nullptr) return std::nullopt;
@@ -64,7 +64,7 @@ std::optional<std::uint64_t> find_size(TomlReader& reader, std::string_view key)
   return size;
 }
 
-// A size, or a share of the file system, "5%".
+// Reads a size, or a share of the file system such as "5%".
 void read_min_free(TomlReader& gc, EvictionLimits& limits) {
   const toml::node* node = gc.find_node("min_free");
   const auto text = node != nullptr ? node->value_exact<std::string>() : std::nullopt;
@@ -120,7 +120,7 @@ void read_root(TomlReader& root, Config& config) {
   }
 }
 
-// Returns nothing where there is no such file.
+// Returns nothing if the file does not exist.
 std::optional<std::string> read_file(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
@@ -161,7 +161,7 @@ Config load_config(const std::string& file) {
   if (directory.empty()) return {};
   const std::string path = directory + "/cacheshim.toml";
   if (::access(directory.c_str(), X_OK) != 0 && errno == EACCES) {
-    // HOME is often another user's in containers and after setpriv.
+    // In containers and after setpriv, HOME often belongs to another user.
     print_line(
         fmt::format("cannot look into '{}': Permission denied; going on without a "
                     "configuration",

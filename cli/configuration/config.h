@@ -13,7 +13,7 @@
 
 namespace cacheshim::cli {
 
-// cacheshim.toml; what it does not say is empty.
+// The contents of cacheshim.toml; missing settings are empty.
 struct Config {
   std::string layers;
   std::optional<unsigned> threads;
@@ -22,19 +22,19 @@ struct Config {
   std::optional<std::chrono::seconds> flight_timeout;
   std::optional<PublishPolicy> publish;
   std::optional<PublishAllow> allow;
-  std::string cuda_defaults;  // [cuda], as the run directory's file has it
+  std::string cuda_defaults;  // [cuda], in the format of the run directory's file
   std::optional<bool> verify_on_open;
   EvictionLimits gc;
   std::optional<std::chrono::seconds> gc_interval;
-  std::optional<WatchMode> watch;  // the best; less where it does not work
-  std::optional<bool> io_uring;    // whether requests are taken by it, where the kernel lets
+  std::optional<WatchMode> watch;  // the best available; a weaker one if it does not work
+  std::optional<bool> io_uring;    // whether to receive requests over it, if the kernel allows it
 };
 
 // Throws Failure (usage) with "FILE:LINE: reason".
 Config parse_config(std::string_view text, std::string_view origin);
 
-// Reads `file`, which must exist, or, where it is empty, cacheshim.toml in config_dir(), which may
-// be missing.
+// Reads `file`, which must exist. If `file` is empty, reads cacheshim.toml in config_dir(), which
+// may be missing.
 Config load_config(const std::string& file);
 
 }  // namespace cacheshim::cli

@@ -9,7 +9,7 @@
 
 namespace cacheshim::cli {
 
-// What the words of -o say, whatever is mounted.
+// The options that all kinds of mounts share.
 struct MountOptions {
   unsigned long flags = 0;  // MS_*
   OwnerRule owners;
@@ -17,23 +17,23 @@ struct MountOptions {
   bool may_be_nonempty = false;  // the mount point
 };
 
-// What a mount without -o has: nosuid, nodev.
+// The defaults of a mount without -o: nosuid, nodev.
 MountOptions default_mount_options();
 
-// The words in the texts of one or more -o: split at ',', but for one after '\', which goes. Any other
-// '\' stays.
+// Splits the texts of one or more -o at ','. "\," stands for a comma within a word; any other '\'
+// stays.
 std::vector<std::string> split_options(const std::vector<std::string>& texts);
 
-// Replaces each "\x" by x.
+// Replaces each "\x" with x.
 std::string undo_backslashes(std::string_view text);
 
-// Takes one word into account, as mount(8) and fstab have them. False for one that is not known here.
+// Applies one word with the semantics of mount(8) and fstab. Returns false for an unknown word.
 bool apply_mount_option(const std::string& word, MountOptions& options);
 
-// The -o of a store. Throws Failure (usage) for a word that is not known.
+// Parses the -o of a store. Throws Failure (usage) for an unknown word.
 MountOptions parse_mount_options(const std::vector<std::string>& texts);
 
-// The words that apply_mount_option() knows, for messages.
+// Lists the words that apply_mount_option() knows, for messages.
 std::string known_mount_options();
 
 }  // namespace cacheshim::cli

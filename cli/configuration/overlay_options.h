@@ -9,16 +9,16 @@
 
 namespace cacheshim::cli {
 
-// The -o of a plain overlay, spelled as fuse-overlayfs spells it.
+// The -o of a plain overlay, with fuse-overlayfs's spelling.
 struct OverlayOptions {
-  OverlayFolders directories;  // as given, not looked at yet
+  OverlayFolders directories;  // as given, not checked yet
   MountOptions mount;
-  std::vector<std::string> ignored;  // words that switch something we do not have
+  std::vector<std::string> ignored;  // options that have no effect here
   std::vector<std::string> denied;   // suid or dev, which only root may set
 };
 
-// Throws Failure (usage) for a word that is not known, a bad value, or directories that are missing
-// in it. `is_root`: whether suid and dev are allowed.
+// Throws Failure (usage) for an unknown word, an invalid value, or missing directories. `is_root`:
+// whether suid and dev are allowed.
 OverlayOptions parse_overlay_options(const std::vector<std::string>& texts, bool is_root);
 
 }  // namespace cacheshim::cli

@@ -8,8 +8,9 @@
 
 namespace cacheshim::cli {
 
-// The table `allow` of [publish]: users and groups by name or id, and SLURM's jobs by pattern. Nothing where
-// it is missing, so that everybody may publish; an empty one lets nobody.
+// Reads the table `allow` of [publish]: users and groups by name or id, and SLURM's jobs by
+// pattern. Returns nothing if the table is missing, so that everybody may publish; with an empty
+// table nobody may.
 std::optional<PublishAllow> read_publish_allow(TomlReader& publish, TomlProblem& problem);
 
 }  // namespace cacheshim::cli

@@ -9,7 +9,7 @@
 
 namespace cacheshim::cli {
 
-// What the command line says about a daemon.
+// The command line's settings for a daemon.
 struct DaemonArguments {
   std::string store;
   std::string layers;
@@ -17,17 +17,17 @@ struct DaemonArguments {
   std::vector<std::string> options;  // the texts of -o
 };
 
-// The resolved path of a directory that must be there and open to `access` (access(2)). `what` is
-// what a message calls it. Throws Failure (unavailable).
+// Returns the resolved path of a directory that must exist and permit `access` (access(2)). `what`
+// names it in messages. Throws Failure (unavailable).
 std::string check_directory(std::string_view what, const std::string& path, int access);
 
-// The profiles of profile_directories(). Refused ones are printed and left out. Throws Failure
-// (unavailable) where there are no shipped ones.
+// Returns the profiles of profile_directories(). Prints invalid ones and leaves them out. Throws
+// Failure (unavailable) if there are no shipped ones.
 std::vector<Profile> load_all_profiles(const std::string& shipped, const std::string& config = "");
 
-// Joins command line, configuration and profiles; everything but the mount point is set.
-// Throws Failure: usage for the configuration and the options, unavailable for a store, a directory
-// of layers or profiles that are not there.
+// Combines command line, configuration and profiles; sets everything except the mount point. Throws
+// Failure: usage for the configuration and the options, unavailable for a missing store, directory
+// of layers or directory of profiles.
 DaemonOptions make_daemon_options(const DaemonArguments& arguments,
                                   const std::string& shipped_profiles);
 

@@ -83,7 +83,7 @@ std::string format_duration(std::chrono::seconds duration) {
   for (const Unit& unit : kUnits) {
     if (unit.name == nullptr) continue;
     const std::int64_t count = rest / unit.seconds;
-    if (parts > 0) ++parts;  // "1 d 5 s" would pretend to be exact
+    if (parts > 0) ++parts;  // "1 d 5 s" would look exact although it is not
     if (count > 0) {
       text += fmt::format("{}{} {}", text.empty() ? "" : " ", count, unit.name);
       if (parts == 0) parts = 1;

@@ -9,23 +9,25 @@
 
 namespace cacheshim::cli {
 
-// "90", "90s", "10m", "2h", "7d" or "1w"; nothing for any other text and for what does not fit.
+// Parses "90", "90s", "10m", "2h", "7d" or "1w"; returns nothing for any other text and for values
+// out of range.
 std::optional<std::chrono::seconds> parse_duration(std::string_view text);
 
-// A duration as parse_duration() reads it, or with a fraction ("0.5", "1.5m"), or "200ms"; at most 10 years.
+// Parses a duration as parse_duration() does, or with a fraction ("0.5", "1.5m"), or "200ms"; at
+// most 10 years.
 std::optional<std::chrono::milliseconds> parse_timeout(std::string_view text);
 
-// For CLI::Option::check(): why `text` is no timeout; "" where it is one.
+// For CLI::Option::check(): returns why `text` is not a timeout; "" if it is one.
 std::string timeout_problem(const std::string& text);
 
-// "4096", "10K", "500M", "20G", "2T" in powers of 1024, as bytes; nothing for any other text and for what
-// does not fit.
+// Parses "4096", "10K", "500M", "20G", "2T" in powers of 1024, as bytes; returns nothing for any
+// other text and for values out of range.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
-// With two units at most: "12 s", "3 min 5 s", "2 h", "7 d 1 h".
+// Formats with at most two units: "12 s", "3 min 5 s", "2 h", "7 d 1 h".
 std::string format_duration(std::chrono::seconds duration);
 
-// In powers of 1024: "512 B", "1.5 KiB".
+// Formats in powers of 1024: "512 B", "1.5 KiB".
 std::string format_size(std::uint64_t bytes);
 
 // "1 file", "2 files".

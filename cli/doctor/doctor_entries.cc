@@ -14,7 +14,7 @@
 namespace cacheshim::cli {
 namespace {
 
-// A prologue waits for it; and as much reads some 50,000 entries that are in the page cache.
+// A job's prologue waits for the doctor; this is enough for some 50,000 entries in the page cache.
 constexpr std::chrono::seconds kSampleTime{2};
 constexpr std::size_t kMostNamed = 3;
 
@@ -24,12 +24,12 @@ std::string rejected_entry_text(const nlohmann::json& entry) {
 
 }  // namespace
 
-void check_recorded_paths(const Patient& patient, int base, const std::string& mount_path,
+void check_recorded_paths(const DoctorContext& context, int base, const std::string& mount_path,
                           Findings& findings) {
   constexpr const char* kCheck = "recorded paths";
   if (mount_path.empty()) return;
   const auto profiles =
-      load_profiles(profile_directories(find_installation().profiles, patient.config)).profiles;
+      load_profiles(profile_directories(find_installation().profiles, context.config)).profiles;
   const EntryMap entries(profiles);
   const PathSample sample = sample_recorded_paths(base, mount_path, entries,
                                                   std::chrono::steady_clock::now() + kSampleTime);
@@ -40,32 +40,32 @@ void check_recorded_paths(const Patient& patient, int base, const std::string& m
           ? ""
           : fmt::format(", those of {} s; 'cacheshim verify' reads all", kSampleTime.count()));
   if (sample.damaged.empty()) {
-    return findings.ok(kCheck, patient.store, read + ": all name files below the mount");
+    return findings.ok(kCheck, context.store, read + ": all name files below the mount");
   }
   std::string named;
   for (std::size_t i = 0; i < sample.damaged.size() && i < kMostNamed; ++i) {
     named += (i == 0 ? "" : ", ") + sample.damaged[i].path;
   }
   findings.warn(
-      kCheck, patient.store,
+      kCheck, context.store,
       fmt::format("{}: {} {} ({}{}): every job builds these entries anew", read,
                   format_count(sample.damaged.size(), "file", "files"), sample.damaged.front().why,
                   named, sample.damaged.size() > kMostNamed ? ", …" : ""),
       "'cacheshim verify --repair', or let the next job that builds them replace them");
 }
 
-void check_rejected(const Patient& patient, Findings& findings) {
+void check_rejected(const DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "rejected entries";
-  if (!patient.status.contains("rejected")) return;  // an older daemon
-  const auto& rejected = patient.status["rejected"];
+  if (!context.status.contains("rejected")) return;  // an older daemon
+  const auto& rejected = context.status["rejected"];
   if (!rejected.is_array() || rejected.empty()) {
-    return findings.ok(kCheck, patient.mount, "none: no job has built anew what it had opened");
+    return findings.ok(kCheck, context.mount, "none: no job has built anew what it had opened");
   }
   std::string named;
   for (const auto& entry : rejected) {
     named += (named.empty() ? "" : ", ") + rejected_entry_text(entry);
   }
-  findings.warn(kCheck, patient.mount, "jobs open these entries and build them anew: " + named,
+  findings.warn(kCheck, context.mount, "jobs open these entries and build them anew: " + named,
                 "'cacheshim explain' says who published one; move it away if it is of no use");
 }
 

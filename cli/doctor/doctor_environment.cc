@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kCheck = "environment";
 constexpr std::string_view kOurPrefix = "CACHESHIM_";
-// All that are for users to set, and those that the library sets for children.
+// All variables that users may set, and those that the library sets for children.
 constexpr std::array<std::string_view, 16> kKnown = {
     kMountVariable,     kJobVariable,         kCycleVariable,      kRoutesVariable,
     kPublishVariable,   kDisableVariable,     kStrictVariable,     kLogVariable,
@@ -103,31 +103,31 @@ void check_log(Findings& findings) {
                 "name a file that this user may write");
 }
 
-void check_mount_variable(const Patient& patient, Findings& findings) {
+void check_mount_variable(const DoctorContext& context, Findings& findings) {
   const auto mount = find_variable(kMountVariable);
   if (!mount) {
-    if (patient.mount.empty() || patient.mount == kDefaultMountPoint) return;
+    if (context.mount.empty() || context.mount == kDefaultMountPoint) return;
     return findings.warn(
         kCheck, kMountVariable,
         fmt::format("is not set: jobs that are started from here look for {}, not for {}",
-                    kDefaultMountPoint, patient.mount),
+                    kDefaultMountPoint, context.mount),
         fmt::format("'export {}={}', or use 'cacheshim run --mount'", kMountVariable,
-                    patient.mount));
+                    context.mount));
   }
-  if (patient.mount.empty() || !patient.is_available || resolve_path(*mount) == patient.mount)
+  if (context.mount.empty() || !context.is_available || resolve_path(*mount) == context.mount)
     return;
   findings.warn(
       kCheck, setting(kMountVariable),
-      fmt::format("jobs that are started from here do not use the mount at '{}'", patient.mount),
+      fmt::format("jobs that are started from here do not use the mount at '{}'", context.mount),
       "name one of the two everywhere");
 }
 
-// A variable of a cache's own that leads elsewhere wins over the mount.
-void check_cache_variables(const Patient& patient, const std::vector<Profile>& profiles,
+// A cache's own variable that leads elsewhere takes precedence over the mount.
+void check_cache_variables(const DoctorContext& context, const std::vector<Profile>& profiles,
                            Findings& findings) {
   const std::string mount =
       find_variable(kMountVariable)
-          .value_or(patient.mount.empty() ? std::string(kDefaultMountPoint) : patient.mount);
+          .value_or(context.mount.empty() ? std::string(kDefaultMountPoint) : context.mount);
   for (const Profile& profile : profiles) {
     if (profile.variable.empty()) continue;
     const auto value = find_variable(profile.variable);
@@ -150,8 +150,8 @@ struct Closed {
   struct stat st {};
 };
 
-// The directory itself, or what is there of those above it below HOME, where its user could not
-// write.
+// Returns the directory itself, or its nearest existing parent below HOME, if its user could not
+// write there.
 std::optional<Closed> find_closed(const std::string& path, const std::string& home, uid_t user) {
   for (std::string at = path; at.size() > home.size(); at.resize(at.find_last_of('/'))) {
     Closed closed{at, {}};
@@ -166,8 +166,8 @@ std::optional<Closed> find_closed(const std::string& path, const std::string& ho
   return std::nullopt;
 }
 
-// Directories that another user has left in HOME, a container's build or a sudo for one, are where
-// caches end in PermissionError as soon as they are used without a mount.
+// Directories that another user has left in HOME, such as a container's build or sudo, cause
+// PermissionError as soon as the caches are used without a mount.
 void check_default_directories(const std::vector<Profile>& profiles, Findings& findings) {
   constexpr const char* kName = "default caches";
   const auto home = find_variable("HOME");
@@ -198,16 +198,16 @@ void check_default_directories(const std::vector<Profile>& profiles, Findings& f
 
 }  // namespace
 
-void check_environment(const Patient& patient, Findings& findings) {
+void check_environment(const DoctorContext& context, Findings& findings) {
   const auto before = findings.all().size();
   check_names(findings);
   check_ids(findings);
   check_switches(findings);
   check_log(findings);
-  check_mount_variable(patient, findings);
+  check_mount_variable(context, findings);
   const ProfileSet set =
-      load_profiles(profile_directories(find_installation().profiles, patient.config));
-  check_cache_variables(patient, set.profiles, findings);
+      load_profiles(profile_directories(find_installation().profiles, context.config));
+  check_cache_variables(context, set.profiles, findings);
   if (findings.all().size() == before) findings.ok(kCheck, "", "nothing that contradicts itself");
   check_default_directories(set.profiles, findings);
 }

@@ -24,12 +24,12 @@
 namespace cacheshim::cli {
 namespace {
 
-void check_config(const Patient& patient, Findings& findings) {
+void check_config(const DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "configuration";
   const std::string path =
-      patient.config.empty() ? config_dir() + "/cacheshim.toml" : patient.config;
+      context.config.empty() ? config_dir() + "/cacheshim.toml" : context.config;
   try {
-    (void)load_config(patient.config);
+    (void)load_config(context.config);
   } catch (const Failure& failure) {
     return findings.problem(kCheck, path, failure.what(), "correct it: no mount starts with it");
   }
@@ -37,7 +37,7 @@ void check_config(const Patient& patient, Findings& findings) {
               ::access(path.c_str(), F_OK) == 0 ? "good" : "none: all is as by default");
 }
 
-void check_profiles(const Patient& patient, Findings& findings) {
+void check_profiles(const DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "profiles";
   const std::string shipped = find_installation().profiles;
   if (::access(shipped.c_str(), R_OK | X_OK) != 0) {
@@ -45,7 +45,7 @@ void check_profiles(const Patient& patient, Findings& findings) {
                             std::generic_category().message(errno) + ": nothing can be mounted",
                             "reinstall cacheshim");
   }
-  const ProfileSet set = load_profiles(profile_directories(shipped, patient.config));
+  const ProfileSet set = load_profiles(profile_directories(shipped, context.config));
   for (const ProfileError& refused : set.refused) {
     findings.problem(kCheck, "", refused.message + "; mounts go on without this profile",
                      "'cacheshim profile check FILE' when it is corrected");
@@ -57,8 +57,8 @@ void check_profiles(const Patient& patient, Findings& findings) {
   }
 }
 
-// What the dynamic loader says when a program starts with this LD_PRELOAD, or why it does not
-// start.
+// Returns the dynamic loader's messages for a program that starts with this LD_PRELOAD, or the
+// reason why it does not start.
 std::string loader_complaint(const std::string& preload) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";
@@ -146,9 +146,9 @@ void check_preload(Findings& findings) {
 
 }  // namespace
 
-void check_installation(const Patient& patient, Findings& findings) {
-  check_config(patient, findings);
-  check_profiles(patient, findings);
+void check_installation(const DoctorContext& context, Findings& findings) {
+  check_config(context, findings);
+  check_profiles(context, findings);
   check_library(findings);
   check_preload(findings);
 }

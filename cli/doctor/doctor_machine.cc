@@ -33,8 +33,8 @@ constexpr uid_t kNobody = 65534;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// What a child that runs `body` ends with; nothing where it does not end in time: it is left to itself,
-// and who reads what we print does not wait for it.
+// Returns the exit status of a child that runs `body`; nothing if it does not exit in time. Such a
+// child is left running, and does not hold our output open.
 std::optional<int> ask_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -45,7 +45,7 @@ std::optional<int> ask_child(const std::function<int()>& body) {
   const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   struct pollfd event = {handle.get(), POLLIN, 0};
   if (handle && ::poll(&event, 1, kReplyTimeoutMs) == 0) {
-    (void)::kill(child, SIGKILL);  // it goes when its request is answered
+    (void)::kill(child, SIGKILL);  // it exits when its request is answered
     return std::nullopt;
   }
   int status = 0;
@@ -99,8 +99,8 @@ bool allows_others(const char* path) {
   return false;
 }
 
-// Mounts are made by the program itself, in a user namespace where it is not root: fusermount3 is for
-// those who take away the mount of one that died.
+// The program itself mounts, in a user namespace if it is not root. fusermount3 is only for users
+// who unmount the mount of a dead daemon.
 void check_fusermount(Findings& findings) {
   constexpr const char* kCheck = "fusermount3";
   constexpr const char* kConf = "/etc/fuse.conf";
@@ -131,7 +131,7 @@ void check_rootless(Findings& findings) {
   }
   const auto error = ask_child([] {
     if (::geteuid() == 0)
-      (void)!::setresuid(kNobody, kNobody, kNobody);  // root may be without another
+      (void)!::setresuid(kNobody, kNobody, kNobody);  // root may lack another one
     return ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : errno;
   });
   if (error.value_or(0) == 0) return findings.ok(kCheck, "", "users may make user namespaces");

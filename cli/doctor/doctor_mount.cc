@@ -31,7 +31,7 @@ bool has_word(std::string_view list, std::string_view word) {
   return false;
 }
 
-// Who serves it, as this user namespace sees that.
+// Returns the user that serves the mount, as this user namespace shows it.
 std::optional<uid_t> server_of(const MountEntry& mount) {
   constexpr std::string_view kUser = "user_id=";
   const auto at = mount.super_options.find(kUser);
@@ -43,59 +43,59 @@ std::optional<uid_t> server_of(const MountEntry& mount) {
   return parsed.ec == std::errc() ? std::optional(uid) : std::nullopt;
 }
 
-// False where there is nothing more to be asked of it.
-bool check_daemon(Patient& patient, Findings& findings) {
+// Returns false if no further checks are possible.
+bool check_daemon(DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "mount";
-  const Reply reply = ask_file_system(patient.mount);
+  const Reply reply = ask_file_system(context.mount);
   if (reply == Reply::kNone) {
-    findings.problem(kCheck, patient.mount, "does not answer",
-                     hung_mount_advice(patient.mount));  // resolve_path() would wait for it
+    findings.problem(kCheck, context.mount, "does not answer",
+                     hung_mount_advice(context.mount));  // resolve_path() would wait for it
     return false;
   }
   if (reply == Reply::kDead) {
-    findings.problem(kCheck, patient.mount, "its daemon is dead",
-                     dead_mount_advice(resolve_path(patient.mount)));
+    findings.problem(kCheck, context.mount, "its daemon is dead",
+                     dead_mount_advice(resolve_path(context.mount)));
     return false;
   }
-  patient.mount = resolve_path(patient.mount);
+  context.mount = resolve_path(context.mount);
   try {
-    const auto status = parse_json(ControlClient(patient.mount).read("status"));
-    if (status.is_object()) patient.status = status;
+    const auto status = parse_json(ControlClient(context.mount).read("status"));
+    if (status.is_object()) context.status = status;
   } catch (const Failure& failure) {
-    findings.problem(kCheck, patient.mount, failure.what(), "");
+    findings.problem(kCheck, context.mount, failure.what(), "");
     return false;
   }
   return true;
 }
 
-void check_version(const Patient& patient, Findings& findings) {
-  const std::string version = patient.said("version");
+void check_version(const DoctorContext& context, Findings& findings) {
+  const std::string version = context.said("version");
   const std::string what =
-      fmt::format("served by pid {}, version {}", count_of(patient.status, "pid"), version);
-  if (version == CACHESHIM_VERSION) return findings.ok("mount", patient.mount, what);
-  findings.warn("mount", patient.mount,
+      fmt::format("served by pid {}, version {}", count_of(context.status, "pid"), version);
+  if (version == CACHESHIM_VERSION) return findings.ok("mount", context.mount, what);
+  findings.warn("mount", context.mount,
                 fmt::format("{}; this program is {}", what, CACHESHIM_VERSION),
                 "unmount and mount again, when no job uses it");
 }
 
-void check_options(const Patient& patient, const MountEntry& mount, Findings& findings) {
+void check_options(const DoctorContext& context, const MountEntry& mount, Findings& findings) {
   constexpr const char* kCheck = "mount options";
   if (has_word(mount.options, "noexec")) {
-    return findings.problem(kCheck, patient.mount,
+    return findings.problem(kCheck, context.mount,
                             "noexec: compiled modules in the caches cannot be loaded",
                             "mount it without noexec");
   }
   if (has_word(mount.options, "ro")) {
-    return findings.warn(kCheck, patient.mount, "ro: jobs cannot add to their caches",
+    return findings.warn(kCheck, context.mount, "ro: jobs cannot add to their caches",
                          "mount it without ro, if they are to");
   }
-  findings.ok(kCheck, patient.mount, mount.options);
+  findings.ok(kCheck, context.mount, mount.options);
 }
 
-void check_requests(const Patient& patient, Findings& findings) {
+void check_requests(const DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "requests";
-  if (patient.said("requests") == "io_uring") {
-    return findings.ok(kCheck, patient.mount,
+  if (context.said("requests") == "io_uring") {
+    return findings.ok(kCheck, context.mount,
                        "come by io_uring, on the core that they are made on");
   }
   std::string text = "come by /dev/fuse";
@@ -106,36 +106,36 @@ void check_requests(const Patient& patient, Findings& findings) {
                                "before it is mounted",
                                kRingParameter);
   }
-  findings.ok(kCheck, patient.mount, text);
+  findings.ok(kCheck, context.mount, text);
 }
 
-void check_features(const Patient& patient, Findings& findings) {
+void check_features(const DoctorContext& context, Findings& findings) {
   constexpr const char* kFresh = "raw changes";
-  const std::string watch = patient.said("watch");
+  const std::string watch = context.said("watch");
   if (watch == "none") {
     findings.warn(
-        kFresh, patient.mount,
+        kFresh, context.mount,
         "not watched for: what is changed in the store beside the mount is seen within 1 s",
         "as root, fanotify serves; else raise fs.inotify.max_user_watches");
   } else {
-    findings.ok(kFresh, patient.mount, "seen at once, by " + watch);
+    findings.ok(kFresh, context.mount, "seen at once, by " + watch);
   }
-  const bool passes = patient.status.value("passthrough", false);
-  findings.ok("passthrough", patient.mount,
+  const bool passes = context.status.value("passthrough", false);
+  findings.ok("passthrough", context.mount,
               passes ? "on: the kernel reads and writes files of layers by itself"
                      : "off: files of layers go by way of the daemon");
-  check_requests(patient, findings);
-  if (patient.said("locks") == "this mount") {
+  check_requests(context, findings);
+  if (context.said("locks") == "this mount") {
     findings.warn(
-        "locks", patient.mount, "the store's file system knows none: exclusion ends at this mount",
+        "locks", context.mount, "the store's file system knows none: exclusion ends at this mount",
         "on NFS local_lock=none with a lock service, on Lustre the option flock; else let no "
         "other node and no raw process share the lock files");
   }
 }
 
-void check_run_directory(const Patient& patient, Findings& findings) {
+void check_run_directory(const DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "run directory";
-  const std::string path = patient.said("run_dir");
+  const std::string path = context.said("run_dir");
   if (path.empty()) {
     return findings.warn(
         kCheck, "",
@@ -154,18 +154,18 @@ void check_run_directory(const Patient& patient, Findings& findings) {
 
 }  // namespace
 
-void check_mount(Patient& patient, Findings& findings) {
-  patient.is_available = check_daemon(patient, findings);
-  if (!patient.is_available) return;
-  if (patient.store.empty()) patient.store = patient.said("store");
-  check_version(patient, findings);
-  if (const auto entry = find_mount(read_mounts(), patient.mount)) {
-    patient.account = server_of(*entry).value_or(patient.account);
-    check_options(patient, *entry, findings);
+void check_mount(DoctorContext& context, Findings& findings) {
+  context.is_available = check_daemon(context, findings);
+  if (!context.is_available) return;
+  if (context.store.empty()) context.store = context.said("store");
+  check_version(context, findings);
+  if (const auto entry = find_mount(read_mounts(), context.mount)) {
+    context.account = server_of(*entry).value_or(context.account);
+    check_options(context, *entry, findings);
   }
-  check_features(patient, findings);
-  check_run_directory(patient, findings);
-  check_rejected(patient, findings);
+  check_features(context, findings);
+  check_run_directory(context, findings);
+  check_rejected(context, findings);
 }
 
 }  // namespace cacheshim::cli

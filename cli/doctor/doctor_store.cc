@@ -30,7 +30,7 @@ constexpr long kOldTrashSeconds = 24 * 3600;
 
 std::string reason(Errno error) { return std::generic_category().message(error.code()); }
 
-// The store's descriptors; its records may be closed to this user.
+// The store's descriptors; this user may have no access to its records.
 struct OpenStore {
   UniqueFd base;
   UniqueFd control;
@@ -46,7 +46,7 @@ std::string type_of(int directory) {
   return "unknown";
 }
 
-void check_file_system(const Patient& patient, const OpenStore& store, Findings& findings) {
+void check_file_system(const DoctorContext& context, const OpenStore& store, Findings& findings) {
   constexpr const char* kCheck = "store file system";
   struct statvfs status {};
   if (::fstatvfs(store.base.get(), &status) != 0) return;
@@ -55,19 +55,19 @@ void check_file_system(const Patient& patient, const OpenStore& store, Findings&
       "{}, {}", type_of(store.base.get()),
       is_local ? "local" : "other machines may write there: what they change is seen within 1 s");
   if ((status.f_flag & ST_RDONLY) != 0) {
-    return findings.problem(kCheck, patient.store, what + "; mounted ro: nothing can be published",
+    return findings.problem(kCheck, context.store, what + "; mounted ro: nothing can be published",
                             "mount it rw");
   }
   if ((status.f_flag & ST_NOEXEC) != 0) {
     return findings.warn(
-        kCheck, patient.store,
+        kCheck, context.store,
         what + "; mounted noexec: compiled modules cannot be loaded from it directly",
         "mount it without noexec");
   }
-  findings.ok(kCheck, patient.store, what);
+  findings.ok(kCheck, context.store, what);
 }
 
-void check_space(const Patient& patient, const OpenStore& store, Findings& findings) {
+void check_space(const DoctorContext& context, const OpenStore& store, Findings& findings) {
   struct statvfs status {};
   if (::fstatvfs(store.base.get(), &status) != 0) return;
   constexpr const char* kAdvice = "'cacheshim gc', with limits in [gc] of the configuration";
@@ -75,86 +75,86 @@ void check_space(const Patient& patient, const OpenStore& store, Findings& findi
   const std::uint64_t total = std::uint64_t{status.f_blocks} * status.f_frsize;
   const std::string space = fmt::format("{} free of {}", format_size(free), format_size(total));
   if (status.f_bavail == 0) {
-    findings.problem("free space", patient.store, space + ": nothing can be written", kAdvice);
+    findings.problem("free space", context.store, space + ": nothing can be written", kAdvice);
   } else if (free < std::min(kLittleSpace, total / 100 * kLittlePercent)) {
-    findings.warn("free space", patient.store, space, kAdvice);
+    findings.warn("free space", context.store, space, kAdvice);
   } else {
-    findings.ok("free space", patient.store, space);
+    findings.ok("free space", context.store, space);
   }
-  if (status.f_files == 0) return;  // the file system has no limit of its own
+  if (status.f_files == 0) return;  // the file system has no fixed limit
   const std::string inodes = fmt::format("{} free of {}", status.f_favail, status.f_files);
   if (status.f_favail == 0) {
-    findings.problem("free inodes", patient.store, inodes + ": no file can be made", kAdvice);
+    findings.problem("free inodes", context.store, inodes + ": no file can be made", kAdvice);
   } else if (status.f_favail < status.f_files / 100 * kLittlePercent) {
-    findings.warn("free inodes", patient.store, inodes, kAdvice);
+    findings.warn("free inodes", context.store, inodes, kAdvice);
   } else {
-    findings.ok("free inodes", patient.store, inodes);
+    findings.ok("free inodes", context.store, inodes);
   }
 }
 
-void check_locks(const Patient& patient, const OpenStore& store, Findings& findings) {
+void check_locks(const DoctorContext& context, const OpenStore& store, Findings& findings) {
   constexpr const char* kCheck = "store locks";
   const auto format = store.control
                           ? sys::open_beneath(store.control.get(), kStoreFormatFile, O_RDONLY)
                           : Result<UniqueFd>(Errno(EACCES));
   switch (probe_locks(format ? format->get() : store.base.get())) {
     case LockSupport::kWorks:
-      return findings.ok(kCheck, patient.store, "flock works");
+      return findings.ok(kCheck, context.store, "flock works");
     case LockSupport::kNone:
       return findings.warn(
-          kCheck, patient.store,
+          kCheck, context.store,
           "flock does not work on this file system: lock files exclude the processes of one mount "
           "alone, and several daemons of the store know nothing of each other",
           "one daemon a store; on NFS a lock service, on Lustre the option flock");
     case LockSupport::kUnknown:
-      findings.warn(kCheck, patient.store, "flock could not be tried", "run this as root");
+      findings.warn(kCheck, context.store, "flock could not be tried", "run this as root");
   }
 }
 
-void check_reflink(const Patient& patient, const OpenStore& store, Findings& findings) {
+void check_reflink(const DoctorContext& context, const OpenStore& store, Findings& findings) {
   const auto shares = store.control ? probe_reflink(store.control.get()) : Errno(EACCES);
-  if (!shares) return;  // without write access, or files without names
-  findings.ok("reflink", patient.store,
+  if (!shares) return;  // without write permission, or unsupported O_TMPFILE
+  findings.ok("reflink", context.store,
               *shares ? "copy-ups share their blocks with the base" : "none: copy-ups are copies");
 }
 
-void check_format(const Patient& patient, const OpenStore& store, Findings& findings) {
+void check_format(const DoctorContext& context, const OpenStore& store, Findings& findings) {
   constexpr const char* kCheck = "store format";
   if (!store.control) {
     return findings.ok(
-        kCheck, patient.store,
+        kCheck, context.store,
         "no records that this user may read: a plain directory, or a store of another's");
   }
   const auto text = sys::read_file(store.control.get(), kStoreFormatFile);
   if (text.failed_with(ENOENT)) {
-    return findings.ok(kCheck, patient.store, "none yet: the next mount writes it");
+    return findings.ok(kCheck, context.store, "none yet: the next mount writes it");
   }
   if (!text) {
-    return findings.problem(kCheck, patient.store, "cannot be read: " + reason(text.error()),
+    return findings.problem(kCheck, context.store, "cannot be read: " + reason(text.error()),
                             "give .cacheshim to the service account");
   }
   const auto parsed = parse_store_format(*text);
   if (const auto* refusal = std::get_if<std::string>(&parsed)) {
     return findings.problem(
-        kCheck, patient.store, *refusal,
-        fmt::format("no mount takes it so; where it is damaged, remove {}/{}/{}", patient.store,
+        kCheck, context.store, *refusal,
+        fmt::format("no mount takes it so; where it is damaged, remove {}/{}/{}", context.store,
                     kControlName, kStoreFormatFile));
   }
   const StoreFormat& format = std::get<StoreFormat>(parsed);
-  const std::string shown = patient.said("mount");
+  const std::string shown = context.said("mount");
   if (!shown.empty() && format.mount_path != shown) {
     return findings.warn(
-        kCheck, patient.store,
+        kCheck, context.store,
         fmt::format("its recorded mount path is '{}', and this mount is at '{}': entries that hold "
                     "paths (Triton's groups) are published from there alone",
                     format.mount_path, shown),
         "mount it at one path everywhere");
   }
-  findings.ok(kCheck, patient.store,
+  findings.ok(kCheck, context.store,
               fmt::format("version {}, mounted at '{}'", format.version, format.mount_path));
 }
 
-// "" where it is not known.
+// Returns "" if it is unknown.
 std::string recorded_mount_path(const OpenStore& store) {
   const auto text = store.control ? sys::read_file(store.control.get(), kStoreFormatFile)
                                   : Result<std::string>(Errno(EACCES));
@@ -164,7 +164,7 @@ std::string recorded_mount_path(const OpenStore& store) {
   return format != nullptr ? format->mount_path : "";
 }
 
-// By mode bits, for another user than this one; what groups it has is not known.
+// Checks mode bits only, for another user than this one; the user's groups are unknown.
 bool may_write(const struct stat& st, uid_t uid) {
   if (uid == 0) return true;
   if (st.st_uid == uid) return (st.st_mode & S_IWUSR) != 0;
@@ -182,18 +182,18 @@ std::vector<std::string> foreign_directories(const OpenStore& store, uid_t accou
   return found;
 }
 
-void check_permissions(const Patient& patient, const OpenStore& store, Findings& findings) {
+void check_permissions(const DoctorContext& context, const OpenStore& store, Findings& findings) {
   constexpr const char* kCheck = "store permissions";
-  const std::string who = fmt::format("the service account (uid {})", patient.account);
-  const std::string give = fmt::format("'chown -R {} {}'", patient.account, patient.store);
-  if (!may_write(store.st, patient.account)) {
-    return findings.problem(kCheck, patient.store,
+  const std::string who = fmt::format("the service account (uid {})", context.account);
+  const std::string give = fmt::format("'chown -R {} {}'", context.account, context.store);
+  if (!may_write(store.st, context.account)) {
+    return findings.problem(kCheck, context.store,
                             who + " may not write there: nothing is published", give);
   }
-  const auto foreign = foreign_directories(store, patient.account);
+  const auto foreign = foreign_directories(store, context.account);
   if (!foreign.empty()) {
     return findings.problem(
-        kCheck, patient.store,
+        kCheck, context.store,
         fmt::format("{} may not write to {}: what belongs there is not published", who,
                     fmt::join(foreign, ", ")),
         give);
@@ -201,27 +201,27 @@ void check_permissions(const Patient& patient, const OpenStore& store, Findings&
   const auto control = store.control ? sys::stat_fd(store.control.get()) : Errno(EACCES);
   if (control && (control->st_mode & 077) != 0) {
     return findings.problem(
-        kCheck, patient.store + "/" + std::string(kControlName),
+        kCheck, context.store + "/" + std::string(kControlName),
         fmt::format("mode {:04o}: other users can reach the layers and what is being published",
                     control->st_mode & 07777),
         "'chmod 0700' it");
   }
   if ((store.st.st_mode & S_IWOTH) != 0) {
     return findings.warn(
-        kCheck, patient.store,
+        kCheck, context.store,
         fmt::format("mode {:04o}: every user can put files there that others' jobs run",
                     store.st.st_mode & 07777),
         "'chmod o-w' it: jobs publish through the mount");
   }
-  findings.ok(kCheck, patient.store,
+  findings.ok(kCheck, context.store,
               fmt::format("uid {}, mode {:04o}", store.st.st_uid, store.st.st_mode & 07777));
 }
 
-void check_layers(const Patient& patient, const OpenStore& store, Findings& findings) {
+void check_layers(const DoctorContext& context, const OpenStore& store, Findings& findings) {
   constexpr const char* kCheck = "layers";
-  const std::string elsewhere = patient.said("layers");
+  const std::string elsewhere = context.said("layers");
   const std::string path =
-      elsewhere.empty() ? patient.store + "/" + std::string(kControlName) + "/layers" : elsewhere;
+      elsewhere.empty() ? context.store + "/" + std::string(kControlName) + "/layers" : elsewhere;
   const auto layers = sys::open_path(path, O_RDONLY | O_DIRECTORY);
   if (layers.failed_with(ENOENT) || !store.control) return;
   const auto found = layers ? survey_layers(layers->get()) : layers.error();
@@ -251,20 +251,20 @@ void check_layers(const Patient& patient, const OpenStore& store, Findings& find
   findings.ok(kCheck, path, what);
 }
 
-void check_left_over(const Patient& patient, const OpenStore& store, Findings& findings) {
+void check_left_over(const DoctorContext& context, const OpenStore& store, Findings& findings) {
   if (!store.control) return;
   const auto trash = count_old_trash(store.control.get(), kOldTrashSeconds);
   if (trash && *trash > 0) {
     findings.warn(
-        "trash", patient.store + "/.cacheshim/trash",
+        "trash", context.store + "/.cacheshim/trash",
         fmt::format("{} there for more than a day", format_count(*trash, "thing is", "things are")),
         "'cacheshim gc' on a mount of the store empties it");
   } else if (trash) {
-    findings.ok("trash", patient.store + "/.cacheshim/trash", "nothing old");
+    findings.ok("trash", context.store + "/.cacheshim/trash", "nothing old");
   }
   const auto staging = count_left_staging(store.control.get());
   if (staging && *staging > 0) {
-    findings.warn("staging", patient.store + "/.cacheshim/staging",
+    findings.warn("staging", context.store + "/.cacheshim/staging",
                   fmt::format("{} left by daemons of this or another node that are not seen here",
                               format_count(*staging, "directory", "directories")),
                   "the next mount removes those that nobody holds");
@@ -273,19 +273,19 @@ void check_left_over(const Patient& patient, const OpenStore& store, Findings& f
 
 }  // namespace
 
-void check_store(Patient& patient, Findings& findings) {
+void check_store(DoctorContext& context, Findings& findings) {
   OpenStore store;
-  auto base = sys::open_path(patient.store, O_RDONLY | O_DIRECTORY);
+  auto base = sys::open_path(context.store, O_RDONLY | O_DIRECTORY);
   const auto st = base ? sys::stat_fd(base->get()) : Result<struct stat>(base.error());
   if (!st) {
-    const bool is_needed = patient.mount.empty();
-    if (is_needed) patient.is_available = false;
+    const bool is_needed = context.mount.empty();
+    if (is_needed) context.is_available = false;
     const std::string what = "cannot be looked into: " + reason(st.error());
     if (is_needed) {
-      return findings.problem("store", patient.store, what,
+      return findings.problem("store", context.store, what,
                               "name the directory that holds the caches");
     }
-    return findings.warn("store", patient.store, what,
+    return findings.warn("store", context.store, what,
                          "look from where it is mounted, and as root");
   }
   store.base = *std::move(base);
@@ -293,15 +293,15 @@ void check_store(Patient& patient, Findings& findings) {
   if (auto control = sys::open_beneath(store.base.get(), kControlName, O_RDONLY | O_DIRECTORY)) {
     store.control = *std::move(control);
   }
-  check_file_system(patient, store, findings);
-  check_space(patient, store, findings);
-  check_format(patient, store, findings);
-  check_permissions(patient, store, findings);
-  check_locks(patient, store, findings);
-  check_reflink(patient, store, findings);
-  check_layers(patient, store, findings);
-  check_left_over(patient, store, findings);
-  check_recorded_paths(patient, store.base.get(), recorded_mount_path(store), findings);
+  check_file_system(context, store, findings);
+  check_space(context, store, findings);
+  check_format(context, store, findings);
+  check_permissions(context, store, findings);
+  check_locks(context, store, findings);
+  check_reflink(context, store, findings);
+  check_layers(context, store, findings);
+  check_left_over(context, store, findings);
+  check_recorded_paths(context, store.base.get(), recorded_mount_path(store), findings);
 }
 
 }  // namespace cacheshim::cli

@@ -11,27 +11,28 @@
 
 namespace cacheshim::cli {
 
-// The end of a mount's daemon. To be made before the mount is detached: the daemon takes its run
-// directory away before it lets go of all the rest, and the next one may make that directory anew.
+// The end of a mount's daemon. Construct it before the mount is detached: the daemon removes its
+// run directory before it releases everything else, and the next daemon may create that directory
+// again.
 class DaemonEnd {
  public:
-  // Without a run directory there is nothing to be waited for.
+  // Without a run directory there is nothing to wait for.
   explicit DaemonEnd(const std::string& run_dir);
 
   // Its process id; 0 if no process has the lock, or if /proc does not name its holder.
   pid_t holder() const { return holder_; }
 
-  // Whether the daemon has ended; waits for it, at most `time`.
+  // Waits at most `time` for the daemon to exit; returns whether it has.
   bool wait(std::chrono::milliseconds time) const;
 
  private:
-  UniqueFd lock_;  // its lock file, which it holds until its run directory has gone
+  UniqueFd lock_;  // its lock file, which it holds until its run directory is removed
   pid_t holder_ = 0;
-  UniqueFd process_;  // a pidfd; empty where /proc does not show us the process
+  UniqueFd process_;  // a pidfd; empty if /proc does not show the process
 };
 
-// The process that has the file locked by flock(2), as a table like /proc/locks tells it; 0: nobody
-// there.
+// Returns the process that holds the flock(2) on the file, from a table like /proc/locks; 0 if
+// there is none.
 pid_t find_flock_holder(std::string_view table, dev_t device, ino_t inode);
 
 }  // namespace cacheshim::cli

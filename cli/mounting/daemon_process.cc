@@ -55,10 +55,11 @@ void log_to_stderr(spdlog::level::level_enum level) {
 void log_to_file(const std::string& run_dir) {
   if (run_dir.empty()) return spdlog::set_level(spdlog::level::off);
   try {
-    // The daemon's umask is 0, and others must not write here.
+    // The daemon's umask is 0, and other users must not write here.
     spdlog::file_event_handlers handlers;
     handlers.after_open = [](const spdlog::filename_t&, std::FILE* file) {
-      (void)::fchmod(::fileno(file), 0644);  // not fatal: the directory is closed as well
+      // not fatal: other users cannot enter the directory either
+      (void)::fchmod(::fileno(file), 0644);
     };
     log_to(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
                run_dir + "/log", kLogBytes, kLogFiles, /*rotate_on_open=*/false, handlers),
@@ -70,15 +71,15 @@ void log_to_file(const std::string& run_dir) {
 }
 
 void send(const std::string& text) {
-  if (::write(kPipeFd, text.data(), text.size()) < 0) return;  // the parent is gone
+  if (::write(kPipeFd, text.data(), text.size()) < 0) return;  // the parent has exited
 }
 
 void redirect_to_null(int fd) {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (null) (void)::dup2(null.get(), fd);  // else the descriptor stays what it was
+  if (null) (void)::dup2(null.get(), fd);  // otherwise the descriptor stays unchanged
 }
 
-// No descriptor of the caller's stays open for as long as the mount lives.
+// Closes the caller's descriptors, which must not stay open for the life of the mount.
 void keep_only_pipe(int pipe) {
   if (pipe != kPipeFd) (void)::dup2(pipe, kPipeFd);
   (void)::close_range(kPipeFd + 1, ~0U, 0);
@@ -98,7 +99,7 @@ void report_ready(const DaemonOptions& options, DaemonLife life) {
 
 [[noreturn]] void be_daemon(const DaemonOptions& options, DaemonLife life, int pipe, pid_t parent) {
   (void)::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(kExitFailed);  // it ended before the line above
+  if (::getppid() != parent) ::_exit(kExitFailed);  // the parent exited before the line above
   (void)::setsid();
   if (::chdir("/") != 0) ::_exit(kExitFailed);
   keep_only_pipe(pipe);
@@ -118,7 +119,7 @@ void report_ready(const DaemonOptions& options, DaemonLife life) {
   ::_exit(code);
 }
 
-// What the daemon says, until it closes the pipe or is ready.
+// Returns the daemon's report up to "ready" or the end of the pipe.
 std::string read_report(int pipe) {
   Progress progress;
   std::string report;
@@ -184,7 +185,7 @@ void mount_and_serve(const DaemonOptions& options, bool foreground) {
   if (foreground) {
     run_in_foreground(options);
   } else {
-    (void)start_daemon(options, DaemonLife::kOnItsOwn);  // init reaps it in its time
+    (void)start_daemon(options, DaemonLife::kOnItsOwn);  // init reaps it later
     note_mount(options.source, options.mount_point);
   }
 }

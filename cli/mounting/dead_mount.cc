@@ -24,8 +24,8 @@ bool is_owned_by(pid_t process, uid_t uid) {
   return ::stat(fmt::format("/proc/{}", process).c_str(), &st) == 0 && st.st_uid == uid;
 }
 
-// A process of the run directory's owner. Other users may be able to open its lock, but do not
-// mount anything.
+// Finds a process of the run directory's owner. Other users may be able to open its lock, but do
+// not mount anything.
 pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
   struct stat st {};
   if (::stat(lock_file.c_str(), &st) == -1) return 0;

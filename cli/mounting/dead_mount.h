@@ -5,7 +5,7 @@
 
 #include <string>
 
-// What to do about a mount whose daemon is dead or does not answer. If a standby takes over, the mount must
+// Handles a mount whose daemon is dead or does not answer. If a standby takes over, the mount must
 // not be unmounted.
 namespace cacheshim::cli {
 

@@ -14,7 +14,7 @@ constexpr std::string_view kUmountName = "umount.fuse.cacheshim";
 
 struct HelperWords {
   std::vector<std::string> options;  // texts of -o
-  std::vector<std::string> others;   // SOURCE, MOUNTPOINT, and what we do not know
+  std::vector<std::string> others;   // SOURCE, MOUNTPOINT, and unknown words
 };
 
 std::string_view last_component(std::string_view path) {
@@ -22,13 +22,13 @@ std::string_view last_component(std::string_view path) {
   return path.substr(slash == std::string_view::npos ? 0 : slash + 1);
 }
 
-// Whether the word is '-' and then only letters of `letters`.
+// Whether the word is '-' followed only by letters of `letters`.
 bool has_only_letters(const std::string& word, const char* letters) {
   return word.size() > 1 && word[0] == '-' &&
          word.find_first_not_of(letters, 1) == std::string::npos;
 }
 
-// `ignored`: letters that mean nothing here.
+// `ignored`: letters that have no effect here.
 HelperWords sort_words(const std::vector<std::string>& words, const char* ignored) {
   HelperWords sorted;
   for (auto at = words.begin(); at != words.end(); ++at) {
@@ -47,7 +47,7 @@ HelperWords sort_words(const std::vector<std::string>& words, const char* ignore
 std::vector<std::string> words_for_store(const HelperWords& given) {
   std::vector<std::string> words = {"mount"};
   for (const std::string& option : split_options(given.options)) {
-    if (option == "suid" || option == "dev") continue;  // newer ones of mount(8) do pass them on
+    if (option == "suid" || option == "dev") continue;  // newer versions of mount(8) do pass them
     const bool is_ours = option.starts_with("layers=") || option.starts_with("config=");
     if (is_ours) {
       words.push_back("--" + option);
@@ -61,7 +61,7 @@ std::vector<std::string> words_for_store(const HelperWords& given) {
   return words;
 }
 
-// As split_options() and undo_backslashes() read it back.
+// Escapes for split_options() and undo_backslashes().
 std::string escape_value(const std::string& value) {
   std::string escaped;
   for (const char c : value) {

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
   throw Failure(kExitUnavailable, why + "; nothing was mounted");
 }
 
-// A mount whose daemon has died is taken away; any other one is left alone.
+// Unmounts a mount whose daemon is dead; leaves any other mount alone.
 void free_dead_mount(const std::string& path) {
   const auto mount = find_mount(read_mounts(), path);
   if (!mount) return;
@@ -37,10 +37,10 @@ void free_dead_mount(const std::string& path) {
                        std::generic_category().message(errno)));
   }
   print_line(fmt::format("freed the mount at '{}', whose daemon was dead; mounting anew", path));
-  free_dead_mount(path);  // of several on top of each other
+  free_dead_mount(path);  // several may cover each other
 }
 
-// The name of something in the directory; "" for an empty one, and for one that cannot be read.
+// Returns the name of an entry of the directory; "" if it is empty or unreadable.
 std::string find_any_entry(const std::string& path) {
   std::error_code error;
   const fs::directory_iterator entries(path, error);

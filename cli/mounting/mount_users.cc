@@ -52,7 +52,7 @@ std::string name_of(pid_t pid) {
   return name;
 }
 
-// Whether a link of /proc leads into the mount. DONT_SYNC: answered from the kernel's own memory.
+// Whether a link of /proc leads into the mount. DONT_SYNC: the kernel answers from its own memory.
 bool leads_into(const std::string& link, const MountEntry& mount) {
   struct statx status {};
   if (::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC, STATX_MNT_ID, &status) != 0) return false;
@@ -91,7 +91,7 @@ bool has_mapping(pid_t pid, const MountEntry& mount) {
 
 constexpr std::string_view kRequest = "request to its daemon";
 
-// Empty for none.
+// Empty if there is none.
 std::string_view find_use(pid_t pid, const MountEntry& mount) {
   if (leads_into(proc_path(pid, "cwd"), mount)) return "current directory";
   if (leads_into(proc_path(pid, "root"), mount)) return "root directory";

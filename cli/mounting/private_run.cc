@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Three processes: the one that was called only waits and passes signals on; its child, the keeper,
-// moves into the private namespace, starts the daemon and runs the body. When the first is killed,
-// the keeper is told by SIGTERM and still cleans up; when the keeper is killed, the daemon gets
-// SIGTERM and the command SIGKILL, the first process ends what else there is, and the namespace goes
-// with them.
+// Three processes: the original process only waits and forwards signals. Its child, the keeper,
+// moves into the private namespace, starts the daemon and runs the body. If the original process is
+// killed, the keeper gets SIGTERM and still cleans up. If the keeper is killed, the daemon gets
+// SIGTERM and the command SIGKILL, the original process kills the remaining processes, and the
+// namespace disappears with them.
 #include "cli/mounting/private_run.h"
 
 #include <errno.h>
@@ -36,12 +36,12 @@
 namespace cacheshim::cli {
 namespace {
 
-constexpr int kLeftoverMs = 1000;    // for what the command left running, after SIGTERM
-constexpr int kDaemonMs = 30'000;    // for the daemon's end after the unmount
+constexpr int kLeftoverMs = 1000;    // for processes that the command left running, after SIGTERM
+constexpr int kDaemonMs = 30'000;    // for the daemon to exit after the unmount
 constexpr int kDaemonTermMs = 5000;  // and after SIGTERM
 constexpr int kPollMs = 200;
 
-// Whether the process is gone within `timeout_ms`; for children as well, which stay to be reaped.
+// Whether the process exits within `timeout_ms`; works for children too, and does not reap them.
 bool is_gone_within(pid_t pid, int timeout_ms) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return true;
@@ -55,10 +55,10 @@ bool is_gone_within(pid_t pid, int timeout_ms) {
 }
 
 void signal_all(const std::vector<pid_t>& pids, int signal) {
-  for (const pid_t pid : pids) (void)::kill(pid, signal);  // it may be gone already
+  for (const pid_t pid : pids) (void)::kill(pid, signal);  // it may have exited already
 }
 
-// What the command left running would hold a file system that is about to go.
+// Processes that the command left running would keep the file system busy.
 void end_leftovers(pid_t daemon) {
   std::vector<pid_t> left = processes_of_this_namespace();
   std::erase(left, daemon);
@@ -76,7 +76,7 @@ void end_leftovers(pid_t daemon) {
 
 void end_daemon(const std::string& mount_point, pid_t daemon) {
   if (::umount2(mount_point.c_str(), UMOUNT_NOFOLLOW) != 0) {
-    (void)::umount2(mount_point.c_str(), MNT_DETACH);  // the daemon may have done it: no matter
+    (void)::umount2(mount_point.c_str(), MNT_DETACH);  // fails harmlessly if the daemon has done it
   }
   if (!is_gone_within(daemon, kDaemonMs)) {
     (void)::kill(daemon, SIGTERM);
@@ -90,7 +90,7 @@ std::vector<pid_t> children_of_this_process() {
   return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
 }
 
-// Only where the keeper was killed is anything left, which has then become ours.
+// Orphans exist only if the keeper was killed; they have become our children.
 void end_orphans() {
   for (auto left = children_of_this_process(); !left.empty(); left = children_of_this_process()) {
     signal_all(left, SIGTERM);
@@ -101,7 +101,7 @@ void end_orphans() {
   }
 }
 
-// From here on the end is not interrupted: it is what leaves nothing behind.
+// From here on signals must not interrupt the cleanup.
 void block_signals() {
   sigset_t all;
   (void)::sigfillset(&all);
@@ -110,7 +110,7 @@ void block_signals() {
 
 int keep(DaemonOptions options, pid_t caller, const std::function<int()>& body) {
   enter_private_namespace(options.mount_point);
-  // A change of credentials takes the death signal away.
+  // A change of credentials clears the parent death signal.
   (void)::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != caller) return kExitFailed;
   if (!cover_run_dir(options.run_dir)) options.run_dir.clear();

@@ -9,11 +9,11 @@ namespace cacheshim::cli {
 
 enum class StandbyEnd {
   kClosed,  // the mount was closed for good, in this cycle
-  kDied,    // nobody serves it: the daemon died, or there never was one
+  kDied,    // no daemon serves it: it died, or there never was one
 };
 
-// Waits, sleeping in flock(2), for as long as a daemon holds the lock of the run directory. On
-// kDied `lock` is that lock, where there is one, so that no other standby takes over as well.
+// Sleeps in flock(2) as long as a daemon holds the lock of the run directory. On kDied `lock` is
+// that lock, if it exists, so that no other standby also takes over.
 StandbyEnd wait_as_standby(const std::string& run_dir, const std::string& cycle, UniqueFd& lock);
 
 }  // namespace cacheshim::cli

@@ -35,7 +35,7 @@ void run_silently(std::vector<std::string> words) {
 
 void note_mount(const std::string& source, const std::string& mount_point) {
   if (!is_real_root()) return;
-  forget_mount(mount_point);  // what a daemon that died has left
+  forget_mount(mount_point);  // removes the entry of a dead daemon
   run_silently({"/bin/mount", "--fake", "--internal-only", "--no-canonicalize", "-t",
                 std::string(kFilesystemType), "-o", "rw,x-cacheshim", "--", source, mount_point});
 }

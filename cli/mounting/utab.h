@@ -9,7 +9,7 @@
 // unmounts without the helper.
 namespace cacheshim::cli {
 
-// Adds an entry for the mount, by mount(8). Does nothing unless this process is root.
+// Adds an entry for the mount with mount(8). Does nothing unless this process is root.
 void note_mount(const std::string& source, const std::string& mount_point);
 
 // The same for a daemon that has mounted but does not serve yet. Does not wait for mount(8), which may send
