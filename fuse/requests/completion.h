@@ -10,15 +10,17 @@
 
 namespace cacheshim {
 
-// Completes one pending request of the kernel, exactly once: with EIO if it is destroyed before it was completed.
-// `R` is a Result. It holds what the dispatcher knows the request by and the functions that reply to it, so it
-// allocates nothing. Move-only. Any thread may complete it; call with no lock held.
+// Completes one pending request of the kernel, exactly once: with EIO if it is destroyed before
+// that. `R` is a Result. It holds the dispatcher's identification of the request and the functions
+// that reply to it, so it allocates nothing. Move-only. Any thread may complete it; call with no
+// lock held.
 template <class R>
 class Completion {
  public:
   struct Replier {
     void (*reply)(void* request, const R& result);
-    // From now on `waiter` is told of an interrupt; nullptr takes that back, and waits for a call that is under way.
+    // From now on an interrupt of the request is passed to `waiter`. nullptr reverts that, and
+    // waits for a call in progress.
     void (*watch)(void* request, Interruptible* waiter) = nullptr;
   };
 

@@ -3,11 +3,11 @@
 
 namespace cacheshim {
 
-// A request that waits and may be interrupted.
+// A waiting request that may be interrupted.
 class Interruptible {
  public:
-  // May be called at any time and by any thread, under locks of the caller. Takes no lock that is held when the
-  // request is completed.
+  // May be called at any time and by any thread, under the caller's locks. Takes no lock that is
+  // held while the request is completed.
   virtual void interrupt() = 0;
 
  protected:

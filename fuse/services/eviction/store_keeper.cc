@@ -20,8 +20,8 @@
 namespace cacheshim {
 namespace {
 
-// On a network file system another machine may have a file open that is in trash: removed, it would be
-// stale there.
+// On a network file system another machine may have a file in trash open: removing it would make
+// that machine's descriptor stale.
 constexpr std::time_t kTrashKeepSeconds = 3600;
 
 }  // namespace
@@ -110,7 +110,7 @@ void StoreKeeper::tend_if_due(TaskQueue& tasks) {
   const auto now = std::chrono::steady_clock::now();
   const bool is_first = tended_ == std::chrono::steady_clock::time_point();
   if (!options_.is_tended || (!is_first && now - tended_ < options_.interval)) return;
-  if (tending_.exchange(true)) return;  // still at it
+  if (tending_.exchange(true)) return;  // the previous round is still running
   tended_ = now;
   tasks.post([this] {
     (void)run_guarded("tending the store", [this] { tend(); });

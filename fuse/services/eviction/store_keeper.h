@@ -21,15 +21,15 @@
 
 namespace cacheshim {
 
-// Keeps the store in bounds: eviction, verification and repair, and what daemons that are gone have left. Thread-safe;
-// call with no lock held.
+// Maintains the store: eviction, verification and repair, and the cleanup after dead daemons.
+// Thread-safe; call with no lock held.
 class StoreKeeper {
  public:
   struct Options {
     EvictionLimits limits;
     std::chrono::seconds interval;    // between two rounds
     std::chrono::seconds layer_keep;  // for ended layers
-    bool is_tended = true;            // false: there is no store but bare directories
+    bool is_tended = true;            // false: there is no store, only plain directories
     bool verifies_on_open = false;
   };
 
@@ -40,7 +40,7 @@ class StoreKeeper {
   // No other machine changes the base.
   void set_base_local(bool is_local) { is_base_local_ = is_local; }
 
-  // Errors: EWOULDBLOCK while another daemon or request does the same. These take long.
+  // Errors: EWOULDBLOCK while another daemon or request does the same. These functions take long.
   Result<EvictionReport> collect_garbage(bool dry_run);
   Result<VerifyReport> verify(bool repair, const VerifyProgress& progress);
   // Posts a round to `tasks` if one is due. For one thread.
@@ -49,8 +49,8 @@ class StoreKeeper {
   // A file of the base has been opened with these flags: eviction goes by access times.
   void note_use(int fd, const struct stat& st, int flags) const;
   bool verifies_on_open() const { return verifier_ != nullptr; }
-  // verify_on_open: what has gone to trash because the entry of `path`, which somebody is about to see in the base, is
-  // damaged.
+  // verify_on_open: before a process sees the entry of `path` in the base, verifies it. Returns the
+  // paths that went to trash because the entry is damaged.
   std::vector<std::string> check_on_open(const std::string& path);
 
  private:

@@ -12,8 +12,8 @@
 namespace cacheshim {
 namespace {
 
-// A base file that changed just now may still be being written: its writer tells of it by closing
-// it, until then it is asked for often.
+// A base file that changed recently may still be being written. The daemon learns of the end when
+// the writer closes it; until then the kernel's cached attributes expire soon.
 constexpr time_t kSettleSeconds = 5;
 
 bool has_settled(const struct stat& st) {
@@ -36,14 +36,14 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   return {&job, std::move(directory), generation, watched, job.is_claimed()};
 }
 
-// Uids that share a job see each other's changes without notices. What is in the layer only this
-// daemon changes.
+// Uids that share a job see each other's changes without invalidations. Only this daemon changes
+// the layer.
 double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
   if (lookup.job->shares_uids()) return 0;
   if (found != nullptr && found->in_upper) return kLongTimeout;
   if (lookup.generation != invalidation_.generations().of(lookup.directory)) return 0;
-  // What is kept of names that are not there is not known here: all of it must expire at once where
-  // notices are lost.
+  // The daemon does not know which absent names the kernel caches. If invalidations may be lost, it
+  // must be able to expire all of them at once.
   const bool can_expire = found != nullptr || invalidation_.notifier().knows_epoch();
   return lookup.watched && can_expire ? kLongTimeout : kShortTimeout;
 }
@@ -58,8 +58,9 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
 }
 
-// Whether the kernel may write to the file through a mapping, which no request reports. st_mtime and st_ctime
-// change all the same. The lock keeps threads from opening the file for writing.
+// Whether the kernel may write to the file through a mapping, which no request reports. Such a
+// write still changes st_mtime and st_ctime. Requires: Overlay::mutex(), so that no thread opens
+// the file for writing.
 bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const Found& found,
                                           NodeRef ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;

@@ -14,7 +14,7 @@
 
 namespace cacheshim {
 
-// A lookup in a directory, and what was known of changes in it when the lookup began.
+// A lookup in a directory, and the change counters of that directory when the lookup began.
 struct DirectoryLookup {
   const Job* job;
   std::string directory;
@@ -23,7 +23,7 @@ struct DirectoryLookup {
   bool claimed;
 };
 
-// How long the kernel may keep an answer, in seconds. Thread-safe.
+// Computes how long the kernel may cache an answer, in seconds. Thread-safe.
 class CacheTimeouts {
  public:
   // All must outlive it.

@@ -8,8 +8,9 @@
 
 namespace cacheshim {
 
-// The kernel drops an answer with the attributes of a node that is invalidated meanwhile, and then refuses by the old
-// attributes. So the node that was asked for is left out, and further callers that ask for nodes do not wait.
+// If a node is invalidated while the kernel waits for its attributes, the kernel drops the answer
+// and checks permissions with the old attributes. So the node of the request is left out, and
+// further callers that request nodes do not wait.
 void ClaimNews::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
   if (job.begin_telling_claim()) {
     tasks_.post([this, &job, asked, answer = std::move(answer)] {
@@ -27,7 +28,8 @@ void ClaimNews::answer_entered(Job& job, NodeIndex asked, std::function<void()> 
   }
 }
 
-// The kernel asks for the view's root whenever its name is looked up, and before it refuses anybody.
+// The kernel requests the attributes of the view's root at every lookup of its name, and before it
+// denies access.
 void ClaimNews::invalidate(const Job& job, NodeIndex asked) const {
   std::vector<NodeId> nodes;
   for (const NodeTable::NamedNode& named : nodes_.all_of(&job)) {

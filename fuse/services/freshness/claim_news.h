@@ -10,19 +10,22 @@
 
 namespace cacheshim {
 
-// The first user other than root claims a job's view. The kernel may keep attributes of the view as root's: they are
-// invalidated before that user is answered, whose next calls then see their own. Only attributes have changed. The
-// kernel waits for nothing when it invalidates these, so an answer can wait for it whatever its request holds; but it
-// takes a while if the kernel knows much of the view, hence a thread of its own. Thread-safe.
+// Handles the first user other than root, who claims a job's view. The kernel may have cached
+// attributes of the view as root's. They are invalidated before that user gets an answer, so that
+// the user's next calls see the new ones. Only attributes have changed, and the kernel invalidates
+// attributes without waiting. So an answer can wait for this whatever locks its request holds. It
+// can take long if the kernel has cached much of the view; therefore a separate thread does it.
+// Thread-safe.
 class ClaimNews {
  public:
   ClaimNews(const NodeTable& nodes, const Invalidation& invalidation)
       : nodes_(nodes), invalidation_(invalidation) {}
 
-  // Calls `answer`, by which a caller has entered a job's view, once the kernel knows whose view it is. `asked`: the
-  // node whose attributes are in the answer, unless it is the view's root; or 0.
+  // Calls `answer`, with which a caller enters a job's view, once the kernel knows the view's
+  // owner. `asked`: the node whose attributes the answer contains, unless it is the view's root; or
+  // 0.
   void answer_entered(Job& job, NodeIndex asked, std::function<void()> answer);
-  // Call while requests are answered still. Idempotent.
+  // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }
 
  private:
@@ -30,7 +33,7 @@ class ClaimNews {
 
   const NodeTable& nodes_;
   const Invalidation& invalidation_;
-  TaskQueue tasks_{1};  // so that further callers wait for the first
+  TaskQueue tasks_{1};  // a single thread, so that claims are serialized
 };
 
 }  // namespace cacheshim

@@ -9,10 +9,10 @@
 
 namespace cacheshim {
 
-// Counts the changes of the base by folder, so that an answer that was computed before a change, and
-// may reach the kernel after the notice of it, can be told from one that the kernel may keep. Folders
-// share counters by their hash: at worst an answer is kept for less long than it could be.
-// Thread-safe.
+// Counts the changes of the base per directory. The kernel must not cache an answer that was
+// computed before a change but reaches the kernel after the invalidation; the counters identify
+// such answers. Directories share counters by their hash: at worst an answer is cached for a
+// shorter time than possible. Thread-safe.
 class Generations {
  public:
   std::uint64_t of(std::string_view folder) const { return counter(folder) + all_; }

@@ -16,7 +16,7 @@ Notifier::Notice node_notice(NodeId node) { return {node, {}, Notifier::Notice::
 
 Notifier::Notice epoch_notice() { return {0, {}, Notifier::Notice::Kind::kEpoch}; }
 
-// What was below a directory goes with it, known or not.
+// If a directory was removed, everything below it was too, whether the kernel knew it or not.
 std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
   std::vector<BaseChange> changes;
   for (const std::string& path : gone) {
@@ -32,7 +32,7 @@ void Invalidation::add(const BaseChange& change, const Job& job, Notices& notice
   const NodeIndex folder = nodes_.find_path(job.view_root, change.folder);
   if (folder == 0) return;
   const bool is_content = change.kind == BaseChange::Kind::kContent;
-  // A changed name changes its folder too.
+  // A changed name changes its directory too.
   const NodeIndex changed =
       is_content && !change.name.empty() ? nodes_.find(folder, change.name) : folder;
   for (std::size_t slot = 0; slot < job.view_count(); ++slot) {
@@ -49,7 +49,8 @@ void Invalidation::name_changed(const Job& job, const std::string& directory,
   notifier_->post(std::move(notices), std::move(held), std::move(done));
 }
 
-// Nobody waits for it: the pages of the other views may be held by a write that waits for its answer.
+// No thread waits for this: a write that itself waits for its answer may lock the pages of the
+// other views.
 void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
   if (!job.shares_uids()) return;
   Notices notices;
@@ -84,7 +85,7 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
     moved = moved || change.kind == BaseChange::Kind::kFolderName;
   }
   if (direct_ != nullptr) direct_->changes.count();
-  // What lies below a folder that moved has moved with it, known or not.
+  // If a directory has moved, everything below it has moved too, whether the kernel knew it or not.
   if (moved || lost) generations_.change_all();
   Notices notices;
   if (moved || lost) notices.push_back(epoch_notice());
@@ -99,8 +100,8 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
   return notices;
 }
 
-// Every other view that knows the folder of a published name is told of the name, and of those of
-// the folders above it that may be new to it.
+// Invalidates a published name, and those parent directories that may be new, in every other view
+// that knows the directory.
 Invalidation::Notices Invalidation::notices_of(const PublishReport& report, const Job& publisher) {
   Notices notices;
   std::set<std::string_view> names;
@@ -120,8 +121,9 @@ Invalidation::Notices Invalidation::notices_of(const PublishReport& report, cons
   return notices;
 }
 
-// The publisher's own view sees, from now on, what else the base has in the folders of its entry, which was hidden as
-// long as the entry was the layer's alone, and the base's files in place of its copies.
+// From now on the publisher's own view shows the other names that the base has in the directories
+// of its entry, which were hidden while the entry was only in the layer, and shows the base's files
+// in place of its copies.
 Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& report,
                                                          const Job& job) const {
   const std::set<std::string_view> published(report.paths.begin(), report.paths.end());
@@ -141,7 +143,7 @@ Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& re
   return notices;
 }
 
-// Returns when the kernel has taken them.
+// Returns when the kernel has processed them.
 void Invalidation::notify_and_wait(Notices notices) const {
   auto sent = std::make_shared<std::promise<void>>();
   auto future = sent->get_future();
@@ -171,7 +173,7 @@ void Invalidation::gone_and_wait(const std::vector<std::string>& paths) {
   if (!paths.empty()) notify_and_wait(notices_of(changes_by(paths)));
 }
 
-// Notices of the directory itself wait for the answer.
+// The answer must come before the invalidations of the directory itself.
 void Invalidation::gone_before_answer(const std::vector<std::string>& paths, NodeId directory,
                                       Done answer) {
   if (paths.empty()) return answer();
@@ -186,7 +188,7 @@ void Invalidation::gone_before_answer(const std::vector<std::string>& paths, Nod
   notifier_->post(std::move(later), {}, [] {});
 }
 
-// The kernel may keep any names that the layer hid, so all names are invalidated.
+// The kernel may have cached any name that the layer hid, so all names are invalidated.
 Invalidation::Done Invalidation::layer_dropped(const Job& job) {
   Notices notices{epoch_notice()};
   add_all(job, notices);

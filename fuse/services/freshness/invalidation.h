@@ -14,8 +14,8 @@
 
 namespace cacheshim {
 
-// Which names and nodes of which views a change concerns: the daemon's own changes, and those of other processes that
-// BaseWatch sees. The Notifier sends the notices.
+// Finds the names and nodes that a change affects in each view: changes by the daemon itself, and
+// those by other processes that BaseWatch sees. The Notifier sends the invalidations.
 class Invalidation final : public Invalidator {
  public:
   // All must outlive it; `direct` may be null.
@@ -24,22 +24,23 @@ class Invalidation final : public Invalidator {
 
   // Call before any other method. `device`: the session's descriptor, which must outlive it.
   void start(int device) { notifier_ = std::make_unique<Notifier>(device); }
-  // As Notifier::stop().
+  // Same as Notifier::stop().
   void stop() {
     if (notifier_) notifier_->stop();
   }
   Notifier& notifier() const { return *notifier_; }
-  // Of the base's directories.
+  // The counters of the base's directories.
   const Generations& generations() const { return generations_; }
 
   void base_changed(const std::vector<BaseChange>& changes);
-  // A name of the job's view has changed by other means than a request for that name. Then calls `done`.
+  // Call when a name of the job's view has changed otherwise than by a request for that name. Then
+  // calls `done`.
   void name_changed(
       const Job& job, const std::string& directory, const std::string& name,
       std::vector<NodeId> held = {}, Done done = [] {});
-  // The data of a file were changed in one view of a job that several uids share. Does not wait.
+  // Call when one view of a job that several uids share has changed a file's data. Does not wait.
   void data_changed(const Job& job, NodeIndex node, ViewSlot slot);
-  // As gone(), but calls `answer` of a request that holds `directory` in between.
+  // Same as gone(), but calls `answer` of a request that holds `directory` in between.
   void gone_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
 
   void published(const PublishReport& report, const Job& publisher, std::vector<NodeId> held,

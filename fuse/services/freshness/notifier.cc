@@ -13,11 +13,12 @@
 namespace cacheshim {
 namespace {
 
-// linux/fuse.h since 6.2; older kernels take such a notice for an invalidation, which is as right.
+// In linux/fuse.h since 6.2; older kernels treat the notification as an invalidation, which is also
+// correct.
 constexpr std::uint32_t kExpireOnly = 1;
 constexpr std::int32_t kIncreaseEpoch = 8;  // FUSE_NOTIFY_INC_EPOCH, linux/fuse.h since 6.16
 
-// Of a notice of a node.
+// For the invalidation of a node.
 constexpr std::int64_t kFromTheFirstPage = 0;
 constexpr std::int64_t kAttributesAlone = -1;
 
@@ -119,13 +120,12 @@ void Notifier::send(const Notice& notice) const {
   }
 }
 
-// Errors of all three: ENOENT, the kernel has nothing cached of it. Nothing else can be done about
-// the rest.
+// Errors of all three: ENOENT if the kernel has nothing cached. Other errors have no remedy.
 void Notifier::send_name(const Notice& notice) const {
   fuse_notify_inval_entry_out body{};
   body.parent = notice.folder;
   body.namelen = static_cast<std::uint32_t>(notice.name.size());
-  // Its last word is `flags` since 6.2 and `padding` before: the same place under either name.
+  // The last word is `flags` since 6.2 and `padding` before: the same position with either name.
   static_assert(sizeof body == 16);
   std::memcpy(reinterpret_cast<char*>(&body) + 12, &kExpireOnly, sizeof kExpireOnly);
   fuse_out_header header = header_of(FUSE_NOTIFY_INVAL_ENTRY, sizeof body + notice.name.size() + 1);

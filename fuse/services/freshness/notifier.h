@@ -14,26 +14,27 @@
 
 namespace cacheshim {
 
-// Tells the kernel that what it has cached may be wrong, from one thread of its own.
+// Sends invalidations to the kernel, from a thread of its own.
 //
-// A notice for an entry waits in the kernel for the lock of the folder, which the sender of a
-// request in that folder holds until we answer it. So notices are never sent from a handler. A
-// publisher's answer is held back until the other views have been told; that is safe as long as no
-// answer waits, directly or not, for a notice of a folder that its own request holds. Hence the one
-// rule of post(): an answer whose folders are the target of a notice that is queued or under way is
-// given first. As the queue is strictly first in, first out, a notice that blocks then always waits
-// for a request that a worker answers without us.
+// In the kernel, the invalidation of an entry waits for the lock of the directory, and the sender
+// of a request in that directory holds this lock until we answer. So a request handler never sends
+// invalidations. A publisher's reply is delayed until the other views are invalidated; that is safe
+// as long as no reply waits, directly or indirectly, for the invalidation of a directory that its
+// own request holds. Hence the one rule of post(): if a queued or current invalidation concerns a
+// directory that a request holds, that request is answered first. As the queue is strictly first
+// in, first out, a blocked invalidation then always waits for a request that a receiver answers
+// without us.
 //
-// The kernel asks again about an expired name without any lock, so that an answer given before a
-// change may be taken in after the notice of it. Names are therefore told of twice, a moment apart.
+// The kernel looks an expired name up again without any lock, so an answer from before a change may
+// arrive after the invalidation. Names are therefore invalidated twice, a short time apart.
 class Notifier {
  public:
-  using FolderId = std::uint64_t;  // nodeid, as the kernel knows it
+  using FolderId = std::uint64_t;  // node id, as in the kernel's requests
   struct Notice {
     enum class Kind : std::uint8_t {
-      kName,   // `name` in `folder`: look it up again
+      kName,   // `name` in `folder`: the kernel must look it up again
       kNode,   // attributes and data, or the listing, of `folder`, which may be any node
-      kEpoch,  // all names; the kernel must know it (set_protocol)
+      kEpoch,  // all names; requires kernel support (set_protocol)
     };
     FolderId folder = 0;
     std::string name;
@@ -48,7 +49,7 @@ class Notifier {
   // requests are answered still, since a notice may wait for one. Idempotent.
   void stop() EXCLUDES(mutex_);
 
-  // What the kernel has answered to INIT: the minor number of its protocol.
+  // Sets the minor protocol version from the kernel's INIT request.
   void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
   bool knows_epoch() const { return knows_epoch_; }
 
@@ -58,12 +59,12 @@ class Notifier {
   void post(std::vector<Notice> notices, std::vector<FolderId> held, std::function<void()> done)
       EXCLUDES(mutex_);
 
-  // Tells of the attributes of these nodes alone, their data and listings being as they were: at once,
-  // on the caller's thread, since the kernel waits for no folder and no page then.
+  // Invalidates only the attributes of these nodes, not their data and listings: at once, on the
+  // caller's thread, since the kernel waits for no directory and no page in this case.
   void tell_attributes(const std::vector<FolderId>& nodes) const;
 
-  // Tells of one name, on the caller's thread. Blocks until the kernel has released the lock of the folder. Never call
-  // it from a handler.
+  // Invalidates one name, on the caller's thread. Blocks until the kernel has released the lock of
+  // the directory. Never call it from a handler.
   void tell_name_and_wait(FolderId folder, const std::string& name) const {
     send_name({folder, name});
   }

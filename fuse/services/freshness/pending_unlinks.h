@@ -15,38 +15,40 @@ namespace cacheshim {
 
 // Files that have just lost one of several names.
 //
-// The kernel keeps a link count of each file. It takes one off when it has the answer to UNLINK, or to a RENAME
-// that replaces the file, and can be late:
+// The kernel keeps a link count of each file. It decrements the count when it handles the answer to
+// UNLINK, or to a RENAME that replaces the file, and can be late:
 //   1. The daemon removes the name.
 //   2. The kernel gets the answer to a LOOKUP or GETATTR of the file, and with it the new count.
-//   3. The kernel handles the answer to the UNLINK and takes one off the new count.
-// With a count of 0, link(2) fails with ENOENT although the file has a name. Other answers that bring a count come
-// while the kernel holds the lock of the file, as unlink(2) does.
+//   3. The kernel handles the answer to the UNLINK and decrements the new count.
+// With a count of 0, link(2) fails with ENOENT although the file has a name. Other answers with a
+// count arrive while the kernel holds the lock of the file, as unlink(2) does.
 //
 // Until step 3 is known to be over, the daemon therefore
-// - answers LOOKUP with one link more, and lets the kernel keep no attributes: stat(2) then sends a GETATTR;
-// - invalidates the attributes just before it answers GETATTR: the kernel passes the answer on to the caller, but
-//   does not keep it (fuse_change_attributes() compares attr_version; Linux 5.8).
-// Step 3 is over when the kernel has released the lock of the directory, for which an invalidation of the name waits. It
-// is sent when such a file is asked for, or when there are many, by a thread that no request waits for.
+// - answers LOOKUP with a count increased by one, and lets the kernel cache no attributes: stat(2)
+//   then sends a GETATTR;
+// - invalidates the attributes just before it answers GETATTR: the kernel passes the answer to the
+//   caller, but does not cache it (fuse_change_attributes() compares attr_version; Linux 5.8). Step
+//   3 is over when the kernel has released the lock of the directory, for which an invalidation of
+//   the name waits. A thread for which no request waits sends this invalidation when such a file is
+//   looked up, or when there are many.
 //
 // Thread-safe.
 class PendingUnlinks {
  public:
-  using NodeId = std::uint64_t;  // as the kernel knows it
+  using NodeId = std::uint64_t;  // as in the kernel's requests
   static constexpr std::size_t kMost = 1024;
 
   // `invalidate` returns once the kernel has released the lock of the directory.
   using Invalidate = std::function<void(NodeId directory, const std::string& name)>;
   explicit PendingUnlinks(Invalidate invalidate) : invalidate_(std::move(invalidate)) {}
 
-  // Call in the request that removes the name, before it is removed.
+  // Call in the request that removes the name, before the removal.
   void begin(NodeId file, NodeId directory, std::string name);
-  // A request that holds the lock of the file shows that step 3 is over.
+  // Call in a request that holds the lock of the file: it shows that step 3 is over.
   void end(NodeId file);
   // Call after the link count has been read.
   bool has(NodeId file);
-  // Call while requests are answered still. Idempotent.
+  // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }
 
  private:

@@ -3,12 +3,12 @@
 
 namespace cacheshim {
 
-// How long the kernel may answer for us, in seconds.
+// How long the kernel may cache our answers, in seconds.
 //
-// Where every change is told of by a notice (this daemon's own, and those that BaseWatch sees), the
-// timeout only bounds what a notice that crossed a reply on its way may leave behind.
+// If every change causes an invalidation (this daemon's own changes, and those that BaseWatch
+// sees), the timeout only limits the effect of an invalidation that crossed a reply.
 inline constexpr double kLongTimeout = 60.0;
-// Where a change may come unseen, from another machine or with nothing to watch by.
+// If a change may remain undetected, from another machine or without a watch.
 inline constexpr double kShortTimeout = 1.0;
 
 }  // namespace cacheshim

@@ -17,7 +17,7 @@
 namespace cacheshim {
 namespace {
 
-// How often it is seen whether the descendants of a dead maker are done.
+// The interval at which the daemon checks whether the descendants of a dead creator are done.
 constexpr int kOrphanPollMs = 100;
 
 }  // namespace
@@ -38,7 +38,7 @@ Batons::~Batons() {
 
 void Batons::wake() const {
   const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);  // full: it is awake already
+  (void)!::write(wake_.get(), &one, sizeof one);  // full: the thread is already awake
 }
 
 void Batons::watch(const Baton& baton, ProcessOrigin maker) {
@@ -47,7 +47,7 @@ void Batons::watch(const Baton& baton, ProcessOrigin maker) {
   Watched watched;
   watched.baton = baton;
   watched.maker = std::move(maker);
-  // Not of another process that has the number by now.
+  // Not another process that has got the same number meanwhile.
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, watched.maker.process, 0)));
   if (is_alive(watched.maker)) watched.pidfd = std::move(pidfd);
   {
@@ -67,7 +67,8 @@ void Batons::removed(const Job* job, const std::string& path) {
   }
 }
 
-// By its pidfd, which tells of the whole process: a leader that has ended may leave threads behind.
+// Uses the pidfd, which stands for the whole process: after the leader thread has exited, other
+// threads may continue.
 bool Batons::is_dead(const Watched& watched) {
   pollfd event{watched.pidfd.get(), POLLIN, 0};
   if (!watched.pidfd) return !is_alive(watched.maker);
@@ -108,7 +109,7 @@ void Batons::run() {
     }
     (void)::poll(events.data(), events.size(), polls ? kOrphanPollMs : -1);
     std::uint64_t count = 0;
-    (void)!::read(wake_.get(), &count, sizeof count);  // EAGAIN: it was another
+    (void)!::read(wake_.get(), &count, sizeof count);  // EAGAIN: another descriptor was ready
     std::list<Watched> in_use;
     for (Watched& orphan : take_orphans()) {
       if (is_in_use(orphan)) {

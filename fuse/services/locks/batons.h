@@ -16,7 +16,7 @@ namespace cacheshim {
 
 class Job;
 
-// A lock file that excludes by being there (O_CREAT|O_EXCL), and that its maker is to remove.
+// A lock file that excludes by existing (O_CREAT|O_EXCL), and that its creator must remove.
 struct Baton {
   Job* job = nullptr;
   std::string path;  // in the job's view
@@ -24,12 +24,12 @@ struct Baton {
   ino_t inode = 0;
 };
 
-// Watches over the makers of batons: one that dies without having removed its baton would have all others
-// wait for ever. It is given up for `reap` to remove when the process is dead, and no descendant of it
-// is at work in the baton's folder any more. Of a maker that is not seen from here nothing is known, and
-// its baton stays.
+// Watches the creators of batons: if one dies without removing its baton, all others would wait
+// forever. The baton is passed to `reap`, which removes it, when the process is dead and no
+// descendant works in the baton's directory any more. If the daemon cannot see the creator, the
+// baton stays.
 //
-// A thread of its own, which sleeps on the makers' pidfds. Thread-safe.
+// A thread of its own sleeps on the creators' pidfds. Thread-safe.
 class Batons {
  public:
   explicit Batons(std::function<void(const Baton&)> reap);
@@ -37,7 +37,7 @@ class Batons {
   Batons(const Batons&) = delete;
   Batons& operator=(const Batons&) = delete;
 
-  // From now on, in place of what was watched of that name. Does nothing without a maker.
+  // Replaces an earlier watch of that name. Does nothing without a creator.
   void watch(const Baton& baton, ProcessOrigin maker);
   void removed(const Job* job, const std::string& path);
 
@@ -51,7 +51,7 @@ class Batons {
 
   void run();
   void wake() const;
-  // Returns those whose makers are gone, without them in the list.
+  // Removes from the list the batons whose creators are gone, and returns them.
   std::list<Watched> take_orphans();
   static bool is_dead(const Watched& watched);
   static bool is_in_use(const Watched& watched);

@@ -28,13 +28,13 @@ void JobBatons::note_made(const FileHandle& handle, pid_t thread) {
   if (maker.process != 0 && handle.job->layer) {
     const BatonRecord record{*path,           handle.inode, maker.process,  maker.start_time,
                              maker.ancestors, boot_id(),    pid_namespace()};
-    // Without it the baton stays where this daemon dies too.
+    // Without the record, the baton stays if this daemon dies too.
     (void)handle.job->layer->append(kBatonRecordsFile, to_line(record));
   }
   batons_->watch({handle.job, *path, handle.device, handle.inode}, maker);
 }
 
-// Those of a daemon that died, in the layers that were taken up from it.
+// Watches the batons of dead daemons, in the layers that this daemon has taken over.
 void JobBatons::watch_left_ones() {
   for (Job* job : jobs_.all()) {
     const ReaderLock lock(job->overlay.mutex());
@@ -46,7 +46,7 @@ void JobBatons::watch_left_ones() {
       ProcessOrigin maker{record.process, record.start_time, std::move(record.ancestors)};
       const bool is_of_this_boot = record.boot == boot_id();
       if (is_of_this_boot && record.pid_namespace != pid_namespace())
-        continue;  // not seen from here
+        continue;  // the process is not visible
       if (!is_of_this_boot) maker = ProcessOrigin::of_the_dead();
       batons_->watch({job, record.path, found->st.st_dev, found->st.st_ino}, std::move(maker));
     }

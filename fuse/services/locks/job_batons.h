@@ -15,22 +15,22 @@
 
 namespace cacheshim {
 
-// The batons of profiles: files that exclude by being there (O_EXCL). They are recorded in the layer of their job, so
-// that the next daemon watches their makers too. Thread-safe.
+// The batons of profiles: files that exclude by existing (O_EXCL). The job's layer records them, so
+// that the next daemon also watches their creators. Thread-safe.
 class JobBatons {
  public:
   // All must outlive it. `reap` removes a baton whose maker has died; it is called with no lock held.
   JobBatons(const EntryMap& entries, const NodeTable& nodes, const JobTable& jobs)
       : entries_(entries), nodes_(nodes), jobs_(jobs) {}
 
-  // Call before any other method. Watches the batons that an earlier daemon has left as well.
+  // Call before any other method. Also watches the batons that an earlier daemon has left.
   void start(std::function<void(const Baton&)> reap);
   void stop() { batons_.reset(); }
 
-  // `thread` has made this file with O_EXCL.
+  // Call when `thread` has created this file with O_EXCL.
   void note_made(const FileHandle& handle, pid_t thread);
-  // The job has removed the file at `path`, or locked it: a baton that a process locks excludes by that, and stays when
-  // its maker dies.
+  // Call when the job has removed the file at `path`, or locked it: a locked baton excludes by its
+  // lock, and stays when its creator dies.
   void forget(const Job& job, const std::string& path);
   bool is_baton(const std::string& path) const;
 

@@ -13,7 +13,8 @@
 namespace cacheshim {
 namespace {
 
-// What was closed longer ago is open elsewhere: its RELEASE would be here.
+// A descriptor that was closed longer ago than this is still open elsewhere: otherwise its RELEASE
+// would have arrived.
 constexpr std::chrono::milliseconds kLeavingFor{100};
 
 bool is_busy(int error) { return error == EWOULDBLOCK || error == EACCES; }
@@ -68,8 +69,8 @@ bool LockQueue::conflict(const LockWish& wish, bool is_record, const Range& rang
          range.start < end_of(wish.start, wish.length);
 }
 
-// A descriptor of its own for each owner: what the kernel knows one by. Read-only where that does, so
-// that closing it is no event for those who watch for changes.
+// Each owner has a descriptor of its own, by which the kernel identifies it. Read-only if that
+// works, so that closing it causes no event for watchers.
 Result<LockQueue::Owner*> LockQueue::ensure_owner(const LockWish& wish) {
   Owner& owner = owners_[{wish.is_record, wish.owner}];
   if (!owner.fd) {
@@ -114,11 +115,11 @@ void LockQueue::subtract(std::vector<Range>& ranges, const LockWish& wish) {
   ranges = std::move(left);
 }
 
-// What the kernel has granted.
+// Records the locks that the kernel has granted.
 void LockQueue::remember(Owner& owner, const LockWish& wish, int error) {
   const Range range{wish.type, wish.start, wish.length};
   if (!wish.is_record) {
-    owner.held.clear();  // a conversion that fails has lost what it had, as flock(2) says
+    owner.held.clear();  // as flock(2) says, a failed conversion loses the old lock
     if (error == 0 && wish.type != F_UNLCK) owner.held.push_back(range);
     return;
   }
@@ -133,7 +134,8 @@ int LockQueue::try_set(const LockWish& wish) {
   if (!found) return found.error().code();
   Owner& owner = **found;
   int error = system_.set(owner.fd.get(), wish);
-  if (error == EBADF) {  // NFS makes an exclusive flock a lock of bytes, which takes a writer
+  // NFS implements an exclusive flock as a record lock, which requires a writable descriptor
+  if (error == EBADF) {
     auto writer = sys::reopen(file_.get(), O_RDWR);
     if (!writer) return writer.error().code();
     owner.fd = *std::move(writer);
@@ -144,8 +146,8 @@ int LockQueue::try_set(const LockWish& wish) {
   return error;
 }
 
-// To close its descriptor would not do: a process that the daemon has just forked may have a copy for a moment,
-// and with it the locks, and nobody would tell us when that is closed.
+// Closing the descriptor is not enough: a process that the daemon has just forked may briefly have
+// a copy, and with it the locks, and no event would report when it is closed.
 LockQueue::Owners::iterator LockQueue::drop(Owners::iterator known) {
   const auto& [key, owner] = *known;
   if (!owner.held.empty()) {
@@ -168,13 +170,14 @@ void LockQueue::note_descriptors(Owner& owner, const LockWish& wish) const {
   }
 }
 
-// As above; what is in the way but has gone without our being told is cleared away.
+// The same, after removing conflicting locks that have ended unnoticed.
 int LockQueue::try_set_again(const LockWish& wish) {
   const int error = try_set(wish);
   return is_busy(error) && drop_stale(wish) ? try_set(wish) : error;
 }
 
-// Of many descriptors each call looks at other ones, so that a close is found by those who keep asking.
+// If there are many descriptors, each call checks other ones, so that repeated requests find a
+// close.
 bool LockQueue::has_closed_one(const Owner& owner) const {
   const std::size_t count = owner.descriptors.size();
   for (std::size_t looks = 0; looks < std::min(count, kMostLooks); ++looks) {
@@ -184,13 +187,15 @@ bool LockQueue::has_closed_one(const Owner& owner) const {
   return false;
 }
 
-// Record locks of a process that has closed a descriptor, or that is gone while a child keeps the file open.
+// Record locks of a process that has closed a descriptor, or that has exited while a child keeps
+// the file open.
 bool LockQueue::has_lost_locks(const Owner& owner) const {
   if (owner.ends_with_one && !owner.descriptors.empty()) return has_closed_one(owner);
   return !owner.tells_close && system_.has_ended(owner.process);
 }
 
-// Up to the first that still has its locks: while that is in the way, the others do not matter.
+// Stops at the first conflicting owner that still has its locks: while it remains, the others do
+// not matter.
 bool LockQueue::drop_stale(const LockWish& wish) {
   if (!wish.is_record) return false;
   bool is_any_dropped = false;
@@ -231,14 +236,14 @@ bool LockQueue::is_held_against(const LockWish& wish) const {
   });
 }
 
-// Asked after drop_stale(), which has found that a process has its record locks still.
+// Call after drop_stale(), which has found that a process still has its record locks.
 bool LockQueue::may_leave_soon(const Owner& owner) const {
   if (owner.tells_close) return Clock::now() - owner.closed_at < kLeavingFor;
   const bool is_known = owner.ends_with_one && !owner.descriptors.empty();
   return !is_known && system_.is_releasing();
 }
 
-// Whether all that is in the way may be about to go.
+// Whether all conflicting owners may be about to release their locks.
 bool LockQueue::may_be_free_soon(const LockWish& wish) const {
   const auto stays = [&](const auto& known) REQUIRES(mutex) {
     return is_in_the_way(wish, known.first, known.second) && !may_leave_soon(known.second);
@@ -246,7 +251,7 @@ bool LockQueue::may_be_free_soon(const LockWish& wish) const {
   return is_held_against(wish) && std::none_of(owners_.begin(), owners_.end(), stays);
 }
 
-// Whether record locks in the way may come free without our being told.
+// Whether conflicting record locks may be released without an event.
 bool LockQueue::may_end_unseen(const LockWish& wish) const {
   return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) REQUIRES(mutex) {
     const auto& [key, owner] = known;
@@ -276,8 +281,8 @@ void LockQueue::add_waiter(const LockWish& wish, std::unique_ptr<LockCall> call,
   waiters_.push_back({wish, std::move(call), ticket, until});
 }
 
-// Gives to those who wait what they can have: the first, and of records those that nobody before them
-// stands in the way of.
+// Grants waiting requests in order: the first one, and every record lock request that conflicts
+// with no earlier request.
 void LockQueue::pump(Answers& answers) {
   std::vector<LockWish> refused;
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
@@ -304,7 +309,7 @@ int LockQueue::find(const LockWish& wish, struct flock& lock) {
   lock = range_of(wish);
   const int error = system_.find((*owner)->fd.get(), lock);
   if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
-  // One of ours, which the kernel knows by a descriptor and not by a process.
+  // A lock of ours, which the kernel associates with a descriptor and not with a process.
   LockWish there = wish;
   there.start = lock.l_start;
   there.length = lock.l_len;
@@ -358,7 +363,7 @@ void LockQueue::poll(Answers& answers) {
       ++waiter;
     }
   }
-  if (waiters_.size() < before) pump(answers);  // those who were behind them
+  if (waiters_.size() < before) pump(answers);  // the requests that were behind them
 }
 
 void LockQueue::move_to(UniqueFd file, bool is_shared) {
@@ -438,7 +443,7 @@ bool LockQueue::is_wanted_by_others(pid_t process) const {
                      [&](const Waiter& waiter) { return waiter.wish.process != process; });
 }
 
-// Of those who want the whole file the first alone: the others wait for it.
+// Of requests for the whole file only the first counts: the others wait for it.
 bool LockQueue::needs_poll() const {
   bool first_seen = false;
   return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) REQUIRES(mutex) {

@@ -22,72 +22,76 @@
 
 namespace cacheshim {
 
-// What a caller asks for: flock(2) of the whole file, or fcntl(2) of a range of bytes.
+// A lock request of a caller: flock(2) of the whole file, or fcntl(2) of a range of bytes.
 struct LockWish {
   bool is_record = false;
   std::uint64_t owner = 0;   // record: the kernel's lock owner; flock: the handle
-  std::uint64_t handle = 0;  // that it is asked through
+  std::uint64_t handle = 0;  // the handle of the request
   pid_t process = 0;         // 0: outside the daemon's pid namespace
   short type = F_UNLCK;      // F_RDLCK, F_WRLCK or F_UNLCK
   off_t start = 0;           // record, bytes
-  off_t length = 0;          // record, bytes; 0: to the end, however far it moves
+  off_t length = 0;          // record, bytes; 0: to the end of the file, wherever that is
   bool waits = false;
-  bool tells_close = false;  // the kernel tells when a descriptor of the handle is closed (FLUSH)
-  // Another handle of the file is open and does not report its close: see Owner::descriptors.
+  bool tells_close = false;  // the kernel reports when a descriptor of the handle is closed (FLUSH)
+  // Another open handle of the file does not report its close: see Owner::descriptors.
   bool others_close_unseen = false;
   pid_t thread = 0;               // of `process`, blocked in the request
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it of the caller's descriptors
 };
 
-// A request that is answered once. May be answered by another thread than the one that made it.
+// A request that is answered once, possibly by another thread than the one that made it.
 class LockCall {
  public:
   virtual ~LockCall() = default;
-  // It is about to wait, and nobody answers it yet: an interrupt of it is from now on to be told by
-  // LockTable::interrupt(ticket), which may be called from within.
+  // The request is about to wait, and no thread answers it yet. From now on, report an interrupt
+  // with LockTable::interrupt(ticket), which may be called from within this function.
   virtual void wait(std::uint64_t ticket) = 0;
-  virtual void answer(int error) = 0;  // 0: it has the lock
+  virtual void answer(int error) = 0;  // 0: the lock is granted
 };
 
-// What the queue asks of the system; replaced in tests. Errors are errno values, 0 for none.
+// The queue's calls to the system; replaced in tests. Errors are errno values, 0 for none.
 struct LockSystem {
-  // Without waiting: flock(2), or F_OFD_SETLK of a range, on a descriptor of its owner's own.
+  // Does not wait: flock(2), or F_OFD_SETLK of a range, on the owner's own descriptor.
   std::function<int(int fd, const LockWish& wish)> set;
-  // F_OFD_GETLK: whether somebody else's lock is in the way.
+  // F_OFD_GETLK: whether another owner's lock conflicts.
   std::function<int(int fd, struct flock& lock)> find;
-  // As those of open_descriptors.h.
+  // Have the contracts of the functions in open_descriptors.h.
   std::function<bool(pid_t process)> has_ended;
   std::function<std::vector<OpenDescriptor>(pid_t process, std::uint64_t shown_inode, int known)>
       descriptors;
   std::function<bool(pid_t process, const OpenDescriptor& descriptor)> has_descriptor;
   std::function<LockCallArguments(pid_t thread)> arguments;
-  // Whether a RELEASE may be under way that LockTable has not been told of; true where that is not known.
+  // Whether a RELEASE may be in progress that LockTable has not received; true if unknown.
   std::function<bool()> is_releasing;
   static LockSystem real();
 };
 
-// The locks that this mount's processes have on one file, and who waits for one.
+// The locks that this mount's processes have on one file, and the waiting requests for it.
 //
-// The kernel of this machine does the locking, on descriptors of `file`, one an owner: so what is
-// locked beside the mount counts, ranges are its business, and what is closed is unlocked. Waiting is
-// ours, since no thread may block in flock: first come, first served, the first alone being tried. A
-// wish that does not wait is tried at once, as flock(2) does it. So is one of a process that has a lock
-// here already: behind a waiter that waits for that very process, it would wait for ever.
+// The kernel of this machine grants the locks, on descriptors of `file`, one per owner. So locks
+// beside the mount count, the kernel manages ranges, and a close releases locks. The queue
+// implements the waiting, since no thread may block in flock: requests are granted in order of
+// arrival, and only the first one is tried. A request that does not wait is tried at once, as by
+// flock(2). So is a request of a process that already has a lock here: behind a waiter that waits
+// for that very process, it would wait forever.
 //
-// close(2) returns before RELEASE comes, so that somebody who does not wait could still find a lock that
-// was closed. What has told of closing (FLUSH), or may have closed unseen, is given kGrace to go.
+// close(2) returns before RELEASE arrives, so a request that does not wait could still find a
+// closed descriptor's lock. If a descriptor has reported its close (FLUSH), or may have closed
+// unseen, the request waits up to kGrace.
 //
 // Processes poll for locks, so a request that is refused costs the same whatever descriptors the holder has: it
 // looks at no more than kMostLooks of them in /proc.
+//
+// Not thread-safe: `mutex` must be held for all else.
 class LockQueue {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kGrace{3};
   static constexpr std::size_t kMostLooks = 8;
-  // Calls to be answered once `mutex` is released.
+  // Requests to answer once `mutex` is released.
   using Answers = std::vector<std::pair<std::unique_ptr<LockCall>, int>>;
 
-  // `file`: any descriptor of it. `is_shared`: others than this daemon may lock it.
+  // `file`: any descriptor of it. `is_shared`: processes other than this daemon may lock it.
   LockQueue(UniqueFd file, bool is_shared, const LockSystem& system)
       : file_(std::move(file)), is_shared_(is_shared), system_(system) {}
 
@@ -160,9 +164,9 @@ class LockQueue {
     LockWish wish;
     std::unique_ptr<LockCall> call;
     std::uint64_t ticket;
-    std::optional<Clock::time_point> until;  // of one that does not really wait
+    std::optional<Clock::time_point> until;  // of a request that waits only for kGrace
   };
-  using OwnerKey = std::pair<bool, std::uint64_t>;  // of records; its number
+  using OwnerKey = std::pair<bool, std::uint64_t>;  // of records; the number of the owner
   using Owners = std::map<OwnerKey, Owner>;
 
   static bool conflict(const LockWish& wish, bool is_record, const Range& range);

@@ -51,7 +51,7 @@ void LockRemovals::forget(Job& job, const struct stat& st) {
   if (found->second.jobs.empty()) removals_.erase(found);
 }
 
-// Whether no more is to be done about it.
+// Returns whether the removal is settled.
 bool LockRemovals::finish(const LockFileId& id) {
   std::string path;
   {

@@ -18,9 +18,9 @@
 
 namespace cacheshim {
 
-// Lock files of the base that jobs unlink. A file that others have locked or wait for stays, since its locks would
-// otherwise exclude nobody any more: it is hidden from the job that unlinked it, and removed once nobody wants it.
-// Thread-safe.
+// Lock files of the base that jobs unlink. If other processes have locked a file or wait for it,
+// the file stays, because otherwise its locks would exclude no process any more: it is hidden from
+// the job that unlinked it, and removed after the last of these locks. Thread-safe.
 class LockRemovals {
  public:
   // Both must outlive it.

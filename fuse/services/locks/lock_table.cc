@@ -17,9 +17,10 @@
 namespace cacheshim {
 namespace {
 
-// How soon a lock that was freed beside the mount is given on.
+// How soon the next waiter gets a lock that was released beside the mount.
 constexpr std::chrono::milliseconds kPoll{5};
-// How often a file that somebody beside the mount has locked is looked at, which nobody waits for.
+// The polling interval for a file that a process beside the mount has locked and for which no
+// request waits.
 constexpr std::chrono::milliseconds kIdlePoll{200};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
@@ -29,7 +30,7 @@ void give(LockQueue::Answers& answers) {
   answers.clear();
 }
 
-// Nobody's file, to lock in a file's stead.
+// An anonymous file that is locked in place of a job's file.
 Result<UniqueFd> make_stand_in() {
   UniqueFd fd(::memfd_create("cacheshim-lock", MFD_CLOEXEC));
   if (!fd) return Errno::last();
@@ -61,8 +62,8 @@ LockTable::Queue LockTable::find_queue(const LockFileId& id) {
   return found == queues_.end() ? nullptr : found->second;
 }
 
-// Asked once a file system, when nobody has a lock there yet: a later ENOLCK is a shortage, and to
-// change over then would let two in.
+// Tested once per file system, before any lock exists there: a later ENOLCK is a shortage, and a
+// change of the method at that time would grant one lock twice.
 bool LockTable::can_lock(int file, std::uint64_t device) {
   {
     const MutexLock lock(mutex_);
@@ -122,7 +123,7 @@ void LockTable::end_visit(const LockFileId& id, const Queue& queue) {
 }
 
 void LockTable::wake_if_needed(const LockQueue& queue) {
-  if (std::this_thread::get_id() == keeper_.get_id()) return;  // it looks again by itself
+  if (std::this_thread::get_id() == keeper_.get_id()) return;  // the keeper checks again by itself
   const bool may_be_idle = watches_ && !queue.has_waiters();
   if (!may_be_idle && (!queue.has_waiters() || !queue.needs_poll())) return;
   {
@@ -194,7 +195,7 @@ void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const Lock
 }
 
 bool LockTable::waits_for_itself(std::uint64_t owner) {
-  constexpr int kMostSteps = 10;  // as Linux
+  constexpr int kMostSteps = 10;  // like Linux
   constexpr std::size_t kMostOwners = 256;
   const std::vector<Queue> waiting = [this] {
     const MutexLock lock(keeper_mutex_);
@@ -362,7 +363,7 @@ void LockTable::visit_idle() {
   }
 }
 
-// Whether the queue is to be looked at again soon.
+// Returns whether the queue must be checked again soon.
 bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts) {
   LockQueue::Answers answers;
   bool again = false;

@@ -17,8 +17,8 @@
 
 namespace cacheshim {
 
-// Which file a lock is on: a file of the base that all jobs share, by its numbers; or one of a job's
-// own, by its node, with device 0: its locks stay with it wherever its data move.
+// The file of a lock: a file of the base that all jobs share, by its numbers; or a job's own file,
+// by its node, with device 0: its locks stay with it wherever its data move.
 struct LockFileId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -32,7 +32,7 @@ struct LockFileId {
 // Thread-safe. Calls are answered with no lock held.
 class LockTable {
  public:
-  // Gives a descriptor of a shared file (O_PATH will do). Called with no lock held.
+  // Returns a descriptor of a shared file (O_PATH is enough). Called with no lock held.
   using Opener = std::function<Result<UniqueFd>()>;
 
   explicit LockTable(Counters& counters, LockSystem system = LockSystem::real());
@@ -46,10 +46,11 @@ class LockTable {
   // first), it is locked among this mount's processes alone.
   void lock(const LockFileId& id, const Opener& open, const LockWish& wish,
             std::unique_ptr<LockCall> call);
-  // A job's own file `from` has become, by a rename or link, the shared file `to`, which nobody has locked: its locks and
-  // those who wait are from now on that one's. Requests by either id meet until the last one is gone.
+  // The shared file `to`, which is not locked yet, has replaced a job's own file `from`, by a
+  // rename or link: the locks and waiting requests move to it. Requests by either id use the same
+  // queue until the last one is gone.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
-  // Whether this unlock is of all of an exclusive lock that its owner has on the file.
+  // Whether this request releases all of an exclusive lock that its owner has on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockWish& unlock);
   // Whether `process` has an exclusive lock on the file.
   bool is_held_by(const LockFileId& id, pid_t process);
@@ -64,7 +65,7 @@ class LockTable {
   // May be called from LockCall::wait(), and under locks of the caller's.
   void interrupt(std::uint64_t ticket);
 
-  // Who waits now: how many handles are waited through, and which processes do (0: not seen from here).
+  // The waiting requests: the number of their handles, and their processes (0: not visible).
   struct Waiting {
     std::size_t handles = 0;
     std::set<pid_t> processes;
@@ -73,11 +74,11 @@ class LockTable {
   // Refuses the requests that wait, and those that are about to, with ENOLCK. Returns the replies to those that wait.
   PendingReplies close();
   void reopen() { closed_ = false; }
-  // As close(), and ends the keeper: the idle hook is not called any more. Call it before what the hook uses is
-  // destroyed. Further calls do nothing. Not for several threads at once.
+  // Same as close(), and ends the keeper: the idle hook is not called any more. Call it before the
+  // hook's objects are destroyed. Further calls do nothing. Not for several threads at once.
   void stop();
-  // Runs `action` while nobody but `process` has a lock on the file or waits for one, and nobody comes
-  // to. Errors: EBUSY where somebody does, else the action's.
+  // Runs `action` while no process but `process` has a lock on the file or waits for one, and no
+  // new request starts. Errors: EBUSY if another process does, otherwise the action's.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
                        const std::function<Status()>& action);
   // Calls `when_idle` for such a file, by the keeper and not under a lock, now and then while nobody wants

@@ -11,7 +11,7 @@
 namespace cacheshim {
 namespace {
 
-// No process waits for its answer.
+// A request for whose answer no process waits.
 class NoCall final : public LockCall {
   void wait(std::uint64_t) override {}
   void answer(int) override {}
@@ -76,7 +76,8 @@ Result<NamedLocks::Lock> NamedLocks::add(FileHandle& handle, std::string path, U
   const MutexLock guard(mutex_);
   Entry& entry = entries_[handle.node];
   count_ = entries_.size();
-  if (entry.locks.empty()) entry.locks.push_back(std::move(made));  // else another was first
+  // otherwise another thread was first
+  if (entry.locks.empty()) entry.locks.push_back(std::move(made));
   if (!handle.uses_named_lock.exchange(true)) ++entry.handles;
   return entry.locks.back();
 }
@@ -93,7 +94,7 @@ bool NamedLocks::is_current(const NamedLock& lock) const {
   return found && found->st.st_dev == lock.id.device && found->st.st_ino == lock.id.inode;
 }
 
-// Replaces `stale` by the base's current file, unless another thread has done that.
+// Replaces `stale` with the base's current file, unless another thread has done that.
 Result<NamedLocks::Lock> NamedLocks::replace(const FileHandle& handle, const Lock& stale) {
   CACHESHIM_TRY(object, base_.ensure_named(stale->path));
   CACHESHIM_TRY(made, make_lock(stale->path, std::move(object)));

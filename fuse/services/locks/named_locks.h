@@ -21,21 +21,22 @@ struct NamedLock {
   LockFileId id;
 };
 
-// Which files of jobs take their locks on a file of the base: small `*.lock` files of a cache without a
-// profile, and batons that are locked by flock(2) or fcntl(2), from the first lock request on. The file's bytes,
-// attributes and names stay the job's own; all jobs and processes beside the mount share only the locks of the base
-// file of that path. The locks of a baton are taken on a file that they do not find (LockFiles::open_named()).
+// Files of jobs whose locks are taken on a file of the base: small `*.lock` files of a cache
+// without a profile, and batons that are locked by flock(2) or fcntl(2), from the first lock
+// request on. The file's bytes, attributes and names stay the job's own; all jobs and processes
+// beside the mount share only the locks of the base file of that path. The locks of a baton are
+// taken on a file that other processes cannot find (LockFiles::open_named()).
 //
-// A process beside the mount may remove that base file, as Python's filelock does when it unlocks. A
-// lock of the removed file would exclude nobody who comes later:
+// A process beside the mount may remove that base file, as Python's filelock does when it unlocks.
+// A lock of the removed file would exclude no later process:
 //   1. A process beside the mount holds the lock; a view's process waits for it.
 //   2. The first one unlinks the file and unlocks. The daemon gets the lock of the unlinked file.
 //   3. Another process creates the file again and locks that.
-// So the daemon checks each lock that it gets: if the base's path no longer leads to the file, it unlocks
-// it and asks again, on the file that is there now, or that it makes.
+// So the daemon checks each lock that it gets. If the base's path no longer leads to the file, it
+// unlocks it and repeats the request on the current file, which it creates if necessary.
 //
-// The choice holds for a node, not for a handle, and lasts until the last handle that has requested a lock is
-// released: a rename or an unlink in the view does not separate the processes of one job.
+// The choice holds for a node, not for a handle, and lasts until the last handle that has requested
+// a lock is released: a rename or an unlink in the view does not separate the processes of one job.
 //
 // Thread-safe.
 class NamedLocks {
@@ -45,20 +46,20 @@ class NamedLocks {
   // Both must outlive the object.
   NamedLocks(LockTable& table, const LockFiles& base) : table_(table), base_(base) {}
 
-  // The lock of the handle's file, or null if it has none.
+  // Returns the lock of the handle's file, or null if it has none.
   Lock of(const FileHandle& handle);
-  // The same; the handle counts from now on as one that uses it.
+  // The same; from now on the handle counts as a user of the lock.
   Lock use(FileHandle& handle);
-  // The same, after making `object`, the base's file at `path`, the lock of a file that has none.
+  // The same for a file without a lock: first makes `object`, the base's file at `path`, its lock.
   Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
 
-  // As LockTable::lock(). The handle must stay until `call` is answered.
+  // Same as LockTable::lock(). The handle must stay until `call` is answered.
   void lock(FileHandle& handle, Lock lock, const LockWish& wish, std::unique_ptr<LockCall> call) {
     lock_again(handle, std::move(lock), wish, std::move(call), kMostAttempts);
   }
-  // As LockTable::find().
+  // Same as LockTable::find().
   int find(const Lock& lock, const LockWish& wish, struct flock& found);
-  // As those of LockTable: FLUSH and RELEASE of a handle of any file.
+  // Same as those of LockTable: FLUSH and RELEASE of a handle of any file.
   void closed(const FileHandle& handle, std::uint64_t fh, std::uint64_t owner);
   void released(FileHandle& handle, std::uint64_t fh);
 
@@ -67,7 +68,7 @@ class NamedLocks {
   // Each attempt fails only if a process removes the base's file at that instant.
   static constexpr int kMostAttempts = 32;
   struct Entry {
-    std::vector<Lock> locks;  // the last one counts; the others may still be held
+    std::vector<Lock> locks;  // the last one is current; the others may still be held
     unsigned handles = 0;
   };
 

@@ -20,15 +20,16 @@
 namespace cacheshim {
 namespace {
 
-// The value of the line "<name>:" in the text of /proc/PID/fdinfo/N.
+// Returns the value of the line "<name>:" in the text of /proc/PID/fdinfo/N.
 std::uint64_t fdinfo_field(const std::string& text, std::string_view name) {
   const std::string_view field = status_field(text, name);
   std::uint64_t value = 0;
-  (void)std::from_chars(field.data(), field.data() + field.size(), value);  // else 0: no such file
+  // otherwise 0: no such file
+  (void)std::from_chars(field.data(), field.data() + field.size(), value);
   return value;
 }
 
-// Inode 0 if there is no descriptor of that number, or if Linux is older than 5.14.
+// Returns inode 0 if there is no descriptor of that number, or if Linux is older than 5.14.
 OpenDescriptor read_descriptor(pid_t process, int number) {
   const auto text = read_proc(process, fmt::format("fdinfo/{}", number).c_str());
   if (!text) return {};
@@ -66,7 +67,7 @@ LockCallKind kind_of(unsigned long command) {
   }
 }
 
-// Whether what was asked for is not there, and not merely closed to us.
+// Whether the object is really absent, and not only inaccessible to us.
 bool is_gone(Errno error) { return error == ENOENT || error == ESRCH; }
 
 bool is_fuse(const MountEntry& mount) { return mount.type.starts_with("fuse"); }
@@ -123,7 +124,7 @@ LockCallArguments lock_call_arguments(pid_t thread) {
     const auto command = text->find("0x", descriptor + 2);
     if (command != text->npos)
       return {kind_of(argument(command)), static_cast<int>(argument(descriptor))};
-    (void)::nanosleep(&kPause, nullptr);  // a shorter pause does no harm
+    (void)::nanosleep(&kPause, nullptr);  // an interrupted pause is harmless
   }
   return {};
 }

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-// What /proc says about the descriptors that other processes have of files of the mount. Nothing here calls
+// Reads in /proc which descriptors of files of the mount other processes have. Nothing here calls
 // stat on a file of the mount: that would be a request to the daemon itself.
 namespace cacheshim {
 
-// Whether a process has ended; false where that is not known. A zombie has ended: it has nothing open.
+// Whether a process has exited; false if unknown. A zombie has exited: it has no open files.
 bool has_ended(pid_t process);
 
 struct OpenDescriptor {
@@ -19,17 +19,18 @@ struct OpenDescriptor {
   std::uint64_t mount = 0;
   friend bool operator==(const OpenDescriptor&, const OpenDescriptor&) = default;
 };
-// The descriptors that a process has of a file on a FUSE mount, by its st_ino. Of a process with more than
-// kMostSearched descriptors of any files the one numbered `known` alone. None if /proc does not show them (a process
-// outside the daemon's pid namespace, Linux before 5.14).
+// Returns the descriptors that a process has of a file on a FUSE mount, by the file's st_ino. If
+// the process has more than kMostSearched descriptors of any files, checks only the one numbered
+// `known`. Returns none if /proc does not show them (a process outside the daemon's PID namespace,
+// Linux before 5.14).
 inline constexpr std::size_t kMostSearched = 256;
 std::vector<OpenDescriptor> descriptors_of(pid_t process, std::uint64_t shown_inode, int known);
 // Whether the process still has the descriptor: false when the descriptor, or the process, is gone.
 bool has_descriptor(pid_t process, const OpenDescriptor& descriptor);
 
-// What a thread that is blocked in fcntl(2) asks for, which the request does not say: the owner of the lock, its
-// process or an open file description (F_OFD_SETLK), and the descriptor. Unknown if /proc does not say either
-// (ptrace(2) is not allowed).
+// The arguments of a thread that is blocked in fcntl(2), which the request lacks: the owner of the
+// lock, its process or an open file description (F_OFD_SETLK), and the descriptor. Unknown if /proc
+// does not show them (ptrace(2) is not allowed).
 enum class LockCallKind { kUnknown, kOfProcess, kOfDescription };
 struct LockCallArguments {
   LockCallKind kind = LockCallKind::kUnknown;

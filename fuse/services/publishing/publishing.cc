@@ -14,8 +14,8 @@
 namespace cacheshim {
 namespace {
 
-// An answer that is given at most once. A task that throws cannot know whether it has answered, and a request
-// must not be answered twice.
+// An answer that is given at most once. A task that throws cannot know whether it has answered, and
+// a request must not be answered twice.
 std::function<void()> once(std::function<void()> answer) {
   auto is_given = std::make_shared<std::atomic<bool>>(false);
   return [is_given = std::move(is_given), answer = std::move(answer)] {
@@ -70,8 +70,8 @@ std::vector<std::string> Publishing::take_built(Job& job, std::string_view lock_
   });
 }
 
-// What is still open for writing is not tried again at its close, when nobody has it locked: it is left for
-// the job's success.
+// If a file is still open for writing and no process holds the lock, its close does not publish it:
+// it waits for the job's success.
 void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held,
                        Answer answer) {
   if (job.is_refused()) {
@@ -145,7 +145,8 @@ PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progr
   return report;
 }
 
-// The layer goes, and with it all names that only it had. Returns how many the kernel knew.
+// Removes the layer, and with it all names that only the layer had. Returns how many of them the
+// kernel knew.
 std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
   Invalidator::Done invalidate;
   std::size_t known = 0;

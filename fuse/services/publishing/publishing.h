@@ -19,8 +19,8 @@
 
 namespace cacheshim {
 
-// Publishing and the ends of jobs: what sets them off, and whose answer waits for them. Tasks do the work, never a
-// thread that takes requests. Thread-safe; call with no lock held.
+// Publishing and the ends of jobs: their triggers, and the replies that wait for them. Tasks do the
+// work, never a receiver. Thread-safe; call with no lock held.
 class Publishing {
  public:
   struct Parts {  // all outlive it
@@ -32,8 +32,8 @@ class Publishing {
     Invalidator& invalidator;
     const DirectFolders* direct;  // may be null
     std::chrono::seconds layer_keep;
-    // Whether a process waits for a name, and news of one: `completed` is the entry that the change of `path` has
-    // completed, or "".
+    // Whether a process waits for a name, and a notification about one: `completed` is the entry
+    // that the change of `path` has completed, or "".
     std::function<bool()> is_awaited;
     std::function<void(const Job& job, const std::string& path, const std::string& completed)>
         note_arrival;
@@ -50,13 +50,14 @@ class Publishing {
   // answered holds.
   void completed(Job& job, const std::string& path, Arrival arrival, std::vector<NodeId> held,
                  Answer answer);
-  // Call for what has just been made, or got its name.
+  // Call for an object that was just created, or got its name.
   void note_built(Job& job, const std::string& path);
-  // What the job has built under this lock file since it took the lock.
+  // Returns the objects that the job has built under this lock file since it took the lock.
   std::vector<std::string> take_built(Job& job, std::string_view lock_file) const;
-  // Publishes what was built under a lock that is about to be released, then calls `answer`.
+  // Publishes objects that were built under a lock that is about to be released, then calls
+  // `answer`.
   void built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held, Answer answer);
-  // Lets the base's part of `entry` show where the job has only copies of it, then calls `answer`.
+  // Shows the base's part of `entry` in place of the job's copies, then calls `answer`.
   void show_published(Job& job, const std::string& entry, Answer answer);
   // Publishes the entries that were complete while a file of theirs was open for writing.
   void retry_postponed(Job& job);
@@ -64,10 +65,10 @@ class Publishing {
   // ---- These take long. `progress` may be called by the calling thread.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
-  // Returns how many names the kernel knew of the layer.
+  // Returns how many names of the layer the kernel knew.
   std::uint64_t discard_job(Job& job);
 
-  // Call while requests are answered still. Idempotent.
+  // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }
 
  private:

@@ -13,11 +13,13 @@
 
 namespace cacheshim {
 
-// Finds out which jobs reject entries of the base (store/publish/rejected_entries.h): what the requests tell of it.
+// Detects which jobs reject entries of the base (store/publish/rejected_entries.h), from their
+// requests.
 //
-// A preloaded process opens files of the base by itself, and the daemon does not see which. If such a job rebuilds an entry, it
-// may have rejected it or have written without a look at it. From then on every job opens this entry through the mount
-// (MountOnlyEntries), so that the next job's reads are seen. Such a first rebuild does not count.
+// A preloaded process opens files of the base directly, and the daemon does not see which. If such
+// a job rebuilds an entry, it may have rejected the entry, or it may have written without opening
+// the entry first. From then on every job opens this entry through the mount (MountOnlyEntries), so
+// that the daemon sees the next job's reads. Such a first rebuild does not count.
 //
 // Thread-safe. Call with no lock held.
 class RejectionWatch {
@@ -32,11 +34,11 @@ class RejectionWatch {
         publisher_(publisher),
         direct_(direct) {}
 
-  // The thread has opened this; before it is answered.
+  // Call when the thread has opened this file, before the reply.
   void note_opened(const FileHandle& handle, pid_t thread) const;
-  // The thread has given a name to something, or taken the name away; before it is published.
+  // Call when the thread has created or removed a name, before it is published.
   void note_changed(Job& job, const std::string& path, pid_t thread) const;
-  // The job has completed the entry, and does not publish it now.
+  // Call when the job has completed the entry, and does not publish it now.
   void note_unpublished(Job& job, const std::string& entry) const;
   void note_published(Job& job, const std::string& entry, const PublishReport& report) const;
 

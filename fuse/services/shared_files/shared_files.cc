@@ -36,8 +36,8 @@ Result<struct stat> SharedFiles::change_named(const std::string& path, int file,
   return sys::stat_fd(fd.get());
 }
 
-// Where the file is now, "" where it has lost its name: renamed with its node, or replaced underneath
-// it, which leaves the node without a name.
+// Returns the file's current path, "" if it has lost its name: it was renamed with its node, or
+// replaced underneath, which leaves the node without a name.
 std::string SharedFiles::path_of(const FileHandle& handle) const {
   const ReaderLock lock(handle.job->overlay.mutex());
   const NodeInfo info = nodes_.info(handle.node);
@@ -51,7 +51,7 @@ Status SharedFiles::commit(FileHandle& handle, pid_t closing) const {
   SharedFile& shared = *handle.shared;
   const MutexLock lock(shared.mutex);
   if (is_being_killed(closing)) {
-    shared.set_killed();  // another that has it open may go on with it
+    shared.set_killed();  // another process that has it open may continue with it
     return {};
   }
   if (path.empty()) return {};
@@ -98,7 +98,8 @@ void SharedFiles::discard(FileHandle& handle) const {
   if (!shared.is_unfinished()) return;
   const auto st = files_.find(shared.path());
   const bool is_as_made = st && st->st.st_dev == handle.device && st->st.st_ino == handle.inode;
-  if (is_as_made && st->st.st_size == 0) (void)files_.remove(shared.path());  // it may stay
+  // a failure is harmless
+  if (is_as_made && st->st.st_size == 0) (void)files_.remove(shared.path());
 }
 
 }  // namespace cacheshim

@@ -22,10 +22,11 @@
 
 namespace cacheshim {
 
-// Files of class `shared`, which are written through to the base (store/locks/shared_file.h). close(2) puts in place
-// what was written, and waits for that (FLUSH): a process that locks, writes, closes and unlocks a file leaves the
-// result to the next one. The kernel closes the files of a killed process in the same way; what such a process has
-// written is incomplete, and is discarded. Thread-safe.
+// Files of class `shared`, whose writes go to the base (store/locks/shared_file.h). close(2)
+// replaces the file with the written copy and waits for that (FLUSH): a process that locks, writes,
+// closes and unlocks a file leaves the result to the next one. The kernel closes the files of a
+// killed process in the same way; the writes of such a process are incomplete, and are discarded.
+// Thread-safe.
 class SharedFiles {
  public:
   using Change = std::function<Result<std::size_t>(int fd)>;
@@ -34,21 +35,23 @@ class SharedFiles {
   SharedFiles(const Store& store, const NodeTable& nodes, const LockFiles& files)
       : store_(store), nodes_(nodes), files_(files) {}
 
-  // Null for a file that is not staged: a lock, or a file that is only read.
+  // Returns null for a file that is not staged: a lock, or a file that is only read.
   std::unique_ptr<SharedFile> make(const std::string& path, Common kind, int flags,
                                    bool is_new) const;
-  // Runs `change` on the staged copy of the handle's file, of which `keep_bytes` are needed.
+  // Runs `change` on the staged copy of the handle's file, whose first `keep_bytes` are needed.
   static Result<std::size_t> change(FileHandle& handle, const Change& change,
                                     off_t keep_bytes = kWholeFile);
-  // Puts `change` of a named file, which nobody has open, in place.
+  // Applies `change` to a named file that is not open, and replaces the file.
   Result<struct stat> change_named(const std::string& path, int file, off_t keep_bytes,
                                    const std::function<Status(int fd)>& change) const;
-  // A thread has opened it, and closes a descriptor of it; the handle is gone.
+  // Call when a thread has opened it, and when it closes a descriptor of it; the handle is gone
+  // afterwards.
   void note_opened(const FileHandle& handle, pid_t thread);
   Status commit(FileHandle& handle, pid_t closing) const;
   void released(FileHandle& handle);
 
-  // What `thread` itself has written to the node's file, as fstat(2) shows it: that request comes without a handle.
+  // The writes of `thread` itself to the node's file, as fstat(2) shows them: that request has no
+  // handle.
   struct OwnCopy {
     Result<struct stat> st;
     bool in_upper;

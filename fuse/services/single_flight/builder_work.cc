@@ -16,7 +16,8 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::size_t kMostProcesses = 64;
-// proc_pid_stat(5): user and system time, of the process and of its children that it has waited for.
+// proc_pid_stat(5): user and system time, of the process and of its children that it has waited
+// for.
 constexpr int kTimeFields[] = {14, 15, 16, 17};
 
 nanoseconds processor_time(const std::string& stat) {
@@ -26,7 +27,7 @@ nanoseconds processor_time(const std::string& stat) {
   return per_tick * ticks;
 }
 
-// Appends the children that `thread` of `process` has forked. Returns whether /proc tells.
+// Appends the children that `thread` of `process` has forked. Returns whether /proc shows them.
 bool add_children(pid_t process, pid_t thread, std::vector<pid_t>& children) {
   const auto text = read_proc(process, fmt::format("task/{}/children", thread).c_str());
   if (!text) return false;
@@ -35,7 +36,7 @@ bool add_children(pid_t process, pid_t thread, std::vector<pid_t>& children) {
   return true;
 }
 
-// Adds what /proc/PID/stat says of a process: its times are those of all its threads, its state is of `thread`.
+// Adds a process from /proc/PID/stat: the times of all its threads, and the state of `thread`.
 std::optional<ProcessStat> add_process(pid_t process, pid_t thread, BuilderWork& work) {
   const auto text = read_proc(thread, "stat");
   if (!text) return std::nullopt;

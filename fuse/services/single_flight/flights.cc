@@ -18,21 +18,21 @@ namespace cacheshim {
 namespace {
 
 constexpr std::size_t kMostWaited =
-    4096;  // threads that have not come again: gone, or of no interest
+    4096;  // threads that have not come again: they have exited or lost interest
 
-// A builder is expected for twice as long as its follower took to come for the next name: the two share
-// the processors with all the others that follow.
+// A builder is expected for twice as long as its follower took to request the next name, because
+// both share the processors with all other followers.
 constexpr auto kShortestExpected = std::chrono::milliseconds(25);
 constexpr auto kLongestExpected = std::chrono::milliseconds(60);
 constexpr auto kLongestStep =
-    std::chrono::milliseconds(250);  // else it does not come for the next one
+    std::chrono::milliseconds(250);  // otherwise it will not request the next one
 
 }  // namespace
 
 void Flights::Wait::interrupt() {
   interrupted_ = true;
   const int event = wake_event_;
-  if (event >= 0) (void)::eventfd_write(event, 1);  // fails only where it is awake anyway
+  if (event >= 0) (void)::eventfd_write(event, 1);  // fails only if the thread is already awake
 }
 
 Flights::Flights(Options options, NodeTable& nodes, Counters& counters)
@@ -76,7 +76,7 @@ void Flights::reopen() {
 }
 
 void Flights::wake() const {
-  (void)::eventfd_write(wake_event_.get(), 1);  // fails only where it is awake anyway
+  (void)::eventfd_write(wake_event_.get(), 1);  // fails only if the thread is already awake
 }
 
 void Flights::give(const Answers& answers) {
@@ -89,7 +89,7 @@ bool Flights::builds(const Lease& lease, const Lineage& lineage) {
                      [&](const Process& builder) { return contains(lineage, builder); });
 }
 
-// The lease of all goes before that of a job which does not publish.
+// A lease for all jobs takes precedence over that of a job that does not publish.
 Flights::Leases::iterator Flights::find(const Seeker& seeker) {
   const auto of_all = leases_.find({seeker.path, nullptr});
   return of_all != leases_.end() ? of_all : leases_.find({seeker.path, seeker.job});
@@ -130,7 +130,7 @@ Flights::Answer Flights::look(const Seeker& seeker) {
   return answer;
 }
 
-// The kernel looks once more after a wait, and takes no second ESTALE.
+// The kernel looks the name up once more after a wait, and does not accept a second ESTALE.
 bool Flights::has_just_waited(const Seeker& seeker) {
   const auto waited = waited_.find(seeker.thread);
   if (waited == waited_.end()) return false;
@@ -139,7 +139,7 @@ bool Flights::has_just_waited(const Seeker& seeker) {
   return is_same;
 }
 
-// Whether the process may have one lease more.
+// Whether the process may hold one more lease.
 bool Flights::makes_room(const Process& builder, Answers& answers) {
   if (leases_.size() >= kMostLeases) return false;
   std::size_t led = 0;
@@ -193,7 +193,7 @@ bool Flights::expect_builder(Lease& lease, const Seeker& seeker) {
   return true;
 }
 
-// Whether it builds or waits for something already.
+// Whether the process already builds or waits.
 bool Flights::is_busy(const Process& process) const {
   return std::any_of(leases_.begin(), leases_.end(), [&](const auto& each) {
     const Lease& lease = each.second;
@@ -229,11 +229,11 @@ Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = lease.serial;
-  // Without it the end of the leader is not seen, and those who wait do so until their time is over.
+  // If this fails, the daemon does not see the builder's end, and waiters wait until their timeout.
   (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, lease.watched.get(), &event);
   counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
   if (lease.is_entry) wake();  // to watch the builder
-  // The builder's own threads and descendants may have begun to wait for the builder before it.
+  // The builder's own threads and descendants may have begun to wait before it became the builder.
   for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
     const auto at = wait++;
     if (contains((*at)->seeker_.lineage, *lease.leader)) release(lease, at, true, answers);
@@ -247,7 +247,7 @@ NodeIndex Flights::placeholder_of(const Key& key, Lease& lease, Job* job) {
     nodes_.count_lookup(known->second);
     return known->second;
   }
-  // One look-up of ours, so that it stays while the lease does, and one of the kernel's.
+  // One lookup count of ours, so that the node lives as long as the lease, and one of the kernel's.
   const NodeIndex node = nodes_.intern_nameless(job, {}, UniqueFd());
   nodes_.count_lookup(node);
   lease.placeholders[job] = node;
@@ -255,8 +255,9 @@ NodeIndex Flights::placeholder_of(const Key& key, Lease& lease, Job* job) {
   return node;
 }
 
-// Whether a leader, as that of `lease`, waits for the caller already: a descendant of his is enough,
-// whom he may wait for, and so it is if the caller works for the one who is waited for.
+// Whether a builder, such as that of `lease`, already waits for the caller. It is enough that a
+// descendant of the builder does, because the builder may wait for that; or that the caller works
+// for the process that is waited for.
 bool Flights::closes_cycle(const Lineage& caller, const Lease& lease) const {
   std::set<const Lease*> seen{&lease};
   std::vector<const Lease*> open{&lease};
@@ -296,7 +297,7 @@ void Flights::wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) {
   }();
   if (!waits) return wait->answer_();
   counters_.flight_waits.fetch_add(1, std::memory_order_relaxed);
-  wake();  // to tick from now on, and for an interrupt that came before
+  wake();  // the thread must start its timer, and handle an earlier interrupt
 }
 
 void Flights::release(Lease& lease, Waits::iterator wait, bool as_builder, Answers& answers) {
@@ -315,7 +316,7 @@ void Flights::note_builder(const Seeker& seeker, const Process& builder) {
   follower.since = options_.now();
 }
 
-// The one who has waited longest leads now; without one the lease is over.
+// Makes the process that has waited longest the builder; without a waiter the lease ends.
 void Flights::hand_over(Leases::iterator found, Answers& answers) {
   auto& [key, lease] = *found;
   while (!lease.waits.empty()) {

@@ -32,69 +32,73 @@
 
 namespace cacheshim {
 
-// Single flight: one process builds what the others wait for.
+// Single flight: one process builds an entry, and the others wait for it.
 //
-// The first process that misses a name gets its lease and with it the answer that the name is not
-// there; it is the leader, and goes on to build. Others wait until their view has the name in a complete
-// entry. If the leader has ended, was stopped, or has removed its entry's directory, the process that has
-// waited longest leads. If the leader goes on but its build has evidently failed, all who wait for the name, and
-// all who come for it during kFailedFor, build for themselves: they will probably fail too. A waiter that has waited
-// for `timeout`, or is interrupted, builds for itself. A
-// process that builds sees its job's files as they are from then on.
-// The name of an entry that is built elsewhere, and gets its place by a rename, is such a name too: its placeholder is a
-// directory. Such an entry shows nothing of its build. So its builder is watched for as long as it leads: it has failed
-// when its thread has ended, or when it has used no processor for BuilderActivity::kIdleFor.
-// Those who have got one result, and come for the next one, wait a moment for who has built the first: it
-// has loaded its compiler already, and is behind them only because it is answered after them. A process
-// that has waited so for nobody does it no more.
+// The first process that misses a name gets its lease, together with the answer that the name is
+// absent, and becomes the builder. Other processes wait until their view has the name in a complete
+// entry. If the builder has exited, was stopped, or has removed its entry's directory, the process
+// that has waited longest becomes the builder. If the builder continues but its build has evidently
+// failed, all processes that wait for the name, and all that look it up during kFailedFor, build it
+// themselves: their builds will probably fail too. A waiter that has waited for `timeout`, or is
+// interrupted, builds the entry itself. From then on a process that builds sees its job's files
+// unchanged. The name of an entry that is built elsewhere and renamed into place is handled
+// likewise: its placeholder is a directory. Such an entry does not change during its build. So its
+// builder is watched as long as it holds the lease: the build has failed when the builder's thread
+// has exited, or when it has used no processor for BuilderActivity::kIdleFor. A waiter that has got
+// one result and looks up the next one waits a short time for the builder of the first: that
+// process has already loaded its compiler, and is late only because its reply came last. A process
+// that has waited in this way in vain does not do so again.
 //
-// A process counts together with its descendants. One that would wait for somebody who waits for it,
-// by any number of others between, is not made to wait.
+// A process counts together with its descendants. A process does not wait if that would close a
+// cycle, through any number of other processes.
 //
-// Nobody waits in a look-up, since the kernel holds the folder then: who is to wait is shown a
-// placeholder, a node that is asked for its attributes or opened next, which can wait. However that
-// ends it is answered by ESTALE, so that the kernel looks the name up again and finds the truth.
+// No process waits in a lookup, since the kernel then holds the directory. A waiter's lookup
+// returns a placeholder node, and the following request for its attributes, or open, can wait.
+// Every such wait ends with ESTALE, so that the kernel looks the name up again and finds the real
+// result.
 //
-// Thread-safe. Call with no lock held; callbacks run with none but where they say so.
+// Thread-safe. Its mutex is taken before the node table's and after no other; callbacks run without.
 class Flights {
  public:
-  // What a job's view has of a name and its entry.
+  // The state of a name and its entry in a job's view.
   struct EntryState {
     bool has_name = false;
     // The entry's completing file is in the base. If the profile has no rule for completion: the name exists.
     bool is_complete = false;
     bool is_begun = false;  // the job's layer has the entry's directory
-    // Whether the name is one that completes an entry, so that a complete entry may still get it.
+    // Whether the name is one that completes an entry, so that it may still appear in a complete
+    // entry.
     bool completes = false;
   };
   struct Options {
-    std::chrono::milliseconds timeout;  // 0: nobody waits for anybody
+    std::chrono::milliseconds timeout;  // 0: no process waits
     LeaseFiles leases;
     // Takes Overlay::mutex().
     std::function<EntryState(const Job& job, const std::string& path)> inspect;
     // Whether a thread of the job builds one by one. Called with the mutex held.
     std::function<void(Job& job, bool builds)> note_building = [](Job&, bool) {};
-    // The time, and what a builder has done, for tests.
+    // The time, and a builder's work; replaced in tests.
     std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
     std::function<std::optional<BuilderWork>(pid_t builder, const Process& thread)> work_of =
         cacheshim::work_of;
-    // How processes are watched, for tests too.
+    // How processes are watched; replaced in tests.
     std::function<UniqueFd(const Process&)> watch = watch_process;
     std::function<bool(const Process&)> is_stopped = cacheshim::is_stopped;
-    // False: nothing happens between the calls of tend_once().
+    // False: work happens only in calls of tend_once().
     bool has_thread = true;
   };
   static constexpr std::chrono::seconds kFailedFor{60};
-  // Looks of one approach come sooner than this: stat(2) and open(2), say.
+  // Lookups by one call sequence, such as stat(2) and open(2), follow each other within this time.
   static constexpr std::chrono::milliseconds kApproach{20};
-  // Each lease holds two descriptors. A process that leads as many builds loses its oldest lease that nobody waits for.
+  // Each lease holds two descriptors. A process with this number of builds loses its oldest lease
+  // without waiters.
   static constexpr std::size_t kMostLed = 64;
-  static constexpr std::size_t kMostLeases = 1024;  // further processes build without one
-  // Whoever misses `path`, a name of the store.
+  static constexpr std::size_t kMostLeases = 1024;  // further processes build without a lease
+  // A request for `path`, a name of the store that its caller misses.
   struct Seeker {
     std::string path;
     Job* job;
-    bool publishes;  // what it builds shows in all views; else in its own job's
+    bool publishes;  // all views show its build; otherwise only those of its own job
     Lineage lineage;
     pid_t thread;
     std::string entry = {};  // that `path` belongs to, or is
@@ -104,18 +108,19 @@ class Flights {
     bool is_entry() const { return entry == path; }
   };
   enum class Advice {
-    kLead,   // has got the lease: build, but look again first, since it may have been free just now
-    kBuild,  // is its leader, or one who has waited enough
-    kWait,   // show `placeholder`
+    // has got the lease: build, but repeat the lookup first, since the name may just have appeared
+    kLead,
+    kBuild,  // is the builder, or has waited enough
+    kWait,   // return `placeholder`
   };
   struct Answer {
     Advice advice;
-    NodeIndex placeholder;  // one look-up of it is counted for the kernel
+    NodeIndex placeholder;  // one lookup of it is counted for the kernel
   };
-  // One request that waits. `answer` is called once, by any thread, and never with a lock held.
+  // One waiting request. `answer` is called once, by any thread, and never with a lock held.
   class Wait final : public Interruptible {
    public:
-    // The seeker's path is that of the placeholder which it waits for.
+    // The seeker's path is that of the placeholder for which it waits.
     Wait(Seeker seeker, std::function<void()> answer)
         : answer_(std::move(answer)), seeker_(std::move(seeker)) {}
     void interrupt() override;
@@ -128,18 +133,18 @@ class Flights {
     Seeker seeker_;
     std::chrono::steady_clock::time_point deadline_;
   };
-  // For people: who leads and how many wait, at each name.
+  // For display: the builder and the number of waiters of each name.
   struct Description {
     std::string path;
     std::string job;  // empty for all
-    pid_t leader;     // or who is expected to lead; 0 for one of another daemon
+    pid_t leader;     // or the expected builder; 0 for a process of another daemon
     std::size_t waiting;
-    std::string leader_job;  // empty for one of another daemon
+    std::string leader_job;  // empty for a process of another daemon
     std::vector<std::string> waiting_jobs;
   };
 
   Flights(Options options, NodeTable& nodes, Counters& counters);
-  ~Flights();  // answers those who wait
+  ~Flights();  // answers the waiters
 
   Answer look(const Seeker& seeker) EXCLUDES(mutex_);
   // Holds a request for a placeholder back; answers at once where there is nothing to wait for.
@@ -151,11 +156,11 @@ class Flights {
   void give_up(const Seeker& seeker) EXCLUDES(mutex_);
   // Whether any name is being built or waited for.
   bool any() const { return lease_count_ != 0; }
-  // A change that the job has just made in the directory `entry`. It shows that the job still builds the names that it
-  // leads there, or that it has given up.
+  // A change that the job has just made in the directory `entry`. It shows that the job still
+  // builds its names there, or that it has given up.
   enum class Step {
-    kTemporary,  // made a file that is no part of the entry
-    kPart,       // made or renamed a part of the entry
+    kTemporary,  // created a file that is not a part of the entry
+    kPart,       // created or renamed a part of the entry
     kCleared,    // removed a temporary file: without a part, the build has failed
   };
   void note_step(const Job& job, const std::string& entry, Step step) EXCLUDES(mutex_);
@@ -173,48 +178,52 @@ class Flights {
 
  private:
   using Clock = std::chrono::steady_clock;
-  using Key = std::pair<std::string, const Job*>;  // of no job: of all
+  using Key = std::pair<std::string, const Job*>;  // without a job: for all jobs
   using Waits = std::list<std::shared_ptr<Wait>>;
   struct Lease {
     std::optional<Process> leader;
-    bool is_others = false;    // another daemon's: it has no leader here
-    Job* job = nullptr;        // the leader's
+    bool is_others = false;    // another daemon's: its builder is not known here
+    Job* job = nullptr;        // the builder's
     Process thread;
     std::string entry = {};  // of the name, as is the rule: see Seeker
     const void* rule = nullptr;
     bool is_entry = false;
-    // Of an entry: what its builder does, and when /proc is next asked for that.
+    // For an entry: its builder's work, and the time of the next check in /proc.
     BuilderActivity activity;
     Clock::time_point next_check;
-    Clock::time_point since;  // that it leads
-    // Since it leads: whether its job has made something in the entry's directory, and a part of the entry itself.
+    Clock::time_point since;  // the start of its lease
+    // Since the lease began: whether its job has made a file in the entry's directory, and a part
+    // of the entry itself.
     bool has_begun = false;
     bool has_part = false;
-    int looks = 0;          // of that thread, since it leads
-    // Of that thread, since it leads. None yet if it was waiting when it became the leader: it looks once more then.
+    int looks = 0;          // lookups by that thread since the lease began
+    // The last lookup by that thread since the lease began. Empty if it was waiting when it became
+    // the builder: it then looks the name up once more.
     std::optional<Clock::time_point> last_look;
     UniqueFd watched;
     std::uint64_t serial = 0;
     UniqueFd file;
-    std::vector<Process> builders;  // beside the leader
+    std::vector<Process> builders;  // in addition to the builder
     Waits waits;
     std::unordered_map<const Job*, NodeIndex> placeholders;
     bool is_to_be_checked = false;
     std::set<const Job*> finished;  // since the last check
-    bool is_finished = false;       // by the leader's job, and not settled yet: then nothing is a sign of failure
-    // Who is likely to come and lead, and until when nobody else does; and the process that waits for that.
+    // by the builder's job, and not settled yet: then nothing counts as a failure
+    bool is_finished = false;
+    // The expected builder, the time until which no other process may build, and the process that
+    // waits for it.
     std::optional<Process> expected;
     Clock::time_point expected_until;
     pid_t expecting = 0;
   };
-  // What a process knows of the one that has built what it waited for.
+  // A waiter's record of the process that built the entry it waited for.
   struct Follower {
     Process builder;
-    Clock::time_point since;  // that it has gone on
+    Clock::time_point since;  // the time at which it continued
     bool expects = true;
   };
   using Leases = std::map<Key, Lease>;
-  // The answers to be given once the mutex is free.
+  // The answers to give once the mutex is released.
   using Answers = std::vector<std::shared_ptr<Wait>>;
 
   static constexpr std::uint64_t kWakeUpSerial = 0;  // no lease has this serial
@@ -267,7 +276,7 @@ class Flights {
   struct Finding {
     Key key;
     std::set<const Job*> finished;
-    std::map<const Job*, EntryState> states;  // of the leader's job and of the waiters'
+    std::map<const Job*, EntryState> states;  // of the builder's job and of the waiters'
   };
   std::vector<Finding> take_findings() EXCLUDES(mutex_);
   void settle(const Finding& finding, Answers& answers) EXCLUDES(mutex_);
@@ -277,7 +286,7 @@ class Flights {
   const Options options_;
   NodeTable& nodes_;
   Counters& counters_;
-  const UniqueFd events_;  // epoll: leaders' pidfds by serial, and wake_event_ by 0
+  const UniqueFd events_;  // epoll: builders' pidfds by serial, and wake_event_ by 0
   const UniqueFd wake_event_;
   mutable Mutex mutex_{LockRank::kFlights};
   Leases leases_ GUARDED_BY(mutex_);

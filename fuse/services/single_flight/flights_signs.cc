@@ -4,29 +4,32 @@
 
 #include "fuse/services/single_flight/flights.h"
 
-// The signs by which a build counts as failed, though its process goes on (docs/single-flight.md).
+// Detects builds that have failed although their process continues (docs/single-flight.md).
 namespace cacheshim {
 namespace {
 
-// A leader looks for the name once before it builds, and once more when it gives it its name; the kernel
-// may make two of one, at once. One that goes on looking waits for the name itself.
+// A builder looks the name up once before it builds, and once more when it renames a file to that
+// name; the kernel may send two lookups at once for one. A process that repeats the lookup more
+// often is itself waiting for the name.
 constexpr int kMostLooks = 8;
 constexpr auto kLookPause = std::chrono::milliseconds(1);
 
-// How often /proc is asked for the work of a builder.
+// The interval of checks of a builder's work in /proc.
 constexpr auto kBuilderTick = std::chrono::milliseconds(100);
 
 }  // namespace
 
-// Whether the leader's thread comes for the name again and has made nothing meanwhile: its build has failed.
+// Whether the builder's thread looks the name up again and has made nothing meanwhile: its build
+// has failed.
 bool Flights::returns_without_a_step(const Lease& lease, const Seeker& seeker) const {
-  // What is made of an entry that is built elsewhere is seen nowhere in it.
+  // An entry that is built elsewhere does not change during the build.
   if (lease.is_entry) return false;
   return lease.leader == self(seeker) && lease.thread.pid == seeker.thread && !lease.has_begun &&
          lease.last_look && options_.now() - *lease.last_look > kApproach;
 }
 
-// The thread begins an entry of a rule with `one_by_one`: its earlier builds by the same rule have failed.
+// The thread begins an entry of a rule with `one_by_one`: its earlier builds by the same rule have
+// failed.
 void Flights::fail_others_of(const Seeker& seeker, Answers& answers) {
   if (seeker.rule == nullptr) return;
   for (auto it = leases_.begin(); it != leases_.end();) {
@@ -47,7 +50,7 @@ void Flights::note_open(const Seeker& seeker) {
   give(answers);
 }
 
-// To be called when a lease has got or lost its leader, who is of this job.
+// Call when a lease has got or lost its builder, a process of this job.
 void Flights::note_building(Job* job) const {
   if (job == nullptr) return;
   const bool builds = std::any_of(leases_.begin(), leases_.end(), [&](const auto& each) {
@@ -82,11 +85,12 @@ void Flights::note_step(const Job& job, const std::string& entry, Step step) {
   give(answers);
 }
 
-// Whether the leader has asked so often that it cannot be building.
+// Whether the builder has looked the name up so often that it cannot be building.
 bool Flights::only_looks(Lease& lease, const Seeker& seeker) const {
   if (lease.leader != self(seeker) || lease.thread.pid != seeker.thread) return false;
   const auto now = options_.now();
-  // Programs ask for each file of an entry in turn, which the kernel makes lookups of the entry's name.
+  // Programs stat each file of an entry in turn, and for each of them the kernel looks the entry's
+  // name up.
   const auto pause = lease.is_entry ? kApproach : kLookPause;
   if (!lease.last_look || now - *lease.last_look > pause) ++lease.looks;
   lease.last_look = now;
@@ -115,7 +119,7 @@ std::vector<Flights::Watched> Flights::take_watched() {
   return all;
 }
 
-// Whether the builder of an entry that is built elsewhere does not work at it any more.
+// Whether the builder of an entry that is built elsewhere has stopped working at it.
 bool Flights::has_stopped_building(Lease& lease, const BuilderWork& work) const {
   if (work.has_ended) return true;
   if (waits_for_another(lease)) lease.activity.forget();
@@ -124,7 +128,8 @@ bool Flights::has_stopped_building(Lease& lease, const BuilderWork& work) const 
          (lease.waits.empty() && now - lease.since >= options_.timeout);
 }
 
-// A lease that nobody waits for ends without a trace: its thread may only have asked whether the entry exists.
+// A lease without waiters ends without an effect: its thread may only have checked whether the
+// entry exists.
 void Flights::check_builders(Answers& answers) {
   std::vector<Watched> all = take_watched();
   for (Watched& watched : all) watched.work = options_.work_of(watched.builder, watched.thread);

@@ -10,12 +10,14 @@
 #include "fuse/services/single_flight/flights.h"
 #include "store/sys/guard.h"
 
-// The thread that ends waits. It learns of leaders that end, and polls for changes without a notification.
+// The thread that ends waits. It learns of builders that exit, and polls for changes without a
+// notification.
 namespace cacheshim {
 namespace {
 
-// The poll interval for changes without a notification: a leader that was stopped, a name that a raw process
-// or another daemon has made, a lease that another daemon has released, an entry that its leader has removed.
+// The poll interval for changes without a notification: a builder that was stopped, a name that a
+// raw process or another daemon has made, a lease that another daemon has released, an entry that
+// its builder has removed.
 constexpr auto kTick = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -86,7 +88,8 @@ void Flights::leader_ended(std::uint64_t serial, Answers& answers) {
   if (found != leases_.end()) hand_over(found, answers);
 }
 
-// Processes that need not, or must not, wait any longer; and leaders that do not run.
+// Ends the waits of processes that need not, or must not, wait any longer, and the leases of
+// builders that do not run.
 void Flights::look_after(Answers& answers) {
   const auto now = options_.now();
   for (auto it = leases_.begin(); it != leases_.end();) {
@@ -109,7 +112,8 @@ void Flights::look_after(Answers& answers) {
   }
 }
 
-// Another daemon has released the lease, so the name may exist: check() tests this before a process leads.
+// Another daemon has released the lease, so the name may exist: check() tests this before a process
+// becomes the builder.
 void Flights::try_others_leases() {
   for (auto& [key, lease] : leases_) {
     if (!lease.is_others) continue;
@@ -148,7 +152,7 @@ void Flights::check(Answers& answers) {
 // name may still be added.
 bool Flights::releases(const Lease& lease, const Finding& finding, const Job* job) {
   const auto found = finding.states.find(job);
-  if (found == finding.states.end()) return false;  // has come since: the next check
+  if (found == finding.states.end()) return false;  // it joined later: the next check handles it
   const EntryState& state = found->second;
   const bool has_answer = state.has_name || !state.completes;
   if (finding.finished.contains(job)) return has_answer;
@@ -156,7 +160,8 @@ bool Flights::releases(const Lease& lease, const Finding& finding, const Job* jo
   return state.has_name || (has_answer && (!finding.finished.empty() || !lease.leader));
 }
 
-// If the leader is done and the entry is not complete in a waiter's view, another process must build it.
+// If the builder is done and the entry is not complete in a waiter's view, another process must
+// build it.
 void Flights::settle(const Finding& finding, Answers& answers) {
   const MutexLock lock(mutex_);
   const auto found = leases_.find(finding.key);
@@ -177,8 +182,8 @@ void Flights::settle(const Finding& finding, Answers& answers) {
   if (has_no_leader || is_leader_done(lease, finding)) hand_over(found, answers);
 }
 
-// A leader is done once its job has finished: before that, the entry may be about to be published. It has
-// given up if the entry's directory is gone.
+// A builder is done once its job has finished: before that, the entry may be about to be published.
+// It has given up if the entry's directory is gone.
 bool Flights::is_leader_done(const Lease& lease, const Finding& finding) {
   const auto found = finding.states.find(lease.job);
   if (found == finding.states.end()) return false;

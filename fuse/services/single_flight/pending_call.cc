@@ -25,7 +25,7 @@ struct Call {
   std::array<unsigned long, 4> arguments{};
 };
 
-// proc_pid_syscall(5): the number, then the arguments, which may also be "running".
+// proc_pid_syscall(5): the number, then the arguments; the text may also be "running".
 std::optional<Call> parse_call(const std::string& text) {
   std::istringstream fields(text);
   Call call;
@@ -39,7 +39,8 @@ std::optional<Call> call_of(pid_t thread) {
   return text ? parse_call(*text) : std::nullopt;
 }
 
-// The kernel tells once the thread sleeps. It has sent its request, and does so within microseconds.
+// /proc shows the call once the thread sleeps. The thread has sent its request, and goes to sleep
+// within microseconds.
 std::optional<Call> pending_call_of(pid_t thread) {
   for (int tries = 0; tries < kMostTries; ++tries) {
     if (const auto call = call_of(thread)) return call;
@@ -48,7 +49,8 @@ std::optional<Call> pending_call_of(pid_t thread) {
   return std::nullopt;
 }
 
-// An open with O_PATH gets a descriptor of what the lookup has shown, and asks nothing.
+// An open with O_PATH returns a descriptor of the node that the lookup returned, without a further
+// request.
 bool opens_what_is_there(unsigned long flags) { return (flags & (O_CREAT | O_PATH)) == 0; }
 
 }  // namespace
@@ -72,7 +74,7 @@ bool only_asks(pid_t thread) {
       return true;
     case SYS_openat:
       return opens_what_is_there(call->arguments[2]);
-    case SYS_statx:  // such a one takes the attributes of the lookup
+    case SYS_statx:  // such a call uses the attributes of the lookup
       return (call->arguments[2] & AT_STATX_DONT_SYNC) == 0;
     default:
       return false;

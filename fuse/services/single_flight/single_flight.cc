@@ -8,7 +8,8 @@
 namespace cacheshim {
 namespace {
 
-// Whether the profile can tell when the entry is complete. Otherwise the name itself ends a wait for it.
+// Whether the profile defines when the entry is complete. Otherwise the name itself ends a wait for
+// it.
 bool can_tell(const EntryRule& rule) {
   return rule.says_when_complete() || !rule.built_under.empty();
 }
@@ -29,9 +30,9 @@ void SingleFlight::start(const Store& store, std::chrono::seconds timeout) {
       nodes_, counters_);
 }
 
-// A name of class `flight`: an entry's own directory, which is built elsewhere and gets its place by a rename; or a name
-// in an entry that the caller's layer has begun: its directory is there. If nobody has begun the entry, nobody may be
-// about to build the name.
+// A name of class `flight`: an entry's own directory, which is built elsewhere and renamed into
+// place; or a name in an entry whose directory is in the caller's layer. If no job has begun the
+// entry, perhaps no process will build the name.
 bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path) const {
   if (!flights_ || entries_.class_of(path) != NameClass::kFlight) return false;
   const auto ref = entries_.find(path);
@@ -55,7 +56,8 @@ Flights::Seeker SingleFlight::seeker_of(const Caller& caller, Job& job, std::str
   return seeker;
 }
 
-// If the next entry of a builder is there, its open is all that the daemon sees of the builder's going on.
+// If the next entry of a builder already exists, its open is the daemon's only sign of the
+// builder's progress.
 void SingleFlight::note_open(const Caller& caller, Job& job, NodeIndex node) const {
   if (!flights_ || !flights_->any()) return;
   const auto path = [&] {
@@ -73,7 +75,7 @@ void SingleFlight::note_step(const Job& job, const std::string& path, bool is_re
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return;
   const bool is_beside = entries_.is_beside_entry(path);
-  // What is below a temporary directory goes before it does.
+  // The contents of a temporary directory are removed before the directory itself.
   const bool is_cleared =
       is_removed && entries_.is_scratch(path) && ref->rest.find('/') == ref->rest.npos;
   if (is_removed && !is_cleared) return;
@@ -87,7 +89,7 @@ Flights::EntryState SingleFlight::inspect(const Job& job, const std::string& pat
   state.has_name = static_cast<bool>(job.overlay.find(path));
   const auto ref = entries_.find(path);
   if (!ref) return state;
-  // An entry that is built elsewhere shows nothing before it is there.
+  // An entry that is built elsewhere does not exist before it is complete.
   state.is_begun = ref->is_entry_folder() || job.overlay.has_own_folder(std::string(ref->entry));
   state.completes = ref->is_entry_folder() || can_complete(*ref->rule, path);
   state.is_complete =

@@ -18,8 +18,8 @@
 
 namespace cacheshim {
 
-// Which misses are worth a wait, by the profile of the entry, and what the daemon tells Flights of builders. Thread-safe;
-// call with no lock held, unless a method says otherwise.
+// Decides by the entry's profile which misses are worth a wait, and reports builders' progress to
+// Flights. Thread-safe; call with no lock held, unless a method says otherwise.
 class SingleFlight {
  public:
   // All must outlive it.
@@ -31,7 +31,7 @@ class SingleFlight {
         nodes_(nodes),
         counters_(counters) {}
 
-  // Without this call nobody waits, and the other calls do nothing.
+  // Without this call no process waits, and the other calls do nothing.
   void start(const Store& store, std::chrono::seconds timeout);
   PendingReplies close() const { return flights_ ? flights_->close() : PendingReplies(); }
   void reopen() const {
@@ -54,7 +54,7 @@ class SingleFlight {
       EXCLUDES(job.overlay.mutex());
   // Something has been made, renamed or removed.
   void note_step(const Job& job, const std::string& path, bool is_removed = false) const;
-  // Notifies the waiters for `path` of a change that was made to it. `completed` is the entry that the change has
+  // Notifies the waiters for `path` of a change to it. `completed` is the entry that the change has
   // completed, or "".
   void note_arrival(const Job& job, const std::string& path, const std::string& completed) const
       EXCLUDES(job.overlay.mutex());
