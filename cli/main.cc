@@ -20,9 +20,9 @@ namespace {
 
 constexpr const char* kDescription =
     "cacheshim: one build and kernel cache for many jobs and users at once.\n\n"
-    "A store is a plain directory of caches (triton/, pip/, ...). cacheshim shows it at a mount point,\n"
-    "where every job sees it as its own: what a job writes goes to a layer of that job alone, and\n"
-    "each finished entry is then published into the store, whole, first writer wins.";
+    "A store is a plain directory of caches (triton/, pip/, ...). cacheshim shows it at a mount\n"
+    "point, where every job sees the shared entries and a writable layer of its own. When a job\n"
+    "completes an entry, the whole entry is published into the store; the first writer wins.";
 
 constexpr const char* kFooter = R"(Examples:
   cacheshim mount --store /data/ci-cache /ci-cache     serve a store on this machine (root)

@@ -109,7 +109,8 @@ std::size_t Findings::count(Health health) const {
 void add_doctor(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* command = app.add_subcommand(
-      "doctor", "What is wrong, or may go wrong, with machine, mount, store and environment");
+      "doctor",
+      "Report problems of the machine, mount, store and environment, and their solutions");
   command
       ->add_option("--mount", arguments->mount,
                    "The mount (default: $CACHESHIM_MOUNT or /ci-cache; with --store alone, none)")
@@ -119,8 +120,8 @@ void add_doctor(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   command->add_flag("--json", arguments->as_json, "As JSON");
   command->footer(
-      "One line a check: ok, warning or problem, what is checked, where, what is so, what to do.\n"
-      "It only looks, and runs beside anything. As root it sees more (docs/doctor.md).\n"
+      "One line per check: ok, warning or problem, the check, the place, the finding, what to do.\n"
+      "It changes nothing, and can run at any time. As root it sees more (docs/doctor.md).\n"
       "Exit codes: 0 no problem, 1 a problem, 69 no such mount, its daemon is dead, or no such store.");
   command->callback([arguments, &exit_code] { exit_code = examine(*arguments); });
 }

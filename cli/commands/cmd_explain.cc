@@ -149,10 +149,11 @@ void explain(const ExplainArguments& arguments) {
 void add_explain(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<ExplainArguments>();
   CLI::App* command = app.add_subcommand(
-      "explain", "Where a file comes from, who published it, why it was not, what hides it");
+      "explain",
+      "Show a file's origin and publisher, or why it is not published, and what hides it");
   command
       ->add_option("PATH", arguments->path,
-                   "Below the mount or the store, a cache's default path, or triton/KEY/NAME")
+                   "Path below the mount or the store, a cache's default path, or triton/KEY/NAME")
       ->required();
   command->add_option("--job", arguments->job, "As this job sees it (default: the caller's)")
       ->type_name("ID");

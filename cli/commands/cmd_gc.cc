@@ -61,7 +61,7 @@ int collect_garbage(const GcArguments& arguments) {
              format_count(answer.value("evicted", json::array()).size(), "entry", "entries"),
              files_text(count_of(answer, "files")), format_size(count_of(answer, "bytes")));
   if (answer.value("over", false)) {
-    fmt::print("what is left is above the limits, but was used within min_age\n");
+    fmt::print("the rest is above the limits, but was used within min_age\n");
   }
   return kExitSuccess;
 }
@@ -102,7 +102,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* help,
 
 void add_gc(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<GcArguments>();
-  CLI::App* gc = add_command(app, "gc", "Evict from the base what its limits ask for", arguments);
+  CLI::App* gc = add_command(app, "gc", "Evict from the base until its limits hold", arguments);
   gc->add_flag("--dry-run", arguments->dry_run, "Only say what would go");
   gc->footer(
       "Whole entries go, the least recently used first, until max_size, max_files, max_age and\n"
@@ -112,10 +112,10 @@ void add_gc(CLI::App& app, int& exit_code) {
   gc->callback([arguments, &exit_code] { exit_code = collect_garbage(*arguments); });
   auto verifying = std::make_shared<GcArguments>();
   CLI::App* check =
-      add_command(app, "verify", "Hold the base against the digests on record", verifying);
+      add_command(app, "verify", "Verify base files against the recorded digests", verifying);
   check->add_flag("--repair", verifying->repair, "Move damaged entries to trash");
   check->footer(
-      "Exit codes: 0 all is as on record, or was repaired; 1 something is damaged. For root, or the\n"
+      "Exit codes: 0 all is as recorded, or was repaired; 1 something is damaged. For root, or the\n"
       "user who mounted the store.");
   check->callback([verifying, &exit_code] { exit_code = verify(*verifying); });
 }

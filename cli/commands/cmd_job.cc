@@ -337,12 +337,12 @@ CLI::App* add_with_id(CLI::App& parent, const std::shared_ptr<JobArguments>& arg
 
 void add_job(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<JobArguments>();
-  CLI::App* job = app.add_subcommand("job", "Start, end and look at the jobs of a mount");
+  CLI::App* job = app.add_subcommand("job", "Start, end and show the jobs of a mount");
   job->require_subcommand(1);
   const auto with_id = [&](const char* name, const char* help, Action action) {
     return add_with_id(*job, arguments, name, help, action, exit_code);
   };
-  with_id("start", "Make a job known before its first process", start)
+  with_id("start", "Start a job before its first process", start)
       ->add_flag("--shared-uids", arguments->shared_uids, "Let further users into this job");
   CLI::App* end_command = with_id("end", "End a job; success publishes what is complete", end);
   end_command->add_flag("--success", arguments->success, "The job succeeded");
@@ -350,7 +350,7 @@ void add_job(CLI::App& app, int& exit_code) {
                         "The job failed: nothing more is published");
   end_command
       ->add_option("--cycle", arguments->cycle,
-                   "Only this attempt: fails if the job is at another one by now")
+                   "Only this attempt: fails if another attempt has begun")
       ->type_name("N");
   end_command->footer("One of --success and --failure is required.");
   add_command(*job, arguments, "list", "All jobs that the daemon knows", list, exit_code)
@@ -365,19 +365,19 @@ void add_job(CLI::App& app, int& exit_code) {
                              const char* footer) {
     CLI::App* command = with_id(name, help, action);
     command->add_flag("--dry-run", arguments->dry_run,
-                      "Only say what would become of each entry, and why");
-    command->add_flag("--json", arguments->as_json, "What --dry-run says, as JSON")
+                      "Only print what would happen to each entry, and why");
+    command->add_flag("--json", arguments->as_json, "The output of --dry-run as JSON")
         ->needs("--dry-run");
     command->footer(footer);
   };
   with_plan(
       "publish", "Publish a job's complete entries now", publish,
-      "What is complete goes into the base, whole, whatever the job's policy; all else stays in\n"
-      "its layer. Nothing of a job that may not publish does.");
+      "Each complete entry goes into the base as a whole, whatever the job's policy; all else stays in\n"
+      "its layer. A job that may not publish publishes nothing.");
   with_plan(
-      "discard", "Throw a job's own files away", discard,
-      "Its layer goes, with all that the job has written and not published, and the base shows\n"
-      "through where the job had removed something. The job goes on with an empty layer.");
+      "discard", "Discard a job's own files", discard,
+      "Discards its layer, with all that the job has written and not published. The base is visible\n"
+      "again where the job had removed something. The job continues with an empty layer.");
 }
 
 }  // namespace cacheshim::cli

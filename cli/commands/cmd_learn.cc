@@ -220,22 +220,20 @@ void add_learn(CLI::App& profile, const std::vector<std::string>& command, int& 
   auto arguments = std::make_shared<LearnArguments>();
   CLI::App* learn =
       profile.add_subcommand("learn", "Draft a profile from what a command does in its cache");
-  learn->add_option("--name", arguments->name, "Of the profile (default: COMMAND's)")
+  learn->add_option("--name", arguments->name, "The profile's name (default: COMMAND's)")
       ->type_name("NAME");
   learn
       ->add_option("--variable", arguments->variable,
                    "Variable that moves the cache: set for COMMAND")
       ->type_name("VAR");
-  learn
-      ->add_option("--cache", arguments->cache,
-                   "Directory where COMMAND has its cache (default: one of its own)")
+  learn->add_option("--cache", arguments->cache, "COMMAND's cache directory (default: a new one)")
       ->type_name("DIR");
   learn->formatter(make_formatter_with_command());
   learn->footer(
       "Runs COMMAND with an empty cache, and then again with the files that it has left there. COMMAND sees only these\n"
       "files at DIR; the real contents are neither read nor changed. Needs /dev/fuse, but neither root nor a mount.\n"
-      "Prints the profile; COMMAND's own output goes to stderr. The profile is a guess, and comments say what was seen;\n"
-      "docs/profiles.md says how to go on.\n"
+      "Prints the profile; COMMAND's own output goes to stderr. The profile is a guess, and comments give the observations;\n"
+      "docs/profiles.md says how to continue.\n"
       "Exit codes: 0 a profile was printed, 1 COMMAND failed or made no file there, 69 no private mount is possible.");
   learn->callback([arguments, &command, &exit_code] {
     arguments->command = command;

@@ -52,12 +52,13 @@ void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_
                    "Give up after S seconds, or 500ms, 10m, …, with exit code 75 (default: wait)")
       ->type_name("S")
       ->check(timeout_problem);
-  lock->add_option("FILE", arguments->file, "Lock file, made if it is not there; or a directory")
+  lock->add_option("FILE", arguments->file,
+                   "Lock file, created if it does not exist; or a directory")
       ->required();
   lock->formatter(make_formatter_with_command());
   lock->footer(
-      "By flock(2), so that it excludes flock(1), Python's filelock and each other. Returns COMMAND's\n"
-      "own exit code, 128 + N where signal N ended it, 75 on timeout. FILE stays.");
+      "Uses flock(2), as flock(1) and Python's filelock do. Returns COMMAND's\n"
+      "own exit code, 128 + N if signal N ended it, 75 on timeout. FILE stays.");
   lock->callback([arguments, &command, &exit_code] {
     if (command.empty()) {
       throw Failure(kExitUsage, "lock needs a COMMAND; see cacheshim lock --help");

@@ -72,7 +72,7 @@ void add_mount(CLI::App& app, int& exit_code) {
       ->required();
   mount
       ->add_option("--layers", arguments->daemon.layers,
-                   "Where jobs' own files go (default: STORE/.cacheshim/layers)")
+                   "Directory of the jobs' layers (default: STORE/.cacheshim/layers)")
       ->type_name("DIR");
   mount
       ->add_option("--config", arguments->daemon.config,
@@ -87,20 +87,20 @@ void add_mount(CLI::App& app, int& exit_code) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   mount->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
   mount->add_flag("--standby", arguments->standby,
-                  "Stay here, and serve when the daemon that serves has died");
+                  "Stay in the foreground; mount again when the serving daemon dies");
   mount
       ->add_option("MOUNTPOINT", arguments->mount_point,
                    "Existing, empty directory, usually /ci-cache")
       ->check(refuse_empty_path)
       ->required();
   mount->footer(
-      "The mount point has to be empty (or -o nonempty) and apart from the store. One whose daemon has\n"
-      "died is freed and used again; for one that is still finishing, mount waits at most 10 s. With -o ro\n"
-      "a store that cannot be written to is served too. Once mounted, the daemon logs to\n"
+      "The mount point has to be empty (or -o nonempty) and apart from the store. mount frees a mount whose\n"
+      "daemon has died, and waits at most 10 s for a daemon that is still finishing. With -o ro\n"
+      "the store may be read-only too. The daemon logs to\n"
       "/run/cacheshim/MOUNT/log (not root: XDG_RUNTIME_DIR/cacheshim/MOUNT/log).\n"
-      "A standby leaves with 0 when the mount is closed for good, by unmount or SIGTERM, in its own\n"
-      "cycle (CACHESHIM_CYCLE), also when that is on record as it starts.\n"
-      "Exit codes: 0 mounted, 2 unknown option or configuration key, or store, layers and mount point in\n"
+      "A standby exits with 0 when the mount is closed for good, by unmount or SIGTERM, in its own\n"
+      "cycle (CACHESHIM_CYCLE), or was closed before the standby started.\n"
+      "Exit codes: 0 mounted, 2 unknown option or configuration key, or store, layers and mount point inside\n"
       "each other, 69 store, mount point or /dev/fuse not available (nothing was mounted then).");
   mount->callback([arguments, &exit_code] {
     do_mount(*arguments);

@@ -137,17 +137,17 @@ int check_profiles(const std::vector<std::string>& files) {
 }  // namespace
 
 void add_profile(CLI::App& app, const std::vector<std::string>& command, int& exit_code) {
-  CLI::App* profile = app.add_subcommand("profile", "What is known of each cache family");
+  CLI::App* profile = app.add_subcommand("profile", "Show the profiles of cache families");
   profile->require_subcommand(1);
   profile->footer(
-      "Profiles are TOML files: those shipped, and one's own in /etc/cacheshim/profiles.d (not root:\n"
-      "~/.config/cacheshim/profiles.d), which go before shipped ones of the same name. A bad one is\n"
-      "refused with file, line and reason, and the others go on. docs/profiles.md says how to write\n"
-      "one. A mount uses those that it found when it was mounted, also from profiles.d beside the\n"
+      "Profiles are TOML files: the shipped ones, and yours in /etc/cacheshim/profiles.d (without root:\n"
+      "~/.config/cacheshim/profiles.d), which replace shipped ones of the same name. A mount rejects an\n"
+      "invalid one with file, line and reason, and uses the others. docs/profiles.md says how to write\n"
+      "one. A mount uses the profiles that it found when it was mounted, also from profiles.d beside the\n"
       "file that --config names: --mount shows them.");
   CLI::App* list = profile->add_subcommand("list", "All profiles");
   auto mount = std::make_shared<std::string>();
-  list->add_option("--mount", *mount, "Those that this mount uses")->type_name("M");
+  list->add_option("--mount", *mount, "The profiles that this mount uses")->type_name("M");
   list->callback([mount, &exit_code] {
     list_profiles(*mount);
     exit_code = kExitSuccess;
@@ -163,7 +163,7 @@ void add_profile(CLI::App& app, const std::vector<std::string>& command, int& ex
   auto files = std::make_shared<std::vector<std::string>>();
   CLI::App* check = profile->add_subcommand("check", "Check profiles before a mount reads them");
   check->add_option("FILE", *files, "Profiles")->required();
-  check->footer("Exit codes: 0 all are good, 1 one is not.");
+  check->footer("Exit codes: 0 all are valid, 1 one is not.");
   check->callback([files, &exit_code] { exit_code = check_profiles(*files); });
   add_learn(*profile, command, exit_code);
 }

@@ -102,7 +102,7 @@ void detach_from_users(const std::string& path, const MountEntry& mount,
       (void)ask_daemon(path, {{"op", "reopen"}});
       fail_busy(path, find_mount_users(mount));
     }
-    progress.update("waiting for those who use the mount", 0, 0);
+    progress.update("waiting for the users of the mount", 0, 0);
     std::this_thread::sleep_for(kPoll);
   }
 }
@@ -163,8 +163,7 @@ void add_unmount(CLI::App& app, int& exit_code) {
     std::int64_t grace = 0;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("unmount", "Take a mount away; waits until its daemon has finished");
+  CLI::App* command = app.add_subcommand("unmount", "Unmount; waits until the daemon has finished");
   command
       ->add_option("--grace", arguments->grace,
                    "Close it though it is in use, and give its users this many seconds to leave")
@@ -174,8 +173,8 @@ void add_unmount(CLI::App& app, int& exit_code) {
       ->check(refuse_empty_path)
       ->required();
   command->footer(
-      "Who only waits, for a lock (ENOLCK) or for a job's end, is sent home. With --grace that is done\n"
-      "though others use it; where these stay, it is as it was when the time is over.\n"
+      "Processes that only wait, for a lock or for a job's end, fail (ENOLCK) or return. With --grace this\n"
+      "happens even if others use the mount; if these stay, nothing has changed when the time is over.\n"
       "Exit codes: 0 unmounted, 1 in use (nothing was unmounted), 69 no cacheshim mount there,\n"
       "75 unmounted, but the daemon has not ended within 30 s.");
   command->callback([arguments, &exit_code] {
