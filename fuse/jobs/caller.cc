@@ -18,7 +18,7 @@ namespace cacheshim {
 namespace {
 
 constexpr int kMostAncestors = 32;
-constexpr std::size_t kMostKnown = 16384;  // threads; then all is asked anew
+constexpr std::size_t kMostKnown = 16384;  // threads; beyond it the table is cleared
 
 std::string read_proc_text(pid_t pid, const char* file) {
   auto text = read_proc(pid, file);
@@ -31,8 +31,8 @@ pid_t parent_of(pid_t pid) {
   return static_cast<pid_t>(stat_field(*stat, 4).value_or(0));
 }
 
-// Compares all four of its user ids. The owner of /proc/PID does not tell: it is root for a process that is
-// not dumpable, whatever its user.
+// Compares all four of its user ids. The owner of /proc/PID does not suffice: it is root for a
+// process that is not dumpable, whatever its user.
 bool is_wholly_of(pid_t pid, uid_t uid) {
   const auto status = read_proc(pid, "status");
   if (!status) return false;
@@ -54,9 +54,9 @@ std::optional<Word> find_in_auxv(const std::string& auxv, Word key) {
   return std::nullopt;
 }
 
-// Whether the environment of a process is that of the user that it runs as. A set-id program, and one with
-// file capabilities, gets its environment from its caller: sudo and su are root's with another user's
-// variables. Source: getauxval(3), AT_SECURE.
+// Whether the environment of a process comes from the user that it runs as. A set-id program, and
+// one with file capabilities, gets its environment from its caller: sudo and su run as root with
+// another user's variables. Source: getauxval(3), AT_SECURE.
 bool has_own_environment(pid_t pid) {
   const auto auxv = read_proc(pid, "auxv");
   if (!auxv) return false;
@@ -67,7 +67,7 @@ bool has_own_environment(pid_t pid) {
 }
 
 std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid) {
-  // The views below point into these; what /proc does not tell is empty.
+  // The views below point into these; a value that /proc does not show is empty.
   std::string block = read_proc_text(pid, "environ");
   if (!has_own_environment(pid)) block.clear();
   const std::string cgroup_text = read_proc_text(pid, "cgroup");
@@ -75,7 +75,7 @@ std::optional<JobClaim> claim_of_process(pid_t pid, uid_t uid) {
   const JobId cgroup_job = slurm_job_from_cgroup(cgroup_text);
   JobClaim claim{job_from_environment(environment), cycle_from_environment(environment),
                  parse_publish_policy(environment.find(kPublishVariable))};
-  // Where SLURM's cgroups exist, they know better than SLURM's variables.
+  // SLURM's cgroups, if they exist, take precedence over SLURM's variables.
   const bool from_slurm =
       environment.find(kJobVariable).empty() && !environment.find("SLURM_JOB_ID").empty();
   if (!cgroup_job.empty() && (claim.job.empty() || from_slurm)) claim.job = cgroup_job;
@@ -121,8 +121,8 @@ JobClaim CallerJobs::claim_of(const Caller& caller) {
     if (known != known_.end() && known->second.image == *image) return known->second.claim;
   }
   JobClaim claim = find_claim(caller);
-  // A program that sets its title writes it over its environment. What an earlier thread of the process
-  // has claimed holds for later ones, which the kernel gives the same environment.
+  // A program that sets its title overwrites its environment. The claim of an earlier thread of the
+  // process holds for later ones, which have the same environment.
   const pid_t process = process_of(caller.tid);
   const MutexLock lock(mutex_);
   const auto first = known_.find(process);

@@ -33,12 +33,12 @@ bool is_job_folder(std::string_view name) {
   return name.find_first_not_of("0123456789") == name.npos;
 }
 
-// The part of a path that ends with its first folder of a job, or nothing.
+// Returns the part of a path that ends with its first directory of a job, or nothing.
 std::optional<std::string_view> path_of_job(std::string_view path) {
   std::string_view rest = path;
   while (!rest.empty()) {
     const std::string_view name = take_component(rest);
-    if (name == "..") return std::nullopt;  // beyond what we see of the tree
+    if (name == "..") return std::nullopt;  // outside the visible part of the tree
     if (is_job_folder(name)) {
       return path.substr(0, static_cast<std::size_t>(name.data() + name.size() - path.data()));
     }
@@ -46,8 +46,8 @@ std::optional<std::string_view> path_of_job(std::string_view path) {
   return std::nullopt;
 }
 
-// What a version 1 tree is called in /proc/PID/cgroup: its controllers, or its name. Of the mount's
-// options, the super block's, others come before and behind.
+// Whether these options name the controllers, or the name, by which /proc/PID/cgroup identifies a
+// version 1 tree. The mount's options are the super block's, which contain others too.
 bool names_controllers(std::string_view options, std::string_view wanted) {
   std::size_t found = 0;
   std::size_t count = 0;
@@ -88,7 +88,7 @@ bool CgroupProof::is_roots_own(std::string_view controllers, std::string_view pa
                                              : names_controllers(tree.controllers, controllers);
     std::string_view below = path;
     if (!is_this) return false;
-    if (tree.root != "/") {  // a part of the hierarchy is mounted there
+    if (tree.root != "/") {  // only a part of the hierarchy is mounted there
       if (!below.starts_with(tree.root)) return false;
       below.remove_prefix(tree.root.size());
       if (!below.starts_with('/')) return false;

@@ -13,19 +13,20 @@
 
 namespace cacheshim {
 
-// Which entries of the base a job has rejected: a thread has opened a file of the entry in the base, and later replaces,
-// rewrites or removes a file that the base's entry has. By threads, since another thread of the job may have begun its own
-// build before the entry was published: it builds to the end and rejects nothing, although the job's other threads read the
+// Detects the entries of the base that a job has rejected: a thread has opened a file of the entry
+// in the base, and later replaces, rewrites or removes one of the base entry's files. Tracks
+// threads, since another thread of the job may have begun its own build before the entry was
+// published: it completes the build and rejects nothing, although the job's other threads read the
 // published entry meanwhile.
 //
-// A program that reads by one thread and builds by another one is not noticed. Thread-safe.
+// A program that reads by one thread and builds by another one is not noticed. Thread-safe, by a mutex of its own, innermost.
 class EntryReads {
  public:
-  // 400 KiB a job at most. A rejection whose read is forgotten is not noticed.
+  // 400 KiB per job at most. A rejection whose read was dropped is not detected.
   static constexpr std::size_t kMostReads = 8192;
   static constexpr std::size_t kMostRejected = 1024;
 
-  // The thread has opened a file of the entry in the base, for reading.
+  // Call when the thread has opened a file of the entry in the base for reading.
   void note_read(const std::string& unit, pid_t thread);
   bool has_any() const { return has_any_.load(std::memory_order_relaxed); }
   bool has_read(const std::string& unit, pid_t thread) const;
@@ -33,7 +34,7 @@ class EntryReads {
   void note_rejected(const std::string& unit);
   bool has_rejected(const std::string& unit) const;
   bool has_rejected_any() const { return has_rejected_any_.load(std::memory_order_relaxed); }
-  void settle(const std::string& unit);  // the rejection has been recorded
+  void settle(const std::string& unit);  // call when the rejection has been recorded
   void clear();
 
  private:

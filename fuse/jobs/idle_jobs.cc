@@ -42,7 +42,8 @@ void IdleJobs::tick() {
   finish_pass();
 }
 
-// So the job's idle time begins when its last process ends, and not with its last request.
+// Marks living jobs as used, so that a job's idle time begins when its last process exits, and not
+// with its last request.
 void IdleJobs::keep_living() {
   std::erase_if(living_, [this](const auto& living) {
     auto& [job, process] = living;
@@ -52,8 +53,8 @@ void IdleJobs::keep_living() {
   });
 }
 
-// The thread is detached. If it blocks, on a process whose memory map is locked, it must not hold up the
-// ticker or the daemon's end. It has copies of all that it reads.
+// The thread is detached. If it blocks on a process whose memory map is locked, it must not block
+// the ticker or the daemon's end. It has copies of all its input.
 void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   std::vector<JobUsers> users;
   for (Job* job : jobs) {

@@ -15,24 +15,26 @@
 
 namespace cacheshim {
 
-// Ends jobs that have been unused for `job_idle` and have no living process. Requests alone do not show that a
-// job is over: a process may sleep or compute for hours between two of them. So /proc is read before a job is
-// ended, and only then. Not thread-safe, except may_end().
+// Ends jobs that have been unused for `job_idle` and have no living process. Requests alone do not
+// show that a job is over: a process may sleep or compute for hours between two of them. So this
+// reads /proc before it ends a job, and only then. Not thread-safe, except may_end().
 //
-// Cost: at most one pass over /proc per tick, on a thread of its own, which uses at most a twentieth of one
-// core. For a job that is alive, one of its processes is remembered; no pass looks for it while that lives.
+// Cost: at most one pass over /proc per tick, on a separate thread, which uses at most a twentieth
+// of one core. For a living job, one of its processes is remembered; no pass searches for it while
+// that process lives.
 class IdleJobs {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `end` ends a job, or has a task do so. The task calls may_end() first. `jobs` must outlive this.
+  // `end` ends a job, or has a task do so. The task calls may_end() first. `jobs` must outlive this
+  // object.
   IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<void(Job&)> end,
            std::string proc = "/proc");
 
-  // To be called regularly. Blocks for 100 ms at most.
+  // Call regularly. Blocks for 100 ms at most.
   void tick();
 
-  // Whether the job has an end, is active, and has not been used for `job_idle`. Thread-safe.
+  // Whether the job may end, is active, and has not been used for `job_idle`. Thread-safe.
   bool may_end(const Job& job) const;
 
  private:
@@ -45,8 +47,8 @@ class IdleJobs {
   const std::chrono::seconds job_idle_;
   const std::function<void(Job&)> end_;
   const std::string proc_;
-  std::map<Job*, Process> living_;  // one process of each job that had one at the last pass
-  // The pass over /proc that is under way; asked_ is empty while there is none.
+  std::map<Job*, Process> living_;  // one process of each job that had one in the last pass
+  // The current pass over /proc; asked_ is empty if there is none.
   std::vector<Job*> asked_;
   struct Pass {
     LivingProcesses found;

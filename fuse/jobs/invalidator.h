@@ -12,26 +12,28 @@ namespace cacheshim {
 
 class Job;
 
-// Invalidates what the kernel keeps of names, attributes and data. Call with no lock held, unless a method says
-// otherwise. Thread-safe.
+// Invalidates the names, attributes and data that the kernel caches. Call with no lock held, unless
+// a method says otherwise. Thread-safe.
 class Invalidator {
  public:
   using Done = std::function<void()>;
 
   virtual ~Invalidator() = default;
 
-  // What `publisher` has published: invalidates it in the other views, then calls `answer`, then invalidates what the
-  // publisher's own view now sees of the base. `held` are the directories that the request to be answered holds.
+  // Invalidates `publisher`'s published names in the other views, then calls `answer`, then
+  // invalidates the names of the base that the publisher's own view now shows. `held` are the
+  // directories that the request to be answered holds.
   virtual void published(const PublishReport& report, const Job& publisher,
                          std::vector<NodeId> held, Done answer) = 0;
   virtual void published_and_wait(const PublishReport& report, const Job& publisher) = 0;
-  // The job's view now sees the base's files where the job had copies. Then calls `answer`.
+  // The job's view now shows the base's files in place of the job's copies. Then calls `answer`.
   virtual void uncovered(const PublishReport& report, const Job& job, Done answer) = 0;
-  // These paths of the base, with all that was below them, are gone.
+  // These paths of the base, and everything below them, were removed.
   virtual void gone(const std::vector<std::string>& paths) = 0;
   virtual void gone_and_wait(const std::vector<std::string>& paths) = 0;
-  // The job's layer is gone, and its nodes are about to be dropped. Requires: Overlay::mutex() held exclusively. What it
-  // returns invalidates them, and waits: call it once the mutex is released.
+  // The job's layer was removed, and its nodes are about to be dropped. Requires: Overlay::mutex()
+  // held exclusively. The returned function invalidates them, and waits: call it once the mutex is
+  // released.
   virtual Done layer_dropped(const Job& job) = 0;
 };
 

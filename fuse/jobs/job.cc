@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-// Far above what a RELEASE takes on its way (some 10 µs), far below what a caller would notice.
+// Far longer than a RELEASE takes to arrive (some 10 µs), far shorter than a caller would notice.
 constexpr auto kReleaseDelay = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -21,7 +21,7 @@ bool View::may_read(const struct stat& st) const {
   mode_t granted = st.st_mode & 07;
   const bool in_group =
       st.st_gid == gid || std::find(groups.begin(), groups.end(), st.st_gid) != groups.end();
-  if (st.st_uid == *uid) return true;  // its own: shown with the mode it has
+  if (st.st_uid == *uid) return true;  // its own: shown with its real mode
   if (in_group) {
     granted = (st.st_mode >> 3) & 07;
   }
@@ -33,8 +33,8 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
   const bool is_lock = !in_upper && is_closed_lock(st);
   if (is_lock) shown.st_mode = S_IFREG | 0666;
   if (is_root) {
-    // Closed even while the view is free: before the kernel refuses somebody it asks for the
-    // attributes anew (fuse_permission), which is how the first user is seen to come.
+    // Closed even while the view has no owner: before the kernel denies access it requests the
+    // attributes again (fuse_permission), and the daemon thereby detects the first user.
     shown.st_mode = S_IFDIR | 0700;
   } else if (!in_upper && !S_ISLNK(st.st_mode) && !is_lock && !may_read(st)) {
     return shown;
@@ -42,7 +42,7 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
   shown.st_uid = uid.value_or(sys::own_uid());
   shown.st_gid = uid ? gid : sys::own_gid();
   shown.st_mode &= ~static_cast<mode_t>(S_ISVTX);
-  // 1: not counted, as in overlayfs and btrfs. Direct opens show the same.
+  // 1: not counted, as in overlayfs and btrfs. Direct answers show the same.
   if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;
   return shown;
 }
@@ -55,8 +55,8 @@ Job::Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const Ent
       filter(id, rules.direct),
       nodes_(nodes),
       rules_(rules) {
-  if (rules.is_plain) claim_ = Claim::kTold;  // everybody's, from the start
-  if (id == JobId::for_uid(0).view()) {       // root's job, from the start
+  if (rules.is_plain) claim_ = Claim::kTold;  // open to everybody from the start
+  if (id == JobId::for_uid(0).view()) {       // root's job from the start
     views_.front() = View{0, 0, {}};
     claim_ = Claim::kTold;
   }
@@ -80,7 +80,7 @@ LayerRecord Job::wanted_record() const {
 Status Job::ensure_layer(int layers) {
   if (layer) return {};
   if (rules_.is_plain) return overlay.has_layer() ? Status() : Errno(EROFS);
-  if (layers < 0) return Errno(EROFS);  // of a store that cannot be written to
+  if (layers < 0) return Errno(EROFS);  // the store is read-only
   CACHESHIM_TRY(taken, Layer::take(layers, wanted_record()));
   layer = std::move(taken);
   settle_trust();
@@ -107,7 +107,7 @@ void Job::count_change() {
 void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   const MutexLock lock(mutex_);
   cycle_ = claim.cycle.view();
-  // The environment can only lower what the administrator has set.
+  // The environment can only restrict the administrator's setting.
   policy_ = std::min(policy, claim.publish.value_or(policy));
   shared_uids_ = shared_uids;
   started_ = std::time(nullptr);
@@ -115,7 +115,7 @@ void Job::begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids) {
   outcome_ = Outcome::kNone;
   a_run_failed = false;
   published_ = {};
-  // One that may not publish can then neither hold the others up nor is it held up by them.
+  // A job that may not publish then neither blocks other jobs nor waits for them.
   settle_locks();
   touch();
   active_ = true;
@@ -204,7 +204,7 @@ ViewSlot Job::enter(const Caller& caller) {
       return static_cast<ViewSlot>(slot);
     }
   }
-  // Root leaves a view that is still free to the first other user.
+  // Root leaves a view without an owner to the first other user.
   if (caller.uid == 0 && (!views_.front().uid || !shared_uids_)) return 0;
   View mine{caller.uid, caller.gid, groups_of(caller.tid)};
   if (!views_.front().uid) {
@@ -294,7 +294,8 @@ void Job::postpone(const std::string& entry) {
   postponed_.insert(entry);
 }
 
-// RELEASE is sent after close(2) has returned, so the rename that follows a close may overtake it.
+// The kernel sends RELEASE after close(2) has returned, so the rename that follows a close may
+// overtake it.
 bool Job::wait_until_closed(dev_t device, ino_t inode) {
   const auto deadline = std::chrono::steady_clock::now() + kReleaseDelay;
   const MutexLock lock(mutex_);
@@ -363,7 +364,7 @@ std::vector<std::string> Job::take_built(
   return taken;
 }
 
-// Cheap for a thread that is known, since this is called at every READLINK in the mount's root.
+// Fast for a known thread, since every READLINK in the mount's root calls this.
 void Job::note_entered(pid_t tid) {
   if (tid <= 0) return;
   const auto known = processes_.find(tid);

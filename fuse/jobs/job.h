@@ -31,39 +31,40 @@
 
 namespace cacheshim {
 
-// What one uid of a job sees: whom its files are shown to belong to.
+// One uid's view of a job: the owner that its files are shown with.
 struct View {
-  std::optional<uid_t> uid;  // nothing yet: only root has come
+  std::optional<uid_t> uid;  // empty: only root has used it
   gid_t gid = 0;
   std::vector<gid_t> groups;
 
-  // As a view shows an object (owner=squash): the view's own, without sticky bits; but an object of
-  // the base that its mode closes to this uid keeps its true owner and stays closed.
+  // Returns the attributes that a view shows for an object (owner=squash): the view's own user,
+  // without sticky bits. If the mode of a base object denies access to this uid, the object keeps
+  // its real owner and stays inaccessible.
   struct stat show(const struct stat& st, bool in_upper, bool is_root) const;
 
  private:
   bool may_read(const struct stat& st) const;
 };
 
-// What a mount has decided for its jobs.
+// The settings of a mount for its jobs.
 struct JobRules {
   OwnerRule owners;
-  // The one job of a plain overlay: its view is nobody's own, its root a folder like any other.
+  // The one job of a plain overlay: its view has no owner, and its root is an ordinary directory.
   bool is_plain = false;
-  // The base, to be written to, of whose lock files a job that publishes makes use; or -1.
+  // A writable descriptor of the base, whose lock files a publishing job uses; or -1.
   int lock_base = -1;
-  int lock_staging = -1;                    // as LockFiles::share() takes it
+  int lock_staging = -1;                    // for LockFiles::share()
   const LockAccess* lock_access = nullptr;  // of these
-  // Where jobs tell their processes what they may take from the base by themselves; null: nothing.
+  // The shared memory that tells processes what they may read from the base directly; null: none.
   const DirectFolders* direct = nullptr;
   // Counts beginnings and ends of all jobs.
   std::atomic<std::uint64_t>* changes = nullptr;
-  // Not everybody may publish: who writes to a layer is looked at.
+  // Not everybody may publish: the writers of each layer are checked.
   bool is_restricted = false;
 };
 
 // A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
-// lives, so that nodes can point at it. Thread-safe.
+// lives, so that nodes can point at it. Thread-safe; `overlay.mutex()` guards what it says to.
 class Job final : public PublishHooks, private OverlayObserver {
  public:
   Job(std::string id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
@@ -94,7 +95,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   PendingReplies refuse_waits();
 
   bool shares_uids() const { return shared_uids_.load(); }
-  // What it does publish; and what it would if it might.
+  // The effective policy, and the policy that would apply if the job might publish.
   PublishPolicy policy() const { return refused_ ? PublishPolicy::kNever : wanted_policy(); }
   PublishPolicy wanted_policy() const { return policy_.load(); }
   // Ensures that what the layer holds from now on is never published, by any daemon. Call before the
@@ -104,8 +105,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   // With the layer goes what speaks against it.
   void forget_layer() REQUIRES(overlay.mutex());
   bool may_publish() const { return !rules_.is_plain && policy() != PublishPolicy::kNever; }
-  // The view of this uid, claimed if it is still free. Nothing for a uid that the job is closed to:
-  // it then sees the first view, whose mode closes it.
+  // Returns the view of this uid, and claims it if it has no owner. Returns nothing for a uid that
+  // the job is closed to: that uid then sees the first view, whose mode denies access.
   ViewSlot enter(const Caller& caller);
   // Whether the job has an owner whose layer this uid must not be served. This includes root.
   bool is_closed_to(uid_t uid) const;
@@ -113,26 +114,27 @@ class Job final : public PublishHooks, private OverlayObserver {
   // no lock held. Costs nothing if there is no layer, or if the owner is recorded already.
   void keep_claim() EXCLUDES(overlay.mutex());
   View view(ViewSlot slot) const;
-  // An object as the view shows it; `is_root`: the view's root.
+  // Returns the attributes that the view shows for an object; `is_root`: the view's root.
   struct stat show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const;
-  // Whether its view belongs to one uid, who claims it by coming first.
+  // Whether its view belongs to one uid, the first one that uses it.
   bool has_private_views() const { return !rules_.is_plain; }
   std::size_t view_count() const;
-  // Whether a user other than root has come.
+  // Whether a user other than root has used the job.
   bool is_claimed() const { return claim_ != Claim::kFree; }
-  // Whether the kernel has been told of it, which may have kept the first view as root's.
+  // Whether the kernel's cached attributes of the first view, which may show root, have been
+  // invalidated since.
   bool is_claim_told() const { return claim_ == Claim::kTold; }
-  // Whether it is for the caller to tell it, and then to say so.
+  // Returns true if the caller must do that invalidation and then report it.
   bool begin_telling_claim();
   void end_telling_claim() { claim_ = Claim::kTold; }
   bool may_change(uid_t uid) const;  // the job itself: its own user, and root
-  std::vector<uid_t> users() const;  // whose views there are, without root
+  std::vector<uid_t> users() const;  // the owners of views, without root
 
-  // Descriptors that may write to a file: from open to RELEASE. FLUSH alone is no end, since a shell
-  // closes a duplicate before the first byte is written.
+  // Counts descriptors that may write to a file, from open to RELEASE. FLUSH does not end the
+  // count, since a shell closes a duplicate before the first byte is written.
   void add_writer(dev_t device, ino_t inode);
   void remove_writer(dev_t device, ino_t inode);
-  // Publishing that has been set off and not come to its end.
+  // Publishing that has begun and not ended.
   void begin_publishing();
   void end_publishing();
   // What the job has published since it began.
@@ -149,27 +151,27 @@ class Job final : public PublishHooks, private OverlayObserver {
   // Entries that were complete while one of their files was still open for writing.
   void postpone(const std::string& entry);
   std::vector<std::string> take_postponed();
-  // Files that were made, of entries that are built under a lock; taken by who lets go of it. `is_theirs`
-  // must take no lock.
+  // Files that were created in entries that are built under a lock; the process that releases the
+  // lock takes them. `is_theirs` must take no lock.
   void note_built(const std::string& path);
   bool has_built() const;
   std::vector<std::string> take_built(
       const std::function<bool(const std::string& path)>& is_theirs);
 
-  // What the processes of the view are told of the layer. Only of one user's: another's would be shown
-  // other owners.
+  // The shadow filter for the processes of the view. Only for one user's view: another user would
+  // be shown other owners.
   ViewFilter filter;
 
   EntryReads reads;
 
   Mutex end_mutex{LockRank::kJobEnd};  // held by the thread that ends the job
   std::atomic<int> open_files{0};
-  std::atomic<int> runs{0};  // `cacheshim run`s that go on
+  std::atomic<int> runs{0};  // running `cacheshim run` commands
   std::atomic<bool> a_run_failed{false};
   void touch() { last_use_ = std::chrono::steady_clock::now(); }
   std::chrono::steady_clock::time_point last_use() const { return last_use_; }
-  // A living process that has entered a view, if there is any; forgets those that have ended. `proc`: as
-  // for stat_of().
+  // Returns a living process that has entered a view, if there is any; forgets those that have
+  // exited. `proc`: as for stat_of().
   std::optional<Process> known_process(const std::string& proc = "/proc");
 
   std::time_t started() const { return started_.load(); }
@@ -185,7 +187,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   bool has_rejected(const std::string& unit) override { return reads.has_rejected(unit); }
   void settle_rejected(const std::string& unit) override { reads.settle(unit); }
   bool may_replace() const override { return policy() == PublishPolicy::kComplete; }
-  // Why the unit was not published when that was last tried; "" where it was not, or has been.
+  // Returns the reason why the last attempt did not publish the unit; "" if there was none, or if
+  // it is published.
   std::string why_kept(const std::string& unit) const;
   void published(const std::string& path, const struct stat& base) override;
 
@@ -209,7 +212,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::atomic<Claim> claim_{Claim::kFree};
   std::atomic<PublishPolicy> policy_{PublishPolicy::kComplete};
   std::atomic<bool> refused_{false};
-  std::atomic<bool> refusal_is_kept_{false};  // on record, or there is no layer
+  std::atomic<bool> refusal_is_kept_{false};  // recorded, or there is no layer
   std::atomic<std::time_t> started_{0};
   std::atomic<Outcome> outcome_{Outcome::kNone};
   std::atomic<std::chrono::steady_clock::time_point> last_use_{};
@@ -228,7 +231,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::map<std::string, std::string> kept_ GUARDED_BY(mutex_);  // units and reasons
   struct Entered {
     pid_t process;
-    std::uint64_t seen;  // clock ticks since boot: a process that began later has taken over the number
+    // clock ticks since boot: a process that started later has reused the number
+    std::uint64_t seen;
   };
   void note_entered(pid_t tid) REQUIRES(mutex_);
   void forget_gone(const std::string& proc) REQUIRES(mutex_);

@@ -64,7 +64,7 @@ class ProcessPass {
     });
   }
 
-  // The jobs of `wanted_` that the process or an ancestor names. Reads each process once.
+  // Returns the jobs of `wanted_` that the process or an ancestor names. Reads each process once.
   JobIds jobs_of(pid_t pid) {
     std::vector<pid_t> line;
     while (pid > 1 && line.size() < kMostGenerations && !known_.contains(pid)) {
@@ -95,7 +95,8 @@ class ProcessPass {
     add(slurm_job_from_cgroup(text_of(pid, "cgroup")));
   }
 
-  // Empty where it cannot be read: the process has ended, or the daemon may not see it.
+  // Returns an empty text if it cannot be read: the process has exited, or the daemon may not see
+  // it.
   std::string text_of(pid_t pid, const char* file) const {
     auto text = read_proc(pid, file, proc_);
     return text ? *std::move(text) : std::string();

@@ -9,8 +9,8 @@
 
 #include "store/sys/process.h"
 
-// Finds living processes of jobs in /proc. A job may be alive without a request to the daemon: a preloaded
-// `sleep 1d`, whose parent used the cache before, is one example.
+// Finds living processes of jobs in /proc. A job may be alive without a request to the daemon: for
+// example a preloaded `sleep 1d` whose parent used the cache before.
 namespace cacheshim {
 
 struct JobUsers {
@@ -20,14 +20,15 @@ struct JobUsers {
 
 using LivingProcesses = std::map<std::string, Process>;  // one process per job
 
-// Returns one living process for each of `jobs` that has any, in one pass over the directory `proc`. A
-// process belongs to the job that its environment names, to the SLURM job of its cgroup (which contains all
-// that the job's cgroup.procs files list), and to the jobs of its ancestors. It counts if it is root's or
-// belongs to one of the job's users: nobody else can keep a job from ending. The calling process, the
-// daemon, never counts: it may have been started within a job.
+// Returns one living process for each of `jobs` that has any, in one pass over the directory
+// `proc`. A process belongs to the job that its environment names, to the SLURM job of its cgroup
+// (which contains all processes in the job's cgroup.procs files), and to the jobs of its ancestors.
+// It counts if it is root's or belongs to one of the job's users: no other user can keep a job from
+// ending. The calling process, the daemon, never counts: it may have been started within a job.
 //
-// Takes some 30 µs of CPU per process of root and those users. May block as long as a process has its memory
-// map locked (a page fault on a file system that hangs): reading /proc/PID/environ takes that lock.
+// Takes some 30 µs of CPU per process of root and those users. May block as long as a process has
+// its memory map locked (a page fault on a file system that hangs): reading /proc/PID/environ takes
+// that lock.
 LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs,
                                       const std::string& proc = "/proc");
 

@@ -68,8 +68,8 @@ std::vector<Job*> JobTable::all() const {
   return jobs;
 }
 
-// Read again where a job has ended meanwhile; none begins, so that this comes to an end. Takes a fraction of
-// a millisecond for ten thousand.
+// Repeats the loop if a job has ended meanwhile; no job begins, so the loop terminates. Takes a
+// fraction of a millisecond for ten thousand jobs.
 std::vector<JobTable::State> JobTable::states() const {
   const MutexLock lock(mutex_);
   std::vector<State> states;
@@ -96,7 +96,7 @@ void JobTable::adopt_orphans() {
   for (Layer& orphan : take_orphans(store_.layers(), node_name())) {
     const LayerRecord& found = orphan.record();
     if (!is_job_id(found.job)) continue;
-    if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;  // left to sweep
+    if (found.uid && is_of_another_uid(found.job, *found.uid)) continue;  // left to the cleanup
     Job& job = get_or_make(orphan.record().job);
     const WriterLock layer_lock(job.overlay.mutex());
     if (job.layer) continue;  // an older cycle's: the next daemon's concern, or gc's

@@ -14,7 +14,7 @@
 
 namespace cacheshim {
 
-// All jobs that this mount has seen, by id. Jobs are made once and never freed. Thread-safe.
+// All jobs that this mount has seen, by id. Jobs are never freed. Thread-safe.
 class JobTable {
  public:
   // All must outlive the table. `jobs_dir` is the node of .jobs.
@@ -23,11 +23,11 @@ class JobTable {
            const DirectFolders* direct = nullptr);
 
   Job* find(const std::string& id) const;  // null for none
-  // The job, active from now on if it was not.
+  // Returns the job, which is active from now on.
   Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
   std::vector<Job*> all() const;
   std::size_t active_count() const;
-  // All as they were at one moment, by id.
+  // A consistent list of all jobs, by id.
   struct State {
     Job* job;
     bool is_active;
@@ -37,17 +37,18 @@ class JobTable {
   PublishPolicy policy() const { return policy_; }
   // Not everybody may publish. Call before there are jobs.
   void restrict_publishing() { is_restricted_ = true; }
-  // Outlives the table.
+  // `access` must outlive the table.
   void set_lock_access(const LockAccess& access) { lock_access_ = &access; }
 
-  // The one job of a plain overlay, whose view is the whole mount. Never active, so it has no end.
+  // The one job of a plain overlay, whose view is the whole mount. It is never active, so it does
+  // not end.
   Job& make_plain(std::shared_ptr<const LowerStack> lowers);
 
-  // Takes up what daemons of this node that are gone have left: their jobs may still be running.
-  // They end by job_idle like any other.
+  // Takes over the layers of dead daemons of this node: their jobs may still be running. They end
+  // by job_idle like any other.
   void adopt_orphans();
 
-  // What lies below every job's layer: the store's base.
+  // The layers below every job's layer: the store's base.
   const std::shared_ptr<const LowerStack>& lowers() const { return lowers_; }
 
  private:

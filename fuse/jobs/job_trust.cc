@@ -5,9 +5,9 @@
 
 #include "fuse/jobs/job.h"
 
-// Whether what a job's layer holds may be published. It may not from the first change on that is made by
-// somebody who may not publish: that is on record before the change is made, and goes with the layer
-// alone, whatever the job is called, whichever daemon has it, and whoever writes to it afterwards.
+// Whether a job's layer may be published. The first change by a user who may not publish ends this:
+// the daemon records it before the change is made, and only the end of the layer removes the
+// record, whatever the job's name, its daemon and its later writers are.
 namespace cacheshim {
 
 void Job::set_refused(const std::string& why) {
@@ -17,7 +17,7 @@ void Job::set_refused(const std::string& why) {
     why_refused_ = why;
     refused_ = true;
   }
-  // It can then neither hold the others up nor is it held up by them.
+  // The job then neither blocks other jobs nor waits for them.
   settle_locks();
   spdlog::info("job '{}' may not publish: {}; it keeps its layer", id, why);
 }
@@ -80,7 +80,7 @@ void Job::keep_claim() {
   }
 }
 
-// A layer that was there already.
+// For a layer that already existed.
 void Job::settle_trust() {
   const LayerRecord& found = layer->record();
   if (!found.refused.empty()) {
@@ -91,7 +91,7 @@ void Job::settle_trust() {
   if (!refused_ && found.vouched && !rules_.is_restricted) {
     LayerRecord record = found;
     record.vouched = false;
-    (void)layer->save(record);  // as long as everybody may publish, it says nothing
+    (void)layer->save(record);  // while everybody may publish, the record has no effect
     return;
   }
   if (!refused_) return;

@@ -18,12 +18,12 @@ std::string name_until_commit(const std::string& name) { return "." + name; }
 Result<MappedFile> MappedFile::make(int dir, const std::string& name, std::size_t size_bytes,
                                     mode_t mode) {
   const std::string staged = name_until_commit(name);
-  (void)sys::unlink_at(dir, staged);  // of one that was not committed
+  (void)sys::unlink_at(dir, staged);  // left by a file that was not committed
   CACHESHIM_TRY(fd, sys::open_beneath(dir, staged, O_RDWR | O_CREAT | O_EXCL, 0600));
   CACHESHIM_CHECK(sys::set_mode(fd.get(), mode));
   if (const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size_bytes));
       error != 0) {
-    (void)sys::unlink_at(dir, staged);  // it is in nobody's way
+    (void)sys::unlink_at(dir, staged);  // a leftover is harmless
     return Errno(error);
   }
   void* const data = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
@@ -39,7 +39,7 @@ Status MappedFile::commit(int dir, const std::string& name) const {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) (void)::munmap(data_, size_);  // cannot fail for what mmap gave
+  if (data_ != nullptr) (void)::munmap(data_, size_);  // cannot fail for a mapping
 }
 
 }  // namespace cacheshim

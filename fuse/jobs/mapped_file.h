@@ -12,11 +12,11 @@
 
 namespace cacheshim {
 
-// A file of ours in shared memory, mapped for writing. Move-only; unmapped at the end.
+// A file in shared memory, mapped for writing. Move-only; unmapped by the destructor.
 class MappedFile {
  public:
-  // Makes the file `name`, of zeros, in the open folder `dir`, where it takes the place of another one
-  // by rename once `commit()` is called; without, it never had a name. All of it is allocated, so that
+  // Makes the file `name`, of zeros, in the open directory `dir`. `commit()` renames it into place,
+  // replacing an older one; without that call it has no name. All of it is allocated, so that
   // writing to it cannot fail. Errors: ENOSPC and others of open, fallocate and mmap.
   static Result<MappedFile> make(int dir, const std::string& name, std::size_t size_bytes,
                                  mode_t mode);

@@ -16,8 +16,8 @@ bool has_letter(std::string_view component) {
   return component.find_first_not_of("*?") != component.npos;
 }
 
-// One component that each path has which the pattern matches, or which lies below such a one: the last
-// that does not stand for all names.
+// Returns a component that every path has which the pattern matches, or which is below such a path:
+// the last component that does not match all names.
 std::string telling_component(std::string_view pattern) {
   std::string_view found = "*";
   while (!pattern.empty()) {
@@ -27,7 +27,7 @@ std::string telling_component(std::string_view pattern) {
   return std::string(found);
 }
 
-// What the last component of each path is like that the pattern matches.
+// Returns a pattern for the last component of each path that the pattern matches.
 std::string last_component(std::string_view pattern) {
   std::string_view last;
   while (!pattern.empty()) last = take_component(pattern);

@@ -11,7 +11,7 @@
 
 namespace cacheshim {
 
-// The profiles' classes of names as the preloaded library knows them (common/name_rules.h).
+// The profiles' name classes in the preloaded library's format (common/name_rules.h).
 class NameRuleTable {
  public:
   explicit NameRuleTable(const std::vector<Profile>& profiles);
@@ -20,7 +20,7 @@ class NameRuleTable {
 
   const std::string& bytes() const { return bytes_; }
   std::uint32_t family_count() const { return family_count_; }
-  // Whether no process is served this name, or what is below it, from the base.
+  // Whether processes must not read this name, or anything below it, from the base directly.
   bool is_mount_only(std::string_view path) const;
 
  private:

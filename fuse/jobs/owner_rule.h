@@ -7,16 +7,18 @@
 
 namespace cacheshim {
 
-// Whom the objects of a mount are shown to belong to, and whom new ones belong to.
+// The shown owners of the objects of a mount, and the owners of new ones.
 struct OwnerRule {
-  // owner=keep: each object has its own owner, mode and ACL, checked by the kernel as on any file
-  // system; what a caller makes is the caller's. Otherwise (owner=squash) all of a view is its user's.
+  // owner=keep: each object has its own owner, mode and ACL, which the kernel checks as on any file
+  // system; new objects belong to the caller. Otherwise (owner=squash) everything in a view belongs
+  // to its user.
   bool keep = false;
-  // With keep: shown to everybody in place of the real ones, and not to be changed. New objects get
-  // them. A set-id bit is not set where the real owner is another: it would be a way to run as that one.
+  // With keep: shown to everybody in place of the real owners, and immutable. New objects get these
+  // owners. A set-id bit is not set if the real owner is another one: a process could use it to run
+  // as that owner.
   std::optional<uid_t> shown_uid;
   std::optional<gid_t> shown_gid;
-  // With keep: POSIX ACLs of the backing files count.
+  // With keep: POSIX ACLs of the backing files are used.
   bool acls = true;
 };
 

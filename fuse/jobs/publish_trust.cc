@@ -14,7 +14,7 @@
 namespace cacheshim {
 namespace {
 
-// What the kernel shows in place of a group that our user namespace does not know.
+// The group that the kernel shows in place of one that our user namespace does not map.
 constexpr gid_t kUnknownGroup = 65534;
 
 std::string mounts_of_ours(bool are_wanted) {

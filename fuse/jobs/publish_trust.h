@@ -10,21 +10,21 @@
 
 namespace cacheshim {
 
-// Whose changes may come into the base: [publish] allow, held against what the kernel says of a caller,
-// never against what a process says of itself. Thread-safe.
+// Decides whose changes may enter the base: compares [publish] allow with the kernel's data about a
+// caller, never with a process's own claims. Thread-safe.
 class PublishTrust {
  public:
-  // Nothing: everybody may publish.
+  // With nothing, everybody may publish.
   explicit PublishTrust(std::optional<PublishAllow> allow);
 
   bool is_restricted() const { return allow_.has_value(); }
-  // Why what the caller changes is not published, for people; "" where it is. Of a caller that is allowed
-  // by its user or group at once, else by a look into /proc, some 20 µs.
+  // Returns why the caller's changes are not published, for messages; "" if they are. Immediate for
+  // a caller whose user or group is allowed, otherwise by a read of /proc, some 20 µs.
   std::string why_refused(const Caller& caller) const;
   bool may_publish(const Caller& caller) const {
     return !is_restricted() || why_refused(caller).empty();
   }
-  // Who may publish, for `status`.
+  // The users who may publish, for `status`.
   std::string text() const;
 
  private:

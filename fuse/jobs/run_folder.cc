@@ -28,7 +28,7 @@ constexpr std::size_t kRulesOffset = 256;
 static_assert(sizeof(MountPage) <= kMutexOffset);
 static_assert(kMutexOffset + sizeof(pthread_mutex_t) <= kRulesOffset);
 
-// What an earlier daemon, which died, has bound; also several times over.
+// Removes the bind mounts of an earlier daemon, which died; there may be several.
 void unbind(const std::string& path) {
   while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) continue;
 }
@@ -39,11 +39,11 @@ Result<UniqueFd> make_folder(int dir, std::string_view name) {
   return sys::open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
 }
 
-// A mutex that its owner never gives back: when the owner's thread has ended, by whatever, the kernel
-// takes its id out of the futex word (get_robust_list(2)), which the library reads.
+// A mutex that its owner never unlocks: when the owner's thread exits in any way, the kernel
+// removes its id from the futex word (get_robust_list(2)), which the library reads.
 Status hold_for_life(pthread_mutex_t* mutex) {
   pthread_mutexattr_t attributes;
-  (void)::pthread_mutexattr_init(&attributes);  // these cannot fail for what they are given
+  (void)::pthread_mutexattr_init(&attributes);  // these cannot fail with these arguments
   (void)::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   (void)::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   const int made = ::pthread_mutex_init(mutex, &attributes);
@@ -73,16 +73,16 @@ Result<RunFolder> RunFolder::make(const std::string& path, UniqueFd lock, const 
   if (failed) return Errno(failed.value());
   CACHESHIM_TRY(fd, sys::open_path(path, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  // Processes take their routes from here: nobody else may be able to lay them.
+  // Processes take their routes from here: no other user may be able to write them.
   if (st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) return Errno(EPERM);
   if (!lock) {
     CACHESHIM_TRY(own, sys::open_beneath(fd.get(), kRunLockFile, O_RDWR | O_CREAT, 0600));
-    // Whoever could open it could lock it, and keep the mount from being served.
+    // A user who could open it could lock it, and keep the mount from being served.
     CACHESHIM_CHECK(sys::set_mode(own.get(), 0600));
     CACHESHIM_CHECK(sys::lock_file(own.get(), LOCK_EX | LOCK_NB));
     lock = std::move(own);
   }
-  forget_closing(path);  // that was of the mount before
+  forget_closing(path);  // the record of the previous mount
   folder.path_ = path;
   folder.folder_ = std::move(fd);
   folder.lock_ = std::move(lock);
@@ -90,7 +90,7 @@ Result<RunFolder> RunFolder::make(const std::string& path, UniqueFd lock, const 
   if (!routes.empty()) {
     const int dir = folder.folder_.get();
     CACHESHIM_CHECK(sys::replace_file(dir, std::string(kRoutesFile), routes, 0644));
-    // Empty too, where the daemon before this one said something.
+    // Written even if it is empty, because the previous daemon's file may not be.
     CACHESHIM_CHECK(sys::replace_file(dir, std::string(kCudaDefaultsFile), cuda_defaults, 0644));
   }
   return folder;
@@ -110,14 +110,16 @@ void RunFolder::end_direct_opens() {
   if (alive_ != nullptr) (void)::pthread_mutex_unlock(std::exchange(alive_, nullptr));
 }
 
-// Takes away what direct opens need. The base comes first: no more is removed below it than its mount.
+// Removes the files for direct opens. The base comes first, so that nothing is removed below its
+// mount.
 void RunFolder::withdraw() {
   end_direct_opens();
   direct_.reset();
   unbind(base_path());
   (void)sys::unlink_at(folder_.get(), std::string(kBaseFolder), AT_REMOVEDIR);
   for (const std::string_view name : {kStateFile, kViewsFolder, kCountersFolder}) {
-    (void)sys::remove_tree(folder_.get(), std::string(name));  // what stays is found to be stale
+    // the library recognizes a leftover as stale
+    (void)sys::remove_tree(folder_.get(), std::string(name));
   }
 }
 
@@ -127,10 +129,10 @@ RunFolder::~RunFolder() {
   const auto left = sys::list_dir(folder_.get());
   if (!left) return;
   for (const sys::DirEntry& entry : *left) {
-    // The bound base, where it could not be taken away, is not ours to remove anything from.
+    // If the bound base could not be unmounted, nothing below it may be removed.
     if (entry.name != kBaseFolder) (void)sys::remove_tree(folder_.get(), entry.name);
   }
-  (void)::rmdir(path_.c_str());  // what stays behind says nothing wrong: its lock is free
+  (void)::rmdir(path_.c_str());  // a leftover is harmless: its lock is free
 }
 
 Status RunFolder::offer_base(int base, const std::vector<Profile>& profiles) {

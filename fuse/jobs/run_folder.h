@@ -16,28 +16,31 @@
 
 namespace cacheshim {
 
-// The folder that the preloaded library (routes, filters, the bound base) and `cacheshim unmount` (the
-// lock) look for while the daemon lives. Gone with it, log and all, when it ends well; a daemon that
-// dies leaves its log, and the next one of this mount replaces the rest.
+// The directory in which the preloaded library (routes, filters, the bound base) and `cacheshim
+// unmount` (the lock) find the daemon's files while it lives. A daemon that exits cleanly removes
+// it with the log; a daemon that dies leaves its log, and the next one of this mount replaces the
+// rest.
 class RunFolder {
  public:
-  // An empty `path` makes nothing. `lock` is the folder's lock where the caller holds it already; empty
-  // `routes` are those of a plain overlay, which has none. Errors: EWOULDBLOCK where a living daemon has
-  // the folder, EPERM where somebody else could change what is in it.
+  // With an empty `path` nothing is created. `lock` is the directory's lock if the caller already
+  // holds it; empty `routes` are those of a plain overlay, which has none. Errors: EWOULDBLOCK if a
+  // living daemon has the directory, EPERM if another user could change its contents.
   static Result<RunFolder> make(const std::string& path, UniqueFd lock, const std::string& routes,
                                 const std::string& cuda_defaults);
   RunFolder(RunFolder&& other) noexcept;
   ~RunFolder();
 
-  // For direct opens: binds the base, an open folder, read-only and without symlinks, and makes the
-  // folders of filters and counters. Errors: EPERM without privilege over the mount namespace.
+  // For direct opens: binds the base, an open directory, read-only and without symlinks, and
+  // creates the directories of filters and counters. Errors: EPERM without privilege over the mount
+  // namespace.
   Status offer_base(int base, const std::vector<Profile>& profiles);
-  // What offer_base() has made, or null. Lives as long as this.
+  // The result of offer_base(), or null. Lives as long as this object.
   const DirectFolders* direct() const { return direct_ ? direct_.get() : nullptr; }
-  // The mount of this device is there. To be called by the thread that ends last, which from then on
-  // stands for the daemon's life.
+  // Announces the mount with this device number. Call in the thread that exits last, whose life
+  // then stands for the daemon's.
   Status announce(dev_t mount_device);
-  // From now on jobs open everything through the mount, what they know notwithstanding. For the same thread.
+  // From now on jobs open everything through the mount, whatever they have cached. Call in the same
+  // thread.
   void end_direct_opens();
 
  private:
@@ -55,7 +58,7 @@ class RunFolder {
   pthread_mutex_t* alive_ = nullptr;
 };
 
-// st_dev of the files of what is mounted at `path`, without a word to the file system itself.
+// Returns st_dev of the files of the mount at `path`, without a request to the file system itself.
 Result<dev_t> device_of_mount(const std::string& path);
 
 }  // namespace cacheshim

@@ -17,8 +17,9 @@
 namespace cacheshim {
 namespace {
 
-// 4 bits of 64 a key: with as many words as keys 1 name in 500 is falsely taken for the layer's. The first
-// filter is one page: most jobs find what they want, and each of their calls looks at four words of it.
+// 4 of 64 bits per key: with as many words as keys, 1 name in 500 is wrongly taken for the layer's.
+// The first filter is one page: most jobs need no more, and each of their calls reads four words of
+// it.
 constexpr std::uint32_t kFirstWords = 256;
 constexpr std::uint32_t kGrowth = 4;
 constexpr std::uint32_t kMostWords = std::uint32_t{1} << 26;
@@ -52,7 +53,7 @@ void ViewFilter::open(uid_t uid, gid_t gid) {
   make_file();
 }
 
-// An entry that is added to these later is added to every filter.
+// An entry that is added later is added to every filter.
 void ViewFilter::add_mount_only() {
   for (const std::string& entry : folders_->mount_only.all()) {
     const FilterKey key = key_of_path(entry);
@@ -77,7 +78,7 @@ void ViewFilter::close() {
   is_open_ = false;
   retire();
   file_ = MappedFile();
-  (void)sys::unlink_at(folders_->views.get(), job_);     // retired: it does no harm
+  (void)sys::unlink_at(folders_->views.get(), job_);     // retired: a leftover is harmless
   (void)sys::unlink_at(folders_->counters.get(), job_);  // likewise
   before_ = read_counts();
   counters_.reset();
@@ -89,8 +90,8 @@ void ViewFilter::retire() {
   std::atomic_ref(header.retired).store(1);
 }
 
-// A filter for all keys there are, in the place of the one before. Order: what holds all keys is there
-// before the one before is retired, and no key is added before that.
+// Makes a filter with all current keys, which replaces the previous one. The new filter contains
+// all keys before the previous one is retired, and no key is added in between.
 void ViewFilter::make_file() {
   word_count_ = kFirstWords;
   while (word_count_ < kMostWords && word_count_ < 2 * keys_.size()) word_count_ *= kGrowth;
@@ -110,7 +111,7 @@ void ViewFilter::make_file() {
   if (done) return;
   spdlog::warn("cannot write the filter of job '{}': {}; its processes open through the mount",
                job_, std::strerror(done.error().code()));
-  (void)sys::unlink_at(folders_->views.get(), job_);  // the one before is retired
+  (void)sys::unlink_at(folders_->views.get(), job_);  // the previous one is retired
   file_ = MappedFile();
 }
 
@@ -133,7 +134,7 @@ void ViewFilter::add(std::string_view path, bool tree) {
   if (tree) add_key(key_below(key));
 }
 
-// A process that is told late, or not at all, opens one file more without the daemon's knowledge.
+// A process that gets this late, or not at all, opens one more file without the daemon's knowledge.
 void ViewFilter::set_building(bool is_building) {
   const MutexLock lock(mutex_);
   is_building_ = is_building;
@@ -152,8 +153,8 @@ void ViewFilter::clear(const std::vector<std::string>& kept) {
   make_file();
 }
 
-// Nobody but the view's own user may write there, or cut the file short, which would end those who have
-// it mapped; the daemon therefore reads it.
+// Only the view's own user may write there, and no user may truncate the file, which would kill the
+// processes that have mapped it; so the file belongs to the daemon.
 void ViewFilter::make_counters() {
   auto made = MappedFile::make(folders_->counters.get(), job_, kCountersBytes, 0600);
   if (!made || !made->commit(folders_->counters.get(), job_)) return;
@@ -164,7 +165,7 @@ void ViewFilter::make_counters() {
 
 void ViewFilter::give_counters() {
   if (!counters_) return;
-  // Not theirs, they cannot open it, and go to the mount.
+  // If this fails, the processes cannot open it, and use the mount.
   (void)sys::set_owner(counters_.get(), uid_, gid_);
 }
 

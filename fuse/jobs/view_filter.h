@@ -17,11 +17,11 @@
 #include "fuse/jobs/name_rule_table.h"
 #include "store/sys/mutex.h"
 
-// What a job's layer shadows, told to the processes of its view (common/direct_filter.h), and how often
-// they have served themselves.
+// Publishes what a job's layer shadows to the processes of its view (common/direct_filter.h), and
+// collects their counts of direct answers.
 namespace cacheshim {
 
-// MountPage::base_changes. Attached and begun before anything else is called; then thread-safe.
+// MountPage::base_changes. Attach it and call begin() before anything else; then it is thread-safe.
 class BaseChanges {
  public:
   void attach(std::uint64_t* word) { word_ = word; }
@@ -38,11 +38,11 @@ class BaseChanges {
   std::uint64_t* word_ = nullptr;
 };
 
-// Entries of the base whose reads the daemon is to see: no process opens them directly. Thread-safe.
+// Entries of the base whose reads the daemon must see: no process opens them directly. Thread-safe.
 class MountOnlyEntries {
  public:
   static constexpr std::size_t kMost = 256;
-  // False if it is known already, or if there is no room.
+  // Returns false if it is already known, or if there is no space.
   bool add(const std::string& entry) {
     const MutexLock lock(mutex_);
     return entries_.size() < kMost && entries_.insert(entry).second;
@@ -57,7 +57,7 @@ class MountOnlyEntries {
   std::unordered_set<std::string> entries_ GUARDED_BY(mutex_);
 };
 
-// What a mount's run folder has for this.
+// The directories of a mount's run directory for this.
 struct DirectFolders {
   DirectFolders(UniqueFd views_folder, UniqueFd counters_folder,
                 const std::vector<Profile>& profiles)
@@ -69,30 +69,31 @@ struct DirectFolders {
   mutable MountOnlyEntries mount_only;
 };
 
-// One job's filter. Thread-safe. What cannot be written (no space) is
+// One job's filter. Thread-safe by a mutex of its own, innermost. What cannot be written (no space) is
 // as if there were none: the job's processes go to the mount.
 class ViewFilter {
  public:
-  // `folders` outlives it; null: there never is a file.
+  // `folders` outlives it; null: there is no file.
   ViewFilter(std::string job, const DirectFolders* folders);
   ~ViewFilter();
 
-  // Makes the file, if it is not there. It is the view of `uid`, of whose group files are shown to be.
+  // Creates the file if it does not exist. It is for the view of `uid`, whose files are shown with
+  // the group `gid`.
   void open(uid_t uid, gid_t gid);
-  // Other owners from now on: the processes look anew.
+  // Sets another owner: the processes map the filter again.
   void set_owner(uid_t uid, gid_t gid);
-  // The job has ended: nobody is to ask any more. Keeps what has been added.
+  // The job has ended: no process may use the filter any more. Keeps the added keys.
   void close();
 
-  // To be called before the change that shadows `path`, and the base's files below it if `tree`, begins.
+  // Call before the change begins that shadows `path` and, if `tree`, the base's files below it.
   void add(std::string_view path, bool tree);
-  // The layer is gone, and with it all that was added but the names `kept`. Nothing may be added meanwhile.
+  // The layer was removed: drops all keys except the names `kept`. No key may be added meanwhile.
   void clear(const std::vector<std::string>& kept = {});
 
-  // Whether a process of the job builds something: FilterHeader::building.
+  // Sets whether a process of the job builds something: FilterHeader::building.
   void set_building(bool is_building);
 
-  // What was served from the base without asking the daemon, since this was made.
+  // Direct answers from the base since this object was made.
   struct Counts {
     std::uint64_t opens = 0;
     std::uint64_t looks = 0;

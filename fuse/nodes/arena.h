@@ -12,13 +12,13 @@
 
 namespace cacheshim {
 
-// Slots known by their index, 1 upwards, reused after release; nodes and handles live in one each.
-// An index is all that the kernel holds of a node or a handle, so that the slots can move to shared
-// memory that outlives a worker process without a change outside this class. Memory goes back in
+// Slots with an index, 1 upwards, that are reused after release; nodes and handles are in one each.
+// The kernel holds only the index of a node or a handle, so that the slots can move to shared
+// memory that outlives a worker process without a change outside this class. Memory is freed in
 // chunks, once all slots of one are released.
 //
-// Thread-safe; get() takes no lock. A slot stays where it is until it is released; the caller sees to
-// it that nobody uses it after that (the kernel does: it sends nothing more after FORGET or RELEASE).
+// Thread-safe; get() takes no lock. A slot stays in place until it is released; the caller ensures
+// that no thread uses it afterwards (the kernel sends nothing more after FORGET or RELEASE).
 template <class Slot>
 class Arena {
  public:
@@ -29,7 +29,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Throws std::bad_alloc, beyond 67 million slots too.
+  // Throws std::bad_alloc, also beyond 67 million slots.
   std::uint32_t allocate() {
     const MutexLock lock(mutex_);
     if (open_.empty()) open_.push_back(add_chunk());

@@ -12,9 +12,9 @@
 
 namespace cacheshim {
 
-// Closes the last descriptors of objects without a name on a thread of its own: the file system then
-// gives their blocks back, which a disk that is told of it (ext4's discard) makes a wait of its own.
-// It looks once in a while, so that a stream of these costs no wake-up each. Thread-safe.
+// Closes the last descriptors of objects without a name on a thread of its own: the file system
+// then frees their blocks, which takes long on a disk with discards (ext4's discard). It checks at
+// intervals, so that a stream of these causes no wake-up each. Thread-safe.
 class Closer {
  public:
   Closer() : thread_([this] { run(); }) {}
@@ -24,7 +24,7 @@ class Closer {
       stopping_ = true;
     }
     wake_.notify_one();
-    thread_.join();  // what is left is closed with doomed_
+    thread_.join();  // the rest is closed with doomed_
   }
   Closer(const Closer&) = delete;
   Closer& operator=(const Closer&) = delete;

@@ -20,36 +20,38 @@ namespace cacheshim {
 class ControlSession;
 class Job;
 
-// An open file of a view. When the node's data move (copy-up, publishing), the descriptor's number
-// stays and what it refers to is exchanged by dup3(2), so that readers need no lock.
+// An open file of a view. When the node's data move (copy-up, publishing), dup3(2) replaces the
+// file behind the descriptor and keeps its number, so that readers need no lock.
 struct FileHandle {
   UniqueFd fd;
   NodeIndex node = 0;
   ViewSlot slot = 0;
   Job* job = nullptr;
-  bool keeps_pages = true;  // those of an earlier open are still right
+  bool keeps_pages = true;  // cached pages of an earlier open are still right
   bool in_upper = false;
   bool writable = false;
   int access = 0;                       // O_RDONLY, O_WRONLY or O_RDWR
-  std::atomic<std::uint32_t> epoch{0};  // of the node, when fd was opened
-  // Not 0: the kernel reads and writes the backing file by itself, and nothing of it is seen here.
+  std::atomic<std::uint32_t> epoch{0};  // the node's epoch when fd was opened
+  // Not 0: the kernel reads and writes the backing file by itself, and the daemon sees none of it.
   std::uint32_t backing_id = 0;
-  // Every read(2) and write(2) is a request, past the kernel's cache, and past the backing file if there is one.
+  // Every read(2) and write(2) is a request, bypassing the kernel's cache and the backing file if
+  // there is one.
   bool direct_io = false;
-  // The file that it counts as a writer of: a writable one, or one that the kernel reads by itself,
-  // since that must not become a file of the base, which could be copied up.
+  // The file for which it counts as a writer: a writable one, or one that the kernel reads by
+  // itself, since that must not become a file of the base, which could be copied up.
   bool counts_as_writer = false;
   dev_t device = 0;
   ino_t inode = 0;
   bool is_lock_file = false;                 // of the base, the same for all jobs
-  off_t most_bytes = 0;                      // then: how far it may grow
+  off_t most_bytes = 0;                      // its maximum size then
   bool is_shared_file = false;               // of the base, of class `shared`
-  std::unique_ptr<SharedFile> shared;        // then, where it is open for writing
+  std::unique_ptr<SharedFile> shared;        // then, if it is open for writing
   std::atomic<bool> uses_named_lock{false};  // its locks may be those of a base file (NamedLocks)
-  bool tells_close = false;  // the kernel sends FLUSH for each descriptor that is closed
+  bool tells_close = false;  // the kernel sends FLUSH for each closed descriptor
   std::atomic<bool> has_noatime{false};  // whether fd has O_NOATIME
 
-  // Call before a read that comes with these flags of the caller's file: fcntl(F_SETFL) changes O_NOATIME at any time.
+  // Call before a read with these flags of the caller's file: fcntl(F_SETFL) may change O_NOATIME
+  // at any time.
   void follow_noatime(int flags) {
     const bool is_wanted = (flags & O_NOATIME) != 0;
     if (has_noatime == is_wanted) return;
@@ -58,10 +60,10 @@ struct FileHandle {
   }
 };
 
-// An open folder: a listing, taken when it is first read and after each rewind, so that it is stable
-// whatever happens to the folder meanwhile. An entry's place is a hash of its name: it is the same in
-// every listing, so that one that the kernel has kept, or that is read on after a change, goes on
-// where it was, and telldir(3) has a meaning.
+// An open directory: a listing, taken at the first read and after each rewind, so that it stays
+// consistent whatever happens to the directory meanwhile. An entry's position is a hash of its
+// name. It is the same in every listing, so that a cached listing, or one that continues after a
+// change, continues at the right place, and telldir(3) works.
 struct DirHandle {
   NodeIndex node = 0;
   UniqueFd object;  // an O_PATH descriptor of it, in the layer or the base
@@ -74,7 +76,7 @@ struct DirHandle {
   std::vector<Entry> entries GUARDED_BY(mutex);  // by place
 };
 
-// An open file of the control folder: its text as it was at open.
+// An open file of the control directory: its text at the time of the open.
 struct TextHandle {
   std::string text;
 };
@@ -86,7 +88,7 @@ struct ControlHandle {
 using Handle = std::variant<std::monostate, std::unique_ptr<FileHandle>, std::unique_ptr<DirHandle>,
                             TextHandle, ControlHandle>;
 
-// Handles by the number that the kernel holds in fi->fh.
+// Handles by their number in fi->fh.
 class HandleTable {
  public:
   std::uint64_t add(Handle handle) {
@@ -100,7 +102,7 @@ class HandleTable {
   void remove(std::uint64_t fh) { arena_.release(static_cast<std::uint32_t>(fh)); }
 
  private:
-  // Null for a handle of another kind.
+  // Returns null for a handle of another kind.
   template <class Pointer>
   typename Pointer::element_type* pointer(std::uint64_t fh) {
     Pointer* held = std::get_if<Pointer>(&get(fh));

@@ -10,15 +10,16 @@
 
 namespace cacheshim {
 
-// Inode numbers of the mount: base, further lowers and layers may lie on file systems that number alike,
-// and a mount has one st_dev for all, by which programs tell files apart (tar and cp hard links, find
-// loops).
+// Inode numbers of the mount. Base, further lowers and layers may be on file systems with equal
+// inode numbers, but a mount has one st_dev for all, by which programs distinguish files (tar and
+// cp find hard links, others loops).
 //
-// Objects of the first file system keep their numbers; those of the others get the file system's place
-// in the table in bits 48 to 60. Numbers that need these bits themselves, which local file systems do
-// not give out, are hashed together with the place, and marked by bit 61: only there could two objects
-// get one number, a chance of 1 in 10^6 with a million of such files. Bit 62 marks the mount's own
-// folders (NodeTable). Not thread-safe: part of the node table and under its lock.
+// Objects of the first file system keep their numbers. Those of the others get the file system's
+// index in the table in bits 48 to 60. Numbers that need these bits themselves, which local file
+// systems do not use, are hashed together with the index, and marked by bit 61: only there could
+// two objects get one number, with a probability of 1 in 10^6 for a million such files. Bit 62
+// marks the mount's own directories (NodeTable). Not thread-safe: part of the node table and under
+// its lock.
 class InodeNumbers {
  public:
   using Place = std::uint16_t;

@@ -7,7 +7,7 @@
 
 namespace cacheshim {
 
-// The first of its handles is to be opened.
+// Called before the first of its handles is opened.
 void IoModes::begin(Inode& inode, const Opening& opening) {
   inode.may_be_mapped = inode.may_be_mapped && inode.is_of(opening.st);
   if ((!opening.wanted && !inode.may_be_mapped) || refused_) return;
@@ -46,7 +46,8 @@ bool IoModes::check_may_be_written(NodeId inode, const std::function<bool()>& ca
   return found->second.may_be_written;
 }
 
-// What was registered is given back with the last handle: the kernel would keep it open for writing.
+// The backing file is unregistered with the last handle: otherwise the kernel would keep it open
+// for writing.
 void IoModes::close(NodeId inode) {
   if (device_ < 0) return;
   Shard& shard = shard_of(inode);

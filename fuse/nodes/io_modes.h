@@ -15,44 +15,47 @@
 
 namespace cacheshim {
 
-// Which open files the kernel reads and writes by itself (FUSE passthrough, kernel 6.9).
+// Decides which open files the kernel reads and writes by itself (FUSE passthrough, kernel 6.9).
 //
-// An inode of the kernel's is in one mode at a time: through its page cache and us, or straight to one
-// backing file; an open that is answered with the other mode fails with EIO. So the first handle
-// decides for all that are open together with it. We learn of a close after the kernel has forgotten
-// it, never before, so that what is counted here is at least what the kernel counts.
+// The kernel has each inode in one mode at a time: through its page cache and the daemon, or
+// directly to one backing file. If an open is answered with the other mode, it fails with EIO. So
+// the first handle decides for all handles that are open at the same time. The daemon learns of a
+// close after the kernel has processed it, never before, so the count here is at least the
+// kernel's.
 //
-// A mapping of a file that passes through is one of the backing file, and goes on when the handle is
-// closed. What was written by it would not show in pages that the kernel keeps of the other mode, so
-// an inode that may be mapped stays in its mode until the kernel forgets it.
+// A mapping of a passthrough file maps the backing file, and outlives the handle. Its writes would
+// not appear in pages that the kernel caches in the other mode, so an inode that may be mapped
+// stays in its mode until the kernel forgets it.
 //
-// Such a mapping also changes st_mtime without any request. From the first open that allows a mapping on, the
-// kernel may keep no attributes of the inode.
+// Such a mapping also changes st_mtime without a request. From the first open that allows a mapping
+// on, the kernel may cache no attributes of the inode.
 //
 // Thread-safe: a mutex for each of some sets of inodes, held across one ioctl(2) or
 // can_be_written().
 class IoModes {
  public:
-  // Before it nothing passes through, and nothing is counted. `device`: that of the connection.
+  // Before this call no file passes through, and nothing is counted. `device`: that of the
+  // connection.
   void enable(int device) { device_ = device; }
   bool is_enabled() const { return device_ >= 0 && !refused_; }
 
   struct Opening {
     int fd;                 // the backing file, open
     const struct stat& st;  // of it
-    bool wanted;            // to pass through, if it is the first
-    bool readable;          // and so to be mapped
+    bool wanted;            // request passthrough, if it is the first
+    bool readable;          // and so may be mapped
     bool writable;
   };
-  // Counts a handle of `inode`. Returns the backing file that the kernel is to be told of, or 0 for a
-  // handle that goes by way of us. Errors: ESTALE (not counted) where that of the others is another.
+  // Counts a handle of `inode`. Returns the backing file for the kernel, or 0 for a handle that
+  // uses the daemon. Errors: ESTALE (not counted) if the other handles use another backing file.
   Result<std::uint32_t> open(NodeId inode, const Opening& opening);
-  // Whether the kernel may write to the file by a mapping, which no request tells of.
+  // Whether the kernel may write to the file through a mapping, which no request reports.
   bool may_be_written(NodeId inode);
-  // The same after a check: without a handle, `can_be_written` says whether a mapping exists. It takes no lock
-  // of the daemon except LayerIndex's, and no thread opens the file for writing meanwhile.
+  // The same with a check: if there is no handle, `can_be_written` tells whether a mapping exists.
+  // It takes no lock of the daemon except LayerIndex's, and no thread opens the file for writing
+  // meanwhile.
   bool check_may_be_written(NodeId inode, const std::function<bool()>& can_be_written);
-  // That handle is closed, or has not come about.
+  // Call when that handle is closed, or its open has failed.
   void close(NodeId inode);
   void forget(NodeId inode);
 
@@ -79,7 +82,7 @@ class IoModes {
   void begin(Inode& inode, const Opening& opening);
 
   std::atomic<int> device_{-1};
-  std::atomic<bool> refused_{false};  // asked for once in vain
+  std::atomic<bool> refused_{false};  // a registration has failed
   std::array<Shard, kShards> shards_;
 };
 

@@ -7,12 +7,12 @@
 
 namespace cacheshim {
 
-// A hash table of numbers that are not 0, each under the hash of a key that it can itself tell: 8 bytes
-// a slot, no allocation an entry. Open addressing with linear probing; removal moves what follows
-// back, so that there are no tombstones. Not thread-safe.
+// A hash table of nonzero numbers, each under the hash of a key that the caller can compute from
+// it: 8 bytes per slot, no allocation per entry. Open addressing with linear probing; removal moves
+// the following entries back, so that there are no tombstones. Not thread-safe.
 class NameIndex {
  public:
-  // The number under `hash` for which `is_it(number)` holds, 0 for none.
+  // Returns the number under `hash` for which `is_it(number)` holds, 0 if there is none.
   template <class Predicate>
   std::uint32_t find(std::uint64_t hash, Predicate&& is_it) const {
     if (slots_.empty()) return 0;
@@ -30,13 +30,13 @@ class NameIndex {
     ++used_;
   }
 
-  // The pair must be there.
+  // Requires: the pair is present.
   void erase(std::uint64_t hash, std::uint32_t number) {
     const std::uint32_t key = key_of(hash);
     std::size_t hole = key & mask();
     while (slots_[hole].key != key || slots_[hole].number != number) hole = (hole + 1) & mask();
     for (std::size_t at = (hole + 1) & mask(); slots_[at].number != 0; at = (at + 1) & mask()) {
-      // A slot may move back to the hole unless that lies before the place it hashes to.
+      // An entry may move back to the hole unless the hole is before the position of its hash.
       const std::size_t distance = (at - slots_[at].key) & mask();
       if (distance >= ((at - hole) & mask())) {
         slots_[hole] = slots_[at];
@@ -57,7 +57,7 @@ class NameIndex {
 
  private:
   struct Slot {
-    std::uint32_t key = 0;  // the hash, as far as it is kept
+    std::uint32_t key = 0;  // the stored part of the hash
     std::uint32_t number = 0;
   };
   static constexpr std::size_t kLeast = 64;  // slots; all sizes are this times a power of 4 or 2

@@ -6,10 +6,10 @@
 namespace cacheshim {
 
 using NodeIndex = std::uint32_t;
-using ViewSlot = std::uint16_t;  // of a view among those of its job
-using NodeId = std::uint64_t;    // a node as the kernel knows it
+using ViewSlot = std::uint16_t;  // the index of a view in its job
+using NodeId = std::uint64_t;    // a node in the kernel's requests
 
-// A node and the view in which it is seen.
+// A node and the view in which a process sees it.
 struct NodeRef {
   NodeIndex node = 0;  // 0: none
   ViewSlot slot = 0;

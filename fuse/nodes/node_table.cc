@@ -15,10 +15,10 @@
 namespace cacheshim {
 namespace {
 
-// Inode numbers of the mount's own folders, away from those of any backing file system.
+// Inode numbers of the mount's own directories, outside the range of any backing file system.
 constexpr std::uint64_t kOwnInode = std::uint64_t{1} << 62;
 static_assert((kOwnInode | kRootNode) == kMountRootInode);
-// So many names given back to malloc are worth asking it to give them back to the system.
+// After this many names are freed, malloc is asked to return memory to the system.
 constexpr std::size_t kTrimAfter = 1 << 16;
 
 std::unique_ptr<char[]> copy_of(std::string_view text) {
@@ -56,7 +56,7 @@ void NodeTable::set_id(Node& node, const struct stat& st) {
   node.inode = st.st_ino;
 }
 
-// The node stays the one of all names of its file.
+// The node continues to represent all names of its file.
 void NodeTable::move_id(NodeIndex index, const struct stat& st) {
   Node& node = at(index);
   const auto link = hard_links_.find({id_of(node), node.job});
@@ -205,7 +205,7 @@ void NodeTable::detach(NodeIndex index, const Name& name, UniqueFd object) {
   } else {
     node.named = false;
     node.parent = 0;
-    // A node keeps the descriptor that it holds: a thread may be about to use it.
+    // A node keeps its descriptor: a thread may be about to use it.
     if (object && !extra_of(node).object) extra_of(node).object = shared(std::move(object));
   }
   if (object) doomed_.push_back(shared(std::move(object)));
@@ -247,7 +247,7 @@ NodeIndex NodeTable::intern_own(NodeIndex parent, std::string_view component, No
   const WriterLock lock(mutex_);
   const Name name{parent, component};
   NodeIndex index = find_locked(name);
-  if (index != 0 && at(index).kind != kind) {  // a job that came again with other rights
+  if (index != 0 && at(index).kind != kind) {  // the job was seen again with other rights
     detach(index, name, UniqueFd());
     index = 0;
   }
@@ -258,8 +258,8 @@ NodeIndex NodeTable::intern_own(NodeIndex parent, std::string_view component, No
   return index;
 }
 
-// Only this daemon changes a layer, and it tells of every name that goes away. So an object in the
-// layer where the base's was is its copy, and only in the base can a name lead to something else.
+// Only this daemon changes a layer, and it reports every removed name. So an object in the layer in
+// place of the base's is its copy, and only in the base can a name lead to a different object.
 bool NodeTable::is_same(const Node& node, const FileId& id, bool is_dir, bool in_upper) const {
   if (node.is_dir != is_dir) return false;
   if (is_dir || id_of(node) == id) return true;
@@ -304,7 +304,7 @@ void NodeTable::hold(NodeIndex index, UniqueFd object) {
   } else {
     extra.held = held_.insert(held_.end(), index);
   }
-  // A node keeps the descriptor that it holds: a thread may be about to use it.
+  // A node keeps its descriptor: a thread may be about to use it.
   auto own = shared(std::move(object));
   (extra.object ? doomed_.emplace_back() : extra.object) = std::move(own);
   if (held_.size() > kMostHeld) let_go(extra_of(at(held_.front())));
@@ -321,7 +321,8 @@ NodeIndex NodeTable::intern_locked(const Name& name, Job* job, const Found& foun
   const struct stat& st = found.st;
   const FileId id{st.st_dev, st.st_ino};
   const bool is_dir = S_ISDIR(st.st_mode);
-  // A process beside the mount may link a common file to a file of another name, which the job copies up.
+  // A process beside the mount may link a common file to a file of another name, which the job
+  // copies up.
   const bool has_links = !is_dir && st.st_nlink > 1 && kind == Common::kNone;
   const LinkedFile linked{id, job};
   NodeIndex index = find_locked(name);
@@ -394,7 +395,7 @@ void NodeTable::forget(NodeIndex index, std::uint64_t count) {
     doomed = take_doomed();
   }
   closer_.close(std::move(doomed));
-  if (trim) (void)::malloc_trim(0);  // 0: there was nothing to give back
+  if (trim) (void)::malloc_trim(0);  // 0: there was nothing to return
 }
 
 void NodeTable::rename_locked(const Name& from, const Name& to) {

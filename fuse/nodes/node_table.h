@@ -37,47 +37,49 @@ enum class NodeKind : std::uint8_t {
   kControlFile,  // a file in it
   kJobInfoDir,   // .cacheshim/jobs
   kJobInfo,      // a file in it
-  kObject,       // something in a job's view, the view's root among them
+  kObject,       // an object in a job's view, including the view's root
 };
 
-// Files that are the base's own, one inode for all jobs (LockFiles).
+// Files that belong to the base, one inode for all jobs (LockFiles).
 enum class Common : std::uint8_t { kNone, kLock, kShared };
 
 inline constexpr NodeIndex kRootNode = 1;
 
-// What a node is, by value: safe to use after the table's lock is gone.
+// A copy of a node's data: safe to use after the table's lock is released.
 struct NodeInfo {
   NodeKind kind = NodeKind::kObject;
   NodeIndex parent = 0;
   Job* job = nullptr;
-  std::uint64_t ino = 0;  // st_ino: stays while the node lives, copy-up or not
+  std::uint64_t ino = 0;  // st_ino: constant while the node lives, across copy-up
   bool is_view_root = false;
   bool is_dir = false;
   bool removed = false;       // has no name any more
-  bool was_unlinked = false;  // then: by a request, and not by others beside this view
+  bool was_unlinked = false;  // then: removed by a request, not from outside this view
   bool in_upper = false;
   Common common = Common::kNone;
-  // An O_PATH descriptor of the object: of a removed object, if it is held; of a common object that was
-  // looked up recently; else null. It stays open as long as this object does.
+  // An O_PATH descriptor of the object: of a removed object, if it is held; of a common object that
+  // was looked up recently; otherwise null. It stays open as long as this struct exists.
   std::shared_ptr<const UniqueFd> object;
 
   int object_fd() const { return object ? object->get() : -1; }
 };
 
-// What the names of a job's view lead to, as far as the kernel has asked for it.
+// The objects behind the names of a job's view, as far as the kernel has looked them up.
 //
 // A node has a name (parent and component) and finds its object by walking from the job's roots, so
-// it holds no descriptor and does not mind copy-up and publishing. Hard links share one
-// node, with further names beside the first. A node whose last name is removed keeps an O_PATH
-// descriptor instead. All processes may remove and remake common files at any time, while others open them:
-// their nodes hold a descriptor from the lookup on, so that an open gets the file that the lookup found. The
-// kernel keeps such nodes long after their files are closed. Therefore, once the table holds kMostHeld
-// descriptors, it closes the one whose lookup is oldest; that file is found by its name again.
+// it holds no descriptor and is not affected by copy-up and publishing. Hard links share one node,
+// with further names beside the first. A node whose last name is removed keeps an O_PATH descriptor
+// instead. Any process may remove and recreate common files at any time, while others open them:
+// their nodes hold a descriptor from the lookup on, so that an open gets the file that the lookup
+// found. The kernel keeps such nodes long after their files are closed. Therefore, once the table
+// holds kMostHeld descriptors, it closes the one with the oldest lookup; that file is then found by
+// its name again.
 //
-// Thread-safe by one reader-writer lock of its own; it is never held across a system call. Finding a node,
-// looking a known one up again and forgetting some of its lookups take it shared; only nodes and names that come and go
-// take it exclusively. Names change only while the job's Overlay::mutex() is held exclusively, so that a path
-// stays true as long as the caller holds that mutex. About 130 bytes a file, its name included.
+// Thread-safe by one reader-writer lock of its own, the innermost but the arena's; it is never held
+// across a system call. Looking, finding a known node again and forgetting some of its look-ups take it
+// shared; only nodes and names that come and go take it exclusively. Names change only while the job's
+// Overlay::mutex() is held exclusively, so that a path stays true as long as the caller holds that
+// mutex. About 130 bytes a file, its name included.
 class NodeTable {
  public:
   static constexpr std::size_t kMostHeld = 1024;  // descriptors of common files
@@ -86,21 +88,24 @@ class NodeTable {
   ~NodeTable();
 
   NodeInfo info(NodeIndex node) const;
-  // From the view's root, "" for the root itself. Errors: ESTALE for a node without a name.
+  // Returns the path from the view's root, "" for the root itself. Errors: ESTALE for a node
+  // without a name.
   Result<std::string> path(NodeIndex node) const;
-  // The component it was found by. For nodes other than objects too.
+  // Returns the component of its lookup, for other nodes than objects too.
   std::string name(NodeIndex node) const;
 
   // Makes the mount's root the root of this job's view: an object like those below it.
   void make_root_view(Job* job, const struct stat& st, bool in_upper);
 
-  // A node of the mount's own folders; found again by parent and name. Counts one lookup.
+  // Returns a node of the mount's own directories; found again by parent and name. Counts one
+  // lookup.
   NodeIndex intern_own(NodeIndex parent, std::string_view name, NodeKind kind, Job* job = nullptr);
-  // The node of an object that a lookup has found. Counts one lookup. A name that leads to another
-  // object than before (the base has replaced it) gets a new node.
+  // Returns the node of an object that a lookup has found. Counts one lookup. If the name leads to
+  // another object than before (the base has replaced it), it gets a new node.
   NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const Found& found);
-  // Call before intern() for an object of the layer that has just been made. If a node of this name exists,
-  // the new object is not a copy of its object: others have removed that object since the kernel's lookup.
+  // Call before intern() for an object of the layer that was just created. If a node of this name
+  // exists, the new object is not a copy of its object: that object was removed by another process
+  // since the kernel's lookup.
   void part(NodeIndex parent, std::string_view name, const struct stat& made);
   // The same as intern() of a common file; `object` is an O_PATH descriptor of it.
   struct CommonFile {
@@ -109,79 +114,83 @@ class NodeTable {
     UniqueFd object;
   };
   NodeIndex intern_common(NodeIndex parent, std::string_view name, Job* job, CommonFile file);
-  // A node for a file that never had a name, `object` being an O_PATH descriptor of it; without one it
-  // stands for what is not there yet.
+  // Returns a node for a file that never had a name, `object` being an O_PATH descriptor of it.
+  // Without a descriptor the node stands for an object that does not exist yet.
   NodeIndex intern_nameless(Job* job, const struct stat& st, UniqueFd object);
-  // One look-up more of a node that is known to be there.
+  // Counts one more lookup of an existing node.
   void count_lookup(NodeIndex node);
   // The kernel drops `count` lookups; frees the node when none are left.
   void forget(NodeIndex node, std::uint64_t count);
 
   // Changes of names, with the overlay's mutex held exclusively.
   void add_link(NodeIndex node, NodeIndex parent, std::string_view name, const struct stat& st);
-  // `removed` takes the place of the name where it was the last one.
+  // `removed` replaces the name if it was the last one.
   struct Removed {
     UniqueFd object;  // an O_PATH descriptor, or none
     bool in_upper = false;
     bool has_links = false;  // the file has further names
   };
   void remove(NodeIndex parent, std::string_view name, Removed removed);
-  // The node's first name no longer leads to it: others beside this view have removed or replaced the file.
-  // `object` is an O_PATH descriptor of it, taken from an open handle.
+  // The node's first name no longer leads to it: another process has removed or replaced the file
+  // outside this view. `object` is an O_PATH descriptor of it, taken from an open handle.
   void lose_name(NodeIndex node, UniqueFd object);
-  // A rename has made the node's file a lock file of the base, `file`; or the job's own file, whose locks go on being
-  // those of the inode.
+  // A rename has made the node's file a lock file of the base, `file`; or the job's own file, whose
+  // locks remain those of the inode.
   void become_common(NodeIndex node, CommonFile file);
   void become_own(NodeIndex node, const struct stat& st);
-  // The base's object that a node without a name held was copied: `object` is the layer's own.
+  // The base's object of a node without a name was copied: `object` is the layer's own.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
   void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
               std::string_view new_name);
   void exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
                 std::string_view new_name);
 
-  // 0 where the kernel knows no such node.
+  // Returns 0 if the kernel knows no such node.
   NodeIndex find(NodeIndex parent, std::string_view name) const;
   NodeIndex find_path(NodeIndex view_root, std::string_view path) const;
 
-  // Whether what its path leads to now is still the node's object, or its copy in the layer.
+  // Whether its path still leads to the node's object, or to its copy in the layer.
   bool is_current(NodeIndex node, const struct stat& st, bool in_upper) const;
-  // Whether a file of the base has the size and times that it had when this was last asked, or is asked
-  // for the first time.
+  // Whether a file of the base has the same size and times as at the last call; true at the first
+  // call.
   bool has_same_data(NodeIndex node, const struct stat& st) const;
-  // Whether the object, which is the layer's own, is known to have no file capabilities: set where it
-  // was seen or made so, until its attributes are changed or its data move.
+  // Whether the object, which is the layer's own, is known to have no file capabilities. This is
+  // set when the daemon has checked or created it, until its attributes are changed or its data
+  // move.
   bool lacks_capabilities(NodeIndex node) const;
   void set_lacks_capabilities(NodeIndex node, bool lacks) const;
-  // The inode whose locks those of the node's file are, because the job has it under the name of a lock file too, or
-  // had: nothing for all other nodes. Set from then on, and for a second node of that inode.
+  // The inode whose locks the node's file uses, because the job has, or had, the file under the
+  // name of a lock file too; nothing for all other nodes. Set from then on, and for a second node
+  // of that inode.
   struct Inode {
     dev_t device;
     ino_t inode;
   };
   std::optional<Inode> locked_inode(NodeIndex node) const;
   void lock_by_inode(NodeIndex node) const;
-  // Whether somebody has locked the file since the kernel knows it.
+  // Whether a process has locked the file since the kernel knows it.
   bool takes_locks(NodeIndex node) const;
   void set_takes_locks(NodeIndex node) const;
-  // How many open handles there are whose close the kernel does not report (FLUSH).
+  // The number of open handles whose close the kernel does not report (FLUSH).
   std::uint32_t silent_handles(NodeIndex node) const;
   void count_silent_handle(NodeIndex node, bool is_opened) const;
-  // The object's data are elsewhere now: open handles see another epoch and open again.
+  // The object's data have moved: open handles see another epoch and open the file again.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
-  // The same for a name that has gone over to the base. A file with further names, which stay the
-  // layer's, loses this one: it is another file's now.
+  // The same for a name that now leads to the base. A file with further names, which stay in the
+  // layer, loses this one: it now belongs to another file.
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
   std::uint32_t epoch(NodeIndex node) const;
-  // The inode number that `name` is shown with, where the folder's file system says `listed`.
+  // Returns the inode number that `name` is shown with, if the directory's file system reports
+  // `listed`.
   std::uint64_t shown_inode(NodeIndex parent, std::string_view name, dev_t device, ino_t listed);
-  // The file system whose numbers are shown as they are, unless an object of another came first.
+  // Adds the file system whose numbers are shown unchanged, unless an object of another one came
+  // first.
   void add_device(dev_t device);
 
-  // Takes all names of a job's objects away but the root's and the folders': its layer is gone.
-  // Returns how many there were, folders included.
+  // Removes all names of a job's objects except the roots' and the directories': its layer is gone.
+  // Returns their number, including directories.
   std::size_t drop_all(const Job* job, NodeIndex view_root);
-  // The first name of every object of a job but its root.
+  // The first name of every object of a job except its root.
   struct NamedNode {
     NodeIndex node;
     NodeIndex parent;
@@ -207,7 +216,7 @@ class NodeTable {
       return id.inode * 0x9e3779b97f4a7c15ULL ^ id.device;
     }
   };
-  // A file of the base is another one in each job.
+  // A file of the base is a separate one in each job.
   struct LinkedFile {
     FileId id;
     const Job* job;
@@ -218,7 +227,7 @@ class NodeTable {
       return FileIdHash{}(file.id) ^ std::hash<const Job*>{}(file.job);
     }
   };
-  // What few nodes have.
+  // Data that few nodes have.
   struct Extra {
     std::vector<std::pair<NodeIndex, std::string>> names;  // further ones, of a hard link
     std::shared_ptr<const UniqueFd> object;

@@ -2,7 +2,8 @@
 
 #include "fuse/nodes/node_table.h"
 
-// All the nodes of a job at once: what notices concern all of, and the end of its layer.
+// Functions for all nodes of a job: invalidations that concern all of them, and the end of its
+// layer.
 namespace cacheshim {
 
 template <class Function>
@@ -24,7 +25,7 @@ std::size_t NodeTable::drop_all(const Job* job, NodeIndex view_root) {
     if (is_of_layer && index != view_root) files.push_back(index);
   });
   for (const NodeIndex index : files) {
-    // Once for each of its names, as often as the index was listed.
+    // Once per name, as often as the index was listed.
     const Node& node = at(index);
     const std::string component = node.name.get();
     if (node.named) detach(index, {node.parent, component}, UniqueFd());

@@ -16,11 +16,11 @@
 
 namespace cacheshim {
 
-// The backing descriptors of the open files and directories of each node. The kernel sends fstat(2), fchmod(2)
-// and the like with the node alone, and a node finds its object by name. When the name is gone, these
-// descriptors lead to the object.
+// The backing descriptors of the open files and directories of each node. The kernel sends
+// fstat(2), fchmod(2) and similar calls with the node only, and a node finds its object by name.
+// When the name is gone, these descriptors lead to the object.
 //
-// Thread-safe: a mutex for each of some sets of nodes, held across one open(2) or fstat(2).
+// Thread-safe: a mutex for each of some sets of nodes, innermost, held across one open(2) or fstat(2).
 class OpenFiles {
  public:
   // `fd` must stay open until remove(), but may come to refer to another file (FileHandle).
@@ -43,7 +43,7 @@ class OpenFiles {
     const MutexLock lock(shard.mutex);
     return shard.files.contains(node);
   }
-  // fstat(2) by the descriptor that was opened last. Errors: ESTALE if the node is not open.
+  // fstat(2) of the most recently opened descriptor. Errors: ESTALE if the node is not open.
   Result<struct stat> stat(NodeIndex node) const {
     const Shard& shard = shard_of(node);
     const MutexLock lock(shard.mutex);
@@ -51,7 +51,8 @@ class OpenFiles {
     if (found == shard.files.end()) return Errno(ESTALE);
     return sys::stat_fd(found->second.back());
   }
-  // An O_PATH descriptor of the object that was opened last. Errors: ESTALE if the node is not open.
+  // Returns an O_PATH descriptor of the most recently opened object. Errors: ESTALE if the node is
+  // not open.
   Result<UniqueFd> open_object(NodeIndex node) const {
     const Shard& shard = shard_of(node);
     const MutexLock lock(shard.mutex);

@@ -13,10 +13,11 @@ namespace {
 
 using std::chrono::seconds;
 
-// Requests of one client before its core is looked for: that is a file of /proc and two system calls.
+// Requests of one client before its core is determined: that takes one file of /proc and two system
+// calls.
 constexpr unsigned kStreak = 64;
-// Requests that a stay is judged by, and how often the client may have been moved meanwhile: to follow
-// costs as much as a request on another core.
+// The number of requests after which a stay is judged, and how often the client may have moved
+// meanwhile: following it takes as long as a request on another core.
 constexpr unsigned kWindow = 256;
 constexpr unsigned kMostMoves = 32;
 constexpr seconds kFirstPause{1};
@@ -24,7 +25,7 @@ constexpr seconds kLongestPause{64};
 
 constexpr int kProcessorField = 39;  // proc(5), /proc/PID/stat
 
-// -1 where /proc does not tell.
+// -1 if /proc does not show it.
 int core_of(pid_t thread) {
   const auto stat = read_proc(thread, "stat");
   const auto core = stat ? stat_field(*stat, kProcessorField) : std::nullopt;
@@ -43,7 +44,7 @@ cpu_set_t only(int core) {
   return cores;
 }
 
-// By a thread of its own: one that may not come back from SCHED_IDLE would stay there.
+// Tested by a separate thread: a thread that cannot return from SCHED_IDLE would stay there.
 bool may_return() {
   bool returned = false;
   std::thread([&returned] {
@@ -72,7 +73,7 @@ ClientCore::ClientCore(const ClientCore& anywhere, int core)
       own_core_(core),
       pause_(kFirstPause) {}
 
-// The core that a guest of this client belongs on.
+// The core on which a guest of this client should run.
 int ClientCore::place_of(pid_t client) const {
   return own_core_ >= 0 ? own_core_ : core_of(client);
 }
@@ -81,7 +82,7 @@ void ClientCore::end_stay(Ended how) {
   const pid_t guest = guest_;
   if (guest == 0) return;
   ended_ = how;
-  // Neither can fail but for a thread that has ended.
+  // Neither can fail except for a thread that has exited.
   (void)set_policy(guest, SCHED_OTHER);
   (void)::sched_setaffinity(guest, sizeof everywhere_, &everywhere_);
 }
@@ -117,7 +118,7 @@ void ClientCore::Guest::check_stay() {
 
 void ClientCore::Guest::enter() {
   streak_ = 0;
-  pid_t nobody = 0;  // or one who is no receiver any more, but has not been told yet
+  pid_t nobody = 0;  // or a thread that is not a receiver any more but does not know it yet
   if (!core_.guest_.compare_exchange_strong(nobody, ::gettid())) return;
   at_ = Clock::now() < core_.not_before_ ? -1 : core_.place_of(client_);
   is_in_ = at_ >= 0;
@@ -127,7 +128,7 @@ void ClientCore::Guest::enter() {
   }
   moves_ = 0;
   core_.ended_ = Ended::kNot;
-  // The client may have other cores than we.
+  // The client may be allowed on other cores than the daemon.
   if (!go_to_core(at_) || !set_policy(0, SCHED_IDLE)) leave();
 }
 

@@ -24,11 +24,12 @@ struct Call {
   bool detaches;
 };
 
-// Runs in the child. Makes system calls only, since other threads may have held any lock. The child must not
-// share the daemon's memory: the mapping of a ring keeps the ring, and with it /dev/fuse, when the daemon is
-// dead (so RequestRing keeps its rings out of a fork). CLOSE_RANGE_UNSHARE gives the child an empty descriptor
-// table of its own and closes no descriptor of the daemon. Linux copies the first 64 descriptors and then closes
-// the copies, so for a moment a file that the daemon closes stays open, and locked (see LockQueue::drop).
+// Runs in the child. Makes system calls only, since other threads may have held any lock. The child
+// must not share the daemon's memory: the mapping of a ring keeps the ring, and with it /dev/fuse,
+// when the daemon is dead (so RequestRing excludes its rings from a fork). CLOSE_RANGE_UNSHARE
+// gives the child an empty descriptor table of its own and closes no descriptor of the daemon.
+// Linux copies the first 64 descriptors and then closes the copies, so a file that the daemon
+// closes meanwhile briefly stays open, and locked (see LockQueue::drop).
 [[gnu::no_sanitize("address", "thread", "undefined")]] int make_call(void* argument) {
   const auto* const call = static_cast<const Call*>(argument);
   if (::syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_UNSHARE) != 0) return 1;
@@ -37,19 +38,19 @@ struct Call {
     cpu_set_t cores;
     CPU_ZERO(&cores);
     CPU_SET(static_cast<unsigned>(call->core), &cores);
-    (void)::sched_setaffinity(0, sizeof cores, &cores);  // a core that is offline: runs anywhere
+    (void)::sched_setaffinity(0, sizeof cores, &cores);  // if the core is offline, it runs anywhere
   }
   struct statfs ignored;
   return ::statfs(call->mount_point, &ignored) == 0 ? 0 : 1;
 }
 
-// The id of the child, which sends no signal at its end; -1 if there is none.
+// Returns the id of the child, which sends no signal when it exits; -1 if there is none.
 pid_t start(const Call& call, int flags) {
   alignas(64) static thread_local char stack[kStackBytes];
   return ::clone(make_call, stack + kStackBytes, flags | CLONE_FILES, const_cast<Call*>(&call));
 }
 
-// With WNOHANG, 0 if it has not ended yet.
+// With WNOHANG, returns 0 if it has not exited yet.
 pid_t wait_for(pid_t child, int flags) {
   pid_t ended;
   do {
@@ -75,7 +76,7 @@ class Process final : public QueueDrain::Question {
   }
 
  private:
-  pid_t process_;  // 0: it has ended
+  pid_t process_;  // 0: it has exited
 };
 
 }  // namespace

@@ -12,16 +12,18 @@
 //   3. The thread's own process holds that descriptor as long as the thread exists. So the process is never
 //      reaped, and all users of the mount hang with it.
 //
-// Each of these makes the call in a process of its own that has no descriptors. When the daemon is killed, its
-// descriptors go, the kernel aborts the connection, and that process ends too.
+// Each of these functions makes the call in a separate process without descriptors. When the daemon
+// is killed, its descriptors are closed, the kernel aborts the connection, and that process ends
+// too.
 namespace cacheshim::own_mount {
 
-// statfs(2) on a core, so that the daemon gets a request there; on any core if that one is offline. nullptr where
-// there is no process to be had. A question that is withdrawn when the daemon has got it already is waited for.
+// Calls statfs(2) on a core, so that the daemon gets a request there; on any core if that one is
+// offline. Returns nullptr if it cannot create the process. Withdrawing a question that the daemon
+// has already received waits for it.
 std::unique_ptr<QueueDrain::Question> ask(const std::string& mount_point, int core);
 
-// umount2(2) with MNT_DETACH, which is waited for. The last reference writes dirty pages back, and the daemon has
-// to answer.
+// Calls umount2(2) with MNT_DETACH and waits for it. The last reference writes dirty pages back,
+// and the daemon must answer.
 void detach(const std::string& mount_point);
 
 }  // namespace cacheshim::own_mount

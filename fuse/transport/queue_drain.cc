@@ -10,9 +10,9 @@ namespace cacheshim {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(1);
-constexpr unsigned kPatience = 50;  // ticks, with a receiver that is held up
+constexpr unsigned kPatience = 50;  // ticks, while a receiver is blocked
 constexpr std::size_t kMostQuestions = 16;
-constexpr unsigned kPause = 4;  // ticks, for each question that is not answered yet
+constexpr unsigned kPause = 4;  // ticks, for each unanswered question
 
 }  // namespace
 
@@ -63,8 +63,9 @@ void QueueDrain::run() {
   }
 }
 
-// Whether nobody waits for an entry any more. When all receivers of the core are at rest, there is an entry for
-// our question, and nobody else on this core takes it first; a receiver that is held up is not waited for.
+// Returns whether no request waits for an entry any more. When all receivers of the core are idle,
+// there is an entry for our question, and no other request on this core takes it first. A blocked
+// receiver is not waited for.
 bool QueueDrain::look_at(std::uint16_t core, Queue& queue) const {
   std::erase_if(queue.questions, [](const auto& question) { return question->is_over(); });
   const std::uint64_t arrivals = queue.receivers->arrivals();
@@ -88,7 +89,7 @@ bool QueueDrain::look_at(std::uint16_t core, Queue& queue) const {
   if (auto question = ask_(core)) {
     queue.questions.push_back(std::move(question));
   } else {
-    queue.asked_at.reset();  // so it is tried again
+    queue.asked_at.reset();  // so that it is tried again
   }
   return false;
 }

@@ -13,23 +13,24 @@
 
 namespace cacheshim {
 
-// Keeps requests from waiting for an entry of a ring while there are entries.
+// Keeps requests from waiting for an entry of a ring while there are free entries.
 //
-// A request that finds no entry in the queue of its core waits there. The kernel hands it on when an entry is
-// given back with an answer, and not when a new one is registered (see RequestRing). When requests that are
-// answered later take all entries at once, the requests behind them would therefore wait for the first of those
-// answers, which may never come.
+// A request that finds no entry in the queue of its core waits there. The kernel hands it out when
+// an entry is given back with an answer, and not when a new one is registered (see RequestRing).
+// When requests that are answered later take all entries at once, the requests behind them would
+// therefore wait for the first of those answers, which may never come.
 //
-// So whenever a request is answered later, the drain makes a request of its own on that core. The request takes a
-// new entry and is answered at once, and the kernel hands that entry to the first of those that wait. The drain
-// asks again until nothing comes of it. Others may take the new entries first, and the drain's own request then
-// waits as well: it is not waited for.
+// So whenever a request is answered later, the drain makes a request of its own on that core. The
+// request takes a new entry and is answered at once, and the kernel then hands that entry to the
+// first waiting request. The drain repeats this until no request waits. Other requests may take the
+// new entries first, and the drain's own request then waits as well: the drain does not wait for
+// it.
 class QueueDrain {
  public:
-  // The receivers of one core. Any thread may ask.
+  // The receivers of one core. Any thread may call these.
   class Receivers {
    public:
-    // How often requests came, ever, and how many of them were answered later.
+    // The number of requests so far, and of those that were answered later.
     virtual std::uint64_t arrivals() const = 0;
     virtual std::uint64_t held() const = 0;
     virtual bool are_at_rest() const = 0;
@@ -38,23 +39,24 @@ class QueueDrain {
     ~Receivers() = default;
   };
 
-  // A request to the daemon's own mount. Destroying it withdraws it.
+  // A request to the daemon's own mount. The destructor withdraws it.
   class Question {
    public:
     virtual ~Question() = default;
     virtual bool is_over() = 0;
   };
-  // Makes such a request on a core and does not wait for the answer. nullptr if it cannot.
+  // Makes such a request on a core and does not wait for the answer. Returns nullptr if it cannot.
   using Ask = std::function<std::unique_ptr<Question>(std::uint16_t core)>;
 
-  // Throws std::system_error where there is no thread to be had.
+  // Throws std::system_error if it cannot create a thread.
   explicit QueueDrain(Ask ask);
   ~QueueDrain();
   QueueDrain(const QueueDrain&) = delete;
   QueueDrain& operator=(const QueueDrain&) = delete;
 
-  // A request of this core's queue is answered later, and held() has counted it. New entries have been
-  // registered, if there are to be any. Any thread may call it; `receivers` must outlive the drain.
+  // Call when a request of this core's queue will be answered later, held() has counted it, and new
+  // entries, if any, have been registered. Any thread may call it; `receivers` must outlive the
+  // drain.
   void note_held(const Receivers& receivers, std::uint16_t core);
   // The receivers must still be answering. Idempotent.
   void stop();
@@ -62,12 +64,12 @@ class QueueDrain {
  private:
   struct Queue {
     const Receivers* receivers = nullptr;
-    std::uint64_t arrivals = 0;             // at the last look
+    std::uint64_t arrivals = 0;             // at the last check
     std::uint64_t held = 0;                 // at the last question
     std::optional<std::uint64_t> asked_at;  // arrivals before the last question
-    unsigned patience = 0;                  // ticks until a receiver is not waited for any more
+    unsigned patience = 0;                  // ticks until a blocked receiver is ignored
     unsigned pause = 0;                     // ticks until the next question
-    std::vector<std::unique_ptr<Question>> questions;  // that have not been answered yet
+    std::vector<std::unique_ptr<Question>> questions;  // unanswered ones
   };
 
   void run();

@@ -24,26 +24,26 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long the head looks for the next request before it sleeps. Longer than a client needs from one
-// answer to its next request, of the order of what waking a sleeping core costs.
+// How long the head polls for the next request before it sleeps: longer than a client needs from
+// one answer to its next request, about as long as waking a sleeping core takes.
 constexpr auto kSpin = std::chrono::microseconds(50);
-// Spins that may fail before the head stops spinning, and pauses so short that it starts again.
+// Failed spins after which the head stops spinning, and short pauses after which it starts again.
 constexpr unsigned kMostCredit = 4;
 constexpr auto kShortPause = std::chrono::microseconds(100);
-// Requests that were there without a pause, before another receiver is called to help.
+// Requests without a pause after which another receiver is called to help.
 constexpr unsigned kBusyStreak = 16;
 
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
 constexpr unsigned kIdleTicks = 50;  // then the watcher sleeps
 
-// As much as the kernel sends at once: 256 pages, and the headers.
+// The largest request of the kernel: 256 pages, and the headers.
 std::size_t buffer_bytes() {
   static const auto kBytes = static_cast<std::size_t>(257 * ::sysconf(_SC_PAGESIZE));
   return kBytes;
 }
 
-// A receiver for every second core: those who ask need the others. A second one on two cores is no
-// faster for four who read, and makes what four write dearer by a tenth.
+// A receiver for every second core: the clients need the others. On two cores a second one is no
+// faster for four readers, and makes requests of four writers a tenth slower.
 unsigned most_helpers(unsigned threads) {
   const unsigned cores = std::thread::hardware_concurrency();
   return std::min(threads, std::max(1U, cores / 2)) - 1;
@@ -81,7 +81,7 @@ ReceiveLoop::~ReceiveLoop() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// Wakes all, for the last time.
+// Wakes all receivers for the last time.
 void ReceiveLoop::end() {
   {
     const MutexLock lock(mutex_);
@@ -99,7 +99,7 @@ void ReceiveLoop::run(unsigned self) {
     const Call call = wait_for_call(self);
     if (call == Call::kEnd) return;
     if (call == Call::kHead) lead(self, buffer);
-    help(buffer);  // the head too, once it is head no more
+    help(buffer);  // the head too, once it is not the head any more
     if (call == Call::kHelp) {
       const MutexLock lock(mutex_);
       --helpers_;
@@ -148,7 +148,7 @@ ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
       return Received::kRequest;
     }
     if (size == -1 && errno == EAGAIN) return Received::kNothing;
-    // ENOENT: the request was interrupted before we had it.
+    // ENOENT: the request was interrupted before we received it.
     if (size == -1 && (errno == EINTR || errno == ENOENT)) continue;
     if (size == -1 && errno != ENODEV) {  // ENODEV: unmounted
       spdlog::error("reading /dev/fuse failed: {}; the mount ends", std::strerror(errno));
@@ -160,7 +160,7 @@ ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
 ReceiveLoop::Received ReceiveLoop::spin(RequestBuffer& buffer, ClientCore::Guest& guest) {
   const auto begin = Clock::now();
   for (bool is_first = true; is_first || Clock::now() < begin + kSpin; is_first = false) {
-    (void)::sched_yield();  // where others want the core, spinning would only keep them waiting
+    (void)::sched_yield();  // if other threads want the core, spinning would only delay them
     if (const Received received = receive(buffer); received != Received::kNothing) return received;
     if (is_first) guest.follow();
   }
@@ -172,11 +172,11 @@ bool ReceiveLoop::has_request() const {
   return ::poll(&event, 1, 0) > 0;
 }
 
-// Whether it came soon.
+// Returns whether it arrived soon.
 bool ReceiveLoop::wait_for_request() const {
   const auto begin = Clock::now();
   pollfd events[] = {{fd_, POLLIN, 0}, {stop_event_.get(), POLLIN, 0}};
-  (void)::poll(events, 2, -1);  // whatever it says, read(2) says more
+  (void)::poll(events, 2, -1);  // its result does not matter: read(2) tells more
   return Clock::now() - begin < kShortPause;
 }
 
@@ -203,7 +203,8 @@ void ReceiveLoop::lead(unsigned self, RequestBuffer& buffer) {
     }
     if (streak == kBusyStreak) {
       streak = 0;
-      // On its own core a client has asked again whenever it has been answered: that is no crowd.
+      // On its own core a client has already sent its next request whenever it has been answered:
+      // that does not count as a crowd.
       if (!guest.is_in()) call_helper();
     }
     handle_as_head(buffer, guest);
@@ -220,15 +221,15 @@ void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest
     call_head();
     return handle(buffer);
   }
-  // In this order against watch(), which does the same the other way round. No two heads have the same
-  // number: one that was deposed may still be taking its last request.
+  // The order is the reverse of that in watch(). No two heads have the same number: a deposed head
+  // may still be reading its last request.
   std::uint64_t before = progress_;
   while (!progress_.compare_exchange_weak(before, (before + 2) | 1)) continue;
   const std::uint64_t busy = (before + 2) | 1;
   if (watcher_sleeps_) wake_watcher();
   buffer.view().is_read_ahead() ? guest.leave() : guest.note_request(buffer.view().client());
   handle(buffer);
-  std::uint64_t expected = busy;  // another may be the head by now
+  std::uint64_t expected = busy;  // another thread may be the head by now
   progress_.compare_exchange_strong(expected, busy & ~std::uint64_t{1});
 }
 
@@ -251,7 +252,7 @@ void ReceiveLoop::wake_watcher() {
 void ReceiveLoop::watch() {
   const MutexLock lock(mutex_);
   std::uint64_t before = 0;
-  std::uint64_t deposed = 0;  // the request that its head is held up in already
+  std::uint64_t deposed = 0;  // the request that already blocks its head
   for (unsigned idle_ticks = 0; !stopping_;) {
     (void)watcher_call_.wait_for(mutex_, kWatchTick);
     const std::uint64_t now = progress_;

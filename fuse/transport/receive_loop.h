@@ -17,23 +17,24 @@ namespace cacheshim {
 
 class RequestBuffer;
 
-// Takes requests from /dev/fuse and has libfuse handle them.
+// Reads requests from /dev/fuse and passes them to libfuse.
 //
-// A FUSE round trip is two wake-ups and little work, and a sleeping core takes far longer to wake than
-// most requests to answer. So one thread, the head, takes the requests one after another and stays
-// awake for a moment after each while there is traffic. The others sleep, until
-//   - the head takes up a request that may last (an fsync, a copy): another is the head from then on;
-//   - request follows request without a pause: one more helps until it finds none waiting (on two
-//     cores none does: the other one is the clients');
-//   - a request lasts that should not, since a disk or a lock is slow: the watcher, which is awake
+// A FUSE round trip is two wake-ups and little work, and waking a sleeping core takes far longer
+// than most requests. So one thread, the head, reads the requests one after another and stays awake
+// briefly after each while there is traffic. The others sleep, until
+//   - the head starts a request that may take long (an fsync, a copy): another thread becomes the head;
+//   - requests follow each other without a pause: one more thread helps until it finds none waiting (on two
+//     cores none does: the other core is the clients');
+//   - a request takes unexpectedly long, since a disk or a lock is slow: the watcher, which is awake
 //     only while there is traffic, then calls another head within two of its ticks.
-// With a client that is alone the head shares its core (ClientCore); the watcher sees that it gets on.
+// With a single client the head shares its core (ClientCore); the watcher checks that it makes
+// progress.
 class ReceiveLoop {
  public:
-  // Starts `threads` receivers (at least 2) on the session's descriptor. `on_end` is called once, by
-  // one of them, when the kernel has unmounted. The session must outlive the loop.
+  // Starts `threads` receivers (at least 2) on the session's descriptor. One of them calls `on_end`
+  // once, when the kernel has unmounted. The session must outlive the loop.
   ReceiveLoop(fuse_session* session, unsigned threads, std::function<void()> on_end);
-  ~ReceiveLoop();  // ends the receivers; each finishes the request it is at
+  ~ReceiveLoop();  // ends the receivers; each finishes its current request
   ReceiveLoop(const ReceiveLoop&) = delete;
   ReceiveLoop& operator=(const ReceiveLoop&) = delete;
 
@@ -60,12 +61,12 @@ class ReceiveLoop {
   fuse_session* const session_;
   const int fd_;
   const unsigned most_helpers_;
-  const UniqueFd stop_event_;  // readable once the loop is to end
+  const UniqueFd stop_event_;  // readable once the loop must end
   const std::function<void()> on_end_;
   ClientCore client_core_;
 
   std::atomic<bool> stopping_{false};
-  std::atomic<unsigned> head_{0};  // which receiver, 1 upwards; 0: one has been called
+  std::atomic<unsigned> head_{0};  // the receiver's number, 1 upwards; 0: one has been called
   // The head's requests so far, shifted left by one; the last bit is set while it handles one.
   std::atomic<std::uint64_t> progress_{0};
   std::atomic<bool> watcher_sleeps_{false};

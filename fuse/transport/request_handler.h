@@ -5,8 +5,8 @@ struct fuse_lowlevel_ops;
 
 namespace cacheshim {
 
-// What a session hands its requests to: the table that libfuse dispatches by, and the userdata of each request.
-// Both outlive the session.
+// The receiver of a session's requests: the table by which libfuse dispatches, and the userdata of
+// each request. Both outlive the session.
 struct RequestHandler {
   const fuse_lowlevel_ops& operations;
   void* userdata;

@@ -33,27 +33,27 @@ constexpr unsigned kCommitAndFetch = 2;     // FUSE_IO_URING_CMD_COMMIT_AND_FETC
 constexpr std::size_t kCommandOffset = 48;  // of `cmd` in an io_uring_sqe of 128 bytes
 constexpr std::size_t kSubmissionBytes = 128;
 
-// The header, and the request in one piece, unless it is longer. What is longer begins before its
-// payload, which the kernel has put where the next page begins.
+// The header, and the request in one piece, unless it is longer. A longer request begins before its
+// payload, which the kernel places at the next page boundary.
 constexpr std::size_t kHeadBytes = 8192;
-// As much as the kernel sends at once: 256 pages.
+// The largest request of the kernel: 256 pages.
 std::size_t payload_bytes() {
   static const auto kBytes = static_cast<std::size_t>(256 * ::sysconf(_SC_PAGESIZE));
   return kBytes;
 }
 
-// Of io_uring_enter(2): what may be better the next time.
+// Of io_uring_enter(2): errors that a repetition may avoid.
 bool is_passing(int error) {
   return error == EINTR || error == EAGAIN || error == EBUSY || error == ENOMEM;
 }
 
-// Of one queue. More than one, since a client's request may follow its release of a file, which it does
-// not wait for; not more, since what comes to the others waits while one lasts.
+// Per queue. More than one, since a client's next request may follow its release of a file, for
+// which it does not wait; not more, since requests in further entries wait while one takes long.
 constexpr unsigned kEntriesOfQueue = 2;
 constexpr unsigned kSubmissions = 16;
 
-// What comes before an answer comes before what its client asks next, on whatever core. ThreadSanitizer
-// knows that of read(2) and write(2), but no io_uring.
+// An answer happens before its client's next request, on any core. ThreadSanitizer knows that of
+// read(2) and write(2), but not of io_uring.
 #ifdef __SANITIZE_THREAD__
 std::atomic<unsigned> seen{0};
 void show_what_came_before() { seen.fetch_add(1, std::memory_order_release); }
@@ -128,7 +128,7 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
   std::unique_ptr<RequestRing> ring(new RequestRing(device, cores));
   if (!ring->call_) return nullptr;
   io_uring_params parameters{};
-  // One thread alone, which takes what has come when it waits, and is not disturbed before.
+  // A single thread, which receives completions when it waits, and is not interrupted before.
   parameters.flags = IORING_SETUP_SQE128 | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                      IORING_SETUP_R_DISABLED;
   const int failed = ::io_uring_queue_init_params(kSubmissions, &ring->ring_, &parameters);
@@ -137,7 +137,7 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
     return nullptr;
   }
   ring->is_set_up_ = true;
-  // A process that is forked (own_mount) would keep the ring, and with it /dev/fuse, when we are dead.
+  // A forked process (own_mount) would keep the ring, and with it /dev/fuse, when we are dead.
   if (::io_uring_ring_dontfork(&ring->ring_) != 0) return nullptr;
   for (CoreQueue& queue : ring->queues_) {
     for (unsigned i = 0; i < kEntriesOfQueue; ++i) {
@@ -148,7 +148,7 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
 }
 
 RequestRing::~RequestRing() {
-  // First: the kernel lets go of the entries.
+  // First, so that the kernel releases the entries.
   if (is_set_up_) ::io_uring_queue_exit(&ring_);
 }
 
@@ -161,7 +161,7 @@ RingEntry* RequestRing::add_entry(CoreQueue& queue) {
 
 int RequestRing::begin() {
   owner_ = std::this_thread::get_id();
-  // liburing 2.3 declares io_uring_enable_rings(), and has forgotten to export it.
+  // liburing 2.3 declares io_uring_enable_rings(), but does not export it.
   const auto device = static_cast<unsigned>(ring_.ring_fd);
   const int failed = ::io_uring_register(device, IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
   if (failed != 0) return -failed;

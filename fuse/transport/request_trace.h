@@ -11,30 +11,32 @@
 
 namespace cacheshim {
 
-// The requests of a mount and their replies, as far as names, opens and locks are concerned, for `cacheshim profile
-// learn`. Memory that the daemon shares with the process that started it: that one reads it once the daemon has ended.
+// The requests of a mount and their replies that concern names, opens and locks, for `cacheshim
+// profile learn`. The daemon shares this memory with the process that started it, which reads it
+// once the daemon has exited.
 //
-// A record is a TraceRecord and the bytes behind it, of a request the first kMostRequest, of a reply the header and the
-// node. They are the kernel's protocol (linux/fuse.h); learn/request_decoder.h reads them.
+// A record is a TraceRecord and the bytes behind it: of a request the first kMostRequest, of a
+// reply the header and the node. They have the format of the kernel's protocol (linux/fuse.h);
+// learn/request_decoder.h reads them.
 struct TraceRecord {
   enum Kind : std::uint32_t { kNone, kRequest, kReply };
   Kind kind;
-  std::uint32_t size;  // of the bytes behind it, without those up to the next multiple of 8
+  std::uint32_t size;  // of the bytes behind it, without the padding to a multiple of 8
 };
 
 class RequestTrace {
  public:
   static constexpr std::size_t kBytes = std::size_t{64} << 20;
   static constexpr std::size_t kMostRequest =
-      640;  // two names of 255 bytes, and what is before them
+      640;  // two names of 255 bytes, and the structures before them
 
-  // Null if there is no memory.
+  // Returns null if there is no memory.
   static std::unique_ptr<RequestTrace> make();
   ~RequestTrace();
   RequestTrace(const RequestTrace&) = delete;
   RequestTrace& operator=(const RequestTrace&) = delete;
 
-  // Thread-safe. What exceeds kBytes is dropped.
+  // Thread-safe. Drops records beyond kBytes.
   void add_request(const char* bytes);
   void add_reply(const iovec* parts, int count);
 

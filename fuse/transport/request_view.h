@@ -10,20 +10,20 @@
 
 namespace cacheshim {
 
-// The name that a request to create a file has which is to have none (O_TMPFILE).
+// The name in a request to create a file without a name (O_TMPFILE).
 inline constexpr char kTmpfileName[] = "/";
 
-// A request as the kernel sends it, where it lies.
+// A request in the kernel's format, in its buffer.
 class RequestView {
  public:
   RequestView(char* bytes, std::size_t size) : bytes_(bytes), size_(size) {}
 
   char* bytes() const { return bytes_; }
   std::size_t size() const { return size_; }
-  // The thread that waits for the answer; 0 where none does.
+  // The thread that waits for the answer; 0 if there is none.
   pid_t client() const { return static_cast<pid_t>(header().pid); }
 
-  // libfuse before 3.15 does not know O_TMPFILE: it is handed on as the creation of a file with a name
+  // libfuse before 3.15 does not know O_TMPFILE: pass it on as the creation of a file with a name
   // that no file can have.
   void translate() {
     static_assert(sizeof kTmpfileName == 2);
@@ -35,12 +35,13 @@ class RequestView {
     std::memcpy(bytes_ + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
   }
 
-  // Whether the kernel reads ahead, so that its client goes on while we copy. Larger ones may last.
+  // Whether the kernel reads ahead, so that its client continues while we copy. Larger requests may
+  // take long.
   bool is_read_ahead() const {
     return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;
   }
 
-  // Whether it may take long by its nature: it syncs, copies, or moves much data.
+  // Whether it may inherently take long: it syncs, copies, or moves much data.
   bool may_last() const {
     switch (header().opcode) {
       case FUSE_FSYNC:

@@ -31,10 +31,10 @@ namespace {
 constexpr unsigned kLeastOfCore = 2;
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
 constexpr auto kMoment = std::chrono::milliseconds(1);
-constexpr unsigned kIdleTicks = 50;  // then guests rest, and the watcher sleeps
+constexpr unsigned kIdleTicks = 50;  // after that, guests rest, and the watcher sleeps
 constexpr const char* kPossibleCores = "/sys/devices/system/cpu/possible";
 
-// What this thread handles, if it came by a ring.
+// The request that this thread handles, if it came through a ring.
 thread_local RingEntry* handled = nullptr;
 
 bool is_enabled() {
@@ -43,7 +43,8 @@ bool is_enabled() {
   return value == 'Y';
 }
 
-// num_possible_cpus(), of which the kernel has a queue each: "0-3,8-11" are eight. 0 if it is not told.
+// num_possible_cpus(), for each of which the kernel has a queue: "0-3,8-11" are eight. Returns 0 if
+// it is unknown.
 unsigned count_possible_cores() {
   std::ifstream list(kPossibleCores);
   unsigned count = 0;
@@ -143,7 +144,7 @@ bool RingLoop::add_core(int number, const std::vector<std::uint16_t>& queues, un
   return true;
 }
 
-// All of them, before anybody relies on it. They wait for start().
+// Creates all threads first. They wait for start().
 void RingLoop::make_threads() {
   have_closed_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(receivers_.size()));
   lasting_ = std::make_unique<TaskQueue>(threads_);
@@ -167,7 +168,7 @@ void RingLoop::close() {
   if (phase_ != Phase::kServing) return;
   phase_ = Phase::kEnding;
   looks_->stop();
-  drain_->stop();  // which may be waiting for an answer of ours
+  drain_->stop();  // which may be waiting for one of our answers
   phase_ = Phase::kAnswering;
   for (Receiver* const receiver : receivers_) receiver->ring->wake();
   have_closed_->wait();
@@ -191,7 +192,7 @@ RingLoop::~RingLoop() {
 void RingLoop::run(Core& core, Receiver& self) {
   phase_.wait(Phase::kSetUp);
   if (phase_ == Phase::kOver) return;
-  (void)go_to_core(core.number);  // it may be off: then it is anywhere
+  (void)go_to_core(core.number);  // if the core is offline, it runs anywhere
   const int failure = serve(core, self);
   have_closed_->count_down();
   while (phase_ == Phase::kAnswering && self.ring->failure() == 0) (void)wait(core, self);
@@ -201,16 +202,16 @@ void RingLoop::run(Core& core, Receiver& self) {
   spdlog::critical("taking requests by io_uring failed: {}; the daemon ends",
                    std::strerror(failure));
   spdlog::default_logger()->flush();
-  std::_Exit(kExitUnavailable);  // the kernel then tells all who wait, one of us maybe
+  std::_Exit(kExitUnavailable);  // the kernel then fails all waiting requests, perhaps one of ours
 }
 
-// What is given back at that moment may fail in any way.
+// During the unmount, giving an entry back may fail with any error.
 bool RingLoop::is_unmounted() const {
   pollfd event{fuse_session_fd(session_), 0, 0};
   return ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
 }
 
-// Until there is nothing more to be taken. 0, or an error number.
+// Returns when there is nothing more to receive: 0, or an error number.
 int RingLoop::serve(Core& core, Receiver& self) {
   ClientCore::Guest guest(*self.client_core);
   if (const int failure = self.ring->begin(); failure != 0) return failure;
@@ -225,8 +226,8 @@ int RingLoop::serve(Core& core, Receiver& self) {
   return self.ring->failure();
 }
 
-// The receiver says that it is free, or at work, before it looks for answers of others: who adds one then
-// wakes it, or another.
+// The receiver marks itself idle, or busy, before it checks for answers of other threads: a thread
+// that adds one afterwards wakes it, or another receiver.
 const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
   if (self.is_at_work()) --self.progress;
   (void)send_answers_of_others(core, self);
@@ -237,7 +238,7 @@ const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
   return requests;
 }
 
-// Whether there are any.
+// Returns whether there were any.
 bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
   const std::vector<RingEntry*> entries = core.answered.take();
   for (RingEntry* const entry : entries) self.ring->give_back(*entry);
@@ -247,7 +248,7 @@ bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
 void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry) {
   RequestView request(entry.bytes(), entry.size());
   request.translate();
-  // The entry may be another's, and of another request, when it has been answered.
+  // When it has been answered, the entry may belong to another thread, and to another request.
   CoreQueue& queue = entry.queue();
   const Asked asked{entry.unique(), request.client()};
   if (request.may_last()) {
@@ -262,11 +263,11 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
   if (asked.client != 0 && !look_for_signal(asked)) post_look(asked);
 }
 
-// The kernel tells of a signal when we have the request, and never of one that its client had before, up
-// to Linux 6.18 (dev_do_read() does, by /dev/fuse). The client sleeps otherwise then: request_wait_answer()
-// is interruptible until a signal comes, and TASK_KILLABLE from then on, which is 'D' as well. Not yet asleep,
-// it may be on either side of its look at whether we have the request.
-// False if it has to be looked again.
+// The kernel reports a signal once we have the request, but up to Linux 6.18 never one that its
+// client had before (dev_do_read() does, through /dev/fuse). The client's sleep differs:
+// request_wait_answer() is interruptible until a signal comes, and TASK_KILLABLE from then on,
+// which also shows as 'D'. While it is not yet asleep, it may not have checked yet whether we have
+// the request. Returns false if this must be checked again.
 bool RingLoop::look_for_signal(const Asked& asked) {
   const auto stat = stat_of(asked.client);
   if (stat && stat->state == 'D') interrupt(asked.unique);
@@ -281,7 +282,7 @@ void RingLoop::post_look(const Asked& asked) {
   });
 }
 
-// As the kernel would. libfuse tells who has asked to be told.
+// Interrupts as the kernel would. libfuse knows which requests want it.
 void RingLoop::interrupt(std::uint64_t unique) {
   constexpr std::uint64_t kOfInterrupt = 1;  // FUSE_INT_REQ_BIT
   struct {
@@ -299,7 +300,7 @@ void RingLoop::interrupt(std::uint64_t unique) {
   fuse_session_process_buf(session_, &bytes);
 }
 
-// Whether it has been answered meanwhile.
+// Returns whether it has been answered meanwhile.
 bool RingLoop::handle(RingEntry& entry) {
   handled = &entry;
   fuse_buf request{};
@@ -323,7 +324,7 @@ void RingLoop::note_held(Core& core, Receiver& self, CoreQueue& queue) const {
 bool RingLoop::answer(const iovec* parts, int count) {
   fuse_out_header header;
   std::memcpy(&header, parts[0].iov_base, sizeof header);
-  if (header.unique == 0) return false;  // a notice
+  if (header.unique == 0) return false;  // a notification
   const bool is_handled_here = handled != nullptr && handled->unique() == header.unique;
   RingEntry* const entry = is_handled_here ? handled : find(header.unique);
   if (entry == nullptr) return false;
@@ -366,7 +367,8 @@ bool RingLoop::has_guests() const {
                      [](Receiver* receiver) { return receiver->client_core->has_guest(); });
 }
 
-// Lets it go if it is a guest and does not get on; whether it has got on since the last time.
+// Ends the stay of a guest that makes no progress; returns whether it has made progress since the
+// last time.
 bool RingLoop::look_after(Receiver& receiver) {
   const std::uint64_t now = receiver.progress;
   const bool has_got_on = now != receiver.seen_progress;
@@ -386,7 +388,7 @@ void RingLoop::wake_watcher() {
   watcher_call_.notify_one();
 }
 
-// A guest that waits for the core would wait for long. Awake only while there is one.
+// A guest that waits for the core would wait long. Awake only while there is a guest.
 void RingLoop::watch() {
   const MutexLock lock(mutex_);
   for (unsigned idle_ticks = 0; phase_ != Phase::kOver;) {

@@ -21,49 +21,54 @@ struct fuse_session;
 
 namespace cacheshim {
 
-// Takes requests by io_uring, on the core that they are made on, and has libfuse handle them. What is
-// neither answered nor waited for, and an interrupt, still comes by /dev/fuse (ReceiveLoop).
+// Receives requests over io_uring, on the client's core, and passes them to libfuse. Requests
+// without an answer, and interrupts, still come through /dev/fuse (ReceiveLoop).
 //
-// Each core has a few threads that stay on it. The kernel prefers the one that has answered last, so
-// one of them handles all as long as it gets on; the others are for when it is held up by a disk or a lock.
-// What may last by its nature is given to threads that are of no core.
+// Each core has a few threads that are bound to it. The kernel prefers the one that has answered
+// last, so one of them handles all requests as long as it makes progress; the others are for the
+// time when a disk or a lock blocks it. Requests that inherently take long are passed to threads
+// without a core.
 //
-// A round trip is then no more than two changes of context, where /dev/fuse wakes another core twice;
-// and clients on several cores do not wait for one receiver.
+// A round trip is then only two context switches, where /dev/fuse wakes another core twice; and
+// clients on several cores do not wait for one receiver.
 class RingLoop {
  public:
-  // Sets up `threads` threads, or two a core if that is more. nullptr, with what is missing in `why`,
-  // where there is no FUSE over io_uring: the kernel's parameter fuse.enable_uring is off (a kernel
-  // before 6.14 has none), io_uring is forbidden, or some cores are not for us. If the rings
-  // fail later, nobody can be answered any more, and the process ends. The session must outlive the loop.
+  // Creates `threads` threads, or two per core if that is more. Returns nullptr, with the reason in
+  // `why`, if there is no FUSE over io_uring: the kernel's parameter fuse.enable_uring is off (a
+  // kernel before 6.14 has none), io_uring is forbidden, or some cores are not allowed. If the
+  // rings fail later, no request can be answered any more, and the process exits. The session must
+  // outlive the loop.
   static std::unique_ptr<RingLoop> make(fuse_session* session, const std::string& mount_point,
                                         unsigned threads, std::string& why);
   ~RingLoop();
   RingLoop(const RingLoop&) = delete;
   RingLoop& operator=(const RingLoop&) = delete;
 
-  // The kernel has been told that requests are taken by rings, and sends none until they are.
+  // Call when the kernel knows that requests are received through rings; it sends none until then.
   void start();
-  // Takes no more requests; those under way have been handled when it returns. Answers still go out.
+  // Receives no more requests; those in progress have been handled when it returns. Answers are
+  // still sent.
   void close();
-  // An answer that libfuse sends, of any thread. False if it is none to a request of a ring.
+  // Sends an answer of libfuse, from any thread. Returns false if it does not belong to a request
+  // of a ring.
   bool answer(const iovec* parts, int count);
-  // Where the calling thread may make up to `size` bytes of the answer to the request that it handles;
-  // nullptr if that did not come by a ring.
+  // A buffer of up to `size` bytes for the answer to the request that the calling thread handles;
+  // nullptr if that did not come through a ring.
   static char* answer_space(std::size_t size);
 
  private:
   struct Receiver {
     std::unique_ptr<RequestRing> ring;
     std::unique_ptr<ClientCore> client_core;
-    // How often requests came, shifted left by one; the last bit is set while they are handled.
+    // The number of wake-ups with requests, shifted left by one; the last bit is set while they are
+    // handled.
     std::atomic<std::uint64_t> progress{0};
     bool is_at_work() const { return progress % 2 != 0; }
     std::uint64_t seen_progress = 0;  // the watcher's
     std::thread thread;
   };
-  // Entries whose requests others than their receivers have answered, until a receiver sends them off.
-  // Who is at work looks here when that is done; who waits is to be woken.
+  // Entries whose requests other threads than their receivers have answered, until a receiver sends
+  // them. A busy receiver checks this after its work; an idle one must be woken.
   class Answered {
    public:
     void add(RingEntry& entry);
@@ -75,7 +80,7 @@ class RingLoop {
     std::vector<RingEntry*> entries_ GUARDED_BY(mutex_);
   };
   struct Core final : QueueDrain::Receivers {
-    int number = -1;  // -1: all that are off
+    int number = -1;  // -1: all offline cores together
     std::vector<std::unique_ptr<Receiver>> receivers;
     Answered answered;
     std::atomic<std::uint64_t> held_count{0};
@@ -84,7 +89,7 @@ class RingLoop {
     std::uint64_t held() const override { return held_count; }
     bool are_at_rest() const override;
   };
-  // One comes after the other.
+  // The phases follow each other in this order.
   enum class Phase : std::uint8_t { kSetUp, kServing, kEnding, kAnswering, kOver };
 
   // A request that may have been answered meanwhile.

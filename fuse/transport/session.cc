@@ -26,7 +26,7 @@ constexpr const char* kDevice = "/dev/fuse";
 
 DaemonError unavailable(std::string message) { return {kExitUnavailable, std::move(message)}; }
 
-// libfuse wants one, and does not call it.
+// libfuse requires this function, and does not call it.
 ssize_t read_request(int fd, void* buffer, std::size_t size, void* /*userdata*/) {
   return ::read(fd, buffer, size);
 }
@@ -35,8 +35,8 @@ ssize_t splice_reply(int from, off_t* from_offset, int to, off_t* to_offset, std
                      unsigned flags, void* /*userdata*/) {
   require_no_lock();
 #ifdef __SANITIZE_THREAD__
-  // It knows that what comes before a write(2) comes before what another thread reads from there, the
-  // RELEASE of a file after its data, but knows no splice(2).
+  // ThreadSanitizer knows that a write(2) happens before another thread's read from the same file
+  // (the RELEASE of a file after its data), but does not know splice(2).
   (void)!::write(to, "", 0);
 #endif
   return ::splice(from, from_offset, to, to_offset, length, flags);
@@ -88,8 +88,8 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const DaemonO
     session->detached_ = true;
     return unavailable(mount_refusal(mount_point, errno));
   }
-  session->fd_ = device->release();  // the session's from here on
-  // Requests are read by ReceiveLoop; what libfuse sends goes by way of wire.h.
+  session->fd_ = device->release();  // it belongs to the session from here on
+  // ReceiveLoop reads the requests; libfuse's replies go through wire.h.
   fuse_custom_io io{};
   io.writev = wire::send;
   io.read = read_request;
@@ -120,7 +120,7 @@ void Session::start(unsigned threads, bool use_rings, const std::function<void()
 
 void Session::detach() {
   if (std::exchange(detached_, true)) return;
-  // EINVAL: it is unmounted already, which is how most sessions end.
+  // EINVAL: it is already unmounted, which is how most sessions end.
   own_mount::detach(mount_point_);
 }
 

@@ -15,12 +15,12 @@ struct fuse_session;
 
 namespace cacheshim {
 
-// A mounted FUSE connection: mount(2) by ourselves, so that errors can be told apart and a later
-// supervisor can keep the descriptor, and a receive loop of our own.
+// A mounted FUSE connection. It calls mount(2) itself, so that errors can be distinguished and a
+// later supervisor can keep the descriptor, and has its own receive loop.
 class Session {
  public:
-  // Opens /dev/fuse and mounts it. From here on the mount is there; it is served once run() is
-  // called. Detached again by the destructor where the kernel has not ended it.
+  // Opens /dev/fuse and mounts it. From here on the mount exists; it is served once run() is
+  // called. The destructor detaches it if the kernel has not ended it.
   static std::variant<std::unique_ptr<Session>, DaemonError> mount(const DaemonOptions& options,
                                                                    const RequestHandler& handler);
   ~Session();
@@ -28,14 +28,14 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   int device() const { return fd_; }  // of the connection
-  // Starts to receive requests: by rings if `use_rings` and where there are any, else from /dev/fuse.
-  // `on_end` is called when the kernel has unmounted.
+  // Starts to receive requests: through rings if `use_rings` and they are available, otherwise from
+  // /dev/fuse. `on_end` is called when the kernel has unmounted.
   void start(unsigned threads, bool use_rings, const std::function<void()>& on_end);
-  // Takes the mount out of the daemon's mount namespace, if it is there still. Requests go on to be
-  // answered: a client may have something of it open, or have it in a namespace of its own.
+  // Removes the mount from the daemon's mount namespace, if it is still there. Requests are still
+  // answered: a client may have files of it open, or have it in another namespace.
   void detach();
-  // Detaches the mount and ends the receivers; what clients still have open gives ENOTCONN when the
-  // session is gone.
+  // Detaches the mount and ends the receivers; files that clients still have open give ENOTCONN
+  // when the session is gone.
   void stop();
 
  private:

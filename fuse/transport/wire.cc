@@ -21,7 +21,7 @@ constexpr std::uint32_t kFlagsGoOn = 1U << 30;           // FUSE_INIT_EXT
 constexpr std::uint32_t kKillSetIdsV2 = 1U << 28;        // FUSE_HANDLE_KILLPRIV_V2
 constexpr std::uint32_t kWriteKills = 1U << 2;           // FUSE_WRITE_KILL_SUIDGID
 constexpr std::uint32_t kSetattrKills = 1U << 11;        // FATTR_KILL_SUIDGID
-// Backing files may not be stacked themselves; others may still be stacked on the mount.
+// Backing files must not be stacked file systems themselves; others may be stacked on the mount.
 constexpr std::uint32_t kStackDepth = 1;
 
 struct BackingMap {
@@ -32,7 +32,7 @@ struct BackingMap {
 constexpr unsigned long kBackingOpen = _IOW(229, 1, BackingMap);
 constexpr unsigned long kBackingClose = _IOW(229, 2, std::uint32_t);
 
-struct InitIn {  // the whole of it, of which older headers know the beginning
+struct InitIn {  // the whole struct, of which older headers know the beginning
   std::uint32_t major, minor, max_readahead, flags, flags2;
 };
 struct InitOut {
@@ -90,7 +90,7 @@ void patch_init(const iovec& payload) {
   });
 }
 
-// It stands at the end: a FUSE_CREATE is answered with the entry before it.
+// It is at the end: the answer to a FUSE_CREATE has the entry before it.
 void patch_open(const iovec& payload) {
   if (payload.iov_len < sizeof(OpenOut)) return;
   char* const end = static_cast<char*>(payload.iov_base) + payload.iov_len;
@@ -113,8 +113,9 @@ bool answers_request(const iovec* parts, int count) {
   return out.error == 0 && out.unique == header().unique;
 }
 
-// The kernel keeps no ENOENT of a traced mount. It would answer the next lookup itself, so that a program's stat of a
-// name that is not there could not be told from the lookup that belongs to the call that makes the name.
+// The kernel must not cache ENOENT of a traced mount. It would answer the next lookup itself, so
+// that the trace could not distinguish a program's stat of an absent name from the lookup before
+// the call that creates the name.
 void expire_miss(const iovec* parts, int count) {
   if (!answers_request(parts, count) || header().opcode != FUSE_LOOKUP) return;
   if (parts[1].iov_len != sizeof(fuse_entry_out)) return;
@@ -158,7 +159,7 @@ Connection connect(bool pass_through) {
   if (!is_of(FUSE_INIT)) return {};
   const bool goes_on = header().len >= sizeof(fuse_in_header) + sizeof(InitIn);
   const auto offered =
-      body<InitIn>();  // an older kernel's is followed by nothing that is asked for
+      body<InitIn>();  // an older kernel sends less, and nothing after it is needed
   request.init_flags = offered.flags & (FUSE_PARALLEL_DIROPS | kKillSetIdsV2);
   if (!goes_on || (offered.flags & kFlagsGoOn) == 0) return {};
   const std::uint32_t wanted =
@@ -189,7 +190,7 @@ std::uint32_t register_backing(int device, int fd) {
 }
 
 void release_backing(int device, std::uint32_t backing_id) {
-  (void)::ioctl(device, kBackingClose, &backing_id);  // fails for an id that is not there alone
+  (void)::ioctl(device, kBackingClose, &backing_id);  // fails only for an unknown id
 }
 
 }  // namespace cacheshim::wire

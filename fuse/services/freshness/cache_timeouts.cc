@@ -58,9 +58,8 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
 }
 
-// Whether the kernel may write to the file through a mapping, which no request reports. Such a
-// write still changes st_mtime and st_ctime. Requires: Overlay::mutex(), so that no thread opens
-// the file for writing.
+// Whether the kernel may write to the file through a mapping, which no request reports. st_mtime and st_ctime
+// change all the same. Requires: Overlay::mutex(), so that no thread opens the file for writing.
 bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const Found& found,
                                           NodeRef ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;
