@@ -53,10 +53,8 @@ History history_of(const AuditLog& audit, const std::string& path, const std::st
 // For a path that the layer has.
 std::string why_not_published(const Mount& mount, const Job& job,
                               const std::optional<EntryRef>& ref, const std::string& path) {
-  const NameClass name_class = mount.entries.class_of(path);
-  if (name_class == NameClass::kScratch) return "a temporary name is never published";
-  if (name_class == NameClass::kBaton) return "a baton is never published";
-  if (name_class == NameClass::kLock) return "a lock file is never published";
+  const std::string_view never = row_of(mount.entries.class_of(path)).never_published;
+  if (!never.empty()) return std::string(never);
   const auto own = [&] {
     const std::shared_lock lock(job.overlay.mutex());
     return job.overlay.find(path);

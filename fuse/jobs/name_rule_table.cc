@@ -37,18 +37,10 @@ std::string last_component(std::string_view pattern) {
 Rules rules_of(const Profile& profile) {
   Rules rules;
   for (const auto& [name_class, pattern] : profile.classes) {
-    switch (name_class) {
-      case NameClass::kPrivate:
-        break;
-      case NameClass::kFlight:
-        rules.emplace_back(NameRule::kAwaited, last_component(pattern.text()));
-        break;
-      case NameClass::kScratch:
-      case NameClass::kLock:
-      case NameClass::kBaton:
-      case NameClass::kShared:
-        rules.emplace_back(NameRule::kMountOnly, telling_component(pattern.text()));
-        break;
+    if (row_of(name_class).is_awaited) {
+      rules.emplace_back(NameRule::kAwaited, last_component(pattern.text()));
+    } else {
+      rules.emplace_back(NameRule::kMountOnly, telling_component(pattern.text()));
     }
   }
   return rules;

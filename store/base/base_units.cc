@@ -47,7 +47,7 @@ class Lister {
       const std::string path = join_path(folder, name.name);
       const bool is_dir = name.type == DT_DIR;
       const auto ref = entries_.find(path);
-      if (entries_.class_of(path) == NameClass::kLock) continue;
+      if (row_of(entries_.class_of(path)).is_a_file_alone) continue;
       if (ref && !is_dir && !ref->rule->is_folder()) {
         const auto [at, added] = groups.try_emplace(ref->unit(), units_.size());
         if (added) units_.push_back({ref->unit(), {}, 0, 0, 0});

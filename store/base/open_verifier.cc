@@ -38,7 +38,7 @@ bool OpenVerifier::is_for_the_daemon(const EntryMap& entries, std::string_view p
   if (is_checked_name(name)) return true;
   const auto ref = entries.find(path);
   return ref && (ref->rule->completes(name) || ref->rule->completes_at_end(name) ||
-                 entries.class_of(path) == NameClass::kFlight);
+                 row_of(entries.class_of(path)).is_awaited);
 }
 
 std::string OpenVerifier::unit_of(const std::string& path) const {

@@ -120,7 +120,7 @@ Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bo
     progress(done++, recorded.size());
     if (is_wholly_gone(store.base(), files)) continue;
     for (const auto& [path, file] : files) {
-      if (entries.class_of(path) == NameClass::kShared) continue;
+      if (row_of(entries.class_of(path)).changes_in_place) continue;
       std::string fault = fault_of(store.base(), file);
       if (fault.empty()) {
         ++report.files;

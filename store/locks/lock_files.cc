@@ -112,7 +112,7 @@ Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
 }
 
 std::string LockFiles::place_of_named(const std::string& path) const {
-  if (entries_.class_of(path) != NameClass::kBaton) return path;
+  if (!row_of(entries_.class_of(path)).is_held_by_existing) return path;
   return join_path(join_path(kControlName, "leases"), lease_name(path));
 }
 

@@ -72,7 +72,7 @@ Result<UniqueFd> Overlay::open_named_lock(const std::string& path, bool makes) c
   if (located.st.st_size > kMostLockBytes) return Errno(EFBIG);
   auto known = locks_.open_named(path);
   if (!makes || !known.failed_with(ENOENT)) return known;
-  if (entries_.class_of(path) == NameClass::kBaton) return locks_.ensure_named(path);
+  if (row_of(entries_.class_of(path)).is_held_by_existing) return locks_.ensure_named(path);
   constexpr mode_t kOpen = S_IROTH | S_IXOTH;
   for (std::string folder(parent_path(path)); !folder.empty(); folder = parent_path(folder)) {
     if (lowers_->find(folder)) break;

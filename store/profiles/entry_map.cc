@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/profiles/entry_map.h"
 
+#include <algorithm>
+
 #include "store/sys/paths.h"
 
 namespace cacheshim {
@@ -84,18 +86,21 @@ bool EntryMap::may_become_lock(std::string_view path) const {
 bool EntryMap::is_common(std::string_view path) const {
   const Profile* profile = find_profile(take_component(path));
   return profile != nullptr &&
-         (profile->is_of(path, NameClass::kLock) || profile->is_of(path, NameClass::kShared));
+         std::any_of(kNameClasses.begin(), kNameClasses.end(), [&](const NameClassRow& row) {
+           return row.is_common && profile->is_of(path, row.name_class);
+         });
 }
 
 bool EntryMap::has_common(std::string_view path) const {
   const Profile* profile = find_profile(take_component(path));
-  return profile != nullptr && (profile->has(NameClass::kLock) || profile->has(NameClass::kShared));
+  return profile != nullptr &&
+         std::any_of(kNameClasses.begin(), kNameClasses.end(), [&](const NameClassRow& row) {
+           return row.is_common && profile->has(row.name_class);
+         });
 }
 
 bool EntryMap::is_beside_entry(std::string_view path) const {
-  const NameClass name_class = class_of(path);
-  return name_class == NameClass::kScratch || name_class == NameClass::kLock ||
-         name_class == NameClass::kBaton;
+  return !row_of(class_of(path)).never_published.empty();
 }
 
 }  // namespace cacheshim

@@ -46,24 +46,6 @@ std::optional<std::string_view> take_last(std::string_view& path, std::ptrdiff_t
 
 }  // namespace
 
-std::string_view to_string(NameClass name_class) {
-  switch (name_class) {
-    case NameClass::kPrivate:
-      return "private";
-    case NameClass::kScratch:
-      return "scratch";
-    case NameClass::kLock:
-      return "lock";
-    case NameClass::kBaton:
-      return "baton";
-    case NameClass::kShared:
-      return "shared";
-    case NameClass::kFlight:
-      return "flight";
-  }
-  return "";
-}
-
 std::string_view to_string(Evidence evidence) {
   switch (evidence) {
     case Evidence::kGuess:
@@ -137,14 +119,13 @@ bool Profile::is_of(std::string_view path, NameClass wanted) const {
 NameClass Profile::class_of(std::string_view path) const {
   for (const auto& [name_class, pattern] : classes) {
     // A scratch folder's names are scratch as well.
-    std::size_t end = name_class == NameClass::kScratch ? 0 : path.size();
-    std::size_t begin = name_class == NameClass::kScratch ? 0 : path.rfind('/') + 1;
+    const NameClassRow& row = row_of(name_class);
+    std::size_t end = row.covers_below ? 0 : path.size();
+    std::size_t begin = row.covers_below ? 0 : path.rfind('/') + 1;
     while (begin < path.size()) {
       end = std::min(path.find('/', begin), path.size());
       if (means(pattern, path.substr(0, end), path.substr(begin, end - begin))) {
-        const bool needs_trust =
-            name_class == NameClass::kFlight || name_class == NameClass::kShared;
-        const bool is_off = needs_trust && !may_publish_early();
+        const bool is_off = row.needs_evidence && !may_publish_early();
         return is_off ? NameClass::kPrivate : name_class;
       }
       begin = end + 1;

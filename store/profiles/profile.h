@@ -7,22 +7,12 @@
 #include <variant>
 #include <vector>
 
+#include "store/profiles/name_class.h"
 #include "store/profiles/path_pattern.h"
 
 // What is known of one cache family, read from one TOML file (docs/profiles.md). Nothing of a family is
 // known to C++.
 namespace cacheshim {
-
-// What a name is to the overlay, whatever the file holds.
-enum class NameClass {
-  kPrivate,  // of its job, until its entry is published
-  kScratch,  // a temporary name, and all below it: never published
-  kLock,     // flock or fcntl: one inode of the base for all
-  kBaton,  // made by O_EXCL, removed to let go: stays in the layer; an entry that has one is not complete
-  kShared,  // read, merged and written anew under a lock: goes through to the base
-  kFlight,  // private, and a miss on it is worth waiting for
-};
-std::string_view to_string(NameClass name_class);
 
 // How sure we are of a profile.
 enum class Evidence {

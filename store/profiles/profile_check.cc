@@ -19,10 +19,6 @@
 namespace cacheshim {
 namespace {
 
-// The classes that are tried before kFlight, in this order.
-constexpr std::array kEarlier = {NameClass::kScratch, NameClass::kLock, NameClass::kBaton,
-                                 NameClass::kShared};
-
 // Lines of a parsed file, and the report.
 class Findings {
  public:
@@ -82,7 +78,7 @@ class Question {
     const PathLanguages::Id id = languages_.add();
     for (const auto& [name_class, pattern] : profile_.classes) {
       if (name_class != wanted) continue;
-      add_class_pattern(languages_, id, pattern.text(), name_class == NameClass::kScratch);
+      add_class_pattern(languages_, id, pattern.text(), row_of(name_class).covers_below);
     }
     return id;
   }
@@ -337,26 +333,25 @@ class ProfileCheck {
       findings_.add(Findings::line_of(findings_.classes(), key, index),
                     fmt::format("class.{}: '{}' {}", key, pattern.text(), reason));
     };
-    const bool needs_trust = name_class == NameClass::kFlight || name_class == NameClass::kShared;
-    if (needs_trust && !profile_.may_publish_early()) {
+    if (row_of(name_class).needs_evidence && !profile_.may_publish_early()) {
       return report("has no effect: the profile's evidence is guess");
     }
     if (const auto other = shadowing_class(name_class, pattern.text())) {
       return report(fmt::format("has no effect: its names are of class {}", to_string(*other)));
     }
-    if (name_class == NameClass::kFlight) check_flight(pattern.text(), report);
+    if (row_of(name_class).is_awaited) check_flight(pattern.text(), report);
   }
 
   // The earlier class to which all names of the pattern, given for a later class, belong.
   std::optional<NameClass> shadowing_class(NameClass name_class, const std::string& pattern) const {
     Question question(profile_);
     std::vector<PathLanguages::Id> before;
-    for (const NameClass earlier : kEarlier) {
-      if (earlier == name_class) break;
-      before.push_back(question.add_class(earlier));
+    for (const NameClassRow& earlier : kNameClasses) {
+      if (earlier.name_class == name_class) break;
+      before.push_back(question.add_class(earlier.name_class));
     }
     const PathLanguages::Id own = question.languages().add();
-    add_class_pattern(question.languages(), own, pattern, name_class == NameClass::kScratch);
+    add_class_pattern(question.languages(), own, pattern, row_of(name_class).covers_below);
     const bool can_be = question.is_possible([&](const auto& held) {
       return held[own] &&
              std::none_of(before.begin(), before.end(), [&](auto id) { return held[id]; });

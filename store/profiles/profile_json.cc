@@ -11,8 +11,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Strings = std::vector<std::string>;
 
-constexpr std::array kClasses = {NameClass::kScratch, NameClass::kLock, NameClass::kBaton,
-                                 NameClass::kShared, NameClass::kFlight};
 constexpr std::array kEvidence = {Evidence::kGuess, Evidence::kDoc, Evidence::kRead,
                                   Evidence::kRun};
 
@@ -78,10 +76,9 @@ Profile profile_from(const Json& json) {
     profile.entries.push_back(rule_from(rule));
   }
   const Json classes = json.value("class", Json::object());
-  for (const NameClass name_class : kClasses) {
-    for (const std::string& pattern :
-         classes.value(std::string(to_string(name_class)), Strings())) {
-      profile.classes.emplace_back(name_class, PathPattern(pattern));
+  for (const NameClassRow& row : kNameClasses) {
+    for (const std::string& pattern : classes.value(std::string(row.name), Strings())) {
+      profile.classes.emplace_back(row.name_class, PathPattern(pattern));
     }
   }
   return profile;

@@ -21,9 +21,6 @@ namespace {
 
 constexpr std::array kEvidence = {Evidence::kRun, Evidence::kRead, Evidence::kDoc,
                                   Evidence::kGuess};
-// The order in which they are tried.
-constexpr std::array kClasses = {NameClass::kScratch, NameClass::kLock, NameClass::kBaton,
-                                 NameClass::kShared, NameClass::kFlight};
 
 bool is_variable_name(std::string_view text) {
   constexpr std::string_view kFirst = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
@@ -164,11 +161,11 @@ void read_classes(TomlReader& root, Profile& profile, TomlProblem& problem) {
   const toml::table* table = root.find_table("class");
   if (table == nullptr) return;
   TomlReader reader(*table, "class", problem);
-  for (const NameClass name_class : kClasses) {
-    const std::string_view key = to_string(name_class);
-    for (const std::string& text : reader.find_strings(key).value_or(std::vector<std::string>())) {
-      check_path_pattern(reader, key, text);
-      profile.classes.emplace_back(name_class, PathPattern(text));
+  for (const NameClassRow& row : kNameClasses) {
+    if (row.name_class == NameClass::kPrivate) continue;
+    for (const std::string& text : reader.find_strings(row.name).value_or(std::vector<std::string>())) {
+      check_path_pattern(reader, row.name, text);
+      profile.classes.emplace_back(row.name_class, PathPattern(text));
     }
   }
   reader.finish();

@@ -47,9 +47,9 @@ bool Publisher::is_complete_folder(const Overlay& overlay, const EntryRef& ref, 
   const std::string folder(ref.entry);
   std::vector<std::string> names;
   for (sys::DirEntry& entry : own_names(overlay, folder)) {
-    const NameClass name_class = entries_.class_of(join_path(folder, entry.name));
+    const NameClassRow& row = row_of(entries_.class_of(join_path(folder, entry.name)));
     // Somebody is at work in it. The baton that the entry is built under tells by its unlock, and may stay.
-    if (name_class == NameClass::kBaton && !is_own_lock(ref, join_path(folder, entry.name))) {
+    if (row.is_held_by_existing && !is_own_lock(ref, join_path(folder, entry.name))) {
       return false;
     }
     if (!entries_.is_beside_entry(join_path(folder, entry.name))) {
@@ -112,10 +112,8 @@ bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arriv
   const bool is_unlocked = arrival == Arrival::kUnlocked;
   if (is_unlocked && is_own_lock(ref, path)) return true;
   if (!ref.rule->says_when_complete()) return false;
-  const NameClass name_class = entries_.class_of(path);
-  if (is_unlocked || name_class == NameClass::kBaton) {
-    return is_unlocked && name_class == NameClass::kBaton;
-  }
+  const bool is_baton = row_of(entries_.class_of(path)).is_held_by_existing;
+  if (is_unlocked || is_baton) return is_unlocked && is_baton;
   if (arrival == Arrival::kClosed && ref.rule->renamed) return false;
   if (ref.is_entry_folder()) return arrival == Arrival::kNamed;
   const std::string_view name = base_name(path);

@@ -15,7 +15,7 @@ void JobBatons::start(std::function<void(const Baton&)> reap) {
 }
 
 bool JobBatons::is_baton(const std::string& path) const {
-  return entries_.class_of(path) == NameClass::kBaton;
+  return row_of(entries_.class_of(path)).is_held_by_existing;
 }
 
 void JobBatons::forget(const Job& job, const std::string& path) { batons_->removed(&job, path); }

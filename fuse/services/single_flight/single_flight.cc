@@ -34,7 +34,7 @@ void SingleFlight::start(const Store& store, std::chrono::seconds timeout) {
 // place; or a name in an entry whose directory is in the caller's layer. If no job has begun the
 // entry, perhaps no process will build the name.
 bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path) const {
-  if (!flights_ || entries_.class_of(path) != NameClass::kFlight) return false;
+  if (!flights_ || !row_of(entries_.class_of(path)).is_awaited) return false;
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_folder() || !ref->profile->may_publish_early()) return false;
   if (ref->is_entry_folder()) return true;
@@ -64,7 +64,7 @@ void SingleFlight::note_open(const Caller& caller, Job& job, NodeIndex node) con
     const ReaderLock lock(job.overlay.mutex());
     return nodes_.path(node);
   }();
-  if (!path || entries_.class_of(*path) != NameClass::kFlight) return;
+  if (!path || !row_of(entries_.class_of(*path)).is_awaited) return;
   const Flights::Seeker seeker = seeker_of(caller, job, *path);
   if (!seeker.lineage.empty()) flights_->note_open(seeker);
 }
@@ -109,7 +109,7 @@ void SingleFlight::note_arrival(const Job& job, const std::string& path,
       ref->rule->says_when_complete() || (!ref->rule->built_under.empty() && notes_unlock);
   // A file that is added to a complete entry does not complete it again.
   const auto is_addition = [&] {
-    if (entries_.class_of(path) != NameClass::kFlight) return false;
+    if (!row_of(entries_.class_of(path)).is_awaited) return false;
     const ReaderLock lock(job.overlay.mutex());
     return publisher_.is_complete_in_base(job.overlay, *ref);
   };

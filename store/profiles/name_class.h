@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace cacheshim {
+
+// What a name is to the overlay, whatever the file holds.
+enum class NameClass : unsigned char {
+  kPrivate,  // of its job, until its entry is published
+  kScratch,  // a temporary name, and all names below it
+  kLock,     // flock or fcntl: one inode of the base for all jobs
+  kBaton,    // created by O_EXCL, removed to release it: an entry that has one is not complete
+  kShared,   // read, merged and written anew under a lock: written through to the base
+  kFlight,   // private, and a miss of it is worth a wait
+};
+
+// How the rest of the code treats the names of a class.
+struct NameClassRow {
+  NameClass name_class;
+  std::string_view name;             // in a profile
+  std::string_view never_published;  // why, for people; "": it may be published
+  bool covers_below = false;         // the names below a name of this class belong to it as well
+  bool needs_evidence = false;       // profiles with evidence "guess" cannot have it
+  bool is_common = false;            // the base's file is common to all jobs
+  bool is_a_file_alone = false;      // evicted by itself, and not with an entry
+  // It excludes by its existence: removed when its creator dies; an entry that has one is not complete; a lock on it is
+  // one on a file in leases/.
+  bool is_held_by_existing = false;
+  bool changes_in_place = false;     // so its digest on record is not verified
+  bool is_awaited = false;           // single flight: one process builds it, the others wait
+};
+
+// All classes, in the order in which a profile's patterns are tried. The last one is every other name.
+inline constexpr std::array<NameClassRow, 6> kNameClasses = {{
+    {.name_class = NameClass::kScratch,
+     .name = "scratch",
+     .never_published = "a temporary name is never published",
+     .covers_below = true},
+    {.name_class = NameClass::kLock,
+     .name = "lock",
+     .never_published = "a lock file is never published",
+     .is_common = true,
+     .is_a_file_alone = true},
+    {.name_class = NameClass::kBaton,
+     .name = "baton",
+     .never_published = "a baton is never published",
+     .is_held_by_existing = true},
+    {.name_class = NameClass::kShared,
+     .name = "shared",
+     .never_published = "",
+     .needs_evidence = true,
+     .is_common = true,
+     .changes_in_place = true},
+    {.name_class = NameClass::kFlight,
+     .name = "flight",
+     .never_published = "",
+     .needs_evidence = true,
+     .is_awaited = true},
+    {.name_class = NameClass::kPrivate, .name = "private", .never_published = ""},
+}};
+
+constexpr const NameClassRow& row_of(NameClass name_class) {
+  std::size_t at = 0;
+  while (kNameClasses[at].name_class != name_class) ++at;
+  return kNameClasses[at];
+}
+
+constexpr std::string_view to_string(NameClass name_class) { return row_of(name_class).name; }
+
+}  // namespace cacheshim
