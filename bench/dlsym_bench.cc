@@ -21,7 +21,7 @@ constexpr const char* kCalls = "10000000";
 constexpr std::size_t kWays = 2;
 constexpr std::array<const char*, kWays> kWayNames{"a handle", "RTLD_DEFAULT"};
 
-// CPU time: what else the machine does counts for little.
+// CPU time, which other processes hardly affect.
 double now_ns() {
   timespec now{};
   (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);  // cannot fail

@@ -11,8 +11,8 @@
 #include "store/overlay/overlay.h"
 #include "store/sys/sys.h"
 
-// What look-ups and changes cost in the overlay itself, without FUSE: the share of a request that
-// is ours. Plain stat(2) of the same file stands beside it; compare within one run only.
+// Measures lookups and changes in the overlay itself, without FUSE: our part of a request. Compare
+// with plain stat(2) of the same file, within one run only.
 namespace cacheshim {
 namespace {
 
@@ -75,7 +75,7 @@ void copy_up(benchmark::State& state) {
   }
 }
 
-// As Triton puts a file: a directory, a temporary one in it, the file, a rename.
+// Creates a file as Triton does: a directory, a temporary one in it, the file, a rename.
 void put(benchmark::State& state) {
   World world;
   int number = 0;

@@ -17,8 +17,8 @@
 #include "store/publish/publisher.h"
 #include "store/sys/sys.h"
 
-// How long a job's end takes with many small files: publishing them beside `cp -r` and one
-// syncfs(2) of the same files, in turns on one file system. Prints medians and their ratio.
+// Measures a job's end with many small files: publishing them, alternately with `cp -r` and one
+// syncfs(2) of the same files on one file system. Prints medians and their ratio.
 namespace cacheshim {
 namespace {
 

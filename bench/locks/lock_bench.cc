@@ -82,7 +82,7 @@ Json measure_pair(const std::string& path, int rounds) {
   return summary(std::move(spans));
 }
 
-// What the processes of one measurement tell each other.
+// The shared state of the processes of one measurement.
 struct Board {
   std::atomic<int> waiting{0};  // rounds in which the waiter is about to wait, or waiters
   std::atomic<int> done{0};
@@ -122,7 +122,7 @@ Json measure_handover(const std::string& path, const std::string& other, int rou
     lock(held, LOCK_EX);
     board.done = 2 * round - 1;
     wait_until(board.waiting, round);
-    pause_us(2000 + 700 * (round % 8));  // it waits by then, and at all phases of a poll
+    pause_us(2000 + 700 * (round % 8));  // it waits by then, at varying phases of a poll
     board.freed = now_us();
     lock(held, LOCK_UN);
     wait_until(board.done, 2 * round);

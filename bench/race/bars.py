@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of ours, what was seen, and whether that is enough. A report, not a test."""
+"""The required ratios of cacheshim, the measured ones, and whether they are met. A report, not a test."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ struct CloseDirectory {
   void operator()(DIR* directory) const { (void)::closedir(directory); }  // it was only read
 };
 
-// Calls visit(name) for each entry but "." and "..", and returns how many there are.
+// Calls visit(name) for each entry except "." and "..", and returns their number.
 template <typename Visit>
 size_t each_entry(const std::string& path, Visit visit) {
   const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(path.c_str()));
@@ -69,8 +69,8 @@ void write_file(const std::string& path, std::string_view bytes) {
 }
 
 size_t read_file(const std::string& path) {
-  // In pages of its own, for all alike: on the heap it lies as the lengths of the paths have it,
-  // and hits were 3 % slower there.
+  // In separate pages for all contestants: on the heap its address depends on the lengths of the
+  // paths, and hits were 3 % slower there.
   alignas(4096) static char buffer[size_t{64} * 1024];
   const UniqueFd file = open_file(path, O_RDONLY);
   struct stat status {};

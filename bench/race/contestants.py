@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who takes part in the race: one line a contestant, with the best options it has.
+"""The contestants of the race: one line each, with its best options.
 
 Each shows the same base, read-only for it, under a writable layer of its own; native is the base
 itself, and in rows that change something a copy of it. To add one: its command, in which {base}, {store},

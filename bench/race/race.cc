@@ -42,7 +42,8 @@ double own_cpu() {
   return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
 }
 
-// A process' clock counts what /proc/PID/stat counts, all its threads, in nanoseconds and not ticks.
+// A process's clock counts the same as /proc/PID/stat, all its threads, but in nanoseconds instead
+// of ticks.
 double cpu_of(const std::vector<pid_t>& processes) {
   double sum = 0;
   for (const pid_t process : processes) {
@@ -53,7 +54,7 @@ double cpu_of(const std::vector<pid_t>& processes) {
   return sum;
 }
 
-// What all processes of the machine have used: user, nice and system time of /proc/stat.
+// The use of all processes of the machine: user, nice and system time of /proc/stat.
 double machine_cpu() {
   std::ifstream file("/proc/stat");
   std::string label;
@@ -65,7 +66,7 @@ double machine_cpu() {
   return (user + nice + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-// What a runner tells its parent.
+// A runner's results for its parent.
 struct Report {
   uint64_t operations;
   double begin;
@@ -73,7 +74,7 @@ struct Report {
   double cpu;
 };
 
-// Memory shared with the runners: where they meet before the start, and their reports.
+// Memory shared with the runners: the barrier before the start, and their reports.
 class Board {
  public:
   explicit Board(unsigned runners) {
@@ -92,7 +93,7 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // Returns when all runners and their parent have come here.
+  // Returns when all runners and their parent have called it.
   void wait_for_start() { (void)::pthread_barrier_wait(&shared_->start); }
   Report& report(unsigned runner) { return shared_->reports.at(runner); }
 
@@ -106,7 +107,7 @@ class Board {
   Shared* shared_;
 };
 
-// The coarse clock costs a twentieth of a stat; a row ends a few milliseconds late instead.
+// The coarse clock takes a twentieth of a stat; instead a row ends a few milliseconds late.
 Report run_steps(const Step& step, double seconds) {
   const double cpu_before = own_cpu();
   const double begin = read_clock(CLOCK_MONOTONIC);
@@ -124,7 +125,7 @@ void say(const std::exception& error) {
   (void)::fprintf(stderr, "race_worker: %s\n", error.what());
 }
 
-// Empty on failure: the others wait for this runner at the start all the same.
+// Returns an empty step on failure: the others still wait for this runner at the start.
 Step try_make_step(const Row& row, const Runner& runner) {
   try {
     return row.make_step(runner);

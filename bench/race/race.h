@@ -12,22 +12,23 @@ namespace cacheshim::race {
 
 struct Terms {
   unsigned processes = 1;
-  double seconds = 0.4;  // after which a row ends, unless it goes to its end
+  double seconds = 0.4;  // after which a row ends, unless it runs to its end
   uint64_t seed = 0;
   std::vector<pid_t> daemons;  // that serve the tree
 };
 
-// All times in seconds, over the steps alone.
+// All times in seconds, for the steps only.
 struct Outcome {
   uint64_t operations = 0;
   double wall = 0;
   double own_cpu = 0;     // of the runners
   double daemon_cpu = 0;  // of all threads of the daemons
-  double other_cpu = 0;   // of the rest of the machine, to a hundredth of a second a core
+  double other_cpu = 0;   // of all other processes, to a hundredth of a second per core
 };
 
-// Runs a row in `processes` processes that start together, and measures it.
-// Throws std::system_error, or std::runtime_error when a runner failed (it has said why on stderr).
+// Runs a row in `processes` processes that start together, and measures it. Throws
+// std::system_error, or std::runtime_error if a runner failed (it has printed the reason on
+// stderr).
 Outcome run_race(const Row& row, const Tree& tree, const Terms& terms);
 
 }  // namespace cacheshim::race

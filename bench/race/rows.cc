@@ -13,9 +13,9 @@
 #include "bench/race/calls.h"
 #include "common/unique_fd.h"
 
-// The rows are what a compile cache is asked for, one kind of call each; docs/benchmarks.md says in
-// words what each row does. Paths are made before the clock starts where a row may name a thing
-// again, so that the rate is that of the calls.
+// The rows are the operations of a compile cache, one kind of call each; docs/benchmarks.md
+// describes each row. If a row may repeat a name, its paths are made before the clock starts, so
+// that the rate is that of the calls.
 namespace cacheshim::race {
 namespace {
 
@@ -59,7 +59,7 @@ std::vector<std::string> absent_hot_files(const Tree& tree) {
   return paths;
 }
 
-// Names that no run has asked for before, as long as seeds differ.
+// Names that no run has used before, as long as seeds differ.
 class NewKeys {
  public:
   explicit NewKeys(const Runner& runner)
@@ -158,8 +158,8 @@ Step scan_key(const Runner& runner) {
   return at_random(runner, hot_directories(runner.tree), scan_it);
 }
 
-// As CPython finds and loads a module: stat and listing of the directory, then stat and bytes of
-// the file.
+// Finds and loads a module as CPython does: stat and listing of the directory, then stat and bytes
+// of the file.
 Step import_file(const Runner& runner) {
   return [tree = runner.tree, random = random_of(runner)]() mutable {
     const auto key = static_cast<unsigned>(random.below(hot_keys(tree)));
@@ -200,7 +200,7 @@ Step commit_published(const Runner& runner) {
   return commit_file(runner, kCompletingFile, completing_content(kEntryBytes));
 }
 
-// The completing file is left alone: what a view does with it may differ.
+// The completing file is not written: a view may handle it differently.
 Step overwrite(const Runner& runner) {
   return each_own_file(runner, kCompletingFile, [](const Tree& tree, unsigned key, unsigned file) {
     put(tree.key_path(key), file_name(file), content(kEntryBytes));
@@ -220,7 +220,7 @@ std::string large_file(const Tree& tree, unsigned runner) {
   return tree.root + '/' + key_name(mix(tree.keys + runner)) + "/large";
 }
 
-// One MiB a step; closed by the last.
+// One MiB per step; the last step closes the file.
 Step write_large(const Runner& runner) {
   const std::string path = large_file(runner.tree, runner.index);
   ensure_folder(path.substr(0, path.rfind('/')));
@@ -239,7 +239,7 @@ void warm_large_file(const Tree& tree) {
   while (step()) continue;
 }
 
-// One MiB a step; opened anew at the end, and on from the beginning.
+// One MiB per step; reopened at the end.
 Step read_large(const Runner& runner) {
   const std::string path = large_file(runner.tree, 0);
   auto file = std::make_shared<UniqueFd>();

@@ -14,23 +14,23 @@ struct Runner {
   const Tree& tree;
   unsigned index;  // of `count`
   unsigned count;
-  uint64_t seed;  // names that are new in this run come from it
+  uint64_t seed;  // seeds names that are new in this run
 };
 
-// One operation; false when this runner has nothing left to do. Throws std::system_error.
+// One operation; false if this runner has nothing left to do. Throws std::system_error.
 using Step = std::function<bool()>;
 
 // A row of the race, measured over its steps alone.
 struct Row {
   const char* name;
-  // What must have happened before, once, for all runners; not measured.
+  // Preparation, once, for all runners; not measured.
   void (*warm_up)(const Tree&);
   Step (*make_step)(const Runner&);
-  // Whether the row goes on to its end, however long that takes.
+  // Whether the row runs to its end, however long that takes.
   bool to_the_end;
 };
 
-// Null for an unknown name.
+// Returns null for an unknown name.
 const Row* find_row(const std::string& name);
 
 }  // namespace cacheshim::race

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does not fit into rows: a walk over very many files, very many views, a mount of very much.
+"""Measurements that do not fit into rows: a walk over very many files, very many views, a very large mount.
 
 All of it below a tmpfs: it is the daemon that is measured, and 1,000,000 files are made in seconds.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the race takes place: directories, mounts that are always taken away, daemons behind them."""
+"""The environment of the race: directories, mounts that are always removed, and their daemons."""
 
 from __future__ import annotations
 

@@ -16,19 +16,19 @@ inline constexpr size_t kLargestFileBytes = 60 * 1024;
 // One step of the splitmix64 generator: spreads the bits of `value` evenly.
 uint64_t mix(uint64_t value);
 
-// A key as Triton names it: 52 letters and digits, the same for the same number.
+// Returns a key with Triton's form: 52 letters and digits, the same for the same number.
 std::string key_name(uint64_t number);
 
 std::string file_name(unsigned file);
 
-// Bytes of a file's content, the same in every run.
+// Returns a file's content, the same in every run.
 std::string_view content(size_t size_bytes);
 
-// What a job writes as a kernel's completing file: valid JSON that names no path.
+// Returns the content of a kernel's completing file: valid JSON that names no path.
 std::string completing_content(size_t size_bytes);
 
 // A cache directory of `keys` keys with kFilesPerKey files of 1 to 60 KiB each, or of empty files.
-// Names and sizes depend on their numbers alone, so that every program knows them without looking.
+// Names and sizes depend only on their numbers, so that every program can compute them.
 struct Tree {
   std::string root;
   unsigned keys = 0;
@@ -39,8 +39,8 @@ struct Tree {
   size_t size_bytes(unsigned key, unsigned file) const;
 };
 
-// Makes the directory hold exactly this tree: writes what is missing or has another size, removes
-// keys that do not belong. Throws std::system_error.
+// Makes the directory contain exactly this tree: writes missing files and those of another size,
+// removes other keys. Throws std::system_error.
 void make_tree(const Tree& tree);
 
 // Reads every file once, so that the page cache holds it. Throws std::system_error.

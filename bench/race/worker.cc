@@ -11,8 +11,8 @@
 #include "bench/race/race.h"
 #include "bench/race/walk.h"
 
-// The program that works for bench/race: what is timed is done here, what is reported there.
-// Each command prints one line, a JSON object.
+// The worker program of bench/race: it measures, and bench/race reports. Each command prints one
+// line, a JSON object.
 namespace cacheshim::race {
 namespace {
 
@@ -22,7 +22,7 @@ struct Arguments {
   std::string row;
 };
 
-// Whoever reads it misses a line that did not come through.
+// The reader detects a missing line.
 void print(const nlohmann::json& object) { (void)::puts(object.dump().c_str()); }
 
 double now() {
@@ -58,7 +58,7 @@ void do_walk(const Arguments& arguments) {
   print({{"entries", entries}, {"seconds", now() - begin}});
 }
 
-// Reads three files and stays until its input ends, so that many of these are there at once.
+// Reads three files and stays until its input ends, so that many of these run at once.
 void do_look(const Arguments& arguments) {
   for (unsigned file = 0; file < 3; ++file) {
     (void)read_file(arguments.tree.file_path(0, file));  // it fails loudly

@@ -19,7 +19,7 @@ namespace cacheshim {
 // published: it completes the build and rejects nothing, although the job's other threads read the
 // published entry meanwhile.
 //
-// A program that reads by one thread and builds by another one is not noticed. Thread-safe, by a mutex of its own, innermost.
+// Does not detect a program that reads with one thread and builds with another. Thread-safe.
 class EntryReads {
  public:
   // 400 KiB per job at most. A rejection whose read was dropped is not detected.

@@ -320,7 +320,7 @@ void Job::wait_until_settled() {
   const auto deadline = std::chrono::steady_clock::now() + kReleaseDelay;
   const MutexLock lock(mutex_);
   while (!writers_.empty() && settled_.wait_until(mutex_, deadline)) continue;
-  while (publishing_ != 0) settled_.wait(mutex_);  // tasks end whatever happens
+  while (publishing_ != 0) settled_.wait(mutex_);  // every task ends
 }
 
 std::vector<std::string> Job::take_postponed() {

@@ -63,8 +63,8 @@ struct JobRules {
   bool is_restricted = false;
 };
 
-// A job of this mount: its layer, its views, and what of it is in use. Never freed while the mount
-// lives, so that nodes can point at it. Thread-safe; `overlay.mutex()` guards what it says to.
+// A job of this mount: its layer, its views, and their current use. Never freed while the mount
+// lives, so that nodes can point at it. Thread-safe.
 class Job final : public PublishHooks, private OverlayObserver {
  public:
   Job(std::string id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
@@ -77,9 +77,9 @@ class Job final : public PublishHooks, private OverlayObserver {
   // ---- The layer comes with the first change.
   std::optional<Layer> layer GUARDED_BY(overlay.mutex());
   Status ensure_layer(int layers) REQUIRES(overlay.mutex());
-  Status open_layer() REQUIRES(overlay.mutex());  // the overlay goes on with `layer`
-  // The plain overlay's way: its layer is given once, here, and no record is kept; or it has none, and
-  // ensure_layer() gives EROFS.
+  Status open_layer() REQUIRES(overlay.mutex());  // the overlay continues with `layer`
+  // For the plain overlay: its layer is passed once, here, and no record is kept; or it has none,
+  // and ensure_layer() returns EROFS.
   Status use_plain_layer(UniqueFd upper, UniqueFd work) REQUIRES(overlay.mutex());
 
   bool is_active() const { return active_.load(); }
@@ -88,8 +88,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   void adopt(Layer taken, PublishPolicy policy) REQUIRES(overlay.mutex());
   // What begin() has set is over. The layer must have been given up before. Calls those who wait.
   void finish(Outcome outcome) EXCLUDES(mutex_);
-  // Calls `then` once, when the job ends; at once where it is not active. With nothing where it goes on
-  // but nobody can wait for it any more.
+  // Calls `then` once, when the job ends; at once if it is not active. Passes nothing if the job
+  // continues but no process may wait for it any more.
   using OnEnd = std::function<void(std::optional<Outcome>)>;
   void on_end(OnEnd then) EXCLUDES(mutex_);
   PendingReplies refuse_waits();
@@ -98,8 +98,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   // The effective policy, and the policy that would apply if the job might publish.
   PublishPolicy policy() const { return refused_ ? PublishPolicy::kNever : wanted_policy(); }
   PublishPolicy wanted_policy() const { return policy_.load(); }
-  // Ensures that what the layer holds from now on is never published, by any daemon. Call before the
-  // change that it is about. Errors: of the record, which must be there first.
+  // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change
+  // that causes this. Errors: those of writing the record, which comes first.
   Status refuse(const std::string& why) EXCLUDES(overlay.mutex());
   bool is_refused() const { return refusal_is_kept_; }
   // With the layer goes what speaks against it.
@@ -110,8 +110,9 @@ class Job final : public PublishHooks, private OverlayObserver {
   ViewSlot enter(const Caller& caller);
   // Whether the job has an owner whose layer this uid must not be served. This includes root.
   bool is_closed_to(uid_t uid) const;
-  // Ensures that the layer's record names its owner, durably. Call before the first answer to the owner, with
-  // no lock held. Costs nothing if there is no layer, or if the owner is recorded already.
+  // Ensures that the layer's record names its owner, durably. Call before the first answer to the
+  // owner, with no lock held. Takes no time if there is no layer, or if the owner is already
+  // recorded.
   void keep_claim() EXCLUDES(overlay.mutex());
   View view(ViewSlot slot) const;
   // Returns the attributes that the view shows for an object; `is_root`: the view's root.
@@ -145,8 +146,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   };
   void count_published(const PublishReport& report);
   Published published_so_far() const;
-  // Waits for that, and for closes that are under way: what the job's processes did before they ended
-  // is done then. Gives up after a while where a file stays open.
+  // Waits for that, and for closes in progress, so that all effects of the job's processes before
+  // their exit are complete. Gives up after a while if a file stays open.
   void wait_until_settled() EXCLUDES(mutex_);
   // Entries that were complete while one of their files was still open for writing.
   void postpone(const std::string& entry);
@@ -223,7 +224,7 @@ class Job final : public PublishHooks, private OverlayObserver {
   std::map<std::pair<dev_t, ino_t>, int> writers_ GUARDED_BY(mutex_);
   int publishing_ GUARDED_BY(mutex_) = 0;
   Published published_ GUARDED_BY(mutex_);
-  CondVar settled_;  // a writer is gone, or publishing has ended
+  CondVar settled_;  // a writer has closed, or publishing has ended
   std::set<std::string> postponed_ GUARDED_BY(mutex_);
   std::set<std::string> built_ GUARDED_BY(mutex_);
   // Counted once an entry, however often it is tried.

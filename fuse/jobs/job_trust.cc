@@ -45,7 +45,7 @@ Status Job::keep_refusal() {
 }
 
 Status Job::refuse(const std::string& why) {
-  const WriterLock lock(overlay.mutex());  // what is published now has been seen before the change
+  const WriterLock lock(overlay.mutex());  // publishing in progress has checked the layer before the change
   set_refused(why);
   return keep_refusal();
 }

@@ -69,8 +69,8 @@ struct DirectFolders {
   mutable MountOnlyEntries mount_only;
 };
 
-// One job's filter. Thread-safe by a mutex of its own, innermost. What cannot be written (no space) is
-// as if there were none: the job's processes go to the mount.
+// One job's filter. Thread-safe. If it cannot be written (no space), it counts as absent: the job's
+// processes use the mount.
 class ViewFilter {
  public:
   // `folders` outlives it; null: there is no file.

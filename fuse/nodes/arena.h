@@ -43,7 +43,7 @@ class Arena {
   }
 
   void release(std::uint32_t index) {
-    get(index) = Slot();  // its destructors may take other locks' time: not under ours
+    get(index) = Slot();  // its destructors may wait for other locks, so not under ours
     const MutexLock lock(mutex_);
     const std::uint32_t chunk = (index - 1) / kChunk;
     Use& use = uses_[chunk];
@@ -88,7 +88,7 @@ class Arena {
     return chunk;
   }
 
-  // The last open chunk stays: one that comes and goes would cost an allocation each time.
+  // The last open chunk stays: freeing and allocating it repeatedly would be slow.
   void drop_chunk(std::uint32_t chunk) REQUIRES(mutex_) {
     if (open_.size() == 1) return;
     std::erase(open_, chunk);
@@ -102,7 +102,7 @@ class Arena {
   mutable Mutex mutex_;
   std::vector<Use> uses_ GUARDED_BY(mutex_);               // by chunk
   std::vector<std::uint32_t> open_ GUARDED_BY(mutex_);     // chunks with free slots
-  std::vector<std::uint32_t> missing_ GUARDED_BY(mutex_);  // chunks that have gone back
+  std::vector<std::uint32_t> missing_ GUARDED_BY(mutex_);  // freed chunks
 };
 
 }  // namespace cacheshim

@@ -73,7 +73,7 @@ struct DirHandle {
   };
   Mutex mutex{LockRank::kListing};
   bool loaded GUARDED_BY(mutex) = false;
-  std::vector<Entry> entries GUARDED_BY(mutex);  // by place
+  std::vector<Entry> entries GUARDED_BY(mutex);  // by position
 };
 
 // An open file of the control directory: its text at the time of the open.

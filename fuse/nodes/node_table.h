@@ -75,11 +75,10 @@ struct NodeInfo {
 // holds kMostHeld descriptors, it closes the one with the oldest lookup; that file is then found by
 // its name again.
 //
-// Thread-safe by one reader-writer lock of its own, the innermost but the arena's; it is never held
-// across a system call. Looking, finding a known node again and forgetting some of its look-ups take it
-// shared; only nodes and names that come and go take it exclusively. Names change only while the job's
-// Overlay::mutex() is held exclusively, so that a path stays true as long as the caller holds that
-// mutex. About 130 bytes a file, its name included.
+// Thread-safe by one reader-writer lock of its own; it is never held across a system call. Finding a node,
+// looking a known one up again and forgetting some of its lookups take it shared; only adding and removing nodes and names
+// takes it exclusively. Names change only while the job's Overlay::mutex() is held exclusively, so that a path
+// stays valid as long as the caller holds that mutex. Takes about 130 bytes per file, including its name.
 class NodeTable {
  public:
   static constexpr std::size_t kMostHeld = 1024;  // descriptors of common files
@@ -301,7 +300,7 @@ class NodeTable {
   InodeNumbers numbers_ GUARDED_BY(mutex_);
   // Files with several names.
   std::unordered_map<LinkedFile, NodeIndex, LinkedFileHash> hard_links_ GUARDED_BY(mutex_);
-  // To be closed without the lock: the last close may take long.
+  // To be closed after the lock is released: the last close may take long.
   std::vector<std::shared_ptr<const UniqueFd>> doomed_ GUARDED_BY(mutex_);
   // Common nodes with a descriptor, in the order of their lookups.
   std::list<NodeIndex> held_ GUARDED_BY(mutex_);

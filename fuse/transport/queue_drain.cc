@@ -44,7 +44,7 @@ void QueueDrain::run() {
     if (queues_.empty()) {
       while (!stopping_ && noted_.empty()) news_.wait(mutex_);
     } else {
-      // What is noted meanwhile is looked at in its turn.
+      // A core that is noted meanwhile is handled in its turn.
       const auto tick = std::chrono::steady_clock::now() + kTick;
       while (!stopping_ && news_.wait_until(mutex_, tick)) continue;
     }

@@ -67,7 +67,7 @@ void see_what_came_before() {}
 
 struct RingEntry::Header {  // fuse_uring_req_header
   char in_out[128];         // fuse_in_header, then fuse_out_header
-  char operation[128];      // what follows the header first
+  char operation[128];      // op_in: the operation's own header
   EntryInOut entry;
 };
 
@@ -242,7 +242,7 @@ void RequestRing::take(const io_uring_cqe& completion) {
 }
 
 void RequestRing::note_held(CoreQueue& queue) {
-  // Without memory for it, ours or the kernel's, there is one less to take requests.
+  // If there is no memory for it, ours or the kernel's, one entry fewer receives requests.
   RingEntry* const spare = queue.entries < kEntriesOfQueue ? add_entry(queue) : nullptr;
   if (spare == nullptr) return;
   spare->is_spare_ = true;

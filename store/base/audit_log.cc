@@ -22,7 +22,7 @@ constexpr std::array kEvents = {AuditRecord::Event::kPublish, AuditRecord::Event
                                 AuditRecord::Event::kRepair};
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
-// File names are bytes; JSON is UTF-8. Those that are not are kept in hex under another key.
+// File names are bytes; JSON is UTF-8. A name that is not UTF-8 is stored in hex under another key.
 void add_path(Json& json, const std::string& key, const std::string& path) {
   if (is_utf8(path)) {
     json[key] = path;
@@ -125,7 +125,7 @@ Status AuditLog::read_on(Places& places, const std::function<void(AuditRecord)>&
 
 Status AuditLog::read_naming(std::string_view name,
                              const std::function<void(AuditRecord)>& each) const {
-  // Otherwise the record spells it with escapes.
+  // Otherwise the record contains the name with escapes.
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) {
     return c >= ' ' && c <= '~' && c != '"' && c != '\\' && c != '/';
   });
@@ -146,7 +146,7 @@ Status AuditLog::read_all(Places& places, std::string_view needle,
   return {};
 }
 
-// Whole lines: what follows the last one's end is read when it is whole.
+// Reads complete lines only: an incomplete last line is read when it is complete.
 Status AuditLog::read_file(int file, off_t& place, std::string_view needle,
                            const std::function<void(AuditRecord)>& each) {
   std::string text;

@@ -15,9 +15,10 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 
-// What has come into the base and gone from it: STORE/.cacheshim/audit/<node>.jsonl, one JSON object a
-// line, only ever added to. Each machine has a file of its own, since appending is atomic on one
-// machine only. Other files *.jsonl* of the folder are read as well, so that logs can be rotated.
+// The record of additions to the base and removals from it: STORE/.cacheshim/audit/<node>.jsonl,
+// one JSON object per line, append-only. Each machine has a file of its own, since appending is
+// atomic on one machine only. Other files *.jsonl* of the directory are read as well, so that logs
+// can be rotated.
 namespace cacheshim {
 
 struct AuditFile {
@@ -27,19 +28,19 @@ struct AuditFile {
 };
 
 struct AuditRecord {
-  // Of the base: files were added to it; a unit was moved to trash, for want of space or of use, or
-  // for being damaged.
+  // An event of the base: files were added to it; or a unit was moved to trash, because a limit was
+  // exceeded or because it was damaged.
   enum class Event { kPublish, kEvict, kRepair };
 
   Event event = Event::kPublish;
   double time = 0;   // seconds since 1970
   std::string node;  // the machine
-  std::string unit;  // the entry, as EntryRef::unit() spells it, or a file or folder of none
-  std::string job;   // of a publish: who
+  std::string unit;  // the entry, in the form of EntryRef::unit(), or a file or directory of none
+  std::string job;   // of a publish: the publisher
   std::string cycle;
   std::optional<unsigned> uid;
-  std::vector<AuditFile> files;  // of a publish: those that were added
-  std::string reason;            // of the others
+  std::vector<AuditFile> files;  // of a publish: the added files
+  std::string reason;            // of the other events
 };
 
 std::string_view to_string(AuditRecord::Event event);
@@ -50,21 +51,22 @@ Result<AuditRecord> parse_audit_line(std::string_view line);
 // Thread-safe.
 class AuditLog {
  public:
-  AuditLog() = default;  // keeps nothing
+  AuditLog() = default;  // records nothing
   AuditLog(UniqueFd folder, std::string node)
       : folder_(std::move(folder)), node_(std::move(node)) {}
 
-  // Adds a line, the time and this machine's name filled in.
+  // Adds a line, with the time and this machine's name.
   Status append(AuditRecord record) const;
 
-  // Calls with each record of each file, those of one file in order. Lines that are no records are
-  // left out.
+  // Calls `each` with each record of each file, those of one file in order. Skips lines that are
+  // not records.
   Status read(const std::function<void(AuditRecord)>& each) const;
-  // Calls with those records whose line holds `name`, and maybe with others. Parses no other line: much faster.
+  // Calls with those records whose line contains `name`, and perhaps with others. Parses no other
+  // line: much faster.
   Status read_naming(std::string_view name, const std::function<void(AuditRecord)>& each) const;
-  // How far each file has been read, by inode: a file that was rotated is still the same.
+  // The position up to which each file has been read, by inode: a rotated file keeps its position.
   using Places = std::map<std::pair<dev_t, ino_t>, off_t>;
-  // The same of what has been added since `places` were left as they are; they are brought up to date.
+  // The same for lines that were added after `places`; advances `places`.
   Status read_on(Places& places, const std::function<void(AuditRecord)>& each) const;
 
  private:

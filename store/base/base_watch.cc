@@ -32,9 +32,9 @@ std::unique_ptr<BaseWatch> BaseWatch::start(const std::vector<int>& folders, Wat
 
 void add_change(std::vector<BaseChange>& changes, BaseChange change) {
   if (is_reserved_name(change.name)) {
-    if (change.kind == BaseChange::Kind::kContent) return;  // a marker has none that counts
+    if (change.kind == BaseChange::Kind::kContent) return;  // the contents of a marker do not count
     std::string hidden = change.name.substr(kWhiteoutPrefix.size());
-    // An opaque folder, or the encoding of a long name: what it hides has no name here.
+    // An opaque directory, or the encoding of a long name: the hidden names are unknown here.
     if (is_reserved_name(hidden)) return changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
     change.name = std::move(hidden);
   }
@@ -42,7 +42,8 @@ void add_change(std::vector<BaseChange>& changes, BaseChange change) {
 }
 
 bool is_local_file_system(int fd) {
-  // linux/magic.h and the file systems' own sources: those that a second machine may write to.
+  // linux/magic.h and the file systems' own sources: file systems that a second machine may write
+  // to.
   constexpr std::array<unsigned long, 16> kShared = {
       0x6969,      // NFS
       0x517b,      // SMB

@@ -10,13 +10,13 @@
 
 namespace cacheshim {
 
-// A change of the base that this process did not make. Paths are relative to the base; where that is
-// merged from several folders, to the one that has changed.
+// A change of the base that this process did not make. Paths are relative to the base or, if the
+// base is merged from several directories, to the directory that has changed.
 struct BaseChange {
   enum class Kind {
-    kName,        // `name` in `folder` has come, gone, or leads to another object
-    kFolderName,  // the same of a folder that was moved: what is below it has moved with it
-    kContent,     // data or attributes of `name` in `folder`, or of `folder` itself where it is ""
+    kName,        // `name` in `folder` was created, removed, or leads to another object
+    kFolderName,  // the same for a directory that was moved, with everything below it
+    kContent,     // data or attributes of `name` in `folder`, or of `folder` itself if it is ""
     kUnknown,     // changes were lost: anything may have changed
   };
   Kind kind;
@@ -24,25 +24,26 @@ struct BaseChange {
   std::string name;
 };
 
-// Tells of changes that other processes of this machine make in the base, within a few milliseconds.
-// Changes by other machines, on a network file system, are not seen (is_local_file_system() is false
-// there). Of a marker (whiteout.h) what it hides is told; that a folder was made opaque by an xattr
-// is seen as a change of its attributes alone. Sources: fanotify(7), inotify(7).
+// Reports changes of the base by other processes of this machine, within a few milliseconds. It
+// does not see changes by other machines on a network file system (is_local_file_system() is false
+// there). For a marker (whiteout.h) it reports the hidden name. It reports an xattr that makes a
+// directory opaque only as a change of the directory's attributes. Sources: fanotify(7),
+// inotify(7).
 class BaseWatch {
  public:
-  // Called on the watch's own thread with what has come since the last call, in order.
+  // Called on the watch's own thread with the changes since the last call, in order.
   using Callback = std::function<void(const std::vector<BaseChange>&)>;
 
-  // The best mode that works here for all of `folders`, no better than `best`. They are the base, or
-  // are merged into it; they may lie anywhere, in each other too. They must stay open; each may be
-  // O_PATH.
+  // Starts the best mode that works here for all of `folders`, no better than `best`. They are the
+  // base, or are merged into it; they may be anywhere, also in each other. They must stay open;
+  // each may be O_PATH.
   static std::unique_ptr<BaseWatch> start(const std::vector<int>& folders, WatchMode best,
                                           Callback changed);
   virtual ~BaseWatch() = default;  // ends the thread
 
   virtual WatchMode mode() const = 0;
-  // To be called before anything is looked up in `folder`: whether changes in it will be told from
-  // now on. Thread-safe, cheap when repeated.
+  // Call before a lookup in `folder`: returns whether changes in it will be reported from now on.
+  // Thread-safe; fast when repeated.
   virtual bool ensure(const std::string& folder) = 0;
 };
 

@@ -14,9 +14,10 @@
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
-// A mark on the whole file system of each watched folder (Linux 5.9). An event names the folder by a
-// file handle, which is opened to learn its path; since most events come from a few folders, and most
-// of these lie outside the watched ones, what a handle led to is remembered until a folder moves.
+// Marks the whole file system of each watched directory (Linux 5.9). An event identifies the
+// directory by a file handle, which is opened to get its path. Since most events come from a few
+// directories, and most of these are outside the watched ones, the result for a handle is cached
+// until a directory moves.
 namespace cacheshim {
 namespace {
 
@@ -24,9 +25,9 @@ constexpr std::uint64_t kEvents = FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN
                                   FAN_ATTRIB | FAN_CLOSE_WRITE | FAN_ONDIR;
 constexpr std::uint64_t kMoves = FAN_MOVED_FROM | FAN_MOVED_TO;
 constexpr std::uint64_t kNames = FAN_CREATE | FAN_DELETE | kMoves;
-constexpr std::size_t kMostRemembered = 65536;  // folders
+constexpr std::size_t kMostRemembered = 65536;  // directories
 
-// The path of an open object as the kernel tells it; "" where it has none any more.
+// Returns the path of an open object in the kernel's view; "" if it has none any more.
 std::string path_of(int fd) {
   auto target = sys::read_link_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(fd));
   return target ? *std::move(target) : std::string();
@@ -40,15 +41,15 @@ std::optional<std::string> below(const std::string& root, const std::string& pat
   return path.substr(prefix.size());
 }
 
-// The watched folders that are reached by one mount: the kernel tells their paths as seen from it.
+// The watched directories that one mount contains: the kernel reports their paths relative to it.
 struct WatchedMount {
-  UniqueFd fd;  // of the first of them, not O_PATH: what open_by_handle_at(2) wants
+  UniqueFd fd;  // of the first of them, not O_PATH: required by open_by_handle_at(2)
   std::uint64_t id = 0;
   fsid_t file_system{};
   std::vector<int> folders;
 };
 
-// Null where the kernel does not tell what events of the folder could be found by.
+// Returns null if the kernel does not report enough to find the directory of an event.
 std::optional<WatchedMount> mount_of(int folder) {
   auto fd = sys::open_beneath(folder, "", O_RDONLY | O_DIRECTORY);
   struct statfs file_system {};
@@ -72,7 +73,7 @@ class FanotifyWatch final : public BaseWatch {
  private:
   void read_events();
   void take(const fanotify_event_metadata& event, std::vector<BaseChange>& changes);
-  // Its paths, one in each watched folder that holds it; valid until the next call.
+  // Its paths, one in each watched directory that contains it; valid until the next call.
   using Paths = std::vector<std::string>;
   const Paths& paths_of(const fanotify_event_info_fid& info, const file_handle& handle);
   Paths resolve(const fanotify_event_info_fid& info, const file_handle& handle) const;
@@ -81,7 +82,7 @@ class FanotifyWatch final : public BaseWatch {
   const std::vector<WatchedMount> mounts_;
   const Callback changed_;
   std::unordered_map<std::string, Paths> folders_;  // by handle
-  EventThread thread_;                              // the last: it uses all the others
+  EventThread thread_;                              // the last member: it uses all the others
 };
 
 void FanotifyWatch::read_events() {
@@ -89,9 +90,9 @@ void FanotifyWatch::read_events() {
   std::vector<BaseChange> changes;
   for (;;) {
     const ssize_t size = ::read(group_.get(), buffer, sizeof buffer);
-    if (size <= 0) break;  // EAGAIN: that was all
+    if (size <= 0) break;  // EAGAIN: there are no more
     const char* const end = buffer + size;
-    for (const char* at = buffer; at < end;) {  // the kernel keeps each event aligned
+    for (const char* at = buffer; at < end;) {  // the kernel aligns each event
       const void* const aligned = at;
       const auto& event = *static_cast<const fanotify_event_metadata*>(aligned);
       take(event, changes);
@@ -123,13 +124,13 @@ void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseC
       const auto kind = moved ? BaseChange::Kind::kFolderName : BaseChange::Kind::kName;
       add_change(changes, {kind, folder, name});
     }
-    // Events of one object are merged: it may have been made and written to.
+    // The kernel merges events of one object: it may have been created and written to.
     if ((event.mask & ~(kNames | FAN_ONDIR)) != 0) {
       add_change(changes, {BaseChange::Kind::kContent, folder, name});
     }
   }
-  // What moved within a watched folder, into it or out of it, has other paths now. It is not the
-  // folder that the event names, whose path was still right.
+  // An object that moved within a watched directory, into it or out of it, has other paths now. The
+  // event's own directory is not affected; its path is still right.
   if (moved && !folders.empty()) folders_.clear();
 }
 
@@ -142,8 +143,8 @@ const FanotifyWatch::Paths& FanotifyWatch::paths_of(const fanotify_event_info_fi
   return folders_[key] = resolve(info, handle);
 }
 
-// None for a folder outside of the watched ones, or one that is gone: its parent's event tells of
-// that. Handles of two file systems may be equal.
+// Returns none for a directory outside the watched ones, or one that was removed: its parent's
+// event reports that. Handles of two file systems may be equal.
 FanotifyWatch::Paths FanotifyWatch::resolve(const fanotify_event_info_fid& info,
                                             const file_handle& handle) const {
   Paths paths;
@@ -160,7 +161,7 @@ FanotifyWatch::Paths FanotifyWatch::resolve(const fanotify_event_info_fid& info,
   return paths;
 }
 
-// Empty where one of the folders cannot be watched.
+// Returns an empty list if one of the directories cannot be watched.
 std::vector<WatchedMount> mounts_of(const std::vector<int>& folders) {
   std::vector<WatchedMount> mounts;
   for (const int folder : folders) {

@@ -11,13 +11,13 @@
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
-// A watch on each folder that is looked into, wherever it lies, set before the look, so that no change
-// falls between; its parent's first, which tells when it comes where it is not there yet.
+// Watches each directory before a lookup in it, wherever it is, so that no change is missed; its
+// parent first, which reports the creation if the directory does not exist yet.
 //
-// Two events leave paths behind that are not watched: a folder that moves, since the paths of the
-// watches below it are not known any more, and one that comes where it was missed, since it may hold
-// something before it can be watched. Everything counts as changed then, and watches come back with
-// the next looks.
+// After two kinds of events, some paths are not watched: a directory that moves, since the paths of
+// the watches below it are not known any more; and a directory that appears where it was absent,
+// since it may get contents before it can be watched. Everything then counts as changed, and the
+// next lookups set the watches again.
 namespace cacheshim {
 namespace {
 
@@ -26,9 +26,9 @@ constexpr std::uint32_t kContent = IN_ATTRIB | IN_CLOSE_WRITE;
 constexpr std::uint32_t kEvents =
     kNames | kContent | IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
 
-// A folder that one of the watched ones has not, though it was looked for.
+// For a directory that was looked up and does not exist in one of the watched ones.
 constexpr int kAbsent = -1;
-// Paths, with those that are not there any more; far above what is watched by default.
+// Paths, including absent ones; far above the default limit of watches.
 constexpr std::size_t kMostRemembered = 1 << 20;
 
 class InotifyWatch final : public BaseWatch {
@@ -64,11 +64,11 @@ class InotifyWatch final : public BaseWatch {
   const UniqueFd events_;
   const Callback changed_;
   Mutex mutex_;
-  // By watch: one folder may lie in several roots.
+  // By watch: one directory may be in several roots.
   std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
-  // By path; those of the folders above are there too.
+  // By path; the parents of each path are also present.
   std::unordered_map<std::string, Watches> watches_ GUARDED_BY(mutex_);
-  EventThread thread_;  // the last: it uses all the others
+  EventThread thread_;  // the last member: it uses all the others
 };
 
 bool InotifyWatch::ensure(const std::string& folder) {
@@ -91,14 +91,15 @@ bool InotifyWatch::ensure_locked(const std::string& folder) {
   return true;
 }
 
-// Errors: ENOSPC, no more than fs.inotify.max_user_watches.
+// Errors: ENOSPC beyond fs.inotify.max_user_watches.
 Result<int> InotifyWatch::watch(const Place& place) {
   const auto opened =
       sys::open_beneath(roots_[place.root], place.folder, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (opened.failed_with(ENOENT) || opened.failed_with(ENOTDIR)) return kAbsent;
   if (!opened) return opened.error();
   const std::string path = "/proc/self/fd/" + std::to_string(opened->get());
-  const std::uint32_t events = kEvents & ~std::uint32_t{IN_DONT_FOLLOW};  // the link is ours
+  // the link is part of our path
+  const std::uint32_t events = kEvents & ~std::uint32_t{IN_DONT_FOLLOW};
   const int added = ::inotify_add_watch(events_.get(), path.c_str(), events);
   if (added == -1) return Errno::last();
   std::vector<Place>& places = places_[added];
@@ -117,7 +118,7 @@ void InotifyWatch::forget_below(const std::string& folder) {
   });
 }
 
-// With what the watches still had to tell.
+// Also reports the pending events of the watches.
 void InotifyWatch::drop_all(std::vector<BaseChange>& changes) {
   for (const auto& [watch, places] : places_) (void)::inotify_rm_watch(events_.get(), watch);
   places_.clear();
@@ -130,7 +131,7 @@ void InotifyWatch::read_events() {
   std::vector<BaseChange> changes;
   for (;;) {
     const ssize_t size = ::read(events_.get(), buffer, sizeof buffer);
-    if (size <= 0) break;  // EAGAIN: that was all
+    if (size <= 0) break;  // EAGAIN: there are no more
     for (const char* at = buffer; at < buffer + size;) {
       const auto& event = *reinterpret_cast<const inotify_event*>(at);
       take(event, changes);
@@ -147,19 +148,20 @@ void InotifyWatch::read_events() {
 void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& changes) {
   const MutexLock lock(mutex_);
   if ((event.mask & IN_Q_OVERFLOW) != 0)
-    return drop_all(changes);  // folders may have come and gone
+    return drop_all(changes);  // directories may have been created and removed
   const auto found = places_.find(event.wd);
-  if (found == places_.end()) return;  // of a watch that has been taken away
+  if (found == places_.end()) return;  // of a watch that was removed
   const bool moved =
       (event.mask & IN_MOVE_SELF) != 0 ||
       ((event.mask & IN_ISDIR) != 0 && (event.mask & (IN_MOVED_FROM | IN_MOVED_TO)) != 0);
   if (moved) return drop_all(changes);
   const std::vector<Place> places = found->second;
-  if ((event.mask & IN_IGNORED) != 0) places_.erase(found);  // the folder is gone, and its watch
+  // the directory was removed, and its watch with it
+  if ((event.mask & IN_IGNORED) != 0) places_.erase(found);
   for (const Place& place : places) take_at(place, event, changes);
 }
 
-// A folder that goes stays on record as absent, so that it is noticed when it comes again.
+// A removed directory stays recorded as absent, so that its reappearance is noticed.
 void InotifyWatch::take_at(const Place& place, const inotify_event& event,
                            std::vector<BaseChange>& changes) {
   if ((event.mask & IN_IGNORED) != 0) {

@@ -16,20 +16,20 @@
 #include "store/base/base_watch.h"
 #include "store/sys/guard.h"
 
-// The two ways of base_watch.h, and what they share. Internal to store/.
+// The two modes of base_watch.h, and their common code. Internal to store/.
 namespace cacheshim {
 
-// Null where the kernel, or what this process may do, does not allow it.
+// Returns null if the kernel, or this process's privileges, do not allow it.
 std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& folders,
                                           const BaseWatch::Callback& changed);
 std::unique_ptr<BaseWatch> start_inotify(const std::vector<int>& folders,
                                          const BaseWatch::Callback& changed);
 
-// Adds a change; one of a marker as the change of what it hides.
+// Adds a change; the change of a marker becomes that of the hidden name.
 void add_change(std::vector<BaseChange>& changes, BaseChange change);
 
-// A thread that reads a descriptor of events until it is told to stop. After each batch it pauses
-// for a moment: a busy file system then costs at most some hundred wake-ups a second, not one an event.
+// A thread that reads a descriptor of events until it is stopped. After each batch it pauses: a
+// busy file system then causes at most some hundred wake-ups a second, not one per event.
 class EventThread {
  public:
   EventThread(int events, std::function<void()> read)
@@ -50,7 +50,7 @@ class EventThread {
   void run() {
     for (;;) {
       pollfd wanted[] = {{stop_.get(), POLLIN, 0}, {events_, POLLIN, 0}};
-      (void)::poll(wanted, 2, -1);  // EINTR: nothing is set, and we look again
+      (void)::poll(wanted, 2, -1);  // EINTR: no flag is set, and the loop repeats
       if (wanted[0].revents != 0) return;
       if (wanted[1].revents == 0) continue;
       (void)run_guarded("reading events of the base", read_);

@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-// What is left as units go.
+// The use of the base as units are evicted.
 class Budget {
  public:
   Budget(const EvictionLimits& limits, std::uint64_t free_bytes, std::uint64_t size_bytes)
@@ -31,7 +31,7 @@ class Budget {
     files_ -= unit.files;
     free_ += unit.bytes;
   }
-  // The limit that does not hold, "" for none.
+  // Returns the exceeded limit, "" if there is none.
   std::string exceeded() const {
     if (free_ < wanted_free_) return "min_free";
     if (limits_.max_size && bytes_ > *limits_.max_size) return "max_size";
@@ -83,7 +83,7 @@ EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
                              const EvictionLimits& limits) {
   const auto space = sys::statvfs_fd(store.base());
   const std::uint64_t block = space ? space->f_frsize : 0;
-  // A file system that does not say what is free has no use for min_free.
+  // A file system that does not report its free space ignores min_free.
   const std::uint64_t free_bytes = space ? space->f_bavail * block : ~std::uint64_t{0} / 2;
   const std::uint64_t size_bytes = space ? space->f_blocks * block : 0;
   return choose_units(list_base_units(store, entries), limits, std::time(nullptr), free_bytes,

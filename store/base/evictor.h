@@ -9,32 +9,33 @@
 #include "store/base/base_units.h"
 #include "store/base/eviction_limits.h"
 
-// Eviction: what was used least recently goes from the base, whole, until the limits hold.
+// Eviction: the least recently used units are removed from the base as a whole, until the limits
+// hold.
 namespace cacheshim {
 
 struct EvictedUnit {
   BaseUnit unit;
   std::string reason;     // the name of the limit
-  bool is_young = false;  // used within min_age: space had run out
+  bool is_young = false;  // used within min_age, but space has run out
 };
 
 struct EvictionReport {
   std::vector<EvictedUnit> evicted;
-  std::uint64_t bytes = 0;  // of these
+  std::uint64_t bytes = 0;  // of the evicted units
   std::uint64_t files = 0;
-  std::uint64_t bytes_before = 0;  // of all
+  std::uint64_t bytes_before = 0;  // of the whole base
   std::uint64_t files_before = 0;
-  bool is_over = false;  // a limit does not hold for all that: the rest was used within min_age
+  bool is_over = false;  // a limit is still exceeded: all other units were used within min_age
 };
 
-// What the limits ask to evict now: nothing is done.
+// Returns the units that the limits require to evict; changes nothing.
 EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
                              const EvictionLimits& limits);
 
-// Does it. A unit that cannot be moved is left and logged. Returns the paths that are gone.
+// Evicts them. A unit that cannot be moved stays and is logged. Returns the removed paths.
 std::vector<std::string> carry_out(const Store& store, EvictionReport& report);
 
-// `units` as they would be evicted where `free` bytes of `size` are free; for plan_eviction() and tests.
+// Chooses the units to evict if `free` bytes of `size` are free; for plan_eviction() and tests.
 EvictionReport choose_units(std::vector<BaseUnit> units, const EvictionLimits& limits,
                             std::time_t now, std::uint64_t free_bytes, std::uint64_t size_bytes);
 

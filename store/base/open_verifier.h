@@ -18,29 +18,30 @@
 
 namespace cacheshim {
 
-// verify_on_open: what is loaded as code, *.so and *.cubin, is held against the digest on record before
-// anybody gets it, once an inode, and again when it has changed. A whole entry at a time, with the first
-// look at any of its files: a program that has found an entry's first file must find the others. A
-// damaged entry goes to trash, so that it is missed and built anew.
+// verify_on_open: compares code, *.so and *.cubin, with the recorded digest before any process
+// reads it, once per inode, and again when it has changed. The first lookup of any file verifies
+// the whole entry: a program that has found an entry's first file must find the others. A damaged
+// entry goes to trash, so that programs find it missing and build it again.
 //
-// Thread-safe; nobody waits for another's reading, but two may read the same.
+// Thread-safe. No thread waits for another's reading, but two may read the same file.
 class OpenVerifier {
  public:
   // Both must outlive the object.
   OpenVerifier(const Store& store, const EntryMap& entries) : store_(store), entries_(entries) {}
 
-  // Whether a file of this name is held against its digest.
+  // Whether a file of this name is compared with its digest.
   static bool is_checked_name(std::string_view name);
-  // Whether a look at this path of the base must come by here: checked names, and those by which a program
-  // finds the entry that has them. What answers without the daemon must leave these to it.
+  // Whether a lookup of this path of the base must reach the daemon: checked names, and the names
+  // by which a program finds the entry of such a file. Direct answers must leave these paths to the
+  // daemon.
   static bool is_for_the_daemon(const EntryMap& entries, std::string_view path);
 
   struct Verdict {
-    std::string why;                // "PATH: what is wrong"; "" where all is as on record
-    std::vector<std::string> gone;  // the paths that have gone to trash; none where that failed
+    std::string why;                // "PATH: the error"; "" if all files are as recorded
+    std::vector<std::string> gone;  // the paths that were moved to trash; none if that failed
   };
-  // Call for a file that the base has, before it is shown or opened, with no lock held. Reads what
-  // is checked of its entry and has not been yet.
+  // Call for a file of the base before it is shown or opened, with no lock held. Reads the checked
+  // files of its entry that have not been read yet.
   Verdict check(const std::string& path) EXCLUDES(mutex_);
 
  private:

@@ -11,15 +11,17 @@
 
 namespace cacheshim {
 
-// What a bounded search for entries whose files name paths that lead nowhere (EntryRule::paths_in) has found.
+// The result of a bounded search for entries whose files name paths that lead nowhere
+// (EntryRule::paths_in).
 struct PathSample {
-  std::uint64_t entries = 0;  // that were read
-  bool is_whole = true;       // all there are; else those that were read in time
+  std::uint64_t entries = 0;  // entries that were read
+  bool is_whole = true;       // false: only those that could be read in time
   std::vector<DamagedFile> damaged;
 };
 
-// Reads entries in random order until `deadline`, so that every search of a large store reads others. What the base's file
-// system does not answer is not waited for longer than one call takes. Leaves no trace of use where that can be had.
+// Reads entries in random order until `deadline`, so that each search of a large store reads other
+// entries. If the base's file system does not answer, this waits for at most one call. Does not
+// change access times if possible.
 PathSample sample_recorded_paths(int base, const std::string& mount_path, const EntryMap& entries,
                                  std::chrono::steady_clock::time_point deadline);
 

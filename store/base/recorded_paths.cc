@@ -8,11 +8,12 @@
 namespace cacheshim {
 namespace {
 
-// A Triton group file takes 1 KiB; a sparse file, whose size a job has only set, would fill the memory.
+// A Triton group file has 1 KiB. A job can set the size of a sparse file to any value, which would
+// exhaust the memory.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 constexpr int kMostDepth = 64;
 
-// Checks each string as it is parsed, and keeps its key alone. Keys are not paths.
+// Checks each string as it is parsed, and stores only its key. Keys are not paths.
 class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit PathFinder(std::string folder) : folder_(std::move(folder)) {}

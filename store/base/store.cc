@@ -29,17 +29,17 @@ Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
-// The uid that a file system gives to objects that the daemon makes. It differs from ours if a file server
-// maps it (root_squash). Ours if the daemon can make nothing there.
+// Returns the uid that a file system gives to the daemon's new objects. It differs from ours if a
+// file server maps it (root_squash). Returns ours if the daemon cannot create anything there.
 uid_t uid_given_by(int folder) {
   const std::string name = fmt::format("{}.probe-{}", kControlName, ::getpid());
   if (!sys::make_dir_at(folder, name, kPrivateMode)) return sys::own_uid();
   const auto st = sys::stat_at(folder, name);
-  (void)sys::unlink_at(folder, name, AT_REMOVEDIR);  // an empty directory that says what it is
+  (void)sys::unlink_at(folder, name, AT_REMOVEDIR);  // an empty directory with a telling name
   return st ? st->st_uid : sys::own_uid();
 }
 
-// Why the records must not be kept in this directory of `parent`; "" if they may.
+// Returns why the records must not be kept in this directory of `parent`; "" if they may.
 std::string why_unsafe(int parent, const struct stat& st) {
   if (sys::is_private_dir(st, sys::own_uid())) return "";
   const bool is_strange = st.st_uid != 0 && st.st_uid != sys::own_uid();
@@ -84,8 +84,9 @@ StoreError Store::explain(const std::string& path, Errno error) const {
                       std::strerror(error.code()))};
 }
 
-// Opens a directory of our records; makes it if it is missing. Errors: EPERM, with a reason in `refusal_`, if
-// other users can change it: they could give a job another job's layer, or files that were never published.
+// Opens a directory of our records; creates it if it is missing. Errors: EPERM, with a reason in
+// `refusal_`, if other users can change it: they could give a job another job's layer, or files
+// that were never published.
 Result<UniqueFd> Store::open_record_dir(int parent, const std::string& name,
                                         const std::string& shown) {
   auto folder = ensure_dir(parent, name, kPrivateMode);
@@ -170,7 +171,7 @@ Status Store::open_staging() {
     CACHESHIM_CHECK(made);
     const std::string lock_path = join_path(own, kLockFile);
     auto lock = sys::open_beneath(all.get(), lock_path, O_RDWR | O_CREAT, 0600);
-    if (lock.failed_with(ENOENT)) continue;  // swept by a daemon that began at the same moment
+    if (lock.failed_with(ENOENT)) continue;  // removed by a daemon that started at the same time
     if (!lock) return lock.error();
     if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) continue;
     CACHESHIM_TRY(folder, sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY));
@@ -181,7 +182,7 @@ Status Store::open_staging() {
   return Errno(EUSERS);
 }
 
-// What a daemon that is gone has left: its lock is free.
+// Removes the directories of dead daemons, whose locks are free.
 void Store::sweep(int all) {
   const auto daemons = sys::list_dir(all);
   if (!daemons) return;

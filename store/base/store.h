@@ -8,15 +8,15 @@
 #include "common/unique_fd.h"
 #include "store/base/audit_log.h"
 
-// A store: a folder of plain cache files (the base) with our records beside it.
+// A store: a directory of plain cache files (the base) with our records beside it.
 //
 //   STORE/NAME/…              the base
 //   STORE/.cacheshim/format   "1", then "mount <path>": the path this store is mounted at
 //   STORE/.cacheshim/layers/  the jobs' layers (or elsewhere, by --layers)
 //   STORE/.cacheshim/staging/<daemon>/   files on their way in; locked by their daemon while it lives
 //   STORE/.cacheshim/trash/   files on their way out
-//   STORE/.cacheshim/leases/  who builds what, between daemons (lease_files.h, lock_files.h)
-//   STORE/.cacheshim/audit/   what was published, evicted and repaired (audit_log.h)
+//   STORE/.cacheshim/leases/  leases between daemons (lease_files.h, lock_files.h)
+//   STORE/.cacheshim/audit/   published, evicted and repaired units (audit_log.h)
 namespace cacheshim {
 
 struct StoreError {
@@ -25,34 +25,35 @@ struct StoreError {
 
 class Store {
  public:
-  // Opens the store at `path`, an existing folder, and makes what is missing of its records.
-  // Empties what daemons that are gone have left in staging and trash. `layers_path` may be empty.
+  // Opens the store at `path`, an existing directory, and creates missing records. Removes from
+  // staging and trash what dead daemons have left. `layers_path` may be empty.
   static std::variant<Store, StoreError> open(const std::string& path,
                                               const std::string& layers_path);
 
-  // A base alone, without records: jobs get no layers from it and nothing is published to it.
+  // Returns a base alone, without records: jobs get no layers from it and nothing is published to
+  // it.
   static Store bare(UniqueFd base);
 
   int base() const { return base_.get(); }
-  // Whether we can make files in the base.
+  // Whether the daemon can create files in the base.
   bool is_writable() const;
   int layers() const { return layers_.get(); }
-  // This daemon's own folder in staging, on the base's file system.
+  // This daemon's own directory in staging, on the base's file system.
   int staging() const { return staging_.get(); }
   int leases() const { return leases_.get(); }
   int trash() const { return trash_.get(); }
   const AuditLog& audit() const { return audit_; }
 
-  // Held by whoever evicts or repairs; its lock goes with the descriptor. Errors: EWOULDBLOCK.
+  // The lock for eviction and repair, which is released with the descriptor. Errors: EWOULDBLOCK.
   Result<UniqueFd> try_lock_base() const;
 
-  // The mount path on record, "" for none yet.
+  // The recorded mount path, "" if there is none yet.
   const std::string& mount_path() const { return mount_path_; }
   Status record_mount_path(const std::string& path);
   // Whether another living daemon served this store when it was opened.
   bool has_other_daemons() const { return has_other_daemons_; }
 
-  // Ensures that the base has the folder `name`, mode 0755.
+  // Ensures that the base has the directory `name`, mode 0755.
   Status ensure_base_dir(const std::string& name) const;
 
  private:
@@ -76,7 +77,7 @@ class Store {
   bool has_other_daemons_ = false;
 };
 
-// The name of this machine, as it stands in the records.
+// The name of this machine in the records.
 std::string node_name();
 
 }  // namespace cacheshim

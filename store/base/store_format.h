@@ -12,11 +12,11 @@ inline constexpr const char* kStoreFormatFile = "format";  // in STORE/.cacheshi
 
 struct StoreFormat {
   int version = kStoreFormat;
-  std::string mount_path;  // that the store was mounted at last, "" for none yet
+  std::string mount_path;  // at which the store was last mounted, "" if there is none yet
 };
 
-// Reads the text of a store's format file. Unknown lines are passed over. The other alternative says, for
-// a message, why a store with such a file is not to be used.
+// Reads the text of a store's format file. Skips unknown lines. The other alternative is a message
+// why a store with such a file cannot be used.
 std::variant<StoreFormat, std::string> parse_store_format(std::string_view text);
 
 }  // namespace cacheshim

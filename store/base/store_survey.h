@@ -7,35 +7,35 @@
 
 #include "common/result.h"
 
-// What lies in a store's records, for a report: looked at from outside, beside daemons that may serve it,
-// without a change and without a lock taken.
+// Reads a store's records for a report, from outside, beside daemons that may serve it, without a
+// change and without taking a lock.
 namespace cacheshim {
 
 struct SurveyedLayer {
   std::string job;
-  std::string node;  // as on record, "" where there is none that can be read
+  std::string node;  // as recorded, "" if there is no readable record
   bool is_active = false;
-  bool is_ended = false;   // kept for a while
-  bool is_served = false;  // by a daemon of this machine, whose lock is seen
+  bool is_ended = false;   // ended, and kept for some time
+  bool is_served = false;  // by a daemon of this machine, whose lock is visible
 };
 
-// `layers`: the folder that holds them. Errors: those of reading it.
+// `layers`: the directory of the layers. Errors: those of reading it.
 Result<std::vector<SurveyedLayer>> survey_layers(int layers);
 
-// Of `control`, a store's .cacheshim: how many things are in its trash that have been there for longer than
-// that. Errors: those of reading it; ENOENT where there is no trash.
+// `control`: a store's .cacheshim. Returns the number of objects that have been in its trash for
+// longer than that. Errors: those of reading it; ENOENT if there is no trash.
 Result<std::size_t> count_old_trash(int control, long keep_seconds);
 
-// Folders in staging whose daemon is gone.
+// Counts directories in staging whose daemon is dead.
 Result<std::size_t> count_left_staging(int control);
 
 enum class LockSupport { kWorks, kNone, kUnknown };
-// Whether flock(2) works on the file system of `file`, open for reading: a shared lock is asked for and
-// given back.
+// Whether flock(2) works on the file system of `file`, open for reading: takes a shared lock and
+// releases it.
 LockSupport probe_locks(int file);
 
-// Whether files made in the folder share their blocks when copied (reflink), by two files without names.
-// Errors: those of making these.
+// Whether files in the directory share their blocks when copied (reflink). Tries it with two files
+// without names. Errors: those of creating these.
 Result<bool> probe_reflink(int folder);
 
 }  // namespace cacheshim

@@ -6,11 +6,11 @@
 
 namespace cacheshim {
 
-// How changes that other processes make in the base are noticed.
+// How the daemon detects changes of the base by other processes.
 enum class WatchMode {
   kFanotify,  // one mark on the file system; needs root (CAP_SYS_ADMIN)
-  kInotify,   // a watch a folder
-  kNone,      // not at all: only timeouts bound how long a change stays unseen
+  kInotify,   // one watch per directory
+  kNone,      // not at all: only timeouts limit how long a change stays unseen
 };
 
 inline std::string_view to_string(WatchMode mode) {

@@ -10,8 +10,8 @@
 
 namespace cacheshim {
 
-// Who made a baton, for the daemon that takes up the layer of one that died: a line each in a file of the
-// layer's folder. Of those with equal paths the last one counts.
+// The creator of a baton, for the daemon that takes over the layer of a dead daemon: one line each
+// in a file of the layer's directory. Of those with equal paths the last one counts.
 struct BatonRecord {
   std::string path;  // in the job's view
   ino_t inode = 0;
@@ -19,14 +19,14 @@ struct BatonRecord {
   std::uint64_t start_time = 0;  // clock ticks since boot
   std::vector<pid_t> ancestors;
   std::string boot;           // boot_id of the kernel
-  std::string pid_namespace;  // that the numbers are of
+  std::string pid_namespace;  // the namespace of the numbers
 };
 
 inline constexpr const char* kBatonRecordsFile = "batons.jsonl";
 
-// One line, with its end; "" for a path that is not UTF-8, which has no record then.
+// Returns one line, with its end; "" for a path that is not UTF-8, which then has no record.
 std::string to_line(const BatonRecord& record);
-// Passes over lines that it cannot read and fields that it does not know.
+// Skips lines that it cannot read and fields that it does not know.
 std::vector<BatonRecord> parse_baton_records(std::string_view text);
 
 }  // namespace cacheshim

@@ -27,7 +27,7 @@ Status record_closing(const std::string& run_dir, const std::string& cycle) {
 }
 
 void forget_closing(const std::string& run_dir) {
-  if (!run_dir.empty()) (void)::unlink(record_path(run_dir).c_str());  // there is mostly none
+  if (!run_dir.empty()) (void)::unlink(record_path(run_dir).c_str());  // usually there is none
 }
 
 std::optional<std::string> recorded_closing(const std::string& run_dir) {

@@ -6,16 +6,17 @@
 
 #include "common/result.h"
 
-// That a mount has been closed for good, and by which attempt of its job (cycle), so that who stands by to
-// take over knows an end from a death. A file beside the mount's run folder, RUN_DIR.closed, that
-// outlives the daemon; the next one to serve removes it. Without a run folder there is no record.
+// Records that a mount has been closed for good, and by which attempt of its job (cycle), so that a
+// standby can distinguish the end of a mount from the death of its daemon. The file,
+// RUN_DIR.closed, is beside the mount's run directory and outlives the daemon; the next daemon that
+// serves the mount removes it. Without a run directory there is no record.
 namespace cacheshim {
 
-// Written and synced when it returns.
+// The record is written and synced on return.
 Status record_closing(const std::string& run_dir, const std::string& cycle);
 void forget_closing(const std::string& run_dir);
-// The cycle on record, nothing for no record or one that cannot be read. Fields that are not known are
-// passed over; a record without a cycle is that of cycle 0.
+// Returns the recorded cycle, nothing if there is no readable record. Skips unknown fields; a
+// record without a cycle is that of cycle 0.
 std::optional<std::string> recorded_closing(const std::string& run_dir);
 
 }  // namespace cacheshim

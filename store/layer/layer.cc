@@ -16,7 +16,7 @@ namespace {
 
 constexpr mode_t kPrivateMode = 0700;
 constexpr const char* kLockFile = "owner.lock";
-constexpr unsigned kMostDaemons = 64;  // of one node that hold layers of one job
+constexpr unsigned kMostDaemons = 64;  // of one node that have layers of one job
 
 Status ensure_dir(int parent, const std::string& name, mode_t mode) {
   const Status made = sys::make_dir_at(parent, name, mode);
@@ -28,7 +28,8 @@ Result<UniqueFd> open_dir(int parent, const std::string& name) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
-// EPERM for a directory that another user owns, or can change. `layers` itself has been checked.
+// Returns EPERM for a directory that another user owns, or can change. `layers` itself has been
+// checked.
 Status check_own_dir(int layers, const std::string& path) {
   CACHESHIM_TRY(top, sys::stat_fd(layers));
   CACHESHIM_TRY(folder, open_dir(layers, path));
@@ -56,7 +57,7 @@ void for_each_layer(int layers, Function&& function) {
   }
 }
 
-// Some file systems sync no directories, and say EINVAL.
+// Some file systems cannot sync directories, and return EINVAL.
 Status sync_dir(int folder) {
   const Status synced = sys::sync_file(folder);
   return synced.failed_with(EINVAL) ? Status() : synced;
@@ -131,8 +132,8 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   return layer;
 }
 
-// Whether `wanted` may take over an existing layer. A layer without a record was left so by its maker or by a
-// power failure. A layer that only root has used goes to the first other user.
+// Whether `wanted` may take over an existing layer. A layer without a record was left so by its
+// creator or by a power failure. A layer that only root has used goes to the first other user.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(folder_.get(), kLayerRecordFile);
   if (!text) {
@@ -145,7 +146,7 @@ bool Layer::may_be_taken(const LayerRecord& wanted) const {
   return wanted.uid == old->uid;
 }
 
-// The names above the record, which its own rename does not make durable.
+// Syncs the directories above the record, whose rename does not make them durable.
 Status Layer::sync_names(int layers) const {
   for (const std::string& path : {path_, std::string(parent_path(path_)), std::string()}) {
     CACHESHIM_TRY(folder, open_dir(layers, path));
@@ -184,7 +185,7 @@ Status Layer::prepare(const LayerRecord& wanted) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
     if (!record_.uid) record_.uid = wanted.uid;
-    // Whatever became of its job, what was written to it is there.
+    // Whatever happened to its job, the layer's contents still exist.
     record_.publish = wanted.publish;
     record_.vouched = wanted.vouched && old && old->vouched;
     record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;
@@ -219,7 +220,7 @@ Status Layer::end(int layers, Outcome outcome, bool keep) {
   const Status saved = save(ended);
   if (!keep) {
     CACHESHIM_CHECK(sys::remove_tree(layers, path_));
-    // Stays where the job has other cycles' layers.
+    // Stays if the job has layers of other cycles.
     (void)sys::unlink_at(layers, std::string(parent_path(path_)), AT_REMOVEDIR);
     return {};
   }

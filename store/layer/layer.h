@@ -17,23 +17,24 @@ namespace cacheshim {
 enum class Outcome { kNone, kSuccess, kFailure };
 std::string_view to_string(Outcome outcome);
 
-inline constexpr const char* kLayerRecordFile = "meta.json";  // in a layer's folder
-// In the name of a layer's folder that has ended and is kept for a while; then the time.
+inline constexpr const char* kLayerRecordFile = "meta.json";  // in a layer's directory
+// In the name of the directory of a layer that has ended and is kept for some time; followed by the
+// time.
 inline constexpr std::string_view kEndedLayerMark = ".ended-";
 
-// meta.json. Fields that a reader does not know are skipped, those that are missing keep these
-// defaults, so that older and newer versions read each other's records.
+// meta.json. Readers skip unknown fields, and missing ones keep these defaults, so that older and
+// newer versions read each other's records.
 struct LayerRecord {
   std::string job;
   std::string cycle;
   std::string node;
   std::optional<unsigned> uid;  // the first user other than root
   bool shared_uids = false;
-  // Whether everybody who has written to it was one whose work may be published; and why, for people, it
-  // may never be: "" where nothing speaks against it. Either outlives the daemon that found it out.
+  // Whether all users who have written to it may publish; and why it may never be published, for
+  // messages, "" if there is no reason. Both outlive the daemon that recorded them.
   bool vouched = false;
   std::string refused;
-  // As the job wants it, no more than the mount's policy; nothing in records of older versions.
+  // The job's policy, at most the mount's; nothing in records of older versions.
   std::optional<PublishPolicy> publish;
   bool active = true;
   Outcome outcome = Outcome::kNone;
@@ -42,34 +43,36 @@ struct LayerRecord {
 };
 
 std::string to_json(const LayerRecord& record);
-// Errors: EINVAL for text that is no JSON object.
+// Errors: EINVAL for text that is not a JSON object.
 Result<LayerRecord> parse_layer_record(std::string_view json);
 
 // Holds the layer's owner.lock while it lives. Move-only.
 class Layer {
  public:
-  // Takes the layer of this job, cycle and node; makes it if it is missing. When this returns, the layer's
-  // owner is recorded durably. Does not take a layer that another living daemon holds, that belongs to
-  // another user, or whose owner is not recorded; makes a further one beside it ("<cycle>@<node>.2").
+  // Takes the layer of this job, cycle and node; creates it if it is missing. On return, the
+  // layer's owner is recorded durably. Does not take a layer that another living daemon holds, that
+  // belongs to another user, or whose owner is not recorded; creates another one beside it
+  // ("<cycle>@<node>.2").
   static Result<Layer> take(int layers, const LayerRecord& wanted);
-  // Takes an existing folder of a job, "<cycle>@<node>". Errors: EWOULDBLOCK where it is held.
+  // Takes an existing directory of a job, "<cycle>@<node>". Errors: EWOULDBLOCK if another daemon
+  // holds it.
   static Result<Layer> take_existing(int layers, const std::string& job, const std::string& name);
 
   const LayerRecord& record() const { return record_; }
-  // Relative to the layers' folder.
+  // Relative to the layers' directory.
   const std::string& path() const { return path_; }
-  // Durably.
+  // Saves the record durably.
   Status save(const LayerRecord& record);
 
-  // A file beside the record: a line more, all of it. Not synced.
+  // Appends a complete line to a file beside the record. Not synced.
   Status append(const char* file, std::string_view line) const;
   Result<std::string> read(const char* file) const;
 
   Result<UniqueFd> open_upper() const;
   Result<UniqueFd> open_work() const;
 
-  // Records the end and gives the folder up: removed at once, or kept as "<name>.ended-<time>" for
-  // sweep_ended_layers(). The lock goes with it.
+  // Records the end and releases the directory: removes it at once, or keeps it as
+  // "<name>.ended-<time>" for sweep_ended_layers(). Releases the lock.
   Status end(int layers, Outcome outcome, bool keep);
 
  private:
@@ -85,12 +88,13 @@ class Layer {
   LayerRecord record_;
 };
 
-// The layers of this node that are on record as active and that nobody holds.
+// Returns the layers of this node that are recorded as active and that no daemon holds.
 std::vector<Layer> take_orphans(int layers, const std::string& node);
 
-// Puts away layers on record as active that nobody holds and that no daemon will take up: older ones of
-// this node than `started_before`, seconds since 1970, and those of other nodes that have been left for
-// longer than `keep_seconds`. `uid-<uid>` layers of other nodes are left to them. Returns how many.
+// Ends layers that are recorded as active, that no daemon holds and that no daemon will take over:
+// those of this node that are older than `started_before`, seconds since 1970, and those of other
+// nodes that have been unused for longer than `keep_seconds`. Leaves `uid-<uid>` layers to their
+// nodes. Returns the number.
 unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
                               std::time_t keep_seconds);
 

@@ -10,7 +10,8 @@
 namespace cacheshim {
 namespace {
 
-// A whiteout by what follows ".wh." in its marker: for all but the longest names the name itself.
+// The key of a whiteout, the text after ".wh." in its marker: the name itself except for very long
+// names.
 std::string_view key_of_marker(std::string_view marker) {
   return marker.substr(kWhiteoutPrefix.size());
 }
@@ -143,7 +144,7 @@ bool LayerIndex::is_opaque(std::string_view path) const {
   return folder != nullptr && folder->opaque;
 }
 
-// Nothing where the layer has no such folder.
+// Returns nothing if the layer has no such directory.
 std::unique_ptr<LayerIndex::Folder> LayerIndex::take(std::string_view path) {
   Folder* parent = find(parent_path(path));
   if (parent == nullptr) return nullptr;
@@ -160,7 +161,7 @@ void LayerIndex::put(std::string_view path, std::unique_ptr<Folder> folder) {
 
 void LayerIndex::erase_tree(std::string_view path) {
   const WriterLock lock(mutex_);
-  (void)take(path);  // dropped with all below
+  (void)take(path);  // dropped with everything below
 }
 
 void LayerIndex::move_tree(std::string_view from, std::string_view to) {

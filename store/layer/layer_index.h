@@ -10,32 +10,33 @@
 
 #include "store/sys/mutex.h"
 
-// What a layer has and what it hides, without asking the disk: its folders, the names that it has
-// whited out and the folders that it has made opaque.
+// An index in memory of what a layer has and hides: its directories, the names that it has whited
+// out and the directories that it has made opaque.
 //
-// Only this daemon changes a layer, so the folders on disk, with their markers, are the record and
-// this is their index: a look at a name whose folder the layer has not goes straight to the lowers,
-// and one walk over the index says whether those are hidden. A tree like the layer's own, so that
-// what is renamed or removed takes along all that is below it in one step. Files are not in it.
-// Thread-safe by a lock of its own, innermost and never held across a system call; what a change on disk
-// and its record here are to be together is the Overlay's business. Paths are as in paths.h.
+// Only this daemon changes a layer, so the directories on disk, with their markers, are the record
+// and this is their index. If the layer does not have the directory of a name, a lookup goes
+// directly to the lowers, and one walk over the index tells whether they are hidden. The index is a
+// tree like the layer's own, so that a rename or removal handles everything below in one step. It
+// does not contain files. Thread-safe by a lock of its own, innermost and never held across a
+// system call; the Overlay makes a change on disk and its record here atomic. Paths are as in
+// paths.h.
 namespace cacheshim {
 
 class LayerIndex {
  public:
   struct Place {
-    bool in_layer = false;      // the layer has the folder that holds the name
-    bool hides_lowers = false;  // the name or a folder above it is whited out, or one is opaque
+    bool in_layer = false;      // the layer has the directory of the name
+    bool hides_lowers = false;  // the name or a parent directory is whited out, or one is opaque
   };
   Place place_of(std::string_view path) const;
   bool hides_lowers(std::string_view path) const { return place_of(path).hides_lowers; }
 
   bool has_folder(std::string_view path) const;
-  // For all that add: the folder that holds the name must be there; "" always is.
+  // For all functions that add: the directory of the name must be present; "" always is.
   void add_folder(std::string_view path);
 
   void add_whiteout(std::string_view path);
-  // By the name of the marker, as found on disk.
+  // Adds a whiteout by the name of its marker on disk.
   void add_whiteout_marker(std::string_view folder, std::string_view marker);
   void remove_whiteout(std::string_view path);
   bool has_whiteout(std::string_view path) const;
@@ -45,8 +46,8 @@ class LayerIndex {
   void remove_opaque(std::string_view path);
   bool is_opaque(std::string_view path) const;
 
-  // A folder of the layer and all below it were removed, were renamed onto a name that was free, or
-  // have changed places with another name, where a path that is no folder's stands for a file.
+  // A directory of the layer and everything below were removed, were renamed onto a free name, or
+  // have changed places with another name. A path that is not a directory's stands for a file.
   void erase_tree(std::string_view path);
   void move_tree(std::string_view from, std::string_view to);
   void exchange_trees(std::string_view one, std::string_view other);
@@ -63,7 +64,7 @@ class LayerIndex {
     Folder() = default;
     Folder(Folder&&) = default;
     Folder& operator=(Folder&&) = default;
-    ~Folder();  // without recursion: a job may make trees of any depth
+    ~Folder();  // without recursion: a job may create trees of any depth
     bool opaque = false;
     std::unordered_map<std::string, std::unique_ptr<Folder>, Hash, std::equal_to<>> folders;
     std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // see whiteout_key()

@@ -52,7 +52,7 @@ Status LinkIndex::load(int work) {
   return {};
 }
 
-// Skips what it cannot read: the names in question are then no links of each other any more.
+// Skips unreadable records: the names concerned are then not links of each other any more.
 void LinkIndex::load_file(const std::string& name) {
   File file;
   file.has_copy = name.starts_with(kCopy);
@@ -113,7 +113,8 @@ Status LinkIndex::add_copy(const std::string& key, nlink_t names, int folder,
   const std::string record = known != nullptr ? file_name(key, *known) : std::string();
   const File file{known != nullptr ? known->names_left : names, true, st.st_dev, st.st_ino};
   CACHESHIM_CHECK(sys::link_at(folder, name, folder_.get(), file_name(key, file)));
-  if (!record.empty()) (void)sys::unlink_at(folder_.get(), record);  // at worst an empty file stays
+  // at worst an empty file remains
+  if (!record.empty()) (void)sys::unlink_at(folder_.get(), record);
   files_[key] = file;
   keys_[file.inode] = key;
   return {};

@@ -15,20 +15,20 @@
 
 namespace cacheshim {
 
-// Hard links of the base, across copy-up: which base files with several names this layer has copied
-// up or taken names from.
+// Keeps hard links of the base together across copy-up: records the base files with several names
+// of which this layer has copied up or hidden a name.
 //
 // The first name of such a file that is copied up leaves a hard link of the copy here, under a key
-// made of the base file's identity; from then on its other names in the base show the copy, and get
-// links of it when they are copied up themselves. With the key goes the number of the base's names
-// that are still to be seen, neither copied up nor hidden; with the copy's own links it makes the
-// file's st_nlink. A file that has only lost names so far is on record without a copy.
+// made of the base file's identity. From then on its other names in the base show the copy, and get
+// links of it when they are copied up themselves. The key is stored with the number of the base's
+// names that are still visible, neither copied up nor hidden; together with the copy's own links it
+// is the file's st_nlink. A file that has only lost names so far is recorded without a copy.
 //
-// On disk: a folder of the layer's work folder that holds "copy.<key>.<names left>", the link, or
-// "none.<key>.<names left>", an empty file. Each change is one rename(2) or link(2). A crash between
-// those of one copy-up can leave the count one too high, never a name without its data. As
-// overlayfs' index=on (overlayfs.rst, "Non-standard behavior"). Not thread-safe: part of an Overlay
-// and under its lock.
+// On disk: a directory of the layer's work directory that contains "copy.<key>.<names left>", the
+// link, or "none.<key>.<names left>", an empty file. Each change is one rename(2) or link(2). A
+// crash between those of one copy-up can leave the count one too high, never a name without its
+// data. Similar to overlayfs's index=on (overlayfs.rst, "Non-standard behavior"). Not thread-safe:
+// part of an Overlay and under its lock.
 class LinkIndex {
  public:
   static constexpr const char* kFolder = "index";
@@ -40,11 +40,12 @@ class LinkIndex {
     ino_t inode = 0;
   };
 
-  // The same for one file as long as it lives, across mounts: of its file handle where the file
-  // system has such. `object` may be an O_PATH descriptor; `lower` is LowerStack::Object's.
+  // Returns a key that stays the same for one file as long as it lives, across mounts: made of its
+  // file handle if the file system has such. `object` may be an O_PATH descriptor; `lower` is
+  // LowerStack::Object's.
   static Result<std::string> key_of(int object, std::size_t lower);
 
-  // Begins with what the work folder, which stays open, holds.
+  // Starts with the contents of the work directory, which stays open.
   Status load(int work);
   void clear();  // there is no layer
   bool is_empty() const { return files_.empty(); }
@@ -56,21 +57,21 @@ class LinkIndex {
     }
   }
 
-  const File* find(const std::string& key) const;  // null for none
-  // The copy of a file that has one, opened and looked at.
+  const File* find(const std::string& key) const;  // null if there is none
+  // Opens and checks the copy of a file that has one.
   Result<UniqueFd> open_copy(const std::string& key, int flags) const;
   Result<struct stat> stat_copy(const std::string& key) const;
-  // Makes st_nlink of an object in the layer what the merged view has.
+  // Sets st_nlink of an object in the layer to that of the merged view.
   void correct_links(struct stat& st) const;
 
-  // `name` in `folder` is to be the copy of a base file that has `names` names.
+  // `name` in `folder` becomes the copy of a base file that has `names` names.
   Status add_copy(const std::string& key, nlink_t names, int folder, const std::string& name);
   // Gives the copy a further name in the layer.
   Status link_copy(const std::string& key, int folder, const std::string& name) const;
-  // One of the base's names has been copied up or hidden; of a file not on record yet, that had so
-  // many.
+  // One of the base's names was copied up or hidden; if the file is not recorded yet, it had this
+  // number of names.
   Status take_name(const std::string& key, nlink_t names);
-  // Forgets the file whose copy this was if it has no name left. Returns whether it was forgotten.
+  // Forgets the file of this copy if it has no name left. Returns whether it was forgotten.
   bool forget_if_gone(dev_t device, ino_t inode);
 
  private:
@@ -80,7 +81,7 @@ class LinkIndex {
   void load_file(const std::string& name);
 
   int work_ = -1;
-  UniqueFd folder_;  // made with the first file
+  UniqueFd folder_;  // created with the first file
   std::map<std::string, File> files_;
   std::unordered_map<ino_t, std::string> keys_;  // of copies, which are all on one file system
 };

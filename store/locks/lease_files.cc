@@ -46,10 +46,11 @@ Result<UniqueFd> LeaseFiles::try_take(std::string_view path) const {
 
 void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
   if (!lease) return;
-  (void)sys::unlink_at(folder_, lease_name(path));  // left behind, it is an empty file that is free
+  (void)sys::unlink_at(folder_, lease_name(path));  // a leftover is an empty, unlocked file
 }
 
-// Whoever gets the lock of a removed file finds that its name leads elsewhere, and tries again.
+// A process that gets the lock of a removed file finds that its name leads elsewhere, and tries
+// again.
 void LeaseFiles::sweep() const {
   const auto files = sys::list_dir(folder_);
   if (!files) return;

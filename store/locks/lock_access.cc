@@ -15,7 +15,7 @@ constexpr const char* kAccessAcl = "system.posix_acl_access";
 constexpr mode_t kClosed = S_ISVTX | 0600;
 constexpr std::uint32_t kNobody = 0xffffffff;
 
-// Source: linux/posix_acl_xattr.h. Entries go by tag, those of one tag by id.
+// Source: linux/posix_acl_xattr.h. Entries are sorted by tag, those of one tag by id.
 enum Tag : std::uint16_t { kUserObj = 1, kUser = 2, kGroupObj = 4, kGroup = 8, kMask = 16, kOther = 32 };
 constexpr std::uint16_t kReadWrite = 6;
 
@@ -50,12 +50,15 @@ LockAccess::LockAccess(const std::optional<PublishAllow>& allow) {
 void LockAccess::apply(int fd) const {
   const auto st = sys::stat_fd(fd);
   if (!st || !S_ISREG(st->st_mode) || st->st_uid != sys::own_uid()) return;
-  const mode_t wanted = acl_.empty() ? mode_ : mode_ | 0060;  // the mask shows as the group's
+  // the mask appears as the group's mode
+  const mode_t wanted = acl_.empty() ? mode_ : mode_ | 0060;
   const auto acl = sys::get_xattr(fd, kAccessAcl);
   if ((st->st_mode & 07777) == wanted && (acl ? *acl : std::string()) == acl_) return;
-  if (acl_.empty() && acl) (void)sys::remove_xattr(fd, kAccessAcl);  // then it stays more open to some
+  // otherwise more users keep access
+  if (acl_.empty() && acl) (void)sys::remove_xattr(fd, kAccessAcl);
   if ((st->st_mode & 07777) != mode_) (void)sys::set_mode(fd, mode_);
-  if (!acl_.empty()) (void)sys::set_xattr(fd, kAccessAcl, acl_, 0);  // without, it is closed to all
+  // without an ACL, the file is closed to all
+  if (!acl_.empty()) (void)sys::set_xattr(fd, kAccessAcl, acl_, 0);
 }
 
 bool is_closed_lock(const struct stat& st) {

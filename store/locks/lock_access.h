@@ -11,29 +11,30 @@
 
 namespace cacheshim {
 
-// Who may open a lock file of the base beside the mount, by its path in the store or in the base that is bound
-// in the run directory. A process that can open a file, even only for reading, can lock it and block others.
+// The users who may open a lock file of the base beside the mount, by its path in the store or in
+// the base that is bound in the run directory. A process that can open a file, even only for
+// reading, can lock it and block others.
 //
-// If every local user may publish, all may (mode 0666). If `[publish] allow` is set, only root and the users
-// and groups that it names may, by a POSIX ACL: mode 0660 with the sticky bit. That bit means nothing to the
-// kernel on a file; here it marks a mode that counts beside the mount only. In a view a lock file is open to
-// the view's user (View); the daemon opens it itself. Jobs that are allowed by their cgroup have no ACL entry:
-// they lock through the mount.
+// If every local user may publish, all users may open it (mode 0666). If `[publish] allow` is set,
+// only root and the users and groups that it names may, by a POSIX ACL: mode 0660 with the sticky
+// bit. The kernel ignores that bit on a file; here it marks a mode that applies only beside the
+// mount. In a view the view's user can open a lock file (View); the daemon opens it itself. Jobs
+// that are allowed by their cgroup have no ACL entry: they lock through the mount.
 class LockAccess {
  public:
   explicit LockAccess(const std::optional<PublishAllow>& allow);
 
   mode_t mode() const { return mode_; }
-  // Gives the open lock file `fd` this mode and ACL. Leaves a file alone that the daemon may not change. If the
-  // file system has no ACLs, only the service account can open the file.
+  // Sets this mode and ACL on the open lock file `fd`. Leaves a file alone that the daemon may not
+  // change. If the file system has no ACLs, only the service account can open the file.
   void apply(int fd) const;
 
  private:
   mode_t mode_ = 0666;
-  std::string acl_;  // as the kernel takes it; "" for none
+  std::string acl_;  // in the kernel's format; "" for none
 };
 
-// Whether a file of the base is such a lock file, whose mode does not say who may open it in a view.
+// Whether a file of the base is such a lock file, whose mode does not apply in a view.
 bool is_closed_lock(const struct stat& st);
 
 }  // namespace cacheshim

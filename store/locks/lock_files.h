@@ -17,25 +17,26 @@
 
 namespace cacheshim {
 
-// The largest that a lock file may grow: it is everybody's.
+// The maximum size of a lock file, which all users share.
 inline constexpr off_t kMostLockBytes = 4096;
 
-// The lock files of a store as one job sees them: regular files whose names a profile says are locks are
-// the base's own, one inode for all jobs and for processes beside the mount, open to every uid. They
-// are never copied, never published, and may be there before their folder's entry is. What a profile
-// calls shared is written through to the base in the same way, as large as it gets, and may be
-// replaced by a rename of its own kind.
+// The lock files of a store as one job sees them: regular files whose names are locks by the
+// profile belong to the base, one inode for all jobs and for processes beside the mount, open to
+// every uid. They are never copied, never published, and may exist before their directory's entry
+// does. Files of class `shared` also belong to the base; they may have any size, and a rename of
+// another shared name may replace them.
 //
-// Thread-safe. Paths are as in paths.h; what is not a regular file is not a lock, whatever its name.
+// Thread-safe. Paths are as in paths.h; an object that is not a regular file is not a lock,
+// whatever its name.
 class LockFiles {
  public:
   // `entries` must outlive the object.
   explicit LockFiles(const EntryMap& entries) : entries_(entries) {}
 
-  // From now on they are those of `base`, a folder that stays open and can be written to; -1: they
-  // are files of the layer like any others. `staging` is a folder on the base's file system, for files on their
-  // way into the base.
-  // `access` must outlive this, and says who may lock a lock file beside the mount.
+  // From now on they belong to `base`, a writable directory that stays open; -1: they are ordinary
+  // files of the layer. `staging` is a directory on the base's file system, for files on their way
+  // into the base. `access` must outlive this object, and defines who may lock a lock file beside
+  // the mount.
   void share(int base, const LockAccess* access, int staging) {
     if (access != nullptr) access_ = access;
     staging_ = staging;
@@ -45,59 +46,62 @@ class LockFiles {
   bool is_shared_name(std::string_view path) const {
     return base_ >= 0 && entries_.is_common(path);
   }
-  // How far it may grow.
+  // The maximum size.
   off_t most_bytes(std::string_view path) const;
 
   struct Object {
     UniqueFd fd;  // O_PATH
     struct stat st;
   };
-  // Errors: ENOENT, also for a hidden one; EISDIR for anything that is no regular file.
+  // Errors: ENOENT, also for a hidden one; EISDIR for anything that is not a regular file.
   Result<Object> find(const std::string& path) const;
   Result<UniqueFd> open(const std::string& path, int flags) const;
   struct Made {
     UniqueFd fd;
     bool is_new;
   };
-  // Makes the file and the directories above it, or, without O_EXCL, opens the existing one. A hidden file
-  // is shown again and counts as made. Errors: EEXIST.
+  // Creates the file and the directories above it, or, without O_EXCL, opens the existing one. A
+  // hidden file becomes visible again and counts as created. Errors: EEXIST.
   Result<Made> create(const std::string& path, int flags);
   Status remove(const std::string& path) const;
-  // Puts the file `name` of `folder`, which is on the base's file system, in the place of one that is there.
+  // Replaces an existing file with the file `name` of `folder`, which is on the base's file system.
   Status replace(const std::string& path, int folder, const std::string& name) const;
-  // Of two lock files, or two shared ones; else EXDEV.
+  // For two lock files, or two shared ones; otherwise EXDEV.
   Status rename(const std::string& from, const std::string& to, unsigned flags);
 
-  // Names of lock files that come from, or go to, the file `name` of `folder`, one of the layer's. The object
-  // stays the same, and with it the locks that are held on it. The first copies the file if `folder` is on
-  // another file system, and returns an O_PATH descriptor of what got the name, which others may have taken away
-  // again by then. Errors: EXDEV there for the others, and for names of class `shared`; EFBIG for a file that is too
-  // large; EEXIST.
+  // Moves names of lock files from or to the file `name` of `folder`, a directory of the layer. The
+  // object stays the same, and with it the locks that are held on it. The first function copies the
+  // file if `folder` is on another file system, and returns an O_PATH descriptor of the object that
+  // got the name, which other processes may have removed by then. Errors: EXDEV for the other
+  // functions in that case, and for names of class `shared`; EFBIG for a file that is too large;
+  // EEXIST.
   Result<UniqueFd> rename_in(int folder, const std::string& name, const std::string& path,
                              unsigned flags);
   Status rename_out(const std::string& path, int folder, const std::string& name) const;
   Status link_in(int object, const std::string& path);  // `object`: any descriptor of the file
   Status link_out(const std::string& path, int folder, const std::string& name) const;
   Status link(const std::string& path, const std::string& new_path);
-  // From this job's view alone, until it is created again or shown.
+  // Hides it only in this job's view, until it is created again or shown.
   void hide(const std::string& path);
   void show(const std::string& path);
   std::vector<std::string> hidden_folders() const;
 
-  // The base's file that takes the locks of `path`, a small `*.lock` in a cache without a profile, as an
-  // O_PATH descriptor. That of a baton lies among the store's leases: a file named as the baton would make those
-  // wait who use the base without a mount, since a baton excludes by being there. Errors: ENOENT where there is none, and for other names; EFBIG for a larger file;
-  // EISDIR; EACCES for one that we cannot write to.
+  // Returns the base's file that takes the locks of `path`, a small `*.lock` in a cache without a
+  // profile, as an O_PATH descriptor. The file for a baton is among the store's leases: with the
+  // baton's own name, processes that use the base without a mount would wait for it, since a baton
+  // excludes by existing. Errors: ENOENT if there is none, and for other names; EFBIG for a larger
+  // file; EISDIR; EACCES for one that the daemon cannot write to.
   bool may_become_lock(const std::string& path) const {
     return base_ >= 0 && entries_.may_become_lock(path);
   }
   Result<UniqueFd> open_named(const std::string& path) const;
   Result<Object> find_named(const std::string& path) const { return find(place_of_named(path)); }
-  // The same, but makes the file, empty, and the directories above it. LockAccess says who may open it.
+  // The same, but creates the file, empty, and the directories above it. LockAccess defines who may
+  // open it.
   Result<UniqueFd> ensure_named(const std::string& path) const;
 
-  // What a listing of `folder` is to have of them: none that is hidden, and, where the layer hides the
-  // base (`base_is_hidden`), those of the base all the same.
+  // Adjusts a listing of `folder`: removes hidden lock files and, if the layer hides the base
+  // (`base_is_hidden`), adds the base's lock files.
   void adjust(const std::string& folder, bool base_is_hidden,
               std::vector<sys::DirEntry>& listed) const;
 

@@ -40,7 +40,7 @@ Status SharedFile::commit(int fd, const LockFiles& files, const std::string& pat
 }
 
 void SharedFile::discard() {
-  if (is_staged()) (void)sys::unlink_at(staging_, name_);  // else the next daemon sweeps it
+  if (is_staged()) (void)sys::unlink_at(staging_, name_);  // otherwise the next daemon removes it
   name_.clear();
 }
 

@@ -13,14 +13,14 @@ namespace cacheshim {
 
 class LockFiles;
 
-// A file of class `shared` that is open for writing. Who reads it without its lock must never see half of
-// what is written: the first change goes to a copy of the file in staging, which the descriptor then
-// refers to, and commit() puts that in the file's place, by a rename. The next change makes the next copy.
-// What is never committed is thrown away.
+// A file of class `shared` that is open for writing. A reader without its lock must never see half
+// of a write: the first change goes to a copy of the file in staging, to which the descriptor then
+// refers, and commit() replaces the file with the copy by a rename. The next change makes the next
+// copy. A copy that is never committed is discarded.
 class SharedFile {
  public:
-  // `staging`: a folder on the base's file system, which must outlive the object. `path`: the file's, as it
-  // was opened. `is_new`: this opening has made the file.
+  // `staging`: a directory on the base's file system, which must outlive the object. `path`: the
+  // file's path at the open. `is_new`: this open has created the file.
   SharedFile(int staging, std::string path, bool is_new)
       : staging_(staging), path_(std::move(path)), is_new_(is_new) {}
   ~SharedFile() { discard(); }
@@ -31,14 +31,15 @@ class SharedFile {
 
   const std::string& path() const { return path_; }
   bool is_staged() const REQUIRES(mutex) { return !name_.empty(); }
-  // Whether what this opening has made was never finished.
+  // Whether this open has created the file and its writer was killed.
   bool is_unfinished() const REQUIRES(mutex) { return is_new_ && was_killed_; }
   void set_killed() REQUIRES(mutex) { was_killed_ = true; }
 
-  // Ensures that `fd`, open for reading and writing, is the copy's: of the first `keep_bytes` of what it was.
+  // Ensures that `fd`, open for reading and writing, refers to the copy, of the file's first
+  // `keep_bytes`.
   Status stage(int fd, off_t keep_bytes = kWholeFile) REQUIRES(mutex);
-  // Syncs the copy and renames it to `path` of `files`; does nothing where nothing is staged. Where there is
-  // no such file any more, the copy is thrown away. Errors leave it staged.
+  // Syncs the copy and renames it to `path` of `files`; does nothing if nothing is staged. If the
+  // file does not exist any more, discards the copy. Errors leave it staged.
   Status commit(int fd, const LockFiles& files, const std::string& path) REQUIRES(mutex);
   void discard() REQUIRES(mutex);
 

@@ -12,7 +12,7 @@
 namespace cacheshim {
 namespace {
 
-// Of an unknown cache what lies in its folder goes together, as in publishing.
+// The contents of an unknown cache's directory belong together, as in publishing.
 std::string unit_of(const EntryMap& entries, const std::string& path) {
   if (const auto ref = entries.find(path)) return ref->unit();
   std::string_view rest = path;
@@ -27,7 +27,7 @@ class Lister {
 
   LayerContent list() {
     folders_.emplace_back();
-    while (!folders_.empty()) {  // no recursion: a job may make trees of any depth
+    while (!folders_.empty()) {  // no recursion: a job may create trees of any depth
       const std::string folder = std::move(folders_.back());
       folders_.pop_back();
       visit(folder);

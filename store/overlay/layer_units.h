@@ -9,12 +9,14 @@
 
 namespace cacheshim {
 
-// What a layer holds, by what belongs together.
+// The contents of a layer, by units.
 struct LayerUnit {
   std::string
-      unit;  // as EntryRef::unit() spells it, or a file of no entry, or what an unknown cache has
-  std::uint64_t files = 0;  // names of files, symlinks and the like
-  std::uint64_t bytes = 0;  // what they hold
+      // in the form of EntryRef::unit(), or a file of no entry, or the directory of an unknown
+      // cache
+      unit;
+  std::uint64_t files = 0;  // names of files, symlinks and other objects
+  std::uint64_t bytes = 0;  // their contents
 };
 
 struct LayerContent {
@@ -22,7 +24,7 @@ struct LayerContent {
   std::uint64_t removed = 0;     // names of the base that the job has removed
 };
 
-// Takes Overlay::mutex() shared. What cannot be read is left out.
+// Takes Overlay::mutex() shared. Skips unreadable objects.
 LayerContent list_layer(const Overlay& overlay, const EntryMap& entries);
 
 }  // namespace cacheshim

@@ -39,10 +39,10 @@ bool is_opaque(int folder) {
 
 constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 
-// The names of folders that are merged, from the topmost down.
+// The names of merged directories, from the topmost down.
 class MergedNames {
  public:
-  // Takes those names of the open folder that none before it has or hides.
+  // Adds those names of the open directory that none before it has or hides.
   Status add(int folder, bool is_last) {
     CACHESHIM_TRY(entries, sys::read_dir(folder));
     std::vector<std::string> hidden_below;
@@ -162,7 +162,7 @@ Result<LowerStack::Folders> LowerStack::open_folders(std::string_view path) cons
   return folders;
 }
 
-// The folders that `name`, in these folders, is merged of.
+// Returns the directories that are merged into `name` of these directories.
 Result<LowerStack::Folders> LowerStack::descend(const Folders& folders, const std::string& name) {
   Folders below;
   for (const Object& folder : folders) {
@@ -183,7 +183,7 @@ Result<LowerStack::Folders> LowerStack::descend(const Folders& folders, const st
   return below;
 }
 
-// Whether this lower has a whiteout of `name` that lies on top of another lower.
+// Whether this lower has a whiteout of `name` and covers another lower.
 bool LowerStack::hides_below(const Object& folder, const std::string& name) {
   return folder.lower > 0 && has_name(folder.fd.get(), whiteout_name(name));
 }

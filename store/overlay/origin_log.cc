@@ -19,7 +19,7 @@ constexpr std::size_t kRemovalFields = 1;
 constexpr std::size_t kRecordFields = 4;
 constexpr std::size_t kFewLines = 1024;  // not worth rewriting
 
-// Returns how many hexadecimal numbers the line holds, 0 for a line of another form.
+// Returns the number of hexadecimal numbers in the line, 0 for a line of another form.
 std::size_t parse(std::string_view line, std::array<std::uint64_t, kRecordFields>& fields) {
   std::size_t count = 0;
   for (const char* at = line.data(); count < fields.size(); ++at) {
@@ -69,14 +69,14 @@ void OriginLog::begin_load(int work) {
   const MutexLock file_lock(file_mutex_);
   work_ = work;
   const auto text = sys::read_file(work, kFile);
-  if (!text) return;  // none yet, or one that cannot be read: the copies show their own numbers
+  if (!text) return;  // no readable file yet: the copies show their own numbers
   std::string_view rest = *text;
   for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
     apply(rest.substr(0, end), pending_);
     rest.remove_prefix(end + 1);
     ++lines_;
   }
-  if (!rest.empty()) ++lines_;  // torn: a reason to write the file anew
+  if (!rest.empty()) ++lines_;  // torn: a reason to rewrite the file
 }
 
 void OriginLog::found(int folder, const std::string& name, ino_t inode) {
@@ -106,7 +106,8 @@ std::optional<OriginLog::Origin> OriginLog::find(ino_t inode) const {
 std::optional<ino_t> OriginLog::add(int folder, const std::string& name, const struct stat& base) {
   const auto lower = lowers_.find_device(base.st_dev);
   const auto copy = sys::stat_at(folder, name);
-  if (!lower || !copy) return std::nullopt;  // base is of a file system mounted below a lower
+  // base is on a file system that is mounted below a lower
+  if (!lower || !copy) return std::nullopt;
   put_back(copy->st_ino, {handle_of(folder, name), *lower, base.st_ino});
   return copy->st_ino;
 }
@@ -163,7 +164,7 @@ void OriginLog::rewrite() {
     lines_ = records_.size();
   }
   file_.reset();                                      // append() opens the new one
-  (void)sys::replace_file(work_, kFile, text, 0600);  // else the longer one stays
+  (void)sys::replace_file(work_, kFile, text, 0600);  // otherwise the longer one stays
 }
 
 Status OriginLog::sync() {

@@ -26,30 +26,30 @@
 #include "store/sys/path_root.h"
 #include "store/sys/paths.h"
 
-// One job's writable layer over what lies below it: the file system's logic, without FUSE.
+// One job's writable layer over the lowers: the file system's logic, without FUSE.
 //
-// Nothing of the lowers is cached: every call walks from their roots, so that what others publish or
-// remove shows at the next call. The layer is changed by its one daemon alone, so what it has and
-// hides is held in memory (LayerIndex). A name is looked up in the layer first, then, unless hidden,
-// below. Semantics: kernel overlayfs.rst, with these differences: folders of the lowers can be renamed
+// Nothing of the lowers is cached: every call walks from their roots, so that the next call sees
+// what others publish or remove. Only its one daemon changes the layer, so what it has and hides is
+// held in memory (LayerIndex). A name is looked up in the layer first, then, unless hidden, below.
+// Semantics: kernel overlayfs.rst, with these differences: directories of the lowers can be renamed
 // (they are copied up whole), and an entry that this layer began while the base had none is opaque
-// from its first file on, so that no reader sees files of two builders mixed. "The base" is what the
-// lowers show together; a store has one.
+// from its first file on, so that no reader sees files of two builders mixed. "The base" is the
+// merged view of the lowers; a store has one.
 namespace cacheshim {
 
-// Paths are relative to the store's root, without "." and "..", "" being the root itself. Names with
-// a reserved prefix (whiteout.h) and the store's own folder do not exist: ENOENT, or EPERM to make.
+// Paths are relative to the store's root, without "." and "..", "" being the root itself. Names
+// with a reserved prefix (whiteout.h) and the store's own directory do not exist: ENOENT, or EPERM
+// to create them.
 class Overlay {
  public:
-  // An overlay without a layer, as that of a job that has written nothing yet: the base alone, to be
-  // read. What is passed by reference or pointer must outlive the overlay.
+  // An overlay without a layer, for a job that has written nothing yet: only the base, read-only.
+  // Objects that are passed by reference or pointer must outlive the overlay.
   Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entries, Counters& counters,
           OverlayObserver* observer = nullptr, OverlayOptions options = {});
-  // The same over folders that stay open, the topmost first.
+  // The same over directories that stay open, the topmost first.
   Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
           OverlayObserver* observer = nullptr, OverlayOptions options = {});
-  // Gives it a layer, which is to be followed by load_layer(), or takes it away (two empty
-  // descriptors).
+  // Sets a layer, after which load_layer() must be called, or removes it (two empty descriptors).
   void set_layer(UniqueFd upper, UniqueFd work) REQUIRES(mutex_);
   bool has_layer() const REQUIRES_SHARED(mutex_) { return static_cast<bool>(upper_); }
 
@@ -61,50 +61,53 @@ class Overlay {
   // on (the kernel sees to that within one view). All other changes need it exclusively. A lookup by a path that a change
   // may make wrong meanwhile, and that fails, must be repeated with it held exclusively.
   SharedMutex& mutex() const RETURN_CAPABILITY(mutex_) { return mutex_; }
-  // Whether what makes something at `path` may be called with it held shared.
+  // Whether a function that creates something at `path` may be called while it is held shared.
   bool makes_shared(const std::string& path) const REQUIRES_SHARED(mutex_);
 
   Result<Found> find(const std::string& path) const REQUIRES_SHARED(mutex_);
-  // Whether the layer has this folder itself.
+  // Whether the layer has this directory itself.
   bool has_own_folder(const std::string& path) const { return index_.has_folder(path); }
-  // For reading, or O_PATH: the layer's object, else the base's. Symlinks are opened as such.
+  // For reading, or O_PATH: opens the layer's object, otherwise the base's. Does not follow
+  // symlinks.
   Result<Opened> open(const std::string& path, int flags) const REQUIRES_SHARED(mutex_);
   Result<std::vector<ListedEntry>> list(const std::string& path) const REQUIRES_SHARED(mutex_);
   Result<std::string> read_link(const std::string& path) const REQUIRES_SHARED(mutex_);
   Result<std::string> get_xattr(const std::string& path, const char* name) const
       REQUIRES_SHARED(mutex_);
-  // Why the base's object at `path`, if there is one, is not what is seen, in words for people; "" where it
-  // is.
+  // Returns why the base's object at `path`, if there is one, is not visible, for messages; "" if
+  // it is.
   std::string why_hidden(const std::string& path) const REQUIRES_SHARED(mutex_);
-  // Whether the base has something at `path` that the layer does not hide.
+  // Returns the base's object at `path` that the layer does not hide.
   Result<struct stat> find_in_base(const std::string& path) const REQUIRES_SHARED(mutex_);
 
-  // Call without the mutex before a change that copies up `path`, which may be out of date by then.
-  // Copies what is large, of a folder all that is below it, into the work folder; the change then
-  // finds the copies ready, and makes those itself that are missing or that the base has outrun. One
-  // copy serves all who want it at a time, and its failure is told to all. Keep what it returns until
-  // the change is done. Errors: ENOSPC and others of copying (nothing kept).
+  // Call without the mutex before a change that copies up `path`; the result may be out of date by
+  // then. Copies large files, of a directory everything below it, into the work directory. The
+  // change then uses these copies, and makes those itself that are missing or out of date. One copy
+  // serves all concurrent requests, and all of them get its failure. Keep the result until the
+  // change is done. Errors: ENOSPC and others of copying (nothing kept).
   Result<PreparedCopies> prepare_copy_up(const std::string& path, off_t keep_bytes = kWholeFile)
       EXCLUDES(mutex_);
 
-  // Lock files, which are the base's own for all: arguments as those of LockFiles::share(). They are found, opened,
-  // made, renamed, linked and removed like others, the latter whoever has them locked. A file of the layer becomes
-  // a lock file by a rename or link to such a name, and the other way round. Errors of these: EXDEV for a
-  // rename with RENAME_EXCHANGE or of an object that is no regular file, EPERM for a link if the layer is on
-  // another file system; both for names of class `shared`; EFBIG.
+  // Shares lock files, which belong to the base for all jobs: arguments as those of
+  // LockFiles::share(). They are found, opened, created, renamed, linked and removed like other
+  // files, also while another process has them locked. A file of the layer becomes a lock file by a
+  // rename or link to such a name, and the other way round. Errors of these: EXDEV for a rename
+  // with RENAME_EXCHANGE or of an object that is not a regular file, EPERM for a link if the layer
+  // is on another file system; both for names of class `shared`; EFBIG.
   void share_locks(int base, const LockAccess* access = nullptr, int staging = -1) {
     locks_.share(base, access, staging);
   }
-  // Whether there is one at `path`; whether a regular file made there would be one.
+  // Whether there is one at `path`; whether a regular file created there would be one.
   bool is_shared_lock(const std::string& path) const REQUIRES_SHARED(mutex_);
   bool is_shared_lock_name(const std::string& path) const { return locks_.is_shared_name(path); }
   off_t most_lock_bytes(const std::string& path) const { return locks_.most_bytes(path); }
-  // Makes and opens a lock file; where there is one already and `flags` lack O_EXCL, opens that one. Errors:
+  // Creates and opens a lock file; if it exists and `flags` lack O_EXCL, opens that one. Errors:
   // EEXIST, also for an object that is not a regular file.
   Result<LockFiles::Made> create_lock(const std::string& path, int flags) REQUIRES_SHARED(mutex_);
-  // The base's file that takes the locks of the file at `path` (LockFiles::open_named()); made if `makes`.
-  // Errors: as there, and EACCES if the base lacks a directory above it that the view closes to others: a directory
-  // made there would open to all users what the job publishes in it.
+  // Returns the base's file that takes the locks of the file at `path` (LockFiles::open_named());
+  // creates it if `makes`. Errors: as there, and EACCES if the base lacks a directory above it that
+  // the view closes to others: if the daemon created that directory, all users could read what the
+  // job publishes in it.
   bool may_become_lock(const std::string& path) const { return locks_.may_become_lock(path); }
   Result<UniqueFd> open_named_lock(const std::string& path, bool makes) const
       REQUIRES_SHARED(mutex_);
@@ -114,46 +117,49 @@ class Overlay {
   std::vector<std::string> hidden_lock_folders() const { return locks_.hidden_folders(); }
 
   // Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`, or more.
-  // Atomic: staged in the work folder, then renamed. Errors: ENOSPC (nothing kept).
+  // Atomic: staged in the work directory, then renamed. Errors: ENOSPC (nothing kept).
   Status copy_up(const std::string& path, off_t keep_bytes = kWholeFile) REQUIRES_SHARED(mutex_);
   // Opens a regular file for writing, copied up first; O_TRUNC saves copying the data.
   Result<UniqueFd> open_writable(const std::string& path, int flags) REQUIRES(mutex_);
-  // Makes and opens a regular file that does not exist yet (EEXIST; of a lock file, see create_lock()).
+  // Creates and opens a regular file that does not exist yet (EEXIST; for a lock file, see
+  // create_lock()).
   Result<UniqueFd> create_file(const std::string& path, int flags, const NewObject& wanted)
       REQUIRES_SHARED(mutex_);
   Status make_dir(const std::string& path, const NewObject& wanted) REQUIRES_SHARED(mutex_);
   Status make_node(const std::string& path, const NewObject& wanted)
-      REQUIRES_SHARED(mutex_);  // all but folders and links
+      REQUIRES_SHARED(mutex_);  // everything except directories and links
   Status make_symlink(const std::string& path, const std::string& target,
                       const NewObject& wanted = 0777) REQUIRES_SHARED(mutex_);
   Status link(const std::string& path, const std::string& new_path) REQUIRES(mutex_);
-  // O_TMPFILE: a file without a name that belongs to the folder `dir`; and linkat(2) of it.
+  // O_TMPFILE: a file without a name that belongs to the directory `dir`; and linkat(2) of it.
   Result<UniqueFd> make_tmpfile(const std::string& dir, int flags, const NewObject& wanted)
       REQUIRES(mutex_);
   Status link_object(int fd, const std::string& new_path) REQUIRES(mutex_);
-  // Of an object of the base that has lost its name here and is held by an O_PATH descriptor: a copy
-  // without a name, held likewise, for changes. What is below a folder is not copied.
+  // For an object of the base that has lost its name here and is held by an O_PATH descriptor:
+  // makes a copy without a name, held in the same way, for changes. Does not copy the contents of a
+  // directory.
   Result<UniqueFd> copy_nameless(int object) REQUIRES(mutex_);
   Status remove_file(const std::string& path, Hold hold = Hold::kExclusive) REQUIRES_SHARED(mutex_);
-  // ENOTEMPTY while the merged folder holds something.
+  // Returns ENOTEMPTY while the merged directory has contents.
   Status remove_dir(const std::string& path, Hold hold = Hold::kExclusive) REQUIRES_SHARED(mutex_);
-  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. Of a file of the layer that has become a lock file, `new_lock` gets
-  // an O_PATH descriptor: others may have taken its name away already.
+  // `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. If a file of the layer has become a lock file,
+  // `new_lock` gets an O_PATH descriptor of it: another process may already have removed its name.
   Status rename(const std::string& from, const std::string& to, unsigned flags,
                 Hold hold = Hold::kExclusive, UniqueFd* new_lock = nullptr) REQUIRES_SHARED(mutex_);
 
-  // For the publisher: the layer's own descriptor; taking a published file out of the layer without
-  // a whiteout; letting the base show through again; removing folders that hold nothing.
+  // For the publisher: the layer's own descriptor; functions that remove a published file from the
+  // layer without a whiteout, make the base visible again, and remove empty directories.
   int upper() const REQUIRES_SHARED(mutex_) { return upper_.get(); }
   Status drop_file(const std::string& path) REQUIRES(mutex_);
   Status clear_opaque(const std::string& path) REQUIRES(mutex_);
   void prune_empty_dirs(const std::string& path) REQUIRES(mutex_);
-  // Takes up what the layer holds, which an earlier daemon may have left: its index is read, and the
-  // work folder is emptied of what was staged.
+  // Reads the index of the layer's contents, which an earlier daemon may have left, and removes
+  // staged files from the work directory.
   Status load_layer() REQUIRES(mutex_);
-  // For objects that were not found by name: st_nlink as the merged view has it.
+  // For objects that were not found by name: sets st_nlink to that of the merged view.
   void correct_links(struct stat& st) const REQUIRES_SHARED(mutex_) { links_.correct_links(st); }
-  // Writes the work directory's records of copies to disk. The copies themselves are on disk by then.
+  // Writes the work directory's records of copies to disk. The copies themselves must be on disk
+  // before.
   Status sync_records() { return origins_.sync(); }
 
  private:

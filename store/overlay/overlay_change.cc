@@ -9,11 +9,11 @@
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
 
-// Changing: making and removing names, whiteouts and opaque folders.
+// Changes: creating and removing names, whiteouts and opaque directories.
 //
-// The order of steps keeps the merged view right at every moment and after a crash: a whiteout is
-// written before the name it hides leaves the layer, and a new name is in the layer, which goes
-// before the base, before the whiteout of its predecessor is taken away.
+// The order of steps keeps the merged view right at every time and after a crash: a whiteout is
+// written before the name it hides leaves the layer; and a new name is in the layer, which takes
+// precedence over the base, before the whiteout of its predecessor is removed.
 namespace cacheshim {
 namespace {
 
@@ -22,12 +22,12 @@ constexpr mode_t kMarkerMode = 0600;
 Status make_marker(int dir, const std::string& name) {
   const Status made = sys::make_node_at(dir, name, S_IFREG | kMarkerMode, 0);
   if (made || made.failed_with(EEXIST)) return {};
-  // Some file systems make files by open(2) alone.
+  // Some file systems create files only by open(2).
   CACHESHIM_TRY(fd, sys::open_beneath(dir, name, O_WRONLY | O_CREAT, kMarkerMode));
   return {};
 }
 
-// Its own user cannot enter it: what the lowers have below is closed as well.
+// Its own user cannot enter it: what the lowers have below is inaccessible as well.
 bool is_closed_folder(mode_t mode) { return (mode & 0500) != 0500; }
 
 std::string marker_in(std::string_view folder) { return join_path(folder, kOpaqueMarker); }
@@ -38,7 +38,7 @@ std::string whiteout_of(const std::string& path) {
 
 }  // namespace
 
-// Not where there are hard links of base files: what is on record of them is not made for that.
+// Not if there are hard links of base files: their records do not support it.
 bool Overlay::makes_shared(const std::string& path) const {
   return upper_ && links_.is_empty() && index_.has_folder(parent_path(path));
 }
@@ -48,13 +48,14 @@ bool Overlay::is_own_file(const std::string& path, const Located& found) const {
   return found.where == Where::kUpper && !S_ISDIR(found.st.st_mode) && makes_shared(path);
 }
 
-// What is at `path` in the layer itself is for the change to find, which gives EEXIST then.
+// If the layer itself has an object at `path`, the change finds it and returns EEXIST.
 Status Overlay::prepare_new_name(const std::string& path) {
   CACHESHIM_CHECK(check_name(path));
   const Result<struct stat> below = find_in_base(path);
   if (below) return Errno(EEXIST);
   if (!below.failed_with(ENOENT)) {
-    const Result<Found> found = find(path);  // the layer's own goes before what went wrong below
+    // the layer's own object takes precedence over an error below
+    const Result<Found> found = find(path);
     return found ? Errno(EEXIST) : found.error();
   }
   return ensure_folder(std::string(parent_path(path)));
@@ -83,9 +84,9 @@ Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const 
   return fd;
 }
 
-// The base may have a folder of this name that was removed: the new one must not merge with it. Its
-// whiteout sees to that until the marker is there. Not staged elsewhere: what a folder hands down to
-// those made in it, group and ACL, comes from the right one.
+// The base may have a removed directory of this name: the new one must not merge with it. The
+// whiteout ensures that until the marker exists. It is not staged elsewhere, so that it inherits
+// group and ACL from the right directory.
 Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
   CACHESHIM_CHECK(prepare_new_name(path));
   shadow(path, is_closed_folder(wanted.mode));
@@ -94,7 +95,7 @@ Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
   index_.add_folder(path);
   if (!index_.has_whiteout(path)) return {};
   if (const Status marked = mark_opaque(path); !marked) {
-    (void)remove_upper_dir(path);  // the first error is told
+    (void)remove_upper_dir(path);  // the first error is returned
     return marked;
   }
   remove_whiteout(path);
@@ -102,7 +103,8 @@ Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
 }
 
 Status Overlay::make_node(const std::string& path, const NewObject& wanted) {
-  // It would hide this name in further lowers if the layer became a lower itself. overlayfs refuses it too.
+  // It would hide this name in further lowers if the layer became a lower itself. overlayfs also
+  // refuses it.
   if (is_device_whiteout(wanted.mode, wanted.device)) return Errno(EPERM);
   if (S_ISREG(wanted.mode) && locks_.is_shared_name(path)) {
     CACHESHIM_TRY(made, create_lock(path, O_RDONLY | O_EXCL));
@@ -140,13 +142,13 @@ Status Overlay::link(const std::string& path, const std::string& new_path) {
   return {};
 }
 
-// In the folder itself, for what it hands down: group and ACL.
+// In the directory itself, so that the file inherits its group and ACL.
 Result<UniqueFd> Overlay::make_tmpfile(const std::string& dir, int flags, const NewObject& wanted) {
   CACHESHIM_TRY(folder, ensure_upper_dir(dir));
   return make_tmpfile_as(folder.get(), flags, wanted);
 }
 
-// By a descriptor of the layer's own mount, on which the object was opened.
+// Uses a descriptor of the layer's own mount, on which the object was opened.
 Status Overlay::link_object(int fd, const std::string& new_path) {
   if (locks_.is_shared_name(new_path)) return link_into_base(fd, new_path);
   CACHESHIM_CHECK(prepare_new_name(new_path));
@@ -170,8 +172,8 @@ Status Overlay::remove_file(const std::string& path, Hold hold) {
   return found.where == Where::kUpper ? remove_upper_file(path) : Status();
 }
 
-// Removes an object of the layer by `remove`, whose last name `path` may be. The record of its origin goes
-// first: a new object may get its inode number at once.
+// Removes an object of the layer by `remove`; `path` may be its last name. The record of its origin
+// is removed first, because a new object may get its inode number at once.
 Status Overlay::remove_last_name(const std::string& path, const std::function<Status()>& remove) {
   if (origins_.is_empty()) return remove();
   const auto st = upper_paths_->stat(path);
@@ -182,13 +184,13 @@ Status Overlay::remove_last_name(const std::string& path, const std::function<St
   return removed;
 }
 
-// The same of a copy with several names of the base.
+// The same for a copy with several names of the base.
 void Overlay::forget_link_if_gone(const struct stat& st) {
   if (links_.forget_if_gone(st.st_dev, st.st_ino)) (void)origins_.remove(st.st_ino);
 }
 
-// A folder that the layer alone has, without markers: rmdir(2) itself says whether it is empty. False
-// where that is not known, or not done.
+// For a directory without markers that only the layer has: rmdir(2) itself tells whether it is
+// empty. Returns false if that is unknown, or not done.
 bool Overlay::try_remove_own_dir(const std::string& path) {
   if (!index_.has_folder(path) || index_.is_opaque(path) || index_.has_whiteouts_in(path)) {
     return false;
@@ -237,19 +239,19 @@ Status Overlay::remove_upper_file(const std::string& path) {
   return {};
 }
 
-// The base's file may be the same object: it is no copy any more.
+// The base's file may be the same object: it is not a copy any more.
 Status Overlay::drop_file(const std::string& path) {
   const auto st = origins_.is_empty() ? Errno(ENOENT) : upper_paths_->stat(path);
   if (st) (void)origins_.remove(st->st_ino);
   return remove_upper_file(path);
 }
 
-// The base's name at `path`, of which `found` is what shows there, is about to be hidden.
+// The base's name at `path`, where the view shows `found`, is about to be hidden.
 Status Overlay::hide_in_base(const std::string& path, const Located& found) {
   if (found.where == Where::kUpper || !S_ISREG(found.st.st_mode)) return {};
   if (found.where == Where::kLowers && found.st.st_nlink < 2 && found.key.empty()) return {};
   CACHESHIM_TRY(key, link_key(path));
-  shadow("", true);  // any name may be one of this file
+  shadow("", true);  // any name may belong to this file
   CACHESHIM_CHECK(links_.take_name(key, found.st.st_nlink));
   if (found.where == Where::kIndex) forget_link_if_gone(found.st);
   return {};
@@ -270,9 +272,9 @@ void Overlay::prune_empty_dirs(const std::string& path) {
   for (const sys::DirEntry& entry : *entries) {
     if (entry.type == DT_DIR) prune_empty_dirs(join_path(path, entry.name));
   }
-  // Only a folder that the base has as well: an empty one of the job's own is the job's.
+  // Only a directory that the base has as well: an empty one of the job's own belongs to the job.
   if (!path.empty() && !find_in_base(path)) return;
-  // It stays where it holds something.
+  // It stays if it has contents.
   const auto unlink = [&]() REQUIRES_SHARED(mutex_) {
     return upper_paths_->unlink(path, AT_REMOVEDIR);
   };
@@ -285,11 +287,12 @@ void Overlay::begin_entry(const std::string& path) {
   if (entries_.is_beside_entry(path)) return;
   const std::string entry(ref->entry);
   if (index_.is_opaque(entry) || base_has_part_of(entry)) return;
-  // Without the marker the entry is merged like any other folder: worse, but no reason to fail.
+  // Without the marker the entry is merged like any other directory: worse, but not a reason to
+  // fail.
   (void)mark_opaque(entry);
 }
 
-// Its locks alone do not make an entry: they may have been needed before it was begun.
+// Lock files alone do not make an entry: they may have been needed before it was begun.
 bool Overlay::base_has_part_of(const std::string& entry) const {
   if (!find_in_base(entry)) return false;
   if (!entries_.has_common(entry)) return true;
@@ -321,7 +324,7 @@ Status Overlay::add_whiteout(const std::string& path) {
 
 void Overlay::remove_whiteout(const std::string& path) {
   if (!index_.has_whiteout(path)) return;
-  // Left behind it hides nothing: the layer's own name goes before it.
+  // A leftover hides nothing: the layer's own name takes precedence over it.
   if (upper_paths_->unlink(whiteout_of(path))) index_.remove_whiteout(path);
 }
 

@@ -10,13 +10,14 @@
 #include "store/sys/keep_times.h"
 #include "store/sys/sys.h"
 
-// Copy-up. Whatever is copied up is made whole in the work folder and then takes its name in the
-// layer by one rename(2), so that a crash at any moment leaves the base's object visible and nothing
-// that load_layer() does not remove.
+// Copy-up. A copy is completed in the work directory and then gets its name in the layer by one
+// rename(2). So after a crash at any time the base's object is visible, and load_layer() removes
+// everything else.
 //
-// A file's data may be copied before, without the overlay's mutex (prepare_copy_up()): the copy waits
-// in StagedCopies under the state of the base file that it was made of, and the change that needs it,
-// which asks the base again under the mutex, finds it only if the file is still in that state.
+// A file's data may be copied before, without the overlay's mutex (prepare_copy_up()): the copy
+// waits in StagedCopies under the state of the base file that it was made of. The change that needs
+// it checks the base again under the mutex, and finds the copy only if the file is still in that
+// state.
 namespace cacheshim {
 
 Result<std::string> Overlay::link_key(const std::string& path) const {
@@ -43,7 +44,7 @@ Result<UniqueFd> Overlay::open_upper_parent(const std::string& path) {
   return ensure_upper_dir(std::string(parent_path(path)));
 }
 
-// Gives `staged`, a copy of `base` in the work folder, its name in the layer.
+// Renames `staged`, a copy of `base` in the work directory, to its name in the layer.
 Status Overlay::name_staged(const std::string& staged, int parent, const std::string& path,
                             const struct stat& base) {
   const auto copy = origins_.add(work_->get(), staged, base);
@@ -65,7 +66,7 @@ Status Overlay::copy_up_folder(int parent, const std::string& path, const struct
     return name_staged(staged, parent, path, st);
   }();
   if (!made) {
-    (void)sys::unlink_at(work_->get(), staged, AT_REMOVEDIR);  // else the next daemon does
+    (void)sys::unlink_at(work_->get(), staged, AT_REMOVEDIR);  // otherwise the next daemon does
     return made;
   }
   index_.add_folder(path);
@@ -85,7 +86,7 @@ Status Overlay::copy_up_found(const std::string& path, const Located& found, off
   return ensure_folder(path);
 }
 
-// Makes a copy of what is neither a file nor a folder in the work folder.
+// Copies an object that is neither a file nor a directory into the work directory.
 Status Overlay::stage_special(int object, const struct stat& st, const std::string& staged) const {
   if (S_ISLNK(st.st_mode)) {
     CACHESHIM_TRY(target, sys::read_link_at(object, ""));
@@ -118,7 +119,7 @@ Result<UniqueFd> Overlay::copy_nameless(int object) {
     CACHESHIM_CHECK(stage_copy(object, st, staged));
     return sys::open_beneath(work_->get(), staged, O_PATH | O_NOFOLLOW);
   }();
-  // Left behind the next daemon removes it.
+  // The next daemon removes a leftover.
   (void)sys::unlink_at(work_->get(), staged, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
   return copy;
 }
@@ -133,15 +134,15 @@ Status Overlay::copy_up_special(const std::string& path, const struct stat& st) 
     CACHESHIM_CHECK(stage_special(object.fd.get(), st, staged));
     return name_staged(staged, parent.get(), path, st);
   }();
-  if (!made) (void)sys::unlink_at(work_->get(), staged);  // else the next daemon does
+  if (!made) (void)sys::unlink_at(work_->get(), staged);  // otherwise the next daemon does
   return made;
 }
 
-// Takes `path`, a merged folder, whole into the layer.
+// Copies `path`, a merged directory, with its contents into the layer.
 Status Overlay::copy_up_tree(const std::string& path) {
-  constexpr std::ptrdiff_t kMostDepth = 4096;  // what a path of 4,095 bytes cannot exceed
+  constexpr std::ptrdiff_t kMostDepth = 4096;  // a path of 4,095 bytes cannot be deeper
   if (std::count(path.begin(), path.end(), '/') > kMostDepth) return Errno(ELOOP);
-  // What the base has not there is the layer's as it is.
+  // If the base has nothing there, the layer's directory stays unchanged.
   if (index_.has_folder(path) && find_in_base(path).failed_with(ENOENT)) return mark_opaque(path);
   CACHESHIM_TRY(entries, list(path));
   CACHESHIM_TRY(folder, ensure_upper_dir(path));
@@ -166,7 +167,7 @@ Status Overlay::copy_up_file(const std::string& path, const struct stat& st, off
   return name_copy(path, claim.copy, base, parent.get());
 }
 
-// A further name of a file that has a copy already.
+// Adds a further name of a file that already has a copy.
 Status Overlay::link_up(const std::string& path, const Located& found) {
   shadow(path, true);
   CACHESHIM_TRY(parent, open_upper_parent(path));
@@ -183,7 +184,7 @@ Result<PreparedCopies> Overlay::prepare_copy_up(const std::string& path, off_t k
   return copies;
 }
 
-// What cannot even be found is no concern of this: the change itself will meet the error.
+// If an object cannot be found, the change itself will meet the error.
 Status Overlay::prepare_below(const std::string& path, off_t keep_bytes, PreparedCopies& copies) {
   std::vector<ListedEntry> children;
   std::optional<StagedCopies::Claim> claim;
@@ -223,7 +224,7 @@ Status Overlay::name_copy(const std::string& path, const StagedCopies::Ticket& c
   if (base.st_nlink > 1) {
     CACHESHIM_TRY(found_key, link_key(path));
     key = std::move(found_key);
-    shadow("", true);  // any name may be one of this file
+    shadow("", true);  // any name may belong to this file
     CACHESHIM_CHECK(links_.add_copy(key, base.st_nlink, copy->work(), copy->name()));
   }
   CACHESHIM_CHECK(staged_.at_step(CopyUpStep::kIndexed));

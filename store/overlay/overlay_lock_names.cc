@@ -7,23 +7,23 @@
 #include "store/overlay/overlay.h"
 #include "store/sys/sys.h"
 
-// Renames and links of which one name, or both, is a lock file's. Lock files are in the base and all else is
-// in the layer, so the object moves between the two.
+// Renames and links in which one name, or both, is a lock file's. Lock files are in the base and
+// all other files in the layer, so the object moves between the two.
 namespace cacheshim {
 namespace {
 
-// Names of one object that are on two file systems, or of class `shared`.
+// For names of one object that are on two file systems, or of class `shared`.
 Status as_link_error(Status linked) { return linked.failed_with(EXDEV) ? Errno(EPERM) : linked; }
 
 }  // namespace
 
-// Its folder is one of the view, which need not be in the base yet.
+// Its directory is one of the view, which may not be in the base yet.
 Status Overlay::check_lock_folder(const std::string& path) const {
   CACHESHIM_TRY(folder, find(std::string(parent_path(path))));
   return S_ISDIR(folder.st.st_mode) ? Status() : Errno(ENOTDIR);
 }
 
-// Where this gives EXDEV, mv(1) and its kind copy.
+// If this returns EXDEV, mv(1) and similar programs copy.
 Status Overlay::rename_common(const std::string& from, const Located& source, const std::string& to,
                               const Result<Located>& target, unsigned flags, UniqueFd* new_lock) {
   CACHESHIM_CHECK(check_rename_target(source, to, target, flags));

@@ -5,9 +5,9 @@
 #include "store/overlay/overlay.h"
 #include "store/sys/sys.h"
 
-// Renaming. What is renamed is first made the layer's own, a folder with all that the merged view
-// has below it, and then moved by one rename(2) within the layer. A folder that moves is opaque from
-// then on: it is not the folder that the base may have, or get, under its new name. No EXDEV.
+// Renames. The object is first copied up, a directory with everything that the merged view has
+// below it, and then moved by one rename(2) within the layer. A directory that moves becomes
+// opaque: it is not the directory that the base may have, or get, under its new name. No EXDEV.
 namespace cacheshim {
 
 Status Overlay::check_rename_target(const Located& source, const std::string& to,
@@ -29,7 +29,7 @@ Status Overlay::check_rename_target(const Located& source, const std::string& to
   return {};
 }
 
-// rename(2): nothing happens where both are names of one file.
+// rename(2): nothing happens if both are names of one file.
 bool Overlay::are_one_file(const struct stat& one, const struct stat& other) {
   return S_ISREG(one.st_mode) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
@@ -72,13 +72,13 @@ Status Overlay::move_over(const std::string& from, const std::string& to, bool i
   const Status moved = remove_last_name(to, [&]() REQUIRES_SHARED(mutex_) -> Status {
     Status renamed = upper_paths_->rename(from, to);
     if (!renamed.failed_with(ENOTEMPTY) && !renamed.failed_with(EEXIST)) return renamed;
-    // The target is empty in the merged view but holds whiteouts in the layer.
+    // The target is empty in the merged view but contains whiteouts in the layer.
     CACHESHIM_CHECK(upper_paths_->rename(from, to, RENAME_EXCHANGE));
     CACHESHIM_TRY(old_parent, open_upper_parent(from));
     const std::string staged = staged_.new_name();
     CACHESHIM_CHECK(
         sys::rename_at(old_parent.get(), std::string(base_name(from)), work_->get(), staged));
-    (void)sys::remove_tree(work_->get(), staged);  // the next daemon empties the folder
+    (void)sys::remove_tree(work_->get(), staged);  // the next daemon empties the directory
     return {};
   });
   if (!moved || !is_dir) return moved;

@@ -11,12 +11,12 @@
 #include "store/overlay/origin_log.h"
 #include "store/sys/sys.h"
 
-// What an Overlay gives and takes.
+// The argument and result types of Overlay.
 namespace cacheshim {
 
 struct Found {
   struct stat st;
-  bool in_upper;  // the layer has the object, and not a lower
+  bool in_upper;  // the layer has the object, not a lower
   // For a copy: the object of a lower whose inode number the copy is shown with.
   std::optional<OriginLog::Origin> origin = std::nullopt;
   UniqueFd lock = UniqueFd();  // of a lock file (LockFiles): an O_PATH descriptor of it
@@ -25,14 +25,14 @@ struct Found {
 struct Opened {
   UniqueFd fd;
   bool in_upper;
-  bool is_lock = false;  // the base's own, to be changed in place (LockFiles)
-  off_t most_bytes = 0;  // then: how far it may grow
+  bool is_lock = false;  // belongs to the base and is changed in place (LockFiles)
+  off_t most_bytes = 0;  // then: its maximum size
 };
 
 using ListedEntry = sys::DirEntry;
 
-// How Overlay::mutex() is held by who changes names. Shared, a change that would need more than that
-// fails with kNeedsExclusive, and nothing has happened.
+// How the caller of a change of names holds Overlay::mutex(). If it is held shared and the change
+// needs more, it fails with kNeedsExclusive and has no effect.
 enum class Hold { kShared, kExclusive };
 inline constexpr int kNeedsExclusive = EDEADLK;
 
@@ -43,25 +43,26 @@ struct OverlayOptions {
   bool has_store_records = true;
 };
 
-// Where a copy-up stands.
+// The steps of a copy-up.
 enum class CopyUpStep {
-  kBegun,    // an empty file is in the work folder
+  kBegun,    // an empty file is in the work directory
   kFilled,   // the copy is whole
-  kIndexed,  // and on record, if the file has other names
-  kNamed,    // and has taken its name in the layer
+  kIndexed,  // and recorded, if the file has other names
+  kNamed,    // and has its name in the layer
 };
 
-// Told of files whose data move. Must not call back.
+// Gets notifications of files whose data move. Must not call back.
 class OverlayObserver {
  public:
   // The regular file at `path` is now the layer's own copy, `upper`. Overlay::mutex() is held
   // exclusively.
   virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
-  // The layer is about to have or to hide `path`, or has it (while it is taken up): what the lowers have
-  // there does not count from now on, nor, if `tree`, what they have below it. Told before anything of
-  // it can be seen, and maybe for nothing; with Overlay::mutex() held.
+  // The layer is about to have or to hide `path`, or has it (while the layer is loaded): from now
+  // on the lowers' object there is hidden and, if `tree`, everything below it. Called before the
+  // effect is visible, and perhaps without an effect; with Overlay::mutex() held.
   virtual void shadows(const std::string& /*path*/, bool /*tree*/) {}
-  // A copy-up has come to this step; an error ends it there. For tests, which stop, fail or kill it.
+  // A copy-up has reached this step; an error ends it there. For tests, which stop, fail or kill
+  // it.
   virtual Status at_step(CopyUpStep) { return {}; }
 
  protected:

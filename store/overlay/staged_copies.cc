@@ -14,7 +14,8 @@
 namespace cacheshim {
 
 StagedCopy::~StagedCopy() {
-  if (!taken_) (void)sys::unlink_at(work(), name_);  // else whoever takes up the layer does
+  // otherwise the daemon that takes over the layer does
+  if (!taken_) (void)sys::unlink_at(work(), name_);
 }
 
 StagedCopies::State::State(const struct stat& st)
@@ -100,7 +101,7 @@ void StagedCopies::finish(const Ticket& copy, Status outcome) {
   const MutexLock lock(mutex_);
   copy->outcome_ = outcome;
   copy->is_done_ = true;
-  if (!outcome) forget(copy);  // whoever comes later tries again
+  if (!outcome) forget(copy);  // a later request tries again
   done_.notify_all();
 }
 

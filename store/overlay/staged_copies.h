@@ -18,8 +18,8 @@
 
 namespace cacheshim {
 
-// A copy of a base file in the layer's work folder, to be renamed into the layer. One that nobody
-// has taken is removed with the last who holds it.
+// A copy of a base file in the layer's work directory, to be renamed into the layer. If it is not
+// used, it is removed with its last holder.
 class StagedCopy {
  public:
   StagedCopy(std::shared_ptr<const UniqueFd> work, std::string name, off_t keep_bytes)
@@ -30,11 +30,11 @@ class StagedCopy {
 
   int work() const { return work_->get(); }
   const std::string& name() const { return name_; }
-  off_t keep_bytes() const { return keep_bytes_; }  // of the data it has the first so many
+  off_t keep_bytes() const { return keep_bytes_; }  // the length of the copied data
 
  private:
   friend class StagedCopies;
-  const std::shared_ptr<const UniqueFd> work_;  // stays open whatever becomes of the layer
+  const std::shared_ptr<const UniqueFd> work_;  // stays open whatever happens to the layer
   const std::string name_;
   const off_t keep_bytes_;
   bool taken_ = false;
@@ -50,26 +50,26 @@ class StagedCopies {
   using Ticket = std::shared_ptr<StagedCopy>;
   struct Claim {
     Ticket copy;
-    bool is_maker;    // or waits for another
+    bool is_maker;    // false: waits for another
     UniqueFd source;  // open for reading
   };
 
-  // `observer` may be null; it is told of the steps.
+  // `observer` may be null; it gets the steps.
   StagedCopies(OverlayObserver* observer, bool keep_owner)
       : observer_(observer), keep_owner_(keep_owner) {}
-  // Forgets all: copies are made in this folder from now on; null for none.
+  // Forgets all copies: from now on they are made in this directory; null for none.
   void set_work(std::shared_ptr<const UniqueFd> work);
 
-  // A claim on the copy of this regular file in the state it has now, of its data the first
-  // `keep_bytes` or more: another's, or one to be made. Whoever is to make it must complete() it.
+  // Claims the copy of this regular file in its current state, of its data the first `keep_bytes`
+  // or more: another request's copy, or a new one. The caller who must make it calls complete().
   Result<Claim> begin(UniqueFd source, off_t keep_bytes);
-  // Such a copy of the file whose state this is, if it is there and whole; null without.
+  // Returns such a copy of the file with this state if it is complete; otherwise null.
   Ticket find_ready(const struct stat& st, off_t keep_bytes);
-  // Makes the copy, or waits for the one who does; what came of it.
+  // Makes the copy, or waits for the thread that does; returns the result.
   Status complete(const Claim& claim);
-  // It has got its name in the layer: nobody else can have it.
+  // It has got its name in the layer: no other request can have it.
   void set_taken(const Ticket& copy);
-  // A name that the work folder has not.
+  // Returns a new name in the work directory.
   std::string new_name();
   Status at_step(CopyUpStep step) const;
 
@@ -97,7 +97,7 @@ class StagedCopies {
   std::multimap<State, std::weak_ptr<StagedCopy>> copies_ GUARDED_BY(mutex_);
 };
 
-// Copies that the next change of names will find ready. See Overlay::prepare_copy_up().
+// Copies that the next change of names uses. See Overlay::prepare_copy_up().
 using PreparedCopies = std::vector<StagedCopies::Ticket>;
 
 }  // namespace cacheshim

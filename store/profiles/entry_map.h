@@ -8,24 +8,25 @@
 
 #include "store/profiles/profile.h"
 
-// Which entry, of which cache family, a path of the store belongs to, and what its name is to us.
+// Finds the entry and the cache family of a path of the store, and the class of its name.
 namespace cacheshim {
 
-// The views point into the path that was asked for.
+// The views point into the path of the query.
 struct EntryRef {
   const Profile* profile;
   const EntryRule* rule;
-  std::string_view entry;  // "triton/KEY"; of an entry of files the path that they share
-  std::string_view rest;  // what follows: "tmp.pid_7/x.cubin", "" for the folder; ".body" of a file
+  std::string_view entry;  // "triton/KEY"; for an entry of files the common part of their paths
+  std::string_view rest;  // the rest: "tmp.pid_7/x.cubin", "" for the directory; ".body" of a file
 
   bool is_entry_folder() const { return rule->is_folder() && rest.empty(); }
-  // Whether a job that opens the complete entry and builds it anew has rejected it (rejected_entries.h).
+  // Whether a job that opens the complete entry and builds it again has rejected it
+  // (rejected_entries.h).
   bool counts_rebuilds() const {
     return profile->may_publish_early() && rule->is_end_seen() && !rule->renewed;
   }
-  // The entry as publishing spells it: its folder, or the first of its files.
+  // The entry in the form that publishing uses: its directory, or the first of its files.
   std::string unit() const;
-  // Of an entry of files: their paths.
+  // For an entry of files: their paths.
   std::vector<std::string> file_paths() const;
 };
 
@@ -37,26 +38,28 @@ class EntryMap {
 
   const std::vector<Profile>& profiles() const { return profiles_; }
   const Profile* find_profile(std::string_view name) const;
-  // Nothing for a path of an unknown family, above its entries, or of a file that belongs to none.
+  // Returns nothing for a path of an unknown family, above its entries, or of a file that belongs
+  // to none.
   std::optional<EntryRef> find(std::string_view path) const;
-  // Of an unknown family every name is private.
+  // In an unknown family every name is private.
   NameClass class_of(std::string_view path) const;
   bool is_scratch(std::string_view path) const { return class_of(path) == NameClass::kScratch; }
   bool is_lock(std::string_view path) const;
-  // The folder that is built under this lock file, if the lock's path tells it (EntryRule::entry_built_under()); else "".
+  // Returns the directory that is built under this lock file, if the lock's path tells it
+  // (EntryRule::entry_built_under()); otherwise "".
   std::string entry_built_under(std::string_view lock_file) const;
-  // Whether a small file of this name shares its locks from the first lock request on: `*.lock` in a cache
-  // without a profile, and batons.
+  // Whether a small file of this name shares its locks from the first lock request on: `*.lock` in
+  // a cache without a profile, and batons.
   bool may_become_lock(std::string_view path) const;
   // Whether a file of `size` bytes and this name can only be a lock: an empty one of those.
   bool is_bare_lock(std::string_view path, off_t size) const {
     return size == 0 && may_become_lock(path);
   }
-  // Locks and what is shared: files that are the base's own for all.
+  // Whether this is a lock or a shared name, whose file belongs to the base for all jobs.
   bool is_common(std::string_view path) const;
-  // Whether the family that `path` belongs to has names of either.
+  // Whether the family of `path` has names of either class.
   bool has_common(std::string_view path) const;
-  // Names that are no part of what their entry holds: scratch names, locks and batons.
+  // Whether the name is not a part of its entry: scratch names, locks and batons.
   bool is_beside_entry(std::string_view path) const;
 
  private:

@@ -58,7 +58,7 @@ void GlobAutomaton::add_chain(std::size_t set, const Glob& glob) {
   chains_.push_back(std::move(chain));
 }
 
-// The states that the symbol leads to, each from the state before it.
+// The states that the symbol leads to, each from its previous state.
 GlobAutomaton::States GlobAutomaton::readable(const std::vector<std::vector<Glob>>& sets,
                                               Symbol symbol) const {
   States states(loops_.size());

@@ -22,7 +22,7 @@ namespace cacheshim {
 class PathLanguages {
  public:
   using Id = std::size_t;
-  // Which languages hold the path, by their ids.
+  // Which languages contain the path, by their ids.
   using Accepts = std::vector<bool>;
 
   // A language without a path, to be added to.

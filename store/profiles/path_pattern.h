@@ -9,8 +9,8 @@
 
 namespace cacheshim {
 
-// A pattern of paths below a cache's folder: each component as in fnmatch(3) without flags, "**" for
-// any number of components, none included. Thread-safe.
+// A pattern of paths below a cache's directory: each component as in fnmatch(3) without flags, "**"
+// for any number of components, including none. Thread-safe.
 class PathPattern {
  public:
   // Patterns are relative and have no empty components (is_valid()).
@@ -19,7 +19,8 @@ class PathPattern {
 
   const std::string& text() const { return text_; }
   bool matches(std::string_view path) const;
-  // The length of the shortest leading part of `path`, ending before a '/' or at its end, that matches.
+  // Returns the length of the shortest leading part of `path`, ending before a '/' or at its end,
+  // that matches.
   std::optional<std::size_t> match_front(std::string_view path) const;
 
  private:
@@ -28,7 +29,7 @@ class PathPattern {
   std::vector<std::string> parts_;
 };
 
-// fnmatch(3) of one name. Names that no file can have, for their length, match nothing.
+// fnmatch(3) of one name. A name that is too long for a file matches nothing.
 bool matches_name(const std::string& pattern, std::string_view name);
 
 }  // namespace cacheshim

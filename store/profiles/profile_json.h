@@ -8,13 +8,14 @@
 
 #include "store/profiles/profile.h"
 
-// Profiles as a daemon shows them to its clients (docs/control.md, `profiles`).
+// Profiles in the daemon's format for clients (docs/control.md, `profiles`).
 namespace cacheshim {
 
-// An array of objects with the keys of a profile's file, and `file`, where it was read from.
+// Returns an array of objects with the keys of a profile's file, and `file`, its path.
 std::string profiles_to_json(const std::vector<Profile>& profiles);
 
-// Nothing for text that is not an array of profiles. Missing keys count as empty, unknown ones are skipped.
+// Returns nothing for text that is not an array of profiles. Missing keys count as empty; unknown
+// ones are skipped.
 std::optional<std::vector<Profile>> profiles_from_json(std::string_view text);
 
 }  // namespace cacheshim

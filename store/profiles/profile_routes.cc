@@ -19,7 +19,7 @@ std::string join(const std::vector<std::string>& texts, char delimiter) {
   return joined;
 }
 
-// The strings of a route table, each kept once.
+// The strings of a route table, each stored once.
 class StringPool {
  public:
   explicit StringPool(std::size_t start) : start_(start) { (void)add(""); }
@@ -49,7 +49,7 @@ std::string compile_routes(const std::vector<Profile>& profiles) {
   StringPool strings(sizeof(RouteTableHeader) + routes.size() * sizeof(RouteRecord));
   std::string records;
   for (const auto& [profile, path] : routes) {
-    // A variable that we do not set says, where a user has set it, that the cache is elsewhere.
+    // If the user has set a variable that the library does not set, the cache is elsewhere.
     std::vector<std::string> unless = profile->unless;
     const bool sets = profile->sets_variable();
     if (!sets && !profile->variable.empty()) unless.push_back(profile->variable);

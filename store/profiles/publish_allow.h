@@ -7,12 +7,13 @@
 
 namespace cacheshim {
 
-// [publish] allow of the configuration: whose work is published. Everybody else's stays in its layer.
+// [publish] allow of the configuration: the users, groups and jobs that may publish. All others'
+// work stays in its layer.
 struct PublishAllow {
   std::set<unsigned> users;       // ids
   std::set<unsigned> groups;      // likewise, supplementary ones included
   std::vector<std::string> jobs;  // patterns of fnmatch(3) for ids that a cgroup proves
-  std::string text;               // all of it, for people
+  std::string text;               // the whole table, for messages
 };
 
 }  // namespace cacheshim

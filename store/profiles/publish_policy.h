@@ -6,14 +6,14 @@
 
 namespace cacheshim {
 
-// When the entries of a job are published, from the least to the most.
+// When the entries of a job are published, in increasing order.
 enum class PublishPolicy {
   kNever,
   kEnd,       // at the job's success
   kComplete,  // as soon as an entry is complete
 };
 
-// "never", "end" or "complete"; nothing for any other text.
+// Parses "never", "end" or "complete"; returns nothing for any other text.
 constexpr std::optional<PublishPolicy> parse_publish_policy(std::string_view text) {
   if (text == "never") return PublishPolicy::kNever;
   if (text == "end") return PublishPolicy::kEnd;

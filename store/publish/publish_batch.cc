@@ -7,19 +7,21 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Publishing all that a layer has: what is new to the base is staged entry by entry, and then a batch of
-// them is synced at once, since that costs about as much as a single one.
+// Publishes all entries of a layer. New ones are staged entry by entry, and then a batch of them is
+// synced at once, which takes about as long as syncing a single one.
 namespace cacheshim {
 namespace {
 
-// What lies staged at a time: each holds a few descriptors, and the base waits for the sync.
+// The maximum number of staged files: each holds a few descriptors, and the base waits for the
+// sync.
 constexpr std::size_t kMostBatchFiles = 16384;
 constexpr std::size_t kMostBatchEntries = 1024;
 
 }  // namespace
 
-// A stage that is ready to be synced, of a unit that the base has nothing of: its one rename needs no lock
-// of the entry. Nothing for any other, and where anything is in the way: that is publish()'s.
+// Returns a stage that is ready to be synced, of a unit that is completely new to the base: its one
+// rename needs no lock of the entry. Returns nothing for any other unit, and on any conflict;
+// publish() handles those.
 std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
                                                          const std::string& unit,
                                                          PublishHooks& hooks) {
@@ -54,7 +56,7 @@ PublishReport Publisher::publish_batch(Overlay& overlay, std::vector<Stage>& bat
       report += account(stage);
       (void)hooks.note_kept(stage.unit, "");
     } else {
-      report += publish(overlay, stage.unit, hooks);  // which also says what is wrong
+      report += publish(overlay, stage.unit, hooks);  // which also reports the error
     }
   }
   batch.clear();

@@ -6,7 +6,8 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Giving up what a layer has of an entry that the base has as well: as if it were published, with nothing left to add.
+// Drops the layer's part of an entry that the base has as well: as if it were published, with
+// nothing to add.
 namespace cacheshim {
 
 bool Publisher::base_has_all(const Stage& stage) const {
@@ -16,7 +17,7 @@ bool Publisher::base_has_all(const Stage& stage) const {
   });
 }
 
-// What fails leaves the copies in the layer, which is no worse than before.
+// After a failure the copies stay in the layer, as before.
 PublishReport Publisher::drop_copies(Overlay& overlay, const std::string& unit,
                                      PublishHooks& hooks) {
   if (!hooks.why_refused().empty()) return {};

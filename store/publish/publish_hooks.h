@@ -6,41 +6,43 @@
 #include <optional>
 #include <string>
 
-// What the publisher asks its job's daemon.
+// The publisher's queries to its job's daemon.
 namespace cacheshim {
 
-// Who publishes, for the record.
+// The publisher's identity, for the record.
 struct PublishingJob {
   std::string job;
   std::string cycle;
   std::optional<unsigned> uid;
 };
 
-// What the daemon knows of files that are in use. Must not call back into the overlay or the
-// publisher.
+// The daemon's knowledge of files in use. Must not call back into the overlay or the publisher.
 class PublishHooks {
  public:
   virtual ~PublishHooks() = default;
   // Whether a descriptor of this job may still write to the file. Overlay::mutex() is held.
   virtual bool is_being_written(dev_t device, ino_t inode) = 0;
-  // Waits for a close that is under way. False where somebody goes on writing. No lock is held.
+  // Waits for a close in progress. Returns false if a process continues to write. No lock is held.
   virtual bool wait_until_closed(dev_t device, ino_t inode) = 0;
-  // The base has other content for this unit. False if that is known already. No lock is held.
+  // The base has other content for this unit. Returns false if that was already known. No lock is
+  // held.
   virtual bool note_conflict(const std::string& unit) = 0;
-  // The unit stays in the layer for this reason, or, where that is "", has been published. False if that
-  // is known already. No lock is held.
+  // The unit stays in the layer for this reason or, if it is "", has been published. Returns false
+  // if that was already known. No lock is held.
   virtual bool note_kept(const std::string& unit, const std::string& reason) = 0;
-  // Why nothing of this job may be published, for people; "" where it may. Asked again with
+  // Returns why nothing of this job may be published, for messages; "" if it may. Called again with
   // Overlay::mutex() held exclusively, before the base is changed.
   virtual std::string why_refused() const = 0;
   virtual PublishingJob identity() const = 0;
   // Whether the job has opened the base's entry and then changed it. No lock is held.
   virtual bool has_rejected(const std::string& /*unit*/) { return false; }
-  // That has been recorded.
+  // The rejection has been recorded.
   virtual void settle_rejected(const std::string& /*unit*/) {}
-  // Whether what the job rebuilds may replace the base's: it publishes entries as they become complete.
+  // Whether the job's rebuilds may replace the base's entries: it publishes entries as they become
+  // complete.
   virtual bool may_replace() const { return true; }
-  // Overlay::mutex() is held exclusively: `path` is now the base's file; the layer's name goes away.
+  // Overlay::mutex() is held exclusively: `path` is now the base's file; the layer's name is about
+  // to be removed.
   virtual void published(const std::string& path, const struct stat& base) = 0;
 };
 

@@ -4,7 +4,7 @@
 
 #include "store/publish/publish_stage.h"
 
-// What publishing would do: as it is done, up to the moment before the base is changed, and then thrown away.
+// Plans publishing: does all steps before the base is changed, and discards the result.
 namespace cacheshim {
 namespace {
 

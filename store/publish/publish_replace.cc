@@ -12,15 +12,16 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Entries of the base that make room for what a job has built: those whose paths lead elsewhere (EntryRule::paths_in), and
-// those that their readers keep rejecting (rejected_entries.h).
+// Replaces entries of the base with a job's build: those whose paths lead elsewhere
+// (EntryRule::paths_in), and those that their readers keep rejecting (rejected_entries.h).
 namespace cacheshim {
 namespace {
 
-// Of an entry that is compared with its rebuild; a larger one is never replaced.
+// For an entry that is compared with its rebuild; a larger one is never replaced.
 constexpr std::size_t kMostFiles = 16384;
 
-// An incomplete entry of the base may be one that a process without cacheshim is building: not after so long.
+// An incomplete entry of the base may be under construction by a process without cacheshim, but not
+// after this time.
 constexpr std::time_t kQuietSeconds = 600;
 
 bool can_complete(const EntryRule& rule, std::string_view name) {
@@ -33,12 +34,13 @@ BaseVersion version_of(int base, const std::string& unit) {
   return st ? BaseVersion{st->st_dev, st->st_ino} : BaseVersion{};
 }
 
-// The files of a unit of the base without those beside the entry. Nothing where they cannot be listed, or are too many.
+// Returns the files of a unit of the base without those beside the entry. Nothing if they cannot be
+// listed, or are too many.
 std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entries,
                                                 const std::string& unit) {
   std::vector<BaseFile> files;
   std::vector<std::string> paths{unit};
-  while (!paths.empty()) {  // no recursion: a publisher may make trees of any depth
+  while (!paths.empty()) {  // no recursion: a publisher may create trees of any depth
     const std::string path = std::move(paths.back());
     paths.pop_back();
     const auto object = sys::open_beneath(base, path, O_PATH | O_NOFOLLOW);
@@ -60,7 +62,7 @@ std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entrie
 
 }  // namespace
 
-// A file that the profile says holds absolute paths is of use only at the mount path on record.
+// Whether a file that contains absolute paths by its profile is useless at the recorded mount path.
 Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->holds_paths(base_name(path))) return false;
@@ -79,7 +81,7 @@ bool Publisher::is_of_no_use(const std::string& unit) const {
          });
 }
 
-// The lock files of an entry that is about to be replaced stay what they are: somebody may hold them.
+// The lock files of an entry that is about to be replaced are kept: a process may hold them.
 Status Publisher::carry_locks(const Stage& stage) const {
   const auto is_folder = sys::open_beneath(stage.folder(), Stage::kTree, O_PATH | O_DIRECTORY);
   if (!is_folder) return {};  // a file is its own entry
@@ -93,8 +95,8 @@ Status Publisher::carry_locks(const Stage& stage) const {
   return {};
 }
 
-// After the exchange the staging directory has the entry that was replaced. What is open there can be read on. Where this
-// fails, it goes with the staging directory.
+// After the exchange the staging directory has the replaced entry. Open files there remain
+// readable. If this fails, it is removed with the staging directory.
 void Publisher::put_in_trash(const Stage& stage) const {
   (void)sys::rename_at(stage.folder(), std::string(Stage::kTree), store_.trash(), new_trash_name());
 }
@@ -108,7 +110,7 @@ void Publisher::record_replaced(const Stage& stage, const std::string& unit) con
   (void)store_.audit().append(std::move(replaced));
 }
 
-// Whether the layer has a file anew that completes the base's entry.
+// Whether the layer has a new file that completes the base's entry.
 bool Publisher::completes_anew(const Stage& stage, const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (stage.is_new || !ref || !ref->counts_rebuilds()) return false;
@@ -119,8 +121,8 @@ bool Publisher::completes_anew(const Stage& stage, const std::string& unit) cons
   });
 }
 
-// Whether the base has a part of the entry that nobody completes: an interrupted process has left it. No reader opens such an
-// entry, and none of its files can be replaced one by one.
+// Whether the base has a part of the entry that no process completes: an interrupted process has
+// left it. No reader opens such an entry, and none of its files can be replaced one by one.
 bool Publisher::is_stuck(const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->counts_rebuilds() || !ref->rule->is_folder() || ref->rule->needs_no_name()) {
@@ -136,7 +138,8 @@ bool Publisher::is_stuck(const std::string& unit) const {
   });
 }
 
-// Records that the job has rejected the base's entry, if it has. True if its build may replace the entry.
+// Records that the job has rejected the base's entry, if it has. Returns true if its build may
+// replace the entry.
 bool Publisher::note_rebuild(const Stage& stage, const std::string& unit, bool is_equal,
                              PublishHooks& hooks) {
   if (stage.is_new) return false;
@@ -167,8 +170,9 @@ void Publisher::note_unpublished_rebuild(const std::string& unit, PublishHooks& 
   hooks.settle_rejected(unit);
 }
 
-// Only a whole entry replaces one: while a file of the base still shows in the job's view, the job's build needs it. Entries of
-// several files are not replaced, since no single rename replaces them.
+// Only a whole entry replaces one: while the job's view still shows a file of the base, the job's
+// build needs that file. Entries of several files are not replaced, since no single rename replaces
+// them.
 bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,
                             const PublishHooks& hooks) {
   if (stage.is_group || !hooks.may_replace()) return false;

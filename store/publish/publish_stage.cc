@@ -14,7 +14,8 @@
 namespace cacheshim {
 namespace {
 
-// "Nobody can write it, everybody whom its maker let read it can."
+// Returns the mode of a published file: nobody can write it, and every user whom its owner allowed
+// to read it can.
 mode_t published_mode(mode_t mode, bool opens_all) {
   const bool open_to_others = opens_all || (mode & S_IROTH) != 0;
   const bool executable = (mode & S_IXUSR) != 0;
@@ -39,7 +40,7 @@ Result<Publisher::Stage> Publisher::Stage::make(int staging, unsigned number,
 }
 
 Publisher::Stage::~Stage() {
-  if (folder_) (void)sys::remove_tree(staging_, name_);  // else the next mount does
+  if (folder_) (void)sys::remove_tree(staging_, name_);  // otherwise the next mount does
 }
 
 std::string Publisher::Stage::tree_path(const std::string& rest) { return join_path(kTree, rest); }
@@ -54,18 +55,20 @@ Status Publisher::Stage::make_folder(const std::string& rest) const {
 
 Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   const std::string path = tree_path(file.rest);
-  if (file.source.st_nlink == 1) {  // else the job could still write to it by another name
+  // otherwise the job could still write to it through another name
+  if (file.source.st_nlink == 1) {
     const Status linked = sys::link_fd(source, folder_.get(), path);
     file.is_linked = static_cast<bool>(linked);
     if (linked) return {};
     if (linked.failed_with(ENOENT)) return Errno(ESTALE);  // it has lost its name meanwhile
   }
-  // Another file system, or one without hard links: a copy does as well.
+  // Another file system, or one without hard links: copy instead.
   CACHESHIM_TRY(target, sys::open_beneath(folder_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));
   return copy_file(source, target.get());
 }
 
-// The base is the service account's: a user whose file it was (owner=keep) must not go on writing to it.
+// The base belongs to the service account: the file's previous owner (owner=keep) must not write to
+// it any more.
 Status Publisher::Stage::set_modes() const {
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;
@@ -85,8 +88,8 @@ Status Publisher::Stage::add_symlink(const StagedFile& file) const {
   return sys::make_symlink_at(file.link_target, folder_.get(), tree_path(file.rest));
 }
 
-// Writeback of all files is started before the first is waited for: the first fsync then commits
-// the file system's journal for all of them.
+// Starts writeback of all files before it waits for the first: the first fsync then commits the
+// file system's journal for all of them.
 Status Publisher::Stage::sync() const {
   std::vector<UniqueFd> opened;
   for (const StagedFile& file : files) {

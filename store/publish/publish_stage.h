@@ -11,21 +11,21 @@
 #include "common/unique_fd.h"
 #include "store/publish/publisher.h"
 
-// Parts of the publisher (publisher.cc, publish_select.cc) alone.
+// Used only by the parts of the publisher (publisher.cc, publish_select.cc).
 namespace cacheshim {
 
 struct Publisher::StagedFile {
-  std::string rest;         // within the unit; "" where the unit is a file itself
-  struct stat source {};    // of the layer's file, as it was staged
+  std::string rest;         // within the unit; "" if the unit is a file itself
+  struct stat source {};    // of the layer's file when it was staged
   std::string digest;       // of a regular file that is new to the base
   std::string link_target;  // of a symlink; "" for a regular file
   bool completes = false;
-  bool is_linked = false;  // staged as a further name of the layer's file, not as a copy
-  bool in_base = false;    // the base has an equal one already
+  bool is_linked = false;  // staged as another name of the layer's file, not as a copy
+  bool in_base = false;    // the base already has an equal one
 };
 
-// A unit on its way into the base: a folder in staging whose "tree" is what the base will get.
-// Removes itself with what is left in it. Used by one thread.
+// A unit on its way into the base: a directory in staging whose "tree" becomes the base's. The
+// destructor removes it with its remaining contents. Used by one thread.
 struct Publisher::Stage {
   static constexpr std::string_view kTree = "tree";
   static Result<Stage> make(int staging, unsigned number, const std::string& unit);
@@ -39,22 +39,23 @@ struct Publisher::Stage {
   int folder() const { return folder_.get(); }
   Status make_folder(const std::string& rest) const;
   Status add_file(StagedFile& file, int source) const;
-  // Gives the files the modes they have in the base. With links that reaches the layer's own, so it
-  // is done only once nothing speaks against publishing them.
+  // Sets the modes that the files have in the base. With links this changes the layer's own files,
+  // so it is done only when nothing prevents publishing.
   Status set_modes() const;
   Status add_symlink(const StagedFile& file) const;
   Status sync() const;
-  // Whether `theirs`, an O_PATH descriptor, is what this file would be; `source` is its content.
+  // Whether `theirs`, an O_PATH descriptor, equals the file to be published; `source` is its
+  // content.
   static Result<bool> are_equal(const StagedFile& file, int source, int theirs);
 
-  std::string unit;        // of an entry of several files: the folder that holds them
+  std::string unit;        // of an entry of several files: their directory
   bool is_group = false;   // it is such an entry
   bool opens_all = false;  // files that are closed to others are published open
-  UniqueFd upper;          // the layer, as it was when the stage was made
+  UniqueFd upper;          // the layer when the stage was made
   std::vector<StagedFile> files;
   std::vector<std::string> folders;  // parents first; the unit's own is ""
-  bool is_new = false;               // the base has nothing of this name
-  std::string why_replaces;          // why what the base has makes room; "" where it does not
+  bool is_new = false;               // the base has no object of this name
+  std::string why_replaces;          // why it replaces the base's entry; "" if it does not
   bool replaces() const { return !why_replaces.empty(); }
 
  private:

@@ -20,10 +20,10 @@
 namespace cacheshim {
 namespace {
 
-// A unit that changed while it was staged is staged afresh this often, then left for later.
+// A unit that changed while it was staged is staged again this often, then left for later.
 constexpr int kMostAttempts = 3;
 
-// Whether a symlink's target, taken from anywhere, leads no further up.
+// Whether a symlink's target, taken from anywhere, does not lead upwards.
 bool leads_down(std::string_view target) {
   while (!target.empty()) {
     if (take_component(target) == "..") return false;
@@ -37,14 +37,14 @@ bool is_same_file(const struct stat& left, const struct stat& right) {
          left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
 }
 
-// Without a handle that is still open, a mapping may be, and for a moment after a close the kernel's own
-// descriptor of a file that it writes by itself: it gives that back after it has told of the close.
+// After the last handle is closed, a mapping may still be open, and for a short time the kernel's
+// own descriptor of a passthrough file, which it releases after it has reported the close.
 bool wait_until_unwritable(int fd) {
   constexpr int kMostLooks = 50;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
   for (int looks = 0; looks < kMostLooks; ++looks) {
     if (!sys::can_be_written(fd)) return true;
-    (void)::nanosleep(&kPause, nullptr);  // a shorter pause does no harm
+    (void)::nanosleep(&kPause, nullptr);  // an interrupted pause is harmless
   }
   return false;
 }
@@ -110,9 +110,10 @@ PublishReport Publisher::publish(Overlay& overlay, const std::string& unit, Publ
   return nothing;
 }
 
-// Errors: ESTALE when the unit changed meanwhile, EBUSY when it is open for writing, EPERM when it
-// holds what is not to be published, EACCES when its job may not, else of the calls made. `is_rejected` is set when the
-// job's rejection of the base's entry has been recorded, by this attempt or an earlier one.
+// Errors: ESTALE if the unit changed meanwhile, EBUSY if it is open for writing, EPERM if it
+// contains an object that must not be published, EACCES if its job may not publish, otherwise those
+// of the calls. `is_rejected` is set if the job's rejection of the base's entry has been recorded,
+// by this attempt or an earlier one.
 Result<PublishReport> Publisher::try_publish(Overlay& overlay, const std::string& unit,
                                              PublishHooks& hooks, bool& is_rejected) {
   CACHESHIM_TRY(stage, begin_stage(overlay, unit));
@@ -181,7 +182,7 @@ PublishReport Publisher::account(const Stage& stage) const {
   return report;
 }
 
-// With the unit's files listed; with none where there is no layer.
+// Lists the unit's files; none if there is no layer.
 Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const std::string& unit) {
   const auto ref = entries_.find(unit);
   const bool is_group = ref && ref->rule->files.size() > 1;
@@ -198,7 +199,7 @@ Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const st
   return stage;
 }
 
-// Whether the family's files are closed to others by the way they are made alone.
+// Whether the family's files are closed to others only because of the way they are created.
 bool Publisher::opens_all(int upper, const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->profile->mkstemp) return false;
@@ -213,7 +214,7 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
   if (!stage.is_group) {
     std::vector<std::string> folders;
     CACHESHIM_CHECK(collect(stage, "", folders));
-    while (!folders.empty()) {  // no recursion: a job makes trees as deep as it likes
+    while (!folders.empty()) {  // no recursion: a job may create trees of any depth
       const std::string rest = std::move(folders.back());
       folders.pop_back();
       CACHESHIM_CHECK(collect_folder(stage, rest, folders));
@@ -223,18 +224,17 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
   stage.folders.emplace_back();
   for (const std::string& path : entries_.find(unit)->file_paths()) {
     if (entries_.is_beside_entry(path)) continue;
-    std::vector<std::string> folders;  // a folder of that name belongs to nothing
+    std::vector<std::string> folders;  // a directory of that name belongs to no entry
     const Status collected = collect(stage, std::string(base_name(path)), folders);
     if (!collected && !collected.failed_with(ENOENT)) return collected;
     if (collected && path == unit)
-      stage.files.back().completes = true;  // the first named is put there last
+      stage.files.back().completes = true;  // the first ending comes into the base last
   }
   return {};
 }
 
-// Lists the unit's files in the layer: not scratch names, locks and batons, our markers, FIFOs and
-// sockets.
-// Directories go to `folders`, for the caller to list.
+// Lists the unit's files in the layer, except scratch names, locks and batons, our markers, FIFOs
+// and sockets. Adds directories to `folders`, for the caller to list.
 Status Publisher::collect(Stage& stage, const std::string& rest,
                           std::vector<std::string>& folders) const {
   const std::string path = join_path(stage.unit, rest);
@@ -267,7 +267,8 @@ Status Publisher::collect_folder(Stage& stage, const std::string& rest,
   return {};
 }
 
-// An empty file of the base took the locks of the layer's file, whose bytes (a process id, say) are the job's.
+// An empty file of the base took the locks of the layer's file, whose contents (such as a process
+// id) belong to the job.
 bool Publisher::is_lock_by_use(const std::string& path, const struct stat& st) const {
   if (!S_ISREG(st.st_mode)) return false;
   if (entries_.is_bare_lock(path, st.st_size)) return true;
@@ -295,8 +296,8 @@ Status Publisher::collect_file(Stage& stage, const std::string& rest, int object
   return {};
 }
 
-// A symlink may point into its own cache: relative to where it is, or by the mount path on record. No directory on its
-// way is a symlink itself, so its depth says how far ".." may lead up.
+// A symlink may point into its own cache: relative to its place, or by the recorded mount path. No
+// parent directory is a symlink itself, so its depth limits how far ".." may lead up.
 bool Publisher::may_point_to(std::string_view path, std::string_view target) const {
   if (!target.starts_with('/')) {
     const auto components = std::count(path.begin(), path.end(), '/');
@@ -310,8 +311,8 @@ bool Publisher::may_point_to(std::string_view path, std::string_view target) con
   return target.starts_with(cache) && leads_down(target);
 }
 
-// Compares with what the base has and stages what it has not. False if a file that both have differs:
-// a base file does not change any more, so that needs no lock.
+// Compares with the base and stages the missing files. Returns false if a common file differs: base
+// files do not change any more, so this needs no lock.
 Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
   if (!stage.is_group) {
     const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
@@ -356,7 +357,7 @@ Result<bool> Publisher::stage_file(Stage& stage, StagedFile& file, PublishHooks&
     file.in_base = true;
     return Stage::are_equal(file, source.get(), theirs->get());
   }
-  // ENOTDIR, ELOOP: the base has a file where we have a folder.
+  // ENOTDIR, ELOOP: the base has a file in place of our directory.
   if (!theirs.failed_with(ENOENT)) return false;
   if (!file.link_target.empty()) {
     CACHESHIM_CHECK(stage.add_symlink(file));
@@ -382,7 +383,7 @@ Status Publisher::commit(Overlay& overlay, const Stage& stage, PublishHooks& hoo
   if (!hooks.why_refused().empty()) return Errno(EACCES);  // since it was begun
   if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
   const Status added = add_to_base(stage);
-  // Another daemon has published the entry, or taken away what it was to replace: compare again.
+  // Another daemon has published the entry, or removed the one to be replaced: compare again.
   if (added.failed_with(EEXIST)) return Errno(ESTALE);
   if (stage.replaces() && added.failed_with(ENOENT)) return Errno(ESTALE);
   CACHESHIM_CHECK(added);
@@ -400,7 +401,7 @@ bool Publisher::is_unchanged(const Overlay& overlay, const Stage& stage,
     const auto now = sys::open_beneath(overlay.upper(), stage.path_of(file), flags | O_NOFOLLOW);
     if (!now || (is_file && sys::can_be_written(now->get()))) return false;
     const auto st = sys::stat_fd(now->get());
-    // A link has two names, the layer's and the staged one, and no third to be written by.
+    // A link has two names, the layer's and the staged one, and no third one for writing.
     const bool is_alone = !file.is_linked || (st && st->st_nlink == 2);
     return st && is_alone && is_same_file(*st, file.source) &&
            !hooks.is_being_written(st->st_dev, st->st_ino);
@@ -441,7 +442,7 @@ Status Publisher::ensure_base_parents(const std::string& path) const {
   return {};
 }
 
-// The base has it all: from here on a failure only means that the layer keeps an equal copy.
+// The base has all files: from here on a failure only means that the layer keeps an equal copy.
 void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
   for (const StagedFile& file : stage.files) {
     const std::string path = stage.path_of(file);

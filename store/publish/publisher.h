@@ -20,12 +20,12 @@
 #include "store/publish/rejected_entries.h"
 #include "store/sys/mutex.h"
 
-// Publishing: what a job has finished goes from its layer into the base, an entry at a time.
+// Publishing: moves a job's complete entries from its layer into the base, one at a time.
 //
-// Files are staged beside the base (a hard link of the layer's file, which from then on nobody
-// writes in place, or a copy where layer and base are on different file systems), synced, and then a
-// new entry is renamed in as a whole folder. Into an entry that the base has already, absent files
-// go only if all common ones are equal, the completing file last: first writer wins.
+// Files are staged beside the base (a hard link of the layer's file, which from then on no process
+// writes in place, or a copy if layer and base are on different file systems), synced, and then a
+// new entry is renamed in as a whole directory. Into an existing entry, absent files are added only
+// if all common ones are equal, the completing file last: first writer wins.
 namespace cacheshim {
 
 struct PublishReport {
@@ -33,32 +33,32 @@ struct PublishReport {
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
   std::uint64_t conflicts = 0;  // the base had other content: nothing was added
-  std::uint64_t incomplete =
-      0;                      // left out: not complete, still open for writing, or not fit for it
-  std::uint64_t refused = 0;  // left out: the job may not publish
-  bool busy = false;          // some of it for being open: worth another try at its close
-  // It has anew what completes the base's entry, and it is not known that the job has opened that.
+  std::uint64_t incomplete = 0;  // left out: not complete, open for writing, or unsuitable
+  std::uint64_t refused = 0;     // left out: the job may not publish
+  bool busy = false;             // some of it because it is open: try again at its close
+  // It has a new file that completes the base's entry, and it is unknown whether the job has opened it.
   bool is_unread_rebuild = false;
   std::vector<std::string> paths;  // published files, relative to the store
-  std::vector<std::string> copies;  // files that the base had already, which the layer has given up
+  // files that the base already had, and that were dropped from the layer
+  std::vector<std::string> copies;
 
   PublishReport& operator+=(const PublishReport& other);
 };
 
-// What publishing would do with a unit of a layer.
+// The planned publishing of one unit of a layer.
 struct UnitPlan {
   std::string unit;
-  std::uint64_t files = 0;  // that would come into the base
+  std::uint64_t files = 0;  // that would be added to the base
   std::uint64_t bytes = 0;
-  std::string why_kept;  // why the unit would stay in the layer; "" where it would not
+  std::string why_kept;  // why the unit would stay in the layer; "" if it would not
 };
 
-// How a path has come to be what it is.
+// The event that gave a path its current state.
 enum class Arrival {
-  kNamed,     // by a rename or a further link
+  kNamed,     // by a rename or an additional link
   kClosed,    // by the last close of a descriptor that could write to it
-  kUnlocked,  // it was a baton, and its maker has removed it
-  kBuilt,     // made while the lock of EntryRule::built_under was held, which is now let go
+  kUnlocked,  // it was a baton, and its creator has removed it
+  kBuilt,     // created while the lock of EntryRule::built_under was held, which is now released
 };
 
 class Publisher {
@@ -70,45 +70,44 @@ class Publisher {
   RejectedEntries& rejected() { return rejected_; }
   const RejectedEntries& rejected() const { return rejected_; }
 
-  // The unit that what has just happened to `path` completes; "" for none.
+  // Returns the unit that the event of `path` completes; "" if there is none.
   std::string completed_entry(const Overlay& overlay, const std::string& path,
                               Arrival arrival) const EXCLUDES(overlay.mutex());
-
-  // Whether the layer's part of an entry is complete as far as names tell.
+  // Whether the layer's part of an entry is complete, judged by names only.
   bool is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const
       REQUIRES_SHARED(overlay.mutex());
-
-  // Whether the base's part of a folder entry, as the view shows it, has a file that completes it. Files
-  // beside it do not matter: what is in the base counts as whole.
+  // Whether the base's part of a directory entry, as the view shows it, has a file that completes it.
+  // Files beside it do not matter: an entry of the base counts as complete.
   bool is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const
       REQUIRES_SHARED(overlay.mutex());
-
-  // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or folder of no entry.
-  // Failures are reported as `incomplete` and logged by reason; the layer keeps what it has.
+  // Publishes one unit of the layer: an entry (EntryRef::unit()), or a file or directory of no
+  // entry. Failures are reported as `incomplete` and logged with the reason; the layer keeps its
+  // files.
   PublishReport publish(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
   // Records that a job which may not publish, or not yet, has rejected the base's entry.
   void note_unpublished_rebuild(const std::string& unit, PublishHooks& hooks);
-  // Takes the layer's part of a unit out of the layer, if the base has all of its files with the same bytes: the
-  // base's then show. Adds nothing to the base.
+  // Removes the layer's part of a unit if the base has all of its files with the same bytes; the
+  // base's files then show. Adds nothing to the base.
   PublishReport drop_copies(Overlay& overlay, const std::string& unit, PublishHooks& hooks)
       EXCLUDES(overlay.mutex());
-  // Notes and counts that the unit stays where it is, since its job may not publish.
+  // Records and counts that the unit stays in the layer, since its job may not publish.
   PublishReport refuse(const std::string& unit, PublishHooks& hooks);
 
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
-  // All that is complete; with `job_succeeded` also what cannot say whether it is: entries of such
-  // rules, guesses, and what belongs to no entry or no known cache.
+  // Publishes all complete units; with `job_succeeded` also those whose completeness is unknown:
+  // entries of such rules, guesses, and files of no entry or no known cache.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                             const Progress& progress) EXCLUDES(overlay.mutex());
-  // What publish_all() would do, and nothing of it done. By unit.
+  // Returns the plan of publish_all() by unit, and changes nothing.
   std::vector<UnitPlan> plan_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                                  const Progress& progress) EXCLUDES(overlay.mutex());
-  // Why the unit of `ref` is not published yet, as far as its names and its profile's rules tell, for
-  // people; "" where it is due.
+  // Returns why the unit of `ref` is not published yet, judged by its names and its profile's rules,
+  // for messages; "" if it is due.
   std::string why_not_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const
       EXCLUDES(overlay.mutex());
-  // Whether this file of a layer, in a cache without a profile, is used only as a lock: it is never published.
+  // Whether this file of a layer, in a cache without a profile, is used only as a lock: it is never
+  // published.
   bool is_lock_by_use(const std::string& path, const struct stat& st) const;
 
  private:
@@ -123,7 +122,7 @@ class Publisher {
       EXCLUDES(overlay.mutex());
   bool base_has_all(const Stage& stage) const;
   bool opens_all(int upper, const std::string& unit) const;
-  // From here on one syncfs(2) is cheaper than an fsync(2) a file.
+  // From this number of files on, one syncfs(2) is faster than an fsync(2) per file.
   static constexpr std::size_t kSyncWholeFrom = 256;
   static constexpr const char* kOtherVersion =
       "the base has another version of it: first writer wins";

@@ -50,16 +50,18 @@ struct Rebuild {
   BaseVersion version;
   std::string job;
   uid_t uid = 0;
-  bool is_equal = false;     // it gave the files that the base has: no reason to replace them
-  bool is_published = true;  // its job publishes complete entries; else the rebuild is only counted
+  bool is_equal = false;     // it produced the base's files: no reason to replace them
+  // its job publishes complete entries; otherwise the rebuild is only counted
+  bool is_published = true;
 };
 
 // Thread-safe. Memory: kMostEntries records of one path and kMostJobs job ids each.
 class RejectedEntries {
  public:
-  // One job may have a defect of its own, and its user decides how many processes it has.
+  // A single job may itself be faulty, and its user decides how many processes it has.
   static constexpr std::size_t kFewestJobs = 2;
-  // A day: caches are filled anew in hours, and nobody notices one more replacement of 1,024 entries a day.
+  // A day: caches are filled again in hours, and one more replacement of 1,024 entries a day is not
+  // noticeable.
   static constexpr std::time_t kReplacePeriod = 24 * 3600;
   static constexpr std::size_t kMostEntries = 1024;
   static constexpr std::size_t kMostJobs = 16;  // that are remembered of one entry
@@ -67,7 +69,7 @@ class RejectedEntries {
   struct Summary {
     std::string unit;
     std::uint64_t times = 0;  // rebuilds with other content, or by jobs that do not publish
-    std::uint64_t equal = 0;  // rebuilds that gave equal files
+    std::uint64_t equal = 0;  // rebuilds with equal files
     std::size_t jobs = 0;     // of all these, at most kMostJobs
     std::size_t users = 0;
     std::time_t last = 0;      // of the last rebuild, in seconds since 1970
@@ -77,21 +79,23 @@ class RejectedEntries {
   // Both must outlive it.
   RejectedEntries(const Store& store, Counters& counters) : store_(store), counters_(counters) {}
 
-  // The administrator has named those who publish ([publish] allow). Call before anything else.
+  // The administrator has named the publishers ([publish] allow). Call before anything else.
   void trust_publishers() { trusts_publishers_ = true; }
   void set_clock(std::function<std::time_t()> now) { now_ = std::move(now); }
 
-  // Counts and records a rebuild. While all records are of entries that were replaced within the period, it counts alone.
+  // Counts and records a rebuild. If all recorded entries were replaced within the period, it only
+  // counts.
   void note(const Rebuild& rebuild);
-  // Whether this version of the entry, which has these files, is to be replaced by the rebuild that was noted last. May read
-  // the audit records, once for each version: takes long where they are many; call from a task.
+  // Whether the rebuild that was noted last may replace this version of the entry, which has these
+  // files. May read the audit records, once per version, which takes long if there are many; call
+  // from a task.
   bool may_replace(const std::string& unit, const BaseVersion& version,
                    const std::vector<BaseFile>& files);
   void note_replaced(const std::string& unit);
   bool has_noted(const std::string& unit, const BaseVersion& version, const std::string& job) const;
 
   std::optional<Summary> find(const std::string& unit) const;
-  // Those that were rebuilt most often, of those that have not been replaced since.
+  // Returns the entries that were rebuilt most often and have not been replaced since.
   std::vector<Summary> worst(std::size_t most) const;
 
  private:

@@ -61,7 +61,7 @@ Status copy_data(int source, int target, const struct stat& st, off_t size) {
   if (st.st_blocks * kBlock >= st.st_size) return copy_range(source, target, 0, size);  // no holes
   for (off_t at = 0; at < size;) {
     const off_t data = ::lseek(source, at, SEEK_DATA);
-    if (data == -1 && errno == ENXIO) break;  // nothing but a hole is left
+    if (data == -1 && errno == ENXIO) break;  // only a hole is left
     const off_t begin = data == -1 ? at : data;
     const off_t hole = data == -1 ? size : ::lseek(source, begin, SEEK_HOLE);
     const off_t end = std::min(size, hole == -1 ? size : hole);
@@ -76,7 +76,7 @@ bool is_wanted_first(const std::string& xattr) {
   return xattr.starts_with("user.") && !is_overlay_xattr(xattr);
 }
 
-// Those that chown(2) and chmod(2) change.
+// The attributes that chown(2) and chmod(2) change.
 bool is_wanted_last(const std::string& xattr) {
   return xattr == "system.posix_acl_access" || xattr == "system.posix_acl_default" ||
          xattr == "security.capability";
@@ -108,7 +108,7 @@ Status copy_attributes(int source, int target, const struct stat& st, bool keep_
   mode_t mode = st.st_mode & 07777;
   if (keep_owner) {
     CACHESHIM_TRY(kept, copy_owner(target, st));
-    // What was to run as its owner must not run as us.
+    // A set-id file must not run as the service account.
     if (!kept && !S_ISDIR(st.st_mode)) mode &= ~static_cast<mode_t>(S_ISUID | S_ISGID);
   }
   CACHESHIM_CHECK(sys::set_mode(target, mode));

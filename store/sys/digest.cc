@@ -22,7 +22,7 @@ struct FreeState {
 Result<std::string> digest_of(int fd) {
   const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
   if (!state) return Errno(ENOMEM);
-  (void)XXH3_128bits_reset(state.get());  // fails for null only, as update does
+  (void)XXH3_128bits_reset(state.get());  // fails only for null, as update does
   const auto buffer = std::make_unique<char[]>(kBufferBytes);
   for (off_t offset = 0;;) {
     const ssize_t count = ::pread(fd, buffer.get(), kBufferBytes, offset);

@@ -9,15 +9,16 @@
 
 // JSON from other processes, and JSON with names that other processes have chosen.
 //
-// nlohmann::json copies, dumps and destroys a value by recursion, and dump() throws for a string that is
-// not UTF-8. File names are arbitrary bytes, and so are requests: both have ended the daemon.
+// nlohmann::json copies, dumps and destroys a value by recursion, and dump() throws for a string
+// that is not UTF-8. File names and requests are arbitrary bytes: both have ended the daemon.
 namespace cacheshim {
 
 struct JsonLimits {
   std::size_t bytes;
-  int depth;  // how deep arrays and objects nest
+  int depth;  // the maximum nesting of arrays and objects
 };
-inline constexpr JsonLimits kRecordLimits{std::size_t{16} << 20, 32};  // what a daemon has written
+// for files that a daemon has written
+inline constexpr JsonLimits kRecordLimits{std::size_t{16} << 20, 32};
 
 // Returns a discarded value for text that is not JSON, is too long, or is nested too deeply.
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = kRecordLimits);
@@ -26,13 +27,13 @@ nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = kRec
 std::string dump_json(const nlohmann::ordered_json& json, int indent = -1);
 
 bool is_utf8(std::string_view text);
-// Lower-case hexadecimal digits, two a byte; from_hex() returns "" for anything else.
+// Lower-case hexadecimal digits, two per byte; from_hex() returns "" for anything else.
 std::string to_hex(std::string_view bytes);
 std::string from_hex(std::string_view digits);
 
-// Sets `key` to a name, for people; and KEY_hex to its bytes as well where these are not UTF-8.
+// Sets `key` to a name for display; and KEY_hex to its bytes as well if these are not UTF-8.
 void put_name(nlohmann::ordered_json& object, const std::string& key, const std::string& name);
-// What put_name() has put there; "" for none.
+// Returns the name that put_name() has stored; "" if there is none.
 std::string get_name(const nlohmann::json& object, const std::string& key);
 
 }  // namespace cacheshim

@@ -10,16 +10,16 @@
 
 namespace cacheshim {
 
-// Puts a folder's times back: what we make in it for ourselves is no change of the job's.
+// Restores a directory's times: the daemon's own files in it must not count as the job's changes.
 class KeepTimes {
  public:
-  // `path`: of the folder, from the open folder `dir`; without it that one itself.
+  // `path`: of the directory, from the open directory `dir`; without it `dir` itself.
   explicit KeepTimes(int dir, std::string path = {})
       : dir_(dir), path_(std::move(path)), st_(sys::stat_at(dir_, path_)) {}
   ~KeepTimes() {
     if (!st_) return;
     const timespec times[2] = {st_->st_atim, st_->st_mtim};
-    (void)sys::set_times_at(dir_, path_, times);  // at worst a folder looks newer than it is
+    (void)sys::set_times_at(dir_, path_, times);  // at worst a directory looks newer than it is
   }
   KeepTimes(const KeepTimes&) = delete;
   KeepTimes& operator=(const KeepTimes&) = delete;

@@ -15,14 +15,14 @@
 //     JobTable …, Overlay …
 //   SharedFile::mutex                   a file of class `shared` is staged or put in its place
 //     Overlay …
-//   Filesystem::closing_mutex_
+//   Mount::closing_mutex_
 //     Flights …, JobTable …, LockTable …, Job::mutex_
 //   Flights::mutex_                     with no lock held but closing_mutex_
 //     ViewFilter::mutex_, NodeTable …
 //   JobTable::mutex_
 //     Overlay::mutex_                   one job's at a time; shared, or exclusively
 //       LockRemovals::mutex_
-//         LockFiles::mutex_
+//         ViewFilter::mutex_, LockFiles::mutex_
 //       NamedLocks::mutex_
 //         LockTable::mutex_
 //       LockQueue::mutex                one at a time; also after LockTable::cycles_mutex_

@@ -6,15 +6,16 @@
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
-// The object is made under the service account, without set-id bits, then given away, then gets the
-// bits: at no moment is there a set-user-id file of the service account that a job has asked for. The
-// other way, changing the thread's fsuid, would take away the rights that walking to the folder needs.
+// The object is created under the service account, without set-id bits, then gets its owner, then
+// the bits: at no time is there a set-user-id file of the service account that a job has requested.
+// The alternative, changing the thread's fsuid, would drop the rights that walking to the directory
+// needs.
 namespace cacheshim {
 namespace {
 
 constexpr mode_t kSetIds = S_ISUID | S_ISGID;
 
-// An object, or the folder it is in, by its name from an open folder; "" for what `dir` is itself.
+// An object, or its directory, by its name from an open directory; "" for `dir` itself.
 struct Named {
   int dir;
   std::string name;
@@ -34,8 +35,8 @@ mode_t first_mode(const Named& folder, const NewObject& wanted) {
   return wanted.maker ? mode & ~kSetIds : mode;
 }
 
-// Whether what we make in a folder belongs to this maker from birth. Its group is ours or, on a file
-// system that is mounted so, the folder's.
+// Whether new objects in a directory belong to this maker from the start. Their group is ours or,
+// on a file system with that mount option, the directory's.
 bool is_born_as(const struct stat& folder, const Maker& maker) {
   if (maker.uid != sys::own_uid()) return false;
   if ((folder.st_mode & S_ISGID) != 0) return true;
@@ -47,13 +48,13 @@ bool is_refusal(const Status& given) {
   return given.failed_with(EPERM) || given.failed_with(EINVAL);
 }
 
-// Gives what has just been made away. Returns whether it is the maker's now.
+// Changes the owner of a new object to the maker. Returns whether it is the maker's now.
 Result<bool> give_to_maker(const Named& object, const struct stat& folder, const Maker& maker) {
   const gid_t group = (folder.st_mode & S_ISGID) != 0 ? folder.st_gid : maker.gid;
   const Status given = sys::set_owner_at(object.dir, object.name, maker.uid, group);
   if (given) return true;
   CACHESHIM_TRY(st, sys::stat_at(object.dir, object.name));
-  if (st.st_uid == maker.uid && st.st_gid == group) return true;  // there was nothing to change
+  if (st.st_uid == maker.uid && st.st_gid == group) return true;  // nothing needs to change
   if (!is_refusal(given)) return given.error();
   return false;
 }
@@ -76,10 +77,10 @@ Status finish(const Named& folder, const Named& object, const NewObject& wanted)
   return set_ids != 0 && given ? add_set_ids(object, set_ids) : Status();
 }
 
-// For objects that are made without being opened.
+// For objects that are created without being opened.
 Status finish_name(int dir, const std::string& name, const NewObject& wanted, int unlink_flags) {
   const Status finished = finish(folder_of(dir, name), {dir, name}, wanted);
-  if (!finished) (void)sys::unlink_at(dir, name, unlink_flags);  // the first error is told
+  if (!finished) (void)sys::unlink_at(dir, name, unlink_flags);  // the first error is returned
   return finished;
 }
 
@@ -99,7 +100,7 @@ Result<UniqueFd> make_file_as(int dir, const std::string& name, int flags,
                                       first_mode(folder, wanted)));
   const Status finished = finish(folder, {fd.get(), ""}, wanted);
   if (finished) return fd;
-  (void)sys::unlink_at(dir, name);  // the first error is told
+  (void)sys::unlink_at(dir, name);  // the first error is returned
   return finished.error();
 }
 

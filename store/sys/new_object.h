@@ -10,17 +10,18 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 
-// Making an object in a folder of the layer, by the service account, as if its caller had made it.
+// Creates an object in a directory of the layer, by the service account, as if its caller had
+// created it.
 namespace cacheshim {
 
-// The caller, as far as it matters to what it makes.
+// The attributes of the caller that its new objects depend on.
 struct Maker {
   uid_t uid;
   gid_t gid;
   mode_t umask;
 };
 
-// What is to be made. Without a maker it is the service account's, with exactly this mode.
+// The object to create. Without a maker it belongs to the service account, with exactly this mode.
 struct NewObject {
   NewObject(mode_t wanted_mode) : mode(wanted_mode) {}  // NOLINT: a plain mode is most callers' all
   NewObject(mode_t wanted_mode, dev_t wanted_device, std::optional<Maker> made_by)
@@ -31,23 +32,23 @@ struct NewObject {
   std::optional<Maker> maker;
 };
 
-// With a maker: the object is the maker's, but a folder with the set-group-id bit hands down its
-// group, and to folders the bit; the default ACL of the folder is inherited, and where it has none
-// the maker's umask counts. Where we may not give objects away (not root), the object stays the service
-// account's, without set-id bits. Until the call returns others may see it as such.
-// `dir` and `name` are as PathRoot::at() gives them: a path where no symlink on it is followed, else a
-// single name; `folder` is open, no O_PATH descriptor. Thread-safe while the process's umask is 0.
-// Errors: those of the calls made; nothing is left then.
+// With a maker: the object belongs to the maker, but a directory with the set-group-id bit passes
+// on its group, and to directories the bit; the default ACL of the directory is inherited, and
+// without one the maker's umask applies. If the daemon may not change owners (not root), the object
+// stays the service account's, without set-id bits. Until the call returns others may see it as
+// such. `dir` and `name` are as PathRoot::at() returns them: a path if no symlink on it is
+// followed, otherwise a single name; `folder` is open, not an O_PATH descriptor. Thread-safe while
+// the process's umask is 0. Errors: those of the calls; nothing is left then.
 Result<UniqueFd> make_file_as(int dir, const std::string& name, int flags, const NewObject& wanted);
 Result<UniqueFd> make_tmpfile_as(int folder, int flags, const NewObject& wanted);
 Status make_dir_as(int dir, const std::string& name, const NewObject& wanted);
 Status make_node_as(int dir, const std::string& name, const NewObject& wanted);
-// Of `wanted` the maker alone counts.
+// Uses only the maker of `wanted`.
 Status make_symlink_as(const std::string& target, int dir, const std::string& name,
                        const NewObject& wanted);
 
-// Changes the owner, as chown(2), of any descriptor. False where we may not: a service account that is
-// not root, or an id that our user namespace has not; the object stays what it was.
+// Changes the owner, as chown(2), of any descriptor. Returns false if that is not permitted: the
+// service account is not root, or our user namespace lacks the id; the object stays unchanged.
 Result<bool> give_away(int fd, uid_t uid, gid_t gid);
 
 inline constexpr const char* kAccessAcl = "system.posix_acl_access";

@@ -15,7 +15,7 @@ UniqueFd clone_or_nothing(int folder) {
 
 PathRoot::PathRoot(int folder) : folder_(folder), clone_(clone_or_nothing(folder)) {}
 
-// A single component is safe anyway: nothing is on the way to it.
+// A single component is always safe: there is nothing before it.
 bool PathRoot::is_one_call(const std::string& path) const {
   if (clone_) return path.size() < PATH_MAX;
   return path.find('/') == std::string::npos;

@@ -4,16 +4,16 @@
 #include <string>
 #include <string_view>
 
-// Paths below a root, as the store's logic spells them: no "/" at either end, no "." and "..", ""
-// for the root itself.
+// Paths below a root, in the store's format: no "/" at either end, no "." and "..", "" for the root
+// itself.
 namespace cacheshim {
 
-// The folder that holds `path`, "" for one in the root; and its last component.
+// Returns the parent directory of `path`, "" for one in the root; and its last component.
 std::string_view parent_path(std::string_view path);
 std::string_view base_name(std::string_view path);
-// Either part may be empty, which leaves the other.
+// Either part may be empty; the result is then the other one.
 std::string join_path(std::string_view folder, std::string_view name);
-// Takes the first component off `path` and returns it.
+// Removes the first component of `path` and returns it.
 std::string_view take_component(std::string_view& path);
 
 }  // namespace cacheshim

@@ -12,56 +12,56 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 
-// Processes by what /proc and pidfds tell of them: who a caller is, and whose descendant.
+// Processes by /proc and pidfds: identifies callers and their ancestors.
 namespace cacheshim {
 
-// All of /proc/PID/<file>; a thread's number does as well.
+// Reads /proc/PID/<file>; also works with a thread's number.
 Result<std::string> read_proc(pid_t pid, const char* file, const std::string& proc = "/proc");
-// Of field `number` (1-based, 4 and up) of the text of /proc/PID/stat: those behind the command, which
-// may hold blanks and parentheses. Nothing where it is no number.
+// Returns field `number` (1-based, 4 and up) of the text of /proc/PID/stat: the fields behind the
+// command, which may contain blanks and parentheses. Nothing if it is not a number.
 std::optional<std::uint64_t> stat_field(const std::string& stat, int number);
-// Of the line "<name>:" of the text of /proc/PID/status, without the blanks before it. Empty where there
-// is none.
+// Returns the value of the line "<name>:" of the text of /proc/PID/status, without leading blanks.
+// Empty if there is none.
 std::string_view status_field(const std::string& status, std::string_view name);
 
-// The process that a thread belongs to; 0 where /proc does not tell.
+// Returns the process of a thread; 0 if /proc does not show it.
 pid_t process_of(pid_t tid);
 
 struct ProcessStat {
-  char state = '?';  // 'R', 'S', 'Z', … as proc(5) has it
+  char state = '?';  // 'R', 'S', 'Z', … as in proc(5)
   pid_t parent = 0;
   std::uint64_t start_time = 0;  // clock ticks since boot
 };
-// A zombie, or on its way out for good.
+// Whether it is a zombie, or is exiting.
 bool is_dead(const ProcessStat& stat);
-// Now, as ProcessStat::start_time counts.
+// The current time in the unit of ProcessStat::start_time.
 std::uint64_t ticks_since_boot();
-// Whether this thread is on its way out, and a signal is why.
+// Whether this thread is exiting because of a signal.
 bool is_being_killed(pid_t tid);
-// What process numbers are of: this boot of the machine, and our pid namespace.
+// The scope of process numbers: this boot of the machine, and our PID namespace.
 std::string boot_id();
 std::string pid_namespace();
-// Of the text of /proc/PID/stat. No value where it has another form.
+// Parses the text of /proc/PID/stat. No value if it has another form.
 std::optional<ProcessStat> parse_stat(const std::string& text);
-// No value for a process that is gone. `proc`: where proc(5) is mounted.
+// No value for a process that has exited. `proc`: the mount point of proc(5).
 std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc = "/proc");
 
-// One process, whatever happens to its number later.
+// One process, identified even after its number is reused.
 struct Process {
   pid_t pid = 0;                 // in the daemon's pid namespace
   std::uint64_t start_time = 0;  // clock ticks since boot
   friend bool operator==(const Process&, const Process&) = default;
 };
 
-// A process, then its parent and so on; empty where /proc does not tell, as of a caller from outside
-// the daemon's pid namespace.
+// A process, then its parent and so on; empty if /proc does not show it, as for a caller outside
+// the daemon's PID namespace.
 using Lineage = std::vector<Process>;
 
-// That of the process of a thread. Some 3 µs a generation.
+// Returns the lineage of a thread's process. Takes some 3 µs per generation.
 Lineage lineage_of(pid_t tid);
 bool contains(const Lineage& lineage, const Process& process);
 
-// A pidfd, readable from the process's end on; empty where it has ended.
+// Returns a pidfd, readable once the process has exited; empty if it has exited already.
 UniqueFd watch_process(const Process& process);
 // Whether a signal or a debugger has stopped it.
 bool is_stopped(const Process& process);

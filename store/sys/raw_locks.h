@@ -7,11 +7,11 @@
 
 namespace cacheshim {
 
-// Whether a process other than this one has the file locked or waits for it, by flock or fcntl, as
-// /proc/locks tells it: of this machine and of pid namespaces that are seen from here. Locks of open file
-// descriptions (F_OFD_SETLK) say of no process and are left out. Thread-safe.
+// Whether a process other than this one has the file locked or waits for it, by flock or fcntl,
+// according to /proc/locks: of this machine and of visible PID namespaces. Locks of open file
+// descriptions (F_OFD_SETLK) name no process and are left out. Thread-safe.
 bool is_locked_elsewhere(dev_t device, ino_t inode);
-// The same of a given table, for tests.
+// The same for a given table, for tests.
 bool is_locked_elsewhere(std::string_view table, dev_t device, ino_t inode, pid_t self);
 
 }  // namespace cacheshim

@@ -21,7 +21,7 @@ Status status_of(int rc) {
   return {};
 }
 
-// A path that names the open file itself, for calls that take no O_PATH descriptor.
+// A path of the open file itself, for calls that accept no O_PATH descriptor.
 class ProcPath {
  public:
   explicit ProcPath(int fd) { std::snprintf(text_, sizeof text_, "/proc/self/fd/%d", fd); }
@@ -97,7 +97,7 @@ Result<UniqueFd> clone_mount(int dir, std::uint64_t attributes, std::uint64_t cl
   struct mount_attr change {};
   change.attr_set = attributes;
   change.attr_clr = cleared;
-  // What is mounted or unmounted in the original shows here, and never the other way round.
+  // Mounts and unmounts in the original appear here, but never the other way round.
   change.propagation = MS_SLAVE;
   if (::mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &change, sizeof change) == -1) {
     return Errno::last();
@@ -111,8 +111,8 @@ Result<UniqueFd> clone_without_symlinks(int dir) {
   return clone_mount(dir, MOUNT_ATTR_NOSYMFOLLOW);
 }
 
-// noatime: the kernel would try to set the time at each read, and find that it may not. In a user
-// namespace the rules for times may be locked.
+// noatime: otherwise the kernel would try to set the time at each read, and fail. In a user
+// namespace the options for times may be locked.
 Result<UniqueFd> clone_read_only(int dir) {
   constexpr std::uint64_t kSafe =
       MOUNT_ATTR_NOSYMFOLLOW | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
@@ -200,7 +200,8 @@ Status link_fd(int fd, int new_dir, const std::string& new_name) {
 
 Result<UniqueFd> reopen(int fd, int flags) { return open_path(ProcPath(fd).get(), flags); }
 
-// The plain call first: the way by /proc, which an O_PATH descriptor needs, takes three times as long.
+// The direct call first: the way through /proc, which an O_PATH descriptor needs, takes three times
+// as long.
 Status set_mode(int fd, mode_t mode) {
   if (::fchmod(fd, mode) == 0) return {};
   if (errno != EBADF) return Errno::last();
@@ -226,7 +227,7 @@ Status set_size(int fd, off_t size_bytes) {
 }
 
 Status set_times(int fd, const timespec times[2]) {
-  // The empty path acts on the object itself, a symlink too, and takes O_PATH (kernel 5.8).
+  // The empty path acts on the object itself, also on a symlink, and accepts O_PATH (kernel 5.8).
   if (::utimensat(fd, "", times, AT_EMPTY_PATH) == 0) return {};
   if (errno != EINVAL && errno != ENOENT) return Errno::last();
   return status_of(::utimensat(AT_FDCWD, ProcPath(fd).get(), times, 0));
@@ -271,7 +272,7 @@ Status set_times_at(int dir, const std::string& name, const timespec times[2]) {
   return status_of(::utimensat(dir, name.c_str(), times, AT_SYMLINK_NOFOLLOW));
 }
 
-// getxattrat(2) is of Linux 6.13.
+// getxattrat(2) exists since Linux 6.13.
 Result<std::string> get_xattr_at(int dir, const std::string& name, const char* xattr) {
   std::string path = ProcPath(dir).get();
   path.append(1, '/').append(name.empty() ? "." : name);
@@ -286,8 +287,8 @@ Status sync_file(int fd) { return status_of(::fsync(fd)); }
 
 Status lock_file(int fd, int operation) { return status_of(::flock(fd, operation)); }
 
-// A read lease is given only where nobody has the file open for writing (F_SETLEASE, fcntl(2)). Who
-// opens it so while it is ours has it broken by a signal: one that is ignored.
+// A read lease is granted only if no process has the file open for writing (F_SETLEASE, fcntl(2)).
+// An open for writing while we hold it breaks the lease with a signal: one that is ignored.
 bool can_be_written(int fd) {
   (void)::fcntl(fd, F_SETSIG, SIGURG);  // cannot fail for a known signal
   const bool refused = ::fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN;
@@ -319,7 +320,7 @@ Result<std::string> read_all(int fd, std::size_t most_bytes) {
 }
 
 Result<std::string> read_file(int dir, const std::string& name) {
-  CACHESHIM_TRY(fd, open_beneath(dir, name, O_RDONLY | O_NONBLOCK));  // a FIFO is not waited for
+  CACHESHIM_TRY(fd, open_beneath(dir, name, O_RDONLY | O_NONBLOCK));  // do not wait for a FIFO
   return read_all(fd.get());
 }
 
@@ -328,7 +329,7 @@ Result<std::vector<DirEntry>> list_dir(int dir) {
   return read_dir(readable.get());
 }
 
-// Not by readdir(3): its stream costs an allocation of 32 KiB and three more system calls.
+// Not readdir(3): its stream takes an allocation of 32 KiB and three more system calls.
 Result<std::vector<DirEntry>> read_dir(int dir) {
   CACHESHIM_TRY(folder, stat_fd(dir));
   std::vector<DirEntry> entries;
@@ -382,7 +383,8 @@ Status hoist(int folder, const std::string& name, unsigned& moved) {
     Status status;
     do {
       const std::string free_name = ".cacheshim-removed-" + std::to_string(moved++);
-      status = rename_at(deeper.get(), entry.name, folder, free_name);  // onto an empty one too
+      // also onto an empty directory
+      status = rename_at(deeper.get(), entry.name, folder, free_name);
     } while (status.failed_with(EEXIST) || status.failed_with(ENOTEMPTY) ||
              status.failed_with(ENOTDIR));
     if (!status && !status.failed_with(ENOENT)) return status;

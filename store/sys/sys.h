@@ -14,32 +14,33 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 
-// Each system call that the store and the daemon make, wrapped once: a result instead of -1 and
+// The system calls of the store and the daemon, each wrapped once: a result instead of -1 and
 // errno, descriptors that close themselves and are O_CLOEXEC from birth, and no call that follows a
-// symlink. All are thread-safe; errors are those of the call's man page unless said otherwise.
+// symlink. All are thread-safe; errors are those of the call's man page unless stated otherwise.
 namespace cacheshim::sys {
 
-// openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS: whatever a job put
-// below `dir` cannot lead outside. "" is `dir` itself; a path longer than PATH_MAX is walked in
-// parts. Errors: ELOOP for a symlink on the way, EXDEV for a way out.
+// openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS: no object that a
+// job has created below `dir` can lead outside. "" is `dir` itself; a path longer than PATH_MAX is
+// walked in parts. Errors: ELOOP for a symlink in the path, EXDEV for a way out.
 Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t mode = 0);
 
-// openat(2) of a path that is ours and not a job's (a store's own root, /proc).
+// openat(2) of the daemon's own paths, not of a job's (a store's root, /proc).
 Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
 
-// A private copy of the mount that holds the open folder `dir`, beginning there, in which no symlink
-// is followed. Errors: EPERM without privilege over the mount namespace, ENOSYS before Linux 5.12.
+// Returns a private copy of the mount of the open directory `dir`, beginning there, in which no
+// symlink is followed. Errors: EPERM without privilege over the mount namespace, ENOSYS before
+// Linux 5.12.
 Result<UniqueFd> clone_without_symlinks(int dir);
-// The same, read-only as well, for mount_clone(), which shows it at `path`.
+// The same, also read-only, for mount_clone(), which mounts it at `path`.
 Result<UniqueFd> clone_read_only(int dir);
 Status mount_clone(int clone, const std::string& path);
 
-// fstatat(2) of `name` itself, not of what it points to; of `dir` where `name` is "".
+// fstatat(2) of `name` without following it; of `dir` if `name` is "".
 Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
 Result<struct statvfs> statvfs_fd(int fd);
-// What the file system knows the object by, name_to_handle_at(2): the same bytes while it lives, and
-// never again for another. `name` as in stat_at(). Errors: EOPNOTSUPP.
+// The file system's identifier of the object, name_to_handle_at(2): the same bytes as long as it
+// lives, and never reused. `name` as in stat_at(). Errors: EOPNOTSUPP.
 Result<std::string> file_handle(int dir, const std::string& name = "");
 
 Status make_dir_at(int dir, const std::string& name, mode_t mode);
@@ -50,16 +51,16 @@ Status unlink_at(int dir, const std::string& name, int flags = 0);
 Status rename_at(int dir, const std::string& name, int new_dir, const std::string& new_name,
                  unsigned flags = 0);
 Status link_at(int dir, const std::string& name, int new_dir, const std::string& new_name);
-// Gives the open file `fd` a further name. Errors: ENOENT when it has none left.
+// Gives the open file `fd` another name. Errors: ENOENT if it has none left.
 Status link_fd(int fd, int new_dir, const std::string& new_name);
-// Below a folder that nobody else can change: symlinks on the way are followed.
+// Below a directory that no other user can change: symlinks in the path are followed.
 Status set_mode_at(int dir, const std::string& path, mode_t mode);
 
-// These work on any descriptor, O_PATH ones included (by way of /proc/self/fd).
+// These work on any descriptor, including O_PATH ones (through /proc/self/fd).
 Result<UniqueFd> reopen(int fd, int flags);
 Status set_mode(int fd, mode_t mode);
 Status check_access(int fd, int mode);           // access(2), with our effective ids
-Status set_owner(int fd, uid_t uid, gid_t gid);  // -1: stays; of a symlink itself
+Status set_owner(int fd, uid_t uid, gid_t gid);  // -1: unchanged; works on a symlink itself
 Status set_size(int fd, off_t size_bytes);
 Status set_times(int fd, const timespec times[2]);
 Status set_xattr(int fd, const char* name, std::string_view value, int flags);
@@ -67,15 +68,16 @@ Status remove_xattr(int fd, const char* name);
 Result<std::string> get_xattr(int fd, const char* name);
 Result<std::vector<std::string>> list_xattrs(int fd);
 
-// By names as in the ...at calls, of symlinks themselves; "" is `dir`.
+// By names as in the ...at calls, without following symlinks; "" is `dir`.
 Status set_owner_at(int dir, const std::string& name, uid_t uid, gid_t gid);
 Status set_times_at(int dir, const std::string& name, const timespec times[2]);
 Result<std::string> get_xattr_at(int dir, const std::string& name, const char* xattr);
 
 Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)
-// Whether any process of this machine can write to the file, by a descriptor or by a mapping. `fd` is
-// open for reading only, and nobody opens the file meanwhile. False where the file system cannot say.
+// Whether any process of this machine can write to the file, through a descriptor or a mapping.
+// `fd` is open for reading only, and no process opens the file meanwhile. False if the file system
+// cannot tell.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
 // Reads to the end of the file. Errors: EFBIG after `most_bytes` if there are more.
@@ -85,26 +87,26 @@ Result<std::string> read_file(int dir, const std::string& name);
 
 struct DirEntry {
   std::string name;
-  unsigned char type;  // DT_*, DT_UNKNOWN where the file system does not say
+  unsigned char type;  // DT_*, DT_UNKNOWN if the file system does not tell
   ino_t ino;
-  dev_t device;  // the folder's
+  dev_t device;  // the directory's
 };
-// All entries of an open folder (any descriptor of it) but "." and "..".
+// Returns all entries of an open directory (any descriptor of it) except "." and "..".
 Result<std::vector<DirEntry>> list_dir(int dir);
-// The same, from where a readable descriptor stands: of one that was just opened, and for that.
+// The same from the position of a readable descriptor, which must just have been opened for this.
 Result<std::vector<DirEntry>> read_dir(int dir);
 
 // Whether only root, the service account and `owner` can change the contents of this directory.
 bool is_private_dir(const struct stat& st, uid_t owner);
 
-// The service account, which stays the same while the process lives.
+// The service account, constant while the process lives.
 uid_t own_uid();
 gid_t own_gid();
 
-// Makes the file `name` hold `bytes`: written beside it, synced, then renamed over it.
+// Makes the file `name` contain `bytes`: written beside it, synced, then renamed over it.
 Status replace_file(int dir, const std::string& name, std::string_view bytes, mode_t mode);
 
-// Removes `name` and all that is below it; what is not there is no error. Goes on after an error
+// Removes `name` and everything below it; an absent name is not an error. Continues after an error
 // and returns the first.
 Status remove_tree(int dir, const std::string& name);
 

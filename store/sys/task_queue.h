@@ -11,12 +11,12 @@
 
 namespace cacheshim {
 
-// Threads for work that a worker of the receive loop must not wait for: publishing and the ends of
-// jobs. Tasks start in the order they came. A task that throws is logged. A task that must answer a request
-// has to make sure of that itself (OnceAnswer).
+// Threads for work that a receiver must not wait for: publishing and the ends of jobs. Tasks start
+// in the order of post(). A task that throws is logged. A task that must answer a request has to
+// ensure that itself (OnceAnswer).
 class TaskQueue {
  public:
-  // Throws std::system_error where there are no more threads to be had.
+  // Throws std::system_error if it cannot create the threads.
   explicit TaskQueue(unsigned threads) {
     try {
       for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
@@ -27,7 +27,7 @@ class TaskQueue {
   }
   ~TaskQueue() { stop(); }
 
-  // Does nothing after stop(), or there would be no end of it.
+  // Does nothing after stop(), which would otherwise not terminate.
   void post(std::function<void()> task) {
     {
       const MutexLock lock(mutex_);
@@ -37,7 +37,7 @@ class TaskQueue {
     wake_.notify_one();
   }
 
-  // The same where fewer than `most` wait; returns whether it was taken.
+  // The same if fewer than `most` tasks wait; returns whether it was accepted.
   bool try_post(std::function<void()> task, std::size_t most) {
     {
       const MutexLock lock(mutex_);
@@ -48,7 +48,7 @@ class TaskQueue {
     return true;
   }
 
-  // Runs what is queued and returns. Idempotent.
+  // Runs the queued tasks and returns. Idempotent.
   void stop() {
     {
       const MutexLock lock(mutex_);

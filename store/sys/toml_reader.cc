@@ -6,7 +6,8 @@
 namespace cacheshim {
 namespace {
 
-// The text of a string node; nothing for other nodes and for text that C functions would cut short.
+// Returns the text of a string node; nothing for other nodes and for text that C functions would
+// truncate.
 std::optional<std::string> text_of(const toml::node& node) {
   auto text = node.value_exact<std::string>();
   if (text && text->find('\0') != std::string::npos) return std::nullopt;
@@ -22,7 +23,7 @@ void TomlProblem::report(std::uint32_t line, std::string_view reason) {
 }
 
 std::optional<toml::table> parse_toml(std::string_view text, TomlProblem& problem) {
-  // The library as Debian builds it reports by exception; it ends here.
+  // Debian's build of the library reports errors by exceptions, which are caught here.
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {

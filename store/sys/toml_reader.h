@@ -10,11 +10,11 @@
 
 #include <toml++/toml.h>
 
-// Strict reading of TOML: every key is asked for by name, and what nobody asked for is an error.
+// Strict reading of TOML: callers request every key by name, and any other key is an error.
 // Messages read "FILE:LINE: reason".
 namespace cacheshim {
 
-// Collects the first thing that is wrong with a file.
+// Collects the first error of a file.
 class TomlProblem {
  public:
   explicit TomlProblem(std::string_view origin) : origin_(origin) {}
@@ -28,14 +28,15 @@ class TomlProblem {
   std::string message_;
 };
 
-// Parses `text`; reports to `problem` and returns nothing where it is no TOML.
+// Parses `text`; reports to `problem` and returns nothing if it is not TOML.
 std::optional<toml::table> parse_toml(std::string_view text, TomlProblem& problem);
 
-// Takes the values of one table. A finder returns nothing for a missing key, and for a value of
+// Reads the values of one table. A finder returns nothing for a missing key, and for a value of
 // another type, which it also reports.
 class TomlReader {
  public:
-  // `name` is the table's, as "entry" or empty for the root. Everything must outlive the reader.
+  // `name` is the table's, such as "entry", or empty for the root. All arguments must outlive the
+  // reader.
   TomlReader(const toml::table& table, std::string_view name, TomlProblem& problem)
       : table_(table), name_(name), problem_(problem) {}
 
@@ -44,15 +45,15 @@ class TomlReader {
   std::optional<std::int64_t> find_integer(std::string_view key);
   std::optional<bool> find_bool(std::string_view key);
   const toml::table* find_table(std::string_view key);
-  // The tables of an array, "[[key]]"; none where it is missing.
+  // Returns the tables of an array, "[[key]]"; none if it is missing.
   std::vector<const toml::table*> find_tables(std::string_view key);
-  // The value of any type, or null; for keys with several types.
+  // Returns the value of any type, or null; for keys with several types.
   const toml::node* find_node(std::string_view key);
 
-  // Where `key` stands, or the table does where it is missing.
+  // Returns the line of `key`, or of the table if it is missing.
   std::uint32_t line_of(std::string_view key) const;
   void report(std::string_view key, std::string_view reason);
-  // Reports every key that no finder was asked for.
+  // Reports every key that no finder has requested.
   void finish();
 
  private:

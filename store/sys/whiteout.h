@@ -7,16 +7,16 @@
 #include <string>
 #include <string_view>
 
-// How a layer says "the base's entry is removed" without device nodes, xattrs or privileges: as OCI
-// image layers do (image-spec, layer.md, "Whiteouts").
+// How a layer records "the base's entry is removed" without device nodes, xattrs or privileges:
+// like OCI image layers (image-spec, layer.md, "Whiteouts").
 namespace cacheshim {
 
 inline constexpr std::string_view kWhiteoutPrefix = ".wh.";
 
-// An empty file of this name in a folder hides all that the base has in that folder.
+// An empty file of this name in a directory hides everything that the base has in that directory.
 inline constexpr std::string_view kOpaqueMarker = ".wh..wh..opq";
 
-// The name of the empty file that hides `name`: ".wh." + name, or for names of more than 251 bytes,
+// The name of the empty file that hides `name`: ".wh." + name or, for names of more than 251 bytes,
 // which would not fit, ".wh..wh.long." + xxh3-128 of the name in hex.
 std::string whiteout_name(std::string_view name);
 
@@ -25,7 +25,7 @@ inline bool needs_encoding(std::string_view name) {
   return name.size() > 255 - kWhiteoutPrefix.size();  // NAME_MAX
 }
 
-// The whiteout of the kernel's overlayfs: a character device 0:0. Obeyed in lowers, never made.
+// The whiteout of the kernel's overlayfs: a character device 0:0. Obeyed in lowers, never created.
 inline bool is_device_whiteout(mode_t mode, dev_t device) {
   return S_ISCHR(mode) && device == makedev(0, 0);
 }
@@ -36,7 +36,7 @@ inline bool is_overlay_xattr(std::string_view name) {
   return name.starts_with("user.overlay.") || name.starts_with("trusted.overlay.");
 }
 
-// Whether a name is one of ours. Jobs can neither see nor make such names.
+// Whether a name is reserved for our records. Jobs can neither see nor create such names.
 inline bool is_reserved_name(std::string_view name) { return name.starts_with(kWhiteoutPrefix); }
 
 }  // namespace cacheshim

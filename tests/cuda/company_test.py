@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else is in processes that use CUDA, and what the library says and leaves alone there."""
+"""The library beside other interposers in processes that use CUDA: its messages, and what it does not change."""
 
 import os
 import pathlib
@@ -311,7 +311,7 @@ class Said(unittest.TestCase):
     def test_a_driver_that_is_lazy_all_the_same(self):
         self.assert_one_line(self.lines(FAKE_CUDA_STUBBORN="1"), "lazily in spite of")
 
-    def test_a_policy_that_is_none(self):
+    def test_an_unknown_policy(self):
         self.assert_one_line(self.lines(CACHESHIM_CUDA_EAGER="yes"),
                              "'yes' is none of off, auto, force, select")
 

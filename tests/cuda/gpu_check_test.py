@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check on programs that stand for a GPU: gpu_check_test.py REPOSITORY LIBRARY"""
+"""scripts/gpu-check on programs that simulate a GPU: gpu_check_test.py REPOSITORY LIBRARY"""
 
 import contextlib
 import importlib.machinery

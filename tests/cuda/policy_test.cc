@@ -27,7 +27,7 @@ TEST(CudaPlan, LoadsEagerlyUnlessTheUserIsLazy) {
   EXPECT_TRUE(plan_of("CUDA_MODULE_LOADING=LAZY").user_is_lazy);
 }
 
-TEST(CudaPlan, ForceGoesBeforeTheUser) {
+TEST(CudaPlan, ForceOverridesTheUser) {
   const Plan plan = plan_of("CUDA_MODULE_LOADING=LAZY CACHESHIM_CUDA_EAGER=force");
   EXPECT_EQ(plan.loading, Loading::kEager);
   EXPECT_FALSE(plan.user_is_lazy);
@@ -42,7 +42,7 @@ TEST(CudaPlan, SelectLeavesTheDriverLazy) {
             Loading::kLeave);
 }
 
-TEST(CudaPlan, OffTakesBackOnlyWhatAnAncestorSet) {
+TEST(CudaPlan, OffRevertsOnlyAnAncestorsSetting) {
   EXPECT_EQ(plan_of("CACHESHIM_CUDA_EAGER=off").loading, Loading::kLeave);
   EXPECT_EQ(plan_of("CACHESHIM_CUDA_EAGER=off CUDA_MODULE_LOADING=EAGER").loading, Loading::kLeave);
   const std::string ours = " CUDA_MODULE_LOADING=EAGER CACHESHIM_CUDA_SET=EAGER";
@@ -54,7 +54,7 @@ TEST(CudaPlan, OffTakesBackOnlyWhatAnAncestorSet) {
   EXPECT_EQ(plan_of(" CUDA_MODULE_LOADING=LAZY CACHESHIM_CUDA_SET=LAZY").loading, Loading::kEager);
 }
 
-TEST(CudaPlan, TheEnvironmentGoesBeforeTheConfiguration) {
+TEST(CudaPlan, TheEnvironmentTakesPrecedence) {
   const CudaDefault defaults{CudaPolicy::kSelect, "^b"};
   EXPECT_EQ(plan_of("", defaults).policy, CudaPolicy::kSelect);
   EXPECT_EQ(plan_of("", defaults).match, "^b");
@@ -62,13 +62,13 @@ TEST(CudaPlan, TheEnvironmentGoesBeforeTheConfiguration) {
   EXPECT_EQ(plan_of("CACHESHIM_CUDA_EAGER=off", defaults).policy, CudaPolicy::kOff);
 }
 
-TEST(CudaPlan, APolicyThatIsNoneLeavesTheDefault) {
+TEST(CudaPlan, AnUnknownPolicyLeavesTheDefault) {
   const Plan plan = plan_of("CACHESHIM_CUDA_EAGER=yes", {CudaPolicy::kForce, ""});
   EXPECT_EQ(plan.policy, CudaPolicy::kForce);
   EXPECT_EQ(plan.refused_policy, "yes");
 }
 
-TEST(CudaPlan, ADisabledLibraryTakesBackWhatAnAncestorSet) {
+TEST(CudaPlan, ADisabledLibraryRevertsAnAncestorsSetting) {
   const std::string block("CUDA_MODULE_LOADING=EAGER\0CACHESHIM_CUDA_SET=EAGER\0", 51);
   EXPECT_EQ(make_disabled_plan(EnvironmentBlock(block)).loading, Loading::kUnset);
   EXPECT_EQ(make_disabled_plan(EnvironmentBlock("")).loading, Loading::kLeave);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the hooks out of the library, one at a time, and sees the test of that name fail.
+"""Removes the hooks from the library, one at a time, and checks that the test of that name fails.
 
 removal.py REPOSITORY BUILD_DIRECTORY [--junit FILE]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine to follow the documents on, and shells of its users."""
+"""A fresh machine for the documents' commands, and shells of its users."""
 
 import fcntl
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands for a program with one Triton kernel: looks for it in the cache, and builds it as Triton does."""
+"""Simulates a program with one Triton kernel: looks it up in the cache, and builds it as Triton does."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proofs of profiles share: see README.md."""
+"""Fixtures of the proofs of profiles: see README.md."""
 
 import sys
 

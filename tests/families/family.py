@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a family's directory says of it, and the two kinds of places that its users work in."""
+"""The description in a family's directory, and the two kinds of places in which its users work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which profiles have a proof here: all, except those that say themselves that they are a guess."""
+"""Every profile has a proof here, except those whose evidence is a guess."""
 
 import tomllib
 

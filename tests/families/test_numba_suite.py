@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numba's own tests of its cache with the library preloaded, beside the same natively.
+"""Numba's own tests of its cache with the library preloaded, compared with a native run.
 
 They look for what was compiled in the `__pycache__` beside the source, where users expect it too.
 """

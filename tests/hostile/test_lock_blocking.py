@@ -76,7 +76,7 @@ def test_lock_files_of_those_who_may_publish(mount_allowing, job_of, lock_name, 
     assert raw == ["flock", "fcntl"]
 
 
-def test_a_lock_file_that_was_made_before_there_was_a_rule(mount_allowing, store, job_of, lock_name):
+def test_a_lock_file_that_was_made_before_the_policy(mount_allowing, store, job_of, lock_name):
     (store / lock_name).parent.mkdir()
     (store / lock_name).touch(0o666)
     os.chmod(store / lock_name, 0o666)

@@ -84,7 +84,7 @@ def test_requests_with_fields_of_any_type(alive):
     ask(alive, '{"op":"reopen"}')
 
 
-def test_many_requests_that_nobody_waits_for(alive, job_of):
+def test_many_requests_without_waiting_callers(alive, job_of):
     """Requests beyond the limit are refused before memory runs out."""
     stranger = job_of(alive, "s", STRANGER)
     stranger("agent_hostile.send_requests", str(alive.path / ".cacheshim/control"), 3000,
@@ -189,7 +189,7 @@ def test_a_nested_file_of_the_base(alive, job_of):
     '{"event":"publish","entry_hex":"zz"}', '{"event":1}', '{"event":"publish","files":[1,[],{}]}',
     '{"event":"publish","files":{"path":1}}', "\x00\x01"],
     ids=range(7))
-def test_lines_of_records_that_are_none(alive, job_of, line):
+def test_malformed_lines_of_records(alive, job_of, line):
     job_of(alive, "j", USER).put_group("KEY", {"k.cubin": b"x"})
     alive.base(".cacheshim/audit/more.jsonl").write_text(line + "\n")
     assert ask(alive, '{"op":"explain","path":"triton/KEY/k.cubin","job":"j"}')["published"]

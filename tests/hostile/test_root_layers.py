@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root is never served the layer of another user, whatever that user has said or done before."""
+"""Root is never served the layer of another user, whatever that user has done before."""
 
 import json
 import os

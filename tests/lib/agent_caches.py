@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What caches do: Triton's way to put files, and those who look for them."""
+"""The operations of caches: Triton's way to write files, and lookups of them."""
 
 import ctypes
 import json

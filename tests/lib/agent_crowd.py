@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that do all kinds of things below one directory, and check what they see."""
+"""Processes that make many kinds of calls below one directory, and check the results."""
 
 import errno
 import os

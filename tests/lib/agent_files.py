@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job's process does to files and directories, one call each."""
+"""A job process's operations on files and directories, one call each."""
 
 import ctypes
 import errno

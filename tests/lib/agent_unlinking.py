@@ -141,10 +141,10 @@ def name_repeatedly(call, path, name, count):
     return dict(errors)
 
 
-def unlink_repeatedly(name, seconds):
-    """Returns how often the file was there."""
+def unlink_repeatedly(name, seconds, times=None):
+    """Returns how often the file was there. Stops early after so many times."""
     had, deadline = 0, time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and had != times:
         try:
             os.unlink(name)
             had += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of direct answers share. The daemon's own pages count direct answers: no test passes because nothing was direct."""
+"""Helpers of the tests of direct answers. The daemon's own pages count direct answers: no test passes because nothing was direct."""
 
 import contextlib
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts of cacheshim that are always taken away again, whatever becomes of the test."""
+"""Mounts of cacheshim that are always removed, whatever the test's result."""
 
 import contextlib
 import ctypes

@@ -156,7 +156,7 @@ TEST_F(FileLocks, TheFileStaysTheSameOne) {
   }
 }
 
-TEST_F(FileLocks, WhatCannotBeOpenedIsSaid) {
+TEST_F(FileLocks, AnOpenErrorIsReported) {
   FileLock lock(scratch / "no/such/directory/cache");
   const auto refused = lock.try_lock_for(60s);  // at once: waiting would not help
   ASSERT_TRUE(refused);

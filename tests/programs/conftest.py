@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of real programs share: two directories of one user, one of them in a job's view."""
+"""Fixtures of the tests of real programs: two directories of one user, one of them in a job's view."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of filelock that end otherwise on lock files of all jobs than natively (docs/locks.md, "Lock files").
+"""The tests of filelock whose results on lock files of all jobs differ from native ones (docs/locks.md, "Lock files").
 
 By module, without the prefix "test_", and without parameters if they do not matter. Each ends otherwise in all
 versions that have it, or with "@N" in all N.x.

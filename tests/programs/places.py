@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory in which programs are run, and what is in it afterwards, in comparable form."""
+"""A directory in which programs run, and its contents afterwards, in comparable form."""
 
 import hashlib
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPython's own tests of what it does with files: in a view each ends as it does natively."""
+"""CPython's own tests of file operations: in a view each has the native result."""
 
 import subprocess
 from xml.etree import ElementTree

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""git in a view does what it does natively, down to the ids of its commits."""
+"""git has the same results in a view as natively, including the ids of its commits."""
 
 import places
 import pytest

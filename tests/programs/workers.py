@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests make and do on files, standard library only: workers.py FUNCTION WORD…
+"""The tests' operations on files, standard library only: workers.py FUNCTION WORD…
 
 The tests import it, and run it as another user.
 """

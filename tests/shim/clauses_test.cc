@@ -186,7 +186,7 @@ TEST_F(ShimChildren, KeepWhatTheyWereGiven) {
   EXPECT_EQ(ours(clean_ + "LD_PRELOAD= /usr/bin/env"), "LD_PRELOAD=\n");
 }
 
-TEST_F(ShimChildren, AreLeftAloneWhereToldSo) {
+TEST_F(ShimChildren, AreLeftAloneIfRequested) {
   EXPECT_EQ(ours(clean_ + "CACHESHIM_EXEC=leave /usr/bin/env"), "CACHESHIM_EXEC=leave\n");
   stage_.environment["CACHESHIM_EXEC"] = "leave";
   EXPECT_EQ(ours(clean_ + "/usr/bin/env"), "");

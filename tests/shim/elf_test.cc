@@ -150,7 +150,7 @@ TEST(ShimLibrary, LoadsOnOldSystems) {
   }
 }
 
-TEST(ShimLibrary, CoversEveryDoor) {
+TEST(ShimLibrary, CoversEveryEntryPoint) {
   const std::set<std::string> libc_exports = libc().exports();
   std::istringstream names(kDoors);
   std::string name;

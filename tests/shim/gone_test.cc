@@ -63,7 +63,7 @@ TEST_F(ShimGone, ADeadMountIsReplacedAtTheFirstRelativePath) {
 }
 
 // The kernel looks again once; a file that is replaced again and again needs more.
-TEST_F(ShimGone, AStaleFileIsAskedForAgain) {
+TEST_F(ShimGone, AStaleFileIsLookedUpAgain) {
   std::filesystem::create_directories(stage_.view() + "/K");
   write_text(stage_.view() + "/K/f", "content");
   stage_.environment["LD_PRELOAD"] += std::string(":") + std::getenv("CACHESHIM_TEST_DEAD_MOUNT");
@@ -102,7 +102,7 @@ TEST_F(ShimGone, AnOrdinaryFailureIsNoLostMount) {
   EXPECT_FALSE(exists(stage_.path("home/.triton")));
 }
 
-TEST_F(ShimGone, ChildrenOfAProcessThatSaidItStaySilent) {
+TEST_F(ShimGone, ChildrenOfAProcessThatReportedStaySilent) {
   stage_.environment["CACHESHIM_WARNED"] = "1";
   EXPECT_EQ(run("unmounted").err, "");
   expect_the_cache_in_its_default_directory();

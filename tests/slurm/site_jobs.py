@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount on the cluster's node, and what its jobs leave there."""
+"""A mount on the cluster's node, and the results of its jobs."""
 
 import time
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of a real SLURM: what the epilog publishes, and who may use which job."""
+"""Jobs of a real SLURM: what the epilog publishes, and which users may use a job."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scenarios are made of: job lists, checks of the base, verdicts."""
+"""The parts of scenarios: job lists, checks of the base, verdicts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass of jobs, measured, and what it came to."""
+"""One measured pass of jobs, and its results."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which storms scripts/test runs, and in which size."""
+"""The storms of scripts/test, and their sizes."""
 
 from __future__ import annotations
 

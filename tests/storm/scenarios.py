@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storms in which all is well: real jobs of several users on one cache."""
+"""The storms without faults: real jobs of several users on one cache."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storms in which something goes wrong: jobs killed, caches wiped, daemon gone, disk full."""
+"""Storms with faults: jobs killed, caches wiped, daemon gone, disk full."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job's processes say of errors and of time."""
+"""The reports of a job's processes on errors and times."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for the tests that run other people's suites. README.md lists what CACHESHIM_SUITES must contain."""
+"""Fixtures for the tests that run other projects' suites. README.md lists what CACHESHIM_SUITES must contain."""
 
 import os
 import pathlib

@@ -18,7 +18,7 @@ std::string found(const std::string& text) {
   return path ? path->path + "|" + path->job : "nothing";
 }
 
-TEST(CachePath, IsFoundByEveryWayToSayIt) {
+TEST(CachePath, IsFoundByEverySpelling) {
   EXPECT_EQ(found("/ci-cache/triton/K/x"), "triton/K/x|");
   EXPECT_EQ(found("/ci-cache//triton/./K/x/"), "triton/K/x|");
   EXPECT_EQ(found("/ci-cache/.jobs/j1/triton/K"), "triton/K|j1");

@@ -16,7 +16,7 @@ std::string refusal(const std::string& text) {
   return failure_of([&] { (void)parse_config(text, "c.toml"); });
 }
 
-TEST(Config, EmptyLeavesEverythingOpen) {
+TEST(Config, AnEmptyFileSetsNothing) {
   const Config config = parse_config("", "c.toml");
   EXPECT_EQ(config.layers, "");
   EXPECT_FALSE(config.threads || config.job_idle || config.layer_keep || config.publish);
@@ -35,7 +35,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(config.publish, PublishPolicy::kEnd);
 }
 
-TEST(Config, ReadsWhoMayPublish) {
+TEST(Config, ReadsThePublishers) {
   EXPECT_FALSE(parse_config("[publish]\n", "c.toml").allow);
   const Config some = parse_config(
       "verify_on_open = true\nio_uring = false\n[publish.allow]\nusers = ['root', 20001, 20001]\n"
@@ -50,7 +50,7 @@ TEST(Config, ReadsWhoMayPublish) {
   EXPECT_EQ(parse_config("[publish]\nallow = {}", "c.toml").allow->text, "");
 }
 
-TEST(Config, LinesUpWhatItSaysOfCudaForPrograms) {
+TEST(Config, ListsCudaPoliciesPerProgram) {
   EXPECT_EQ(parse_config("", "c.toml").cuda_defaults, "");
   EXPECT_EQ(parse_config("[cuda]\n", "c.toml").cuda_defaults, "*\tauto\t\n");
   const Config config = parse_config(
@@ -61,7 +61,7 @@ TEST(Config, LinesUpWhatItSaysOfCudaForPrograms) {
             "train\tselect\t^nccl\nzsh\toff\t\npython3.1?\tauto\t\npy*\tforce\t\n*\toff\t\n");
 }
 
-TEST(Config, RefusesWhatMakesNoSenseForCuda) {
+TEST(Config, RejectsInvalidCudaValues) {
   const std::string policy = "must be one of off, auto, force, select";
   EXPECT_EQ(refusal("[cuda]\neager = 'yes'"), "2 c.toml:2: cuda.eager: " + policy);
   EXPECT_EQ(refusal("[cuda]\nprogram = 1"), "2 c.toml:2: unknown key 'cuda.program'");
@@ -81,7 +81,7 @@ TEST(Config, UnknownKeysAreUsageErrorsWithFileAndLine) {
   EXPECT_EQ(refusal("[publish]\nallow = ['x']\n"), "2 c.toml:2: publish.allow: must be a table");
 }
 
-TEST(Config, RefusesValuesThatMakeNoSense) {
+TEST(Config, RejectsInvalidValues) {
   const std::string duration = "must be a duration: seconds, or \"90s\", \"10m\", \"2h\", \"7d\"";
   EXPECT_EQ(refusal("job_idle = '10 minutes'"), "2 c.toml:1: job_idle: " + duration);
   EXPECT_EQ(refusal("layer_keep = -1"), "2 c.toml:1: layer_keep: " + duration);

@@ -117,7 +117,7 @@ TEST(OverlayOptions, IgnoreSwitchesOfOthersAndSaySo) {
             (Words{"threaded=1", "fast_ino=1", "noxattrs=1", "volatile", "index=off"}));
 }
 
-TEST(OverlayOptions, RefuseWhatCannotBeMeant) {
+TEST(OverlayOptions, RejectContradictions) {
   const auto refusal = [](const std::string& words) {
     return failure_of([&] { (void)parse_overlay_options({words}, true); });
   };

@@ -88,7 +88,7 @@ class ProgressText : public testing::Test {
   std::string text_;
 };
 
-TEST_F(ProgressText, SaysNothingInTheFirstSecond) {
+TEST_F(ProgressText, PrintsNothingInTheFirstSecond) {
   {
     Progress progress = make(true);
     progress.update("work", 1, 2, after(milliseconds(999)));
@@ -96,7 +96,7 @@ TEST_F(ProgressText, SaysNothingInTheFirstSecond) {
   EXPECT_EQ(text_, "");
 }
 
-TEST_F(ProgressText, RewritesItsLineOnATerminalAndTakesItAway) {
+TEST_F(ProgressText, RewritesItsLineOnATerminalAndClearsIt) {
   Progress progress = make(true);
   progress.update("work", 1, 4, after(milliseconds(1000)));
   progress.update("work", 2, 4, after(milliseconds(1100)));  // too soon after the last

@@ -12,7 +12,7 @@ CudaPolicy policy_for(std::string_view text, const char* program) {
   return find_cuda_default(text, program).policy;
 }
 
-TEST(CudaDefaults, AreAutoWhereNothingIsSaid) {
+TEST(CudaDefaults, AreAutoByDefault) {
   EXPECT_EQ(policy_for("", "python3"), CudaPolicy::kAuto);
   EXPECT_EQ(policy_for("nvcc\toff\t\n", "python3"), CudaPolicy::kAuto);
   EXPECT_EQ(find_cuda_default("", "python3").match, "");
@@ -26,7 +26,7 @@ TEST(CudaDefaults, TheFirstLineThatMatchesCounts) {
   EXPECT_EQ(find_cuda_default(text, "sh").match, "a|b c");
 }
 
-TEST(CudaDefaults, PassesOverLinesThatAreNone) {
+TEST(CudaDefaults, SkipsMalformedLines) {
   const std::string text =
       "\noff\n\toff\t\n*\tsometimes\t\n" + std::string(300, 'x') + "*\toff\t\nsh\toff";
   EXPECT_EQ(policy_for(text, "sh"), CudaPolicy::kOff);

@@ -63,7 +63,7 @@ TEST(LoadedSymbol, TakesNoOtherProgramForOurs) {
   EXPECT_FALSE(is_marked_program(SymbolName("getpid")));  // one of its libraries has it
 }
 
-TEST(LoadedSymbol, CannotTellOfWhatItCannotRead) {
+TEST(LoadedSymbol, GivesNoAnswerForUnreadableObjects) {
   const LoadedObject nothing;
   EXPECT_FALSE(nothing.is_readable());
   EXPECT_EQ(nothing.find(SymbolName("open")), nullptr);

@@ -18,7 +18,7 @@ TEST(EscapeMountPath, DropsTheFirstSlashAndJoinsWithDashes) {
   EXPECT_EQ(escaped("/mnt/"), "mnt");
 }
 
-TEST(EscapeMountPath, EscapesWhatWouldBeMistaken) {
+TEST(EscapeMountPath, EscapesAmbiguousCharacters) {
   EXPECT_EQ(escaped("/ci-cache"), "ci\\x2dcache");
   EXPECT_EQ(escaped("/a b\\c\n"), "a\\x20b\\x5cc\\x0a");
   EXPECT_EQ(escaped("/.hidden/.x"), "\\x2ehidden-.x");

@@ -31,7 +31,7 @@ class BuilderActivityTest : public testing::Test {
   BuilderActivity activity_;
 };
 
-TEST_F(BuilderActivityTest, WhatWasUsedBeforeTheFirstNoteDoesNotCount) {
+TEST_F(BuilderActivityTest, TimeBeforeTheFirstNoteDoesNotCount) {
   EXPECT_FALSE(note(milliseconds(0), seconds(30)));
   EXPECT_FALSE(note(milliseconds(999), seconds(30)));
   EXPECT_TRUE(note(seconds(1), seconds(30)));

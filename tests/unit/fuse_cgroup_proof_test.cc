@@ -49,7 +49,7 @@ TEST_F(CgroupProofTest, RootsDirectoriesProveTheJob) {
   EXPECT_EQ(job_of("1:name=systemd:/job_14\n"), "14");
 }
 
-TEST_F(CgroupProofTest, WhatIsNotThereOrElsewhereProvesNothing) {
+TEST_F(CgroupProofTest, AMissingOrUnrelatedDirectoryProvesNothing) {
   for (const char* directory : {"v2/job_1", "v2/job_1x", "v2/job_", "v2/myjob_1"}) make(directory);
   for (const char* directory : {"v1/job_3", "part/job_13", "part/y/job_13"}) make(directory);
   EXPECT_EQ(job_of("0::/job_2\n"), "");

@@ -120,7 +120,7 @@ class ClientCoreTest : public ::testing::Test {
   ClientCore::Guest guest_{core_};
 };
 
-TEST_F(ClientCoreTest, AClientThatAsksOftenEnoughGetsUsOnItsCore) {
+TEST_F(ClientCoreTest, AClientWithEnoughRequestsGetsTheReceiverOnItsCore) {
   const Client client(all_.back());
   ask(client.id(), kEnough - 1);
   expect_ordinary();
@@ -142,7 +142,7 @@ TEST_F(ClientCoreTest, AnotherClientEndsTheStay) {
   expect_on(all_.back());
 }
 
-TEST_F(ClientCoreTest, RequestsInNobodysNameCountForNothing) {
+TEST_F(ClientCoreTest, RequestsWithoutAClientDoNotCount) {
   const Client client(all_.front());
   ask(0, 2 * kEnough);
   expect_ordinary();
@@ -161,7 +161,7 @@ TEST_F(ClientCoreTest, TheClientIsFollowed) {
   expect_on(all_.back());
 }
 
-TEST_F(ClientCoreTest, NotOneThatIsMovedAllTheTime) {
+TEST_F(ClientCoreTest, AClientThatIsMovedOftenGetsNoGuest) {
   Client client(all_.front());
   ask(client.id());
   move_about(client, 1);
@@ -177,7 +177,7 @@ TEST_F(ClientCoreTest, MovesThatLieFarApartAreNoReason) {
   expect_on(all_.front());
 }
 
-TEST_F(ClientCoreTest, WhoIsStoppedIsOrdinaryAtOnceAndForAWhile) {
+TEST_F(ClientCoreTest, AStoppedGuestIsOrdinaryAtOnceAndForAWhile) {
   const Client client(all_.front());
   ask(client.id());
   std::thread([this] { core_.stop(); }).join();
@@ -200,7 +200,7 @@ TEST_F(ClientCoreTest, AfterAPauseItIsTriedAgain) {
   expect_on(all_.front());
 }
 
-TEST_F(ClientCoreTest, ToStopNobodyChangesNothing) {
+TEST_F(ClientCoreTest, StoppingWithoutAGuestChangesNothing) {
   const Client client(all_.front());
   std::thread([this] {
     ASSERT_TRUE(set_policy(SCHED_BATCH));
@@ -230,14 +230,14 @@ TEST_F(ClientCoreTest, OnlyOneIsAGuestAtATime) {
   expect_ordinary();
 }
 
-TEST_F(ClientCoreTest, WhoseClientIsGoneStaysWhereItIs) {
+TEST_F(ClientCoreTest, AGuestWhoseClientIsGoneStaysWhereItIs) {
   pid_t gone = 0;
   std::thread([&gone] { gone = ::gettid(); }).join();
   ask(gone);
   expect_ordinary();
 }
 
-TEST_F(ClientCoreTest, APolicyThatSomebodyHasChosenStays) {
+TEST_F(ClientCoreTest, APresetSchedulingPolicyStays) {
   const Client client(all_.front());
   std::thread([this, &client] {
     ASSERT_TRUE(set_policy(SCHED_BATCH));
@@ -251,7 +251,7 @@ TEST_F(ClientCoreTest, APolicyThatSomebodyHasChosenStays) {
 }
 
 // A receiver that has a core, and takes what is asked there.
-TEST_F(ClientCoreTest, WhoHasACoreStaysThereWhereverTheClientGoes) {
+TEST_F(ClientCoreTest, AReceiverWithACoreStaysThereWhereverTheClientGoes) {
   Client client(all_.front());
   ClientCore own(core_, all_.back());
   std::thread([&] {
@@ -272,7 +272,7 @@ TEST_F(ClientCoreTest, WhoHasACoreStaysThereWhereverTheClientGoes) {
   }).join();
 }
 
-TEST_F(ClientCoreTest, WhoRestsMayComeBackAtOnce) {
+TEST_F(ClientCoreTest, ARestingGuestMayReturnAtOnce) {
   const Client client(all_.back());
   ClientCore own(core_, all_.back());
   std::thread([&] {

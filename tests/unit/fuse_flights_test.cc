@@ -176,7 +176,7 @@ TEST_F(FlightsTest, NobodyWaitsForANameThatHasFailedUntilSomeTimeHasPassed) {
   EXPECT_EQ(look(two_, third), Advice::kWait);
 }
 
-TEST_F(FlightsTest, SomebodysSuccessEndsThat) {
+TEST_F(FlightsTest, ASuccessfulBuildEndsTheFailurePeriod) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   pass(milliseconds(50));
   ASSERT_EQ(look(one_, leader_), Advice::kBuild);
@@ -194,7 +194,7 @@ TEST_F(FlightsTest, AThreadThatReturnsWithSomethingMadeIsAtWork) {
 }
 
 // On a busy machine it takes its time to come.
-TEST_F(FlightsTest, WhoTakesOverLooksOnceMoreAtAnyTime) {
+TEST_F(FlightsTest, ANewBuilderMayRepeatItsLookupOnce) {
   const Sleeper third;
   auto first = std::make_unique<const Sleeper>();
   ASSERT_EQ(look(one_, *first), Advice::kLead);
@@ -236,7 +236,7 @@ TEST_F(FlightsTest, AnotherThreadOfTheBuilderSaysNothing) {
   EXPECT_FALSE(*other);
 }
 
-TEST_F(FlightsTest, WhoBuildsOneByOneHasFailedWhatItLeavesForTheNext) {
+TEST_F(FlightsTest, BeginningAnotherEntryFailsThePreviousOne) {
   one_by_one_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
@@ -282,7 +282,7 @@ TEST_F(FlightsTest, TheJobOfTheNextBuilderBuilds) {
 }
 
 // The waiters are told by another thread, which may come later than the builder's next lookup.
-TEST_F(FlightsTest, WhoGoesOnAfterItsEntryIsFinishedHasNotFailed) {
+TEST_F(FlightsTest, ContinuingAfterAFinishedEntryIsNoFailure) {
   one_by_one_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
@@ -318,7 +318,7 @@ TEST_F(FlightsTest, OthersMayTurnToAnotherEntryMeanwhile) {
   EXPECT_FALSE(*other);
 }
 
-TEST_F(FlightsTest, WhatIsTemporaryAndRemovedWithoutAPartOfTheEntryTellsOfAFailure) {
+TEST_F(FlightsTest, RemovingATemporaryFileWithoutAPartIsAFailure) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
@@ -329,7 +329,7 @@ TEST_F(FlightsTest, WhatIsTemporaryAndRemovedWithoutAPartOfTheEntryTellsOfAFailu
   EXPECT_TRUE(*other);
 }
 
-TEST_F(FlightsTest, WhatIsRemovedAfterAPartWasMadeTellsNothing) {
+TEST_F(FlightsTest, RemovingATemporaryFileAfterAPartIsNoFailure) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
   flights_.note_step(one_, "fam/KEY", Step::kTemporary);
@@ -357,7 +357,7 @@ TEST_F(FlightsOfEntriesTest, ABuilderThatAsksForItAgainIsAtWork) {
   EXPECT_FALSE(*other);
 }
 
-TEST_F(FlightsOfEntriesTest, WhoBuildsOneByOneHasFailedWhatItLeavesForTheNext) {
+TEST_F(FlightsOfEntriesTest, BeginningAnotherEntryFailsThePreviousOne) {
   one_by_one_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);

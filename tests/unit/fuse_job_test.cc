@@ -74,7 +74,7 @@ TEST_F(JobTest, BelongsToTheFirstUserOtherThanRoot) {
   EXPECT_FALSE(job_.may_change(1002));
 }
 
-TEST_F(JobTest, IsToldOnceOfItsFirstUser) {
+TEST_F(JobTest, ReportsItsFirstUserOnce) {
   job_.begin({}, PublishPolicy::kComplete, false);
   (void)job_.enter(caller(0));
   EXPECT_FALSE(job_.is_claimed());
@@ -108,7 +108,7 @@ TEST_F(JobTest, AnEnvironmentCanOnlyLowerThePolicy) {
   EXPECT_EQ(job_.policy(), PublishPolicy::kNever);
 }
 
-TEST_F(JobTest, ThoseWhoWaitAreCalledOnce) {
+TEST_F(JobTest, WaitersAreCalledOnce) {
   job_.begin({}, PublishPolicy::kComplete, false);
   int calls = 0;
   job_.on_end([&](std::optional<Outcome> outcome) { calls += outcome == Outcome::kSuccess; });
@@ -118,7 +118,7 @@ TEST_F(JobTest, ThoseWhoWaitAreCalledOnce) {
   EXPECT_EQ(calls, 11);
 }
 
-TEST_F(JobTest, ThoseWhoWaitAreSentHomeWithoutAnOutcomeWhileItGoesOn) {
+TEST_F(JobTest, WaitersAreReleasedWithoutAnOutcomeWhileTheJobContinues) {
   job_.begin({}, PublishPolicy::kComplete, false);
   int refused = 0;
   job_.on_end([&](std::optional<Outcome> outcome) { refused += !outcome; });

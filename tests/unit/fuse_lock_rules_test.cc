@@ -194,7 +194,7 @@ TEST_F(LockRules, ARefusedRequestLooksAtOneOfManyHolders) {
   EXPECT_LE(looks - looks_before, static_cast<int>(LockQueue::kMostLooks));
 }
 
-TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByThoseWhoKeepAsking) {
+TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
   constexpr int kDescriptors = 1000;
   for (int number = 0; number < kDescriptors; ++number) descriptors.push_back({number, 9, 1});
   lock_with_unseen_closes(1);
@@ -205,7 +205,7 @@ TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByThoseWhoKeepAsking) {
 }
 
 // close(2) returns before RELEASE comes.
-TEST_F(LockRules, AHolderThatMayHaveClosedUnseenIsGivenAMomentToGo) {
+TEST_F(LockRules, ARequestWaitsBrieflyForAHolderThatMayHaveClosed) {
   LockWish quiet = wish(1, 0);
   quiet.is_record = quiet.tells_close = false;
   ASSERT_EQ(ask(1, quiet)->wait(), 0);

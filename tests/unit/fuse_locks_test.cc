@@ -108,7 +108,7 @@ TEST_F(Locks, RawHoldersAndOursExcludeEachOther) {
   EXPECT_EQ(ask(table, shared, flock_wish(2, F_WRLCK, false))->wait(), EAGAIN);
 }
 
-TEST_F(Locks, AWaiterGetsWhatARawHolderGivesBackThoughNobodyTellsOfIt) {
+TEST_F(Locks, AWaiterGetsALockThatARawHolderReleases) {
   LockTable table(counters);
   UniqueFd other = raw();
   ASSERT_TRUE(sys::lock_file(other.get(), LOCK_EX));
@@ -184,7 +184,7 @@ TEST_F(Locks, AnInterruptFromWithinWaitIsHeeded) {
 }
 
 // For a few milliseconds: a busy machine may take them all from one try.
-TEST_F(Locks, AHandleThatIsBeingClosedIsWaitedForByWhoDoesNotWait) {
+TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
   LockTable table(counters);
   ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
   std::uint64_t holder = 1;
@@ -204,7 +204,7 @@ TEST_F(Locks, AHandleThatIsBeingClosedIsWaitedForByWhoDoesNotWait) {
             EAGAIN);  // a duplicate lives on
 }
 
-TEST_F(Locks, OneThatGivesUpIsInNobodysWayAnyMore) {
+TEST_F(Locks, AWithdrawnRequestBlocksNoOther) {
   LockTable table(counters);
   LockWish shared_wish = flock_wish(1, F_RDLCK, true);
   shared_wish.tells_close = false;
@@ -215,7 +215,7 @@ TEST_F(Locks, OneThatGivesUpIsInNobodysWayAnyMore) {
   EXPECT_EQ(behind->wait(), 0);
 }
 
-TEST_F(Locks, WhatIsHeldAndWaitedForMovesToTheFileThatTheJobsFileBecomes) {
+TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
   LockTable table(counters);
   ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
   ASSERT_EQ(ask(table, own, record_wish(2, F_WRLCK, 5, 1))->now(), 0);
@@ -282,7 +282,7 @@ TEST_F(Locks, FindNamesTheProcessInTheWay) {
   EXPECT_EQ(found.l_type, F_UNLCK);
 }
 
-TEST_F(Locks, AFileSystemWithoutLocksIsLockedAmongOurselves) {
+TEST_F(Locks, WithoutFileSystemLocksTheMountsTableLocks) {
   for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
     LockSystem system = LockSystem::real();
     const LockSystem real = LockSystem::real();
@@ -303,7 +303,7 @@ TEST_F(Locks, AFileSystemWithoutLocksIsLockedAmongOurselves) {
 }
 
 // What a system that is short of locks says later on must not let two in.
-TEST_F(Locks, AShortageOfLocksIsAnErrorAndNoReasonToChangeOver) {
+TEST_F(Locks, AShortageOfLocksIsAnError) {
   LockSystem system = LockSystem::real();
   const LockSystem real = LockSystem::real();
   std::atomic<bool> is_short{false};
@@ -316,7 +316,7 @@ TEST_F(Locks, AShortageOfLocksIsAnErrorAndNoReasonToChangeOver) {
   EXPECT_FALSE(table.is_local_only());
 }
 
-TEST_F(Locks, ClosingRefusesThoseWhoWaitAndThoseToCome) {
+TEST_F(Locks, ClosingFailsWaitingAndLaterRequests) {
   LockTable table(counters);
   ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
   const auto waiter = ask(table, own, flock_wish(2, F_WRLCK, true));
@@ -391,7 +391,7 @@ TEST(RawLocks, AreReadFromTheTableOfTheKernel) {
   EXPECT_FALSE(is_locked_elsewhere(kTable, makedev(8, 2), 11, 1));
 }
 
-TEST(ProcessOrigin, FindsWhatDescendsFromTheDead) {
+TEST(ProcessOrigin, FindsDescendantsOfADeadProcess) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t maker = ::fork();

@@ -97,7 +97,7 @@ TEST_F(NodeTableTest, MovedDataChangeTheEpochAlone) {
   EXPECT_EQ(file("x", 2), x);
 }
 
-TEST_F(NodeTableTest, WhatIsRemovedKeepsTheDescriptorItIsGiven) {
+TEST_F(NodeTableTest, ARemovedObjectKeepsItsDescriptor) {
   const Scratch scratch;
   const NodeIndex x = file("x", 2);
   UniqueFd fd = scratch.open_dir("kept");
@@ -161,13 +161,13 @@ TEST_F(NodeTableTest, AFileThatIsMadeWhereTheBaseHadOneIsAnotherNode) {
   EXPECT_EQ(path(before), "<stale>");
 }
 
-TEST_F(NodeTableTest, WhatIsMadeKeepsANodeThatALookupHasGivenIt) {
+TEST_F(NodeTableTest, ANewObjectKeepsTheNodeOfItsLookup) {
   const NodeIndex found = file("x", 99, true);
   nodes_.part(folder_, "x", object(S_IFREG, 99));
   EXPECT_EQ(file("x", 99, true), found);
 }
 
-TEST_F(NodeTableTest, ALostNameLeavesTheDescriptorOfWhoHasItOpen) {
+TEST_F(NodeTableTest, ALostNameLeavesTheOpenersDescriptor) {
   const Scratch scratch;
   const NodeIndex x = file("x", 2, false, 2);
   EXPECT_EQ(file("y", 2, false, 2), x);

@@ -49,7 +49,7 @@ class NotifierTest : public ::testing::Test {
   UniqueFd daemon_;
 };
 
-TEST_F(NotifierTest, TellsOfEachNameAndThenAnswers) {
+TEST_F(NotifierTest, InvalidatesEachNameAndThenAnswers) {
   std::promise<void> answered;
   Notifier notifier(daemon_.get());
   notifier.post({{3, "a"}, {4, "bc"}}, {9}, [&] { answered.set_value(); });
@@ -62,14 +62,14 @@ TEST_F(NotifierTest, TellsOfEachNameAndThenAnswers) {
   answered.get_future().wait();
 }
 
-TEST_F(NotifierTest, AnswersAtOnceWhereThereIsNothingToTell) {
+TEST_F(NotifierTest, AnswersAtOnceWithoutInvalidations) {
   bool answered = false;
   Notifier notifier(daemon_.get());
   notifier.post({}, {1}, [&] { answered = true; });
   EXPECT_TRUE(answered);
 }
 
-TEST_F(NotifierTest, TellsOfAttributesAtOnceAndOfNothingElse) {
+TEST_F(NotifierTest, InvalidatesOnlyAttributesAtOnce) {
   Notifier notifier(daemon_.get());
   notifier.tell_attributes({7, 8});
   for (const std::uint64_t node : {7U, 8U}) {
@@ -84,7 +84,7 @@ TEST_F(NotifierTest, TellsOfAttributesAtOnceAndOfNothingElse) {
   }
 }
 
-TEST_F(NotifierTest, AnAnswerNeverWaitsForANoticeOfADirectoryThatItsRequestHolds) {
+TEST_F(NotifierTest, AnAnswerNeverWaitsForADirectoryThatItsRequestHolds) {
   bool answered = false;
   {
     Notifier notifier(daemon_.get());
@@ -95,7 +95,7 @@ TEST_F(NotifierTest, AnAnswerNeverWaitsForANoticeOfADirectoryThatItsRequestHolds
   }
 }
 
-TEST_F(NotifierTest, OtherAnswersWaitForTheirOwnNotices) {
+TEST_F(NotifierTest, OtherAnswersWaitForTheirInvalidations) {
   bool answered = false;
   {
     Notifier notifier(daemon_.get());
@@ -107,7 +107,7 @@ TEST_F(NotifierTest, OtherAnswersWaitForTheirOwnNotices) {
   EXPECT_TRUE(answered);
 }
 
-TEST_F(NotifierTest, TellsOfNamesTwiceButNotOfNodesAndEpochs) {
+TEST_F(NotifierTest, InvalidatesNamesTwiceButNodesAndEpochsOnce) {
   Notifier notifier(daemon_.get());
   using Kind = Notifier::Notice::Kind;
   notifier.post({{3, "a"}, {5, {}, Kind::kNode}, {0, {}, Kind::kEpoch}}, {}, [] {});

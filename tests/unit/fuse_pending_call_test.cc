@@ -48,7 +48,7 @@ class PendingCallTest : public testing::Test {
   }
 };
 
-TEST_F(PendingCallTest, AnOpenOfWhatIsThereOnlyAsks) {
+TEST_F(PendingCallTest, AnOpenOfAnExistingFileOnlyAsks) {
   EXPECT_TRUE(asks([&] { ::close(::openat(AT_FDCWD, fifo_.c_str(), O_RDONLY)); }));
   EXPECT_TRUE(asks([&] { ::close(::open(fifo_.c_str(), O_RDONLY | O_CLOEXEC)); }));
 }

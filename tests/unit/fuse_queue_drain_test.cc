@@ -104,7 +104,7 @@ struct Drain : testing::Test {
   }};
 };
 
-TEST_F(Drain, HandsAllThatWaitToTheDaemonAndStops) {
+TEST_F(Drain, PassesAllWaitingRequestsToTheDaemonAndStops) {
   queue.hold(4, 20);
   drain.note_held(queue, 3);
   ASSERT_TRUE(comes_true([this] { return queue.waiting() == 0; }));

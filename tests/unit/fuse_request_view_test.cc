@@ -36,12 +36,12 @@ std::vector<char> read_of(std::uint32_t size) {
   return request(FUSE_READ, body);
 }
 
-TEST(RequestView, TellsWhoWaits) {
+TEST(RequestView, NamesTheWaitingThread) {
   auto bytes = request(FUSE_GETATTR, fuse_getattr_in{});
   EXPECT_EQ(view(bytes).client(), 77);
 }
 
-TEST(RequestView, WhatSyncsOrCopiesMayLast) {
+TEST(RequestView, SyncsAndCopiesMayLast) {
   EXPECT_TRUE(may_last(request(FUSE_FSYNC, fuse_fsync_in{})));
   EXPECT_TRUE(may_last(request(FUSE_FSYNCDIR, fuse_fsync_in{})));
   EXPECT_TRUE(may_last(request(FUSE_FALLOCATE, fuse_fallocate_in{})));
@@ -58,7 +58,7 @@ TEST(RequestView, AChangeOfSizeMayLastAndNoOtherOne) {
   EXPECT_TRUE(may_last(request(FUSE_SETATTR, change)));
 }
 
-TEST(RequestView, SoMayManyBytes) {
+TEST(RequestView, RequestsWithManyBytesMayLast) {
   EXPECT_FALSE(may_last(read_of(k128KiB)));
   EXPECT_TRUE(may_last(read_of(k128KiB + 1)));
   EXPECT_FALSE(may_last(request(FUSE_WRITE, fuse_write_in{}, 4096)));

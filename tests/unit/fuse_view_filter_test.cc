@@ -284,7 +284,7 @@ class ShadowTest : public OverlayTest {
                         &tell_};
 };
 
-TEST_F(ShadowTest, WhatDiffersFromTheBaseIsToldOfWhateverWasDone) {
+TEST_F(ShadowTest, EveryDifferenceFromTheBaseIsReported) {
   std::mt19937 random(5);
   const auto one_of = [&](std::vector<std::string> of) { return of[random() % of.size()]; };
   std::vector<std::string> all;
@@ -369,7 +369,7 @@ TEST_F(ShadowTest, ADirectoryWithAHiddenLockFileIsShadowedAndStaysSo) {
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A"));
 }
 
-TEST_F(ShadowTest, ALayerThatIsTakenUpIsToldOf) {
+TEST_F(ShadowTest, ALoadedLayerIsReported) {
   scratch_.write("base/fam/A/x", "base");
   scratch_.write("base/fam/A/y", "base");
   scratch_.write("base/plain/A/x", "base");

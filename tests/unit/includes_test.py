@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which directory may include which (ARCHITECTURE.md). Usage: includes_test.py REPOSITORY"""
+"""Each directory includes only what ARCHITECTURE.md allows. Usage: includes_test.py REPOSITORY"""
 
 import pathlib
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manual pages say what the program and its sources do.
+"""The manual pages agree with the program and its sources.
 
 Usage: man_pages_test.py PROGRAM REPOSITORY MAIN-PAGE, the last as the build has made it"""
 

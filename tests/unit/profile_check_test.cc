@@ -193,7 +193,7 @@ TEST_F(ProfileCheck, DefaultPathsAreAbsoluteAndPlain) {
                   "program uses matches it"});
 }
 
-TEST_F(ProfileCheck, WhatAMountRefusesIsReportedWithItsLine) {
+TEST_F(ProfileCheck, ErrorsThatAMountRejectsAreReportedWithTheirLine) {
   EXPECT_EQ(findings("colour = 1\n"), Lines{"3: unknown key 'colour'"});
   EXPECT_EQ(findings("mkstemp = 1\n"), Lines{"3: mkstemp: must be true or false"});
   EXPECT_EQ(findings("[[entry]]\npath = 7\n"), Lines{"4: entry.path: must be a string"});

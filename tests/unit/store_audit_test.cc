@@ -51,7 +51,7 @@ TEST(AuditLog, KeepsOneLineARecord) {
   EXPECT_EQ(read[1].reason, "max_size");
 }
 
-TEST(AuditLog, ReadsWhatOthersWroteAndSkipsWhatIsNoRecord) {
+TEST(AuditLog, ReadsOtherDaemonsRecordsAndSkipsMalformedLines) {
   const Scratch scratch;
   const AuditLog log(scratch.open_dir("audit"), "node1");
   scratch.write("audit/node2.jsonl.1",
@@ -64,7 +64,7 @@ TEST(AuditLog, ReadsWhatOthersWroteAndSkipsWhatIsNoRecord) {
   EXPECT_EQ(units, std::vector<std::string>{"a"});
 }
 
-TEST(AuditLog, ReadsOnWhereItWasLeft) {
+TEST(AuditLog, ContinuesReadingWhereItStopped) {
   const Scratch scratch;
   const AuditLog log(scratch.open_dir("audit"), "node1");
   AuditLog::Places places;

@@ -40,7 +40,7 @@ TEST_F(CopyUp, PreparedCopyIsTakenAndNotMadeAgain) {
   EXPECT_EQ(counters_.copy_ups, 1U);
 }
 
-TEST_F(CopyUp, OthersGoOnWhileAFileIsCopied) {
+TEST_F(CopyUp, OtherRequestsContinueWhileAFileIsCopied) {
   scratch_.write("base/a/x", "text");
   std::promise<void> begun;
   std::promise<void> go_on;
@@ -87,7 +87,7 @@ TEST_F(CopyUp, TwoAtOnceMakeOneCopy) {
   EXPECT_EQ(counters_.copy_ups, 1U);
 }
 
-TEST_F(CopyUp, CopyThatTheBaseHasOutrunIsMadeAgain) {
+TEST_F(CopyUp, AnOutdatedCopyIsMadeAgain) {
   scratch_.write("base/a/x", "old");
   auto prepared = overlay_.prepare_copy_up("a/x");
   ASSERT_TRUE(prepared);
@@ -98,7 +98,7 @@ TEST_F(CopyUp, CopyThatTheBaseHasOutrunIsMadeAgain) {
   EXPECT_EQ(left_in_work(), Names{});
 }
 
-TEST_F(CopyUp, CopyThatNobodyTakesLeavesNothing) {
+TEST_F(CopyUp, AnUnusedCopyLeavesNothing) {
   scratch_.write("base/a/x", "text");
   auto prepared = overlay_.prepare_copy_up("a/x");
   ASSERT_TRUE(prepared);

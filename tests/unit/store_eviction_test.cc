@@ -67,7 +67,7 @@ TEST(Eviction, CountsFilesAndAges) {
             "fam/u300:max_age fam/u200:max_age fam/u100:max_age fam/u49:max_age ");
 }
 
-TEST(Eviction, SparesWhatWasUsedLatelyUnlessSpaceRunsOut) {
+TEST(Eviction, SparesRecentlyUsedUnitsUnlessSpaceRunsOut) {
   EvictionLimits limits;
   limits.max_size = 0;
   const EvictionReport report = choose(limits);
@@ -115,7 +115,7 @@ class BaseTest : public OverlayTest {
   std::unique_ptr<Store> store_;
 };
 
-TEST_F(BaseTest, IsListedByWhatGoesWhole) {
+TEST_F(BaseTest, IsListedByUnits) {
   for (const char* path : {"fam/K/a", "fam/K/b/c", "fam/loose", "web/x/k", "web/x/k.body",
                            "web/x/j", "web/x/y.lock", "unknown/f/g", "unknown/h", "rootfile"}) {
     scratch_.write("base/" + std::string(path), "text");
@@ -145,7 +145,7 @@ TEST_F(BaseTest, LastUseIsTheLatestOfItsFiles) {
   EXPECT_EQ(list_base_units(*store_, entries_).at(0).last_use, kNow + 50);
 }
 
-TEST_F(BaseTest, WhatIsDiscardedGoesToTrashAndStaysReadable) {
+TEST_F(BaseTest, DiscardedUnitsGoToTrashAndStayReadable) {
   scratch_.write("base/fam/K/a", "text");
   const auto held = sys::open_path(scratch_ / "base/fam/K/a", O_RDONLY);
   const auto units = list_base_units(*store_, entries_);
@@ -159,7 +159,7 @@ TEST_F(BaseTest, WhatIsDiscardedGoesToTrashAndStaysReadable) {
   EXPECT_EQ(*sys::read_all(held->get()), "text");
 }
 
-TEST_F(BaseTest, VerifyFindsWhatIsNotAsRecorded) {
+TEST_F(BaseTest, VerifyFindsDifferencesFromTheRecords) {
   publish("fam/good", "fam/good/a", "right");
   publish("fam/bad", "fam/bad/a", "right");
   publish("fam/bad", "fam/bad/b", "right");

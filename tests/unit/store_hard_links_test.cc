@@ -35,7 +35,7 @@ class HardLinks : public OverlayTest {
   }
 };
 
-TEST_F(HardLinks, WhatIsWrittenByOneNameShowsByTheOther) {
+TEST_F(HardLinks, WritesByOneNameShowByTheOther) {
   write("a/x", "new");
   EXPECT_EQ(get("a/y"), "new");
   EXPECT_TRUE(are_one("a/x", "a/y"));

@@ -23,7 +23,7 @@ class LeaseFilesTest : public ::testing::Test {
   LeaseFiles other_{folder_.get()};
 };
 
-TEST_F(LeaseFilesTest, OneHoldsIt) {
+TEST_F(LeaseFilesTest, OneDaemonHoldsALease) {
   auto lease = one_.try_take("triton/KEY/x.so");
   ASSERT_TRUE(lease);
   EXPECT_TRUE(*lease);
@@ -31,7 +31,7 @@ TEST_F(LeaseFilesTest, OneHoldsIt) {
   EXPECT_TRUE(other_.try_take("triton/KEY/y.so"));
 }
 
-TEST_F(LeaseFilesTest, OfOneThatWasReleasedNothingIsLeft) {
+TEST_F(LeaseFilesTest, AReleasedLeaseLeavesNoFile) {
   auto lease = one_.try_take("triton/KEY/x.so");
   ASSERT_TRUE(lease);
   one_.release("triton/KEY/x.so", *std::move(lease));
@@ -39,13 +39,13 @@ TEST_F(LeaseFilesTest, OfOneThatWasReleasedNothingIsLeft) {
   EXPECT_TRUE(other_.try_take("triton/KEY/x.so"));
 }
 
-TEST_F(LeaseFilesTest, OneWhoseHolderIsGoneIsFree) {
+TEST_F(LeaseFilesTest, ALeaseOfADeadHolderIsFree) {
   { auto lease = one_.try_take("triton/KEY/x.so"); }
   EXPECT_FALSE(is_empty());
   EXPECT_TRUE(other_.try_take("triton/KEY/x.so"));
 }
 
-TEST_F(LeaseFilesTest, ASweepRemovesWhatNobodyHolds) {
+TEST_F(LeaseFilesTest, ASweepRemovesUnheldFiles) {
   { auto lease = one_.try_take("left"); }
   auto lease = one_.try_take("held");
   ASSERT_TRUE(lease);

@@ -41,7 +41,7 @@ TEST_F(LockFilesTest, AreMadeInTheBaseOpenToAllAndAreFoundThere) {
   EXPECT_TRUE(overlay_.create_file("fam/entry/x.lock", O_WRONLY, 0644).failed_with(EEXIST));
 }
 
-TEST_F(LockFilesTest, OneThatOthersHaveMadeIsOpenedUnlessItIsToBeNew) {
+TEST_F(LockFilesTest, AnExistingFileIsOpenedWithoutOExcl) {
   const auto made = overlay_.create_lock("fam/entry/x.lock", O_RDWR);
   ASSERT_TRUE(made);
   EXPECT_TRUE(made->is_new);
@@ -97,7 +97,7 @@ TEST_F(LockFilesTest, DirectoriesOfSuchNamesAreDirectories) {
   EXPECT_EQ(get("fam/entry/d.lock/file"), "x");
 }
 
-TEST_F(LockFilesTest, WhatIsSharedIsRenamedAmongItsKindAlone) {
+TEST_F(LockFilesTest, SharedFilesAreRenamedOnlyToSharedNames) {
   put("fam/entry/x.lock", "");
   put("fam/entry/new.all", "new");
   put("fam/entry/it.all", "old");
@@ -154,7 +154,7 @@ TEST_F(LockFilesTest, LinksLeadToOneObjectInBothDirectories) {
   EXPECT_EQ(names("fam/entry"), (Names{"copy", "file", "x.lock", "y.lock"}));
 }
 
-TEST_F(LockFilesTest, WhatCannotBeALockFileGivesAnError) {
+TEST_F(LockFilesTest, ObjectsThatCannotBeLockFilesGiveAnError) {
   put("fam/entry/large", std::string(kMostLockBytes + 1, 'x'));
   EXPECT_TRUE(overlay_.rename("fam/entry/large", "fam/entry/x.lock", 0).failed_with(EFBIG));
   EXPECT_TRUE(overlay_.link("fam/entry/large", "fam/entry/x.lock").failed_with(EFBIG));
@@ -214,7 +214,7 @@ class SharedFileTest : public LockFilesTest {
   LockFiles files_{shared_entries_};
 };
 
-TEST_F(SharedFileTest, IsAsItWasUntilItIsCommittedAndWholeThen) {
+TEST_F(SharedFileTest, KeepsItsOldContentUntilTheCommit) {
   const UniqueFd fd = *files_.open(path_, O_RDWR);
   SharedFile file(staging_.get(), path_, /*is_new=*/false);
   ASSERT_TRUE(file.stage(fd.get()));
@@ -229,7 +229,7 @@ TEST_F(SharedFileTest, IsAsItWasUntilItIsCommittedAndWholeThen) {
   EXPECT_EQ(staged(), 0U);
 }
 
-TEST_F(SharedFileTest, WhatIsNotCommittedIsGone) {
+TEST_F(SharedFileTest, UncommittedWritesAreDiscarded) {
   const UniqueFd fd = *files_.open(path_, O_RDWR);
   {
     SharedFile file(staging_.get(), path_, /*is_new=*/false);

@@ -179,7 +179,7 @@ TEST_F(Overlay_, TheStoresRecordsAndOurMarkersAreNotThere) {
   EXPECT_TRUE(overlay_.create_file(".wh.x", O_WRONLY, 0644).failed_with(EPERM));
 }
 
-TEST_F(Overlay_, WhatIsHiddenIsReadBackFromDisk) {
+TEST_F(Overlay_, HiddenNamesAreReadBackFromDisk) {
   scratch_.write("base/a/x", "x");
   scratch_.write("base/b/y", "y");
   ASSERT_TRUE(overlay_.remove_file("a/x"));

@@ -151,7 +151,7 @@ TEST_F(PublishRules, DirectoryThatIsRenamedIntoPlaceIsCompleteByItsNames) {
   EXPECT_TRUE(base_has("moved/L/params"));
 }
 
-TEST_F(PublishRules, WithoutNamesTheRenameAloneTells) {
+TEST_F(PublishRules, WithoutPatternsOnlyARenameCompletes) {
   write("rules/tmp1/a/b");
   make_dir("rules/whole");
   ASSERT_TRUE(overlay_.rename("rules/tmp1", "rules/whole/K", 0));
@@ -216,7 +216,7 @@ TEST_F(PublishRules, CopiesOfTheBasesFilesMakeWayForItsEntry) {
   EXPECT_FALSE(scratch_.exists("upper/rules/locked/K/main.cpp"));
 }
 
-TEST_F(PublishRules, WhatDiffersFromTheBaseOrIsNotThereStays) {
+TEST_F(PublishRules, FilesThatDifferFromTheBaseStay) {
   write("rules/locked/K/main.cpp", "another source");
   scratch_.write("base/rules/locked/K/main.cpp", "source");
   write("rules/locked/L/main.cpp", "source");
@@ -300,7 +300,7 @@ TEST_F(PublishRules, SomeNamesCompleteAtTheEndOnly) {
   EXPECT_TRUE(base_has("old/K/k.bin"));
 }
 
-TEST_F(PublishRules, WhatCannotSayWhenItIsCompleteWaitsForTheJobsSuccess) {
+TEST_F(PublishRules, EntriesOfUnknownCompletenessWaitForTheJobsSuccess) {
   write("rules/mute/K/a/b");
   write("rules/mute/K/x.lock");
   write("rules/loose");

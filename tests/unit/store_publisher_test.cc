@@ -109,7 +109,7 @@ TEST_F(PublisherTest, TakesNeitherDevicesNorFifosNorSockets) {
   }
 }
 
-TEST_F(PublisherTest, WhatItPublishesIsTheServiceAccountsWhosesoeverItWas) {
+TEST_F(PublisherTest, PublishedFilesBelongToTheServiceAccount) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   begin("K");
   put("fam/K/done-a", "2");
@@ -156,7 +156,7 @@ TEST_F(PublisherTest, FirstWriterWinsAndTheLoserKeepsItsOwn) {
   EXPECT_EQ(counters_.publish_conflicts, 1U);  // however often it is tried
 }
 
-TEST_F(PublisherTest, AddsWhatIsAbsentToAnEntryThatIsEqualElsewhere) {
+TEST_F(PublisherTest, AddsAbsentFilesToAnEntryWithEqualCommonFiles) {
   begin("K");
   put("fam/K/a", "same");
   put("fam/K/done-b", "2");
@@ -167,7 +167,7 @@ TEST_F(PublisherTest, AddsWhatIsAbsentToAnEntryThatIsEqualElsewhere) {
   EXPECT_EQ(names("fam/K"), (Names{"a", "done-b"}));
 }
 
-TEST_F(PublisherTest, NothingOfAJobThatMayNotPublishIs) {
+TEST_F(PublisherTest, AJobThatMayNotPublishPublishesNothing) {
   begin("K");
   put("fam/K/done-a", "2");
   hooks_.refused = "nobody knows it";

@@ -116,7 +116,7 @@ TEST(Layer, IsTakenUpAgainWithWhatItHolds) {
   EXPECT_EQ(scratch.read("layers/j/0@node1/upper/x"), "kept");
 }
 
-TEST(Layer, KeepsWhatSpeaksAgainstPublishingIt) {
+TEST(Layer, KeepsTheReasonAgainstPublishing) {
   const Scratch scratch;
   const UniqueFd layers = scratch.open_dir("layers");
   LayerRecord vouched = wanted("j");

@@ -58,8 +58,8 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
 }
 
-// Whether the kernel may write to the file through a mapping, which no request reports. st_mtime and st_ctime
-// change all the same. Requires: Overlay::mutex(), so that no thread opens the file for writing.
+// Whether the kernel may write to the file through a mapping, which no request reports. Such a write still
+// changes st_mtime and st_ctime. The lock keeps threads from opening the file for writing.
 bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const Found& found,
                                           NodeRef ref) {
   if (!found.in_upper || !S_ISREG(found.st.st_mode)) return false;
@@ -68,7 +68,7 @@ bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const F
   if (!path) return true;
   const auto can_be_written = [&]() REQUIRES_SHARED(lookup.job->overlay.mutex()) {
     const auto file = lookup.job->overlay.open(*path, O_RDONLY);
-    return !file || sys::can_be_written(file->fd.get());  // not opened, not known
+    return !file || sys::can_be_written(file->fd.get());  // not opened, so unknown
   };
   return io_modes_.check_may_be_written(encode(ref), can_be_written);
 }

@@ -37,7 +37,7 @@ class CacheTimeouts {
 
   // Call before the base is asked.
   DirectoryLookup begin(const Job& job, std::string directory) REQUIRES_SHARED(job.overlay.mutex());
-  // Of a name that leads to `found`, or, with nullptr, that is absent.
+  // For a name that leads to `found`, or is absent if `found` is nullptr.
   double of_name(const DirectoryLookup& lookup, const Found* found) const;
   double of_attributes(const DirectoryLookup& lookup, const Found& found, NodeRef ref)
       REQUIRES_SHARED(lookup.job->overlay.mutex());

@@ -85,7 +85,7 @@ void Notifier::run() {
 }
 
 void Notifier::run_front() {
-  Batch& batch = queue_.front();  // stays in front: post() looks at its notices
+  Batch& batch = queue_.front();  // stays in front: post() examines its notifications
   mutex_.unlock();
   (void)run_guarded("invalidating names", [&] {
     for (const Notice& notice : batch.notices) send(notice);

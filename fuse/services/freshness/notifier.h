@@ -45,17 +45,17 @@ class Notifier {
   explicit Notifier(int fuse_fd);
   ~Notifier() { stop(); }
 
-  // Sends what is queued, and nothing from then on: post() calls `done` at once. To be called while
-  // requests are answered still, since a notice may wait for one. Idempotent.
+  // Sends the queued invalidations, and nothing afterwards: post() then calls `done` at once. Call
+  // while the daemon still answers requests, since an invalidation may wait for one. Idempotent.
   void stop() EXCLUDES(mutex_);
 
   // Sets the minor protocol version from the kernel's INIT request.
   void set_protocol(unsigned minor) { knows_epoch_ = minor >= kEpochProtocol; }
   bool knows_epoch() const { return knows_epoch_; }
 
-  // Sends the notices, then calls `done` on the notifier's thread; or, by the rule above, calls
-  // `done` at once. `held` are the folders that the request to be answered holds; no notice may
-  // be for one of them.
+  // Sends the invalidations, then calls `done` on the notifier's thread; or, by the rule above,
+  // calls `done` at once. `held` are the directories that the request to be answered holds; no
+  // invalidation may concern one of them.
   void post(std::vector<Notice> notices, std::vector<FolderId> held, std::function<void()> done)
       EXCLUDES(mutex_);
 
@@ -96,7 +96,7 @@ class Notifier {
   std::atomic<bool> knows_epoch_{false};
   Mutex mutex_;  // not held while a notice is sent or `done` runs
   CondVar wake_;
-  std::deque<Batch> queue_ GUARDED_BY(mutex_);  // the front one is under way
+  std::deque<Batch> queue_ GUARDED_BY(mutex_);  // the front one is being sent
   std::deque<Repeat> repeats_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -79,10 +79,8 @@ struct LockSystem {
 // closed descriptor's lock. If a descriptor has reported its close (FLUSH), or may have closed
 // unseen, the request waits up to kGrace.
 //
-// Processes poll for locks, so a request that is refused costs the same whatever descriptors the holder has: it
-// looks at no more than kMostLooks of them in /proc.
-//
-// Not thread-safe: `mutex` must be held for all else.
+// Processes poll for locks, so a refused request takes the same time whatever descriptors the
+// holder has: it examines at most kMostLooks of them in /proc.
 class LockQueue {
  public:
   using Clock = std::chrono::steady_clock;
@@ -97,43 +95,44 @@ class LockQueue {
 
   Mutex mutex{LockRank::kLockQueue};
   bool dropped GUARDED_BY(mutex) = false;  // no longer the file's queue
-  bool moved GUARDED_BY(mutex) = false;    // it is found by two ids (LockTable::move)
+  bool moved GUARDED_BY(mutex) = false;    // two ids lead to it (LockTable::move)
 
-  // 0: done; an error to be answered; EINPROGRESS: it must wait.
+  // Returns 0 if done, an error for the reply, or EINPROGRESS if the request must wait.
   int ask(const LockWish& wish, Answers& answers) REQUIRES(mutex);
   void add_waiter(const LockWish& wish, std::unique_ptr<LockCall> call, std::uint64_t ticket)
       REQUIRES(mutex);
-  // What is in the way of a record lock: F_UNLCK in `lock.l_type` for nothing.
+  // Finds the lock that conflicts with a record lock request: F_UNLCK in `lock.l_type` if there is
+  // none.
   int find(const LockWish& wish, struct flock& lock) REQUIRES(mutex);
-  // A descriptor of the handle has been closed by `owner`, which loses its record locks.
+  // Call when `owner` has closed a descriptor of the handle and so loses its record locks.
   void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) REQUIRES(mutex);
-  // The handle is gone, and what was locked through it.
+  // Call when the handle is gone, together with the locks that were made through it.
   void released(std::uint64_t handle, Answers& answers) REQUIRES(mutex);
   // Answers a waiting request with `error`. Does nothing if the request has been answered.
   void withdraw(std::uint64_t ticket, int error, Answers& answers) REQUIRES(mutex);
-  // Tries those who wait, for what nobody tells of.
+  // Tries waiting requests whose conflicting locks may end without an event.
   void poll(Answers& answers) REQUIRES(mutex);
-  // Takes all locks again on `file`, which nobody has locked, and goes on with that. Owners of whom the file system does
-  // not take them have none any more.
+  // Takes all locks again on `file`, which is not locked yet, and uses that file from now on.
+  // Owners whose locks the file system does not grant lose them.
   void move_to(UniqueFd file, bool is_shared) REQUIRES(mutex);
-  // Gives `error` to those who wait, EAGAIN to those who only seem to.
+  // Answers waiting requests with `error`, and those that wait only for kGrace with EAGAIN.
   void refuse_all(int error, Answers& answers) REQUIRES(mutex);
 
   bool has_waiters() const REQUIRES(mutex) { return !waiters_.empty(); }
   // Adds the owners whose record locks conflict with the requests that these owners of record locks wait for.
   void add_blockers(const std::set<std::uint64_t>& owners, std::set<std::uint64_t>& blockers) const
       REQUIRES(mutex);
-  // Adds the handles that somebody waits through, and the processes that do.
+  // Adds the handles of waiting requests, and their processes.
   void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const
       REQUIRES(mutex);
   bool is_unused() const REQUIRES(mutex) { return owners_.empty() && waiters_.empty(); }
-  // Whether this unlock is of all of an exclusive lock that its owner has.
+  // Whether this request releases all of an exclusive lock that its owner has.
   bool gives_up_exclusive(const LockWish& unlock) const REQUIRES(mutex);
   // Whether `process` has an exclusive lock here.
   bool is_held_by(pid_t process) const REQUIRES(mutex);
   // Whether another process than `process` has a lock here, or waits for one.
   bool is_wanted_by_others(pid_t process) const REQUIRES(mutex);
-  // Whether a lock may come free, or a wait be over, without our being told.
+  // Whether a lock may be released, or a wait may end, without an event.
   bool needs_poll() const REQUIRES(mutex);
 
  private:

@@ -31,7 +31,7 @@ class LockRemovals {
       REQUIRES_SHARED(job.overlay.mutex());
   // Unlinks a lock file for `process`.
   Status remove(Job& job, const std::string& path, pid_t process) REQUIRES(job.overlay.mutex());
-  // The job has made the file again: it is not to go any more, as far as this job is concerned.
+  // Call when the job has created the file again: it must no longer be removed for this job.
   void forget(Job& job, const struct stat& st);
 
  private:

@@ -173,13 +173,14 @@ std::uint64_t LockTable::add_waiter(const Queue& queue, const LockWish& wish,
     waiting_.insert(queue);
     called_ |= std::this_thread::get_id() == keeper_.get_id();  // it is among the others now
   }
-  waiting.wait(ticket);  // nobody can answer it: the queue is ours
+  waiting.wait(ticket);  // no thread can answer it, because we hold the queue
   return ticket;
 }
 
-// As Linux does for the record locks of a local file system (posix_locks_deadlock() in fs/locks.c): a request
-// whose owner would wait for itself, through other owners and any files of the mount, gets EDEADLK.
-// Locks of open file descriptions are left out, since another thread may release them.
+// As Linux does for the record locks of a local file system (posix_locks_deadlock() in fs/locks.c):
+// a request whose owner would wait for itself, through other owners and any files of the mount,
+// gets EDEADLK. Locks of open file descriptions do not count, since another thread may release
+// them.
 void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
                             std::uint64_t ticket) {
   LockQueue::Answers answers;
@@ -223,7 +224,7 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
   if (queue == nullptr) return;
   bool is_shared = false;
   auto file = file_of(to, open, is_shared);
-  if (!file) return;  // they lock among themselves, as before
+  if (!file) return;  // they exclude each other as before
   const MutexLock lock(queue->mutex);
   if (queue->dropped) return;
   queue->move_to(*std::move(file), is_shared);

@@ -132,7 +132,7 @@ class LockTable {
   mutable Mutex mutex_{LockRank::kLockTable};
   std::unordered_map<LockFileId, Queue, IdHash> queues_ GUARDED_BY(mutex_);
   std::set<std::uint64_t> local_only_ GUARDED_BY(mutex_);  // devices without locks
-  std::set<std::uint64_t> lockable_ GUARDED_BY(mutex_);    // devices with
+  std::set<std::uint64_t> lockable_ GUARDED_BY(mutex_);    // devices with working locks
 
   Mutex keeper_mutex_;
   CondVar wake_;

@@ -57,7 +57,7 @@ namespace cacheshim {
 // Every such wait ends with ESTALE, so that the kernel looks the name up again and finds the real
 // result.
 //
-// Thread-safe. Its mutex is taken before the node table's and after no other; callbacks run without.
+// Thread-safe. Call with no lock held; callbacks run with none but where they say so.
 class Flights {
  public:
   // The state of a name and its entry in a job's view.
@@ -147,12 +147,13 @@ class Flights {
   ~Flights();  // answers the waiters
 
   Answer look(const Seeker& seeker) EXCLUDES(mutex_);
-  // Holds a request for a placeholder back; answers at once where there is nothing to wait for.
+  // Delays the answer to a request for a placeholder; answers at once if there is nothing to wait
+  // for.
   void wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) EXCLUDES(mutex_);
-  // The thread has opened a name of class `flight` that is there. A thread that builds one by one has given up what it
-  // builds in other entries.
+  // Call when the thread has opened an existing name of class `flight`. A thread that builds one by
+  // one has thereby given up its builds in other entries.
   void note_open(const Seeker& seeker) EXCLUDES(mutex_);
-  // The leader of this process has no need to build: the name was there after all.
+  // Call when the builder need not build, because the name existed after all.
   void give_up(const Seeker& seeker) EXCLUDES(mutex_);
   // Whether any name is being built or waited for.
   bool any() const { return lease_count_ != 0; }
@@ -164,15 +165,15 @@ class Flights {
     kCleared,    // removed a temporary file: without a part, the build has failed
   };
   void note_step(const Job& job, const std::string& entry, Step step) EXCLUDES(mutex_);
-  // The job has finished building `path`, a name or an entry's directory: it is complete,
-  // and published if it is going to be.
+  // Call when the job has finished building `path`, a name or an entry's directory: it is complete,
+  // and published if it may be.
   void finished(const Job& job, const std::string& path) EXCLUDES(mutex_);
   std::vector<Description> describe() const;
-  // Ends the waits that are over. Waits up to `timeout` for a process that ends, or a change; -1: for ever. The thread of this
-  // object does nothing else.
+  // Ends the waits that are over. Blocks up to `timeout` for the exit of a process, or for a
+  // change; -1: without a limit. The thread of this object does nothing else.
   void tend_once(std::chrono::milliseconds timeout) EXCLUDES(mutex_);
-  // The mount is to go away: those who wait build for themselves, as all do until reopen(). Returns the replies to those
-  // who wait.
+  // Call before the mount goes away: waiters build the entries themselves, and so does every process until reopen().
+  // Returns the replies to the waiters.
   PendingReplies close() EXCLUDES(mutex_);
   void reopen();
 
@@ -295,7 +296,7 @@ class Flights {
   std::unordered_map<NodeIndex, Key> placeholders_ GUARDED_BY(mutex_);
   std::map<std::uint64_t, Key> serials_ GUARDED_BY(mutex_);
   std::uint64_t next_serial_ GUARDED_BY(mutex_) = 1;
-  // Threads that have waited for a name and not looked for it since.
+  // Threads that have waited for a name and not looked it up since.
   std::unordered_map<pid_t, std::string> waited_ GUARDED_BY(mutex_);
   std::unordered_map<pid_t, Follower> followers_ GUARDED_BY(mutex_);  // by process
   FailedBuilds failed_ GUARDED_BY(mutex_);

@@ -48,11 +48,11 @@ class SingleFlight {
       REQUIRES_SHARED(job.overlay.mutex());
   Flights::Seeker seeker_of(const Caller& caller, Job& job, std::string path) const;
 
-  // A thread has opened a file. If the next entry of a builder is there already, its open is all that the daemon sees of
-  // the builder's progress.
+  // Call when a thread has opened a file. If the next entry of a builder already exists, its open
+  // is the daemon's only sign of the builder's progress.
   void note_open(const Caller& caller, Job& job, NodeIndex node) const
       EXCLUDES(job.overlay.mutex());
-  // Something has been made, renamed or removed.
+  // Call when an object was created, renamed or removed.
   void note_step(const Job& job, const std::string& path, bool is_removed = false) const;
   // Notifies the waiters for `path` of a change to it. `completed` is the entry that the change has
   // completed, or "".

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each family's user.py has in common.
+"""The common part of each family's user.py.
 
 A user.py calls run() with its steps: names, each with a function that gets one result through the cache and
 checks it. The steps begin when a line comes on stdin, after READY is printed, so that users start together. REPORT with a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the program says, in one line, and the exit codes that scripts rely on."""
+"""The program's messages, one line each, and the exit codes that scripts rely on."""
 
 import json
 import os
@@ -137,7 +137,7 @@ def test_the_configuration_is_followed(mount_store, store, scratch):
 
 
 @pytest.mark.usefixtures("library")
-def test_what_the_configuration_says_of_cuda_reaches_the_programs(mount_store, store, scratch):
+def test_the_cuda_configuration_reaches_the_programs(mount_store, store, scratch):
     config = scratch / "cacheshim.toml"
     config.write_text("[cuda.programs]\n'sh' = 'off'\n'python3*' = 'select'\n")
     mount = mount_store(store, "--config", str(config))
@@ -185,7 +185,7 @@ def test_unmount_needs_a_mount(program, point):
     check_refusal(mounts.run(program, "unmount", point), UNAVAILABLE, "no cacheshim mount", point)
 
 
-def test_unmount_names_who_is_in_the_way(program, mount):
+def test_unmount_names_the_users_of_the_mount(program, mount):
     with subprocess.Popen(["sleep", "60"], cwd=mount.path / ".jobs") as user:
         result = mounts.run(program, "unmount", mount.path)
         user.kill()
@@ -230,7 +230,7 @@ def test_a_bad_job_id_says_what_is_allowed(program, mount):
     check_refusal(result, USAGE, "bad job id 'a/b'", "letters, digits and ._-")
 
 
-def test_help_and_version_are_for_strangers(program):
+def test_help_and_version_work_for_every_user(program):
     text = mounts.run(program, "--help")
     assert text.returncode == 0
     for part in ("mount", "run", "job", "stats", "Examples:", "Exit codes:", "CACHESHIM_MOUNT"):
@@ -260,7 +260,7 @@ def test_the_mount_comes_from_the_environment(program, mount):
     assert str(mount.store) in result.stdout
 
 
-def test_status_says_who_may_publish(mount):
+def test_status_lists_the_publishers(mount):
     text = mount.cli("status").stdout
     for part in (mount.path, mount.store, "every local user", f"pid {mount.daemon_pid()}"):
         assert str(part) in text
@@ -313,13 +313,13 @@ def test_run_returns_the_commands_own_code_and_ends_the_job_by_it(mount, script,
 
 
 @pytest.mark.usefixtures("library")
-def test_run_tells_shells_codes_for_commands_that_cannot_be_run(mount):
+def test_run_returns_shells_codes_for_commands_that_cannot_be_run(mount):
     check_refusal(run_on(mount, "no-such-command"), 127, "no-such-command")
     check_refusal(run_on(mount, "/"), 126, "'/'")
 
 
 @pytest.mark.preloads_program
-def test_run_sets_what_the_command_goes_by(mount, library):
+def test_run_sets_the_commands_variables(mount, library):
     script = "echo $CACHESHIM_JOB $CACHESHIM_CYCLE $CACHESHIM_MOUNT $LD_PRELOAD \"$@\""
     result = run_on(mount, "--job", "j", "--cycle", "3", "sh", "-c", script, "sh", "--job", "--",
                     env={"LD_PRELOAD": f"libcacheshim.so:{library}"})
@@ -355,7 +355,7 @@ def test_run_passes_signals_on(mount):
 
 
 @pytest.mark.usefixtures("library")
-def test_what_a_shell_redirects_into_the_cache_is_published_whole(mount):
+def test_a_shells_redirection_into_the_cache_is_published_whole(mount):
     # The shell closes a duplicate of the descriptor before anything is written.
     script = f"mkdir -p {mount.path}/triton/K && echo whole > {mount.path}/triton/K/k.json"
     assert run_on(mount, "sh", "-c", script).returncode == 0
@@ -372,7 +372,7 @@ def private_run(program, store, *argv, uid=None, **options):
 
 @pytest.mark.usefixtures("library", "device")
 @pytest.mark.parametrize("uid", [0, USER])
-def test_a_private_mount_is_seen_by_its_command_alone(program, store, uid):
+def test_only_its_command_sees_a_private_mount(program, store, uid):
     os.chown(store, uid, uid)
     before = open("/proc/self/mountinfo").read()
     script = ("id -u; stat -f -c %T /ci-cache; mkdir -p /ci-cache/triton/K; "
@@ -395,7 +395,7 @@ def test_a_private_mount_keeps_the_current_directory_and_the_whole_tree(program,
 
 
 @pytest.mark.usefixtures("library")
-def test_a_private_mount_is_shown_where_one_says(program, store, point, scratch):
+def test_a_private_mount_is_at_the_requested_path(program, store, point, scratch):
     result = private_run(program, store, "--mount", point, "sh", "-c", f"ls -a {point}")
     assert ".cacheshim" in result.stdout.split(), result.stderr
     result = private_run(program, store, "--mount", scratch / "none", "true")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cacheshim doctor: each fault is made for real, and must be found, with what to do about it."""
+"""cacheshim doctor finds each fault, which the test really causes, and says what to do about it."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_a_mount_that_is_well_has_no_problem(mount, doctor, two_jobs):
     assert report.of("layers", "ok")[0]["what"].startswith("1 layer, 0 of other nodes")
 
 
-def test_a_line_a_check_for_people(mount, program, home):
+def test_each_check_prints_one_line(mount, program, home):
     lines = mounts.run(program, "doctor", "--mount", mount.path,
                        env={"HOME": str(home)}).stdout.splitlines()
     report = json.loads(mounts.run(program, "doctor", "--mount", mount.path, "--json",
@@ -89,7 +89,7 @@ def test_a_line_a_check_for_people(mount, program, home):
             assert line.endswith(check["advice"] or check["what"])
 
 
-def test_it_only_looks(mount, doctor, two_jobs):
+def test_doctor_changes_nothing(mount, doctor, two_jobs):
     two_jobs[0].write("triton/file", b"x")
     mount.kill_daemon()
     def tree():

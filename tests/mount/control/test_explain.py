@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cacheshim explain: where a path comes from, who published it, why it was not, what hides it."""
+"""cacheshim explain: a path's origin, its publisher, why it is not published, and what hides it."""
 
 import json
 import os
@@ -133,7 +133,7 @@ def test_a_jobs_own_affairs_are_its_own(mount, two_jobs):
     assert own["from"] == "layer"
 
 
-def test_who_builds_it_and_who_waits(mount, job_of):
+def test_builder_and_waiters_are_shown(mount, job_of):
     leader, other = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
     name = "triton/KEY/stub.so"
     assert not leader("begin_and_look", leader.path("triton/KEY"), "stub.so")

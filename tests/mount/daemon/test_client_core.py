@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's receiver shares the core of a client that is alone with it, and gets on in any case."""
+"""The daemon's receiver shares the core of a single client, and makes progress in any case."""
 
 import os
 import subprocess
@@ -92,7 +92,7 @@ def is_let_go(daemon):
     return False
 
 
-def test_a_receiver_that_does_not_get_on_is_let_go(mount_store, store, job_of):
+def test_a_receiver_without_progress_becomes_ordinary(mount_store, store, job_of):
     mount = mount_store(store)
     daemon = mount.daemon_pid()
     job = job_of(mount, "j", UID)

@@ -64,7 +64,7 @@ def test_one_client_with_many_files_leaves_the_others_theirs(overlay, scratch, h
             os.close(fd)
 
 
-def test_a_low_limit_is_told_at_the_mount(overlay, scratch):
+def test_mount_warns_of_a_low_limit(overlay, scratch):
     code, text = start(overlay_command(overlay), scratch / "log", SOFT, LOW)
     assert code == 0
     assert len(text.splitlines()) == 1, text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What breaks ends in a clear error for the caller, and the base is intact."""
+"""A fault gives the caller a clear error, and the base stays intact."""
 
 import errno
 import os
@@ -119,7 +119,7 @@ def test_a_disk_that_fills_while_publishing_leaves_no_part_of_an_entry(mount_sto
     assert one.read("triton/BASE/kernel.cubin") == b"of the base" * 1000
 
 
-def test_what_a_crash_left_in_staging_is_cleaned_at_the_next_mount(mount, two_jobs):
+def test_staging_is_cleaned_at_the_next_mount_after_a_crash(mount, two_jobs):
     two_jobs[0].put_group("KEY", KERNEL)
     staging = mount.store / ".cacheshim/staging"
     (own,) = os.listdir(staging)
@@ -191,7 +191,7 @@ def test_a_store_stays_a_plain_directory(mount, two_jobs):
     assert sorted(os.listdir(mount.store)) == [".cacheshim", *families]
 
 
-def test_what_a_plain_cache_directory_held_is_served_and_kept(mount_store, store, job_of):
+def test_the_contents_of_a_plain_cache_directory_are_served_and_kept(mount_store, store, job_of):
     (store / "triton/OLD/deep/er").mkdir(parents=True)
     (store / "triton/OLD/deep/er/file").write_bytes(b"from before")
     (store / "triton/OLD/link").symlink_to("deep/er/file")

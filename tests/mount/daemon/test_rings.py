@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that come by io_uring: that they do, and that nobody waits for somebody else's."""
+"""Requests over io_uring: that they arrive there, and that no caller waits for another caller's request."""
 
 import contextlib
 import errno
@@ -71,7 +71,7 @@ def test_how_requests_come(mount_store, store, scratch, job_of, value, config, w
     assert job.read("triton/file") == b"bytes"
 
 
-def test_who_may_not_run_everywhere_takes_them_from_the_device(rings, mount_store, store, core):
+def test_a_daemon_without_all_cores_uses_the_device(rings, mount_store, store, core):
     with elsewhere_than(core):
         mount = mount_store(store)
     assert mount.status()["requests"] == "/dev/fuse"
@@ -85,7 +85,7 @@ def waiting_threads(pid):
     return waiting
 
 
-def test_many_who_are_answered_later_keep_nobody_from_being_answered(rings, mount_store, store,
+def test_many_delayed_answers_block_no_other_request(rings, mount_store, store,
                                                                      job_of, core):
     """They all come at once, and take all places for requests: the kernel has none for the others."""
     mount = mount_store(store)
@@ -131,7 +131,7 @@ def daemon_of(overlay):
     return daemon
 
 
-def test_who_waits_for_a_disk_holds_up_one_other_at_most(disk, overlay, job_of, core):
+def test_a_request_that_waits_for_a_disk_delays_at_most_one_other(disk, overlay, job_of, core):
     waiting, *others = (on_core(job_of(overlay.path, "j", 0), core) for _ in range(6))
     assert all(other.read("here") == b"x" for other in others)
     with standing_still(daemon_of(disk)):
@@ -154,7 +154,7 @@ def is_at_rest(pid):
 
 
 @pytest.mark.parametrize("count", [1, 20])
-def test_who_waits_for_a_lock_does_not_wait_for_a_disk(disk, overlay, job_of, core, count):
+def test_a_lock_request_does_not_wait_for_a_disk(disk, overlay, job_of, core, count):
     """The answer to a request of a receiver that is held up by now, as one of two is."""
     with elsewhere_than(core):
         holder = job_of(overlay.path, "j", 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests of direct answers: a base, and processes of a job that do and do not serve themselves."""
+"""Fixtures of the tests of direct answers: a base, and processes of a job with and without the library."""
 
 import pytest
 from direct import KEY, UID, Race, Turns, warm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes with the library serve themselves from the base, and never see another thing than the view."""
+"""Processes with the library read from the base directly, and always see the state of the view."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from direct import KEY, UID, Count, opens_as_the_views_directory, warm
 from jobs import PYTHON, wait_until
 
 
-def test_looks_and_opens_of_the_base_do_not_reach_the_daemon(mount, shimmed):
+def test_stats_and_opens_of_the_base_do_not_reach_the_daemon(mount, shimmed):
     before = mount.stats()
     for _ in range(10):
         assert shimmed.read(f"{KEY}/file") == b"of the base"
@@ -99,7 +99,7 @@ def test_an_answer_that_has_no_place_is_an_error_and_no_crash(shimmed, plain):
     assert shimmed("stat_into_nowhere", path) == plain("stat_into_nowhere", path) == (-1, errno.EFAULT)
 
 
-def test_a_buffer_that_is_smaller_than_was_said_ends_the_program(shimmed):
+def test_a_buffer_smaller_than_declared_ends_the_program(shimmed):
     for call in ("__readlink_chk(path, out, 100, 10)", "__readlinkat_chk(-100, path, out, 100, 10)"):
         code = f"import ctypes, sys; path, out = sys.argv[1].encode(), ctypes.create_string_buffer(100)\n" \
                f"ctypes.CDLL(None).{call}"
@@ -126,7 +126,7 @@ def test_an_entry_begun_here_is_served_from_the_layer_alone(mount, shimmed, job_
     assert not shimmed.exists("triton/NEW/kernel.cubin")
 
 
-def test_what_others_publish_and_what_is_evicted_is_seen_at_once(mount, shimmed, job_of):
+def test_published_and_evicted_entries_are_seen_at_once(mount, shimmed, job_of):
     assert not shimmed.exists("triton/LATER/kernel.ptx")
     job_of(mount, "two", 20002).put_group("LATER", {"kernel.ptx": b"of another"})
     with Count(mount) as count:
@@ -170,7 +170,7 @@ def test_scratch_names_directories_and_odd_paths_are_the_mounts(mount, shimmed, 
     assert (count.opens, count.looks) == (0, 0)
 
 
-def test_what_is_odd_in_the_base_is_the_mounts_to_answer(mount, shimmed, plain, store):
+def test_the_mount_answers_for_unusual_objects_of_the_base(mount, shimmed, plain, store):
     (store / "other/closed").write_bytes(b"secret")
     (store / "other/closed").chmod(0o600)
     (store / "other/link").symlink_to("file")
@@ -195,7 +195,7 @@ def test_a_job_of_many_names_gets_larger_filters(mount, shimmed, plain):
     assert count.opens == 1
 
 
-def test_nobody_sees_the_base_after_a_change_was_told(race, store):
+def test_no_process_sees_the_base_after_a_change_was_reported(race, store):
     many = 1500
     (store / "triton/RACE").mkdir()
     for number in range(many):
@@ -246,7 +246,7 @@ def test_random_changes_are_seen_alike_with_and_without(mount_store, store, shim
     assert direct > 100, direct
 
 
-def test_that_an_awaited_name_is_not_there_is_the_mounts_to_say(mount, shimmed):
+def test_the_mount_answers_for_an_absent_awaited_name(mount, shimmed):
     """Another job may be building it."""
     for name, looks in (("__grp__k.json", 0), ("k.ptx", 1)):
         with Count(mount) as count:

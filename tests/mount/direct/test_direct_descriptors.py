@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A descriptor that was opened directly is the view's file to every call that is made with it."""
+"""Every call on a directly opened descriptor behaves as on the view's file."""
 
 import errno
 import fcntl
@@ -25,7 +25,7 @@ def test_its_name_is_the_one_that_the_application_uses(mount, shimmed):
     assert shimmed("os.readlink", f"/proc/self/fd/{fd}") == f"{mount.path}/{KEY}/file"
 
 
-def test_fstat_into_nowhere_fails_as_natively(mount, shimmed):
+def test_fstat_with_an_invalid_pointer_fails_as_natively(mount, shimmed):
     fd = open_directly(mount, shimmed)
     assert shimmed("stat_into_nowhere", fd) == (-1, errno.EFAULT)
 
@@ -178,7 +178,7 @@ def test_it_is_shown_as_the_views_in_other_ways_too(mount, shimmed, way):
     assert device(*struct.unpack_from(layout, told, offset)) == shown.st_dev
 
 
-def test_one_whose_file_was_replaced_stays_what_it_is(mount, shimmed, plain):
+def test_a_descriptor_whose_file_was_replaced_stays_unchanged(mount, shimmed, plain):
     fd = open_directly(mount, shimmed)
     plain.write(f"{KEY}/n", b"new")
     plain("os.rename", plain.path(KEY, "n"), plain.path(KEY, "file"))
@@ -218,7 +218,7 @@ def test_raw_calls_get_the_number_that_they_want(mount, shimmed, call):
 
 
 @RAW_ONLY
-def test_who_changes_user_by_a_raw_call_is_not_served_any_more(mount, shimmed_job_of):
+def test_a_process_that_changes_user_by_a_raw_call_is_not_served_any_more(mount, shimmed_job_of):
     process = warm(mount, shimmed_job_of(mount, "r", 0))
     code = f"{RAW}libc.syscall(105, {UID})\nassert os.geteuid() == {UID}\ncheck()"
     with Count(mount, "r") as count:

@@ -159,7 +159,7 @@ def test_what_is_listed_elsewhere_stays_direct(mount, shimmed, plain):
         assert count.looks == looks, directory
 
 
-def test_what_others_publish_and_what_is_evicted_is_listed_at_once(mount, shimmed, job_of):
+def test_published_and_evicted_entries_are_listed_at_once(mount, shimmed, job_of):
     with Count(mount) as count, pytest.raises(FileNotFoundError):
         shimmed("open_stream", shimmed.path("triton/LATER"))
     assert count.looks == 1
@@ -472,7 +472,7 @@ def test_a_directory_changed_while_it_is_opened_is_listed_as_the_view(mount, tur
         warm(mount, process)
 
 
-def test_nobody_lists_the_base_after_a_change_was_told(race, store):
+def test_no_process_lists_the_base_after_a_change_was_reported(race, store):
     many = 400
     (store / "triton/RACE").mkdir()
     for number in range(many):

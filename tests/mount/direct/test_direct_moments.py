@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes in the middle of a process's call, or while it runs for days."""
+"""Changes during a process's call, or while the process runs for days."""
 
 import errno
 import struct
@@ -30,7 +30,7 @@ def test_a_file_that_becomes_a_directory_while_it_is_opened_is_opened_as_one_fro
     assert not (base / KEY / "file/mine").exists()
 
 
-def test_a_file_in_use_is_told_of_every_day_by_a_process_that_runs_on(mount, turns):
+def test_a_running_process_reports_the_use_of_a_file_every_day(mount, turns):
     process = warm(mount, turns.job("j", UID))
     for late, opens in ((0, 1), (0, 1), (23 * HOURS, 1), (25 * HOURS, 0), (25 * HOURS, 1)):
         turns.be_late(late)

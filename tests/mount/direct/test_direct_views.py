@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is served from the base, and for how long: users, owners, daemons, and what a process does to itself."""
+"""Which processes read from the base, and for how long: users, owners, daemons, and changes of a process's identity."""
 
 import errno
 import os
@@ -60,7 +60,7 @@ def test_views_of_several_owners_are_left_to_the_mount(mount_store, base, shimme
     assert mount.stats()["hits_direct"] == 0
 
 
-def test_who_becomes_another_user_is_not_served_any_more(mount, shimmed_job_of):
+def test_a_process_that_becomes_another_user_is_not_served_any_more(mount, shimmed_job_of):
     process = warm(mount, shimmed_job_of(mount, "r", 0))
     assert process("os.stat", process.path(KEY, "file")).st_uid == 0
     process("os.setresuid", UID, UID, 0)  # to whom root's job, which is still free, belongs from now on
@@ -143,7 +143,7 @@ def test_a_file_of_the_daemon_before_that_is_a_directory_now_is_opened_as_one(mo
     assert opens_as_the_views_directory(shimmed, shimmed.path(KEY, "file"))
 
 
-def test_a_daemon_that_lives_on_beside_the_mount_of_another_is_not_asked_anew(mount, scratch, shimmed):
+def test_a_daemon_without_its_mount_is_not_asked_again(mount, scratch, shimmed):
     shimmed("hold", shimmed.path(KEY))  # so that the daemon lives on
     mount.detach()
     (scratch / "second" / KEY).mkdir(parents=True)
@@ -198,7 +198,7 @@ def container(mount):
         process.kill()
 
 
-def test_who_knows_a_mount_that_only_a_container_has_still_asks_the_next_one(
+def test_a_process_whose_mount_only_a_container_has_asks_the_next_one(
         mount, shimmed, job_of, container):
     daemon = mount.daemon_pid()
     with Count(mount) as count:
@@ -211,7 +211,7 @@ def test_who_knows_a_mount_that_only_a_container_has_still_asks_the_next_one(
     assert shimmed.read(f"{KEY}/file") == b"of the job"
 
 
-def test_that_something_is_missing_is_not_believed_where_the_base_is_out_of_sight(mount, shimmed):
+def test_absence_does_not_count_when_the_base_is_out_of_sight(mount, shimmed):
     mounts.run("umount", "-l", mount.run_folder() / "base", check=True)
     assert shimmed.exists(f"{KEY}/file")
     assert not shimmed.exists("other/missing")
@@ -239,7 +239,7 @@ WAYS_OUT = {
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
 @pytest.mark.parametrize("way", WAYS_OUT)
-def test_who_leaves_for_other_mounts_is_not_served_from_the_ones_before(mount, scratch, shimmed_job_of,
+def test_a_process_that_changes_mounts_is_not_served_from_the_old_ones(mount, scratch, shimmed_job_of,
                                                                        way):
     process = warm(mount, shimmed_job_of(mount, "r", 0))
     (scratch / "new/old").mkdir(parents=True)
@@ -277,7 +277,7 @@ os._exit(0)
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by their numbers")
 @pytest.mark.parametrize("install", ["prctl(22, 2, program)", "syscall(157, 22, 2, program)",
                                      "syscall(317, 1, 0, program)"])
-def test_who_filters_its_own_calls_is_not_killed_for_ours(mount, shimmed, install):
+def test_a_process_with_a_call_filter_is_not_killed_for_our_calls(mount, shimmed, install):
     code = FILTERED.replace("{install}", install)
     with Count(mount) as count:
         done = shimmed("subprocess.run", [PYTHON, "-Ic", code, shimmed.path(KEY, "file")],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel keeps a name as absent until the daemon has told it that the base has got it. Direct answers show the name before
+"""The kernel caches a name as absent until the daemon invalidates it, when the base has got it. Direct answers show the name before
 that: the calls that follow must not fail with ENOENT."""
 
 import contextlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a preloaded process finds the mount when it starts: by the record that the daemon has left, or by
-/proc/self/mountinfo where that is not certain. Each case has a mount namespace of its own."""
+"""How a preloaded process finds the mount when it starts: by the daemon's record, or by
+/proc/self/mountinfo if the record is uncertain. Each case has a mount namespace of its own."""
 
 import shutil
 import subprocess

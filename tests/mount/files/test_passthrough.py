@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel reads and writes by itself: it does, and nobody can tell but by the speed."""
+"""Files that the kernel reads and writes by itself: passthrough is in use, and only the speed differs."""
 
 import mmap
 import os
@@ -64,7 +64,7 @@ def test_a_mapping_holds_publishing_back_when_its_descriptor_is_closed(mount, jo
     assert mount.base("triton/KEY/kernel.cubin").read_bytes() == b"mappedn"
 
 
-def test_what_is_written_by_a_mapping_shows_when_its_descriptor_is_closed(mount, job_of):
+def test_writes_by_a_mapping_show_when_its_descriptor_is_closed(mount, job_of):
     """The file stays in the mode that the mapping is in: no pages of the other are kept."""
     one, other = (job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "never"})
                   for _ in range(2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""st_nlink of directories on a plain overlay: counted where one layer alone has them, else 1."""
+"""st_nlink of directories on a plain overlay: counted if only one layer has them, otherwise 1."""
 
 import os
 

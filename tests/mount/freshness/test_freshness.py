@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What raw processes change in the base is seen through notices, in every view that had looked before.
+"""Raw processes' changes of the base become visible by invalidations, in every view with cached names.
 
-Names are kept by the kernel for a minute, so what is seen here within seconds was told of.
+The kernel caches names for a minute, so a change that is seen within seconds was invalidated.
 """
 
 import os
@@ -166,7 +166,7 @@ def test_an_open_file_goes_on_when_its_name_is_replaced(views, key):
     assert job("os.pread", fd, 100, 0) == b"old a"
 
 
-def test_when_notices_are_lost_everything_expires(watched, key, store, job_of):
+def test_everything_expires_when_invalidations_are_lost(watched, key, store, job_of):
     with setting(f"/proc/sys/fs/{watched.mode}/max_queued_events", "2"):
         mount = watched()
     job = job_of(mount, "one", 20001)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Eviction and verification: what goes from the base, what stays, and who sees what."""
+"""Eviction and verification: removed and remaining entries, and what each view sees."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def mount_with(mount_store, store, scratch):
 
 @pytest.mark.parametrize("process_of", ["job_of", "shimmed_job_of"])
 @pytest.mark.parametrize("times", ["relatime", "noatime"])
-def test_what_is_opened_counts_as_used_whoever_answers_and_from_whatever_memory(
+def test_every_open_counts_as_a_use(
         mount_with, store, process_of, times, request):
     mounts.run("mount", "-t", "tmpfs", "-o", f"mode=755,{times}", "small", store, check=True)
     for key in ("USED", "LEFT"):
@@ -105,7 +105,7 @@ def test_it_evicts_whole_entries_by_last_use(mount_with, store, job_of):
     assert gc(mount)["evicted"] == []
 
 
-def test_a_name_that_was_there_is_a_miss_at_the_next_look(mount_with, store, job_of):
+def test_a_removed_name_is_a_miss_at_the_next_lookup(mount_with, store, job_of):
     entry(store, "OLD", 30)
     mount = mount_with('max_age = "7d"')
     job = job_of(mount, "one", 20001)
@@ -132,7 +132,7 @@ def test_each_limit(mount_with, store, lines, gone):
     assert evicted(gc(mount)) == gone
 
 
-def test_what_was_used_lately_stays_and_that_is_said(mount_with, store):
+def test_recently_used_entries_stay_and_are_reported(mount_with, store):
     entry(store, "YOUNG", 1)
     mount = mount_with("max_size = 0")
     answer = gc(mount)
@@ -141,7 +141,7 @@ def test_what_was_used_lately_stays_and_that_is_said(mount_with, store):
     assert keys(mount) == ["YOUNG"]
 
 
-def test_where_space_runs_out_the_young_go_too_with_a_line_in_the_log(mount_with, store):
+def test_recent_entries_are_evicted_and_logged_when_space_runs_out(mount_with, store):
     entry(store, "YOUNG", 1)
     mount = mount_with('min_free = "100%"')
     assert evicted(gc(mount, "--dry-run")) == ["triton/YOUNG"]
@@ -205,7 +205,7 @@ def test_a_wipe_in_one_jobs_view_touches_nobody_else(mount_with, store, job_of):
 KERNEL = {"k.cubin": b"cubin" * 100, "k.json": b"{}"}
 
 
-def test_a_publish_is_recorded_with_who_and_what(mount, job_of):
+def test_a_publish_is_recorded_with_its_user_and_files(mount, job_of):
     job = job_of(mount, "one", 20001, env={"CACHESHIM_CYCLE": "3"})
     whole = job.put_group("KEY", KERNEL)
     (record,) = records(mount)
@@ -240,7 +240,7 @@ def test_verify_finds_damage_and_repairs_it(mount, two_jobs):
     assert "6 files" in mount.cli("verify").stdout
 
 
-def test_verify_counts_what_is_not_on_record(mount_with, store):
+def test_verify_counts_unrecorded_entries(mount_with, store):
     entry(store, "BEFORE", 1)
     mount = mount_with("")
     assert "1 entry not on record" in mount.cli("verify").stdout

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What raw processes change in any lower of a plain overlay is seen through notices.
+"""Raw processes' changes of any lower of a plain overlay become visible by invalidations.
 
-Names are kept by the kernel for a minute, so what is seen here within seconds was told of.
+The kernel caches names for a minute, so a change that is seen within seconds was invalidated.
 """
 
 import contextlib
@@ -150,7 +150,7 @@ def test_a_directory_that_goes_and_comes_again_brings_its_files(stack, lower):
     seen("the new file", lambda: reads(stack.path / "directory/again", "again"))
 
 
-def test_what_a_top_file_hid_is_seen_when_it_goes(stack):
+def test_hidden_objects_are_seen_when_the_top_file_is_removed(stack):
     (stack.lowers[TOP] / "directory/same").unlink()
     seen("the middle one", lambda: reads(stack.path / "directory/same", "same 1"))
     (stack.lowers[1] / "directory/same").unlink()
@@ -181,7 +181,7 @@ def test_a_moved_directory_shows_what_lies_there_now(stack, lower):
     seen("a later file", lambda: reads(stack.path / "directory/new", "late"))
 
 
-def test_lowers_that_lie_in_each_other_are_both_told_of(program, scratch, mount):
+def test_changes_of_nested_lowers_are_reported_for_both(program, scratch, mount):
     overlay = mounts.Overlay(scratch, lowers=1)
     outer = overlay.lowers[0]
     inner = outer / "inner"
@@ -198,7 +198,7 @@ def test_lowers_that_lie_in_each_other_are_both_told_of(program, scratch, mount)
         overlay.close()
 
 
-def test_a_bound_lower_is_told_of_by_its_own_path(program, scratch, mount):
+def test_a_bound_lower_is_reported_by_its_own_path(program, scratch, mount):
     """Two mounts of one file system: the kernel tells a directory's path as seen from one of them."""
     overlay = mounts.Overlay(scratch, lowers=2)
     hidden = scratch / "hidden"

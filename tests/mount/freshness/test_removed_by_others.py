@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open descriptor of an object of the base goes on when others remove or replace the object."""
+"""An open descriptor of a base object keeps working when another process removes or replaces the object."""
 
 import errno
 import fcntl

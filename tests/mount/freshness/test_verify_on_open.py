@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify_on_open: what is loaded as code is held against the digest on record before anybody gets it."""
+"""verify_on_open: code is compared with its recorded digest before any process reads it."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_a_damaged_entry_is_missed_as_a_whole_and_built_anew(mount_with, job_of,
     assert gone["from"] == "base"
 
 
-def test_who_has_the_name_already_gets_a_miss_from_open(mount_with, job_of):
+def test_a_process_that_has_looked_up_the_name_gets_a_miss_from_open(mount_with, job_of):
     mount = mount_with()
     one, two = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
     one.put_group("KEY", KERNEL)
@@ -69,7 +69,7 @@ def test_who_has_the_name_already_gets_a_miss_from_open(mount_with, job_of):
     assert one.read("triton/KEY/k.cubin") == KERNEL["k.cubin"]
 
 
-def test_what_is_as_on_record_is_read_once(mount_with, job_of):
+def test_intact_files_are_read_once(mount_with, job_of):
     mount = mount_with()
     one, two = job_of(mount, "one", 20001), job_of(mount, "two", 20002)
     one.put_group("KEY", KERNEL)
@@ -100,7 +100,7 @@ def test_a_library_alone_in_its_entry(mount_with, job_of):
     assert one.read("triton/LAUNCHER/stub.so") == b"elf" * 1000
 
 
-def test_one_that_another_daemon_published_is_checked_too(mount_with, job_of):
+def test_an_entry_of_another_daemon_is_checked_too(mount_with, job_of):
     first, second = mount_with(), mount_with()
     one, two = job_of(first, "one", 20001), job_of(second, "two", 20002)
     two.exists("triton/A/k.cubin")
@@ -110,7 +110,7 @@ def test_one_that_another_daemon_published_is_checked_too(mount_with, job_of):
     assert second.stats()["verify_failures"] == 1
 
 
-def test_what_is_not_on_record_or_not_loaded_as_code_is_not_held_against_it(
+def test_unrecorded_files_and_data_files_are_not_verified(
         mount_with, job_of, store):
     (store / "triton/OLD").mkdir(parents=True)
     (store / "triton/OLD/k.cubin").write_bytes(b"older than the records")

@@ -36,7 +36,7 @@ def test_a_crowd_meets_no_error_and_loses_no_byte(mount_store, store, job_of, se
 
 
 @pytest.mark.parametrize("kind", ["view", "plain"])
-def test_who_has_a_file_open_does_not_notice_where_it_goes(mount_store, store, overlay, job_of,
+def test_a_process_with_an_open_file_does_not_notice_its_move(mount_store, store, overlay, job_of,
                                                            kind):
     """Changes of names and looks by them go on at the same time."""
     mount = mount_store(store) if kind == "view" else overlay.mount().path

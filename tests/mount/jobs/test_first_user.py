@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that only root has used: the kernel keeps what root has seen, and its first user sees its own."""
+"""A job that only root has used: the kernel caches root's attributes, and the first user sees new ones."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def test_a_file_that_somebody_was_handed_open_is_no_way_in(rooted):
     sees_its_own([str(path) for path in rooted.paths])
 
 
-def test_who_comes_together_with_the_first_sees_its_own_too(rooted, job_of):
+def test_a_process_that_arrives_with_the_first_user_sees_its_own_files_too(rooted, job_of):
     """The kernel knows enough of the view for this to take a while. Each looks at files of its own: of one
     that two look at, the kernel (6.18) may say to one that it knows the owner anew before it does."""
     many = rooted.view / "triton/many"

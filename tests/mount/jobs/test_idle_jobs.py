@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""job_idle: a job ends when it has not been used for a while, unless a process of it lives."""
+"""job_idle: an unused job ends after this time, unless one of its processes lives."""
 
 import os
 import shutil

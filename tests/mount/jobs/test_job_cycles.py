@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`job end --cycle N`: whoever ends an attempt late must not end the next one."""
+"""`job end --cycle N`: a late end of one attempt does not end the next one."""
 
 
 def test_only_the_attempt_that_is_named_ends(mount, job_of):

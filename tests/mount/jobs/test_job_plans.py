@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cacheshim job publish, discard and show, and what they would do."""
+"""cacheshim job publish, discard and show, and their plans."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def held_back(job):
     job.write("mine/cache/x", b"own")
 
 
-def test_what_publishing_would_do_entry_by_entry(mount, job_of):
+def test_dry_run_plans_publishing_by_entry(mount, job_of):
     job = job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "end"})
     other = job_of(mount, "two", 20002)
     held_back(job)
@@ -82,7 +82,7 @@ def test_a_plan_of_a_job_that_may_not_publish(mount_store, store, scratch, job_o
     assert "the job may not publish: uid 20001" in units["triton/KEY"]["why"]
 
 
-def test_what_discarding_would_throw_away(mount, job_of, store):
+def test_dry_run_plans_discarding(mount, job_of, store):
     (store / "triton/BASE").mkdir(parents=True)
     (store / "triton/BASE/k.cubin").write_bytes(b"base")
     job = job_of(mount, "one", 20001, env={"CACHESHIM_PUBLISH": "never"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batons, lock files that exclude by being there: removed when who made them is dead, and not before."""
+"""Batons, lock files that exclude by existing: removed when their creator is dead, and not before."""
 
 import fcntl
 import json
@@ -53,7 +53,7 @@ def test_one_that_lives_keeps_it_however_long_and_may_let_go_itself(mount, build
     assert waiter.exists(BATON) and reaped(mount) == 0
 
 
-def test_what_has_taken_a_batons_name_is_left_alone(mount, build):
+def test_a_file_that_has_taken_a_batons_name_is_left_alone(mount, build):
     builder, waiter = build
     builder("os.rename", builder.path(BATON), builder.path(DIRECTORY, "done"))
     waiter.write(BATON, b"no baton: not made exclusively")
@@ -97,7 +97,7 @@ def test_a_descendant_elsewhere_does_not(mount, build):
     os.kill(child, signal.SIGKILL)
 
 
-def test_what_a_dead_builder_leaves_is_not_published(mount, build):
+def test_files_of_a_dead_builder_are_not_published(mount, build):
     builder, waiter = build
     builder.write(f"{DIRECTORY}/op.so", b"half a library")
     builder.kill()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lock files, by a profile's names: one inode of the base for all jobs and for who is beside the mount."""
+"""Lock files, by a profile's names: one inode of the base for all jobs and for processes beside the mount."""
 
 import contextlib
 import errno
@@ -67,7 +67,7 @@ def test_records_exclude_beside_the_mount_too(mount, both):
         assert two("find_record", two.path(NAME), 40, 20)[1:] == (50, 1, os.getpid())
 
 
-def test_what_a_holder_writes_is_seen_at_once_by_all_and_is_little(mount, both):
+def test_a_holders_few_bytes_are_seen_at_once_by_all(mount, both):
     one, two = both
     fd, other = create(one), create(two)
     one("os.write", fd, b"4711")
@@ -130,7 +130,7 @@ def test_a_new_lock_file_has_its_mode_from_the_first_instant(mount, job_of, scra
     assert "fchmod(" in (scratch / "calls").read_text()
 
 
-def test_stat_stays_the_same_for_who_holds_it(mount, both):
+def test_stat_stays_the_same_for_its_holder(mount, both):
     one, two = both
     fd = create(one)
     one("fcntl.flock", fd, fcntl.LOCK_EX)
@@ -185,7 +185,7 @@ def test_unlink_waits_for_others_and_hides_it_meanwhile(mount, both, who):
     assert mount.base(NAME).exists() and one.exists(NAME)
 
 
-def test_who_makes_a_hidden_lock_again_gets_the_one_that_others_hold(mount, both):
+def test_recreating_a_hidden_lock_returns_the_one_that_others_hold(mount, both):
     one, two = both
     fd = create(two)
     two("fcntl.flock", fd, fcntl.LOCK_EX)

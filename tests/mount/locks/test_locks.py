@@ -111,7 +111,7 @@ def test_a_signal_ends_a_wait_with_eintr(lock_mount, workers, place):
 
 @BOTH
 @pytest.mark.parametrize("victim", ["holder", "waiter"])
-def test_who_is_killed_leaves_nothing(lock_mount, workers, place, victim):
+def test_a_killed_process_leaves_nothing(lock_mount, workers, place, victim):
     holder, waiter, next_one = workers(3)
     path = path_of(holder, place)
     fd = open_in(holder, path)
@@ -133,7 +133,7 @@ def test_who_is_killed_leaves_nothing(lock_mount, workers, place, victim):
 
 @BOTH
 @pytest.mark.parametrize("way", ["dup", "fork", "SCM_RIGHTS"])
-def test_a_descriptor_that_is_handed_on_keeps_the_lock(workers, place, way):
+def test_a_passed_descriptor_keeps_the_lock(workers, place, way):
     worker, = workers(1)
     assert worker("share_flock", path_of(worker, place), way) == [False, True]
 

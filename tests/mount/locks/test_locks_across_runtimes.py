@@ -125,7 +125,7 @@ def test_cacheshim_lock_runs_the_command_as_flock_does(mount, cache):
     assert os.path.exists(lock)
 
 
-def test_what_the_command_leaves_running_keeps_the_lock(mount, cache):
+def test_background_processes_of_the_command_keep_the_lock(mount, cache):
     ready = mount.path.with_name("ready")
     result = run("one", mounts.PROGRAM, "lock", f"{cache}.lock", "--", "sh", "-c",
                  f"sleep 600 >/dev/null 2>&1 & echo $! > {ready}")

@@ -143,7 +143,7 @@ def test_preloaded_processes_exclude_each_other(mount, shimmed_job_of):
     assert can_lock(two, direct)
 
 
-def test_what_a_job_writes_to_its_lock_file_stays_its_own(mount, two_jobs):
+def test_writes_to_a_jobs_lock_file_stay_its_own(mount, two_jobs):
     one, two = two_jobs
     fds = [create(job) for job in two_jobs]
     one("os.write", fds[0], b"pid 1\n")  # before the first lock

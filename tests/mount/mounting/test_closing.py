@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount that is closed for good: who waits is sent home, and who stands by knows it from a death."""
+"""A mount that is closed for good: waiting requests fail, and a standby distinguishes it from the daemon's death."""
 
 import contextlib
 import errno
@@ -105,7 +105,7 @@ def record_of(mount):
     return run_dir.with_name(run_dir.name + ".closed")
 
 
-def test_sigterm_gives_those_who_wait_for_a_lock_enolck(mount, two_jobs, lock_fds):
+def test_sigterm_fails_waiting_lock_requests_with_enolck(mount, two_jobs, lock_fds):
     one, two = two_jobs
     one("fcntl.flock", lock_fds[0], fcntl.LOCK_EX)
     start_waiting(mount, two, lock_fds[1])
@@ -137,7 +137,7 @@ def test_sigterm_ends_a_daemon_that_publishes_where_others_look(mount, start, sc
 
 
 @pytest.mark.parametrize("raw", ["flock", "records"])
-def test_unmount_sends_those_home_who_only_wait_for_a_lock(mount, start, two_jobs, lock_fds, raw):
+def test_unmount_fails_lock_requests_of_waiting_processes(mount, start, two_jobs, lock_fds, raw):
     for job, fd in zip(two_jobs, lock_fds):
         job("os.close", fd)
         job.close()
@@ -164,7 +164,7 @@ def test_unmount_sends_those_home_who_only_wait_for_a_lock(mount, start, two_job
 
 
 @pytest.mark.parametrize("use", ["lock", "directory", "file"])
-def test_who_waits_is_left_alone_where_another_uses_the_mount(mount, two_jobs, lock_fds, use):
+def test_waiters_keep_waiting_if_another_process_uses_the_mount(mount, two_jobs, lock_fds, use):
     user, waiter = two_jobs
     record = record_of(mount)
     with open(mount.base(LOCK), "rb") as raw:
@@ -228,7 +228,7 @@ def test_the_mount_is_as_before_where_its_users_outstay_the_grace_time(mount, st
     two.result(timeout=10)
 
 
-def test_a_closing_is_taken_back_where_who_asked_for_it_is_gone(mount, two_jobs, lock_fds):
+def test_a_closing_is_reverted_if_its_requester_dies(mount, two_jobs, lock_fds):
     record = record_of(mount)
     one, two = two_jobs
     one("fcntl.flock", lock_fds[0], fcntl.LOCK_EX)
@@ -242,7 +242,7 @@ def test_a_closing_is_taken_back_where_who_asked_for_it_is_gone(mount, two_jobs,
     two.result(timeout=10)
 
 
-def test_unmount_sends_those_home_who_wait_for_a_job(mount, start, two_jobs):
+def test_unmount_ends_waits_for_a_job(mount, start, two_jobs):
     two_jobs[0].listdir("triton")
     two_jobs[1].listdir("triton")
     for job in two_jobs:
@@ -257,7 +257,7 @@ def test_unmount_sends_those_home_who_wait_for_a_job(mount, start, two_jobs):
     assert "being closed; job 'one' has not ended" in active.communicate()[1]
 
 
-def test_who_waits_for_a_job_that_ends_well_leaves_with_0_though_the_mount_goes(mount, start,
+def test_job_wait_returns_0_for_a_successful_job_although_the_mount_closes(mount, start,
                                                                                two_jobs):
     for job in two_jobs:
         job.listdir("triton")
@@ -320,7 +320,7 @@ def mounts_dead(mount):
         return True
 
 
-def test_a_closing_that_is_on_record_sends_a_standby_home_at_once(mount, stand_by, start, store):
+def test_a_recorded_closing_ends_a_standby_at_once(mount, stand_by, start, store):
     run_dir = run_dir_of(mount)
     assert mount.unmount().returncode == 0
     record = run_dir.with_name(run_dir.name + ".closed")

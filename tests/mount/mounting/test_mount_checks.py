@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `cacheshim mount` and `cacheshim overlay` refuse before they mount: one line that says what, where,
+"""Errors of `cacheshim mount` and `cacheshim overlay` before they mount: one line that says what, where,
 why and what happens now, and the documented exit code."""
 
 import os

@@ -206,7 +206,7 @@ def test_real_owners_are_kept_across_copy_up(overlay):
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o664
 
 
-def test_noacl_lets_acls_not_count(overlay):
+def test_noacl_ignores_acls(overlay):
     base = overlay.lowers[0] / "base"
     base.write_text("x")
     base.chmod(0o600)
@@ -287,7 +287,7 @@ def test_an_upper_serves_one_overlay_at_a_time(overlay, scratch):
     overlay.mount()  # it is free again
 
 
-def test_what_a_killed_daemon_left_in_the_workdir_is_swept(overlay):
+def test_a_killed_daemons_files_in_the_workdir_are_removed(overlay):
     (overlay.work / "work").mkdir()
     (overlay.work / "work/staged.7").write_text("half")
     (overlay.work / "work/staged.8").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real container, by runc, that is given the mount as the recipes bind it in, with and without the run directory."""
+"""A real container of runc with the mount bound as in the recipes, with and without the run directory."""
 
 import json
 import shutil

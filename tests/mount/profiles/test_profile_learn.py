@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cacheshim profile learn`: what it makes of programs whose profiles are known."""
+"""`cacheshim profile learn`: its drafts for programs whose profiles are known."""
 
 import os
 import shutil
@@ -94,7 +94,7 @@ def test_a_staged_directory_is_an_entry(tmp_path):
     assert profile["class"] == {"scratch": ["????????-????-????-????-????????????"]}
 
 
-def test_locks_batons_and_shared_files_are_told_apart(tmp_path):
+def test_locks_batons_and_shared_files_are_distinguished(tmp_path):
     profile, text = of_program(tmp_path, "locking")
     assert profile["class"] == {"lock": ["index.lock"], "baton": ["build_lock"]}
     assert "entry" not in profile

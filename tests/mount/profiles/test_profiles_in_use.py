@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profiles that a mount uses, the users who can see them, and what `profile check` reports before."""
+"""The profiles that a mount uses, the users who can see them, and the reports of `profile check`."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compiler writes in place while its caller has a lock file locked (a profile's built_under):
-published when that is unlocked, so that who waits for the lock finds it."""
+"""Files that a compiler writes in place while its caller holds a lock file (a profile's built_under):
+published at the unlock, so that the next holder of the lock finds them."""
 
 import fcntl
 import os
@@ -30,7 +30,7 @@ def build(mount, two_jobs):
     return one, two, locks[0]
 
 
-def test_who_waits_for_the_lock_finds_it(mount, build):
+def test_waiting_for_the_lock_finds_it(mount, build):
     one, two, lock = build
     one.write(LIBRARY, b"built")
     assert not mount.base(LIBRARY).exists()
@@ -50,7 +50,7 @@ def locked_by_record(build):
     return one, two, file
 
 
-def test_a_holders_death_tells_nothing(mount, build):
+def test_a_holders_death_completes_nothing(mount, build):
     one, two, _ = build
     one.write(LIBRARY, b"half")
     one.kill()
@@ -60,7 +60,7 @@ def test_a_holders_death_tells_nothing(mount, build):
     assert mount.stats()["entries_published"] == 0
 
 
-def test_what_a_dead_holder_has_made_is_not_its_jobs_next_holders(mount, build, job_of):
+def test_files_of_a_dead_holder_do_not_count_for_the_next_one(mount, build, job_of):
     one, two, _ = build
     heir = job_of(mount, "one", 20001)
     lock = heir("os.open", heir.path(LOCK), os.O_RDWR)
@@ -74,7 +74,7 @@ def test_what_a_dead_holder_has_made_is_not_its_jobs_next_holders(mount, build, 
     assert not mount.base(LIBRARY).exists()
 
 
-def test_what_was_made_before_a_close_without_an_unlock_is_not_the_next_holders(mount, build):
+def test_files_from_before_a_close_without_an_unlock_do_not_count_for_the_next_holder(mount, build):
     one, two, file = locked_by_record(build)
     one.write(LIBRARY, b"half")
     one("os.close", file)
@@ -84,7 +84,7 @@ def test_what_was_made_before_a_close_without_an_unlock_is_not_the_next_holders(
     assert not mount.base(LIBRARY).exists()
 
 
-def test_an_unlock_of_who_has_no_lock_tells_nothing(mount, build, job_of):
+def test_an_unlock_without_a_lock_completes_nothing(mount, build, job_of):
     one, _, _ = build
     other = job_of(mount, "one", 20001)
     idle = other("os.open", other.path(LOCK), os.O_RDWR)
@@ -93,7 +93,7 @@ def test_an_unlock_of_who_has_no_lock_tells_nothing(mount, build, job_of):
     assert not mount.base(LIBRARY).exists()
 
 
-def test_another_lock_tells_nothing(mount, build):
+def test_another_lock_completes_nothing(mount, build):
     one, _, _ = build
     one.write(LIBRARY, b"half")
     for name in ("inductor/locks/ca.lock", "inductor/locks/cab.main.so.lock"):
@@ -103,7 +103,7 @@ def test_another_lock_tells_nothing(mount, build):
         assert not mount.base(LIBRARY).exists(), name
 
 
-def test_what_is_still_open_waits_for_the_jobs_success(mount, build):
+def test_open_files_wait_for_the_jobs_success(mount, build):
     one, two, lock = build
     file = one("os.open", one.path(LIBRARY), WRITE)
     one("os.write", file, b"half")
@@ -236,7 +236,7 @@ def builders(request, mount, two_jobs):
     return one, two
 
 
-def test_who_has_begun_the_entry_and_waits_finds_it(mount, builders):
+def test_a_waiter_that_has_begun_the_entry_finds_it(mount, builders):
     one, two = builders
     one.build()
     one.unlock()
@@ -252,7 +252,7 @@ def test_who_has_begun_the_entry_and_waits_finds_it(mount, builders):
     assert not mount.base(BATON).exists()
 
 
-def test_who_polls_for_the_lock_finds_it_too(mount, two_jobs):
+def test_polling_for_the_lock_finds_it_too(mount, two_jobs):
     one, two = (Builder(job) for job in two_jobs)
     one.lock()
     assert not two.try_lock()
@@ -277,7 +277,7 @@ def test_a_build_that_failed_is_nobody_elses(mount, builders):
     assert mount.base(two.entry, "op.so").exists()
 
 
-def test_who_waits_for_a_builder_that_is_killed_builds(mount, builders):
+def test_a_waiter_builds_when_the_builder_is_killed(mount, builders):
     one, two = builders
     one.build("main.o", "op.so")
     one.job.kill()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finished entries come into the base whole, at once, and the first writer wins."""
+"""Complete entries are published as a whole, at once, and the first writer wins."""
 
 import os
 import stat

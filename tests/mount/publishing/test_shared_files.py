@@ -34,7 +34,7 @@ def staged(mount):
 
 @pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY, os.O_WRONLY | os.O_TRUNC,
                                    os.O_RDWR | os.O_CREAT])
-def test_what_is_written_in_place_is_seen_by_others_when_it_is_closed(both, flags):
+def test_in_place_writes_are_seen_by_others_at_close(both, flags):
     mount, one, two = both
     reader = open_in(two, os.O_RDONLY)
     fd = open_in(one, flags)
@@ -50,7 +50,7 @@ def test_what_is_written_in_place_is_seen_by_others_when_it_is_closed(both, flag
     assert staged(mount) == [] and mount.layer_files("one") == {}
 
 
-def test_what_is_not_written_over_stays(both):
+def test_bytes_that_are_not_overwritten_stay(both):
     mount, one, two = both
     fd = open_in(one)
     one("os.pwrite", fd, b"new", 10)
@@ -154,7 +154,7 @@ def test_a_child_goes_on_with_what_its_killed_parent_began(both):
     assert two.read(NAME) == b"begun and done"
 
 
-def test_what_was_unlinked_or_replaced_meanwhile_stays_so(both):
+def test_files_that_were_unlinked_or_replaced_meanwhile_stay_so(both):
     mount, one, two = both
     fd = open_in(one)
     one("os.pwrite", fd, b"late", 0)
@@ -212,7 +212,7 @@ print(opens, stale)
 """
 
 
-def test_who_opens_what_is_replaced_again_and_again_has_it(both):
+def test_opening_a_repeatedly_replaced_file_succeeds(both):
     """Many readers on one core: the file is often replaced between their lookup and their open."""
     mount, one, two = both
     env = {**os.environ, "CACHESHIM_JOB": "two"}

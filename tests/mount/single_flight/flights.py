@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of single flight share."""
+"""Helpers of the tests of single flight."""
 
 import select
 

@@ -231,7 +231,7 @@ def test_a_refused_builder_hands_over_once_the_entry_is_complete(mount_with, cro
 
 
 @pytest.mark.parametrize("completion", ["", 'complete_at_end = ["DONE"]'])
-def test_where_nothing_tells_of_completion_the_name_itself_ends_the_wait(mount_with, crowd,
+def test_without_a_completion_rule_the_name_ends_the_wait(mount_with, crowd,
                                                                         completion):
     mount = mount_with(completion)
     builder, waiters = begin(mount, crowd, job="one")

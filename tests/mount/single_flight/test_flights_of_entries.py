@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single flight for entries that are built elsewhere and renamed into place: the name that is waited for is a directory's."""
+"""Single flight for entries that are built elsewhere and renamed into place: waiters wait for the name of a directory."""
 
 import ctypes
 import errno
@@ -101,7 +101,7 @@ ASKS = {
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_calls_that_ask_wait_for_the_entry(mount, crowd, flights, ask):
+def test_read_only_calls_wait_for_the_entry(mount, crowd, flights, ask):
     call, expected = ASKS[ask]
     builder, other = crowd(2)
     begin(builder)
@@ -113,7 +113,7 @@ def test_calls_that_ask_wait_for_the_entry(mount, crowd, flights, ask):
     assert flights() == {"leases": 1, "waits": 1, "hits": 1, "timeouts": 0, "failures": 0}
 
 
-def test_processes_of_one_view_wait_while_the_builder_sees_the_truth(mount, process_of, flights):
+def test_processes_of_one_view_wait_while_the_builder_sees_the_real_state(mount, process_of, flights):
     builder, *others = [process_of(mount, "one", 20001) for _ in range(4)]
     begin(builder)
     for other in others:
@@ -291,7 +291,7 @@ def test_a_builder_that_asks_for_another_entry_has_failed_the_one_before(mount, 
     assert late.exists(ENTRY)
 
 
-def test_a_process_that_asks_and_builds_nothing_holds_the_others_up_for_a_second(mount, crowd,
+def test_a_process_that_builds_nothing_delays_waiters_for_a_second(mount, crowd,
                                                                                  flights):
     asker, other = crowd(2)
     assert not asker.exists(ENTRY)
@@ -338,7 +338,7 @@ def test_daemons_of_one_store_wait_for_each_other(mount_store, store, process_of
 
 
 @pytest.mark.parametrize("profile", [PROFILE.format(more="")])
-def test_builds_that_need_each_other_close_no_circle(mount, crowd, flights):
+def test_builds_that_need_each_other_close_no_cycle(mount, crowd, flights):
     one, two = crowd(2)
     begin(one, "k1")
     begin(two, "k2")
@@ -351,7 +351,7 @@ def test_builds_that_need_each_other_close_no_circle(mount, crowd, flights):
     assert (flights()["timeouts"], flights()["failures"]) == (0, 0)
 
 
-def test_builders_that_are_killed_at_any_moment_leave_nobody_waiting(mount, crowd, flights):
+def test_builders_that_are_killed_at_any_time_leave_no_waiter(mount, crowd, flights):
     keys = [f"k{number}" for number in range(100)]
     processes = crowd(6)
     for process in processes:

@@ -23,7 +23,7 @@ def test_the_others_wait_for_the_first_and_get_what_it_builds(mount, crowd, flig
     assert flights() == {"leases": 1, "waits": 5, "hits": 5, "timeouts": 0, "failures": 0}
 
 
-def test_who_leads_and_how_many_wait_can_be_seen(mount, crowd):
+def test_builder_and_waiter_count_are_shown(mount, crowd):
     leader, *others = crowd(3)
     assert not look(leader)
     for other in others:
@@ -49,7 +49,7 @@ def test_processes_of_one_job_wait_for_each_other(mount, job_of, flights):
     assert flights() == {"leases": 1, "waits": 3, "hits": 3, "timeouts": 0, "failures": 0}
 
 
-def test_one_who_waits_may_open_the_file_as_well(mount, crowd):
+def test_a_waiter_may_open_the_file_as_well(mount, crowd):
     leader, reader, maker = crowd(3)
     assert not look(leader)
     for other in (reader, maker):
@@ -62,7 +62,7 @@ def test_one_who_waits_may_open_the_file_as_well(mount, crowd):
     assert maker("os.read", maker.result(), 100) == b"built"
 
 
-def test_an_open_that_creates_goes_on_when_its_leader_dies(mount, crowd):
+def test_an_open_that_creates_continues_when_the_builder_dies(mount, crowd):
     leader, maker = crowd(2)
     assert not look(leader)
     maker("os.makedirs", maker.path(KEY))
@@ -86,7 +86,7 @@ def test_a_signal_ends_the_wait(mount, crowd, flights):
     assert flights()["timeouts"] == 0
 
 
-def test_one_who_waits_can_be_killed(mount, crowd, flights):
+def test_a_waiter_can_be_killed(mount, crowd, flights):
     leader, other, third = crowd(3)
     assert not look(leader)
     start_look(other)
@@ -106,7 +106,7 @@ def ask_daemon(mount, op):
     assert answer == {"ok": True}
 
 
-def test_a_mount_that_is_closed_lets_go_of_those_who_wait(mount, crowd):
+def test_a_closed_mount_releases_waiters(mount, crowd):
     leader, other, third = crowd(3)
     assert not look(leader)
     start_look(other)
@@ -155,7 +155,7 @@ def test_a_job_that_publishes_nothing_leads_for_itself_alone(mount, job_of, flig
     assert flights() == {"leases": 2, "waits": 1, "hits": 1, "timeouts": 0, "failures": 0}
 
 
-def test_one_that_publishes_nothing_waits_for_one_that_does(mount, job_of):
+def test_a_job_that_publishes_nothing_waits_for_one_that_does(mount, job_of):
     leader = job_of(mount, "one", 20001)
     other = job_of(mount, "own", 20002, env={"CACHESHIM_PUBLISH": "never"})
     third = job_of(mount, "three", 20003)
@@ -180,7 +180,7 @@ def test_a_process_and_its_children_are_one(mount, crowd, flights):
     assert flights()["waits"] == 1
 
 
-def test_where_nobody_has_begun_nobody_waits(mount_store, store, job_of):
+def test_no_process_waits_for_an_entry_that_no_job_has_begun(mount_store, store, job_of):
     (store / KEY).mkdir(parents=True)
     mount = mount_store(store)
     for number in range(2):
@@ -198,7 +198,7 @@ def test_other_names_are_not_waited_for(mount, crowd):
     assert mount.stats()["flight_waits"] == 0
 
 
-def test_one_who_only_looks_again_and_again_is_not_waited_for(mount, crowd):
+def test_a_builder_that_only_repeats_its_lookup_has_no_waiters(mount, crowd):
     watcher, builder = crowd(2)
     watcher.start("look_again_and_again", watcher.path(KEY), NAME, 30)
     wait_until(lambda: mount.stats()["flight_leases"] == 1)

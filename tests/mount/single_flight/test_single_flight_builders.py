@@ -13,7 +13,7 @@ from jobs import stop, wait_until
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-def test_a_leader_that_is_gone_hands_over(mount, crowd, flights, end):
+def test_a_dead_builder_hands_over(mount, crowd, flights, end):
     leader, *others = crowd(4)
     assert not look(leader)
     for number, other in enumerate(others):
@@ -51,7 +51,7 @@ def follow(mount, leader, followers, key):
     assert all(follower.result() for follower in followers)
 
 
-def test_who_has_built_one_result_is_expected_to_build_the_next(mount, crowd):
+def test_the_builder_of_one_result_is_expected_to_build_the_next(mount, crowd):
     """For a moment, which may be over before it comes if the machine is busy: hence several tries."""
     leader, *followers = crowd(9)
     led = []
@@ -106,7 +106,7 @@ def test_a_builder_that_cannot_come_is_not_expected(mount, crowd, what):
 
 
 # A kernel that does not compile: the autotuner catches the error and goes on to the next one.
-def test_a_leader_that_begins_another_kernel_has_failed_the_one_before(mount, crowd, flights):
+def test_a_builder_that_begins_another_kernel_has_failed_the_previous_one(mount, crowd, flights):
     leader, other, late = crowd(3)
     assert not look(leader)
     start_look(other)
@@ -120,7 +120,7 @@ def test_a_leader_that_begins_another_kernel_has_failed_the_one_before(mount, cr
 
 
 @pytest.mark.parametrize("preloaded", [False, True], ids=["plain", "preloaded"])
-def test_a_leader_that_opens_a_published_kernel_has_failed_the_one_before(
+def test_a_builder_that_opens_a_published_kernel_has_failed_the_previous_one(
         mount, job_of, shimmed_job_of, flights, preloaded):
     early, other = job_of(mount, "early", 20001), job_of(mount, "other", 20002)
     leader = (shimmed_job_of if preloaded else job_of)(mount, "leader", 20003)
@@ -134,7 +134,7 @@ def test_a_leader_that_opens_a_published_kernel_has_failed_the_one_before(
     assert flights()["failures"] == 1
 
 
-def test_a_leader_that_comes_again_and_has_made_nothing_has_failed(mount, crowd, flights):
+def test_a_builder_that_repeats_its_lookup_without_progress_has_failed(mount, crowd, flights):
     leader, other = crowd(2)
     assert not look(leader)
     start_look(other)
@@ -145,7 +145,7 @@ def test_a_leader_that_comes_again_and_has_made_nothing_has_failed(mount, crowd,
     assert flights()["failures"] == 1
 
 
-def test_a_leader_that_removes_its_temporary_directory_unused_has_failed(mount, crowd, flights):
+def test_a_builder_that_removes_its_temporary_directory_unused_has_failed(mount, crowd, flights):
     leader, other = crowd(2)
     assert not look(leader)
     start_look(other)

@@ -13,7 +13,7 @@ def nested(own_profiles):
         '[class]\nscratch = ["tmp.pid_*"]\nflight = ["stub.so"]\n')
 
 
-def test_who_would_wait_for_one_who_waits_for_it_does_not(nested, mount, crowd, flights):
+def test_a_wait_that_would_close_a_cycle_does_not_begin(nested, mount, crowd, flights):
     one, two, three = crowd(3)
     keys = ["nested/A", "nested/B", "nested/C"]
     for process, key in zip((one, two, three), keys):
@@ -31,7 +31,7 @@ def test_who_would_wait_for_one_who_waits_for_it_does_not(nested, mount, crowd, 
     assert flights()["timeouts"] == 0
 
 
-def test_a_child_that_waits_for_its_parents_follower_closes_a_circle_too(nested, mount, crowd):
+def test_a_child_that_waits_for_its_parents_follower_closes_a_cycle_too(nested, mount, crowd):
     one, two = crowd(2)
     assert not look(one, "nested/A")
     assert not look(two, "nested/B")

@@ -10,7 +10,7 @@ from jobs import wait_until
 
 
 @pytest.mark.parametrize("jobs", [1, 3, 8])
-def test_many_who_want_the_same_names_in_random_orders_build_each_once(mount, job_of, flights, jobs):
+def test_clients_with_the_same_names_in_random_orders_build_each_once(mount, job_of, flights, jobs):
     keys = [f"KEY{number}" for number in range(60)]
     crowd = [job_of(mount, f"job{number % jobs}", 20001 + number % jobs) for number in range(8)]
     for number, process in enumerate(crowd):
@@ -21,7 +21,7 @@ def test_many_who_want_the_same_names_in_random_orders_build_each_once(mount, jo
     assert mount.stats()["publish_conflicts"] == 0
 
 
-def test_leaders_that_die_at_any_moment_leave_nobody_waiting(mount, job_of, flights):
+def test_builders_that_die_at_any_time_leave_no_waiter(mount, job_of, flights):
     keys = [f"KEY{number}" for number in range(200)]
     crowd = [job_of(mount, f"job{number}", 20001 + number) for number in range(6)]
     for number, process in enumerate(crowd):
@@ -36,7 +36,7 @@ def test_leaders_that_die_at_any_moment_leave_nobody_waiting(mount, job_of, flig
 
 
 @pytest.mark.timeout_s(300)
-def test_two_hundred_leaders_are_killed_at_random_and_all_others_finish(mount, job_of, flights):
+def test_two_hundred_builders_are_killed_at_random_and_all_others_finish(mount, job_of, flights):
     pick = random.Random(5)
     others = [job_of(mount, f"other{number}", 20100 + number) for number in range(3)]
     for number in range(200):
@@ -60,7 +60,7 @@ def test_two_hundred_leaders_are_killed_at_random_and_all_others_finish(mount, j
 
 
 @pytest.mark.timeout_s(300)
-def test_sixty_four_who_want_two_hundred_names_in_random_orders_finish(mount, job_of, flights):
+def test_sixty_four_clients_with_two_hundred_names_in_random_orders_finish(mount, job_of, flights):
     keys = [f"KEY{number}" for number in range(200)]
     crowd = [job_of(mount, f"job{number}", 20001 + number) for number in range(64)]
     for number, process in enumerate(crowd):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""[publish] allow: whose work comes into the base, by what the kernel says of who changes a layer."""
+"""[publish] allow: whose work is published, by the kernel's identification of a layer's writers."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ import pytest
 from trust import GROUP, KERNEL, STRANGER, TRUSTED, audited, explain, is_published, show
 
 
-def test_only_who_is_named_publishes_and_all_read(mount, job_of):
+def test_only_named_users_publish_and_all_read(mount, job_of):
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     stranger.put_group("THEIRS", KERNEL)
     whole = trusted.put_group("KEY", KERNEL)
@@ -26,7 +26,7 @@ def test_only_who_is_named_publishes_and_all_read(mount, job_of):
     assert audited(mount) == [TRUSTED]
 
 
-def test_what_is_refused_is_counted_once_an_entry_and_explained(mount, job_of):
+def test_a_refusal_is_counted_once_per_entry_and_explained(mount, job_of):
     stranger = job_of(mount, "two", STRANGER)
     for key in ("A", "B"):
         stranger.put_group(key, KERNEL)
@@ -105,7 +105,7 @@ def test_groups_count_with_the_supplementary_ones(mount_allowing, process_of, gi
     assert is_published(mount) == may
 
 
-def test_what_a_process_says_of_itself_counts_for_nothing(mount, job_of):
+def test_a_processs_own_claims_do_not_count(mount, job_of):
     for number, name in enumerate(("uid-20001", "root", "4711", f"job_{TRUSTED}")):
         lying = job_of(mount, name, STRANGER + number, env={
             "CACHESHIM_PUBLISH": "complete", "USER": "root", "SLURM_JOB_ID": "4711",
@@ -124,7 +124,7 @@ def test_a_job_can_only_ask_for_less(mount, job_of, policy):
     assert mount.stats()["publish_refused"] == 0
 
 
-def test_what_its_owner_closed_is_published_closed(mount, job_of):
+def test_closed_files_are_published_closed(mount, job_of):
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     trusted.put("KEY", "k.cubin", b"secret")
     trusted("os.chmod", trusted.path("triton/KEY/k.cubin"), 0o600)

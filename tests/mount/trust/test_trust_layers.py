@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""[publish] allow: what a stranger has written stays unpublished, whatever happens to its job, and what such a
-job is to the others."""
+"""[publish] allow: a stranger's writes stay unpublished, whatever happens to their job, and how such a
+job affects other jobs."""
 
 import fcntl
 import os
@@ -83,7 +83,7 @@ def test_looking_changes_nothing(mount, shared):
     assert show(mount, "both")["refused"] == ""
 
 
-def test_a_descriptor_that_is_handed_on_counts_by_who_writes(mount, agent):
+def test_a_passed_descriptor_counts_by_its_writer(mount, agent):
     """The child has given up its user, and writes by what its parent has opened."""
     code = f"""if 1:
         import os, sys
@@ -142,7 +142,7 @@ def test_the_next_daemon_that_takes_a_layer_up_does_not_publish_it(
     assert is_published(again)
 
 
-def test_a_layer_of_a_time_when_nobody_looked_is_not_published(mount_allowing, job_of):
+def test_a_layer_from_before_the_policy_is_not_published(mount_allowing, job_of):
     open_to_all = mount_allowing(None)
     trusted = job_of(open_to_all, "one", TRUSTED)
     trusted.put("KEY", "k.cubin", b"x")
@@ -176,7 +176,7 @@ def test_another_cycle_of_the_job_begins_clean_and_the_old_layer_stays_back(moun
     assert not is_published(mount, "THEIRS") and not is_published(mount, "AGAIN")
 
 
-def test_what_was_thrown_away_no_longer_counts(mount, shared):
+def test_discarded_changes_no_longer_count(mount, shared):
     trusted, stranger = shared
     held = stranger("hold", stranger.path("triton/note"), os.O_RDWR | os.O_CREAT)
     mount.cli("job", "discard", "both")
@@ -266,7 +266,7 @@ def test_it_makes_no_lock_in_the_base(mount, job_of):
     assert mount.layer_names("two") == ["triton/KEY/lock"]
 
 
-def test_what_is_shared_is_not_written_through(mount, job_of):
+def test_shared_names_are_not_written_through(mount, job_of):
     shared_file = "tensorrt-rtx/runtime.cache"  # of class shared
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     directory = os.path.dirname(shared_file)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of [publish] allow share: the users, and what can be seen."""
+"""Helpers of the tests of [publish] allow: the users, and what they see."""
 
 import json
 
