@@ -153,22 +153,22 @@ void Job::open_filter() {
   filter.open(view.uid.value_or(sys::own_uid()), view.uid ? view.gid : sys::own_gid());
 }
 
-void Job::finish(Outcome outcome) {
-  std::vector<OnEnd> waiting;
-  {
-    const MutexLock lock(mutex_);
-    outcome_ = outcome;
-    active_ = false;
-    runs = 0;
-    postponed_.clear();
-    built_.clear();
-    processes_.clear();
-    waiting.swap(waiting_);
-    filter.close();
-    reads.clear();
-    count_change();
+PendingReplies Job::finish(Outcome outcome) {
+  PendingReplies replies;
+  const MutexLock lock(mutex_);
+  outcome_ = outcome;
+  active_ = false;
+  runs = 0;
+  postponed_.clear();
+  built_.clear();
+  processes_.clear();
+  for (OnEnd& then : std::exchange(waiting_, {})) {
+    replies.add([then = std::move(then), outcome] { then(outcome); });
   }
-  for (const auto& then : waiting) then(outcome);
+  filter.close();
+  reads.clear();
+  count_change();
+  return replies;
 }
 
 PendingReplies Job::refuse_waits() {

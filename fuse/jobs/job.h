@@ -86,8 +86,8 @@ class Job final : public PublishHooks, private OverlayObserver {
   void begin(const JobClaim& claim, PublishPolicy policy, bool shared_uids);
   // Takes up a layer that an earlier daemon left; open_layer() is the caller's next step.
   void adopt(Layer taken, PublishPolicy policy) REQUIRES(overlay.mutex());
-  // What begin() has set is over. The layer must have been given up before. Calls those who wait.
-  void finish(Outcome outcome) EXCLUDES(mutex_);
+  // What begin() has set is over. The layer must have been given up before. Returns the replies to those who wait.
+  PendingReplies finish(Outcome outcome);
   // Calls `then` once, when the job ends; at once if it is not active. Passes nothing if the job
   // continues but no process may wait for it any more.
   using OnEnd = std::function<void(std::optional<Outcome>)>;

@@ -164,7 +164,7 @@ class IdleJobsTest : public OverlayTest {
   IdleJobs idle_{table_, std::chrono::seconds(0),
                  [this](Job& job) {
                    ended_.push_back(job.id);
-                   job.finish(Outcome::kNone);
+                   job.finish(Outcome::kNone).give();
                  },
                  proc_.path()};
 };

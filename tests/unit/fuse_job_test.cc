@@ -112,8 +112,9 @@ TEST_F(JobTest, WaitersAreCalledOnce) {
   job_.begin({}, PublishPolicy::kComplete, false);
   int calls = 0;
   job_.on_end([&](std::optional<Outcome> outcome) { calls += outcome == Outcome::kSuccess; });
+  PendingReplies replies = job_.finish(Outcome::kSuccess);
   EXPECT_EQ(calls, 0);
-  job_.finish(Outcome::kSuccess);
+  replies.give();
   job_.on_end([&](std::optional<Outcome>) { calls += 10; });
   EXPECT_EQ(calls, 11);
 }
@@ -126,7 +127,7 @@ TEST_F(JobTest, WaitersAreReleasedWithoutAnOutcomeWhileTheJobContinues) {
   EXPECT_EQ(refused, 0);
   replies.give();
   EXPECT_EQ(refused, 1);
-  job_.finish(Outcome::kSuccess);
+  job_.finish(Outcome::kSuccess).give();
   EXPECT_EQ(refused, 1);
 }
 
@@ -218,8 +219,8 @@ TEST_F(OverlayTest, TheStatesOfAllJobsAreOfOneMoment) {
     while (!stop) {
       Job& last = begin("z");
       Job& first = begin("a");
-      first.finish(Outcome::kSuccess);
-      last.finish(Outcome::kSuccess);
+      first.finish(Outcome::kSuccess).give();
+      last.finish(Outcome::kSuccess).give();
       ++turns;
     }
   });

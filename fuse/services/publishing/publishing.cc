@@ -172,6 +172,7 @@ std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
 }
 
 PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Progress& progress) {
+  PendingReplies replies;  // given on return, when the lock below has been released
   const MutexLock ending(job.end_mutex);
   PublishReport report;
   if (!job.is_active()) return report;
@@ -184,7 +185,7 @@ PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Pr
     parts_.invalidator.published_and_wait(report, job);
   }
   (void)drop_layer(job, outcome);
-  job.finish(outcome);
+  replies += job.finish(outcome);
   const Job::Published total = job.published_so_far();
   spdlog::info(
       "job '{}' ended ({}): {} entries with {} files published, {} of these entries at its end; not "
