@@ -128,7 +128,7 @@ PendingReplies Mount::refuse_waits() {
 void Mount::close_waits() {
   PendingReplies replies;
   {
-    const std::lock_guard lock(closing_mutex_);
+    const MutexLock lock(closing_mutex_);
     is_closed_for_good_ = true;
     replies += refuse_waits();
   }
@@ -139,7 +139,7 @@ void Mount::close_waits() {
 void Mount::close_waits_for(std::chrono::seconds time) {
   PendingReplies replies;
   {
-    const std::lock_guard lock(closing_mutex_);
+    const MutexLock lock(closing_mutex_);
     replies += refuse_waits();
   }
   replies.give();
@@ -148,7 +148,7 @@ void Mount::close_waits_for(std::chrono::seconds time) {
 }
 
 void Mount::reopen_waits() {
-  const std::lock_guard lock(closing_mutex_);
+  const MutexLock lock(closing_mutex_);
   if (is_closed_for_good_ || !is_closing_) return;
   forget_closing(options.run_dir);
   is_closing_ = false;

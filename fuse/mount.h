@@ -7,7 +7,6 @@
 #include <ctime>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +34,7 @@
 #include "fuse/services/shared_files/shared_files.h"
 #include "fuse/services/single_flight/single_flight.h"
 #include "store/base/store.h"
+#include "store/sys/mutex.h"
 #include "store/sys/task_queue.h"
 
 namespace cacheshim {
@@ -87,11 +87,11 @@ class Mount {
   // The mount is about to be taken away for good: records that, refuses those who wait for a lock with ENOLCK, tells
   // those who wait for a job's end what is known, and lets nobody wait from then on. Returns when they have their
   // answers, or do not fetch them.
-  void close_waits();
+  void close_waits() EXCLUDES(closing_mutex_);
   // The same, but takes it back after `time` if the mount is still there then, as reopen_waits() does.
-  void close_waits_for(std::chrono::seconds time);
+  void close_waits_for(std::chrono::seconds time) EXCLUDES(closing_mutex_);
   // The mount stays after all. Does nothing once close_waits() has been called.
-  void reopen_waits();
+  void reopen_waits() EXCLUDES(closing_mutex_);
   bool is_closing() const { return is_closing_; }
   // Finishes what is under way, and invalidates it in the kernel. Call while requests are answered still: they may wait
   // for it, and the kernel for their answers. What they begin from then on is not done.
@@ -140,15 +140,15 @@ class Mount {
 
  private:
   LockSystem lock_system();
-  PendingReplies refuse_waits();
+  PendingReplies refuse_waits() REQUIRES(closing_mutex_);
 
   int device_ = -1;  // the session's
   std::atomic<bool> is_asked_by_rings_{false};
   std::vector<int> lowers_;  // the base: one directory, or those of a plain overlay
   bool is_base_local_;
   std::unique_ptr<IdleJobs> idle_jobs_;
-  std::mutex closing_mutex_;
-  bool is_closed_for_good_ = false;
+  Mutex closing_mutex_{LockRank::kClosing};
+  bool is_closed_for_good_ GUARDED_BY(closing_mutex_) = false;
   std::atomic<bool> is_closing_{false};
 };
 
