@@ -96,12 +96,12 @@ ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
   if (auto version = open_at(directory.get(), "version", O_RDONLY); !version) {
     fail_unavailable(mount, version.error());
   }
-  folder_ = std::move(directory);
+  directory_ = std::move(directory);
 }
 
 void ControlClient::exchange(const json& request,
                              const std::function<bool(std::string_view line)>& take) const {
-  auto fd = open_at(folder_.get(), "control", O_RDWR);
+  auto fd = open_at(directory_.get(), "control", O_RDWR);
   if (!fd) fail_unavailable(mount_, fd.error());
   if (const Status written = write_request(fd->get(), dump_json(request)); !written) {
     fail_unavailable(mount_, written.error());
@@ -155,7 +155,7 @@ json ControlClient::request(const json& request) const {
 }
 
 std::string ControlClient::read(const std::string& name) const {
-  auto fd = open_at(folder_.get(), name.c_str(), O_RDONLY);
+  auto fd = open_at(directory_.get(), name.c_str(), O_RDONLY);
   if (!fd) fail_unavailable(mount_, fd.error());
   std::string text;
   while (true) {

@@ -46,7 +46,7 @@ class ControlClient {
                 const std::function<bool(std::string_view line)>& take) const;
 
   std::string mount_;
-  UniqueFd folder_;
+  UniqueFd directory_;
 };
 
 }  // namespace cacheshim::cli

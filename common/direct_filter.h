@@ -116,24 +116,24 @@ class ShadowProbes {
   // Call first.
   void begin(const FilterView& filter) {
     filter_ = &filter;
-    add(key_below(folder_));
+    add(key_below(directory_));
   }
 
   // Adds the components in order, from the view's root on. Returns false if there are too many.
   bool descend(std::string_view component) {
     if (count_ == places_.size()) return false;
-    if (depth_++ > 0) add(key_below(folder_));
-    folder_ = key_of(folder_, component);
+    if (depth_++ > 0) add(key_below(directory_));
+    directory_ = key_of(directory_, component);
     return true;
   }
   // Call after the last component.
   bool finish() {
     if (count_ == places_.size()) return false;
-    add(folder_);
+    add(directory_);
     return true;
   }
   // The path's own key.
-  FilterKey path() const { return folder_; }
+  FilterKey path() const { return directory_; }
   // Whether the base must not be asked, or its answer must not be used.
   bool may_be_shadowed() const {
     if (filter_->is_retired()) return true;
@@ -147,7 +147,7 @@ class ShadowProbes {
   void add(FilterKey key) { places_.data()[count_++] = place_of(key, filter_->word_count()); }
 
   const FilterView* filter_ = nullptr;
-  FilterKey folder_ = kRootKey;
+  FilterKey directory_ = kRootKey;
   std::size_t depth_ = 0;
   std::size_t count_ = 0;
   // not cleared: only the first count_ are valid

@@ -14,9 +14,9 @@
 namespace cacheshim {
 
 inline constexpr std::string_view kStateFile = "state";
-inline constexpr std::string_view kViewsFolder = "views";
-inline constexpr std::string_view kCountersFolder = "counters";
-inline constexpr std::string_view kBaseFolder = "base";
+inline constexpr std::string_view kViewsDirectory = "views";
+inline constexpr std::string_view kCountersDirectory = "counters";
+inline constexpr std::string_view kBaseDirectory = "base";
 
 // The access time records a file's use, renewed once in this period: eviction depends on it. If a
 // process finds an older one, it opens the file through the mount, and the daemon renews it.

@@ -26,7 +26,7 @@
 #include "common/names.h"
 #include "fuse/control/control_directory.h"
 #include "fuse/dispatch/operations.h"
-#include "fuse/jobs/run_folder.h"
+#include "fuse/jobs/run_directory.h"
 #include "fuse/mount.h"
 #include "fuse/transport/session.h"
 #include "fuse/transport/wire.h"
@@ -43,10 +43,10 @@ namespace {
 
 constexpr int kUnmountedSignal = SIGUSR2;  // from the last worker to the thread that waits
 
-Result<RunFolder> make_run_folder(const DaemonOptions& options, const std::string& routes) {
+Result<RunDirectory> make_run_directory(const DaemonOptions& options, const std::string& routes) {
   UniqueFd lock;
   if (options.run_lock) lock = std::move(*options.run_lock);
-  return RunFolder::make(options.run_dir, std::move(lock), routes, options.cuda_defaults);
+  return RunDirectory::make(options.run_dir, std::move(lock), routes, options.cuda_defaults);
 }
 
 unsigned worker_count(unsigned wanted) {
@@ -76,7 +76,7 @@ std::string shown_path(const DaemonOptions& options) {
 }
 
 // For messages.
-std::string served_folder(const DaemonOptions& options) {
+std::string served_directory(const DaemonOptions& options) {
   return options.overlay ? options.overlay->lowers.front() : options.store_dir;
 }
 
@@ -169,7 +169,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   (void)::umask(0);  // modes are the callers' from here on
   // The mount takes requests from now on and serves them in a moment. Called before there is a thread
   // that works: the caller may exchange the logger.
-  spdlog::info("serving '{}' at '{}'", served_folder(options), shown_path(options));
+  spdlog::info("serving '{}' at '{}'", served_directory(options), shown_path(options));
   on_ready();
   mount.start(session.device(), [&](const Baton& baton) { filesystem.names.reap(baton); });
   spdlog::info("raw changes are watched for by: {}", to_string(mount.timeouts.watch_mode()));
@@ -187,24 +187,25 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
 }
 
 // Without, jobs open everything through the mount.
-void offer_direct_opens(RunFolder& run_folder, const Store& store, const DaemonOptions& options) {
+void offer_direct_opens(RunDirectory& run_directory, const Store& store,
+                        const DaemonOptions& options) {
   if (options.owners.keep) return;
-  const Status offered = run_folder.offer_base(store.base(), options.profiles);
+  const Status offered = run_directory.offer_base(store.base(), options.profiles);
   if (offered) return;
   spdlog::info("cannot show the base at '{}/base': {}; jobs open everything through the mount",
                options.run_dir, std::strerror(offered.error().code()));
 }
 
-void announce(RunFolder& run_folder, const DaemonOptions& options) {
+void announce(RunDirectory& run_directory, const DaemonOptions& options) {
   const auto device = device_of_mount(options.mount_point);
-  const Status announced = device ? run_folder.announce(*device) : device.error();
+  const Status announced = device ? run_directory.announce(*device) : device.error();
   if (announced) return;
   spdlog::warn("cannot write '{}/state': {}; jobs open everything through the mount",
                options.run_dir, std::strerror(announced.error().code()));
 }
 
 // EWOULDBLOCK: a mount of the same path in another mount namespace, or one that was detached while in use.
-void warn_of_run_folder(const std::string& run_dir, Errno error) {
+void warn_of_run_directory(const std::string& run_dir, Errno error) {
   const bool is_taken = error == EWOULDBLOCK;
   spdlog::warn("cannot use run directory '{}': {}; {}", run_dir,
                is_taken ? "another daemon serves a mount at the same path and has it"
@@ -229,42 +230,42 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   }
   sweep_ended_layers(store.layers(), options.layer_keep.count());
   const std::string routes = compile_routes(options.profiles);
-  auto run_folder = make_run_folder(options, routes);
-  if (!run_folder) {
-    warn_of_run_folder(options.run_dir, run_folder.error());
+  auto run_directory = make_run_directory(options, routes);
+  if (!run_directory) {
+    warn_of_run_directory(options.run_dir, run_directory.error());
   } else {
-    offer_direct_opens(*run_folder, store, options);
+    offer_direct_opens(*run_directory, store, options);
   }
   const std::string layers = layers_path(options);
   const std::string shown = shown_path(options);
   // What is to be held against its digest first is answered by us alone.
-  const bool may_be_direct = run_folder && !options.verify_on_open;
+  const bool may_be_direct = run_directory && !options.verify_on_open;
   Mount mount(store, options.profiles,
-                        {.shown_path = shown,
-                         .layers_dir = layers,
-                         .store_dir = options.store_dir,
-                         .run_dir = options.run_dir,
-                         .routes = routes,
-                         .publish = options.publish,
-                         .watch = options.watch,
-                         .job_idle = options.job_idle,
-                         .layer_keep = options.layer_keep,
-                         .flight_timeout = options.flight_timeout,
-                         .owners = options.owners,
-                         .cycle = options.cycle,
-                         .gc = options.gc,
-                         .gc_interval = options.gc_interval,
-                         .direct = may_be_direct ? run_folder->direct() : nullptr,
-                         .allow = options.allow,
-                         .verify_on_open = options.verify_on_open});
+              {.shown_path = shown,
+               .layers_dir = layers,
+               .store_dir = options.store_dir,
+               .run_dir = options.run_dir,
+               .routes = routes,
+               .publish = options.publish,
+               .watch = options.watch,
+               .job_idle = options.job_idle,
+               .layer_keep = options.layer_keep,
+               .flight_timeout = options.flight_timeout,
+               .owners = options.owners,
+               .cycle = options.cycle,
+               .gc = options.gc,
+               .gc_interval = options.gc_interval,
+               .direct = may_be_direct ? run_directory->direct() : nullptr,
+               .allow = options.allow,
+               .verify_on_open = options.verify_on_open});
   const MountEvents events{.on_mounted =
                                [&] {
                                  if (!options.is_store_read_only) record_mount_path(store, shown);
-                                 if (run_folder) announce(*run_folder, options);
+                                 if (run_directory) announce(*run_directory, options);
                                },
                            .on_left =
                                [&] {
-                                 if (run_folder) run_folder->end_direct_opens();
+                                 if (run_directory) run_directory->end_direct_opens();
                                }};
   return serve_mount(mount, options, events, on_ready);
 }
@@ -273,12 +274,12 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
                                          const std::function<void()>& on_ready) {
   auto opened = open_plain_overlay(options);
   if (auto* error = std::get_if<DaemonError>(&opened)) return std::move(*error);
-  auto& folders = std::get<PlainOverlay>(opened);
+  auto& directories = std::get<PlainOverlay>(opened);
   // Without it there is no log, and `unmount` does not wait for the daemon's end.
-  const auto run_folder = make_run_folder(options, "");
+  const auto run_directory = make_run_directory(options, "");
   std::vector<int> lowers;
-  for (const UniqueFd& lower : folders.lowers) lowers.push_back(lower.get());
-  const Store store = Store::bare(std::move(folders.lowers.front()));
+  for (const UniqueFd& lower : directories.lowers) lowers.push_back(lower.get());
+  const Store store = Store::bare(std::move(directories.lowers.front()));
   const std::vector<Profile> no_profiles;
   Mount mount(store, no_profiles,
                         {.shown_path = shown_path(options),
@@ -298,13 +299,13 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
                          .allow = {},
                          .verify_on_open = false});
   if (const Status shown =
-          mount.show_plain(lowers, std::move(folders.upper), std::move(folders.work));
+          mount.show_plain(lowers, std::move(directories.upper), std::move(directories.work));
       !shown) {
     return DaemonError{kExitUnavailable,
                        fmt::format("cannot read '{}': {}; nothing was mounted",
-                                   served_folder(options), std::strerror(shown.error().code()))};
+                                   served_directory(options), std::strerror(shown.error().code()))};
   }
-  const MountEvents events{.on_mounted = [] {}, .on_left = [&] { folders.served.reset(); }};
+  const MountEvents events{.on_mounted = [] {}, .on_left = [&] { directories.served.reset(); }};
   return serve_mount(mount, options, events, on_ready);
 }
 

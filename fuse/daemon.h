@@ -24,8 +24,8 @@ namespace cacheshim {
 
 class RequestTrace;
 
-// The folders of a plain overlay: absolute paths.
-struct OverlayFolders {
+// The directories of a plain overlay: absolute paths.
+struct OverlayDirectories {
   std::vector<std::string> lowers;  // the first one on top
   std::string upper;                // empty, as work: read-only
   std::string work;                 // on the file system of upper
@@ -37,7 +37,7 @@ inline constexpr char kRingParameter[] = "/sys/module/fuse/parameters/enable_uri
 struct DaemonOptions {
   // Set for a plain overlay, which has no store: of what follows the profiles and all that concerns
   // stores, jobs and publishing mean nothing then.
-  std::optional<OverlayFolders> overlay;
+  std::optional<OverlayDirectories> overlay;
   std::string store_dir;             // absolute
   std::string layers_dir;            // absolute; empty: STORE/.cacheshim/layers
   bool is_store_read_only = false;   // the store is only read: no records, layers and publishing
@@ -67,7 +67,7 @@ struct DaemonOptions {
   OwnerRule owners;
   // The attempt of a job that this mount belongs to, by which its closing is recorded; empty: it is not.
   std::string cycle;
-  // The run folder's lock, where this process has it already: of a standby that takes over.
+  // The run directory's lock, where this process has it already: of a standby that takes over.
   std::shared_ptr<UniqueFd> run_lock;
   // Records the requests, if not null. Requires: io_uring is false.
   RequestTrace* trace = nullptr;

@@ -68,8 +68,8 @@ Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueF
   // In the same order at each mount: inode numbers depend on it.
   std::vector<int> all = lowers;
   if (upper) all.push_back(upper.get());
-  for (const int folder : all) {
-    if (const auto st = sys::stat_fd(folder)) nodes.add_device(st->st_dev);
+  for (const int directory : all) {
+    if (const auto st = sys::stat_fd(directory)) nodes.add_device(st->st_dev);
   }
   is_base_local_ = std::all_of(lowers.begin(), lowers.end(), is_local_file_system);
   keeper.set_base_local(is_base_local_);

@@ -54,7 +54,7 @@ struct MountOptions {
   std::string cycle;  // the mount's, for the record of its closing
   EvictionLimits gc;
   std::chrono::seconds gc_interval;
-  const DirectFolders* direct = nullptr;  // outlives the mount
+  const DirectAccess* direct = nullptr;  // outlives the mount
   std::optional<PublishAllow> allow;
   bool verify_on_open;
 };

@@ -52,7 +52,7 @@ RoutedPath route_from_above(PathAt at, PathBuffer& out) {
   for (std::size_t i = 0;; ++i) {
     const Router::Relative match = router.match_relative(at.path, i);
     if (match.route == kNoRoute) return result;
-    if (i == 0) directory = folder_of(at.dirfd, buffer);
+    if (i == 0) directory = directory_of(at.dirfd, buffer);
     const std::string_view wanted(router.default_path(match.route).data(), match.directory_length);
     if (directory == wanted) return router.complete_relative(at.path, match, out);
   }
@@ -80,7 +80,7 @@ RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   PathBuffer directory;
   PathBuffer restored;
   PathBuffer whole;
-  if (folder_of(at.dirfd, directory).empty()) return result;
+  if (directory_of(at.dirfd, directory).empty()) return result;
   const char* const from = at.dirfd == AT_FDCWD
                                ? given_back::working_directory(directory.text, restored)
                                : given_back::name(directory.text, restored);
@@ -199,7 +199,7 @@ bool same_directory(const char* a, const char* b) {
          stat_a.st_ino == stat_b.st_ino;
 }
 
-std::string_view folder_of(int dirfd, PathBuffer& out) {
+std::string_view directory_of(int dirfd, PathBuffer& out) {
   if (dirfd == AT_FDCWD) {
     return real::getcwd(out.text, sizeof out.text) == nullptr ? std::string_view() : out.text;
   }

@@ -46,7 +46,7 @@ bool same_directory(const char* a, const char* b);
 
 // Returns the kernel's name of the directory that relative paths of `dirfd` start at; empty if it
 // is unknown. May change errno.
-std::string_view folder_of(int dirfd, PathBuffer& out);
+std::string_view directory_of(int dirfd, PathBuffer& out);
 
 // Call when a call on a path that is not kForeign has failed with `error`. Returns whether the
 // mount is gone, so that route() now returns the default path, whose directory has been created.

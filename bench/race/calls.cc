@@ -98,9 +98,9 @@ size_t scan_directory(const std::string& path) {
   });
 }
 
-void make_folder(const std::string& path) { check(::mkdir(path.c_str(), 0755), "mkdir", path); }
+void make_directory(const std::string& path) { check(::mkdir(path.c_str(), 0755), "mkdir", path); }
 
-void ensure_folder(const std::string& path) {
+void ensure_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) fail("mkdir", path, errno);
 }
 

@@ -28,9 +28,9 @@ size_t list_directory(const std::string& path);
 // DirEntry.stat().
 size_t scan_directory(const std::string& path);
 
-void make_folder(const std::string& path);
+void make_directory(const std::string& path);
 // Creates the last directory as `mkdir -p` does: it may exist.
-void ensure_folder(const std::string& path);
+void ensure_directory(const std::string& path);
 void remove_directory(const std::string& path);
 void rename_file(const std::string& from, const std::string& to);
 

@@ -177,8 +177,8 @@ Step import_file(const Runner& runner) {
 void put(const std::string& directory, const std::string& name, std::string_view bytes) {
   const std::string temporary = directory + "/tmp.pid_" + std::to_string(::getpid()) +
                                 "_0b7c5e1a-6d0f-4c52-9f5e-2f1f6b3c9a57";
-  ensure_folder(directory);
-  make_folder(temporary);
+  ensure_directory(directory);
+  make_directory(temporary);
   write_file(temporary + '/' + name, bytes);
   rename_file(temporary + '/' + name, directory + '/' + name);
   remove_directory(temporary);
@@ -223,7 +223,7 @@ std::string large_file(const Tree& tree, unsigned runner) {
 // One MiB per step; the last step closes the file.
 Step write_large(const Runner& runner) {
   const std::string path = large_file(runner.tree, runner.index);
-  ensure_folder(path.substr(0, path.rfind('/')));
+  ensure_directory(path.substr(0, path.rfind('/')));
   auto file = std::make_shared<UniqueFd>();
   return [path, file, block = std::string(kMiB, 'x'), written = size_t{0}]() mutable {
     if (written == kLargeFileMiB) return false;

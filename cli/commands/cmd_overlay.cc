@@ -26,8 +26,8 @@ struct OverlayArguments {
 };
 
 // Makes the paths absolute: the daemon works in another current directory.
-OverlayFolders resolve(const OverlayFolders& given) {
-  OverlayFolders directories;
+OverlayDirectories resolve(const OverlayDirectories& given) {
+  OverlayDirectories directories;
   for (const std::string& lower : given.lowers) {
     directories.lowers.push_back(check_directory("lowerdir", lower, R_OK | X_OK));
   }
@@ -50,7 +50,7 @@ OverlayFolders resolve(const OverlayFolders& given) {
 
 // A mount point that is itself a lower, or a parent of one of the directories, hides it only from
 // other processes.
-void check_mount_is_outside(const std::string& mount_point, const OverlayFolders& directories) {
+void check_mount_is_outside(const std::string& mount_point, const OverlayDirectories& directories) {
   if (directories.upper.empty()) return;
   if (lies_in(mount_point, directories.upper))
     check_apart(mount_point, "upperdir", directories.upper);

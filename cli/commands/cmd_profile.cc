@@ -51,8 +51,8 @@ std::string completeness_text(const EntryRule& rule) {
   add("with alone", rule.complete_single);
   add("at the job's end with", rule.complete_at_end);
   if (rule.renamed && rule.needs_no_name()) {
-    ways.push_back(rule.is_folder() || rule.files.size() == 1 ? "when renamed there"
-                                                              : "when all are renamed there");
+    ways.push_back(rule.is_directory() || rule.files.size() == 1 ? "when renamed there"
+                                                                 : "when all are renamed there");
   } else if (rule.renamed) {
     ways.push_back("not before a rename or the end of its baton");
   }
@@ -64,7 +64,7 @@ std::string completeness_text(const EntryRule& rule) {
 }
 
 std::string entry_text(const EntryRule& rule) {
-  if (rule.is_folder()) return fmt::format("directory {}", rule.path.text());
+  if (rule.is_directory()) return fmt::format("directory {}", rule.path.text());
   if (rule.files == std::vector<std::string>{""}) return fmt::format("file {}", rule.path.text());
   std::vector<std::string> endings;
   for (const std::string& ending : rule.files) endings.push_back("'" + ending + "'");

@@ -71,7 +71,8 @@ bool apply_squash(std::string_view key, std::string_view value, OwnerRule& owner
   return true;
 }
 
-bool apply_directory(std::string_view key, std::string_view value, OverlayFolders& directories) {
+bool apply_directory(std::string_view key, std::string_view value,
+                     OverlayDirectories& directories) {
   if (key == "lowerdir") {
     directories.lowers = lower_paths(value);
   } else if (key == "upperdir") {
@@ -113,7 +114,7 @@ void apply(const std::string& word, OverlayOptions& options, bool is_root) {
   options.ignored.push_back(word);
 }
 
-void check_directories(const OverlayFolders& directories) {
+void check_directories(const OverlayDirectories& directories) {
   if (directories.lowers.empty()) refuse("option 'lowerdir=' is missing: what is to be overlaid");
   if (directories.upper.empty() == directories.work.empty()) return;
   refuse(directories.upper.empty()

@@ -11,7 +11,7 @@ namespace cacheshim::cli {
 
 // The -o of a plain overlay, with fuse-overlayfs's spelling.
 struct OverlayOptions {
-  OverlayFolders directories;  // as given, not checked yet
+  OverlayDirectories directories;  // as given, not checked yet
   MountOptions mount;
   std::vector<std::string> ignored;  // options that have no effect here
   std::vector<std::string> denied;   // suid or dev, which only root may set

@@ -55,7 +55,7 @@ bool is_free(const std::string& path) {
   return !directory || ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
-void wait_for_directories(const OverlayFolders& directories, Time start) {
+void wait_for_directories(const OverlayDirectories& directories, Time start) {
   Progress progress;
   while (!is_free(directories.upper) || !is_free(directories.work)) {
     const auto waited = Progress::Clock::now() - start;

@@ -23,7 +23,7 @@ struct History {
   std::optional<AuditRecord> gone;  // later than that
 };
 
-// What the records say of a path, or of the whole unit where the path is its folder.
+// What the records say of a path, or of the whole unit where the path is its directory.
 History history_of(const AuditLog& audit, const std::string& path, const std::string& unit) {
   History history;
   const Status read = audit.read([&](AuditRecord record) {
@@ -95,7 +95,7 @@ void add_history(Json& json, const History& history) {
 void add_object(Json& json, const Opened& opened) {
   const auto st = sys::stat_fd(opened.fd.get());
   if (!st) return;
-  json["kind"] = S_ISDIR(st->st_mode) ? "folder" : S_ISLNK(st->st_mode) ? "symlink" : "file";
+  json["kind"] = S_ISDIR(st->st_mode) ? "directory" : S_ISLNK(st->st_mode) ? "symlink" : "file";
   if (!S_ISREG(st->st_mode)) return;
   json["size"] = st->st_size;
   auto readable = sys::reopen(opened.fd.get(), O_RDONLY | O_NOATIME);  // no use, to eviction
@@ -178,9 +178,10 @@ Json explain_path(Mount& mount, Job* job, const std::string& path) {
   json["entry"] = Json();
   if (ref) put_name(json, "entry", unit);
   add_history(json, history_of(mount.store.audit(), path, unit));
-  const bool is_own_folder = opened && opened->in_upper && json.value("kind", "") == "folder" &&
-                             !(ref && ref->is_entry_folder());
-  if (opened && opened->in_upper && !is_own_folder) {
+  const bool is_own_directory = opened && opened->in_upper &&
+                                json.value("kind", "") == "directory" &&
+                                !(ref && ref->is_entry_directory());
+  if (opened && opened->in_upper && !is_own_directory) {
     json["not_published"] = why_not_published(mount, *job, ref, path);
   }
   add_rejections(json, mount, unit);

@@ -87,7 +87,7 @@ void change_later(fuse_req_t req, fuse_ino_t ino, Completion<R> completion, Hand
   });
 }
 
-// owner=keep: the folder that something is made in decides between its default ACL and the caller's
+// owner=keep: the directory that something is made in decides between its default ACL and the caller's
 // umask, so the umask is ours to apply; and the kernel asks for the ACLs that it checks by.
 void want_owners(const OwnerRule& owners, fuse_conn_info* connection) {
   if (!owners.keep) return;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kJobPrefix = "job_";
 
-bool is_root_folder(const std::string& path) {
+bool is_root_directory(const std::string& path) {
   struct stat st;
   if (::lstat(path.c_str(), &st) == -1) return false;
   return S_ISDIR(st.st_mode) && st.st_uid == 0 && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -27,7 +27,7 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-bool is_job_folder(std::string_view name) {
+bool is_job_directory(std::string_view name) {
   if (!name.starts_with(kJobPrefix) || name.size() == kJobPrefix.size()) return false;
   name.remove_prefix(kJobPrefix.size());
   return name.find_first_not_of("0123456789") == name.npos;
@@ -39,7 +39,7 @@ std::optional<std::string_view> path_of_job(std::string_view path) {
   while (!rest.empty()) {
     const std::string_view name = take_component(rest);
     if (name == "..") return std::nullopt;  // outside the visible part of the tree
-    if (is_job_folder(name)) {
+    if (is_job_directory(name)) {
       return path.substr(0, static_cast<std::size_t>(name.data() + name.size() - path.data()));
     }
   }
@@ -93,13 +93,13 @@ bool CgroupProof::is_roots_own(std::string_view controllers, std::string_view pa
       below.remove_prefix(tree.root.size());
       if (!below.starts_with('/')) return false;
     }
-    std::string folder = tree.mount_point;
-    if (!is_root_folder(folder)) return false;
+    std::string directory = tree.mount_point;
+    if (!is_root_directory(directory)) return false;
     while (!below.empty()) {
       const std::string_view name = take_component(below);
       if (name.empty()) continue;
-      folder.append("/").append(name);
-      if (!is_root_folder(folder)) return false;
+      directory.append("/").append(name);
+      if (!is_root_directory(directory)) return false;
     }
     return true;
   });

@@ -422,8 +422,8 @@ PublishingJob Job::identity() const {
 }
 
 void Job::published(const std::string& path, const struct stat& base) {
-  const NodeIndex folder = nodes_.find_path(view_root, parent_path(path));
-  if (folder != 0) nodes_.published(folder, std::string(base_name(path)), base);
+  const NodeIndex directory = nodes_.find_path(view_root, parent_path(path));
+  if (directory != 0) nodes_.published(directory, std::string(base_name(path)), base);
 }
 
 void Job::copied_up(const std::string& path, const struct stat& upper) {

@@ -56,7 +56,7 @@ struct JobRules {
   int lock_staging = -1;                    // for LockFiles::share()
   const LockAccess* lock_access = nullptr;  // of these
   // The shared memory that tells processes what they may read from the base directly; null: none.
-  const DirectFolders* direct = nullptr;
+  const DirectAccess* direct = nullptr;
   // Counts beginnings and ends of all jobs.
   std::atomic<std::uint64_t>* changes = nullptr;
   // Not everybody may publish: the writers of each layer are checked.

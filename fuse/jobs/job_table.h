@@ -20,7 +20,7 @@ class JobTable {
   // All must outlive the table. `jobs_dir` is the node of .jobs.
   JobTable(const Store& store, const EntryMap& entries, Counters& counters, NodeTable& nodes,
            NodeIndex jobs_dir, PublishPolicy policy, const OwnerRule& owners,
-           const DirectFolders* direct = nullptr);
+           const DirectAccess* direct = nullptr);
 
   Job* find(const std::string& id) const;  // null for none
   // Returns the job, which is active from now on.
@@ -61,7 +61,7 @@ class JobTable {
   const NodeIndex jobs_dir_;
   const PublishPolicy policy_;
   const OwnerRule owners_;
-  const DirectFolders* const direct_;
+  const DirectAccess* const direct_;
   bool is_restricted_ = false;
   const LockAccess* lock_access_ = nullptr;
   const std::shared_ptr<const LowerStack> lowers_;

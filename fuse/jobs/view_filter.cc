@@ -37,14 +37,14 @@ std::uint64_t* words_of(const MappedFile& file) {
 
 }  // namespace
 
-ViewFilter::ViewFilter(std::string job, const DirectFolders* folders)
-    : job_(std::move(job)), folders_(folders) {}
+ViewFilter::ViewFilter(std::string job, const DirectAccess* directories)
+    : job_(std::move(job)), directories_(directories) {}
 
 ViewFilter::~ViewFilter() { close(); }
 
 void ViewFilter::open(uid_t uid, gid_t gid) {
   const MutexLock lock(mutex_);
-  if (is_open_ || folders_ == nullptr) return;
+  if (is_open_ || directories_ == nullptr) return;
   is_open_ = true;
   uid_ = uid;
   gid_ = gid;
@@ -55,7 +55,7 @@ void ViewFilter::open(uid_t uid, gid_t gid) {
 
 // An entry that is added later is added to every filter.
 void ViewFilter::add_mount_only() {
-  for (const std::string& entry : folders_->mount_only.all()) {
+  for (const std::string& entry : directories_->mount_only.all()) {
     const FilterKey key = key_of_path(entry);
     keys_.insert(key);
     keys_.insert(key_below(key));
@@ -78,8 +78,8 @@ void ViewFilter::close() {
   is_open_ = false;
   retire();
   file_ = MappedFile();
-  (void)sys::unlink_at(folders_->views.get(), job_);     // retired: a leftover is harmless
-  (void)sys::unlink_at(folders_->counters.get(), job_);  // likewise
+  (void)sys::unlink_at(directories_->views.get(), job_);     // retired: a leftover is harmless
+  (void)sys::unlink_at(directories_->counters.get(), job_);  // likewise
   before_ = read_counts();
   counters_.reset();
 }
@@ -96,13 +96,13 @@ void ViewFilter::make_file() {
   word_count_ = kFirstWords;
   while (word_count_ < kMostWords && word_count_ < 2 * keys_.size()) word_count_ *= kGrowth;
   const std::size_t size = sizeof(FilterHeader) + word_count_ * sizeof(std::uint64_t);
-  auto made = MappedFile::make(folders_->views.get(), job_, size, 0644);
+  auto made = MappedFile::make(directories_->views.get(), job_, size, 0644);
   MappedFile before = std::exchange(file_, made ? *std::move(made) : MappedFile());
   Status done = made ? Status() : made.error();
   if (file_) {
     *static_cast<FilterHeader*>(file_.data()) = {kFilterMagic, kFilterVersion, word_count_, 0, is_building_};
     for (const FilterKey key : keys_) set_bits(key);
-    done = file_.commit(folders_->views.get(), job_);
+    done = file_.commit(directories_->views.get(), job_);
   }
   if (before) {
     auto& header = *static_cast<FilterHeader*>(before.data());
@@ -111,7 +111,7 @@ void ViewFilter::make_file() {
   if (done) return;
   spdlog::warn("cannot write the filter of job '{}': {}; its processes open through the mount",
                job_, std::strerror(done.error().code()));
-  (void)sys::unlink_at(folders_->views.get(), job_);  // the previous one is retired
+  (void)sys::unlink_at(directories_->views.get(), job_);  // the previous one is retired
   file_ = MappedFile();
 }
 
@@ -127,7 +127,7 @@ void ViewFilter::add_key(FilterKey key) {
 }
 
 void ViewFilter::add(std::string_view path, bool tree) {
-  if (folders_ == nullptr || folders_->rules.is_mount_only(path)) return;
+  if (directories_ == nullptr || directories_->rules.is_mount_only(path)) return;
   const FilterKey key = key_of_path(path);
   const MutexLock lock(mutex_);
   add_key(key);
@@ -156,9 +156,9 @@ void ViewFilter::clear(const std::vector<std::string>& kept) {
 // Only the view's own user may write there, and no user may truncate the file, which would kill the
 // processes that have mapped it; so the file belongs to the daemon.
 void ViewFilter::make_counters() {
-  auto made = MappedFile::make(folders_->counters.get(), job_, kCountersBytes, 0600);
-  if (!made || !made->commit(folders_->counters.get(), job_)) return;
-  auto fd = sys::open_beneath(folders_->counters.get(), job_, O_RDONLY);
+  auto made = MappedFile::make(directories_->counters.get(), job_, kCountersBytes, 0600);
+  if (!made || !made->commit(directories_->counters.get(), job_)) return;
+  auto fd = sys::open_beneath(directories_->counters.get(), job_, O_RDONLY);
   if (fd) counters_ = *std::move(fd);
   give_counters();
 }

@@ -58,10 +58,12 @@ class MountOnlyEntries {
 };
 
 // The directories of a mount's run directory for this.
-struct DirectFolders {
-  DirectFolders(UniqueFd views_folder, UniqueFd counters_folder,
-                const std::vector<Profile>& profiles)
-      : views(std::move(views_folder)), counters(std::move(counters_folder)), rules(profiles) {}
+struct DirectAccess {
+  DirectAccess(UniqueFd views_directory, UniqueFd counters_directory,
+               const std::vector<Profile>& profiles)
+      : views(std::move(views_directory)),
+        counters(std::move(counters_directory)),
+        rules(profiles) {}
   UniqueFd views;
   UniqueFd counters;
   NameRuleTable rules;
@@ -73,8 +75,8 @@ struct DirectFolders {
 // processes use the mount.
 class ViewFilter {
  public:
-  // `folders` outlives it; null: there is no file.
-  ViewFilter(std::string job, const DirectFolders* folders);
+  // `directories` outlives it; null: there is no file.
+  ViewFilter(std::string job, const DirectAccess* directories);
   ~ViewFilter();
 
   // Creates the file if it does not exist. It is for the view of `uid`, whose files are shown with
@@ -111,7 +113,7 @@ class ViewFilter {
   Counts read_counts() const REQUIRES(mutex_);
 
   const std::string job_;
-  const DirectFolders* const folders_;
+  const DirectAccess* const directories_;
   mutable Mutex mutex_{LockRank::kViewFilter};
   bool is_open_ GUARDED_BY(mutex_) = false;
   bool is_building_ GUARDED_BY(mutex_) = false;

@@ -122,9 +122,9 @@ Result<Entry> Answers::entry_of(NodeRef parent, const NodeInfo& info, const std:
 }
 
 Result<Entry> Answers::find_entry(NodeRef parent, const NodeInfo& info, const std::string& name) {
-  CACHESHIM_TRY(folder, mount_.nodes.path(parent.node));
-  const DirectoryLookup look = mount_.timeouts.begin(*info.job, folder);
-  const std::string path = join_path(folder, name);
+  CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
+  const DirectoryLookup look = mount_.timeouts.begin(*info.job, directory);
+  const std::string path = join_path(directory, name);
   Result<Found> found = info.job->overlay.find(path);
   if (found) return entry_of(parent, info, name, *std::move(found), look);
   if (!found.failed_with(ENOENT)) return found.error();

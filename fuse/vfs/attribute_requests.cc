@@ -21,7 +21,7 @@ bool is_user_xattr(const char* name) { return std::string_view(name).starts_with
 
 bool is_acl(std::string_view name) { return name == kAccessAcl || name == kDefaultAcl; }
 
-// xattr(7): user attributes are for regular files and folders alone.
+// xattr(7): user attributes are for regular files and directories alone.
 Result<bool> may_have(int fd, const char* name) {
   if (!is_user_xattr(name)) return true;
   CACHESHIM_TRY(st, sys::stat_fd(fd));
@@ -81,7 +81,7 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   if (!fh && flight_requests_.may_be_placeholder(ref.node, info)) {
     return flight_requests_.wait_for_flight(request, ref, info, std::move(completion));
   }
-  // Where a view or a folder of it is bound elsewhere, or a process was put into one before it became
+  // Where a view or a directory of it is bound elsewhere, or a process was put into one before it became
   // its user's, the view's name is not looked up: then this is where the user is seen. A file that
   // somebody was handed open is no way in.
   Job& job = *info.job;
@@ -175,7 +175,7 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   CACHESHIM_TRY(refused, set_ids_to_refuse(mount_.options.owners, fd.get()));
   struct stat allowed = attr;
   allowed.st_mode &= ~refused;
-  // What is below a folder that its user may not enter any more is closed as well.
+  // What is below a directory that its user may not enter any more is closed as well.
   if (info.is_dir && (to_set & FATTR_MODE) != 0 && (allowed.st_mode & 0500) != 0500) {
     if (const auto path = mount_.nodes.path(ref.node)) info.job->filter.add(*path, true);
   }
@@ -292,7 +292,7 @@ Status AttributeRequests::removexattr(NodeId ino, const char* name) {
   return keeps_xattr(name) ? change_xattr(ino, name, remove) : Status(foreign_xattr(name));
 }
 
-// Overlay::mutex() must be held. Of a folder, whose ACLs the kernel asks for at each step, by its path:
+// Overlay::mutex() must be held. Of a directory, whose ACLs the kernel asks for at each step, by its path:
 // that of a file may lead to another one meanwhile.
 Result<std::string> AttributeRequests::xattr_of(NodeIndex node, const char* name) {
   const NodeInfo info = mount_.nodes.info(node);

@@ -71,7 +71,7 @@ Status Directories::load(const Request& request, NodeRef ref, DirHandle& dir) {
   const NodeInfo info = mount_.nodes.info(ref.node);
   dir.entries.clear();
   dir.loaded = true;
-  if (info.removed) return {};  // as any file system lists a folder that is gone: as empty
+  if (info.removed) return {};  // as any file system lists a directory that is gone: as empty
   std::vector<ListedEntry> listed;
   if (info.kind != NodeKind::kObject) {
     listed = own_tree_.list_own(request, info);

@@ -236,7 +236,7 @@ Result<OpenedFile> Files::open_object_file(const Request& request, NodeRef ref,
 
 Result<Files::Created> Files::create_file(NodeRef parent, const std::string& name,
                                           const NewObject& wanted, int flags) {
-  CACHESHIM_TRY(info, objects_.view_folder(parent));
+  CACHESHIM_TRY(info, objects_.view_directory(parent));
   Overlay& overlay = info.job->overlay;
   return objects_.change_names(*info.job, [&](Hold hold) -> Result<Created> {
     CACHESHIM_TRY(path, objects_.child_path(parent, name));
@@ -262,12 +262,12 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
 
 // O_TMPFILE: the node is one that has lost its name from the start.
 Result<Files::Created> Files::create_tmpfile(NodeRef parent, const NewObject& wanted, int flags) {
-  CACHESHIM_TRY(info, objects_.view_folder(parent));
+  CACHESHIM_TRY(info, objects_.view_directory(parent));
   Overlay& overlay = info.job->overlay;
   const std::unique_lock lock(overlay.mutex());
   CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
-  CACHESHIM_TRY(folder, mount_.nodes.path(parent.node));
-  CACHESHIM_TRY(fd, overlay.make_tmpfile(folder, backing_flags(flags), wanted));
+  CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
+  CACHESHIM_TRY(fd, overlay.make_tmpfile(directory, backing_flags(flags), wanted));
   CACHESHIM_TRY(object, sys::reopen(fd.get(), O_PATH));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   const NodeRef ref{mount_.nodes.intern_nameless(info.job, st, std::move(object)), parent.slot};

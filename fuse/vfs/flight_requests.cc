@@ -29,21 +29,21 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
     if (!found || !mount_.single_flight.is_worth_waiting_for(job, *found)) return missed;
     path = *std::move(found);
   }
-  const Flights::Seeker seeker =
-      mount_.single_flight.seeker_of(request.caller, job, std::move(path));
-  if (seeker.lineage.empty()) return missed;
+  const Flights::LeaseRequest lease_request =
+      mount_.single_flight.lease_request_of(request.caller, job, std::move(path));
+  if (lease_request.lineage.empty()) return missed;
   Entry nothing{};  // and ask again each time
-  if (seeker.is_entry() && !only_asks(seeker.thread)) return nothing;
-  const Flights::Answer answer = mount_.single_flight.flights()->look(seeker);
+  if (lease_request.is_entry() && !only_asks(lease_request.thread)) return nothing;
+  const Flights::Answer answer = mount_.single_flight.flights()->look(lease_request);
   if (answer.advice == Flights::Advice::kWait) {
-    const mode_t mode = seeker.is_entry() ? S_IFDIR | 0755 : S_IFREG | 0644;
+    const mode_t mode = lease_request.is_entry() ? S_IFDIR | 0755 : S_IFREG | 0644;
     return placeholder_entry({answer.placeholder, parent.slot}, mode);
   }
   if (answer.advice != Flights::Advice::kLead) return nothing;
   const std::shared_lock lock(job.overlay.mutex());
   auto again = answers_.find_entry(parent, info, name);
   if (!again || again->ino == 0) return nothing;
-  mount_.single_flight.flights()->give_up(seeker);
+  mount_.single_flight.flights()->give_up(lease_request);
   return again;
 }
 

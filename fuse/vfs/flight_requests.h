@@ -41,7 +41,7 @@ void FlightRequests::wait_for_flight(const Request& request, NodeRef ref, const 
                                      Completion<R> completion) {
   const auto pending = share(std::move(completion));
   const auto wait = std::make_shared<Flights::Wait>(
-      mount_.single_flight.seeker_of(request.caller, *info.job, ""), [pending] {
+      mount_.single_flight.lease_request_of(request.caller, *info.job, ""), [pending] {
         pending->watch(nullptr);
         pending->complete(Errno(ESTALE));
       });

@@ -101,25 +101,25 @@ Status LockRequests::settle_lock_name(NodeIndex node, Job& job, const std::strin
   return {};
 }
 
-LockWish LockRequests::lock_wish(const Request& request, const FileHandle& handle,
-                                 std::uint64_t fh) const {
-  LockWish wish;
-  wish.owner = wish.handle = fh;
-  wish.process = request.lock_process;
-  wish.tells_close = handle.tells_close;
-  wish.shown_inode = mount_.nodes.info(handle.node).ino;
-  return wish;
+LockRequest LockRequests::lock_request(const Request& request, const FileHandle& handle,
+                                       std::uint64_t fh) const {
+  LockRequest wanted;
+  wanted.owner = wanted.handle = fh;
+  wanted.process = request.lock_process;
+  wanted.tells_close = handle.tells_close;
+  wanted.shown_inode = mount_.nodes.info(handle.node).ino;
+  return wanted;
 }
 
-LockWish LockRequests::record_wish(const Request& request, const FileHandle& handle,
-                                   const LockTarget& target, const struct flock& lock) const {
-  LockWish wish = lock_wish(request, handle, target.fh);
-  wish.is_record = true;
-  wish.owner = target.owner;
-  wish.type = lock.l_type;
-  wish.start = lock.l_start;
-  wish.length = lock.l_len;
-  return wish;
+LockRequest LockRequests::record_request(const Request& request, const FileHandle& handle,
+                                         const LockTarget& target, const struct flock& lock) const {
+  LockRequest wanted = lock_request(request, handle, target.fh);
+  wanted.is_record = true;
+  wanted.owner = target.owner;
+  wanted.type = lock.l_type;
+  wanted.start = lock.l_start;
+  wanted.length = lock.l_len;
+  return wanted;
 }
 
 Result<std::string> LockRequests::path_of(const FileHandle& handle) const {
@@ -127,12 +127,13 @@ Result<std::string> LockRequests::path_of(const FileHandle& handle) const {
   return mount_.nodes.path(handle.node);
 }
 
-// What the job has made under the lock that `wish` lets go of.
-std::vector<std::string> LockRequests::built_under(const FileHandle& handle, const LockWish& wish) {
-  if (wish.type != F_UNLCK || !handle.job->has_built()) return {};
+// What the job has made under the lock that `wanted` lets go of.
+std::vector<std::string> LockRequests::built_under(const FileHandle& handle,
+                                                   const LockRequest& wanted) {
+  if (wanted.type != F_UNLCK || !handle.job->has_built()) return {};
   const auto named = mount_.named_locks.of(handle);
   if (!named && !handle.is_lock_file) return {};
-  if (!mount_.locks.gives_up_exclusive(named ? named->id : lock_file_id(handle), wish)) return {};
+  if (!mount_.locks.gives_up_exclusive(named ? named->id : lock_file_id(handle), wanted)) return {};
   const Result<std::string> path = path_of(handle);
   return path ? mount_.publishing.take_built(*handle.job, *path) : std::vector<std::string>();
 }
@@ -146,7 +147,7 @@ void LockRequests::before_grant(const FileHandle& handle, std::function<void()> 
   Job& job = *handle.job;
   {
     const std::shared_lock lock(job.overlay.mutex());
-    if (!job.overlay.has_own_folder(entry)) return answer();
+    if (!job.overlay.has_own_directory(entry)) return answer();
   }
   mount_.publishing.show_published(job, entry, std::move(answer));
 }
@@ -154,7 +155,7 @@ void LockRequests::before_grant(const FileHandle& handle, std::function<void()> 
 // Its locks are about to go without an unlock: closed, or its process is dead. What it has made under them
 // must not count as the next holder's.
 void LockRequests::forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner) {
-  LockWish unlock;
+  LockRequest unlock;
   unlock.is_record = is_record;
   unlock.owner = owner;
   (void)built_under(handle, unlock);
@@ -200,21 +201,21 @@ NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle&
 }
 
 // The handle stays: its descriptor is in use until the request is answered.
-void LockRequests::set_lock(const Request& request, FileHandle& handle, const LockWish& wish,
+void LockRequests::set_lock(const Request& request, FileHandle& handle, const LockRequest& wanted,
                             StatusCompletion completion) {
   std::unique_ptr<LockCall> call =
       std::make_unique<PendingLock>(mount_.locks, std::move(completion));
-  const auto use = wish.type == F_UNLCK ? LockUse::kUnlock : LockUse::kLock;
+  const auto use = wanted.type == F_UNLCK ? LockUse::kUnlock : LockUse::kLock;
   const auto named = named_lock_of(request, handle, use);
-  if (wish.type != F_UNLCK && (named || handle.is_lock_file)) {
+  if (wanted.type != F_UNLCK && (named || handle.is_lock_file)) {
     call = std::make_unique<GrantedCall>(
         std::move(call), [this, &handle](auto answer) { before_grant(handle, std::move(answer)); });
   }
-  const auto set = [this, &handle, wish, named](std::unique_ptr<LockCall> pending) {
-    if (named) return mount_.named_locks.lock(handle, named, wish, std::move(pending));
-    mount_.locks.lock(lock_file_id(handle), opener_of(handle), wish, std::move(pending));
+  const auto set = [this, &handle, wanted, named](std::unique_ptr<LockCall> pending) {
+    if (named) return mount_.named_locks.lock(handle, named, wanted, std::move(pending));
+    mount_.locks.lock(lock_file_id(handle), opener_of(handle), wanted, std::move(pending));
   };
-  std::vector<std::string> built = built_under(handle, wish);
+  std::vector<std::string> built = built_under(handle, wanted);
   if (built.empty()) return set(std::move(call));
   mount_.publishing.built(*handle.job, std::move(built), {},
                           [set, pending = std::make_shared<std::unique_ptr<LockCall>>(
@@ -240,11 +241,11 @@ void LockRequests::flock(const Request& request, std::uint64_t fh, int operation
                          StatusCompletion completion) {
   FileHandle* const handle = mount_.handles.file(fh);
   if (handle == nullptr) return completion.complete(Errno(EOPNOTSUPP));
-  LockWish wish = lock_wish(request, *handle, fh);
-  wish.type = lock_type(operation);
-  if (wish.type != F_UNLCK) note_locked(*handle);
-  wish.waits = (operation & LOCK_NB) == 0;
-  set_lock(request, *handle, wish, std::move(completion));
+  LockRequest wanted = lock_request(request, *handle, fh);
+  wanted.type = lock_type(operation);
+  if (wanted.type != F_UNLCK) note_locked(*handle);
+  wanted.waits = (operation & LOCK_NB) == 0;
+  set_lock(request, *handle, wanted, std::move(completion));
 }
 
 void LockRequests::setlk(const Request& request, const LockTarget& target, const struct flock& lock,
@@ -252,24 +253,24 @@ void LockRequests::setlk(const Request& request, const LockTarget& target, const
   FileHandle* const handle = mount_.handles.file(target.fh);
   if (handle == nullptr) return completion.complete(Errno(EOPNOTSUPP));
   if (lock.l_type != F_UNLCK) note_locked(*handle);
-  LockWish wish = record_wish(request, *handle, target, lock);
-  wish.waits = waits;
-  wish.thread = request.caller.tid;
+  LockRequest wanted = record_request(request, *handle, target, lock);
+  wanted.waits = waits;
+  wanted.thread = request.caller.tid;
   // Its own handle too: a duplicate may stay open, in a child as well.
-  wish.others_close_unseen = mount_.nodes.silent_handles(handle->node) > 0;
-  set_lock(request, *handle, wish, std::move(completion));
+  wanted.others_close_unseen = mount_.nodes.silent_handles(handle->node) > 0;
+  set_lock(request, *handle, wanted, std::move(completion));
 }
 
 Result<struct flock> LockRequests::getlk(const Request& request, const LockTarget& target,
                                          const struct flock& lock) {
   FileHandle* const handle = mount_.handles.file(target.fh);
   if (handle == nullptr) return Errno(EOPNOTSUPP);
-  const LockWish wish = record_wish(request, *handle, target, lock);
+  const LockRequest wanted = record_request(request, *handle, target, lock);
   struct flock found {};
   const auto named = named_lock_of(request, *handle, LockUse::kFind);
-  const int error = named
-                        ? mount_.named_locks.find(named, wish, found)
-                        : mount_.locks.find(lock_file_id(*handle), opener_of(*handle), wish, found);
+  const int error =
+      named ? mount_.named_locks.find(named, wanted, found)
+            : mount_.locks.find(lock_file_id(*handle), opener_of(*handle), wanted, found);
   if (error != 0) return Errno(error);
   return found;
 }

@@ -46,17 +46,18 @@ class LockRequests {
 
   LockFileId lock_file_id(const FileHandle& handle) const;
   LockTable::Opener opener_of(const FileHandle& handle) const;
-  LockWish lock_wish(const Request& request, const FileHandle& handle, std::uint64_t fh) const;
-  LockWish record_wish(const Request& request, const FileHandle& handle, const LockTarget& target,
-                       const struct flock& lock) const;
-  void set_lock(const Request& request, FileHandle& handle, const LockWish& wish,
+  LockRequest lock_request(const Request& request, const FileHandle& handle,
+                           std::uint64_t fh) const;
+  LockRequest record_request(const Request& request, const FileHandle& handle,
+                             const LockTarget& target, const struct flock& lock) const;
+  void set_lock(const Request& request, FileHandle& handle, const LockRequest& wanted,
                 StatusCompletion completion);
   bool may_share_lock(const Request& request, const FileHandle& handle, LockUse use);
   NamedLocks::Lock named_lock_of(const Request& request, FileHandle& handle, LockUse use);
   Result<std::string> path_of(const FileHandle& handle) const;
   void note_locked(const FileHandle& handle);
   void before_grant(const FileHandle& handle, std::function<void()> answer);
-  std::vector<std::string> built_under(const FileHandle& handle, const LockWish& wish);
+  std::vector<std::string> built_under(const FileHandle& handle, const LockRequest& wanted);
   void forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner);
 
   Mount& mount_;

@@ -25,9 +25,9 @@ Result<std::uint64_t> mount_id(int fd) {
 
 // The root of the mount that holds the directory. A copy that begins there keeps the paths of all its objects
 // apart. In a copy that began at the directory, BaseWatch would take objects outside it for objects below it.
-Result<fs::path> top_of_mount(const MountCopies::Folder& folder) {
-  CACHESHIM_TRY(mount, mount_id(folder.fd));
-  fs::path top = folder.path;
+Result<fs::path> top_of_mount(const MountCopies::Directory& directory) {
+  CACHESHIM_TRY(mount, mount_id(directory.fd));
+  fs::path top = directory.path;
   while (top != top.parent_path()) {
     CACHESHIM_TRY(above, sys::open_path(top.parent_path(), O_PATH | O_DIRECTORY));
     CACHESHIM_TRY(above_mount, mount_id(above.get()));
@@ -82,14 +82,14 @@ Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) 
   return tree;
 }
 
-Result<UniqueFd> MountCopies::reopen(const Folder& folder) {
-  CACHESHIM_TRY(top, top_of_mount(folder));
-  CACHESHIM_TRY(copy, copy_mount(top, has_mounts_below(folder.path) ? AT_RECURSIVE : 0));
-  return open_below(copy, top, folder.path);
+Result<UniqueFd> MountCopies::reopen(const Directory& directory) {
+  CACHESHIM_TRY(top, top_of_mount(directory));
+  CACHESHIM_TRY(copy, copy_mount(top, has_mounts_below(directory.path) ? AT_RECURSIVE : 0));
+  return open_below(copy, top, directory.path);
 }
 
-Result<std::pair<UniqueFd, UniqueFd>> MountCopies::reopen_both(const Folder& one,
-                                                               const Folder& other) {
+Result<std::pair<UniqueFd, UniqueFd>> MountCopies::reopen_both(const Directory& one,
+                                                               const Directory& other) {
   CACHESHIM_TRY(one_mount, mount_id(one.fd));
   CACHESHIM_TRY(other_mount, mount_id(other.fd));
   if (one_mount != other_mount) return Errno(EXDEV);

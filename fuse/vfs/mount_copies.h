@@ -19,7 +19,7 @@ namespace cacheshim {
 // 2. Its mount point lies in a lower directory: the overlay would see itself there, without end.
 class MountCopies {
  public:
-  struct Folder {
+  struct Directory {
     std::string path;  // absolute, without symlinks
     int fd;
   };
@@ -34,10 +34,10 @@ class MountCopies {
 
   // Opens the directory again, with what is mounted below it. Errors: EPERM without privilege over the mount
   // namespace, ENOSYS before Linux 5.12.
-  Result<UniqueFd> reopen(const Folder& folder);
+  Result<UniqueFd> reopen(const Directory& directory);
   // The same for two directories on one mount, so that files can be renamed from one to the other.
   // Errors: also EXDEV if they are not on one.
-  Result<std::pair<UniqueFd, UniqueFd>> reopen_both(const Folder& one, const Folder& other);
+  Result<std::pair<UniqueFd, UniqueFd>> reopen_both(const Directory& one, const Directory& other);
 
  private:
   Result<int> copy_mount(const std::string& top, unsigned recursive);

@@ -61,7 +61,7 @@ void Names::drop_entry(NodeId ino) { mount_.nodes.forget(decode(ino).node, 1); }
 Result<Entry> Names::make_entry(NodeId parent_ino, const std::string& name,
                                 const std::function<Status(Overlay&, const std::string&)>& make) {
   const NodeRef parent = decode(parent_ino);
-  CACHESHIM_TRY(info, objects_.view_folder(parent));
+  CACHESHIM_TRY(info, objects_.view_directory(parent));
   Overlay& overlay = info.job->overlay;
   return objects_.change_names(*info.job, [&](Hold hold) -> Result<Entry> {
     CACHESHIM_TRY(path, objects_.child_path(parent, name));
@@ -123,9 +123,9 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
   Job* job = nullptr;
   const Result<Entry> entry = [&]() -> Result<Entry> {
     const NodeInfo info = mount_.nodes.info(source.node);
-    CACHESHIM_TRY(folder, objects_.view_folder(parent));
-    if (info.job != folder.job) return Errno(EXDEV);
-    job = folder.job;
+    CACHESHIM_TRY(directory, objects_.view_directory(parent));
+    if (info.job != directory.job) return Errno(EXDEV);
+    job = directory.job;
     CACHESHIM_TRY(prepared, objects_.prepare_change(source.node));
     mount_.pending_unlinks.end(ino);
     const std::unique_lock lock(job->overlay.mutex());
@@ -135,12 +135,12 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     linked = new_path;
     const bool is_lock_name = job->overlay.is_shared_lock_name(new_path);
     if (is_lock_name || info.common != Common::kNone) {
-      return add_lock_name(source.node, parent, folder, new_path);
+      return add_lock_name(source.node, parent, directory, new_path);
     }
     const DirectoryLookup look = mount_.timeouts.begin(*job, std::string(parent_path(new_path)));
     CACHESHIM_TRY(found, job->overlay.find(new_path));
     mount_.nodes.add_link(source.node, parent.node, name, found.st);
-    return answers_.entry_of(parent, folder, name, std::move(found), look);
+    return answers_.entry_of(parent, directory, name, std::move(found), look);
   }();
   if (!entry || job->overlay.is_shared_lock_name(linked)) return completion.complete(entry);
   mount_.publishing.rejections().note_changed(*job, linked, request.caller.tid);
@@ -152,17 +152,18 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
 // One of the two names, or both, is a lock file's: a node has only names of one kind, so this gets a node of its own, with
 // the same locks. Others may have taken the new name away already, if it is a lock file's. With Overlay::mutex() held
 // exclusively.
-Result<Entry> Names::add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& folder,
+Result<Entry> Names::add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& directory,
                                    const std::string& path) {
   CACHESHIM_TRY(object, objects_.open_object(source));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   Found found{st, true};
-  if (folder.job->overlay.is_shared_lock_name(path)) {
+  if (directory.job->overlay.is_shared_lock_name(path)) {
     CACHESHIM_TRY(lock, sys::reopen(object.get(), O_PATH));
     found = {st, false, std::nullopt, std::move(lock)};
   }
-  const DirectoryLookup look = mount_.timeouts.begin(*folder.job, std::string(parent_path(path)));
-  CACHESHIM_TRY(entry, answers_.entry_of(parent, folder, std::string(base_name(path)),
+  const DirectoryLookup look =
+      mount_.timeouts.begin(*directory.job, std::string(parent_path(path)));
+  CACHESHIM_TRY(entry, answers_.entry_of(parent, directory, std::string(base_name(path)),
                                          std::move(found), look));
   for (const NodeIndex node : {source, decode(entry.ino).node}) {
     lock_requests_.lock_by_inode(node, [&object] { return sys::reopen(object.get(), O_PATH); });
@@ -184,7 +185,7 @@ Status Names::link_to(NodeIndex node, Job& job, const std::string& new_path) {
 Result<std::string> Names::remove_name(NodeId parent_ino, const std::string& name,
                                        const RemoveName& remove) {
   const NodeRef parent = decode(parent_ino);
-  CACHESHIM_TRY(info, objects_.view_folder(parent));
+  CACHESHIM_TRY(info, objects_.view_directory(parent));
   Overlay& overlay = info.job->overlay;
   return objects_.change_names(*info.job, [&](Hold hold) -> Result<std::string> {
     CACHESHIM_TRY(path, objects_.child_path(parent, name));
@@ -210,12 +211,12 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
     if (is_let_go) mount_.batons.forget(job, path);
     return Status();
   };
-  // The kernel holds what is removed as well: a late notice, of a folder that had its number, waits for it.
-  const NodeRef folder = decode(parent);
-  const NodeId victim = encode({mount_.nodes.find(folder.node, name), folder.slot});
+  // The kernel holds what is removed as well: a late notice, of a directory that had its number, waits for it.
+  const NodeRef directory = decode(parent);
+  const NodeId victim = encode({mount_.nodes.find(directory.node, name), directory.slot});
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (!removed) return completion.complete(removed.error());
-  Job& job = *mount_.nodes.info(folder.node).job;
+  Job& job = *mount_.nodes.info(directory.node).job;
   mount_.single_flight.note_step(job, *removed, /*is_removed=*/true);
   mount_.publishing.rejections().note_changed(job, *removed, caller);
   const auto answer = [pending = share(std::move(completion))] { pending->complete({}); };
@@ -239,8 +240,8 @@ Status Names::rmdir(NodeId parent, const char* name) {
 
 Result<std::string> Names::rename_object(NodeRef from, const std::string& name, NodeRef to,
                                          const std::string& new_name, unsigned flags) {
-  CACHESHIM_TRY(source, objects_.view_folder(from));
-  CACHESHIM_TRY(target, objects_.view_folder(to));
+  CACHESHIM_TRY(source, objects_.view_directory(from));
+  CACHESHIM_TRY(target, objects_.view_directory(to));
   if (source.job != target.job) return Errno(EXDEV);
   Overlay& overlay = source.job->overlay;
   CACHESHIM_TRY(prepared, objects_.prepare_change(mount_.nodes.find(from.node, name), kWholeFile,
@@ -297,7 +298,7 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
 // Its entry is not published by that: whoever was at work has not come to the end.
 void Names::reap(const Baton& baton) {
   Job& job = *baton.job;
-  const std::string folder(parent_path(baton.path));
+  const std::string directory(parent_path(baton.path));
   const std::string name(base_name(baton.path));
   {
     const std::unique_lock lock(job.overlay.mutex());
@@ -305,7 +306,7 @@ void Names::reap(const Baton& baton) {
     const bool is_same = found && found->in_upper && found->st.st_dev == baton.device &&
                          found->st.st_ino == baton.inode;
     if (!is_same) return;  // removed, or taken by another since
-    const NodeIndex parent = mount_.nodes.find_path(job.view_root, folder);
+    const NodeIndex parent = mount_.nodes.find_path(job.view_root, directory);
     NodeTable::Removed kept;
     if (parent != 0) kept = objects_.keep_object(job.overlay, parent, name, baton.path);
     if (!job.overlay.remove_file(baton.path)) return;
@@ -313,7 +314,7 @@ void Names::reap(const Baton& baton) {
   }
   mount_.counters.batons_reaped.fetch_add(1, std::memory_order_relaxed);
   spdlog::info("removed '{}' of job '{}': the process that made it is dead", baton.path, job.id);
-  mount_.invalidation.name_changed(job, folder, name);
+  mount_.invalidation.name_changed(job, directory, name);
 }
 
 }  // namespace cacheshim

@@ -52,7 +52,7 @@ class Names {
   Result<std::string> rename_object(NodeRef from, const std::string& name, NodeRef to,
                                     const std::string& new_name, unsigned flags);
   Status link_to(NodeIndex node, Job& job, const std::string& new_path);
-  Result<Entry> add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& folder,
+  Result<Entry> add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& directory,
                               const std::string& path);
 
   Mount& mount_;

@@ -11,7 +11,7 @@
 
 namespace cacheshim {
 
-Result<NodeInfo> Objects::view_folder(NodeRef parent) {
+Result<NodeInfo> Objects::view_directory(NodeRef parent) {
   const NodeInfo info = mount_.nodes.info(parent.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
   if (info.removed) return Errno(ENOENT);
@@ -20,8 +20,8 @@ Result<NodeInfo> Objects::view_folder(NodeRef parent) {
 }
 
 Result<std::string> Objects::child_path(NodeRef parent, const std::string& name) const {
-  CACHESHIM_TRY(folder, mount_.nodes.path(parent.node));
-  return join_path(folder, name);
+  CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
+  return join_path(directory, name);
 }
 
 Result<UniqueFd> Objects::open_object(NodeIndex node) {
@@ -94,7 +94,7 @@ Result<PreparedCopies> Objects::prepare_change(NodeIndex node, off_t keep_bytes,
   const NodeInfo info = mount_.nodes.info(node);
   const bool is_own_file = info.in_upper && !info.is_dir;
   if (info.kind != NodeKind::kObject || info.removed || is_own_file) return PreparedCopies{};
-  // A folder's own attributes concern nothing that is in it.
+  // A directory's own attributes concern nothing that is in it.
   if (info.is_dir && !whole_tree) return PreparedCopies{};
   const auto path = mount_.nodes.path(node);
   if (!path) return PreparedCopies{};  // removed meanwhile: the change itself sees to that

@@ -25,7 +25,7 @@ class Objects {
   explicit Objects(Mount& mount) : mount_(mount) {}
 
   // An object's parent directory in a view, or the error for anything else.
-  Result<NodeInfo> view_folder(NodeRef parent);
+  Result<NodeInfo> view_directory(NodeRef parent);
   // Requires: Overlay::mutex().
   Result<std::string> child_path(NodeRef parent, const std::string& name) const;
   // An O_PATH descriptor of an object, wherever it is. Requires: Overlay::mutex().

@@ -186,8 +186,8 @@ void OwnTree::complete_job(EntryCompletion completion, const Result<Entry>& entr
       job, 0, [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
-// `mkdir -p MOUNT/name/…`: the folder comes into the caller's view, where the name in the root then
-// leads, and the caller is told that it is there: once the kernel, which has made no folder in the
+// `mkdir -p MOUNT/name/…`: the directory comes into the caller's view, where the name in the root then
+// leads, and the caller is told that it is there: once the kernel, which has made no directory in the
 // view, knows that there is one.
 void OwnTree::make_in_root(const Request& request, const std::string& name, mode_t mode,
                            EntryCompletion completion) {

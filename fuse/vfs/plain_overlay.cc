@@ -28,15 +28,15 @@ DaemonError refuse(const std::string& path, Errno error) {
   return refuse(path, "another overlay has it as its upperdir or workdir");
 }
 
-Result<UniqueFd> open_folder(const std::string& path) {
+Result<UniqueFd> open_directory(const std::string& path) {
   return sys::open_path(path, O_RDONLY | O_DIRECTORY);
 }
 
 // The lock goes with the descriptor.
-Result<UniqueFd> take_folder(const std::string& path) {
-  CACHESHIM_TRY(folder, open_folder(path));
-  CACHESHIM_CHECK(sys::lock_file(folder.get(), LOCK_EX | LOCK_NB));
-  return folder;
+Result<UniqueFd> take_directory(const std::string& path) {
+  CACHESHIM_TRY(directory, open_directory(path));
+  CACHESHIM_CHECK(sys::lock_file(directory.get(), LOCK_EX | LOCK_NB));
+  return directory;
 }
 
 // A mounter that finds the overlay's directories taken probes this lock. The lock is free once the mount is
@@ -55,15 +55,15 @@ Result<UniqueFd> make_work(int parent) {
 }
 
 // Opens the directories again, through copies of their mounts. The locks stay.
-Status reopen(const OverlayFolders& folders, PlainOverlay& overlay) {
+Status reopen(const OverlayDirectories& directories, PlainOverlay& overlay) {
   for (std::size_t at = 0; at < overlay.lowers.size(); ++at) {
     UniqueFd& lower = overlay.lowers[at];
-    CACHESHIM_TRY(opened, overlay.mounts.reopen({folders.lowers[at], lower.get()}));
+    CACHESHIM_TRY(opened, overlay.mounts.reopen({directories.lowers[at], lower.get()}));
     lower = std::move(opened);
   }
   if (!overlay.upper || !overlay.mounts.have_atimes()) return {};
-  CACHESHIM_TRY(opened, overlay.mounts.reopen_both({folders.upper, overlay.upper.get()},
-                                                   {folders.work, overlay.work_parent.get()}));
+  CACHESHIM_TRY(opened, overlay.mounts.reopen_both({directories.upper, overlay.upper.get()},
+                                                   {directories.work, overlay.work_parent.get()}));
   CACHESHIM_TRY(work, sys::open_beneath(opened.second.get(), kWorkName, O_RDONLY | O_DIRECTORY));
   overlay.upper_lock = std::exchange(overlay.upper, std::move(opened.first));
   overlay.work = std::move(work);
@@ -95,25 +95,25 @@ std::variant<PlainOverlay, DaemonError> with_copies(PlainOverlay overlay,
 }  // namespace
 
 std::variant<PlainOverlay, DaemonError> open_plain_overlay(const DaemonOptions& options) {
-  const OverlayFolders& folders = *options.overlay;
+  const OverlayDirectories& directories = *options.overlay;
   PlainOverlay overlay;
   overlay.mounts = MountCopies(options.mount_flags, sees_itself(options));
-  for (const std::string& path : folders.lowers) {
-    auto lower = open_folder(path);
+  for (const std::string& path : directories.lowers) {
+    auto lower = open_directory(path);
     if (!lower) return refuse(path, lower.error());
     overlay.lowers.push_back(*std::move(lower));
   }
-  if (folders.upper.empty()) return with_copies(std::move(overlay), options);
-  auto upper = take_folder(folders.upper);
-  if (!upper) return refuse(folders.upper, upper.error());
-  auto work_parent = take_folder(folders.work);
-  if (!work_parent) return refuse(folders.work, work_parent.error());
+  if (directories.upper.empty()) return with_copies(std::move(overlay), options);
+  auto upper = take_directory(directories.upper);
+  if (!upper) return refuse(directories.upper, upper.error());
+  auto work_parent = take_directory(directories.work);
+  if (!work_parent) return refuse(directories.work, work_parent.error());
   auto work = make_work(work_parent->get());
-  if (!work) return refuse(folders.work, work.error());
+  if (!work) return refuse(directories.work, work.error());
   const auto upper_st = sys::stat_fd(upper->get());
   const auto work_st = sys::stat_fd(work->get());
   if (!upper_st || !work_st || upper_st->st_dev != work_st->st_dev) {
-    return refuse(folders.work, "it is not on the file system of the upperdir");
+    return refuse(directories.work, "it is not on the file system of the upperdir");
   }
   overlay.upper = *std::move(upper);
   overlay.work_parent = *std::move(work_parent);

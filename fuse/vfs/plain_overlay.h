@@ -10,7 +10,7 @@
 
 namespace cacheshim {
 
-// The folders of a plain overlay, open. While upper and work are, no other daemon of ours takes them.
+// The directories of a plain overlay, open. While upper and work are, no other daemon of ours takes them.
 struct PlainOverlay {
   std::vector<UniqueFd> lowers;  // the topmost first
   UniqueFd upper;                // empty, as what follows: read-only

@@ -30,10 +30,10 @@ class Attempt {
     if (view_->filter.is_building() && is_awaited()) return;
     is_begun_ = true;
     errno = 0;
-    folder_ = needs_path ? -1 : base_directory(*view_);
+    directory_ = needs_path ? -1 : base_directory(*view_);
     path_ = rest;
-    if (folder_ >= 0) return;
-    folder_ = AT_FDCWD;
+    if (directory_ >= 0) return;
+    directory_ = AT_FDCWD;
     path_ = buffer_.text;
     is_begun_ = join_path(buffer_, {{view_->base, view_->base_length}, "/", rest_}) != 0;
   }
@@ -43,7 +43,7 @@ class Attempt {
   explicit operator bool() const { return is_begun_; }
   const View& view() const { return *view_; }
   // The base's directory, for the ...at calls.
-  int directory() const { return folder_; }
+  int directory() const { return directory_; }
   const char* path() const { return path_; }
 
   // Call after the base has answered: returns whether the answer is valid.
@@ -87,8 +87,8 @@ class Attempt {
   bool take_path();
   bool is_for_base() const;
   // A path finds nothing if the base is not there: after an umount, or under another mount.
-  bool is_of_base() const { return folder_ != AT_FDCWD || view_->is_base_in_sight(); }
-  bool was_base() const { return folder_ == AT_FDCWD || is_held(folder_); }
+  bool is_of_base() const { return directory_ != AT_FDCWD || view_->is_base_in_sight(); }
+  bool was_base() const { return directory_ == AT_FDCWD || is_held(directory_); }
   bool rules_allow() const;
   bool is_awaited() const;
   std::uint64_t opened_state(std::uint64_t changes, time_t now) const;
@@ -98,7 +98,7 @@ class Attempt {
   ShadowProbes probes_;
   std::string_view rest_;
   bool is_begun_ = false;
-  int folder_ = AT_FDCWD;
+  int directory_ = AT_FDCWD;
   const char* path_ = nullptr;
   PathBuffer buffer_;
 };
@@ -182,7 +182,7 @@ bool is_open_to_all(mode_t mode) {
 
 // Returns true for a directory, which must not be opened here, because the base's listing lacks the
 // layer's names. This read transfers nothing and is the fastest call that can tell.
-bool is_folder(int fd) { return ::read(fd, nullptr, 0) != 0; }
+bool is_directory(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
 // A new daemon counts from zero. The state includes the time, because the use of a file that is
 // opened all the time must also be recorded.
@@ -197,7 +197,7 @@ bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
   const std::uint64_t counted = changes();
   const time_t now = ::time(nullptr);
   if (marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now))) {
-    return counted != 0 || !is_folder(fd);
+    return counted != 0 || !is_directory(fd);
   }
   struct stat st;
   if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;

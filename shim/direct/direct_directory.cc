@@ -25,14 +25,14 @@ constinit std::atomic<unsigned> asks{0};
 constinit std::atomic<pid_t> asker{0};  // the process that counts
 
 // Identifies the base's directory.
-struct FolderId {
+struct DirectoryId {
   std::uint64_t mount = 0;
   std::uint64_t inode = 0;
-  bool operator==(const FolderId& other) const = default;
+  bool operator==(const DirectoryId& other) const = default;
 };
 
 // Has mount 0 if the kernel does not report the mount.
-FolderId id_of(int fd) {
+DirectoryId id_of(int fd) {
   struct statx st;
   if (real::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &st) != 0) return {};
   return {st.stx_mnt_id, st.stx_ino};
@@ -43,7 +43,7 @@ FolderId id_of(int fd) {
 int hold_directory(const View& view) {
   const UniqueFd low(real::open(view.base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!low) return -1;
-  const FolderId directory = id_of(low.get());
+  const DirectoryId directory = id_of(low.get());
   if (directory.mount != view.base_mount) return -1;
   const int high = ::fcntl(low.get(), F_DUPFD_CLOEXEC, kLowestNumber);
   if (high < 0) return -1;
@@ -61,7 +61,7 @@ int hold_directory(const View& view) {
 // Runs once in a process's life, and once more for a new daemon's base. The child of a vfork shares
 // our memory but has its own descriptors: it executes another program before it counts far enough
 // to get here.
-[[gnu::noinline]] int take_folder(const View& view) {
+[[gnu::noinline]] int take_directory(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);
   if (asked != kAsksBefore) {
@@ -80,7 +80,7 @@ int hold_directory(const View& view) {
 
 int base_directory(const View& view) {
   const int fd = held_directory.load(std::memory_order_acquire);
-  if (fd < 0) return take_folder(view);
+  if (fd < 0) return take_directory(view);
   const std::uint64_t mount = held_mount.load(std::memory_order_relaxed);
   if (mount == view.base_mount) [[likely]]
     return fd;

@@ -103,7 +103,7 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
   // path.
   if (!view.is_alive() || !runtime::is_device_of_mount(page->device)) return false;
 
-  if (!name_in(directory, kBaseFolder, {}, path)) return false;
+  if (!name_in(directory, kBaseDirectory, {}, path)) return false;
   view.base_length = std::string_view(path.text).size();
   if (view.base_length >= sizeof view.base) return false;
   std::copy(path.text, path.text + view.base_length + 1, view.base);
@@ -121,7 +121,7 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
 // sees another user's view differently.
 bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
-  if (!name_in(directory, kCountersFolder, job, path)) return false;
+  if (!name_in(directory, kCountersDirectory, job, path)) return false;
   const UniqueFd fd(real::open(path.text, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return false;
   struct statx st;
@@ -138,7 +138,7 @@ bool take_counters(std::string_view directory, std::string_view job, View& view,
 
 bool take_filter(std::string_view directory, std::string_view job, View& view, Mapped& filter) {
   PathBuffer path;
-  if (!name_in(directory, kViewsFolder, job, path)) return false;
+  if (!name_in(directory, kViewsDirectory, job, path)) return false;
   if (!filter.map(path.text)) return false;
   view.filter = FilterView::over(filter.data(), filter.size());
   return view.filter && !view.filter.is_retired();

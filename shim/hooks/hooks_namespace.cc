@@ -18,7 +18,7 @@ int create(int dirfd, const char* path, Call call) {
 
 // The base may already have the name.
 template <class Call>
-int make_folder(int dirfd, const char* path, Call call) {
+int make_directory(int dirfd, const char* path, Call call) {
   return cacheshim::call_directly(
       {dirfd, path}, CallKind::kCreate,
       [](const char* p, int& result) { return direct::mkdir(p, result); }, call);
@@ -87,11 +87,11 @@ CACHESHIM_EXPORT int rmdir(const char* path) noexcept {
 }
 
 CACHESHIM_EXPORT int mkdir(const char* path, mode_t mode) noexcept {
-  return make_folder(AT_FDCWD, path, [=](const char* p) { return real::mkdir(p, mode); });
+  return make_directory(AT_FDCWD, path, [=](const char* p) { return real::mkdir(p, mode); });
 }
 
 CACHESHIM_EXPORT int mkdirat(int dirfd, const char* path, mode_t mode) noexcept {
-  return make_folder(dirfd, path, [=](const char* p) { return real::mkdirat(dirfd, p, mode); });
+  return make_directory(dirfd, path, [=](const char* p) { return real::mkdirat(dirfd, p, mode); });
 }
 
 CACHESHIM_EXPORT int mknod(const char* path, mode_t mode, dev_t device) noexcept {

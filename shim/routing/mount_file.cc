@@ -39,9 +39,9 @@ Result<MountState> read_mount_state(std::string_view path) {
   }
 }
 
-std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_folder) {
+std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_directory) {
   PathBuffer name;
-  if (join_path(name, {run_folder, "/", kStateFile}) == 0) return std::nullopt;
+  if (join_path(name, {run_directory, "/", kStateFile}) == 0) return std::nullopt;
   const UniqueFd fd(real::open(name.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return std::nullopt;
   alignas(MountPage) char bytes[512];

@@ -18,8 +18,8 @@ Result<MountState> read_mount_state(std::string_view path);
 // hundreds. Empty if the result is uncertain.
 std::optional<MountState> look_at_root(std::string_view path);
 
-// The same for the mount of the daemon that wrote its record in `run_folder`.
-std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_folder);
+// The same for the mount of the daemon that wrote its record in `run_directory`.
+std::optional<MountState> look_at_mount(std::string_view path, std::string_view run_directory);
 
 // Writes the path of the run directory of the mount at `path`; returns its length, or 0 if it does
 // not fit.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char kPreload[] = "LD_PRELOAD=";
 constexpr const char kOwnPrefix[] = "CACHESHIM_";
-constexpr const char kFolder[] = "CACHESHIM_FOLDER";
+constexpr const char kDirectory[] = "CACHESHIM_FOLDER";
 constexpr std::size_t kMaxOurs = 32;
 constexpr std::size_t kMaxEntries = 65536;  // 512 KiB of stack; execve rarely has space for more
 
@@ -32,7 +32,9 @@ bool starts_with(const char* entry, const char* prefix) {
 
 std::size_t name_length(const char* entry) { return std::strcspn(entry, "="); }
 
-bool has_value(const char* directory_entry) { return directory_entry[sizeof kFolder - 1] == '='; }
+bool has_value(const char* directory_entry) {
+  return directory_entry[sizeof kDirectory - 1] == '=';
+}
 
 void keep(const char* entry) {
   const std::size_t size = std::strlen(entry) + 1;
@@ -133,7 +135,7 @@ Change find_change(char* const* environment, Library library) {
   change.library = library;
   if (our_count != 0) change.directory = given_back::directory_for_children();
   if (environment != nullptr && change.directory != nullptr) {
-    const char* const given = find_variable(environment, kFolder);
+    const char* const given = find_variable(environment, kDirectory);
     if (std::strcmp(change.directory, given == nullptr ? "" : given) == 0)
       change.directory = nullptr;
   }
@@ -143,7 +145,7 @@ Change find_change(char* const* environment, Library library) {
   if (count > kMaxEntries) return change;
   change.pointers = count + our_count + 2;
   if (change.directory != nullptr)
-    change.bytes = sizeof kFolder + std::strlen(change.directory) + 1;
+    change.bytes = sizeof kDirectory + std::strlen(change.directory) + 1;
   for (std::size_t i = 0; library == Library::kDropped && i < count; ++i) {
     if (starts_with(environment[i], kPreload)) change.bytes += std::strlen(environment[i]) + 1;
   }
@@ -154,7 +156,7 @@ void apply_change(char* const* environment, const Change& change, char** out, ch
   static char* const none[] = {nullptr};
   if (environment == nullptr) environment = none;
   const auto is_replaced = [&](const char* entry) {
-    return change.directory != nullptr && starts_with(entry, kFolder) && has_value(entry);
+    return change.directory != nullptr && starts_with(entry, kDirectory) && has_value(entry);
   };
   std::size_t at = 0;
   for (std::size_t i = 0; environment[i] != nullptr; ++i) {
@@ -169,9 +171,9 @@ void apply_change(char* const* environment, const Change& change, char** out, ch
     out[at++] = const_cast<char*>(ours[i]);  // exec only reads it
   }
   if (change.directory != nullptr && *change.directory != '\0') {
-    std::memcpy(room, kFolder, sizeof kFolder - 1);
-    room[sizeof kFolder - 1] = '=';
-    std::memcpy(room + sizeof kFolder, change.directory, std::strlen(change.directory) + 1);
+    std::memcpy(room, kDirectory, sizeof kDirectory - 1);
+    room[sizeof kDirectory - 1] = '=';
+    std::memcpy(room + sizeof kDirectory, change.directory, std::strlen(change.directory) + 1);
     out[at++] = room;
   }
   out[at] = nullptr;

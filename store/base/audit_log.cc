@@ -106,10 +106,10 @@ Result<AuditRecord> parse_audit_line(std::string_view line) {
 }
 
 Status AuditLog::append(AuditRecord record) const {
-  if (!folder_) return {};
+  if (!directory_) return {};
   record.time = now();
   record.node = node_;
-  CACHESHIM_TRY(file, sys::open_beneath(folder_.get(), node_ + ".jsonl",
+  CACHESHIM_TRY(file, sys::open_beneath(directory_.get(), node_ + ".jsonl",
                                         O_WRONLY | O_APPEND | O_CREAT, 0600));
   return sys::write_all(file.get(), to_json_line(record));
 }
@@ -135,11 +135,11 @@ Status AuditLog::read_naming(std::string_view name,
 
 Status AuditLog::read_all(Places& places, std::string_view needle,
                           const std::function<void(AuditRecord)>& each) const {
-  if (!folder_) return {};
-  CACHESHIM_TRY(names, sys::list_dir(folder_.get()));
+  if (!directory_) return {};
+  CACHESHIM_TRY(names, sys::list_dir(directory_.get()));
   for (const sys::DirEntry& name : names) {
     if (name.name.find(".jsonl") == std::string::npos) continue;
-    CACHESHIM_TRY(file, sys::open_beneath(folder_.get(), name.name, O_RDONLY));
+    CACHESHIM_TRY(file, sys::open_beneath(directory_.get(), name.name, O_RDONLY));
     CACHESHIM_TRY(st, sys::stat_fd(file.get()));
     CACHESHIM_CHECK(read_file(file.get(), places[{st.st_dev, st.st_ino}], needle, each));
   }

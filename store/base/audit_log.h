@@ -52,8 +52,8 @@ Result<AuditRecord> parse_audit_line(std::string_view line);
 class AuditLog {
  public:
   AuditLog() = default;  // records nothing
-  AuditLog(UniqueFd folder, std::string node)
-      : folder_(std::move(folder)), node_(std::move(node)) {}
+  AuditLog(UniqueFd directory, std::string node)
+      : directory_(std::move(directory)), node_(std::move(node)) {}
 
   // Adds a line, with the time and this machine's name.
   Status append(AuditRecord record) const;
@@ -75,7 +75,7 @@ class AuditLog {
   static Status read_file(int file, off_t& place, std::string_view needle,
                           const std::function<void(AuditRecord)>& each);
 
-  UniqueFd folder_;
+  UniqueFd directory_;
   std::string node_;
 };
 

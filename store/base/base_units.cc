@@ -33,26 +33,26 @@ class Lister {
   }
 
  private:
-  std::vector<sys::DirEntry> names_in(const std::string& folder) const {
-    const auto fd = sys::open_beneath(base_, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  std::vector<sys::DirEntry> names_in(const std::string& directory) const {
+    const auto fd = sys::open_beneath(base_, directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (!fd) return {};
     auto names = sys::list_dir(fd->get());
     if (!names) return {};
     return *std::move(names);
   }
 
-  void visit(const std::string& folder, bool is_known) {
+  void visit(const std::string& directory, bool is_known) {
     std::map<std::string, std::size_t> groups;  // entries of files, by unit
-    for (const sys::DirEntry& name : names_in(folder)) {
-      const std::string path = join_path(folder, name.name);
+    for (const sys::DirEntry& name : names_in(directory)) {
+      const std::string path = join_path(directory, name.name);
       const bool is_dir = name.type == DT_DIR;
       const auto ref = entries_.find(path);
       if (row_of(entries_.class_of(path)).is_a_file_alone) continue;
-      if (ref && !is_dir && !ref->rule->is_folder()) {
+      if (ref && !is_dir && !ref->rule->is_directory()) {
         const auto [at, added] = groups.try_emplace(ref->unit(), units_.size());
         if (added) units_.push_back({ref->unit(), {}, 0, 0, 0});
         add(units_[at->second], path);
-      } else if (is_known && is_dir && !(ref && ref->is_entry_folder())) {
+      } else if (is_known && is_dir && !(ref && ref->is_entry_directory())) {
         visit(path, true);
       } else {
         units_.push_back({path, {}, 0, 0, 0});
@@ -102,7 +102,7 @@ class Lister {
 BaseUnit base_unit(const EntryMap& entries, const std::string& unit) {
   const auto ref = entries.find(unit);
   BaseUnit whole{unit, {unit}, 0, 0, 0};
-  if (ref && !ref->rule->is_folder()) whole.paths = ref->file_paths();
+  if (ref && !ref->rule->is_directory()) whole.paths = ref->file_paths();
   return whole;
 }
 

@@ -14,13 +14,13 @@ namespace cacheshim {
 // base is merged from several directories, to the directory that has changed.
 struct BaseChange {
   enum class Kind {
-    kName,        // `name` in `folder` was created, removed, or leads to another object
-    kFolderName,  // the same for a directory that was moved, with everything below it
-    kContent,     // data or attributes of `name` in `folder`, or of `folder` itself if it is ""
-    kUnknown,     // changes were lost: anything may have changed
+    kName,           // `name` in `directory` was created, removed, or leads to another object
+    kDirectoryName,  // the same for a directory that was moved, with everything below it
+    kContent,  // data or attributes of `name` in `directory`, or of `directory` itself if it is ""
+    kUnknown,  // changes were lost: anything may have changed
   };
   Kind kind;
-  std::string folder;
+  std::string directory;
   std::string name;
 };
 
@@ -34,17 +34,17 @@ class BaseWatch {
   // Called on the watch's own thread with the changes since the last call, in order.
   using Callback = std::function<void(const std::vector<BaseChange>&)>;
 
-  // Starts the best mode that works here for all of `folders`, no better than `best`. They are the
+  // Starts the best mode that works here for all of `directories`, no better than `best`. They are the
   // base, or are merged into it; they may be anywhere, also in each other. They must stay open;
   // each may be O_PATH.
-  static std::unique_ptr<BaseWatch> start(const std::vector<int>& folders, WatchMode best,
+  static std::unique_ptr<BaseWatch> start(const std::vector<int>& directories, WatchMode best,
                                           Callback changed);
   virtual ~BaseWatch() = default;  // ends the thread
 
   virtual WatchMode mode() const = 0;
-  // Call before a lookup in `folder`: returns whether changes in it will be reported from now on.
+  // Call before a lookup in `directory`: returns whether changes in it will be reported from now on.
   // Thread-safe; fast when repeated.
-  virtual bool ensure(const std::string& folder) = 0;
+  virtual bool ensure(const std::string& directory) = 0;
 };
 
 // Whether no other machine can change the file system of `fd`.

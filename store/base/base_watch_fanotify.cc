@@ -46,17 +46,17 @@ struct WatchedMount {
   UniqueFd fd;  // of the first of them, not O_PATH: required by open_by_handle_at(2)
   std::uint64_t id = 0;
   fsid_t file_system{};
-  std::vector<int> folders;
+  std::vector<int> directories;
 };
 
 // Returns null if the kernel does not report enough to find the directory of an event.
-std::optional<WatchedMount> mount_of(int folder) {
-  auto fd = sys::open_beneath(folder, "", O_RDONLY | O_DIRECTORY);
+std::optional<WatchedMount> mount_of(int directory) {
+  auto fd = sys::open_beneath(directory, "", O_RDONLY | O_DIRECTORY);
   struct statfs file_system {};
   struct statx found {};
   if (!fd || ::fstatfs(fd->get(), &file_system) == -1) return std::nullopt;
   if (::statx(fd->get(), "", AT_EMPTY_PATH, STATX_MNT_ID, &found) == -1) return std::nullopt;
-  return WatchedMount{*std::move(fd), found.stx_mnt_id, file_system.f_fsid, {folder}};
+  return WatchedMount{*std::move(fd), found.stx_mnt_id, file_system.f_fsid, {directory}};
 }
 
 class FanotifyWatch final : public BaseWatch {
@@ -81,7 +81,7 @@ class FanotifyWatch final : public BaseWatch {
   const UniqueFd group_;
   const std::vector<WatchedMount> mounts_;
   const Callback changed_;
-  std::unordered_map<std::string, Paths> folders_;  // by handle
+  std::unordered_map<std::string, Paths> directories_;  // by handle
   EventThread thread_;                              // the last member: it uses all the others
 };
 
@@ -104,7 +104,7 @@ void FanotifyWatch::read_events() {
 
 void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseChange>& changes) {
   if ((event.mask & FAN_Q_OVERFLOW) != 0) {
-    folders_.clear();
+    directories_.clear();
     changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
     return;
   }
@@ -118,29 +118,29 @@ void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseC
   }
   if (name == ".") name.clear();
   const bool moved = (event.mask & FAN_ONDIR) != 0 && (event.mask & kMoves) != 0;
-  const Paths& folders = paths_of(*info, handle);
-  for (const std::string& folder : folders) {
+  const Paths& directories = paths_of(*info, handle);
+  for (const std::string& directory : directories) {
     if ((event.mask & kNames) != 0) {
-      const auto kind = moved ? BaseChange::Kind::kFolderName : BaseChange::Kind::kName;
-      add_change(changes, {kind, folder, name});
+      const auto kind = moved ? BaseChange::Kind::kDirectoryName : BaseChange::Kind::kName;
+      add_change(changes, {kind, directory, name});
     }
     // The kernel merges events of one object: it may have been created and written to.
     if ((event.mask & ~(kNames | FAN_ONDIR)) != 0) {
-      add_change(changes, {BaseChange::Kind::kContent, folder, name});
+      add_change(changes, {BaseChange::Kind::kContent, directory, name});
     }
   }
   // An object that moved within a watched directory, into it or out of it, has other paths now. The
   // event's own directory is not affected; its path is still right.
-  if (moved && !folders.empty()) folders_.clear();
+  if (moved && !directories.empty()) directories_.clear();
 }
 
 const FanotifyWatch::Paths& FanotifyWatch::paths_of(const fanotify_event_info_fid& info,
                                                     const file_handle& handle) {
   std::string key(reinterpret_cast<const char*>(&info.fsid), sizeof info.fsid);
   key.append(reinterpret_cast<const char*>(&handle), sizeof handle + handle.handle_bytes);
-  if (const auto known = folders_.find(key); known != folders_.end()) return known->second;
-  if (folders_.size() >= kMostRemembered) folders_.clear();
-  return folders_[key] = resolve(info, handle);
+  if (const auto known = directories_.find(key); known != directories_.end()) return known->second;
+  if (directories_.size() >= kMostRemembered) directories_.clear();
+  return directories_[key] = resolve(info, handle);
 }
 
 // Returns none for a directory outside the watched ones, or one that was removed: its parent's
@@ -154,25 +154,25 @@ FanotifyWatch::Paths FanotifyWatch::resolve(const fanotify_event_info_fid& info,
     const UniqueFd opened(::open_by_handle_at(mount.fd.get(), given, O_PATH | O_CLOEXEC));
     if (!opened) continue;
     const std::string path = path_of(opened.get());
-    for (const int folder : mount.folders) {
-      if (auto found = below(path_of(folder), path)) paths.push_back(*std::move(found));
+    for (const int directory : mount.directories) {
+      if (auto found = below(path_of(directory), path)) paths.push_back(*std::move(found));
     }
   }
   return paths;
 }
 
 // Returns an empty list if one of the directories cannot be watched.
-std::vector<WatchedMount> mounts_of(const std::vector<int>& folders) {
+std::vector<WatchedMount> mounts_of(const std::vector<int>& directories) {
   std::vector<WatchedMount> mounts;
-  for (const int folder : folders) {
-    auto mount = mount_of(folder);
+  for (const int directory : directories) {
+    auto mount = mount_of(directory);
     if (!mount) return {};
     const auto same = [&](const WatchedMount& other) { return other.id == mount->id; };
     const auto known = std::find_if(mounts.begin(), mounts.end(), same);
     if (known == mounts.end()) {
       mounts.push_back(*std::move(mount));
     } else {
-      known->folders.push_back(folder);
+      known->directories.push_back(directory);
     }
   }
   return mounts;
@@ -180,9 +180,9 @@ std::vector<WatchedMount> mounts_of(const std::vector<int>& folders) {
 
 }  // namespace
 
-std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& folders,
+std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& directories,
                                           const BaseWatch::Callback& changed) {
-  std::vector<WatchedMount> mounts = mounts_of(folders);
+  std::vector<WatchedMount> mounts = mounts_of(directories);
   UniqueFd group(::fanotify_init(
       FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORT_DFID_NAME, O_RDONLY));
   if (mounts.empty() || !group) return nullptr;

@@ -40,13 +40,13 @@ class InotifyWatch final : public BaseWatch {
         thread_(events_.get(), [this] { read_events(); }) {}
 
   WatchMode mode() const override { return WatchMode::kInotify; }
-  bool ensure(const std::string& folder) override;
+  bool ensure(const std::string& directory) override;
 
  private:
   using Watches = std::vector<int>;  // of one path, for each root: its watch, or kAbsent
   struct Place {
     std::size_t root;
-    std::string folder;
+    std::string directory;
     friend bool operator==(const Place&, const Place&) = default;
   };
 
@@ -54,10 +54,10 @@ class InotifyWatch final : public BaseWatch {
   void take(const inotify_event& event, std::vector<BaseChange>& changes);
   void take_at(const Place& place, const inotify_event& event, std::vector<BaseChange>& changes)
       REQUIRES(mutex_);
-  bool ensure_locked(const std::string& folder) REQUIRES(mutex_);
+  bool ensure_locked(const std::string& directory) REQUIRES(mutex_);
   Result<int> watch(const Place& place) REQUIRES(mutex_);
   int* find_watch(const Place& place) REQUIRES(mutex_);
-  void forget_below(const std::string& folder) REQUIRES(mutex_);
+  void forget_below(const std::string& directory) REQUIRES(mutex_);
   void drop_all(std::vector<BaseChange>& changes) REQUIRES(mutex_);
 
   const std::vector<int> roots_;
@@ -71,30 +71,30 @@ class InotifyWatch final : public BaseWatch {
   EventThread thread_;  // the last member: it uses all the others
 };
 
-bool InotifyWatch::ensure(const std::string& folder) {
+bool InotifyWatch::ensure(const std::string& directory) {
   const MutexLock lock(mutex_);
-  return ensure_locked(folder);
+  return ensure_locked(directory);
 }
 
-bool InotifyWatch::ensure_locked(const std::string& folder) {
-  if (watches_.contains(folder)) return true;
-  const std::string parent(parent_path(folder));
-  if (!folder.empty() && !ensure_locked(parent)) return false;
+bool InotifyWatch::ensure_locked(const std::string& directory) {
+  if (watches_.contains(directory)) return true;
+  const std::string parent(parent_path(directory));
+  if (!directory.empty() && !ensure_locked(parent)) return false;
   Watches watches(roots_.size(), kAbsent);
   for (std::size_t root = 0; root < roots_.size(); ++root) {
-    if (!folder.empty() && watches_[parent][root] == kAbsent) continue;
-    const Result<int> added = watch({root, folder});
+    if (!directory.empty() && watches_[parent][root] == kAbsent) continue;
+    const Result<int> added = watch({root, directory});
     if (!added) return false;
     watches[root] = *added;
   }
-  watches_[folder] = std::move(watches);
+  watches_[directory] = std::move(watches);
   return true;
 }
 
 // Errors: ENOSPC beyond fs.inotify.max_user_watches.
 Result<int> InotifyWatch::watch(const Place& place) {
   const auto opened =
-      sys::open_beneath(roots_[place.root], place.folder, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+      sys::open_beneath(roots_[place.root], place.directory, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (opened.failed_with(ENOENT) || opened.failed_with(ENOTDIR)) return kAbsent;
   if (!opened) return opened.error();
   const std::string path = "/proc/self/fd/" + std::to_string(opened->get());
@@ -108,13 +108,13 @@ Result<int> InotifyWatch::watch(const Place& place) {
 }
 
 int* InotifyWatch::find_watch(const Place& place) {
-  const auto found = watches_.find(place.folder);
+  const auto found = watches_.find(place.directory);
   return found == watches_.end() ? nullptr : &found->second[place.root];
 }
 
-void InotifyWatch::forget_below(const std::string& folder) {
+void InotifyWatch::forget_below(const std::string& directory) {
   std::erase_if(watches_, [&](const auto& known) {
-    return known.first == folder || known.first.starts_with(folder + "/");
+    return known.first == directory || known.first.starts_with(directory + "/");
   });
 }
 
@@ -170,7 +170,7 @@ void InotifyWatch::take_at(const Place& place, const inotify_event& event,
     return;
   }
   const std::string name = event.len > 0 ? event.name : "";
-  const std::string child = join_path(place.folder, name);
+  const std::string child = join_path(place.directory, name);
   int* const watch = (event.mask & IN_ISDIR) != 0 ? find_watch({place.root, child}) : nullptr;
   if (watch != nullptr && (event.mask & IN_DELETE) != 0) *watch = kAbsent;
   if (watch != nullptr && (event.mask & IN_CREATE) != 0 && *watch == kAbsent) {
@@ -178,20 +178,20 @@ void InotifyWatch::take_at(const Place& place, const inotify_event& event,
     changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
   }
   if ((event.mask & kNames) != 0) {
-    add_change(changes, {BaseChange::Kind::kName, place.folder, name});
+    add_change(changes, {BaseChange::Kind::kName, place.directory, name});
   }
   if ((event.mask & kContent) != 0) {
-    add_change(changes, {BaseChange::Kind::kContent, place.folder, name});
+    add_change(changes, {BaseChange::Kind::kContent, place.directory, name});
   }
 }
 
 }  // namespace
 
-std::unique_ptr<BaseWatch> start_inotify(const std::vector<int>& folders,
+std::unique_ptr<BaseWatch> start_inotify(const std::vector<int>& directories,
                                          const BaseWatch::Callback& changed) {
   UniqueFd events(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!events) return nullptr;
-  return std::make_unique<InotifyWatch>(folders, std::move(events), changed);
+  return std::make_unique<InotifyWatch>(directories, std::move(events), changed);
 }
 
 }  // namespace cacheshim

@@ -20,9 +20,9 @@
 namespace cacheshim {
 
 // Returns null if the kernel, or this process's privileges, do not allow it.
-std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& folders,
+std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& directories,
                                           const BaseWatch::Callback& changed);
-std::unique_ptr<BaseWatch> start_inotify(const std::vector<int>& folders,
+std::unique_ptr<BaseWatch> start_inotify(const std::vector<int>& directories,
                                          const BaseWatch::Callback& changed);
 
 // Adds a change; the change of a marker becomes that of the hidden name.

@@ -28,12 +28,12 @@ class Sampler {
     const auto now = Clock::now();
     const auto half = now + (deadline_ - now) / 2;
     for (const Profile& profile : entries_.profiles()) {
-      if (names_paths(profile)) folders_.push_back(profile.name);
+      if (names_paths(profile)) directories_.push_back(profile.name);
     }
-    while (!folders_.empty()) {  // no recursion: a store may hold trees of any depth
-      const std::string folder = std::move(folders_.back());
-      folders_.pop_back();
-      list(folder, half);
+    while (!directories_.empty()) {  // no recursion: a store may hold trees of any depth
+      const std::string directory = std::move(directories_.back());
+      directories_.pop_back();
+      list(directory, half);
     }
     std::shuffle(found_.begin(), found_.end(), std::mt19937(std::random_device{}()));
     for (const std::string& entry : found_) {
@@ -49,12 +49,12 @@ class Sampler {
  private:
   static bool names_paths(const Profile& profile) {
     return std::any_of(profile.entries.begin(), profile.entries.end(), [](const EntryRule& rule) {
-      return rule.is_folder() && !rule.paths_in.empty();
+      return rule.is_directory() && !rule.paths_in.empty();
     });
   }
 
-  void list(const std::string& folder, Clock::time_point deadline) {
-    auto opened = sys::open_beneath(base_, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  void list(const std::string& directory, Clock::time_point deadline) {
+    auto opened = sys::open_beneath(base_, directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (!opened) return;
     const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(opened->get()), ::closedir);
     if (!dir) return;
@@ -65,9 +65,9 @@ class Sampler {
         sample_.is_whole = false;
         return;
       }
-      const bool may_be_folder = name->d_type == DT_DIR || name->d_type == DT_UNKNOWN;
-      if (!may_be_folder || is_dot_name(name->d_name)) continue;
-      add(join_path(folder, name->d_name));
+      const bool may_be_directory = name->d_type == DT_DIR || name->d_type == DT_UNKNOWN;
+      if (!may_be_directory || is_dot_name(name->d_name)) continue;
+      add(join_path(directory, name->d_name));
     }
   }
 
@@ -75,16 +75,16 @@ class Sampler {
 
   void add(std::string path) {
     const auto ref = entries_.find(path);
-    if (!ref || !ref->is_entry_folder()) {
-      if (!entries_.is_beside_entry(path)) folders_.push_back(std::move(path));
+    if (!ref || !ref->is_entry_directory()) {
+      if (!entries_.is_beside_entry(path)) directories_.push_back(std::move(path));
     } else if (!ref->rule->paths_in.empty()) {
       found_.push_back(std::move(path));
     }
   }
 
   void read_entry(const std::string& entry) {
-    const auto folder = sys::open_beneath(base_, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    const auto names = folder ? sys::list_dir(folder->get()) : folder.error();
+    const auto directory = sys::open_beneath(base_, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    const auto names = directory ? sys::list_dir(directory->get()) : directory.error();
     if (!names) return;
     ++sample_.entries;
     for (const sys::DirEntry& name : *names) {
@@ -98,7 +98,7 @@ class Sampler {
   const std::string& mount_path_;
   const EntryMap& entries_;
   const Clock::time_point deadline_;
-  std::vector<std::string> folders_;  // to be listed
+  std::vector<std::string> directories_;  // to be listed
   std::vector<std::string> found_;    // entries
   PathSample sample_;
 };

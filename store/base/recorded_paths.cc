@@ -16,7 +16,7 @@ constexpr int kMostDepth = 64;
 // Checks each string as it is parsed, and stores only its key. Keys are not paths.
 class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit PathFinder(std::string folder) : folder_(std::move(folder)) {}
+  explicit PathFinder(std::string directory) : directory_(std::move(directory)) {}
   bool is_too_deep() const { return is_too_deep_; }
   bool has_path_outside() const { return is_structured_ && has_path_outside_; }
 
@@ -32,7 +32,7 @@ class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool string(string_t& text) override {
     const bool is_absolute = text.starts_with('/');
-    const bool is_outside = is_absolute ? !text.starts_with(folder_ + "/")
+    const bool is_outside = is_absolute ? !text.starts_with(directory_ + "/")
                                         : !key_.empty() && text.ends_with("/" + key_);
     has_path_outside_ = has_path_outside_ || is_outside;
     return true;
@@ -56,7 +56,7 @@ class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  const std::string folder_;
+  const std::string directory_;
   std::string key_;
   int depth_ = 0;
   bool is_structured_ = false;
@@ -66,9 +66,9 @@ class PathFinder final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Result<bool> names_path_outside(int fd, const std::string& folder) {
+Result<bool> names_path_outside(int fd, const std::string& directory) {
   CACHESHIM_TRY(text, sys::read_all(fd, kMostBytes));
-  PathFinder finder(folder);
+  PathFinder finder(directory);
   const bool is_json = nlohmann::json::sax_parse(text, &finder);
   if (finder.is_too_deep()) return Errno(EFBIG);
   return is_json && finder.has_path_outside();

@@ -31,11 +31,11 @@ Result<UniqueFd> ensure_dir(int parent, const std::string& name, mode_t mode) {
 
 // Returns the uid that a file system gives to the daemon's new objects. It differs from ours if a
 // file server maps it (root_squash). Returns ours if the daemon cannot create anything there.
-uid_t uid_given_by(int folder) {
+uid_t uid_given_by(int directory) {
   const std::string name = fmt::format("{}.probe-{}", kControlName, ::getpid());
-  if (!sys::make_dir_at(folder, name, kPrivateMode)) return sys::own_uid();
-  const auto st = sys::stat_at(folder, name);
-  (void)sys::unlink_at(folder, name, AT_REMOVEDIR);  // an empty directory with a telling name
+  if (!sys::make_dir_at(directory, name, kPrivateMode)) return sys::own_uid();
+  const auto st = sys::stat_at(directory, name);
+  (void)sys::unlink_at(directory, name, AT_REMOVEDIR);  // an empty directory with a telling name
   return st ? st->st_uid : sys::own_uid();
 }
 
@@ -89,15 +89,15 @@ StoreError Store::explain(const std::string& path, Errno error) const {
 // that were never published.
 Result<UniqueFd> Store::open_record_dir(int parent, const std::string& name,
                                         const std::string& shown) {
-  auto folder = ensure_dir(parent, name, kPrivateMode);
-  if (folder.failed_with(ELOOP) || folder.failed_with(ENOTDIR)) {
+  auto directory = ensure_dir(parent, name, kPrivateMode);
+  if (directory.failed_with(ELOOP) || directory.failed_with(ENOTDIR)) {
     refusal_ = fmt::format("'{}' is {}", shown,
-                           folder.failed_with(ELOOP) ? "a symlink" : "not a directory");
+                           directory.failed_with(ELOOP) ? "a symlink" : "not a directory");
   }
-  if (!folder) return folder.error();
-  CACHESHIM_TRY(st, sys::stat_fd(folder->get()));
+  if (!directory) return directory.error();
+  CACHESHIM_TRY(st, sys::stat_fd(directory->get()));
   const std::string why = why_unsafe(parent, st);
-  if (why.empty()) return folder;
+  if (why.empty()) return directory;
   refusal_ = fmt::format("'{}' {}", shown, why);
   return Errno(EPERM);
 }
@@ -174,8 +174,8 @@ Status Store::open_staging() {
     if (lock.failed_with(ENOENT)) continue;  // removed by a daemon that started at the same time
     if (!lock) return lock.error();
     if (!sys::lock_file(lock->get(), LOCK_EX | LOCK_NB)) continue;
-    CACHESHIM_TRY(folder, sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY));
-    staging_ = std::move(folder);
+    CACHESHIM_TRY(directory, sys::open_beneath(all.get(), own, O_RDONLY | O_DIRECTORY));
+    staging_ = std::move(directory);
     staging_lock_ = *std::move(lock);
     return {};
   }

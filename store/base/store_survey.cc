@@ -23,8 +23,8 @@ namespace {
 constexpr const char* kOwnerLock = "owner.lock";
 constexpr std::size_t kBlock = 4096;
 
-bool is_locked_at(int folder, const std::string& path) {
-  const auto lock = sys::open_beneath(folder, path, O_PATH | O_NOFOLLOW);
+bool is_locked_at(int directory, const std::string& path) {
+  const auto lock = sys::open_beneath(directory, path, O_PATH | O_NOFOLLOW);
   const auto st = lock ? sys::stat_fd(lock->get()) : Result<struct stat>(lock.error());
   return st && is_locked_elsewhere(st->st_dev, st->st_ino);
 }
@@ -44,7 +44,7 @@ SurveyedLayer survey_layer(int layers, const std::string& job, const std::string
   return layer;
 }
 
-Result<UniqueFd> open_folder(int parent, const std::string& path) {
+Result<UniqueFd> open_directory(int parent, const std::string& path) {
   return sys::open_beneath(parent, path, O_RDONLY | O_DIRECTORY);
 }
 
@@ -54,9 +54,9 @@ Result<std::vector<SurveyedLayer>> survey_layers(int layers) {
   std::vector<SurveyedLayer> found;
   CACHESHIM_TRY(jobs, sys::list_dir(layers));
   for (const sys::DirEntry& job : jobs) {
-    const auto folder = open_folder(layers, job.name);
-    if (!folder) continue;
-    const auto names = sys::list_dir(folder->get());
+    const auto directory = open_directory(layers, job.name);
+    if (!directory) continue;
+    const auto names = sys::list_dir(directory->get());
     if (!names) continue;
     for (const sys::DirEntry& name : *names) {
       found.push_back(survey_layer(layers, job.name, name.name));
@@ -66,7 +66,7 @@ Result<std::vector<SurveyedLayer>> survey_layers(int layers) {
 }
 
 Result<std::size_t> count_old_trash(int control, long keep_seconds) {
-  CACHESHIM_TRY(trash, open_folder(control, "trash"));
+  CACHESHIM_TRY(trash, open_directory(control, "trash"));
   CACHESHIM_TRY(names, sys::list_dir(trash.get()));
   const std::time_t oldest = std::time(nullptr) - keep_seconds;
   std::size_t count = 0;
@@ -77,7 +77,7 @@ Result<std::size_t> count_old_trash(int control, long keep_seconds) {
 }
 
 Result<std::size_t> count_left_staging(int control) {
-  CACHESHIM_TRY(staging, open_folder(control, "staging"));
+  CACHESHIM_TRY(staging, open_directory(control, "staging"));
   CACHESHIM_TRY(names, sys::list_dir(staging.get()));
   std::size_t count = 0;
   for (const sys::DirEntry& name : names) {
@@ -96,9 +96,9 @@ LockSupport probe_locks(int file) {
   return LockSupport::kUnknown;
 }
 
-Result<bool> probe_reflink(int folder) {
-  CACHESHIM_TRY(source, sys::open_beneath(folder, "", O_TMPFILE | O_RDWR, 0600));
-  CACHESHIM_TRY(target, sys::open_beneath(folder, "", O_TMPFILE | O_RDWR, 0600));
+Result<bool> probe_reflink(int directory) {
+  CACHESHIM_TRY(source, sys::open_beneath(directory, "", O_TMPFILE | O_RDWR, 0600));
+  CACHESHIM_TRY(target, sys::open_beneath(directory, "", O_TMPFILE | O_RDWR, 0600));
   CACHESHIM_CHECK(sys::write_all(source.get(), std::string(kBlock, 'x')));
   return ::ioctl(target.get(), FICLONE, source.get()) == 0;
 }

@@ -36,6 +36,6 @@ LockSupport probe_locks(int file);
 
 // Whether files in the directory share their blocks when copied (reflink). Tries it with two files
 // without names. Errors: those of creating these.
-Result<bool> probe_reflink(int folder);
+Result<bool> probe_reflink(int directory);
 
 }  // namespace cacheshim

@@ -70,9 +70,9 @@ void repair_units(const Store& store, const std::vector<BaseUnit>& units, Verify
 void find_path_faults(const Store& store, const EntryMap& entries,
                       const std::vector<BaseUnit>& units, VerifyReport& report) {
   for (const BaseUnit& unit : units) {
-    const auto folder =
+    const auto directory =
         sys::open_beneath(store.base(), unit.unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    const auto names = folder ? sys::list_dir(folder->get()) : folder.error();
+    const auto names = directory ? sys::list_dir(directory->get()) : directory.error();
     if (!names) continue;
     for (const sys::DirEntry& name : *names) {
       const std::string path = join_path(unit.unit, name.name);

@@ -20,10 +20,11 @@ std::string record_path(const std::string& run_dir) { return run_dir + ".closed"
 Status record_closing(const std::string& run_dir, const std::string& cycle) {
   if (run_dir.empty()) return {};
   const std::string path = record_path(run_dir);
-  CACHESHIM_TRY(folder, sys::open_path("/" + std::string(parent_path(path.substr(1))),
-                                       O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(directory, sys::open_path("/" + std::string(parent_path(path.substr(1))),
+                                          O_RDONLY | O_DIRECTORY));
   const nlohmann::ordered_json json = {{"cycle", cycle}};
-  return sys::replace_file(folder.get(), std::string(base_name(path)), dump_json(json) + "\n", 0644);
+  return sys::replace_file(directory.get(), std::string(base_name(path)), dump_json(json) + "\n",
+                           0644);
 }
 
 void forget_closing(const std::string& run_dir) {

@@ -32,8 +32,8 @@ Result<UniqueFd> open_dir(int parent, const std::string& name) {
 // checked.
 Status check_own_dir(int layers, const std::string& path) {
   CACHESHIM_TRY(top, sys::stat_fd(layers));
-  CACHESHIM_TRY(folder, open_dir(layers, path));
-  CACHESHIM_TRY(st, sys::stat_fd(folder.get()));
+  CACHESHIM_TRY(directory, open_dir(layers, path));
+  CACHESHIM_TRY(st, sys::stat_fd(directory.get()));
   return sys::is_private_dir(st, top.st_uid) ? Status() : Errno(EPERM);
 }
 
@@ -48,9 +48,9 @@ void for_each_layer(int layers, Function&& function) {
   const auto jobs = sys::list_dir(layers);
   if (!jobs) return;
   for (const sys::DirEntry& job : *jobs) {
-    const auto folder = open_dir(layers, job.name);
-    if (!folder) continue;
-    const auto names = sys::list_dir(folder->get());
+    const auto directory = open_dir(layers, job.name);
+    if (!directory) continue;
+    const auto names = sys::list_dir(directory->get());
     if (!names) continue;
     for (const sys::DirEntry& name : *names) function(job.name, name.name);
     (void)sys::unlink_at(layers, job.name, AT_REMOVEDIR);  // stays unless it is empty
@@ -58,8 +58,8 @@ void for_each_layer(int layers, Function&& function) {
 }
 
 // Some file systems cannot sync directories, and return EINVAL.
-Status sync_dir(int folder) {
-  const Status synced = sys::sync_file(folder);
+Status sync_dir(int directory) {
+  const Status synced = sys::sync_file(directory);
   return synced.failed_with(EINVAL) ? Status() : synced;
 }
 
@@ -121,11 +121,11 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   const std::string path = join_path(job, name);
   CACHESHIM_CHECK(check_own_dir(layers, job));
   CACHESHIM_CHECK(check_own_dir(layers, path));
-  CACHESHIM_TRY(folder, open_dir(layers, path));
-  CACHESHIM_TRY(lock, sys::open_beneath(folder.get(), kLockFile, O_RDWR | O_CREAT, 0600));
+  CACHESHIM_TRY(directory, open_dir(layers, path));
+  CACHESHIM_TRY(lock, sys::open_beneath(directory.get(), kLockFile, O_RDWR | O_CREAT, 0600));
   CACHESHIM_CHECK(sys::lock_file(lock.get(), LOCK_EX | LOCK_NB));
-  Layer layer(std::move(folder), std::move(lock), path);
-  CACHESHIM_TRY(text, sys::read_file(layer.folder_.get(), kLayerRecordFile));
+  Layer layer(std::move(directory), std::move(lock), path);
+  CACHESHIM_TRY(text, sys::read_file(layer.directory_.get(), kLayerRecordFile));
   CACHESHIM_TRY(record, parse_layer_record(text));
   layer.record_ = std::move(record);
   CACHESHIM_CHECK(layer.prepare(layer.record_));
@@ -135,10 +135,10 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
 // Whether `wanted` may take over an existing layer. A layer without a record was left so by its
 // creator or by a power failure. A layer that only root has used goes to the first other user.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
-  const auto text = sys::read_file(folder_.get(), kLayerRecordFile);
+  const auto text = sys::read_file(directory_.get(), kLayerRecordFile);
   if (!text) {
     return text.failed_with(ENOENT) &&
-           sys::open_beneath(folder_.get(), "upper", O_PATH).failed_with(ENOENT);
+           sys::open_beneath(directory_.get(), "upper", O_PATH).failed_with(ENOENT);
   }
   const auto old = parse_layer_record(*text);
   if (!old) return false;
@@ -149,8 +149,8 @@ bool Layer::may_be_taken(const LayerRecord& wanted) const {
 // Syncs the directories above the record, whose rename does not make them durable.
 Status Layer::sync_names(int layers) const {
   for (const std::string& path : {path_, std::string(parent_path(path_)), std::string()}) {
-    CACHESHIM_TRY(folder, open_dir(layers, path));
-    CACHESHIM_CHECK(sync_dir(folder.get()));
+    CACHESHIM_TRY(directory, open_dir(layers, path));
+    CACHESHIM_CHECK(sync_dir(directory.get()));
   }
   return {};
 }
@@ -163,12 +163,12 @@ Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
     if (number > 1) path += fmt::format(".{}", number);
     CACHESHIM_CHECK(ensure_dir(layers, path, kPrivateMode));
     CACHESHIM_CHECK(check_own_dir(layers, path));
-    CACHESHIM_TRY(folder, open_dir(layers, path));
-    CACHESHIM_TRY(lock, sys::open_beneath(folder.get(), kLockFile, O_RDWR | O_CREAT, 0600));
+    CACHESHIM_TRY(directory, open_dir(layers, path));
+    CACHESHIM_TRY(lock, sys::open_beneath(directory.get(), kLockFile, O_RDWR | O_CREAT, 0600));
     const Status locked = sys::lock_file(lock.get(), LOCK_EX | LOCK_NB);
     if (locked.failed_with(EWOULDBLOCK)) continue;
     if (!locked) return locked.error();
-    Layer layer(std::move(folder), std::move(lock), path);
+    Layer layer(std::move(directory), std::move(lock), path);
     if (!layer.may_be_taken(wanted)) continue;
     CACHESHIM_CHECK(layer.prepare(wanted));
     CACHESHIM_CHECK(layer.sync_names(layers));
@@ -178,10 +178,10 @@ Result<Layer> Layer::take(int layers, const LayerRecord& wanted) {
 }
 
 Status Layer::prepare(const LayerRecord& wanted) {
-  CACHESHIM_CHECK(ensure_dir(folder_.get(), "upper", 0755));
-  CACHESHIM_CHECK(ensure_dir(folder_.get(), "work", kPrivateMode));
+  CACHESHIM_CHECK(ensure_dir(directory_.get(), "upper", 0755));
+  CACHESHIM_CHECK(ensure_dir(directory_.get(), "work", kPrivateMode));
   record_ = wanted;
-  if (const auto text = sys::read_file(folder_.get(), kLayerRecordFile)) {
+  if (const auto text = sys::read_file(directory_.get(), kLayerRecordFile)) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
     if (!record_.uid) record_.uid = wanted.uid;
@@ -195,22 +195,22 @@ Status Layer::prepare(const LayerRecord& wanted) {
 
 Status Layer::save(const LayerRecord& record) {
   record_ = record;
-  CACHESHIM_CHECK(sys::replace_file(folder_.get(), kLayerRecordFile, to_json(record_), 0600));
-  return sync_dir(folder_.get());
+  CACHESHIM_CHECK(sys::replace_file(directory_.get(), kLayerRecordFile, to_json(record_), 0600));
+  return sync_dir(directory_.get());
 }
 
 Status Layer::append(const char* file, std::string_view line) const {
-  CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), file, O_WRONLY | O_APPEND | O_CREAT, 0600));
+  CACHESHIM_TRY(fd, sys::open_beneath(directory_.get(), file, O_WRONLY | O_APPEND | O_CREAT, 0600));
   return sys::write_all(fd.get(), line);
 }
 
 Result<std::string> Layer::read(const char* file) const {
-  return sys::read_file(folder_.get(), file);
+  return sys::read_file(directory_.get(), file);
 }
 
-Result<UniqueFd> Layer::open_upper() const { return open_dir(folder_.get(), "upper"); }
+Result<UniqueFd> Layer::open_upper() const { return open_dir(directory_.get(), "upper"); }
 
-Result<UniqueFd> Layer::open_work() const { return open_dir(folder_.get(), "work"); }
+Result<UniqueFd> Layer::open_work() const { return open_dir(directory_.get(), "work"); }
 
 Status Layer::end(int layers, Outcome outcome, bool keep) {
   LayerRecord ended = record_;

@@ -76,13 +76,13 @@ class Layer {
   Status end(int layers, Outcome outcome, bool keep);
 
  private:
-  Layer(UniqueFd folder, UniqueFd lock, std::string path)
-      : folder_(std::move(folder)), lock_(std::move(lock)), path_(std::move(path)) {}
+  Layer(UniqueFd directory, UniqueFd lock, std::string path)
+      : directory_(std::move(directory)), lock_(std::move(lock)), path_(std::move(path)) {}
   bool may_be_taken(const LayerRecord& wanted) const;
   Status prepare(const LayerRecord& wanted);
   Status sync_names(int layers) const;
 
-  UniqueFd folder_;
+  UniqueFd directory_;
   UniqueFd lock_;
   std::string path_;
   LayerRecord record_;

@@ -34,68 +34,68 @@ class WhiteoutKey {
 
 }  // namespace
 
-LayerIndex::Folder::~Folder() {
-  std::vector<std::unique_ptr<Folder>> doomed;
-  const auto take_folders = [&](Folder& folder) {
-    for (auto& [name, child] : folder.folders) doomed.push_back(std::move(child));
-    folder.folders.clear();
+LayerIndex::Directory::~Directory() {
+  std::vector<std::unique_ptr<Directory>> doomed;
+  const auto take_directories = [&](Directory& directory) {
+    for (auto& [name, child] : directory.directories) doomed.push_back(std::move(child));
+    directory.directories.clear();
   };
-  take_folders(*this);
+  take_directories(*this);
   while (!doomed.empty()) {
-    const std::unique_ptr<Folder> folder = std::move(doomed.back());
+    const std::unique_ptr<Directory> directory = std::move(doomed.back());
     doomed.pop_back();
-    take_folders(*folder);
+    take_directories(*directory);
   }
 }
 
 LayerIndex::Place LayerIndex::place_of(std::string_view path) const {
   Place place;
-  const Folder* folder = &root_;
+  const Directory* directory = &root_;
   if (path.empty()) return {true, false};
   const ReaderLock lock(mutex_);
   for (;;) {
     const std::string_view name = take_component(path);
-    if (folder->opaque) place.hides_lowers = true;
-    if (!folder->whiteouts.empty() && folder->whiteouts.contains(WhiteoutKey(name).get())) {
+    if (directory->opaque) place.hides_lowers = true;
+    if (!directory->whiteouts.empty() && directory->whiteouts.contains(WhiteoutKey(name).get())) {
       place.hides_lowers = true;
     }
     if (path.empty()) {
       place.in_layer = true;
       return place;
     }
-    const auto child = folder->folders.find(name);
-    if (child == folder->folders.end()) return place;
-    folder = child->second.get();
+    const auto child = directory->directories.find(name);
+    if (child == directory->directories.end()) return place;
+    directory = child->second.get();
   }
 }
 
-const LayerIndex::Folder* LayerIndex::find(std::string_view path) const {
-  const Folder* folder = &root_;
+const LayerIndex::Directory* LayerIndex::find(std::string_view path) const {
+  const Directory* directory = &root_;
   while (!path.empty()) {
-    const auto child = folder->folders.find(take_component(path));
-    if (child == folder->folders.end()) return nullptr;
-    folder = child->second.get();
+    const auto child = directory->directories.find(take_component(path));
+    if (child == directory->directories.end()) return nullptr;
+    directory = child->second.get();
   }
-  return folder;
+  return directory;
 }
 
-LayerIndex::Folder* LayerIndex::find(std::string_view path) {
-  return const_cast<Folder*>(static_cast<const LayerIndex*>(this)->find(path));
+LayerIndex::Directory* LayerIndex::find(std::string_view path) {
+  return const_cast<Directory*>(static_cast<const LayerIndex*>(this)->find(path));
 }
 
-bool LayerIndex::has_folder(std::string_view path) const {
+bool LayerIndex::has_directory(std::string_view path) const {
   const ReaderLock lock(mutex_);
   return find(path) != nullptr;
 }
 
-void LayerIndex::add_folder(std::string_view path) {
+void LayerIndex::add_directory(std::string_view path) {
   const WriterLock lock(mutex_);
-  if (find(path) == nullptr) put(path, std::make_unique<Folder>());
+  if (find(path) == nullptr) put(path, std::make_unique<Directory>());
 }
 
 void LayerIndex::clear() {
   const WriterLock lock(mutex_);
-  root_ = Folder();
+  root_ = Directory();
 }
 
 void LayerIndex::add_whiteout(std::string_view path) {
@@ -103,29 +103,29 @@ void LayerIndex::add_whiteout(std::string_view path) {
   find(parent_path(path))->whiteouts.emplace(WhiteoutKey(base_name(path)).get());
 }
 
-void LayerIndex::add_whiteout_marker(std::string_view folder, std::string_view marker) {
+void LayerIndex::add_whiteout_marker(std::string_view directory, std::string_view marker) {
   const WriterLock lock(mutex_);
-  find(folder)->whiteouts.emplace(key_of_marker(marker));
+  find(directory)->whiteouts.emplace(key_of_marker(marker));
 }
 
 void LayerIndex::remove_whiteout(std::string_view path) {
   const WriterLock lock(mutex_);
-  Folder* folder = find(parent_path(path));
-  if (folder == nullptr) return;
-  const auto found = folder->whiteouts.find(WhiteoutKey(base_name(path)).get());
-  if (found != folder->whiteouts.end()) folder->whiteouts.erase(found);
+  Directory* directory = find(parent_path(path));
+  if (directory == nullptr) return;
+  const auto found = directory->whiteouts.find(WhiteoutKey(base_name(path)).get());
+  if (found != directory->whiteouts.end()) directory->whiteouts.erase(found);
 }
 
 bool LayerIndex::has_whiteout(std::string_view path) const {
   const ReaderLock lock(mutex_);
-  const Folder* folder = find(parent_path(path));
-  return folder != nullptr && folder->whiteouts.contains(WhiteoutKey(base_name(path)).get());
+  const Directory* directory = find(parent_path(path));
+  return directory != nullptr && directory->whiteouts.contains(WhiteoutKey(base_name(path)).get());
 }
 
 bool LayerIndex::has_whiteouts_in(std::string_view path) const {
   const ReaderLock lock(mutex_);
-  const Folder* folder = find(path);
-  return folder != nullptr && !folder->whiteouts.empty();
+  const Directory* directory = find(path);
+  return directory != nullptr && !directory->whiteouts.empty();
 }
 
 void LayerIndex::add_opaque(std::string_view path) {
@@ -135,28 +135,29 @@ void LayerIndex::add_opaque(std::string_view path) {
 
 void LayerIndex::remove_opaque(std::string_view path) {
   const WriterLock lock(mutex_);
-  if (Folder* folder = find(path)) folder->opaque = false;
+  if (Directory* directory = find(path)) directory->opaque = false;
 }
 
 bool LayerIndex::is_opaque(std::string_view path) const {
   const ReaderLock lock(mutex_);
-  const Folder* folder = find(path);
-  return folder != nullptr && folder->opaque;
+  const Directory* directory = find(path);
+  return directory != nullptr && directory->opaque;
 }
 
 // Returns nothing if the layer has no such directory.
-std::unique_ptr<LayerIndex::Folder> LayerIndex::take(std::string_view path) {
-  Folder* parent = find(parent_path(path));
+std::unique_ptr<LayerIndex::Directory> LayerIndex::take(std::string_view path) {
+  Directory* parent = find(parent_path(path));
   if (parent == nullptr) return nullptr;
-  const auto found = parent->folders.find(base_name(path));
-  if (found == parent->folders.end()) return nullptr;
-  std::unique_ptr<Folder> folder = std::move(found->second);
-  parent->folders.erase(found);
-  return folder;
+  const auto found = parent->directories.find(base_name(path));
+  if (found == parent->directories.end()) return nullptr;
+  std::unique_ptr<Directory> directory = std::move(found->second);
+  parent->directories.erase(found);
+  return directory;
 }
 
-void LayerIndex::put(std::string_view path, std::unique_ptr<Folder> folder) {
-  if (folder) find(parent_path(path))->folders.emplace(base_name(path), std::move(folder));
+void LayerIndex::put(std::string_view path, std::unique_ptr<Directory> directory) {
+  if (directory)
+    find(parent_path(path))->directories.emplace(base_name(path), std::move(directory));
 }
 
 void LayerIndex::erase_tree(std::string_view path) {
@@ -171,8 +172,8 @@ void LayerIndex::move_tree(std::string_view from, std::string_view to) {
 
 void LayerIndex::exchange_trees(std::string_view one, std::string_view other) {
   const WriterLock lock(mutex_);
-  std::unique_ptr<Folder> first = take(one);
-  std::unique_ptr<Folder> second = take(other);
+  std::unique_ptr<Directory> first = take(one);
+  std::unique_ptr<Directory> second = take(other);
   put(one, std::move(second));
   put(other, std::move(first));
 }

@@ -31,16 +31,16 @@ class LayerIndex {
   Place place_of(std::string_view path) const;
   bool hides_lowers(std::string_view path) const { return place_of(path).hides_lowers; }
 
-  bool has_folder(std::string_view path) const;
+  bool has_directory(std::string_view path) const;
   // For all functions that add: the directory of the name must be present; "" always is.
-  void add_folder(std::string_view path);
+  void add_directory(std::string_view path);
 
   void add_whiteout(std::string_view path);
   // Adds a whiteout by the name of its marker on disk.
-  void add_whiteout_marker(std::string_view folder, std::string_view marker);
+  void add_whiteout_marker(std::string_view directory, std::string_view marker);
   void remove_whiteout(std::string_view path);
   bool has_whiteout(std::string_view path) const;
-  bool has_whiteouts_in(std::string_view folder) const;
+  bool has_whiteouts_in(std::string_view directory) const;
 
   void add_opaque(std::string_view path);
   void remove_opaque(std::string_view path);
@@ -60,23 +60,23 @@ class LayerIndex {
       return std::hash<std::string_view>{}(text);
     }
   };
-  struct Folder {
-    Folder() = default;
-    Folder(Folder&&) = default;
-    Folder& operator=(Folder&&) = default;
-    ~Folder();  // without recursion: a job may create trees of any depth
+  struct Directory {
+    Directory() = default;
+    Directory(Directory&&) = default;
+    Directory& operator=(Directory&&) = default;
+    ~Directory();  // without recursion: a job may create trees of any depth
     bool opaque = false;
-    std::unordered_map<std::string, std::unique_ptr<Folder>, Hash, std::equal_to<>> folders;
+    std::unordered_map<std::string, std::unique_ptr<Directory>, Hash, std::equal_to<>> directories;
     std::unordered_set<std::string, Hash, std::equal_to<>> whiteouts;  // see whiteout_key()
   };
 
-  const Folder* find(std::string_view path) const REQUIRES_SHARED(mutex_);
-  Folder* find(std::string_view path) REQUIRES(mutex_);
-  std::unique_ptr<Folder> take(std::string_view path) REQUIRES(mutex_);
-  void put(std::string_view path, std::unique_ptr<Folder> folder) REQUIRES(mutex_);
+  const Directory* find(std::string_view path) const REQUIRES_SHARED(mutex_);
+  Directory* find(std::string_view path) REQUIRES(mutex_);
+  std::unique_ptr<Directory> take(std::string_view path) REQUIRES(mutex_);
+  void put(std::string_view path, std::unique_ptr<Directory> directory) REQUIRES(mutex_);
 
   mutable SharedMutex mutex_;
-  Folder root_ GUARDED_BY(mutex_);
+  Directory root_ GUARDED_BY(mutex_);
 };
 
 }  // namespace cacheshim

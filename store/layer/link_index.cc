@@ -35,7 +35,7 @@ std::string LinkIndex::file_name(const std::string& key, const File& file) {
 
 void LinkIndex::clear() {
   work_ = -1;
-  folder_.reset();
+  directory_.reset();
   files_.clear();
   keys_.clear();
 }
@@ -43,11 +43,11 @@ void LinkIndex::clear() {
 Status LinkIndex::load(int work) {
   clear();
   work_ = work;
-  auto folder = sys::open_beneath(work, kFolder, O_RDONLY | O_DIRECTORY);
-  if (folder.failed_with(ENOENT)) return {};
-  if (!folder) return folder.error();
-  folder_ = *std::move(folder);
-  CACHESHIM_TRY(entries, sys::list_dir(folder_.get()));
+  auto directory = sys::open_beneath(work, kDirectory, O_RDONLY | O_DIRECTORY);
+  if (directory.failed_with(ENOENT)) return {};
+  if (!directory) return directory.error();
+  directory_ = *std::move(directory);
+  CACHESHIM_TRY(entries, sys::list_dir(directory_.get()));
   for (const sys::DirEntry& entry : entries) load_file(entry.name);
   return {};
 }
@@ -60,7 +60,7 @@ void LinkIndex::load_file(const std::string& name) {
   if (dot <= kCopy.size()) return;
   const char* const end = name.data() + name.size();
   if (std::from_chars(name.data() + dot + 1, end, file.names_left).ptr != end) return;
-  const auto st = sys::stat_at(folder_.get(), name);
+  const auto st = sys::stat_at(directory_.get(), name);
   if (!st) return;
   const std::string key = name.substr(kCopy.size(), dot - kCopy.size());
   if (file.has_copy) {
@@ -77,11 +77,11 @@ const LinkIndex::File* LinkIndex::find(const std::string& key) const {
 }
 
 Result<UniqueFd> LinkIndex::open_copy(const std::string& key, int flags) const {
-  return sys::open_beneath(folder_.get(), file_name(key, files_.at(key)), flags);
+  return sys::open_beneath(directory_.get(), file_name(key, files_.at(key)), flags);
 }
 
 Result<struct stat> LinkIndex::stat_copy(const std::string& key) const {
-  CACHESHIM_TRY(st, sys::stat_at(folder_.get(), file_name(key, files_.at(key))));
+  CACHESHIM_TRY(st, sys::stat_at(directory_.get(), file_name(key, files_.at(key))));
   correct_links(st);
   return st;
 }
@@ -96,32 +96,32 @@ void LinkIndex::correct_links(struct stat& st) const {
   --st.st_nlink;  // the index's own
 }
 
-Status LinkIndex::ensure_folder() {
-  if (folder_) return {};
-  const Status made = sys::make_dir_at(work_, kFolder, 0700);
+Status LinkIndex::ensure_directory() {
+  if (directory_) return {};
+  const Status made = sys::make_dir_at(work_, kDirectory, 0700);
   if (!made && !made.failed_with(EEXIST)) return made;
-  CACHESHIM_TRY(folder, sys::open_beneath(work_, kFolder, O_RDONLY | O_DIRECTORY));
-  folder_ = std::move(folder);
+  CACHESHIM_TRY(directory, sys::open_beneath(work_, kDirectory, O_RDONLY | O_DIRECTORY));
+  directory_ = std::move(directory);
   return {};
 }
 
-Status LinkIndex::add_copy(const std::string& key, nlink_t names, int folder,
+Status LinkIndex::add_copy(const std::string& key, nlink_t names, int directory,
                            const std::string& name) {
-  CACHESHIM_CHECK(ensure_folder());
-  CACHESHIM_TRY(st, sys::stat_at(folder, name));
+  CACHESHIM_CHECK(ensure_directory());
+  CACHESHIM_TRY(st, sys::stat_at(directory, name));
   const File* known = find(key);
   const std::string record = known != nullptr ? file_name(key, *known) : std::string();
   const File file{known != nullptr ? known->names_left : names, true, st.st_dev, st.st_ino};
-  CACHESHIM_CHECK(sys::link_at(folder, name, folder_.get(), file_name(key, file)));
+  CACHESHIM_CHECK(sys::link_at(directory, name, directory_.get(), file_name(key, file)));
   // at worst an empty file remains
-  if (!record.empty()) (void)sys::unlink_at(folder_.get(), record);
+  if (!record.empty()) (void)sys::unlink_at(directory_.get(), record);
   files_[key] = file;
   keys_[file.inode] = key;
   return {};
 }
 
-Status LinkIndex::link_copy(const std::string& key, int folder, const std::string& name) const {
-  return sys::link_at(folder_.get(), file_name(key, files_.at(key)), folder, name);
+Status LinkIndex::link_copy(const std::string& key, int directory, const std::string& name) const {
+  return sys::link_at(directory_.get(), file_name(key, files_.at(key)), directory, name);
 }
 
 Status LinkIndex::take_name(const std::string& key, nlink_t names) {
@@ -130,11 +130,11 @@ Status LinkIndex::take_name(const std::string& key, nlink_t names) {
     const nlink_t left = known->second.names_left;
     return set_names_left(key, known->second, left > 0 ? left - 1 : 0);
   }
-  CACHESHIM_CHECK(ensure_folder());
+  CACHESHIM_CHECK(ensure_directory());
   File file;
   file.names_left = names - 1;
-  CACHESHIM_TRY(made,
-                sys::open_beneath(folder_.get(), file_name(key, file), O_WRONLY | O_CREAT, 0600));
+  CACHESHIM_TRY(
+      made, sys::open_beneath(directory_.get(), file_name(key, file), O_WRONLY | O_CREAT, 0600));
   files_[key] = file;
   return {};
 }
@@ -142,8 +142,8 @@ Status LinkIndex::take_name(const std::string& key, nlink_t names) {
 Status LinkIndex::set_names_left(const std::string& key, File& file, nlink_t names_left) {
   File changed = file;
   changed.names_left = names_left;
-  CACHESHIM_CHECK(
-      sys::rename_at(folder_.get(), file_name(key, file), folder_.get(), file_name(key, changed)));
+  CACHESHIM_CHECK(sys::rename_at(directory_.get(), file_name(key, file), directory_.get(),
+                                 file_name(key, changed)));
   file = changed;
   return {};
 }
@@ -154,9 +154,9 @@ bool LinkIndex::forget_if_gone(dev_t device, ino_t inode) {
   const auto file = files_.find(key->second);
   if (file->second.device != device || file->second.names_left > 0) return false;
   const std::string name = file_name(file->first, file->second);
-  const auto st = sys::stat_at(folder_.get(), name);
+  const auto st = sys::stat_at(directory_.get(), name);
   if (!st || st->st_nlink > 1) return false;
-  if (!sys::unlink_at(folder_.get(), name)) return false;
+  if (!sys::unlink_at(directory_.get(), name)) return false;
   files_.erase(file);
   keys_.erase(key);
   return true;

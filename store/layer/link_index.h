@@ -31,7 +31,7 @@ namespace cacheshim {
 // part of an Overlay and under its lock.
 class LinkIndex {
  public:
-  static constexpr const char* kFolder = "index";
+  static constexpr const char* kDirectory = "index";
 
   struct File {
     nlink_t names_left = 0;  // of the base's
@@ -49,11 +49,11 @@ class LinkIndex {
   Status load(int work);
   void clear();  // there is no layer
   bool is_empty() const { return files_.empty(); }
-  // Calls `function(folder, name, inode)` for each copy.
+  // Calls `function(directory, name, inode)` for each copy.
   template <class Function>
   void for_each_copy(Function&& function) const {
     for (const auto& [inode, key] : keys_) {
-      function(folder_.get(), file_name(key, files_.at(key)), inode);
+      function(directory_.get(), file_name(key, files_.at(key)), inode);
     }
   }
 
@@ -64,10 +64,10 @@ class LinkIndex {
   // Sets st_nlink of an object in the layer to that of the merged view.
   void correct_links(struct stat& st) const;
 
-  // `name` in `folder` becomes the copy of a base file that has `names` names.
-  Status add_copy(const std::string& key, nlink_t names, int folder, const std::string& name);
+  // `name` in `directory` becomes the copy of a base file that has `names` names.
+  Status add_copy(const std::string& key, nlink_t names, int directory, const std::string& name);
   // Gives the copy a further name in the layer.
-  Status link_copy(const std::string& key, int folder, const std::string& name) const;
+  Status link_copy(const std::string& key, int directory, const std::string& name) const;
   // One of the base's names was copied up or hidden; if the file is not recorded yet, it had this
   // number of names.
   Status take_name(const std::string& key, nlink_t names);
@@ -76,12 +76,12 @@ class LinkIndex {
 
  private:
   static std::string file_name(const std::string& key, const File& file);
-  Status ensure_folder();
+  Status ensure_directory();
   Status set_names_left(const std::string& key, File& file, nlink_t names_left);
   void load_file(const std::string& name);
 
   int work_ = -1;
-  UniqueFd folder_;  // created with the first file
+  UniqueFd directory_;  // created with the first file
   std::map<std::string, File> files_;
   std::unordered_map<ino_t, std::string> keys_;  // of copies, which are all on one file system
 };

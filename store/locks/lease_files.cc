@@ -17,8 +17,8 @@ namespace {
 constexpr int kMostTries = 16;  // each of which another daemon has made fail by releasing the lease
 
 // Whether the name still leads to the open file: the last holder removes it.
-bool is_named(int folder, const std::string& name, int file) {
-  const auto named = sys::stat_at(folder, name);
+bool is_named(int directory, const std::string& name, int file) {
+  const auto named = sys::stat_at(directory, name);
   const auto opened = sys::stat_fd(file);
   return named && opened && named->st_dev == opened->st_dev && named->st_ino == opened->st_ino;
 }
@@ -31,33 +31,33 @@ std::string lease_name(std::string_view path) {
 }
 
 Result<UniqueFd> LeaseFiles::try_take(std::string_view path) const {
-  if (folder_ < 0) return UniqueFd();
+  if (directory_ < 0) return UniqueFd();
   const std::string name = lease_name(path);
   for (int tries = 0; tries < kMostTries; ++tries) {
-    auto file = sys::open_beneath(folder_, name, O_RDWR | O_CREAT, 0600);
+    auto file = sys::open_beneath(directory_, name, O_RDWR | O_CREAT, 0600);
     if (!file) return UniqueFd();
     const Status locked = sys::lock_file(file->get(), LOCK_EX | LOCK_NB);
     if (locked.failed_with(EWOULDBLOCK)) return locked.error();
     if (!locked) return UniqueFd();
-    if (is_named(folder_, name, file->get())) return *std::move(file);
+    if (is_named(directory_, name, file->get())) return *std::move(file);
   }
   return Errno(EWOULDBLOCK);
 }
 
 void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
   if (!lease) return;
-  (void)sys::unlink_at(folder_, lease_name(path));  // a leftover is an empty, unlocked file
+  (void)sys::unlink_at(directory_, lease_name(path));  // a leftover is an empty, unlocked file
 }
 
 // A process that gets the lock of a removed file finds that its name leads elsewhere, and tries
 // again.
 void LeaseFiles::sweep() const {
-  const auto files = sys::list_dir(folder_);
+  const auto files = sys::list_dir(directory_);
   if (!files) return;
   for (const sys::DirEntry& file : *files) {
-    const auto held = sys::open_beneath(folder_, file.name, O_RDWR | O_NOFOLLOW);
+    const auto held = sys::open_beneath(directory_, file.name, O_RDWR | O_NOFOLLOW);
     if (!held || !sys::lock_file(held->get(), LOCK_EX | LOCK_NB)) continue;
-    if (is_named(folder_, file.name, held->get())) (void)sys::unlink_at(folder_, file.name);
+    if (is_named(directory_, file.name, held->get())) (void)sys::unlink_at(directory_, file.name);
   }
 }
 

@@ -17,8 +17,8 @@ std::string lease_name(std::string_view path);
 // that daemon dies, on any node. Thread-safe.
 class LeaseFiles {
  public:
-  // `folder` stays open; -1: every lease is granted.
-  explicit LeaseFiles(int folder) : folder_(folder) {}
+  // `directory` stays open; -1: every lease is granted.
+  explicit LeaseFiles(int directory) : directory_(directory) {}
 
   // Takes the lease of `path`, which is held until release(). Errors: EWOULDBLOCK while another
   // daemon holds it. If the file system has no locks, or allows no more files, the descriptor is
@@ -30,7 +30,7 @@ class LeaseFiles {
   void sweep() const;
 
  private:
-  int folder_;
+  int directory_;
 };
 
 }  // namespace cacheshim

@@ -49,11 +49,11 @@ void LockFiles::show(const std::string& path) {
   hides_some_ = !hidden_.empty();
 }
 
-std::vector<std::string> LockFiles::hidden_folders() const {
+std::vector<std::string> LockFiles::hidden_directories() const {
   const MutexLock lock(mutex_);
-  std::vector<std::string> folders;
-  for (const std::string& path : hidden_) folders.emplace_back(parent_path(path));
-  return folders;
+  std::vector<std::string> directories;
+  for (const std::string& path : hidden_) directories.emplace_back(parent_path(path));
+  return directories;
 }
 
 Result<LockFiles::Object> LockFiles::find(const std::string& path) const {
@@ -73,10 +73,10 @@ Result<UniqueFd> LockFiles::open(const std::string& path, int flags) const {
   return file;
 }
 
-Status LockFiles::ensure_folder(const std::string& path) const {
+Status LockFiles::ensure_directory(const std::string& path) const {
   if (path.empty() || sys::open_beneath(base_, path, O_PATH | O_DIRECTORY)) return {};
   const std::string above(parent_path(path));
-  CACHESHIM_CHECK(ensure_folder(above));
+  CACHESHIM_CHECK(ensure_directory(above));
   CACHESHIM_TRY(parent, sys::open_beneath(base_, above, O_RDONLY | O_DIRECTORY));
   const Status made = sys::make_dir_at(parent.get(), std::string(base_name(path)), 0755);
   return made.failed_with(EEXIST) ? Status() : made;
@@ -95,7 +95,7 @@ Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
   const bool is_lock = entries_.is_lock(path);
   const mode_t mode = is_lock ? access_.load()->mode() : kSharedMode;
   for (int tries = 0; tries < kMostTries; ++tries) {
-    CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+    CACHESHIM_CHECK(ensure_directory(std::string(parent_path(path))));
     auto made = sys::open_beneath(base_, path, plain_flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     if (made) {
       // Whatever the umask.
@@ -136,7 +136,7 @@ Result<UniqueFd> LockFiles::ensure_named(const std::string& path) const {
     return restricted(std::move(known));
   }
   const std::string place = place_of_named(path);
-  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(place))));
+  CACHESHIM_CHECK(ensure_directory(std::string(parent_path(place))));
   // Read-only: closing it is then no event for those who watch the base for changes.
   const int flags = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   const mode_t mode = access_.load()->mode();
@@ -160,7 +160,7 @@ Result<UniqueFd> LockFiles::open_parent(const std::string& path) const {
 }
 
 Result<UniqueFd> LockFiles::ensure_parent(const std::string& path) const {
-  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+  CACHESHIM_CHECK(ensure_directory(std::string(parent_path(path))));
   return open_parent(path);
 }
 
@@ -197,16 +197,17 @@ Status LockFiles::link(const std::string& path, const std::string& new_path) {
   return {};
 }
 
-Result<UniqueFd> LockFiles::rename_in(int folder, const std::string& name, const std::string& path,
-                                      unsigned flags) {
-  CACHESHIM_TRY(object, sys::open_beneath(folder, name, O_PATH | O_NOFOLLOW));
+Result<UniqueFd> LockFiles::rename_in(int directory, const std::string& name,
+                                      const std::string& path, unsigned flags) {
+  CACHESHIM_TRY(object, sys::open_beneath(directory, name, O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   CACHESHIM_CHECK(check_becomes_lock(st, path));
   CACHESHIM_TRY(parent, ensure_parent(path));
-  Status renamed = sys::rename_at(folder, name, parent.get(), std::string(base_name(path)), flags);
+  Status renamed =
+      sys::rename_at(directory, name, parent.get(), std::string(base_name(path)), flags);
   if (renamed.failed_with(EXDEV)) {
-    auto copied = copy_in(folder, name, path, flags);
-    renamed = copied ? sys::unlink_at(folder, name) : copied.error();
+    auto copied = copy_in(directory, name, path, flags);
+    renamed = copied ? sys::unlink_at(directory, name) : copied.error();
     if (copied) object = *std::move(copied);
   }
   CACHESHIM_CHECK(settle_arrival(object.get(), path, renamed));
@@ -214,12 +215,12 @@ Result<UniqueFd> LockFiles::rename_in(int folder, const std::string& name, const
 }
 
 // From another file system: a copy takes the name.
-Result<UniqueFd> LockFiles::copy_in(int folder, const std::string& name, const std::string& path,
+Result<UniqueFd> LockFiles::copy_in(int directory, const std::string& name, const std::string& path,
                                     unsigned flags) const {
   static std::atomic<std::uint64_t> next{0};
   const std::string staged = fmt::format("lock-{}", next++);
   auto copied = [&]() -> Result<UniqueFd> {
-    CACHESHIM_TRY(source, sys::open_beneath(folder, name, O_RDONLY | O_NOFOLLOW));
+    CACHESHIM_TRY(source, sys::open_beneath(directory, name, O_RDONLY | O_NOFOLLOW));
     CACHESHIM_TRY(target, sys::open_beneath(staging_, staged, O_RDWR | O_CREAT | O_EXCL, 0600));
     CACHESHIM_CHECK(copy_file(source.get(), target.get()));
     CACHESHIM_TRY(parent, open_parent(path));
@@ -239,16 +240,17 @@ Status LockFiles::link_in(int object, const std::string& path) {
                         sys::link_fd(object, parent.get(), std::string(base_name(path))));
 }
 
-Status LockFiles::rename_out(const std::string& path, int folder, const std::string& name) const {
+Status LockFiles::rename_out(const std::string& path, int directory,
+                             const std::string& name) const {
   if (!entries_.is_lock(path)) return Errno(EXDEV);
   CACHESHIM_TRY(parent, open_parent(path));
-  return sys::rename_at(parent.get(), std::string(base_name(path)), folder, name);
+  return sys::rename_at(parent.get(), std::string(base_name(path)), directory, name);
 }
 
-Status LockFiles::link_out(const std::string& path, int folder, const std::string& name) const {
+Status LockFiles::link_out(const std::string& path, int directory, const std::string& name) const {
   if (!entries_.is_lock(path)) return Errno(EXDEV);
   CACHESHIM_TRY(parent, open_parent(path));
-  return sys::link_at(parent.get(), std::string(base_name(path)), folder, name);
+  return sys::link_at(parent.get(), std::string(base_name(path)), directory, name);
 }
 
 Status LockFiles::remove(const std::string& path) const {
@@ -256,27 +258,27 @@ Status LockFiles::remove(const std::string& path) const {
   return sys::unlink_at(parent.get(), std::string(base_name(path)));
 }
 
-Status LockFiles::replace(const std::string& path, int folder, const std::string& name) const {
+Status LockFiles::replace(const std::string& path, int directory, const std::string& name) const {
   CACHESHIM_TRY(parent, open_parent(path));
-  return sys::rename_at(folder, name, parent.get(), std::string(base_name(path)));
+  return sys::rename_at(directory, name, parent.get(), std::string(base_name(path)));
 }
 
-void LockFiles::adjust(const std::string& folder, bool base_is_hidden,
+void LockFiles::adjust(const std::string& directory, bool base_is_hidden,
                        std::vector<sys::DirEntry>& listed) const {
-  if (base_ < 0 || !entries_.has_common(folder)) return;
+  if (base_ < 0 || !entries_.has_common(directory)) return;
   if (hides_some_) {
     std::erase_if(listed, [&](const sys::DirEntry& entry) {
-      const std::string path = join_path(folder, entry.name);
+      const std::string path = join_path(directory, entry.name);
       return is_hidden(path) && entries_.is_common(path);
     });
   }
   if (!base_is_hidden) return;
-  const auto base = sys::open_beneath(base_, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  const auto base = sys::open_beneath(base_, directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!base) return;
   auto below = sys::read_dir(base->get());
   if (!below) return;
   for (sys::DirEntry& entry : *below) {
-    const std::string path = join_path(folder, entry.name);
+    const std::string path = join_path(directory, entry.name);
     if (entry.type != DT_REG || is_reserved_name(entry.name)) continue;
     if (entries_.is_common(path) && !is_hidden(path)) listed.push_back(std::move(entry));
   }

@@ -64,27 +64,27 @@ class LockFiles {
   // hidden file becomes visible again and counts as created. Errors: EEXIST.
   Result<Made> create(const std::string& path, int flags);
   Status remove(const std::string& path) const;
-  // Replaces an existing file with the file `name` of `folder`, which is on the base's file system.
-  Status replace(const std::string& path, int folder, const std::string& name) const;
+  // Replaces an existing file with the file `name` of `directory`, which is on the base's file system.
+  Status replace(const std::string& path, int directory, const std::string& name) const;
   // For two lock files, or two shared ones; otherwise EXDEV.
   Status rename(const std::string& from, const std::string& to, unsigned flags);
 
-  // Moves names of lock files from or to the file `name` of `folder`, a directory of the layer. The
+  // Moves names of lock files from or to the file `name` of `directory`, a directory of the layer. The
   // object stays the same, and with it the locks that are held on it. The first function copies the
-  // file if `folder` is on another file system, and returns an O_PATH descriptor of the object that
+  // file if `directory` is on another file system, and returns an O_PATH descriptor of the object that
   // got the name, which other processes may have removed by then. Errors: EXDEV for the other
   // functions in that case, and for names of class `shared`; EFBIG for a file that is too large;
   // EEXIST.
-  Result<UniqueFd> rename_in(int folder, const std::string& name, const std::string& path,
+  Result<UniqueFd> rename_in(int directory, const std::string& name, const std::string& path,
                              unsigned flags);
-  Status rename_out(const std::string& path, int folder, const std::string& name) const;
+  Status rename_out(const std::string& path, int directory, const std::string& name) const;
   Status link_in(int object, const std::string& path);  // `object`: any descriptor of the file
-  Status link_out(const std::string& path, int folder, const std::string& name) const;
+  Status link_out(const std::string& path, int directory, const std::string& name) const;
   Status link(const std::string& path, const std::string& new_path);
   // Hides it only in this job's view, until it is created again or shown.
   void hide(const std::string& path);
   void show(const std::string& path);
-  std::vector<std::string> hidden_folders() const;
+  std::vector<std::string> hidden_directories() const;
 
   // Returns the base's file that takes the locks of `path`, a small `*.lock` in a cache without a
   // profile, as an O_PATH descriptor. The file for a baton is among the store's leases: with the
@@ -100,9 +100,9 @@ class LockFiles {
   // open it.
   Result<UniqueFd> ensure_named(const std::string& path) const;
 
-  // Adjusts a listing of `folder`: removes hidden lock files and, if the layer hides the base
+  // Adjusts a listing of `directory`: removes hidden lock files and, if the layer hides the base
   // (`base_is_hidden`), adds the base's lock files.
-  void adjust(const std::string& folder, bool base_is_hidden,
+  void adjust(const std::string& directory, bool base_is_hidden,
               std::vector<sys::DirEntry>& listed) const;
 
  private:
@@ -110,12 +110,12 @@ class LockFiles {
   std::string place_of_named(const std::string& path) const;
   // Closes the file to users who may not lock it beside the mount.
   void restrict(int object) const;
-  Status ensure_folder(const std::string& path) const;
+  Status ensure_directory(const std::string& path) const;
   Result<UniqueFd> open_parent(const std::string& path) const;
   Result<UniqueFd> ensure_parent(const std::string& path) const;
   Status check_becomes_lock(const struct stat& st, const std::string& path) const;
   Status settle_arrival(int object, const std::string& path, const Status& named);
-  Result<UniqueFd> copy_in(int folder, const std::string& name, const std::string& path,
+  Result<UniqueFd> copy_in(int directory, const std::string& name, const std::string& path,
                            unsigned flags) const;
 
   const EntryMap& entries_;

@@ -26,11 +26,11 @@ class Lister {
   Lister(int upper, const EntryMap& entries) : upper_(upper), entries_(entries) {}
 
   LayerContent list() {
-    folders_.emplace_back();
-    while (!folders_.empty()) {  // no recursion: a job may create trees of any depth
-      const std::string folder = std::move(folders_.back());
-      folders_.pop_back();
-      visit(folder);
+    directories_.emplace_back();
+    while (!directories_.empty()) {  // no recursion: a job may create trees of any depth
+      const std::string directory = std::move(directories_.back());
+      directories_.pop_back();
+      visit(directory);
     }
     LayerContent content;
     for (auto& [unit, found] : units_) content.units.push_back(found);
@@ -39,16 +39,16 @@ class Lister {
   }
 
  private:
-  void visit(const std::string& folder) {
-    const auto fd = sys::open_beneath(upper_, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  void visit(const std::string& directory) {
+    const auto fd = sys::open_beneath(upper_, directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     const auto names = fd ? sys::list_dir(fd->get()) : fd.error();
     if (!names) return;
     for (const sys::DirEntry& name : *names) {
-      const std::string path = join_path(folder, name.name);
+      const std::string path = join_path(directory, name.name);
       if (is_reserved_name(name.name)) {
         if (name.name != kOpaqueMarker) ++removed_;
       } else if (name.type == DT_DIR) {
-        folders_.push_back(path);
+        directories_.push_back(path);
       } else {
         add(path);
       }
@@ -70,7 +70,7 @@ class Lister {
   const EntryMap& entries_;
   std::map<std::string, LayerUnit> units_;
   std::uint64_t removed_ = 0;
-  std::vector<std::string> folders_;  // to be visited
+  std::vector<std::string> directories_;  // to be visited
 };
 
 }  // namespace

@@ -18,40 +18,40 @@ bool is_device_whiteout(const struct stat& st) {
   return cacheshim::is_device_whiteout(st.st_mode, st.st_rdev);
 }
 
-bool is_device_whiteout(int folder, const sys::DirEntry& entry) {
+bool is_device_whiteout(int directory, const sys::DirEntry& entry) {
   if (entry.type != DT_CHR && entry.type != DT_UNKNOWN) return false;
-  const auto st = sys::stat_at(folder, entry.name);
+  const auto st = sys::stat_at(directory, entry.name);
   return st && is_device_whiteout(*st);
 }
 
-bool has_name(int folder, const std::string& name) {
-  return static_cast<bool>(sys::stat_at(folder, name));
+bool has_name(int directory, const std::string& name) {
+  return static_cast<bool>(sys::stat_at(directory, name));
 }
 
-bool is_opaque(int folder) {
-  if (has_name(folder, std::string(kOpaqueMarker))) return true;
+bool is_opaque(int directory) {
+  if (has_name(directory, std::string(kOpaqueMarker))) return true;
   for (const char* name : {"trusted.overlay.opaque", "user.overlay.opaque"}) {
-    const auto value = sys::get_xattr(folder, name);
+    const auto value = sys::get_xattr(directory, name);
     if (value && *value == "y") return true;
   }
   return false;
 }
 
-constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 
 // The names of merged directories, from the topmost down.
 class MergedNames {
  public:
   // Adds those names of the open directory that none before it has or hides.
-  Status add(int folder, bool is_last) {
-    CACHESHIM_TRY(entries, sys::read_dir(folder));
+  Status add(int directory, bool is_last) {
+    CACHESHIM_TRY(entries, sys::read_dir(directory));
     std::vector<std::string> hidden_below;
     for (sys::DirEntry& entry : entries) {
       if (is_reserved_name(entry.name)) {
         hidden_below.push_back(std::move(entry.name));
       } else if (is_seen(entry.name)) {
         continue;
-      } else if (is_device_whiteout(folder, entry)) {
+      } else if (is_device_whiteout(directory, entry)) {
         hidden_below.push_back(whiteout_name(entry.name));
       } else {
         if (!is_last) names_.insert(entry.name);
@@ -76,11 +76,11 @@ class MergedNames {
 
 }  // namespace
 
-LowerStack::LowerStack(const std::vector<int>& folders) : folders_(folders) {
-  roots_.reserve(folders.size());
-  for (const int folder : folders) roots_.emplace_back(folder);
-  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
-    const auto st = sys::stat_fd(*folder);
+LowerStack::LowerStack(const std::vector<int>& directories) : directories_(directories) {
+  roots_.reserve(directories.size());
+  for (const int directory : directories) roots_.emplace_back(directory);
+  for (auto directory = directories.rbegin(); directory != directories.rend(); ++directory) {
+    const auto st = sys::stat_fd(*directory);
     devices_.push_back(st ? st->st_dev : 0);
   }
 }
@@ -96,15 +96,15 @@ std::optional<dev_t> LowerStack::device_of(std::size_t lower) const {
 }
 
 Result<struct stat> LowerStack::find(const std::string& path) const {
-  if (folders_.size() > 1) {
-    CACHESHIM_TRY(folders, open_folders(parent_path(path)));
-    if (path.empty()) return sys::stat_fd(folders.front().fd.get());
+  if (directories_.size() > 1) {
+    CACHESHIM_TRY(directories, open_directories(parent_path(path)));
+    if (path.empty()) return sys::stat_fd(directories.front().fd.get());
     const std::string name(base_name(path));
-    CACHESHIM_TRY(object, find_topmost(folders, name));
+    CACHESHIM_TRY(object, find_topmost(directories, name));
     CACHESHIM_TRY(st, sys::stat_fd(object.fd.get()));
     if (!S_ISDIR(st.st_mode)) return st;
     // Subdirectories of a merged directory are not counted, as with overlayfs.
-    CACHESHIM_TRY(merged, descend(folders, name));
+    CACHESHIM_TRY(merged, descend(directories, name));
     if (merged.size() > 1) st.st_nlink = 1;
     return st;
   }
@@ -114,91 +114,92 @@ Result<struct stat> LowerStack::find(const std::string& path) const {
 }
 
 Result<LowerStack::Object> LowerStack::open(const std::string& path, int flags) const {
-  if (folders_.size() > 1) {
+  if (directories_.size() > 1) {
     CACHESHIM_TRY(object, open_merged(path));
     if ((flags & O_PATH) != 0 && (flags & O_DIRECTORY) == 0) return object;
     CACHESHIM_TRY(opened, sys::reopen(object.fd.get(), flags & ~O_NOFOLLOW));
     return Object{std::move(opened), object.lower};
   }
-  CACHESHIM_TRY(fd, sys::open_beneath(folders_.front(), path, flags | O_NOFOLLOW));
+  CACHESHIM_TRY(fd, sys::open_beneath(directories_.front(), path, flags | O_NOFOLLOW));
   return Object{std::move(fd), 0};
 }
 
 Result<LowerStack::Object> LowerStack::open_merged(const std::string& path) const {
-  CACHESHIM_TRY(folders, open_folders(parent_path(path)));
-  if (path.empty()) return std::move(folders.front());
+  CACHESHIM_TRY(directories, open_directories(parent_path(path)));
+  if (path.empty()) return std::move(directories.front());
   const std::string name(base_name(path));
-  return find_topmost(folders, name);
+  return find_topmost(directories, name);
 }
 
-Result<LowerStack::Object> LowerStack::find_topmost(const Folders& folders,
+Result<LowerStack::Object> LowerStack::find_topmost(const Directories& directories,
                                                     const std::string& name) {
-  for (const Object& folder : folders) {
-    Result<UniqueFd> fd = sys::open_beneath(folder.fd.get(), name, O_PATH | O_NOFOLLOW);
+  for (const Object& directory : directories) {
+    Result<UniqueFd> fd = sys::open_beneath(directory.fd.get(), name, O_PATH | O_NOFOLLOW);
     if (fd) {
       CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
       if (is_device_whiteout(st)) return Errno(ENOENT);
-      return Object{*std::move(fd), folder.lower};
+      return Object{*std::move(fd), directory.lower};
     }
     if (!fd.failed_with(ENOENT)) return fd.error();
-    if (hides_below(folder, name)) break;
+    if (hides_below(directory, name)) break;
   }
   return Errno(ENOENT);
 }
 
-Result<LowerStack::Folders> LowerStack::open_folders(std::string_view path) const {
-  Folders folders;
-  for (std::size_t i = 0; i < folders_.size(); ++i) {
-    CACHESHIM_TRY(fd, sys::open_beneath(folders_[i], "", O_PATH | O_DIRECTORY));
-    const std::size_t lower = folders_.size() - 1 - i;
+Result<LowerStack::Directories> LowerStack::open_directories(std::string_view path) const {
+  Directories directories;
+  for (std::size_t i = 0; i < directories_.size(); ++i) {
+    CACHESHIM_TRY(fd, sys::open_beneath(directories_[i], "", O_PATH | O_DIRECTORY));
+    const std::size_t lower = directories_.size() - 1 - i;
     const bool hides_further = lower > 0 && is_opaque(fd.get());
-    folders.push_back({std::move(fd), lower});
+    directories.push_back({std::move(fd), lower});
     if (hides_further) break;
   }
   while (!path.empty()) {
-    CACHESHIM_TRY(below, descend(folders, std::string(take_component(path))));
-    folders = std::move(below);
+    CACHESHIM_TRY(below, descend(directories, std::string(take_component(path))));
+    directories = std::move(below);
   }
-  return folders;
+  return directories;
 }
 
 // Returns the directories that are merged into `name` of these directories.
-Result<LowerStack::Folders> LowerStack::descend(const Folders& folders, const std::string& name) {
-  Folders below;
-  for (const Object& folder : folders) {
-    Result<UniqueFd> child = sys::open_beneath(folder.fd.get(), name, O_PATH | O_NOFOLLOW);
+Result<LowerStack::Directories> LowerStack::descend(const Directories& directories,
+                                                    const std::string& name) {
+  Directories below;
+  for (const Object& directory : directories) {
+    Result<UniqueFd> child = sys::open_beneath(directory.fd.get(), name, O_PATH | O_NOFOLLOW);
     if (!child && !child.failed_with(ENOENT)) return child.error();
     if (child) {
       CACHESHIM_TRY(st, sys::stat_fd(child->get()));
       if (S_ISLNK(st.st_mode) && below.empty()) return Errno(ELOOP);
       if (!S_ISDIR(st.st_mode) && !is_device_whiteout(st) && below.empty()) return Errno(ENOTDIR);
       if (!S_ISDIR(st.st_mode)) break;
-      const bool hides_further = folder.lower > 0 && is_opaque(child->get());
-      below.push_back({*std::move(child), folder.lower});
+      const bool hides_further = directory.lower > 0 && is_opaque(child->get());
+      below.push_back({*std::move(child), directory.lower});
       if (hides_further) break;
     }
-    if (hides_below(folder, name)) break;
+    if (hides_below(directory, name)) break;
   }
   if (below.empty()) return Errno(ENOENT);
   return below;
 }
 
 // Whether this lower has a whiteout of `name` and covers another lower.
-bool LowerStack::hides_below(const Object& folder, const std::string& name) {
-  return folder.lower > 0 && has_name(folder.fd.get(), whiteout_name(name));
+bool LowerStack::hides_below(const Object& directory, const std::string& name) {
+  return directory.lower > 0 && has_name(directory.fd.get(), whiteout_name(name));
 }
 
 Result<std::vector<sys::DirEntry>> LowerStack::list(const std::string& path) const {
   MergedNames names;
-  if (folders_.size() == 1) {
-    CACHESHIM_TRY(folder, sys::open_beneath(folders_.front(), path, kOpenFolder));
-    CACHESHIM_CHECK(names.add(folder.get(), true));
+  if (directories_.size() == 1) {
+    CACHESHIM_TRY(directory, sys::open_beneath(directories_.front(), path, kOpenDirectory));
+    CACHESHIM_CHECK(names.add(directory.get(), true));
     return names.take();
   }
-  CACHESHIM_TRY(folders, open_folders(path));
-  for (const Object& folder : folders) {
-    CACHESHIM_TRY(readable, sys::open_beneath(folder.fd.get(), "", kOpenFolder));
-    CACHESHIM_CHECK(names.add(readable.get(), &folder == &folders.back()));
+  CACHESHIM_TRY(directories, open_directories(path));
+  for (const Object& directory : directories) {
+    CACHESHIM_TRY(readable, sys::open_beneath(directory.fd.get(), "", kOpenDirectory));
+    CACHESHIM_CHECK(names.add(readable.get(), &directory == &directories.back()));
   }
   return names.take();
 }

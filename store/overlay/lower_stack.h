@@ -34,7 +34,7 @@ class LowerStack {
   };
 
   // Directories that stay open and outlive the stack, the topmost first; at least one.
-  explicit LowerStack(const std::vector<int>& folders);
+  explicit LowerStack(const std::vector<int>& directories);
 
   // Returns the topmost object of this name, without following symlinks. Errors: ENOENT; ENOTDIR or
   // ELOOP if a component of the path is not a directory.
@@ -50,15 +50,15 @@ class LowerStack {
   std::optional<dev_t> device_of(std::size_t lower) const;
 
  private:
-  using Folders = std::vector<Object>;  // that are merged into one, the topmost first
+  using Directories = std::vector<Object>;  // that are merged into one, the topmost first
 
-  Result<Folders> open_folders(std::string_view path) const;
+  Result<Directories> open_directories(std::string_view path) const;
   Result<Object> open_merged(const std::string& path) const;
-  static Result<Folders> descend(const Folders& folders, const std::string& name);
-  static Result<Object> find_topmost(const Folders& folders, const std::string& name);
-  static bool hides_below(const Object& folder, const std::string& name);
+  static Result<Directories> descend(const Directories& directories, const std::string& name);
+  static Result<Object> find_topmost(const Directories& directories, const std::string& name);
+  static bool hides_below(const Object& directory, const std::string& name);
 
-  const std::vector<int> folders_;
+  const std::vector<int> directories_;
   std::vector<PathRoot> roots_;
   std::vector<dev_t> devices_;  // from the bottom up
 };

@@ -35,8 +35,8 @@ std::size_t parse(std::string_view line, std::array<std::uint64_t, kRecordFields
 
 }  // namespace
 
-std::uint64_t OriginLog::handle_of(int folder, const std::string& name) {
-  const auto handle = sys::file_handle(folder, name);
+std::uint64_t OriginLog::handle_of(int directory, const std::string& name) {
+  const auto handle = sys::file_handle(directory, name);
   return handle ? XXH3_64bits(handle->data(), handle->size()) : 0;
 }
 
@@ -79,11 +79,11 @@ void OriginLog::begin_load(int work) {
   if (!rest.empty()) ++lines_;  // torn: a reason to rewrite the file
 }
 
-void OriginLog::found(int folder, const std::string& name, ino_t inode) {
+void OriginLog::found(int directory, const std::string& name, ino_t inode) {
   const MutexLock file_lock(file_mutex_);
   const auto pending = pending_.find(inode);
   if (pending == pending_.end()) return;
-  const bool is_same = pending->second.handle == handle_of(folder, name);
+  const bool is_same = pending->second.handle == handle_of(directory, name);
   const WriterLock lock(mutex_);
   if (is_same && lowers_.device_of(pending->second.lower)) records_.insert(*pending);
   count_ = records_.size();
@@ -103,12 +103,13 @@ std::optional<OriginLog::Origin> OriginLog::find(ino_t inode) const {
   return Origin{lowers_.device_of(found->second.lower).value_or(0), found->second.origin};
 }
 
-std::optional<ino_t> OriginLog::add(int folder, const std::string& name, const struct stat& base) {
+std::optional<ino_t> OriginLog::add(int directory, const std::string& name,
+                                    const struct stat& base) {
   const auto lower = lowers_.find_device(base.st_dev);
-  const auto copy = sys::stat_at(folder, name);
+  const auto copy = sys::stat_at(directory, name);
   // base is on a file system that is mounted below a lower
   if (!lower || !copy) return std::nullopt;
-  put_back(copy->st_ino, {handle_of(folder, name), *lower, base.st_ino});
+  put_back(copy->st_ino, {handle_of(directory, name), *lower, base.st_ino});
   return copy->st_ino;
 }
 

@@ -51,15 +51,15 @@ class OriginLog {
   // To take up a layer, call begin_load() with its work directory, which stays open, found() for every
   // object of the layer, then end_load(). Objects that were not found have no record from then on.
   void begin_load(int work);
-  void found(int folder, const std::string& name, ino_t inode);
+  void found(int directory, const std::string& name, ino_t inode);
   void end_load();
   void clear();  // there is no layer
 
   bool is_empty() const { return count_ == 0; }
   std::optional<Origin> find(ino_t inode) const;
-  // `name` in `folder` is a copy of `base` and about to get its name in the layer. Returns the copy's inode
+  // `name` in `directory` is a copy of `base` and about to get its name in the layer. Returns the copy's inode
   // number; nothing where no record was made.
-  std::optional<ino_t> add(int folder, const std::string& name, const struct stat& base);
+  std::optional<ino_t> add(int directory, const std::string& name, const struct stat& base);
   // The object is about to lose its last name. Returns the record, for put_back() if it does not.
   std::optional<Record> remove(ino_t inode);
   void put_back(ino_t inode, const Record& record);
@@ -69,7 +69,7 @@ class OriginLog {
  private:
   using Records = std::unordered_map<ino_t, Record>;
 
-  static std::uint64_t handle_of(int folder, const std::string& name);
+  static std::uint64_t handle_of(int directory, const std::string& name);
   static std::string line_of(ino_t inode, const Record& record);
   static void apply(std::string_view line, Records& records);
   void append(const std::string& line) REQUIRES(file_mutex_);

@@ -12,7 +12,7 @@
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
 
-// Looking: what is there, in which of the two layers, and what a folder lists.
+// Looking: what is there, in which of the two layers, and what a directory lists.
 namespace cacheshim {
 namespace {
 
@@ -74,9 +74,10 @@ Result<UniqueFd> Overlay::open_named_lock(const std::string& path, bool makes) c
   if (!makes || !known.failed_with(ENOENT)) return known;
   if (row_of(entries_.class_of(path)).is_held_by_existing) return locks_.ensure_named(path);
   constexpr mode_t kOpen = S_IROTH | S_IXOTH;
-  for (std::string folder(parent_path(path)); !folder.empty(); folder = parent_path(folder)) {
-    if (lowers_->find(folder)) break;
-    CACHESHIM_TRY(above, locate_merged(folder));
+  for (std::string directory(parent_path(path)); !directory.empty();
+       directory = parent_path(directory)) {
+    if (lowers_->find(directory)) break;
+    CACHESHIM_TRY(above, locate_merged(directory));
     if ((above.st.st_mode & kOpen) != kOpen) return Errno(EACCES);
   }
   return locks_.ensure_named(path);
@@ -118,7 +119,7 @@ Result<Overlay::Located> Overlay::locate_linked(const std::string& path,
 
 Result<Found> Overlay::find(const std::string& path) const {
   CACHESHIM_TRY(located, locate(path));
-  if (S_ISDIR(located.st.st_mode)) located.st.st_nlink = count_folder_links(path, located);
+  if (S_ISDIR(located.st.st_mode)) located.st.st_nlink = count_directory_links(path, located);
   const bool in_upper = located.where == Where::kUpper || located.where == Where::kIndex;
   auto origin = in_upper ? origins_.find(located.st.st_ino) : std::nullopt;
   return Found{located.st, in_upper, std::move(origin), std::move(located.lock)};
@@ -127,7 +128,7 @@ Result<Found> Overlay::find(const std::string& path) const {
 // If only one layer has a directory, the file system's count of its subdirectories is right: a name that is
 // hidden there has its marker in the layer, which makes the directory a merged one. To count those of a merged
 // directory, its layers would have to be listed; 1 says "not counted", as with overlayfs and btrfs.
-nlink_t Overlay::count_folder_links(const std::string& path, const Located& found) const {
+nlink_t Overlay::count_directory_links(const std::string& path, const Located& found) const {
   constexpr nlink_t kNotCounted = 1;
   if (path.empty()) return kNotCounted;  // merged, or with the store's records in it
   if (found.where == Where::kLowers) return found.st.st_nlink;
@@ -200,10 +201,11 @@ Result<std::string> Overlay::get_xattr(const std::string& path, const char* name
   return sys::get_xattr(opened.fd.get(), name);
 }
 
-// What the layer itself has in a folder of its own.
+// What the layer itself has in a directory of its own.
 Result<std::vector<ListedEntry>> Overlay::list_upper(const std::string& path) const {
-  CACHESHIM_TRY(folder, sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  CACHESHIM_TRY(entries, sys::read_dir(folder.get()));
+  CACHESHIM_TRY(directory,
+                sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  CACHESHIM_TRY(entries, sys::read_dir(directory.get()));
   std::erase_if(entries, [](const ListedEntry& entry) { return is_reserved_name(entry.name); });
   if (origins_.is_empty()) return entries;
   for (ListedEntry& entry : entries) {
@@ -223,7 +225,7 @@ Result<std::vector<ListedEntry>> Overlay::list(const std::string& path) const {
 
 Result<std::vector<ListedEntry>> Overlay::list_merged(const std::string& path) const {
   std::vector<ListedEntry> listed;
-  const bool in_upper = upper_ && index_.has_folder(path);
+  const bool in_upper = upper_ && index_.has_directory(path);
   if (in_upper) {
     CACHESHIM_TRY(entries, list_upper(path));
     listed = std::move(entries);
@@ -268,17 +270,17 @@ Status Overlay::load_layer() {
   CACHESHIM_CHECK(links_.load(work_->get()));
   if (!links_.is_empty()) shadow("", true);  // any name may be one of a copied file
   origins_.begin_load(work_->get());
-  links_.for_each_copy([this](int folder, const std::string& name, ino_t inode) {
-    origins_.found(folder, name, inode);
+  links_.for_each_copy([this](int directory, const std::string& name, ino_t inode) {
+    origins_.found(directory, name, inode);
   });
   // No recursion, and one descriptor at a time: a job may make trees of any depth.
-  std::vector<std::string> folders{""};
-  while (!folders.empty()) {
-    const std::string path = std::move(folders.back());
-    folders.pop_back();
-    CACHESHIM_TRY(folder, sys::open_beneath(upper_.get(), path,
-                                            O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-    CACHESHIM_CHECK(load_folder(folder.get(), path, folders));
+  std::vector<std::string> directories{""};
+  while (!directories.empty()) {
+    const std::string path = std::move(directories.back());
+    directories.pop_back();
+    CACHESHIM_TRY(directory,
+                  sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    CACHESHIM_CHECK(load_directory(directory.get(), path, directories));
   }
   origins_.end_load();
   return {};
@@ -287,7 +289,7 @@ Status Overlay::load_layer() {
 Status Overlay::empty_work() {
   CACHESHIM_TRY(entries, sys::list_dir(work_->get()));
   for (const sys::DirEntry& entry : entries) {
-    if (entry.name != LinkIndex::kFolder && entry.name != OriginLog::kFile) {
+    if (entry.name != LinkIndex::kDirectory && entry.name != OriginLog::kFile) {
       (void)sys::remove_tree(work_->get(), entry.name);  // at worst it takes up space
     }
   }
@@ -295,11 +297,11 @@ Status Overlay::empty_work() {
 }
 
 // Adds those that it holds to `further`.
-Status Overlay::load_folder(int folder, const std::string& path,
-                            std::vector<std::string>& further) {
-  CACHESHIM_TRY(entries, sys::read_dir(folder));
+Status Overlay::load_directory(int directory, const std::string& path,
+                               std::vector<std::string>& further) {
+  CACHESHIM_TRY(entries, sys::read_dir(directory));
   for (const sys::DirEntry& entry : entries) {
-    origins_.found(folder, entry.name, entry.ino);
+    origins_.found(directory, entry.name, entry.ino);
     if (entry.name == kOpaqueMarker) {
       shadow(path, true);
       index_.add_opaque(path);
@@ -308,13 +310,13 @@ Status Overlay::load_folder(int folder, const std::string& path,
       index_.add_whiteout_marker(path, entry.name);
     } else if (entry.type == DT_DIR || entry.type == DT_UNKNOWN) {
       const Result<UniqueFd> child =
-          sys::open_beneath(folder, entry.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+          sys::open_beneath(directory, entry.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
       const std::string child_path = join_path(path, entry.name);
-      const bool is_file = !child && is_missing(child.error());  // DT_UNKNOWN and no folder
+      const bool is_file = !child && is_missing(child.error());  // DT_UNKNOWN and no directory
       shadow(child_path, is_file);
       if (is_file) continue;
       if (!child) return child.error();
-      index_.add_folder(child_path);
+      index_.add_directory(child_path);
       further.push_back(child_path);
     } else {
       shadow(join_path(path, entry.name), true);

@@ -66,7 +66,7 @@ class Overlay {
 
   Result<Found> find(const std::string& path) const REQUIRES_SHARED(mutex_);
   // Whether the layer has this directory itself.
-  bool has_own_folder(const std::string& path) const { return index_.has_folder(path); }
+  bool has_own_directory(const std::string& path) const { return index_.has_directory(path); }
   // For reading, or O_PATH: opens the layer's object, otherwise the base's. Does not follow
   // symlinks.
   Result<Opened> open(const std::string& path, int flags) const REQUIRES_SHARED(mutex_);
@@ -114,7 +114,7 @@ class Overlay {
   void hide_lock(const std::string& path);
   void show_lock(const std::string& path) { locks_.show(path); }
   // The directories in which the view lacks a lock file of the base.
-  std::vector<std::string> hidden_lock_folders() const { return locks_.hidden_folders(); }
+  std::vector<std::string> hidden_lock_directories() const { return locks_.hidden_directories(); }
 
   // Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`, or more.
   // Atomic: staged in the work directory, then renamed. Errors: ENOSPC (nothing kept).
@@ -180,7 +180,7 @@ class Overlay {
   bool becomes_common(const Located& source, const std::string& to) const;
   static bool are_one_file(const struct stat& one, const struct stat& other);
   // ---- overlay_lock_names.cc
-  Status check_lock_folder(const std::string& path) const REQUIRES_SHARED(mutex_);
+  Status check_lock_directory(const std::string& path) const REQUIRES_SHARED(mutex_);
   Status rename_common(const std::string& from, const Located& source, const std::string& to,
                        const Result<Located>& target, unsigned flags, UniqueFd* new_lock)
       REQUIRES_SHARED(mutex_);
@@ -201,20 +201,20 @@ class Overlay {
                      std::vector<ListedEntry>& listed) const;
   bool is_store_record(std::string_view path) const;
   void shadow(const std::string& path, bool tree) const;
-  nlink_t count_folder_links(const std::string& path, const Located& found) const
+  nlink_t count_directory_links(const std::string& path, const Located& found) const
       REQUIRES_SHARED(mutex_);
   Status check_name(const std::string& path) const;
-  Status load_folder(int folder, const std::string& path, std::vector<std::string>& further)
+  Status load_directory(int directory, const std::string& path, std::vector<std::string>& further)
       REQUIRES(mutex_);
   Status empty_work() REQUIRES(mutex_);
 
   // ---- overlay_copy_up.cc
-  Status ensure_folder(const std::string& path) REQUIRES_SHARED(mutex_);
+  Status ensure_directory(const std::string& path) REQUIRES_SHARED(mutex_);
   Result<UniqueFd> ensure_upper_dir(const std::string& path) REQUIRES_SHARED(mutex_);
   Result<UniqueFd> open_upper_parent(const std::string& path) REQUIRES_SHARED(mutex_);
   Status copy_up_found(const std::string& path, const Located& found, off_t keep_bytes)
       REQUIRES_SHARED(mutex_);
-  Status copy_up_folder(int parent, const std::string& path, const struct stat& st)
+  Status copy_up_directory(int parent, const std::string& path, const struct stat& st)
       REQUIRES_SHARED(mutex_);
   Status copy_up_file(const std::string& path, const struct stat& st, off_t keep_bytes)
       REQUIRES_SHARED(mutex_);

@@ -28,9 +28,9 @@ Status make_marker(int dir, const std::string& name) {
 }
 
 // Its own user cannot enter it: what the lowers have below is inaccessible as well.
-bool is_closed_folder(mode_t mode) { return (mode & 0500) != 0500; }
+bool is_closed_directory(mode_t mode) { return (mode & 0500) != 0500; }
 
-std::string marker_in(std::string_view folder) { return join_path(folder, kOpaqueMarker); }
+std::string marker_in(std::string_view directory) { return join_path(directory, kOpaqueMarker); }
 
 std::string whiteout_of(const std::string& path) {
   return join_path(parent_path(path), whiteout_name(base_name(path)));
@@ -40,7 +40,7 @@ std::string whiteout_of(const std::string& path) {
 
 // Not if there are hard links of base files: their records do not support it.
 bool Overlay::makes_shared(const std::string& path) const {
-  return upper_ && links_.is_empty() && index_.has_folder(parent_path(path));
+  return upper_ && links_.is_empty() && index_.has_directory(parent_path(path));
 }
 
 // Whether it can be removed or renamed with the mutex held shared.
@@ -58,14 +58,14 @@ Status Overlay::prepare_new_name(const std::string& path) {
     const Result<Found> found = find(path);
     return found ? Errno(EEXIST) : found.error();
   }
-  return ensure_folder(std::string(parent_path(path)));
+  return ensure_directory(std::string(parent_path(path)));
 }
 
 Result<LockFiles::Made> Overlay::create_lock(const std::string& path, int flags) {
   CACHESHIM_CHECK(check_name(path));
   const Result<Located> there = locate_lock(path);
   if (there && (there->where != Where::kLock || (flags & O_EXCL) != 0)) return Errno(EEXIST);
-  CACHESHIM_CHECK(check_lock_folder(path));
+  CACHESHIM_CHECK(check_lock_directory(path));
   return locks_.create(path, flags);
 }
 
@@ -89,10 +89,10 @@ Result<UniqueFd> Overlay::create_file(const std::string& path, int flags, const 
 // group and ACL from the right directory.
 Status Overlay::make_dir(const std::string& path, const NewObject& wanted) {
   CACHESHIM_CHECK(prepare_new_name(path));
-  shadow(path, is_closed_folder(wanted.mode));
+  shadow(path, is_closed_directory(wanted.mode));
   CACHESHIM_CHECK(upper_paths_->at(
       path, [&](int dir, const std::string& name) { return make_dir_as(dir, name, wanted); }));
-  index_.add_folder(path);
+  index_.add_directory(path);
   if (!index_.has_whiteout(path)) return {};
   if (const Status marked = mark_opaque(path); !marked) {
     (void)remove_upper_dir(path);  // the first error is returned
@@ -144,8 +144,8 @@ Status Overlay::link(const std::string& path, const std::string& new_path) {
 
 // In the directory itself, so that the file inherits its group and ACL.
 Result<UniqueFd> Overlay::make_tmpfile(const std::string& dir, int flags, const NewObject& wanted) {
-  CACHESHIM_TRY(folder, ensure_upper_dir(dir));
-  return make_tmpfile_as(folder.get(), flags, wanted);
+  CACHESHIM_TRY(directory, ensure_upper_dir(dir));
+  return make_tmpfile_as(directory.get(), flags, wanted);
 }
 
 // Uses a descriptor of the layer's own mount, on which the object was opened.
@@ -192,7 +192,7 @@ void Overlay::forget_link_if_gone(const struct stat& st) {
 // For a directory without markers that only the layer has: rmdir(2) itself tells whether it is
 // empty. Returns false if that is unknown, or not done.
 bool Overlay::try_remove_own_dir(const std::string& path) {
-  if (!index_.has_folder(path) || index_.is_opaque(path) || index_.has_whiteouts_in(path)) {
+  if (!index_.has_directory(path) || index_.is_opaque(path) || index_.has_whiteouts_in(path)) {
     return false;
   }
   if (!find_in_base(path).failed_with(ENOENT)) return false;
@@ -205,7 +205,7 @@ bool Overlay::try_remove_own_dir(const std::string& path) {
 }
 
 Status Overlay::remove_dir(const std::string& path, Hold hold) {
-  const bool can_share = makes_shared(path) && index_.has_folder(path);
+  const bool can_share = makes_shared(path) && index_.has_directory(path);
   if (hold == Hold::kShared && !can_share) return Errno(kNeedsExclusive);
   if (upper_ && try_remove_own_dir(path)) return {};
   CACHESHIM_TRY(found, find(path));
@@ -265,9 +265,9 @@ Status Overlay::clear_opaque(const std::string& path) {
 }
 
 void Overlay::prune_empty_dirs(const std::string& path) {
-  const auto folder = sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!folder) return;
-  const auto entries = sys::list_dir(folder->get());
+  const auto directory = sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!directory) return;
+  const auto entries = sys::list_dir(directory->get());
   if (!entries) return;
   for (const sys::DirEntry& entry : *entries) {
     if (entry.type == DT_DIR) prune_empty_dirs(join_path(path, entry.name));
@@ -283,7 +283,7 @@ void Overlay::prune_empty_dirs(const std::string& path) {
 
 void Overlay::begin_entry(const std::string& path) {
   const auto ref = entries_.find(path);
-  if (!ref || !ref->rule->is_folder() || ref->rest.empty()) return;
+  if (!ref || !ref->rule->is_directory() || ref->rest.empty()) return;
   if (entries_.is_beside_entry(path)) return;
   const std::string entry(ref->entry);
   if (index_.is_opaque(entry) || base_has_part_of(entry)) return;
@@ -305,7 +305,7 @@ bool Overlay::base_has_part_of(const std::string& entry) const {
 Status Overlay::mark_opaque(const std::string& path) {
   if (index_.is_opaque(path)) return {};
   shadow(path, true);
-  CACHESHIM_CHECK(ensure_folder(path));
+  CACHESHIM_CHECK(ensure_directory(path));
   CACHESHIM_CHECK(upper_paths_->at(marker_in(path), [](int dir, const std::string& marker) {
     const KeepTimes times(dir, std::string(parent_path(marker)));
     return make_marker(dir, marker);
@@ -316,7 +316,7 @@ Status Overlay::mark_opaque(const std::string& path) {
 
 Status Overlay::add_whiteout(const std::string& path) {
   shadow(path, true);
-  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(path))));
+  CACHESHIM_CHECK(ensure_directory(std::string(parent_path(path))));
   CACHESHIM_CHECK(upper_paths_->at(whiteout_of(path), make_marker));
   index_.add_whiteout(path);
   return {};

@@ -25,18 +25,18 @@ Result<std::string> Overlay::link_key(const std::string& path) const {
   return LinkIndex::key_of(object.fd.get(), object.lower);
 }
 
-Status Overlay::ensure_folder(const std::string& path) {
+Status Overlay::ensure_directory(const std::string& path) {
   if (!upper_) return Errno(EBADF);
-  if (index_.has_folder(path)) return {};
+  if (index_.has_directory(path)) return {};
   CACHESHIM_TRY(found, find(path));
   if (S_ISLNK(found.st.st_mode)) return Errno(ELOOP);
   if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
   CACHESHIM_TRY(parent, open_upper_parent(path));
-  return copy_up_folder(parent.get(), path, found.st);
+  return copy_up_directory(parent.get(), path, found.st);
 }
 
 Result<UniqueFd> Overlay::ensure_upper_dir(const std::string& path) {
-  CACHESHIM_CHECK(ensure_folder(path));
+  CACHESHIM_CHECK(ensure_directory(path));
   return sys::open_beneath(upper_.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
@@ -54,22 +54,22 @@ Status Overlay::name_staged(const std::string& staged, int parent, const std::st
   return named;
 }
 
-Status Overlay::copy_up_folder(int parent, const std::string& path, const struct stat& st) {
+Status Overlay::copy_up_directory(int parent, const std::string& path, const struct stat& st) {
   CACHESHIM_TRY(base, lowers_->open(path, O_PATH | O_DIRECTORY));
   shadow(path, false);
   const KeepTimes parent_times(parent);
   const std::string staged = staged_.new_name();
   CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, 0700));
   const Status made = [&]() REQUIRES_SHARED(mutex_) -> Status {
-    CACHESHIM_TRY(folder, sys::open_beneath(work_->get(), staged, O_RDONLY | O_DIRECTORY));
-    CACHESHIM_CHECK(copy_attributes(base.fd.get(), folder.get(), st, options_.keep_owner));
+    CACHESHIM_TRY(directory, sys::open_beneath(work_->get(), staged, O_RDONLY | O_DIRECTORY));
+    CACHESHIM_CHECK(copy_attributes(base.fd.get(), directory.get(), st, options_.keep_owner));
     return name_staged(staged, parent, path, st);
   }();
   if (!made) {
     (void)sys::unlink_at(work_->get(), staged, AT_REMOVEDIR);  // otherwise the next daemon does
     return made;
   }
-  index_.add_folder(path);
+  index_.add_directory(path);
   return {};
 }
 
@@ -83,7 +83,7 @@ Status Overlay::copy_up_found(const std::string& path, const Located& found, off
   if (found.where == Where::kIndex) return link_up(path, found);
   if (S_ISREG(found.st.st_mode)) return copy_up_file(path, found.st, keep_bytes);
   if (!S_ISDIR(found.st.st_mode)) return copy_up_special(path, found.st);
-  return ensure_folder(path);
+  return ensure_directory(path);
 }
 
 // Copies an object that is neither a file nor a directory into the work directory.
@@ -103,8 +103,8 @@ Status Overlay::stage_special(int object, const struct stat& st, const std::stri
 Status Overlay::stage_copy(int object, const struct stat& st, const std::string& staged) const {
   if (S_ISDIR(st.st_mode)) {
     CACHESHIM_CHECK(sys::make_dir_at(work_->get(), staged, 0700));
-    CACHESHIM_TRY(folder, sys::open_beneath(work_->get(), staged, O_RDONLY | O_DIRECTORY));
-    return copy_attributes(object, folder.get(), st, options_.keep_owner);
+    CACHESHIM_TRY(directory, sys::open_beneath(work_->get(), staged, O_RDONLY | O_DIRECTORY));
+    return copy_attributes(object, directory.get(), st, options_.keep_owner);
   }
   if (!S_ISREG(st.st_mode)) return stage_special(object, st, staged);
   CACHESHIM_TRY(source, sys::reopen(object, O_RDONLY));
@@ -143,10 +143,11 @@ Status Overlay::copy_up_tree(const std::string& path) {
   constexpr std::ptrdiff_t kMostDepth = 4096;  // a path of 4,095 bytes cannot be deeper
   if (std::count(path.begin(), path.end(), '/') > kMostDepth) return Errno(ELOOP);
   // If the base has nothing there, the layer's directory stays unchanged.
-  if (index_.has_folder(path) && find_in_base(path).failed_with(ENOENT)) return mark_opaque(path);
+  if (index_.has_directory(path) && find_in_base(path).failed_with(ENOENT))
+    return mark_opaque(path);
   CACHESHIM_TRY(entries, list(path));
-  CACHESHIM_TRY(folder, ensure_upper_dir(path));
-  const KeepTimes times(folder.get());
+  CACHESHIM_TRY(directory, ensure_upper_dir(path));
+  const KeepTimes times(directory.get());
   for (const ListedEntry& entry : entries) {
     const std::string child = join_path(path, entry.name);
     CACHESHIM_TRY(found, find(child));

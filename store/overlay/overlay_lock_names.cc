@@ -18,9 +18,9 @@ Status as_link_error(Status linked) { return linked.failed_with(EXDEV) ? Errno(E
 }  // namespace
 
 // Its directory is one of the view, which may not be in the base yet.
-Status Overlay::check_lock_folder(const std::string& path) const {
-  CACHESHIM_TRY(folder, find(std::string(parent_path(path))));
-  return S_ISDIR(folder.st.st_mode) ? Status() : Errno(ENOTDIR);
+Status Overlay::check_lock_directory(const std::string& path) const {
+  CACHESHIM_TRY(directory, find(std::string(parent_path(path))));
+  return S_ISDIR(directory.st.st_mode) ? Status() : Errno(ENOTDIR);
 }
 
 // If this returns EXDEV, mv(1) and similar programs copy.
@@ -31,7 +31,7 @@ Status Overlay::rename_common(const std::string& from, const Located& source, co
   const bool leaves_base = source.where == Where::kLock;
   const bool enters_base = becomes_common(source, to);
   if (enters_base && target && target->where != Where::kLock) return Errno(EXDEV);
-  if (enters_base) CACHESHIM_CHECK(check_lock_folder(to));
+  if (enters_base) CACHESHIM_CHECK(check_lock_directory(to));
   if (leaves_base && enters_base) return locks_.rename(from, to, flags);
   if (flags == RENAME_EXCHANGE) return Errno(EXDEV);
   if (enters_base) return rename_into_base(from, source, to, flags, new_lock);
@@ -55,7 +55,7 @@ Status Overlay::rename_into_base(const std::string& from, const Located& source,
 Status Overlay::rename_out_of_base(const std::string& from, const std::string& to,
                                    const Result<Located>& target) {
   shadow(to, true);
-  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(to))));
+  CACHESHIM_CHECK(ensure_directory(std::string(parent_path(to))));
   if (target) CACHESHIM_CHECK(hide_in_base(to, *target));
   begin_entry(to);
   CACHESHIM_TRY(parent, open_upper_parent(to));
@@ -68,7 +68,7 @@ Status Overlay::rename_out_of_base(const std::string& from, const std::string& t
 
 Status Overlay::link_into_base(int object, const std::string& new_path) {
   CACHESHIM_CHECK(check_name(new_path));
-  CACHESHIM_CHECK(check_lock_folder(new_path));
+  CACHESHIM_CHECK(check_lock_directory(new_path));
   return as_link_error(locks_.link_in(object, new_path));
 }
 
@@ -80,7 +80,7 @@ Status Overlay::link_common(const std::string& path, const std::string& new_path
     return link_into_base(object.get(), new_path);
   }
   if (locks_.is_shared_name(new_path)) {
-    CACHESHIM_CHECK(check_lock_folder(new_path));
+    CACHESHIM_CHECK(check_lock_directory(new_path));
     return as_link_error(locks_.link(path, new_path));
   }
   CACHESHIM_CHECK(prepare_new_name(new_path));

@@ -68,7 +68,7 @@ Status Overlay::rename(const std::string& from, const std::string& to, unsigned 
 }
 
 Status Overlay::move_over(const std::string& from, const std::string& to, bool is_dir) {
-  CACHESHIM_CHECK(ensure_folder(std::string(parent_path(to))));
+  CACHESHIM_CHECK(ensure_directory(std::string(parent_path(to))));
   const Status moved = remove_last_name(to, [&]() REQUIRES_SHARED(mutex_) -> Status {
     Status renamed = upper_paths_->rename(from, to);
     if (!renamed.failed_with(ENOTEMPTY) && !renamed.failed_with(EEXIST)) return renamed;

@@ -8,9 +8,9 @@
 namespace cacheshim {
 namespace {
 
-// The length of the part of `path`, below its cache's folder, that names an entry by this rule.
+// The length of the part of `path`, below its cache's directory, that names an entry by this rule.
 std::optional<std::size_t> match(const EntryRule& rule, std::string_view path) {
-  if (rule.is_folder()) return rule.path.match_front(path);
+  if (rule.is_directory()) return rule.path.match_front(path);
   if (!rule.path.matches(path)) return std::nullopt;
   for (const std::string& ending : rule.files) {
     if (path.ends_with(ending)) return path.size() - ending.size();
@@ -22,7 +22,7 @@ std::optional<std::size_t> match(const EntryRule& rule, std::string_view path) {
 
 std::string EntryRef::unit() const {
   std::string path(entry);
-  if (!rule->is_folder()) path += rule->files.front();
+  if (!rule->is_directory()) path += rule->files.front();
   return path;
 }
 
@@ -48,7 +48,7 @@ std::optional<EntryRef> EntryMap::find(std::string_view path) const {
     if (!length) continue;
     const std::size_t end = path.size() - below.size() + *length;
     EntryRef ref{profile, &rule, path.substr(0, end), path.substr(end)};
-    if (rule.is_folder() && !ref.rest.empty()) ref.rest.remove_prefix(1);  // the '/'
+    if (rule.is_directory() && !ref.rest.empty()) ref.rest.remove_prefix(1);  // the '/'
     return ref;
   }
   return std::nullopt;
@@ -73,7 +73,7 @@ std::string EntryMap::entry_built_under(std::string_view lock_file) const {
     if (entry.empty()) continue;
     std::string path = join_path(profile->name, entry);
     const auto ref = find(path);
-    if (ref && ref->rule == &rule && ref->is_entry_folder()) return path;
+    if (ref && ref->rule == &rule && ref->is_entry_directory()) return path;
   }
   return "";
 }

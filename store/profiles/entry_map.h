@@ -18,7 +18,7 @@ struct EntryRef {
   std::string_view entry;  // "triton/KEY"; for an entry of files the common part of their paths
   std::string_view rest;  // the rest: "tmp.pid_7/x.cubin", "" for the directory; ".body" of a file
 
-  bool is_entry_folder() const { return rule->is_folder() && rest.empty(); }
+  bool is_entry_directory() const { return rule->is_directory() && rest.empty(); }
   // Whether a job that opens the complete entry and builds it again has rejected it
   // (rejected_entries.h).
   bool counts_rebuilds() const {

@@ -81,25 +81,25 @@ bool EntryRule::is_built_under(std::string_view lock_file, std::string_view entr
   std::string_view pattern = built_under;
   if (pattern.starts_with(kBesideEntry)) {
     pattern.remove_prefix(kBesideEntry.size());
-    const std::string_view folder = parent_path(entry);
-    if (!folder.empty() && !lock_file.starts_with(std::string(folder) + '/')) return false;
-    if (!folder.empty()) lock_file.remove_prefix(folder.size() + 1);
+    const std::string_view directory = parent_path(entry);
+    if (!directory.empty() && !lock_file.starts_with(std::string(directory) + '/')) return false;
+    if (!directory.empty()) lock_file.remove_prefix(directory.size() + 1);
   }
   const auto key = match_star(pattern, lock_file);
   const std::string_view name = base_name(entry);
   if (!key) return false;
-  if (is_folder()) return *key == name;
+  if (is_directory()) return *key == name;
   return name.starts_with(*key) && (name.size() == key->size() || name[key->size()] == '.');
 }
 
 std::string EntryRule::entry_built_under(std::string_view lock_file) const {
-  if (!is_folder() || !built_under.starts_with(kBesideEntry)) return "";
+  if (!is_directory() || !built_under.starts_with(kBesideEntry)) return "";
   const std::string_view pattern = std::string_view(built_under).substr(kBesideEntry.size());
-  std::string_view folder = lock_file;
-  const auto rest = take_last(folder, std::count(pattern.begin(), pattern.end(), '/') + 1);
+  std::string_view directory = lock_file;
+  const auto rest = take_last(directory, std::count(pattern.begin(), pattern.end(), '/') + 1);
   const auto name = rest ? match_star(pattern, *rest) : std::nullopt;
   if (!name || name->empty() || name->find('/') != name->npos) return "";
-  return join_path(folder, *name);
+  return join_path(directory, *name);
 }
 
 bool Profile::has(NameClass wanted) const {
@@ -118,7 +118,7 @@ bool Profile::is_of(std::string_view path, NameClass wanted) const {
 
 NameClass Profile::class_of(std::string_view path) const {
   for (const auto& [name_class, pattern] : classes) {
-    // A scratch folder's names are scratch as well.
+    // A scratch directory's names are scratch as well.
     const NameClassRow& row = row_of(name_class);
     std::size_t end = row.covers_below ? 0 : path.size();
     std::size_t begin = row.covers_below ? 0 : path.rfind('/') + 1;

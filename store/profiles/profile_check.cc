@@ -85,13 +85,13 @@ class Question {
   // Paths that the rule matches if no earlier one does: those of its entries, and what is in them.
   PathLanguages::Id add_paths(const EntryRule& rule) {
     const PathLanguages::Id id = languages_.add();
-    languages_.add_pattern(id, rule.path.text(), rule.is_folder());
+    languages_.add_pattern(id, rule.path.text(), rule.is_directory());
     return id;
   }
   // Paths that end with one of the endings; all paths for a rule without endings.
   PathLanguages::Id add_endings(const EntryRule& rule) {
     const PathLanguages::Id id = languages_.add();
-    if (rule.is_folder()) languages_.add_pattern(id, "**");
+    if (rule.is_directory()) languages_.add_pattern(id, "**");
     for (const std::string& ending : rule.files) languages_.add_ending(id, ending);
     return id;
   }
@@ -200,7 +200,7 @@ class ProfileCheck {
   // A directory that a rule matches is published and evicted whole. This includes the entries of earlier rules in it,
   // complete or not.
   void check_inner_entries(std::size_t rule) {
-    if (!profile_.entries[rule].is_folder()) return;
+    if (!profile_.entries[rule].is_directory()) return;
     for (std::size_t inner = 0; inner < rule; ++inner) {
       const auto example = entry_within(inner, rule);
       if (!example) continue;
@@ -230,7 +230,7 @@ class ProfileCheck {
     const PathLanguages::Id apart = question.add_class(NameClass::kScratch);
     for (std::size_t i = inner + 1; i < outer; ++i) {
       const EntryRule& between = profile_.entries[i];
-      if (between.is_folder()) languages.add_pattern(apart, between.path.text(), true);
+      if (between.is_directory()) languages.add_pattern(apart, between.path.text(), true);
     }
     const auto is_entry = [&](const auto& held) { return is_first(held) && held[own]; };
     const bool is_vague = (entries + directories).find("**") != entries.npos;
@@ -257,7 +257,7 @@ class ProfileCheck {
     }
   }
 
-  // The paths of the lock files, below the cache's folder, as a pattern.
+  // The paths of the lock files, below the cache's directory, as a pattern.
   static std::string place_of_lock(const EntryRule& entry) {
     constexpr std::string_view kBesideEntry = "./";
     if (!entry.built_under.starts_with(kBesideEntry)) return entry.built_under;
@@ -301,7 +301,7 @@ class ProfileCheck {
       Question question(profile_);
       const auto is_first = question.is_first(rule);
       const PathLanguages::Id own = question.languages().add();
-      if (entry.is_folder() && key != "paths_in") {
+      if (entry.is_directory() && key != "paths_in") {
         question.languages().add_names_in(own, entry.path.text(), patterns[i]);
       } else {
         question.languages().add_names(own, patterns[i]);
@@ -312,7 +312,7 @@ class ProfileCheck {
       const auto is_there = [&](const auto& held) { return is_first(held) && held[own]; };
       const auto counts = [&](const auto& held) {
         const bool is_beside = held[scratch] || held[locks] || held[batons];
-        return is_there(held) && (!entry.is_folder() || !is_beside);
+        return is_there(held) && (!entry.is_directory() || !is_beside);
       };
       if (question.is_possible(counts)) continue;
       const auto line = Findings::line_of(findings_.entry(rule), key, i);
@@ -368,7 +368,7 @@ class ProfileCheck {
     std::optional<std::size_t> untold;
     for (std::size_t rule = 0; rule < profile_.entries.size(); ++rule) {
       const EntryRule& entry = profile_.entries[rule];
-      if (!entry.is_folder()) continue;
+      if (!entry.is_directory()) continue;
       Question question(profile_);
       const auto is_first = question.is_first(rule);
       const PathLanguages::Id own = question.languages().add();

@@ -144,7 +144,7 @@ EntryRule read_rule(const toml::table& table, TomlProblem& problem) {
   if (rule.renamed && !rule.built_under.empty()) {
     entry.report("built_under", "is another way to be complete than 'renamed': one of them alone");
   }
-  if (!rule.is_folder() && !rule.complete_single.empty()) {
+  if (!rule.is_directory() && !rule.complete_single.empty()) {
     entry.report("complete_single", "is for directories; of files, 'complete' does it");
   }
   entry.finish();
@@ -181,8 +181,8 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
 }
 
 // The profiles of one directory, by name; what is wrong goes to `refused`.
-std::map<std::string, Profile> load_folder(const std::string& directory,
-                                           std::vector<ProfileError>& refused) {
+std::map<std::string, Profile> load_directory(const std::string& directory,
+                                              std::vector<ProfileError>& refused) {
   std::vector<std::filesystem::path> files;
   std::error_code error;
   for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end;
@@ -242,7 +242,7 @@ ProfileSet load_profiles(const std::vector<std::string>& directories) {
   ProfileSet set;
   std::map<std::string, Profile> all;
   for (const std::string& directory : directories) {
-    std::map<std::string, Profile> found = load_folder(directory, set.refused);
+    std::map<std::string, Profile> found = load_directory(directory, set.refused);
     found.merge(all);  // keeps what `found` has already
     all = std::move(found);
   }

@@ -72,9 +72,10 @@ Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) con
 
 // Whether the base's entry is one of another mount path: it then counts as absent.
 bool Publisher::is_of_no_use(const std::string& unit) const {
-  const auto folder = sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!folder) return false;
-  const auto entries = sys::list_dir(folder->get());
+  const auto directory =
+      sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!directory) return false;
+  const auto entries = sys::list_dir(directory->get());
   return entries && std::any_of(entries->begin(), entries->end(), [&](const auto& entry) {
            const auto foreign = has_foreign_paths(store_.base(), join_path(unit, entry.name));
            return foreign && *foreign;
@@ -83,10 +84,11 @@ bool Publisher::is_of_no_use(const std::string& unit) const {
 
 // The lock files of an entry that is about to be replaced are kept: a process may hold them.
 Status Publisher::carry_locks(const Stage& stage) const {
-  const auto is_folder = sys::open_beneath(stage.folder(), Stage::kTree, O_PATH | O_DIRECTORY);
-  if (!is_folder) return {};  // a file is its own entry
+  const auto is_directory =
+      sys::open_beneath(stage.directory(), Stage::kTree, O_PATH | O_DIRECTORY);
+  if (!is_directory) return {};  // a file is its own entry
   CACHESHIM_TRY(before, sys::open_beneath(store_.base(), stage.unit, O_RDONLY | O_DIRECTORY));
-  CACHESHIM_TRY(after, sys::open_beneath(stage.folder(), Stage::kTree, O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(after, sys::open_beneath(stage.directory(), Stage::kTree, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(entries, sys::list_dir(before.get()));
   for (const sys::DirEntry& entry : entries) {
     if (entry.type != DT_REG || !entries_.is_lock(join_path(stage.unit, entry.name))) continue;
@@ -98,7 +100,8 @@ Status Publisher::carry_locks(const Stage& stage) const {
 // After the exchange the staging directory has the replaced entry. Open files there remain
 // readable. If this fails, it is removed with the staging directory.
 void Publisher::put_in_trash(const Stage& stage) const {
-  (void)sys::rename_at(stage.folder(), std::string(Stage::kTree), store_.trash(), new_trash_name());
+  (void)sys::rename_at(stage.directory(), std::string(Stage::kTree), store_.trash(),
+                       new_trash_name());
 }
 
 void Publisher::record_replaced(const Stage& stage, const std::string& unit) const {
@@ -125,15 +128,16 @@ bool Publisher::completes_anew(const Stage& stage, const std::string& unit) cons
 // left it. No reader opens such an entry, and none of its files can be replaced one by one.
 bool Publisher::is_stuck(const std::string& unit) const {
   const auto ref = entries_.find(unit);
-  if (!ref || !ref->counts_rebuilds() || !ref->rule->is_folder() || ref->rule->needs_no_name()) {
+  if (!ref || !ref->counts_rebuilds() || !ref->rule->is_directory() || ref->rule->needs_no_name()) {
     return false;
   }
-  const auto folder = sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  const auto names = folder ? sys::list_dir(folder->get()) : folder.error();
+  const auto directory =
+      sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  const auto names = directory ? sys::list_dir(directory->get()) : directory.error();
   if (!names) return false;
   const std::time_t quiet = std::time(nullptr) - kQuietSeconds;
   return std::all_of(names->begin(), names->end(), [&](const sys::DirEntry& name) {
-    const auto st = sys::stat_at(folder->get(), name.name);
+    const auto st = sys::stat_at(directory->get(), name.name);
     return st && st->st_mtime < quiet && !can_complete(*ref->rule, name.name);
   });
 }

@@ -13,12 +13,13 @@
 namespace cacheshim {
 namespace {
 
-// The layer's own names in a folder, our markers left out.
+// The layer's own names in a directory, our markers left out.
 std::vector<sys::DirEntry> own_names(const Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex()) {
-  const auto folder = sys::open_beneath(overlay.upper(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!folder) return {};
-  auto entries = sys::list_dir(folder->get());
+  const auto directory =
+      sys::open_beneath(overlay.upper(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!directory) return {};
+  auto entries = sys::list_dir(directory->get());
   if (!entries) return {};
   std::erase_if(*entries, [](const auto& entry) { return is_reserved_name(entry.name); });
   return *std::move(entries);
@@ -30,11 +31,11 @@ bool layer_has(const Overlay& overlay, const std::string& path) REQUIRES_SHARED(
 
 }  // namespace
 
-// Whether a folder of the layer holds anything that would be published.
-bool Publisher::holds_something(const Overlay& overlay, const std::string& folder) const {
-  const auto names = own_names(overlay, folder);
+// Whether a directory of the layer holds anything that would be published.
+bool Publisher::holds_something(const Overlay& overlay, const std::string& directory) const {
+  const auto names = own_names(overlay, directory);
   return std::any_of(names.begin(), names.end(), [&](const sys::DirEntry& entry) {
-    return !entries_.is_beside_entry(join_path(folder, entry.name));
+    return !entries_.is_beside_entry(join_path(directory, entry.name));
   });
 }
 
@@ -43,16 +44,17 @@ bool Publisher::is_own_lock(const EntryRef& ref, std::string_view path) const {
   return !ref.rule->built_under.empty() && entries_.entry_built_under(path) == ref.entry;
 }
 
-bool Publisher::is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const {
-  const std::string folder(ref.entry);
+bool Publisher::is_complete_directory(const Overlay& overlay, const EntryRef& ref,
+                                      bool at_end) const {
+  const std::string directory(ref.entry);
   std::vector<std::string> names;
-  for (sys::DirEntry& entry : own_names(overlay, folder)) {
-    const NameClassRow& row = row_of(entries_.class_of(join_path(folder, entry.name)));
+  for (sys::DirEntry& entry : own_names(overlay, directory)) {
+    const NameClassRow& row = row_of(entries_.class_of(join_path(directory, entry.name)));
     // Somebody is at work in it. The baton that the entry is built under tells by its unlock, and may stay.
-    if (row.is_held_by_existing && !is_own_lock(ref, join_path(folder, entry.name))) {
+    if (row.is_held_by_existing && !is_own_lock(ref, join_path(directory, entry.name))) {
       return false;
     }
-    if (!entries_.is_beside_entry(join_path(folder, entry.name))) {
+    if (!entries_.is_beside_entry(join_path(directory, entry.name))) {
       names.push_back(std::move(entry.name));
     }
   }
@@ -63,15 +65,15 @@ bool Publisher::is_complete_folder(const Overlay& overlay, const EntryRef& ref, 
   };
   if (std::any_of(names.begin(), names.end(), completes)) return true;
   if (names.size() != 1 || !ref.rule->completes_alone(names.front())) return false;
-  const auto merged = overlay.list(folder);
+  const auto merged = overlay.list(directory);
   if (!merged) return false;
   return 1 == std::count_if(merged->begin(), merged->end(), [&](const ListedEntry& entry) {
-           return !entries_.is_beside_entry(join_path(folder, entry.name));
+           return !entries_.is_beside_entry(join_path(directory, entry.name));
          });
 }
 
 bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const {
-  if (ref.rule->is_folder()) return is_complete_folder(overlay, ref, at_end);
+  if (ref.rule->is_directory()) return is_complete_directory(overlay, ref, at_end);
   bool has_all = true;
   bool has_some = false;  // of what would be published
   bool is_told = false;
@@ -89,11 +91,12 @@ bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at
 
 bool Publisher::is_complete_in_base(const Overlay& overlay, const EntryRef& ref) const {
   const std::string entry(ref.entry);
-  const auto folder = sys::open_beneath(store_.base(), entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (!folder) return false;
+  const auto directory =
+      sys::open_beneath(store_.base(), entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!directory) return false;
   const EntryRule& rule = *ref.rule;
   if (rule.needs_no_name() && rule.complete_at_end.empty()) return true;
-  const auto entries = sys::list_dir(folder->get());
+  const auto entries = sys::list_dir(directory->get());
   const auto completes = [&](const sys::DirEntry& found) REQUIRES_SHARED(overlay.mutex()) {
     const std::string& name = found.name;
     if (!rule.completes(name) && !rule.completes_alone(name) && !rule.completes_at_end(name)) {
@@ -115,11 +118,11 @@ bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arriv
   const bool is_baton = row_of(entries_.class_of(path)).is_held_by_existing;
   if (is_unlocked || is_baton) return is_unlocked && is_baton;
   if (arrival == Arrival::kClosed && ref.rule->renamed) return false;
-  if (ref.is_entry_folder()) return arrival == Arrival::kNamed;
+  if (ref.is_entry_directory()) return arrival == Arrival::kNamed;
   const std::string_view name = base_name(path);
   if (ref.rule->completes(name)) return true;  // a scratch name may be what tells
   if (entries_.is_beside_entry(path)) return false;
-  if (!ref.rule->is_folder()) return ref.rule->needs_no_name();
+  if (!ref.rule->is_directory()) return ref.rule->needs_no_name();
   return ref.rule->completes_alone(name);
 }
 
@@ -147,24 +150,24 @@ std::vector<Publisher::Candidate> Publisher::units_of(const Overlay& overlay,
   std::vector<Candidate> units;
   std::set<std::string> seen;  // entries of several files
   const auto add = [&](const std::string& unit, bool is_due) { units.push_back({unit, is_due}); };
-  std::vector<std::string> folders{""};  // no recursion: a job may make trees of any depth
-  while (!folders.empty()) {
-    const std::string folder = std::move(folders.back());
-    folders.pop_back();
-    for (const sys::DirEntry& entry : own_names(overlay, folder)) {
-      const std::string path = join_path(folder, entry.name);
+  std::vector<std::string> directories{""};  // no recursion: a job may make trees of any depth
+  while (!directories.empty()) {
+    const std::string directory = std::move(directories.back());
+    directories.pop_back();
+    for (const sys::DirEntry& entry : own_names(overlay, directory)) {
+      const std::string path = join_path(directory, entry.name);
       const bool is_dir = entry.type == DT_DIR;
       const auto ref = entries_.find(path);
       if (entries_.is_beside_entry(path)) continue;
-      if (ref && is_dir && ref->is_entry_folder()) {
+      if (ref && is_dir && ref->is_entry_directory()) {
         if (holds_something(overlay, path)) add(path, is_due(overlay, *ref, job_succeeded));
-      } else if (ref && !is_dir && !ref->rule->is_folder()) {
+      } else if (ref && !is_dir && !ref->rule->is_directory()) {
         if (seen.insert(ref->unit()).second) {
           add(ref->unit(), is_due(overlay, *ref, job_succeeded));
         }
       } else if (is_dir &&
-                 (folder.empty() || entries_.find_profile(path.substr(0, path.find('/'))))) {
-        folders.push_back(path);  // above the level of the entries
+                 (directory.empty() || entries_.find_profile(path.substr(0, path.find('/'))))) {
+        directories.push_back(path);  // above the level of the entries
       } else {
         add(path, job_succeeded);
       }

@@ -25,22 +25,22 @@ mode_t published_mode(mode_t mode, bool opens_all) {
 
 }  // namespace
 
-Publisher::Stage::Stage(int staging, UniqueFd folder, std::string name, std::string unit_path)
+Publisher::Stage::Stage(int staging, UniqueFd directory, std::string name, std::string unit_path)
     : unit(std::move(unit_path)),
       staging_(staging),
-      folder_(std::move(folder)),
+      directory_(std::move(directory)),
       name_(std::move(name)) {}
 
 Result<Publisher::Stage> Publisher::Stage::make(int staging, unsigned number,
                                                 const std::string& unit) {
   const std::string name = fmt::format("{}", number);
   CACHESHIM_CHECK(sys::make_dir_at(staging, name, 0700));
-  CACHESHIM_TRY(folder, sys::open_beneath(staging, name, O_RDONLY | O_DIRECTORY));
-  return Stage(staging, std::move(folder), name, unit);
+  CACHESHIM_TRY(directory, sys::open_beneath(staging, name, O_RDONLY | O_DIRECTORY));
+  return Stage(staging, std::move(directory), name, unit);
 }
 
 Publisher::Stage::~Stage() {
-  if (folder_) (void)sys::remove_tree(staging_, name_);  // otherwise the next mount does
+  if (directory_) (void)sys::remove_tree(staging_, name_);  // otherwise the next mount does
 }
 
 std::string Publisher::Stage::tree_path(const std::string& rest) { return join_path(kTree, rest); }
@@ -49,21 +49,21 @@ std::string Publisher::Stage::path_of(const StagedFile& file) const {
   return join_path(unit, file.rest);
 }
 
-Status Publisher::Stage::make_folder(const std::string& rest) const {
-  return sys::make_dir_at(folder_.get(), tree_path(rest), 0755);
+Status Publisher::Stage::make_directory(const std::string& rest) const {
+  return sys::make_dir_at(directory_.get(), tree_path(rest), 0755);
 }
 
 Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   const std::string path = tree_path(file.rest);
   // otherwise the job could still write to it through another name
   if (file.source.st_nlink == 1) {
-    const Status linked = sys::link_fd(source, folder_.get(), path);
+    const Status linked = sys::link_fd(source, directory_.get(), path);
     file.is_linked = static_cast<bool>(linked);
     if (linked) return {};
     if (linked.failed_with(ENOENT)) return Errno(ESTALE);  // it has lost its name meanwhile
   }
   // Another file system, or one without hard links: copy instead.
-  CACHESHIM_TRY(target, sys::open_beneath(folder_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));
+  CACHESHIM_TRY(target, sys::open_beneath(directory_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));
   return copy_file(source, target.get());
 }
 
@@ -74,18 +74,18 @@ Status Publisher::Stage::set_modes() const {
     if (file.in_base || !file.link_target.empty()) continue;
     const std::string path = tree_path(file.rest);
     if (file.source.st_uid != ::geteuid() || file.source.st_gid != ::getegid()) {
-      CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), path, O_PATH | O_NOFOLLOW));
+      CACHESHIM_TRY(fd, sys::open_beneath(directory_.get(), path, O_PATH | O_NOFOLLOW));
       CACHESHIM_TRY(is_ours, give_away(fd.get(), ::geteuid(), ::getegid()));
       if (!is_ours) return Errno(EPERM);
     }
     const mode_t mode = published_mode(file.source.st_mode, opens_all);
-    CACHESHIM_CHECK(sys::set_mode_at(folder_.get(), path, mode));
+    CACHESHIM_CHECK(sys::set_mode_at(directory_.get(), path, mode));
   }
   return {};
 }
 
 Status Publisher::Stage::add_symlink(const StagedFile& file) const {
-  return sys::make_symlink_at(file.link_target, folder_.get(), tree_path(file.rest));
+  return sys::make_symlink_at(file.link_target, directory_.get(), tree_path(file.rest));
 }
 
 // Starts writeback of all files before it waits for the first: the first fsync then commits the
@@ -94,13 +94,13 @@ Status Publisher::Stage::sync() const {
   std::vector<UniqueFd> opened;
   for (const StagedFile& file : files) {
     if (file.in_base || !file.link_target.empty()) continue;
-    CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(file.rest), O_RDONLY));
+    CACHESHIM_TRY(fd, sys::open_beneath(directory_.get(), tree_path(file.rest), O_RDONLY));
     (void)::sync_file_range(fd.get(), 0, 0, SYNC_FILE_RANGE_WRITE);  // fsync reports errors
     opened.push_back(std::move(fd));
   }
   for (const UniqueFd& fd : opened) CACHESHIM_CHECK(sys::sync_file(fd.get()));
-  for (const std::string& rest : folders) {
-    CACHESHIM_TRY(fd, sys::open_beneath(folder_.get(), tree_path(rest), O_RDONLY | O_DIRECTORY));
+  for (const std::string& rest : directories) {
+    CACHESHIM_TRY(fd, sys::open_beneath(directory_.get(), tree_path(rest), O_RDONLY | O_DIRECTORY));
     CACHESHIM_CHECK(sys::sync_file(fd.get()));
   }
   return {};

@@ -36,8 +36,8 @@ struct Publisher::Stage {
   static std::string tree_path(const std::string& rest);
   std::string path_of(const StagedFile& file) const;  // in the base and in the layer
 
-  int folder() const { return folder_.get(); }
-  Status make_folder(const std::string& rest) const;
+  int directory() const { return directory_.get(); }
+  Status make_directory(const std::string& rest) const;
   Status add_file(StagedFile& file, int source) const;
   // Sets the modes that the files have in the base. With links this changes the layer's own files,
   // so it is done only when nothing prevents publishing.
@@ -53,16 +53,16 @@ struct Publisher::Stage {
   bool opens_all = false;  // files that are closed to others are published open
   UniqueFd upper;          // the layer when the stage was made
   std::vector<StagedFile> files;
-  std::vector<std::string> folders;  // parents first; the unit's own is ""
+  std::vector<std::string> directories;  // parents first; the unit's own is ""
   bool is_new = false;               // the base has no object of this name
   std::string why_replaces;          // why it replaces the base's entry; "" if it does not
   bool replaces() const { return !why_replaces.empty(); }
 
  private:
-  Stage(int staging, UniqueFd folder, std::string name, std::string unit_path);
+  Stage(int staging, UniqueFd directory, std::string name, std::string unit_path);
 
   int staging_;
-  UniqueFd folder_;
+  UniqueFd directory_;
   std::string name_;
 };
 

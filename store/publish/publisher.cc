@@ -203,8 +203,8 @@ Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const st
 bool Publisher::opens_all(int upper, const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->profile->mkstemp) return false;
-  const auto folder = sys::open_beneath(upper, parent_path(unit), O_PATH | O_DIRECTORY);
-  const auto st = folder ? sys::stat_fd(folder->get()) : folder.error();
+  const auto directory = sys::open_beneath(upper, parent_path(unit), O_PATH | O_DIRECTORY);
+  const auto st = directory ? sys::stat_fd(directory->get()) : directory.error();
   constexpr mode_t kOpen = S_IROTH | S_IXOTH;
   return st && (st->st_mode & kOpen) == kOpen;
 }
@@ -212,20 +212,20 @@ bool Publisher::opens_all(int upper, const std::string& unit) const {
 Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
   stage.opens_all = opens_all(stage.upper.get(), unit);
   if (!stage.is_group) {
-    std::vector<std::string> folders;
-    CACHESHIM_CHECK(collect(stage, "", folders));
-    while (!folders.empty()) {  // no recursion: a job may create trees of any depth
-      const std::string rest = std::move(folders.back());
-      folders.pop_back();
-      CACHESHIM_CHECK(collect_folder(stage, rest, folders));
+    std::vector<std::string> directories;
+    CACHESHIM_CHECK(collect(stage, "", directories));
+    while (!directories.empty()) {  // no recursion: a job may create trees of any depth
+      const std::string rest = std::move(directories.back());
+      directories.pop_back();
+      CACHESHIM_CHECK(collect_directory(stage, rest, directories));
     }
     return {};
   }
-  stage.folders.emplace_back();
+  stage.directories.emplace_back();
   for (const std::string& path : entries_.find(unit)->file_paths()) {
     if (entries_.is_beside_entry(path)) continue;
-    std::vector<std::string> folders;  // a directory of that name belongs to no entry
-    const Status collected = collect(stage, std::string(base_name(path)), folders);
+    std::vector<std::string> directories;  // a directory of that name belongs to no entry
+    const Status collected = collect(stage, std::string(base_name(path)), directories);
     if (!collected && !collected.failed_with(ENOENT)) return collected;
     if (collected && path == unit)
       stage.files.back().completes = true;  // the first ending comes into the base last
@@ -234,9 +234,9 @@ Status Publisher::collect_unit(Stage& stage, const std::string& unit) const {
 }
 
 // Lists the unit's files in the layer, except scratch names, locks and batons, our markers, FIFOs
-// and sockets. Adds directories to `folders`, for the caller to list.
+// and sockets. Adds directories to `directories`, for the caller to list.
 Status Publisher::collect(Stage& stage, const std::string& rest,
-                          std::vector<std::string>& folders) const {
+                          std::vector<std::string>& directories) const {
   const std::string path = join_path(stage.unit, rest);
   CACHESHIM_TRY(object, sys::open_beneath(stage.upper.get(), path, O_PATH | O_NOFOLLOW));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
@@ -244,24 +244,24 @@ Status Publisher::collect(Stage& stage, const std::string& rest,
   if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
     return collect_file(stage, rest, object.get(), st);
   }
-  if (S_ISDIR(st.st_mode)) folders.push_back(rest);
+  if (S_ISDIR(st.st_mode)) directories.push_back(rest);
   return {};
 }
 
-Status Publisher::collect_folder(Stage& stage, const std::string& rest,
-                                 std::vector<std::string>& folders) const {
-  const auto folder = sys::open_beneath(stage.upper.get(), join_path(stage.unit, rest),
-                                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (folder.failed_with(ENOENT)) return {};
-  if (!folder) return folder.error();
-  stage.folders.push_back(rest);
-  CACHESHIM_TRY(entries, sys::read_dir(folder->get()));
+Status Publisher::collect_directory(Stage& stage, const std::string& rest,
+                                    std::vector<std::string>& directories) const {
+  const auto directory = sys::open_beneath(stage.upper.get(), join_path(stage.unit, rest),
+                                           O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (directory.failed_with(ENOENT)) return {};
+  if (!directory) return directory.error();
+  stage.directories.push_back(rest);
+  CACHESHIM_TRY(entries, sys::read_dir(directory->get()));
   for (const sys::DirEntry& entry : entries) {
     const std::string child = join_path(rest, entry.name);
     if (is_reserved_name(entry.name) || entries_.is_beside_entry(join_path(stage.unit, child))) {
       continue;
     }
-    const Status collected = collect(stage, child, folders);
+    const Status collected = collect(stage, child, directories);
     if (!collected && !collected.failed_with(ENOENT)) return collected;
   }
   return {};
@@ -323,7 +323,8 @@ Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
     }
     stage.is_new = stage.is_new || stage.replaces();
   }
-  for (const std::string& folder : stage.folders) CACHESHIM_CHECK(stage.make_folder(folder));
+  for (const std::string& directory : stage.directories)
+    CACHESHIM_CHECK(stage.make_directory(directory));
   for (StagedFile& file : stage.files) {
     CACHESHIM_TRY(agrees, stage_file(stage, file, hooks));
     if (!agrees) return false;
@@ -414,7 +415,7 @@ Status Publisher::add_to_base(const Stage& stage) const {
     if (stage.replaces()) CACHESHIM_CHECK(carry_locks(stage));
     CACHESHIM_TRY(parent,
                   sys::open_beneath(store_.base(), parent_path(stage.unit), O_PATH | O_DIRECTORY));
-    return sys::rename_at(stage.folder(), std::string(Stage::kTree), parent.get(),
+    return sys::rename_at(stage.directory(), std::string(Stage::kTree), parent.get(),
                           std::string(base_name(stage.unit)),
                           stage.replaces() ? RENAME_EXCHANGE : RENAME_NOREPLACE);
   }
@@ -424,20 +425,20 @@ Status Publisher::add_to_base(const Stage& stage) const {
     CACHESHIM_CHECK(ensure_base_parents(path));
     CACHESHIM_TRY(parent,
                   sys::open_beneath(store_.base(), parent_path(path), O_PATH | O_DIRECTORY));
-    CACHESHIM_CHECK(sys::rename_at(stage.folder(), Stage::tree_path(file.rest), parent.get(),
+    CACHESHIM_CHECK(sys::rename_at(stage.directory(), Stage::tree_path(file.rest), parent.get(),
                                    std::string(base_name(path)), RENAME_NOREPLACE));
   }
   return {};
 }
 
 Status Publisher::ensure_base_parents(const std::string& path) const {
-  const std::string folder(parent_path(path));
-  if (folder.empty()) return {};
-  if (sys::open_beneath(store_.base(), folder, O_PATH | O_DIRECTORY)) return {};
-  CACHESHIM_CHECK(ensure_base_parents(folder));
+  const std::string directory(parent_path(path));
+  if (directory.empty()) return {};
+  if (sys::open_beneath(store_.base(), directory, O_PATH | O_DIRECTORY)) return {};
+  CACHESHIM_CHECK(ensure_base_parents(directory));
   CACHESHIM_TRY(parent,
-                sys::open_beneath(store_.base(), parent_path(folder), O_RDONLY | O_DIRECTORY));
-  const Status made = sys::make_dir_at(parent.get(), std::string(base_name(folder)), 0755);
+                sys::open_beneath(store_.base(), parent_path(directory), O_RDONLY | O_DIRECTORY));
+  const Status made = sys::make_dir_at(parent.get(), std::string(base_name(directory)), 0755);
   if (!made && !made.failed_with(EEXIST)) return made;
   return {};
 }
@@ -451,8 +452,8 @@ void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHoo
     if (!st || !overlay.drop_file(path)) continue;
     hooks.published(path, *st);
   }
-  for (const std::string& folder : stage.folders) {
-    if (!stage.is_group) (void)overlay.clear_opaque(join_path(stage.unit, folder));
+  for (const std::string& directory : stage.directories) {
+    if (!stage.is_group) (void)overlay.clear_opaque(join_path(stage.unit, directory));
   }
   overlay.prune_empty_dirs(stage.unit);
 }

@@ -128,9 +128,10 @@ class Publisher {
       "the base has another version of it: first writer wins";
   static std::string why_kept(Errno error);
   Status collect_unit(Stage& stage, const std::string& unit) const;
-  Status collect(Stage& stage, const std::string& rest, std::vector<std::string>& folders) const;
-  Status collect_folder(Stage& stage, const std::string& rest,
-                        std::vector<std::string>& folders) const;
+  Status collect(Stage& stage, const std::string& rest,
+                 std::vector<std::string>& directories) const;
+  Status collect_directory(Stage& stage, const std::string& rest,
+                           std::vector<std::string>& directories) const;
   Status collect_file(Stage& stage, const std::string& rest, int object,
                       const struct stat& st) const;
   bool may_point_to(std::string_view path, std::string_view target) const;
@@ -163,10 +164,10 @@ class Publisher {
   Result<PublishReport> replace(Overlay& overlay, const std::string& unit, PublishHooks& hooks);
 
   // ---- publish_select.cc
-  bool holds_something(const Overlay& overlay, const std::string& folder) const
+  bool holds_something(const Overlay& overlay, const std::string& directory) const
       REQUIRES_SHARED(overlay.mutex());
   bool is_own_lock(const EntryRef& ref, std::string_view path) const;
-  bool is_complete_folder(const Overlay& overlay, const EntryRef& ref, bool at_end) const
+  bool is_complete_directory(const Overlay& overlay, const EntryRef& ref, bool at_end) const
       REQUIRES_SHARED(overlay.mutex());
   bool may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const;
   bool is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const

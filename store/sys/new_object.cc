@@ -21,26 +21,28 @@ struct Named {
   std::string name;
 };
 
-Named folder_of(int dir, const std::string& name) { return {dir, std::string(parent_path(name))}; }
+Named directory_of(int dir, const std::string& name) {
+  return {dir, std::string(parent_path(name))};
+}
 
 // The backing file system applies a default ACL by itself, and then no umask.
-mode_t masked_mode(const Named& folder, const NewObject& wanted) {
+mode_t masked_mode(const Named& directory, const NewObject& wanted) {
   if (!wanted.maker || (wanted.mode & wanted.maker->umask) == 0) return wanted.mode;
-  if (sys::get_xattr_at(folder.dir, folder.name, kDefaultAcl)) return wanted.mode;
+  if (sys::get_xattr_at(directory.dir, directory.name, kDefaultAcl)) return wanted.mode;
   return wanted.mode & ~wanted.maker->umask;
 }
 
-mode_t first_mode(const Named& folder, const NewObject& wanted) {
-  const mode_t mode = masked_mode(folder, wanted);
+mode_t first_mode(const Named& directory, const NewObject& wanted) {
+  const mode_t mode = masked_mode(directory, wanted);
   return wanted.maker ? mode & ~kSetIds : mode;
 }
 
 // Whether new objects in a directory belong to this maker from the start. Their group is ours or,
 // on a file system with that mount option, the directory's.
-bool is_born_as(const struct stat& folder, const Maker& maker) {
+bool is_born_as(const struct stat& directory, const Maker& maker) {
   if (maker.uid != sys::own_uid()) return false;
-  if ((folder.st_mode & S_ISGID) != 0) return true;
-  return maker.gid == sys::own_gid() && maker.gid == folder.st_gid;
+  if ((directory.st_mode & S_ISGID) != 0) return true;
+  return maker.gid == sys::own_gid() && maker.gid == directory.st_gid;
 }
 
 // EINVAL: an id that our user namespace does not have.
@@ -49,8 +51,8 @@ bool is_refusal(const Status& given) {
 }
 
 // Changes the owner of a new object to the maker. Returns whether it is the maker's now.
-Result<bool> give_to_maker(const Named& object, const struct stat& folder, const Maker& maker) {
-  const gid_t group = (folder.st_mode & S_ISGID) != 0 ? folder.st_gid : maker.gid;
+Result<bool> give_to_maker(const Named& object, const struct stat& directory, const Maker& maker) {
+  const gid_t group = (directory.st_mode & S_ISGID) != 0 ? directory.st_gid : maker.gid;
   const Status given = sys::set_owner_at(object.dir, object.name, maker.uid, group);
   if (given) return true;
   CACHESHIM_TRY(st, sys::stat_at(object.dir, object.name));
@@ -68,18 +70,18 @@ Status add_set_ids(const Named& object, mode_t set_ids) {
   return add_set_ids({fd.get(), ""}, set_ids);
 }
 
-Status finish(const Named& folder, const Named& object, const NewObject& wanted) {
+Status finish(const Named& directory, const Named& object, const NewObject& wanted) {
   if (!wanted.maker) return {};
-  CACHESHIM_TRY(folder_st, sys::stat_at(folder.dir, folder.name));
+  CACHESHIM_TRY(directory_st, sys::stat_at(directory.dir, directory.name));
   const mode_t set_ids = wanted.mode & kSetIds;
-  if (set_ids == 0 && is_born_as(folder_st, *wanted.maker)) return {};
-  CACHESHIM_TRY(given, give_to_maker(object, folder_st, *wanted.maker));
+  if (set_ids == 0 && is_born_as(directory_st, *wanted.maker)) return {};
+  CACHESHIM_TRY(given, give_to_maker(object, directory_st, *wanted.maker));
   return set_ids != 0 && given ? add_set_ids(object, set_ids) : Status();
 }
 
 // For objects that are created without being opened.
 Status finish_name(int dir, const std::string& name, const NewObject& wanted, int unlink_flags) {
-  const Status finished = finish(folder_of(dir, name), {dir, name}, wanted);
+  const Status finished = finish(directory_of(dir, name), {dir, name}, wanted);
   if (!finished) (void)sys::unlink_at(dir, name, unlink_flags);  // the first error is returned
   return finished;
 }
@@ -95,29 +97,29 @@ Result<bool> give_away(int fd, uid_t uid, gid_t gid) {
 
 Result<UniqueFd> make_file_as(int dir, const std::string& name, int flags,
                               const NewObject& wanted) {
-  const Named folder = folder_of(dir, name);
+  const Named directory = directory_of(dir, name);
   CACHESHIM_TRY(fd, sys::open_beneath(dir, name, flags | O_CREAT | O_EXCL | O_NOFOLLOW,
-                                      first_mode(folder, wanted)));
-  const Status finished = finish(folder, {fd.get(), ""}, wanted);
+                                      first_mode(directory, wanted)));
+  const Status finished = finish(directory, {fd.get(), ""}, wanted);
   if (finished) return fd;
   (void)sys::unlink_at(dir, name);  // the first error is returned
   return finished.error();
 }
 
-Result<UniqueFd> make_tmpfile_as(int folder, int flags, const NewObject& wanted) {
-  const Named named{folder, ""};
-  CACHESHIM_TRY(fd, sys::open_beneath(folder, "", flags | O_TMPFILE, first_mode(named, wanted)));
+Result<UniqueFd> make_tmpfile_as(int directory, int flags, const NewObject& wanted) {
+  const Named named{directory, ""};
+  CACHESHIM_TRY(fd, sys::open_beneath(directory, "", flags | O_TMPFILE, first_mode(named, wanted)));
   CACHESHIM_CHECK(finish(named, {fd.get(), ""}, wanted));
   return fd;
 }
 
 Status make_dir_as(int dir, const std::string& name, const NewObject& wanted) {
-  CACHESHIM_CHECK(sys::make_dir_at(dir, name, first_mode(folder_of(dir, name), wanted)));
+  CACHESHIM_CHECK(sys::make_dir_at(dir, name, first_mode(directory_of(dir, name), wanted)));
   return finish_name(dir, name, wanted, AT_REMOVEDIR);
 }
 
 Status make_node_as(int dir, const std::string& name, const NewObject& wanted) {
-  const mode_t mode = first_mode(folder_of(dir, name), wanted);
+  const mode_t mode = first_mode(directory_of(dir, name), wanted);
   CACHESHIM_CHECK(sys::make_node_at(dir, name, mode, wanted.device));
   return finish_name(dir, name, wanted, 0);
 }

@@ -37,10 +37,10 @@ struct NewObject {
 // without one the maker's umask applies. If the daemon may not change owners (not root), the object
 // stays the service account's, without set-id bits. Until the call returns others may see it as
 // such. `dir` and `name` are as PathRoot::at() returns them: a path if no symlink on it is
-// followed, otherwise a single name; `folder` is open, not an O_PATH descriptor. Thread-safe while
+// followed, otherwise a single name; `directory` is open, not an O_PATH descriptor. Thread-safe while
 // the process's umask is 0. Errors: those of the calls; nothing is left then.
 Result<UniqueFd> make_file_as(int dir, const std::string& name, int flags, const NewObject& wanted);
-Result<UniqueFd> make_tmpfile_as(int folder, int flags, const NewObject& wanted);
+Result<UniqueFd> make_tmpfile_as(int directory, int flags, const NewObject& wanted);
 Status make_dir_as(int dir, const std::string& name, const NewObject& wanted);
 Status make_node_as(int dir, const std::string& name, const NewObject& wanted);
 // Uses only the maker of `wanted`.

@@ -6,14 +6,14 @@
 namespace cacheshim {
 namespace {
 
-UniqueFd clone_or_nothing(int folder) {
-  auto clone = sys::clone_without_symlinks(folder);
+UniqueFd clone_or_nothing(int directory) {
+  auto clone = sys::clone_without_symlinks(directory);
   return clone ? *std::move(clone) : UniqueFd();
 }
 
 }  // namespace
 
-PathRoot::PathRoot(int folder) : folder_(folder), clone_(clone_or_nothing(folder)) {}
+PathRoot::PathRoot(int directory) : directory_(directory), clone_(clone_or_nothing(directory)) {}
 
 // A single component is always safe: there is nothing before it.
 bool PathRoot::is_one_call(const std::string& path) const {

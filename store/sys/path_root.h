@@ -27,8 +27,8 @@ namespace cacheshim {
 // All names from one PathRoot are on one mount.
 class PathRoot {
  public:
-  // `folder` stays open and outlives the object.
-  explicit PathRoot(int folder);
+  // `directory` stays open and outlives the object.
+  explicit PathRoot(int directory);
   // Thread-safe, like all methods. `path` is as in paths.h, of any length.
   Result<struct stat> stat(const std::string& path) const;
   Status unlink(const std::string& path, int flags = 0) const;  // AT_REMOVEDIR
@@ -48,10 +48,10 @@ class PathRoot {
   }
 
  private:
-  int root() const { return clone_ ? clone_.get() : folder_; }
+  int root() const { return clone_ ? clone_.get() : directory_; }
   bool is_one_call(const std::string& path) const;
 
-  int folder_;
+  int directory_;
   UniqueFd clone_;  // empty without that privilege
 };
 

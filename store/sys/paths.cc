@@ -13,12 +13,12 @@ std::string_view base_name(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-std::string join_path(std::string_view folder, std::string_view name) {
-  if (folder.empty()) return std::string(name);
-  if (name.empty()) return std::string(folder);
+std::string join_path(std::string_view directory, std::string_view name) {
+  if (directory.empty()) return std::string(name);
+  if (name.empty()) return std::string(directory);
   std::string path;
-  path.reserve(folder.size() + 1 + name.size());
-  path.append(folder).append(1, '/').append(name);
+  path.reserve(directory.size() + 1 + name.size());
+  path.append(directory).append(1, '/').append(name);
   return path;
 }
 

@@ -12,7 +12,7 @@ namespace cacheshim {
 std::string_view parent_path(std::string_view path);
 std::string_view base_name(std::string_view path);
 // Either part may be empty; the result is then the other one.
-std::string join_path(std::string_view folder, std::string_view name);
+std::string join_path(std::string_view directory, std::string_view name);
 // Removes the first component of `path` and returns it.
 std::string_view take_component(std::string_view& path);
 

@@ -28,8 +28,8 @@ std::string link_at(const std::string& path) {
   return length > 0 ? std::string(target.data(), static_cast<std::size_t>(length)) : std::string();
 }
 
-void for_each_number(const std::string& folder, const std::function<void(pid_t)>& function) {
-  DIR* const dir = ::opendir(folder.c_str());
+void for_each_number(const std::string& directory, const std::function<void(pid_t)>& function) {
+  DIR* const dir = ::opendir(directory.c_str());
   if (dir == nullptr) return;
   while (const dirent* entry = ::readdir(dir)) {
     const std::string_view name = entry->d_name;
@@ -86,17 +86,17 @@ std::vector<pid_t> possible_descendants(const ProcessOrigin& origin) {
   return found;
 }
 
-bool has_open_in(pid_t process, const std::string& folder) {
-  const auto is_in_folder = [&](const std::string& path) {
-    const auto at = path.find(folder);
+bool has_open_in(pid_t process, const std::string& directory) {
+  const auto is_in_directory = [&](const std::string& path) {
+    const auto at = path.find(directory);
     if (at == std::string::npos) return false;
-    return at + folder.size() == path.size() || path[at + folder.size()] == '/';
+    return at + directory.size() == path.size() || path[at + directory.size()] == '/';
   };
   const std::string own = fmt::format("/proc/{}", process);
-  if (is_in_folder(link_at(own + "/cwd"))) return true;
+  if (is_in_directory(link_at(own + "/cwd"))) return true;
   bool found = false;
   for_each_number(own + "/fd", [&](pid_t fd) {
-    found = found || is_in_folder(link_at(fmt::format("{}/fd/{}", own, fd)));
+    found = found || is_in_directory(link_at(fmt::format("{}/fd/{}", own, fd)));
   });
   return found;
 }

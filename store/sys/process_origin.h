@@ -30,8 +30,8 @@ bool is_alive(const ProcessOrigin& origin);
 // kind, children of an init that starts everything itself, are returned too.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 
-// Whether the process has its working directory in `folder`, or it or a file in it open. `folder`
+// Whether the process has its working directory in `directory`, or it or a file in it open. `directory`
 // is the end of its path, such as "/torch-extensions/py311/name", wherever it is mounted.
-bool has_open_in(pid_t process, const std::string& folder);
+bool has_open_in(pid_t process, const std::string& directory);
 
 }  // namespace cacheshim

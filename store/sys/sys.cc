@@ -331,7 +331,7 @@ Result<std::vector<DirEntry>> list_dir(int dir) {
 
 // Not readdir(3): its stream takes an allocation of 32 KiB and three more system calls.
 Result<std::vector<DirEntry>> read_dir(int dir) {
-  CACHESHIM_TRY(folder, stat_fd(dir));
+  CACHESHIM_TRY(directory, stat_fd(dir));
   std::vector<DirEntry> entries;
   alignas(dirent64) char block[16 * 1024];
   for (;;) {
@@ -343,7 +343,7 @@ Result<std::vector<DirEntry>> read_dir(int dir) {
       at += entry->d_reclen;
       const std::string_view name = entry->d_name;
       if (name != "." && name != "..") {
-        entries.push_back({std::string(name), entry->d_type, entry->d_ino, folder.st_dev});
+        entries.push_back({std::string(name), entry->d_type, entry->d_ino, directory.st_dev});
       }
     }
   }
@@ -374,9 +374,9 @@ Status replace_file(int dir, const std::string& name, std::string_view bytes, mo
 
 namespace {
 
-// Moves the contents of the directory `name` of `folder` into `folder`, and removes the directory.
-Status hoist(int folder, const std::string& name, unsigned& moved) {
-  CACHESHIM_TRY(deeper, open_beneath(folder, name, O_RDONLY | O_DIRECTORY));
+// Moves the contents of the directory `name` of `directory` into `directory`, and removes the directory.
+Status hoist(int directory, const std::string& name, unsigned& moved) {
+  CACHESHIM_TRY(deeper, open_beneath(directory, name, O_RDONLY | O_DIRECTORY));
   CACHESHIM_TRY(entries, read_dir(deeper.get()));
   for (const DirEntry& entry : entries) {
     if (entry.type != DT_DIR && unlink_at(deeper.get(), entry.name)) continue;
@@ -384,26 +384,26 @@ Status hoist(int folder, const std::string& name, unsigned& moved) {
     do {
       const std::string free_name = ".cacheshim-removed-" + std::to_string(moved++);
       // also onto an empty directory
-      status = rename_at(deeper.get(), entry.name, folder, free_name);
+      status = rename_at(deeper.get(), entry.name, directory, free_name);
     } while (status.failed_with(EEXIST) || status.failed_with(ENOTEMPTY) ||
              status.failed_with(ENOTDIR));
     if (!status && !status.failed_with(ENOENT)) return status;
   }
-  return unlink_at(folder, name, AT_REMOVEDIR);
+  return unlink_at(directory, name, AT_REMOVEDIR);
 }
 
-// Removes the contents of the open directory `folder`. Moves the contents of directories that are not empty up
-// into `folder`. Returns whether anything is left. `moved` numbers the new names, so that they are unique.
-Result<bool> empty_once(int folder, unsigned& moved) {
-  CACHESHIM_TRY(entries, list_dir(folder));
+// Removes the contents of the open directory `directory`. Moves the contents of directories that are not empty up
+// into `directory`. Returns whether anything is left. `moved` numbers the new names, so that they are unique.
+Result<bool> empty_once(int directory, unsigned& moved) {
+  CACHESHIM_TRY(entries, list_dir(directory));
   Status first;
   for (const DirEntry& entry : entries) {
-    const Status removed = unlink_at(folder, entry.name);
+    const Status removed = unlink_at(directory, entry.name);
     if (removed || removed.failed_with(ENOENT)) continue;
     Status status = removed;
     if (removed.failed_with(EISDIR) || removed.failed_with(EPERM)) {
-      status = unlink_at(folder, entry.name, AT_REMOVEDIR);
-      if (status.failed_with(ENOTEMPTY)) status = hoist(folder, entry.name, moved);
+      status = unlink_at(directory, entry.name, AT_REMOVEDIR);
+      if (status.failed_with(ENOTEMPTY)) status = hoist(directory, entry.name, moved);
     }
     if (!status && !status.failed_with(ENOENT) && first) first = status;
   }
@@ -418,10 +418,10 @@ Status remove_tree(int dir, const std::string& name) {
   const Status removed = unlink_at(dir, name);
   if (removed || removed.failed_with(ENOENT)) return {};
   if (!removed.failed_with(EISDIR) && !removed.failed_with(EPERM)) return removed.error();
-  CACHESHIM_TRY(folder, open_beneath(dir, name, O_RDONLY | O_DIRECTORY));
+  CACHESHIM_TRY(directory, open_beneath(dir, name, O_RDONLY | O_DIRECTORY));
   unsigned moved = 0;
   for (;;) {
-    CACHESHIM_TRY(is_left, empty_once(folder.get(), moved));
+    CACHESHIM_TRY(is_left, empty_once(directory.get(), moved));
     if (!is_left) return unlink_at(dir, name, AT_REMOVEDIR);
   }
 }

@@ -46,7 +46,7 @@ def assert_free(job, name):
 def test_the_run_directory(mount, job_of, store, mount_store):
     job_of(mount, "j", TRUSTED).write("triton/x", b"x")
     stranger = job_of(mount, "s", STRANGER)
-    directory = mount.run_folder()
+    directory = mount.run_directory()
     assert stranger("agent_hostile.try_to_lock", str(directory / "lock")) == errno.EACCES
     stranger("agent_hostile.lock_all_below", str(directory))
     assert mount.unmount().returncode == 0
@@ -55,13 +55,13 @@ def test_the_run_directory(mount, job_of, store, mount_store):
 
 
 def test_a_lock_of_the_run_directory_that_an_older_version_has_made(mount, job_of):
-    directory = mount.run_folder()
+    directory = mount.run_directory()
     mount.kill_daemon()
     mount.detach()
     os.chmod(directory / "lock", 0o644)
     mount.mount()
     assert stat.S_IMODE(os.stat(directory / "lock").st_mode) == 0o600
-    assert mount.run_folder() == directory
+    assert mount.run_directory() == directory
 
 
 @pytest.mark.parametrize("way", ["run", "store"])
@@ -69,7 +69,7 @@ def test_lock_files_of_those_who_may_publish(mount_allowing, job_of, lock_name, 
     mount = mount_allowing(f"{{ users = [{TRUSTED}] }}")
     trusted, stranger = job_of(mount, "one", TRUSTED), job_of(mount, "two", STRANGER)
     let_go(trusted, take(trusted, lock_name))
-    top = mount.run_folder() / "base" if way == "run" else mount.store
+    top = mount.run_directory() / "base" if way == "run" else mount.store
     assert stranger("agent_hostile.try_to_lock", str(top / lock_name)) == errno.EACCES
     assert_free(trusted, lock_name)
     raw = trusted("agent_hostile.try_to_lock", str(mount.store / lock_name))

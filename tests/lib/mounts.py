@@ -235,7 +235,7 @@ class Mount:
         """What the daemon tells of a job."""
         return json.loads((self.path / ".cacheshim/jobs" / job).read_text())
 
-    def run_folder(self):
+    def run_directory(self):
         return pathlib.Path(self.status()["run_dir"])
 
     def close(self):

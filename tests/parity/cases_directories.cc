@@ -16,7 +16,7 @@
 namespace cacheshim::parity {
 namespace {
 
-void make_folder(Side& side, const std::string& name) {
+void make_directory(Side& side, const std::string& name) {
   side.did("mkdir", ::mkdirat(side.dir(), name.c_str(), 0755));
   side.did("mkdir again", ::mkdirat(side.dir(), name.c_str(), 0755));
   (void)side.open(name + "/inside", O_WRONLY | O_CREAT);
@@ -156,7 +156,7 @@ void file_system(Side& side, const std::string& name) {
 }  // namespace
 
 void add_directory_cases(CaseList& list) {
-  list.add_for_each("mkdir", all_names(), make_folder);
+  list.add_for_each("mkdir", all_names(), make_directory);
   list.add_for_each("rmdir", all_names(), remove_directory);
   list.add_for_each("unlink", all_names(), unlink_name);
   list.add_for_each("unlink and create", all_names(), unlink_and_create);

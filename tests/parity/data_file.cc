@@ -68,7 +68,7 @@ Supported what_is_supported(const std::string& directory) {
 
 DataFiles::DataFiles(std::string directory, std::array<std::string, kFiles> contents,
                      Supported supported)
-    : folder_(std::move(directory)), contents_(std::move(contents)), supported_(supported) {}
+    : directory_(std::move(directory)), contents_(std::move(contents)), supported_(supported) {}
 
 Wrong DataFiles::carry_out(const DataStep& step) {
   static constexpr Wrong (DataFiles::*kDo[])(const Numbers&) = {

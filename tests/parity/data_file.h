@@ -76,7 +76,7 @@ class DataFiles {
   Wrong seek_hole(const Numbers& n);
   Wrong check(const Numbers& n);
 
-  std::string path(std::size_t file) const { return folder_ + "/" + name(file); }
+  std::string path(std::size_t file) const { return directory_ + "/" + name(file); }
   Slot* readable(std::size_t slot);
   Slot* writable(std::size_t slot);
   void put(std::size_t file, std::size_t at, const std::string& bytes);
@@ -85,7 +85,7 @@ class DataFiles {
   Wrong compare_file(int fd, std::size_t file, const std::string& what) const;
   Wrong write_back_mappings(std::size_t file);
 
-  std::string folder_;
+  std::string directory_;
   std::array<std::string, kFiles> contents_;
   Supported supported_;
   std::array<Slot, kSlots> slots_;

@@ -73,7 +73,7 @@ std::size_t first_wrong(DataFiles& files, const std::vector<DataStep>& steps, Wr
 
 bool run_round(const Options& options, unsigned round) {
   const auto contents = first_contents(options, round);
-  const std::string directory = view_folder(options, kKind, round);
+  const std::string directory = view_directory(options, kKind, round);
   if (!is_in_base(round) || (options.is_plain && options.attempt != 0)) {
     make_files(directory, contents);
   }
@@ -99,7 +99,7 @@ int prepare_data(const Options& given) {
     if (!is_in_base(round)) continue;
     Options base = options;
     base.view = options.base;
-    make_files(view_folder(base, kKind, round), first_contents(options, round));
+    make_files(view_directory(base, kKind, round), first_contents(options, round));
   }
   return 0;
 }

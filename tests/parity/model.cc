@@ -92,14 +92,14 @@ std::size_t first_difference(Side& native, Side& mount, const std::vector<ModelA
 void make_directories_of_a_try(const Options& options, unsigned round) {
   make_random_base(native_directory(options, kKind, round), options, round, ::geteuid());
   if (options.is_plain) {
-    make_random_base(view_folder(options, kKind, round), options, round, ::geteuid());
+    make_random_base(view_directory(options, kKind, round), options, round, ::geteuid());
   }
 }
 
 bool run_round(const Options& options, unsigned round) {
   if (options.attempt != 0) make_directories_of_a_try(options, round);
   Side native(native_directory(options, kKind, round));
-  Side mount(view_folder(options, kKind, round));
+  Side mount(view_directory(options, kKind, round));
   if (native.dir() < 0 || mount.dir() < 0) errx(2, "round %u was not prepared", round);
   const std::vector<ModelAction> actions = actions_of(options, round);
   Mismatch mismatch;
@@ -122,7 +122,7 @@ int prepare_model(const Options& given) {
     make_random_base(native_directory(options, kKind, round), options, round, options.owner);
     Options base = options;
     base.view = options.base;
-    make_random_base(view_folder(base, kKind, round), base, round,
+    make_random_base(view_directory(base, kKind, round), base, round,
                      options.keeps_owners ? options.owner : ::geteuid());
   }
   return 0;

@@ -117,11 +117,11 @@ bool reaches_the_overlay(int dir, const Action& action) {
     return ::faccessat(dir, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
   };
   struct stat st {};
-  const bool is_folder =
+  const bool is_directory =
       ::fstatat(dir, action.first.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
   if (!parent_is_directory(action.first)) return false;
-  if (action.kind == Kind::kWrite) return !is_folder;
-  if (action.kind == Kind::kLink && is_folder) return false;
+  if (action.kind == Kind::kWrite) return !is_directory;
+  if (action.kind == Kind::kLink && is_directory) return false;
   if (action.kind < Kind::kRename || action.kind == Kind::kChmod) return true;
   if (!exists(action.first) || !parent_is_directory(action.second)) return false;
   return !(action.second + "/").starts_with(action.first + "/") &&

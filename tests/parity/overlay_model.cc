@@ -117,9 +117,9 @@ void use_markers_of_the_kernel(int dir) {
 class World {
  public:
   World(std::string top, unsigned seed) : top_(std::move(top)), seed_(seed), random_(seed) {
-    native_ = make_folder("native");
+    native_ = make_directory("native");
     const unsigned count = 1 + seed % kMostLowers;
-    lowers_.push_back(make_folder("lower0"));
+    lowers_.push_back(make_directory("lower0"));
     for (unsigned i = 0; i < kLowerActions; ++i) {
       const Action action = Action::random(random_);
       // Lowers that are stacked do not know of links from one to another.
@@ -146,7 +146,7 @@ class World {
   }
 
  private:
-  UniqueFd make_folder(const std::string& name) const {
+  UniqueFd make_directory(const std::string& name) const {
     std::filesystem::create_directories(top_ + "/" + name);
     return UniqueFd(::open((top_ + "/" + name).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
@@ -155,7 +155,7 @@ class World {
     std::vector<int> lowers;
     for (const UniqueFd& lower : lowers_) lowers.push_back(lower.get());
     overlay_ = std::make_unique<Overlay>(lowers, entries_, counters_);
-    overlay_->set_layer(make_folder(layer_), make_folder(layer_ + "-work"));
+    overlay_->set_layer(make_directory(layer_), make_directory(layer_ + "-work"));
     if (!overlay_->load_layer()) errx(2, "load_layer");
   }
 
@@ -166,7 +166,7 @@ class World {
       const Action action = Action::random(random_);
       if (may_link || action.kind != Kind::kLink) (void)step(action);
     }
-    lowers_.insert(lowers_.begin(), make_folder(layer_));
+    lowers_.insert(lowers_.begin(), make_directory(layer_));
     if (seed_ % 2 == 0) use_markers_of_the_kernel(lowers_.front().get());
   }
 

@@ -133,7 +133,7 @@ std::string native_directory(const Options& options, const char* kind, unsigned 
   return options.native + "/" + round_name(options, kind, round) + try_name(options);
 }
 
-std::string view_folder(const Options& options, const char* kind, unsigned round) {
+std::string view_directory(const Options& options, const char* kind, unsigned round) {
   return options.view + "/" + round_name(options, kind, round) +
          (options.is_plain ? try_name(options) : "");
 }

@@ -30,6 +30,6 @@ void shrink_and_print(const Options& options, const std::string& run, Script scr
 // The directories of a round. A try has native ones of its own, made by itself, and where the view
 // is a plain directory also such views; elsewhere its view is that of its own job.
 std::string native_directory(const Options& options, const char* kind, unsigned round);
-std::string view_folder(const Options& options, const char* kind, unsigned round);
+std::string view_directory(const Options& options, const char* kind, unsigned round);
 
 }  // namespace cacheshim::parity

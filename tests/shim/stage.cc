@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 Stage::Stage() {
   std::string name = fs::temp_directory_path() / "cacheshim-shim-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no scratch directory");
-  folder_ = fs::canonical(name);
+  directory_ = fs::canonical(name);
   fs::create_directories(view());
   fs::create_directories(path("home"));
   fs::create_symlink(".jobs/j1/triton", path("mount/triton"));
@@ -39,7 +39,7 @@ Stage::Stage() {
 
 Stage::~Stage() {
   std::error_code ignored;  // a scratch directory left behind fails no test
-  fs::remove_all(folder_, ignored);
+  fs::remove_all(directory_, ignored);
 }
 
 void Stage::mount_as(const std::string& root) {

@@ -22,7 +22,7 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string path(const std::string& name) const { return directory_ + "/" + name; }
   std::string mount() const { return path("mount"); }
   std::string view() const { return path("mount/.jobs/j1/triton"); }
   std::string default_directory() const { return path("home/.triton/cache"); }
@@ -38,7 +38,7 @@ class Stage {
   Ended run_shell(const std::string& script) const { return run({"/bin/sh", "-c", script}); }
 
  private:
-  std::string folder_;
+  std::string directory_;
 };
 
 void write_text(const std::string& path, const std::string& text);

@@ -106,7 +106,7 @@ class World {
   }
   static UniqueFd watch(ModelProcess& process);
   ModelProcess* find(pid_t pid);
-  Flights::Seeker seeker_of(const ModelProcess& process, std::size_t name) const;
+  Flights::LeaseRequest lease_request_of(const ModelProcess& process, std::size_t name) const;
   bool is_there(std::size_t name) const { return names_.at(name).is_published; }
 
   Counters& counters_;
@@ -169,11 +169,11 @@ ModelProcess* World::find(pid_t pid) {
   return pid >= kFirstPid && at < processes_.size() ? &processes_[at] : nullptr;
 }
 
-Flights::Seeker World::seeker_of(const ModelProcess& process, std::size_t name) const {
-  Flights::Seeker seeker{path_of(name), process.job, /*publishes=*/true, process.lineage,
-                         process.pid};
-  seeker.entry = entry_of(name);
-  return seeker;
+Flights::LeaseRequest World::lease_request_of(const ModelProcess& process, std::size_t name) const {
+  Flights::LeaseRequest request{path_of(name), process.job, /*publishes=*/true, process.lineage,
+                                process.pid};
+  request.entry = entry_of(name);
+  return request;
 }
 
 // Call after each call that may find a build to have failed.
@@ -235,7 +235,7 @@ void World::look_up(ModelProcess& process, Task& task) {
   NameState& state = names_.at(task.name);
   state.begun_by.insert(process.job);
   const bool returns = state.leader == process.pid;  // after it gave up
-  const Flights::Answer answer = flights_.look(seeker_of(process, task.name));
+  const Flights::Answer answer = flights_.look(lease_request_of(process, task.name));
   note_failures(task.name, returns);
   switch (answer.advice) {
     case Advice::kLead:
@@ -250,7 +250,7 @@ void World::look_up(ModelProcess& process, Task& task) {
       break;
     case Advice::kWait: {
       task.is_answered = std::make_shared<bool>(false);
-      Flights::Seeker waiting = seeker_of(process, task.name);
+      Flights::LeaseRequest waiting = lease_request_of(process, task.name);
       task.wait =
           std::make_shared<Flights::Wait>(waiting, [done = task.is_answered] { *done = true; });
       task.lineage = process.lineage;
@@ -286,7 +286,7 @@ void World::fail_by_return(ModelProcess& process, Task& task) {
   NameState& state = names_.at(task.name);
   const bool is_leader = state.leader == process.pid;
   pass(Flights::kApproach + milliseconds(1));
-  (void)flights_.look(seeker_of(process, task.name));
+  (void)flights_.look(lease_request_of(process, task.name));
   note_failures(task.name, is_leader);
   check_leaders();
   end_build(process);
@@ -307,7 +307,7 @@ void World::loop(ModelProcess& process, Task& task) {
     pass(milliseconds(2));
     NameState& state = names_.at(task.name);
     state.leader_may_be_replaced |= state.leader == process.pid;
-    (void)flights_.look(seeker_of(process, task.name));
+    (void)flights_.look(lease_request_of(process, task.name));
     check_leaders();
   }
   note_failures(task.name, false);

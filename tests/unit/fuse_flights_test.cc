@@ -52,10 +52,10 @@ class FlightsTest : public OverlayTest {
     for (Job* job : {&one_, &two_}) job->begin({}, PublishPolicy::kComplete, false);
   }
 
-  // Two seekers of one process are two of its threads if their numbers differ.
-  Flights::Seeker seeker(Job& job, const Sleeper& process, const std::string& path = kName,
-                         int thread = 0) const {
-    Flights::Seeker made{path, &job, /*publishes=*/true, {}, process.pid() + thread};
+  // Two lease requests of one process are two of its threads if their numbers differ.
+  Flights::LeaseRequest request(Job& job, const Sleeper& process, const std::string& path = kName,
+                                int thread = 0) const {
+    Flights::LeaseRequest made{path, &job, /*publishes=*/true, {}, process.pid() + thread};
     const auto stat = stat_of(process.pid());
     made.lineage = {{process.pid(), stat ? stat->start_time : 0}};
     made.entry = entries_are_names_ ? path : path.substr(0, path.rfind('/'));
@@ -63,11 +63,11 @@ class FlightsTest : public OverlayTest {
     return made;
   }
   Advice look(Job& job, const Sleeper& process, const std::string& path = kName, int thread = 0) {
-    return flights_.look(seeker(job, process, path, thread)).advice;
+    return flights_.look(request(job, process, path, thread)).advice;
   }
   using Released = std::shared_ptr<std::atomic<bool>>;
   Released wait(Job& job, const Sleeper& process, const std::string& path = kName) {
-    Flights::Seeker waiting = seeker(job, process, path);
+    Flights::LeaseRequest waiting = request(job, process, path);
     const auto answer = flights_.look(waiting);
     EXPECT_EQ(answer.advice, Advice::kWait);
     waiting.path = waiting.entry = "";  // the request names the placeholder alone
@@ -215,8 +215,8 @@ TEST_F(FlightsTest, ADescendantOfTheNextBuilderDoesNotWaitForIt) {
   auto first = std::make_unique<const Sleeper>();
   ASSERT_EQ(look(one_, *first), Advice::kLead);
   const auto next = wait(two_, other_);
-  Flights::Seeker descendant = seeker(two_, child);
-  descendant.lineage.push_back(seeker(two_, other_).lineage.front());
+  Flights::LeaseRequest descendant = request(two_, child);
+  descendant.lineage.push_back(request(two_, other_).lineage.front());
   const auto answer = flights_.look(descendant);
   ASSERT_EQ(answer.advice, Advice::kWait);
   auto released = std::make_shared<std::atomic<bool>>(false);
@@ -252,10 +252,10 @@ TEST_F(FlightsTest, ABuilderOneByOneThatOpensAnotherEntryHasFailed) {
   one_by_one_ = true;
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
-  flights_.note_open(seeker(one_, leader_, "fam/KEY/other.json"));      // of the same entry
-  flights_.note_open(seeker(one_, leader_, "fam/THERE/kernel.json", 1));  // another thread
+  flights_.note_open(request(one_, leader_, "fam/KEY/other.json"));        // of the same entry
+  flights_.note_open(request(one_, leader_, "fam/THERE/kernel.json", 1));  // another thread
   EXPECT_FALSE(*other);
-  flights_.note_open(seeker(one_, leader_, "fam/THERE/kernel.json"));
+  flights_.note_open(request(one_, leader_, "fam/THERE/kernel.json"));
   EXPECT_TRUE(*other);
   EXPECT_EQ(counters_.flight_failures, 1U);
 }

@@ -55,33 +55,34 @@ class Call final : public LockCall {
 };
 
 struct LockRules : testing::Test {
-  static LockWish wish(std::uint64_t owner, off_t start, off_t length = 1, short type = F_WRLCK) {
-    LockWish wish;
-    wish.is_record = true;
-    wish.owner = wish.handle = owner;
-    wish.process = static_cast<pid_t>(1000 + owner);
-    wish.type = type;
-    wish.start = start;
-    wish.length = length;
-    wish.waits = true;
-    wish.tells_close = true;
-    return wish;
+  static LockRequest request(std::uint64_t owner, off_t start, off_t length = 1,
+                             short type = F_WRLCK) {
+    LockRequest request;
+    request.is_record = true;
+    request.owner = request.handle = owner;
+    request.process = static_cast<pid_t>(1000 + owner);
+    request.type = type;
+    request.start = start;
+    request.length = length;
+    request.waits = true;
+    request.tells_close = true;
+    return request;
   }
-  std::shared_ptr<Answer> ask(std::uint64_t file, const LockWish& wish) {
+  std::shared_ptr<Answer> ask(std::uint64_t file, const LockRequest& request) {
     auto answer = std::make_shared<Answer>();
     const auto none = []() -> Result<UniqueFd> { return Errno(EIO); };  // the files are stand-ins
-    table.lock({0, file}, none, wish, std::make_unique<Call>(answer));
+    table.lock({0, file}, none, request, std::make_unique<Call>(answer));
     return answer;
   }
   // F_SETLK, of one byte.
   int try_lock(std::uint64_t owner, off_t start = 0) {
-    LockWish attempt = wish(owner, start);
+    LockRequest attempt = request(owner, start);
     attempt.waits = false;
     return ask(1, attempt)->wait();
   }
   // By a process of which the kernel does not report some closes.
   void lock_with_unseen_closes(std::uint64_t owner, off_t length = 1, short type = F_WRLCK) {
-    LockWish quiet = wish(owner, 0, length, type);
+    LockRequest quiet = request(owner, 0, length, type);
     quiet.others_close_unseen = true;
     ASSERT_EQ(ask(1, quiet)->wait(), 0);
   }
@@ -111,33 +112,33 @@ struct LockRules : testing::Test {
 };
 
 TEST_F(LockRules, TheRequestThatClosesACycleOfTwoFilesGetsEdeadlk) {
-  ASSERT_EQ(ask(1, wish(1, 0))->wait(), 0);
-  ASSERT_EQ(ask(2, wish(2, 0))->wait(), 0);
-  const auto first = ask(2, wish(1, 0));
-  EXPECT_EQ(ask(1, wish(2, 0))->wait(), EDEADLK);
+  ASSERT_EQ(ask(1, request(1, 0))->wait(), 0);
+  ASSERT_EQ(ask(2, request(2, 0))->wait(), 0);
+  const auto first = ask(2, request(1, 0));
+  EXPECT_EQ(ask(1, request(2, 0))->wait(), EDEADLK);
   EXPECT_FALSE(first->is_there());
-  ASSERT_EQ(ask(2, wish(2, 0, 1, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(ask(2, request(2, 0, 1, F_UNLCK))->wait(), 0);
   EXPECT_EQ(first->wait(), 0);
 }
 
 TEST_F(LockRules, ACycleOfThreeProcessesOnOneFileIsFound) {
   for (std::uint64_t owner = 1; owner <= 3; ++owner) {
-    ASSERT_EQ(ask(7, wish(owner, static_cast<off_t>(owner)))->wait(), 0);
+    ASSERT_EQ(ask(7, request(owner, static_cast<off_t>(owner)))->wait(), 0);
   }
-  const auto first = ask(7, wish(1, 2));
-  const auto second = ask(7, wish(2, 3));
-  EXPECT_EQ(ask(7, wish(3, 1))->wait(), EDEADLK);
+  const auto first = ask(7, request(1, 2));
+  const auto second = ask(7, request(2, 3));
+  EXPECT_EQ(ask(7, request(3, 1))->wait(), EDEADLK);
   EXPECT_FALSE(first->is_there() || second->is_there());
 }
 
 TEST_F(LockRules, ALongChainWithoutACycleWaits) {
   constexpr std::uint64_t kOwners = 40;
   for (std::uint64_t owner = 1; owner <= kOwners; ++owner) {
-    ASSERT_EQ(ask(owner, wish(owner, 0))->wait(), 0);
+    ASSERT_EQ(ask(owner, request(owner, 0))->wait(), 0);
   }
   std::vector<std::shared_ptr<Answer>> waiting;
   for (std::uint64_t owner = kOwners; owner > 1; --owner) {
-    waiting.push_back(ask(owner - 1, wish(owner, 0)));
+    waiting.push_back(ask(owner - 1, request(owner, 0)));
   }
   for (const auto& one : waiting) EXPECT_FALSE(one->is_there());
 }
@@ -145,22 +146,22 @@ TEST_F(LockRules, ALongChainWithoutACycleWaits) {
 // A local file system waits too: another thread may let go of the description's lock.
 TEST_F(LockRules, LocksOfOpenFileDescriptionsWait) {
   kind = LockCallKind::kOfDescription;
-  ASSERT_EQ(ask(1, wish(1, 0))->wait(), 0);
-  ASSERT_EQ(ask(1, wish(2, 1))->wait(), 0);
-  const auto first = ask(1, wish(1, 1));
-  const auto second = ask(1, wish(2, 0));
+  ASSERT_EQ(ask(1, request(1, 0))->wait(), 0);
+  ASSERT_EQ(ask(1, request(2, 1))->wait(), 0);
+  const auto first = ask(1, request(1, 1));
+  const auto second = ask(1, request(2, 0));
   EXPECT_FALSE(first->is_there() || second->is_there());
 }
 
 TEST_F(LockRules, BytesThatWereUnlockedInTheMiddleCloseNoCycle) {
-  ASSERT_EQ(ask(1, wish(1, 0, 0))->wait(), 0);
-  ASSERT_EQ(ask(1, wish(1, 10, 10, F_UNLCK))->wait(), 0);
-  ASSERT_EQ(ask(1, wish(2, 10, 5))->wait(), 0);
-  ASSERT_EQ(ask(1, wish(3, 15, 5))->wait(), 0);
-  const auto first = ask(1, wish(1, 10, 5));   // for 2
-  const auto second = ask(1, wish(2, 15, 5));  // for 3, and not for 1, which has given that up
+  ASSERT_EQ(ask(1, request(1, 0, 0))->wait(), 0);
+  ASSERT_EQ(ask(1, request(1, 10, 10, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(ask(1, request(2, 10, 5))->wait(), 0);
+  ASSERT_EQ(ask(1, request(3, 15, 5))->wait(), 0);
+  const auto first = ask(1, request(1, 10, 5));   // for 2
+  const auto second = ask(1, request(2, 15, 5));  // for 3, and not for 1, which has given that up
   EXPECT_FALSE(first->is_there() || second->is_there());
-  ASSERT_EQ(ask(1, wish(3, 0, 0, F_UNLCK))->wait(), 0);
+  ASSERT_EQ(ask(1, request(3, 0, 0, F_UNLCK))->wait(), 0);
   EXPECT_EQ(second->wait(), 0);
 }
 
@@ -168,7 +169,7 @@ TEST_F(LockRules, ADescriptorThatIsClosedUnseenTakesTheLocksAway) {
   descriptors = {{3, 9, 1}, {4, 9, 1}};
   lock_with_unseen_closes(1);
   EXPECT_EQ(try_lock(2), EAGAIN);
-  const auto waiter = ask(1, wish(3, 0));
+  const auto waiter = ask(1, request(3, 0));
   EXPECT_FALSE(waiter->is_there());
   descriptors.pop_back();
   EXPECT_EQ(waiter->wait(), 0);
@@ -206,10 +207,10 @@ TEST_F(LockRules, ACloseAmongManyDescriptorsIsFoundByRepeatedRequests) {
 
 // close(2) returns before RELEASE comes.
 TEST_F(LockRules, ARequestWaitsBrieflyForAHolderThatMayHaveClosed) {
-  LockWish quiet = wish(1, 0);
+  LockRequest quiet = request(1, 0);
   quiet.is_record = quiet.tells_close = false;
   ASSERT_EQ(ask(1, quiet)->wait(), 0);
-  LockWish other = wish(2, 0);
+  LockRequest other = request(2, 0);
   other.is_record = other.waits = false;
   EXPECT_TRUE(ask(1, other)->is_there());
   releasing = true;
@@ -231,7 +232,7 @@ TEST_F(LockRules, ALockThatIsTakenAfterTheCloseStays) {
   descriptors = {{3, 9, 1}, {4, 9, 1}};
   lock_with_unseen_closes(1);
   descriptors.pop_back();
-  LockWish next = wish(1, 5);
+  LockRequest next = request(1, 5);
   ASSERT_EQ(ask(1, next)->wait(), 0);
   EXPECT_EQ(try_lock(2), 0);
   EXPECT_EQ(try_lock(2, 5), EAGAIN);

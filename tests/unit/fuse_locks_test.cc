@@ -64,26 +64,27 @@ class Call final : public LockCall {
 };
 
 struct Locks : testing::Test {
-  static LockWish flock_wish(std::uint64_t handle, short type, bool waits) {
-    LockWish wish;
-    wish.owner = wish.handle = handle;
-    wish.process = static_cast<pid_t>(1000 + handle);
-    wish.type = type;
-    wish.waits = waits;
-    wish.tells_close = true;
-    return wish;
+  static LockRequest flock_request(std::uint64_t handle, short type, bool waits) {
+    LockRequest request;
+    request.owner = request.handle = handle;
+    request.process = static_cast<pid_t>(1000 + handle);
+    request.type = type;
+    request.waits = waits;
+    request.tells_close = true;
+    return request;
   }
-  static LockWish record_wish(std::uint64_t owner, short type, off_t start, off_t length) {
-    LockWish wish = flock_wish(owner, type, true);
-    wish.is_record = true;
-    wish.start = start;
-    wish.length = length;
-    return wish;
+  static LockRequest record_request(std::uint64_t owner, short type, off_t start, off_t length) {
+    LockRequest request = flock_request(owner, type, true);
+    request.is_record = true;
+    request.start = start;
+    request.length = length;
+    return request;
   }
-  std::shared_ptr<Outcome> ask(LockTable& table, const LockFileId& id, const LockWish& wish) {
+  std::shared_ptr<Outcome> ask(LockTable& table, const LockFileId& id, const LockRequest& request) {
     auto outcome = std::make_shared<Outcome>();
     table.lock(
-        id, [this] { return sys::open_path(path, O_PATH); }, wish, std::make_unique<Call>(outcome));
+        id, [this] { return sys::open_path(path, O_PATH); }, request,
+        std::make_unique<Call>(outcome));
     return outcome;
   }
   // The lock file as another process of this machine has it.
@@ -101,18 +102,18 @@ struct Locks : testing::Test {
 TEST_F(Locks, RawHoldersAndOursExcludeEachOther) {
   LockTable table(counters);
   const UniqueFd other = raw();
-  EXPECT_EQ(ask(table, shared, flock_wish(1, F_WRLCK, false))->now(), 0);
+  EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, false))->now(), 0);
   EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK));
   table.released(shared, 1);
   EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB));
-  EXPECT_EQ(ask(table, shared, flock_wish(2, F_WRLCK, false))->wait(), EAGAIN);
+  EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, false))->wait(), EAGAIN);
 }
 
 TEST_F(Locks, AWaiterGetsALockThatARawHolderReleases) {
   LockTable table(counters);
   UniqueFd other = raw();
   ASSERT_TRUE(sys::lock_file(other.get(), LOCK_EX));
-  const auto waiter = ask(table, shared, flock_wish(1, F_WRLCK, true));
+  const auto waiter = ask(table, shared, flock_request(1, F_WRLCK, true));
   EXPECT_EQ(waiter->now(), -1);
   other.reset();
   EXPECT_EQ(waiter->wait(), 0);
@@ -120,10 +121,10 @@ TEST_F(Locks, AWaiterGetsALockThatARawHolderReleases) {
 
 TEST_F(Locks, AWaiterBehindOneOfOursIsLeftAloneWhenRawOnesComeBetween) {
   LockTable table(counters);
-  ASSERT_EQ(ask(table, shared, flock_wish(1, F_RDLCK, true))->now(), 0);
+  ASSERT_EQ(ask(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
   UniqueFd other = raw();
   ASSERT_TRUE(sys::lock_file(other.get(), LOCK_SH));
-  const auto waiter = ask(table, shared, flock_wish(2, F_WRLCK, true));
+  const auto waiter = ask(table, shared, flock_request(2, F_WRLCK, true));
   table.released(shared, 1);
   EXPECT_EQ(waiter->now(), -1);
   other.reset();
@@ -133,11 +134,11 @@ TEST_F(Locks, AWaiterBehindOneOfOursIsLeftAloneWhenRawOnesComeBetween) {
 // As the daemon does to ask its own mount.
 TEST_F(Locks, AReleasedLockIsFreeThoughAForkedProcessHasACopyOfItsDescriptor) {
   LockTable table(counters);
-  const LockWish records = record_wish(3, F_WRLCK, 0, 10);
-  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
+  const LockRequest records = record_request(3, F_WRLCK, 0, 10);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   ASSERT_EQ(ask(table, own, records)->now(), 0);
-  const auto waiter = ask(table, own, flock_wish(2, F_WRLCK, true));
-  const auto record_waiter = ask(table, own, record_wish(4, F_WRLCK, 5, 10));
+  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
+  const auto record_waiter = ask(table, own, record_request(4, F_WRLCK, 5, 10));
   const pid_t child = ::fork();
   if (child == 0) {
     for (;;) ::pause();
@@ -152,15 +153,15 @@ TEST_F(Locks, AReleasedLockIsFreeThoughAForkedProcessHasACopyOfItsDescriptor) {
 
 TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
   LockTable table(counters);
-  ASSERT_EQ(ask(table, own, flock_wish(1, F_RDLCK, true))->now(), 0);
-  const auto writer = ask(table, own, flock_wish(2, F_WRLCK, true));
-  const auto reader = ask(table, own, flock_wish(3, F_RDLCK, true));
+  ASSERT_EQ(ask(table, own, flock_request(1, F_RDLCK, true))->now(), 0);
+  const auto writer = ask(table, own, flock_request(2, F_WRLCK, true));
+  const auto reader = ask(table, own, flock_request(3, F_RDLCK, true));
   EXPECT_EQ(reader->now(), -1);
   table.interrupt(writer->ticket);
   EXPECT_EQ(writer->wait(), EINTR);
   EXPECT_EQ(reader->wait(), 0);
   table.interrupt(writer->ticket);  // late: it concerns nobody
-  EXPECT_EQ(ask(table, own, flock_wish(4, F_RDLCK, true))->now(), 0);
+  EXPECT_EQ(ask(table, own, flock_request(4, F_RDLCK, true))->now(), 0);
 }
 
 // An interrupt that had come before the request waits: libfuse tells of it from within.
@@ -177,49 +178,50 @@ TEST_F(Locks, AnInterruptFromWithinWaitIsHeeded) {
     const std::shared_ptr<Outcome> outcome_;
   };
   LockTable table(counters);
-  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   auto outcome = std::make_shared<Outcome>();
-  table.lock(own, {}, flock_wish(2, F_WRLCK, true), std::make_unique<Interrupted>(table, outcome));
+  table.lock(own, {}, flock_request(2, F_WRLCK, true),
+             std::make_unique<Interrupted>(table, outcome));
   EXPECT_EQ(outcome->wait(), EINTR);
 }
 
 // For a few milliseconds: a busy machine may take them all from one try.
 TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
   LockTable table(counters);
-  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   std::uint64_t holder = 1;
   for (int outcome = EAGAIN; outcome != 0; ++holder) {
     ASSERT_LE(holder, 20U) << "nobody was ever waited for";
-    EXPECT_EQ(ask(table, own, flock_wish(holder + 1, F_WRLCK, false))->now(), EAGAIN);
+    EXPECT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, false))->now(), EAGAIN);
     table.closed(own, holder, 99);
-    const auto next = ask(table, own, flock_wish(holder + 1, F_WRLCK, false));
+    const auto next = ask(table, own, flock_request(holder + 1, F_WRLCK, false));
     table.released(own, holder);
     outcome = next->wait();
     if (outcome == 0) continue;
     ASSERT_EQ(outcome, EAGAIN);
-    ASSERT_EQ(ask(table, own, flock_wish(holder + 1, F_WRLCK, true))->now(), 0);
+    ASSERT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, true))->now(), 0);
   }
   table.closed(own, holder, 99);
-  EXPECT_EQ(ask(table, own, flock_wish(holder + 1, F_WRLCK, false))->wait(),
+  EXPECT_EQ(ask(table, own, flock_request(holder + 1, F_WRLCK, false))->wait(),
             EAGAIN);  // a duplicate lives on
 }
 
 TEST_F(Locks, AWithdrawnRequestBlocksNoOther) {
   LockTable table(counters);
-  LockWish shared_wish = flock_wish(1, F_RDLCK, true);
-  shared_wish.tells_close = false;
-  ASSERT_EQ(ask(table, own, shared_wish)->now(), 0);
-  const auto gives_up = ask(table, own, flock_wish(2, F_WRLCK, false));
-  const auto behind = ask(table, own, flock_wish(3, F_RDLCK, true));
+  LockRequest shared_request = flock_request(1, F_RDLCK, true);
+  shared_request.tells_close = false;
+  ASSERT_EQ(ask(table, own, shared_request)->now(), 0);
+  const auto gives_up = ask(table, own, flock_request(2, F_WRLCK, false));
+  const auto behind = ask(table, own, flock_request(3, F_RDLCK, true));
   EXPECT_EQ(gives_up->wait(), EAGAIN);
   EXPECT_EQ(behind->wait(), 0);
 }
 
 TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
   LockTable table(counters);
-  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
-  ASSERT_EQ(ask(table, own, record_wish(2, F_WRLCK, 5, 1))->now(), 0);
-  const auto waiter = ask(table, own, flock_wish(3, F_WRLCK, true));
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
+  const auto waiter = ask(table, own, flock_request(3, F_WRLCK, true));
   table.move(own, shared, [this] { return sys::open_path(path, O_PATH); });
   const UniqueFd other = raw();
   EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK));
@@ -227,7 +229,7 @@ TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
   range.l_type = F_WRLCK;
   ASSERT_EQ(::fcntl(other.get(), F_GETLK, &range), 0);
   EXPECT_EQ(range.l_start, 5);
-  EXPECT_EQ(ask(table, shared, flock_wish(4, F_RDLCK, false))->wait(), EAGAIN);
+  EXPECT_EQ(ask(table, shared, flock_request(4, F_RDLCK, false))->wait(), EAGAIN);
   EXPECT_EQ(waiter->now(), -1);
   table.released(shared, 1);
   EXPECT_EQ(waiter->wait(), 0);
@@ -243,10 +245,10 @@ TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
   bool alive = true;
   system.has_ended = [&](pid_t process) { return process == 1001 && !alive; };
   LockTable table(counters, system);
-  LockWish quiet = record_wish(1, F_WRLCK, 0, 0);
+  LockRequest quiet = record_request(1, F_WRLCK, 0, 0);
   quiet.tells_close = false;
   ASSERT_EQ(ask(table, own, quiet)->now(), 0);
-  LockWish other = record_wish(2, F_WRLCK, 0, 1);
+  LockRequest other = record_request(2, F_WRLCK, 0, 1);
   const auto waiter = ask(table, own, other);
   EXPECT_EQ(waiter->now(), -1);
   alive = false;
@@ -255,13 +257,13 @@ TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
 
 TEST_F(Locks, RecordLocksWaitForTheirOwnBytesAlone) {
   LockTable table(counters);
-  ASSERT_EQ(ask(table, own, record_wish(1, F_WRLCK, 0, 10))->now(), 0);
-  ASSERT_EQ(ask(table, own, record_wish(2, F_WRLCK, 20, 10))->now(), 0);
-  const auto low = ask(table, own, record_wish(3, F_WRLCK, 5, 1));
-  const auto high = ask(table, own, record_wish(4, F_WRLCK, 25, 1));
+  ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
+  const auto low = ask(table, own, record_request(3, F_WRLCK, 5, 1));
+  const auto high = ask(table, own, record_request(4, F_WRLCK, 25, 1));
   EXPECT_EQ(low->now(), -1);
   EXPECT_EQ(high->now(), -1);
-  ASSERT_EQ(ask(table, own, record_wish(2, F_UNLCK, 20, 10))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(2, F_UNLCK, 20, 10))->now(), 0);
   EXPECT_EQ(high->wait(), 0);
   EXPECT_EQ(low->now(), -1);
   table.closed(own, 1, 1);  // the process closed one of its descriptors
@@ -270,15 +272,15 @@ TEST_F(Locks, RecordLocksWaitForTheirOwnBytesAlone) {
 
 TEST_F(Locks, FindNamesTheProcessInTheWay) {
   LockTable table(counters);
-  ASSERT_EQ(ask(table, own, record_wish(1, F_RDLCK, 0, 10))->now(), 0);
-  ASSERT_EQ(ask(table, own, record_wish(2, F_WRLCK, 20, 10))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(1, F_RDLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
   struct flock found {};
-  ASSERT_EQ(table.find(own, {}, record_wish(3, F_WRLCK, 15, 0), found), 0);
+  ASSERT_EQ(table.find(own, {}, record_request(3, F_WRLCK, 15, 0), found), 0);
   EXPECT_EQ(found.l_type, F_WRLCK);
   EXPECT_EQ(found.l_start, 20);
   EXPECT_EQ(found.l_len, 10);
   EXPECT_EQ(found.l_pid, 1002);
-  ASSERT_EQ(table.find(own, {}, record_wish(3, F_RDLCK, 0, 15), found), 0);
+  ASSERT_EQ(table.find(own, {}, record_request(3, F_RDLCK, 0, 15), found), 0);
   EXPECT_EQ(found.l_type, F_UNLCK);
 }
 
@@ -286,17 +288,17 @@ TEST_F(Locks, WithoutFileSystemLocksTheMountsTableLocks) {
   for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
     LockSystem system = LockSystem::real();
     const LockSystem real = LockSystem::real();
-    system.set = [&](int fd, const LockWish& wish) {
+    system.set = [&](int fd, const LockRequest& request) {
       struct stat asked {};
       (void)::fstat(fd, &asked);
-      return asked.st_ino == st.st_ino && asked.st_dev == st.st_dev ? error : real.set(fd, wish);
+      return asked.st_ino == st.st_ino && asked.st_dev == st.st_dev ? error : real.set(fd, request);
     };
     LockTable table(counters, system);
     EXPECT_FALSE(table.is_local_only());
-    EXPECT_EQ(ask(table, shared, flock_wish(1, F_WRLCK, true))->now(), 0) << error;
+    EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, true))->now(), 0) << error;
     EXPECT_TRUE(table.is_local_only());
-    EXPECT_EQ(ask(table, shared, flock_wish(2, F_WRLCK, false))->now(), EAGAIN);
-    const auto waiter = ask(table, shared, flock_wish(3, F_WRLCK, true));
+    EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, false))->now(), EAGAIN);
+    const auto waiter = ask(table, shared, flock_request(3, F_WRLCK, true));
     table.released(shared, 1);
     EXPECT_EQ(waiter->wait(), 0);
   }
@@ -307,30 +309,32 @@ TEST_F(Locks, AShortageOfLocksIsAnError) {
   LockSystem system = LockSystem::real();
   const LockSystem real = LockSystem::real();
   std::atomic<bool> is_short{false};
-  system.set = [&](int fd, const LockWish& wish) { return is_short ? ENOLCK : real.set(fd, wish); };
+  system.set = [&](int fd, const LockRequest& request) {
+    return is_short ? ENOLCK : real.set(fd, request);
+  };
   LockTable table(counters, system);
-  ASSERT_EQ(ask(table, shared, flock_wish(1, F_RDLCK, true))->now(), 0);
+  ASSERT_EQ(ask(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
   table.released(shared, 1);
   is_short = true;
-  EXPECT_EQ(ask(table, shared, flock_wish(2, F_WRLCK, true))->now(), ENOLCK);
+  EXPECT_EQ(ask(table, shared, flock_request(2, F_WRLCK, true))->now(), ENOLCK);
   EXPECT_FALSE(table.is_local_only());
 }
 
 TEST_F(Locks, ClosingFailsWaitingAndLaterRequests) {
   LockTable table(counters);
-  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
-  const auto waiter = ask(table, own, flock_wish(2, F_WRLCK, true));
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
   table.close().give();
   EXPECT_EQ(waiter->wait(), ENOLCK);
-  EXPECT_EQ(ask(table, own, flock_wish(3, F_WRLCK, true))->now(), ENOLCK);
-  EXPECT_EQ(ask(table, own, flock_wish(1, F_UNLCK, true))->now(), 0);
+  EXPECT_EQ(ask(table, own, flock_request(3, F_WRLCK, true))->now(), ENOLCK);
+  EXPECT_EQ(ask(table, own, flock_request(1, F_UNLCK, true))->now(), 0);
 }
 
 // The caller holds a lock while it closes the table, and gives the replies without it.
 TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
   LockTable table(counters);
-  ASSERT_EQ(ask(table, own, flock_wish(1, F_WRLCK, true))->now(), 0);
-  const auto waiter = ask(table, own, flock_wish(2, F_WRLCK, true));
+  ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
+  const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
   PendingReplies replies = table.close();
   EXPECT_EQ(waiter->now(), -1);
   replies.give();
@@ -360,11 +364,11 @@ TEST_F(Locks, ManyThreadsExcludeEachOther) {
   for (std::uint64_t handle = 1; handle <= 8; ++handle) {
     threads.emplace_back([&, handle] {
       for (int round = 0; round < 200; ++round) {
-        if (ask(table, own, flock_wish(handle, F_WRLCK, true))->wait() != 0) ADD_FAILURE();
+        if (ask(table, own, flock_request(handle, F_WRLCK, true))->wait() != 0) ADD_FAILURE();
         if (++inside != 1) ADD_FAILURE();
         --inside;
         if (round % 2 == 0) {
-          (void)ask(table, own, flock_wish(handle, F_UNLCK, true));
+          (void)ask(table, own, flock_request(handle, F_UNLCK, true));
         } else {
           table.released(own, handle);
         }

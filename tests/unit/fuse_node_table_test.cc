@@ -25,7 +25,7 @@ struct stat object(mode_t type, ino_t inode, nlink_t links = 1) {
 class NodeTableTest : public ::testing::Test {
  protected:
   NodeIndex file(const std::string& name, ino_t inode, bool in_upper = false, nlink_t links = 1) {
-    return nodes_.intern(folder_, name, nullptr, {object(S_IFREG, inode, links), in_upper});
+    return nodes_.intern(directory_, name, nullptr, {object(S_IFREG, inode, links), in_upper});
   }
   std::string path(NodeIndex node) {
     const auto path = nodes_.path(node);
@@ -35,20 +35,20 @@ class NodeTableTest : public ::testing::Test {
   NodeTable nodes_;
   NodeIndex jobs_ = nodes_.intern_own(kRootNode, ".jobs", NodeKind::kJobsDir);
   NodeIndex root_ = nodes_.intern_own(jobs_, "job", NodeKind::kObject);
-  NodeIndex folder_ = nodes_.intern(root_, "d", nullptr, {object(S_IFDIR, 1), false});
+  NodeIndex directory_ = nodes_.intern(root_, "d", nullptr, {object(S_IFDIR, 1), false});
 };
 
 TEST_F(NodeTableTest, PathsBeginAtTheViewsRoot) {
   EXPECT_EQ(path(root_), "");
   EXPECT_TRUE(nodes_.info(root_).is_view_root);
   EXPECT_EQ(path(file("x", 2)), "d/x");
-  EXPECT_FALSE(nodes_.info(folder_).is_view_root);
+  EXPECT_FALSE(nodes_.info(directory_).is_view_root);
 }
 
 TEST_F(NodeTableTest, ForgottenNodesAreFreedWithTheDirectoriesAboveThem) {
   const std::uint32_t before = nodes_.size();
   const NodeIndex x = file("x", 2);
-  nodes_.forget(folder_, 1);
+  nodes_.forget(directory_, 1);
   EXPECT_EQ(path(x), "d/x");  // the directory lives as long as what is in it
   nodes_.forget(x, 1);
   EXPECT_EQ(nodes_.size(), before - 1);
@@ -74,17 +74,17 @@ TEST_F(NodeTableTest, AReplacedBaseFileIsAnotherNode) {
 
 TEST_F(NodeTableTest, HardLinksInTheLayerShareANode) {
   const NodeIndex x = file("x", 2, true);
-  nodes_.add_link(x, folder_, "y", object(S_IFREG, 2, 2));
+  nodes_.add_link(x, directory_, "y", object(S_IFREG, 2, 2));
   EXPECT_EQ(file("y", 2, true, 2), x);
-  nodes_.remove(folder_, "x", {});
+  nodes_.remove(directory_, "x", {});
   EXPECT_EQ(path(x), "d/y");
   EXPECT_FALSE(nodes_.info(x).removed);
 }
 
 TEST_F(NodeTableTest, PublishingOneOfTwoNamesPartsThem) {
   const NodeIndex x = file("x", 2, true);
-  nodes_.add_link(x, folder_, "y", object(S_IFREG, 2, 2));
-  nodes_.published(folder_, "x", object(S_IFREG, 50));
+  nodes_.add_link(x, directory_, "y", object(S_IFREG, 2, 2));
+  nodes_.published(directory_, "x", object(S_IFREG, 50));
   EXPECT_EQ(path(x), "d/y");
   EXPECT_NE(file("x", 50), x);
 }
@@ -92,7 +92,7 @@ TEST_F(NodeTableTest, PublishingOneOfTwoNamesPartsThem) {
 TEST_F(NodeTableTest, MovedDataChangeTheEpochAlone) {
   const NodeIndex x = file("x", 2, true);
   const auto epoch = nodes_.epoch(x);
-  nodes_.published(folder_, "x", object(S_IFREG, 2));
+  nodes_.published(directory_, "x", object(S_IFREG, 2));
   EXPECT_NE(nodes_.epoch(x), epoch);
   EXPECT_EQ(file("x", 2), x);
 }
@@ -102,7 +102,7 @@ TEST_F(NodeTableTest, ARemovedObjectKeepsItsDescriptor) {
   const NodeIndex x = file("x", 2);
   UniqueFd fd = scratch.open_dir("kept");
   const int number = fd.get();
-  nodes_.remove(folder_, "x", {std::move(fd), true});
+  nodes_.remove(directory_, "x", {std::move(fd), true});
   EXPECT_TRUE(nodes_.info(x).removed);
   EXPECT_EQ(nodes_.info(x).object_fd(), number);
   EXPECT_EQ(path(x), "<stale>");
@@ -112,7 +112,7 @@ TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
   const Scratch scratch;
   const auto lock = [&](ino_t inode, const std::string& directory) {
     return nodes_.intern_common(
-        folder_, "x", nullptr,
+        directory_, "x", nullptr,
         {Common::kLock, object(S_IFREG, inode), scratch.open_dir(directory)});
   };
   const NodeIndex x = lock(2, "one");
@@ -131,7 +131,7 @@ TEST_F(NodeTableTest, ACommonFileKeepsItsDescriptorWhenItsNameLeadsElsewhere) {
 TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
   const Scratch scratch;
   const auto lock = [&](const char* name) {
-    return nodes_.intern_common(folder_, name, nullptr,
+    return nodes_.intern_common(directory_, name, nullptr,
                                 {Common::kLock, object(S_IFREG, 2, 4), scratch.open_dir(name)});
   };
   const auto plain = [&](const char* name) { return file(name, 2, false, 4); };
@@ -142,28 +142,28 @@ TEST_F(NodeTableTest, HardLinksOfACommonFileHaveNodesOfTheirOwn) {
   const std::map<std::string, Common> expected = {
       {"d/before", Common::kNone}, {"d/a.lock", Common::kLock}, {"d/b.lock", Common::kLock}};
   EXPECT_EQ(kinds, expected);
-  EXPECT_EQ(nodes_.find(folder_, "after"), nodes_.find(folder_, "before"));
+  EXPECT_EQ(nodes_.find(directory_, "after"), nodes_.find(directory_, "before"));
 }
 
 TEST_F(NodeTableTest, AnUnlinkedCommonFileIsTold) {
   const Scratch scratch;
   const NodeIndex x = nodes_.intern_common(
-      folder_, "x", nullptr, {Common::kShared, object(S_IFREG, 2), scratch.open_dir("one")});
-  nodes_.remove(folder_, "x", {});
+      directory_, "x", nullptr, {Common::kShared, object(S_IFREG, 2), scratch.open_dir("one")});
+  nodes_.remove(directory_, "x", {});
   EXPECT_TRUE(nodes_.info(x).was_unlinked);
   EXPECT_GE(nodes_.info(x).object_fd(), 0);
 }
 
 TEST_F(NodeTableTest, AFileThatIsMadeWhereTheBaseHadOneIsAnotherNode) {
   const NodeIndex before = file("x", 2);
-  nodes_.part(folder_, "x", object(S_IFREG, 99));
+  nodes_.part(directory_, "x", object(S_IFREG, 99));
   EXPECT_NE(file("x", 99, true), before);
   EXPECT_EQ(path(before), "<stale>");
 }
 
 TEST_F(NodeTableTest, ANewObjectKeepsTheNodeOfItsLookup) {
   const NodeIndex found = file("x", 99, true);
-  nodes_.part(folder_, "x", object(S_IFREG, 99));
+  nodes_.part(directory_, "x", object(S_IFREG, 99));
   EXPECT_EQ(file("x", 99, true), found);
 }
 
@@ -189,7 +189,7 @@ TEST_F(NodeTableTest, RenamedDirectoriesTakeTheirChildrenAlong) {
 TEST_F(NodeTableTest, ExchangedNamesChangePlaces) {
   const NodeIndex x = file("x", 2);
   const NodeIndex y = file("y", 3);
-  nodes_.exchange(folder_, "x", folder_, "y");
+  nodes_.exchange(directory_, "x", directory_, "y");
   EXPECT_EQ(path(x), "d/y");
   EXPECT_EQ(path(y), "d/x");
 }

@@ -39,7 +39,7 @@ class NotifierTest : public ::testing::Test {
   }
 
   // Posts until the socket is full, so that the notifier stands still in a notice for `directory`.
-  void block_in(Notifier& notifier, Notifier::FolderId directory) {
+  void block_in(Notifier& notifier, Notifier::DirectoryId directory) {
     const std::vector<Notifier::Notice> many(4000, {directory, std::string(200, 'n')});
     notifier.post(many, {}, [] {});
     (void)receive();  // it has begun
@@ -54,10 +54,10 @@ TEST_F(NotifierTest, InvalidatesEachNameAndThenAnswers) {
   Notifier notifier(daemon_.get());
   notifier.post({{3, "a"}, {4, "bc"}}, {9}, [&] { answered.set_value(); });
   Notifier::Notice notice = receive();
-  EXPECT_EQ(notice.folder, 3U);
+  EXPECT_EQ(notice.directory, 3U);
   EXPECT_EQ(notice.name, "a");
   notice = receive();
-  EXPECT_EQ(notice.folder, 4U);
+  EXPECT_EQ(notice.directory, 4U);
   EXPECT_EQ(notice.name, "bc");
   answered.get_future().wait();
 }

@@ -65,8 +65,8 @@ class ViewFilterTest : public ::testing::Test {
 
   Scratch scratch_;
   std::vector<Profile> profiles_ = test_profiles();
-  DirectFolders folders_{scratch_.open_dir("views"), scratch_.open_dir("counters"), profiles_};
-  ViewFilter filter_{"j", &folders_};
+  DirectAccess directories_{scratch_.open_dir("views"), scratch_.open_dir("counters"), profiles_};
+  ViewFilter filter_{"j", &directories_};
   Reader reader_{scratch_ / "views/j"};
 };
 
@@ -107,10 +107,10 @@ TEST_F(ViewFilterTest, GrowsAndForgetsNothing) {
 }
 
 TEST_F(ViewFilterTest, EntriesThatAreReadThroughTheMountAreInEveryFilterThatIsOpenedLater) {
-  EXPECT_TRUE(folders_.mount_only.add("fam/K"));
-  EXPECT_FALSE(folders_.mount_only.add("fam/K"));
+  EXPECT_TRUE(directories_.mount_only.add("fam/K"));
+  EXPECT_FALSE(directories_.mount_only.add("fam/K"));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/K/x"));
-  ViewFilter later("later", &folders_);
+  ViewFilter later("later", &directories_);
   later.open(::geteuid(), ::getegid());
   Reader reader(scratch_ / "views/later");
   EXPECT_TRUE(reader.may_be_shadowed("fam/K/x"));
@@ -204,7 +204,7 @@ class ShadowTest : public OverlayTest {
 
   // Nothing of it is to be seen yet, the first time it is told of.
   void check_not_begun(const std::string& path) {
-    if (is_loading_ || path.empty() || folders_.rules.is_mount_only(path)) return;
+    if (is_loading_ || path.empty() || directories_.rules.is_mount_only(path)) return;
     EXPECT_FALSE(scratch_.exists("upper/" + path)) << path;
     const std::string directory(parent_path(path));
     EXPECT_FALSE(
@@ -247,7 +247,7 @@ class ShadowTest : public OverlayTest {
     if (!in_base && errno != ENOENT) return;  // left to the mount
     const bool differs = shown ? !in_base || shown->st.st_ino != base.st_ino
                                : in_base || shown.error().code() != ENOENT;
-    const bool is_scratch = folders_.rules.is_mount_only(path);
+    const bool is_scratch = directories_.rules.is_mount_only(path);
     if (differs && !is_scratch) {
       ASSERT_TRUE(reader_.may_be_shadowed(path)) << path;
       ++differing_;
@@ -272,8 +272,8 @@ class ShadowTest : public OverlayTest {
   }
 
   std::vector<Profile> profiles_ = test_profiles();
-  DirectFolders folders_{scratch_.open_dir("views"), scratch_.open_dir("counters"), profiles_};
-  ViewFilter filter_{"j", &folders_};
+  DirectAccess directories_{scratch_.open_dir("views"), scratch_.open_dir("counters"), profiles_};
+  ViewFilter filter_{"j", &directories_};
   Reader reader_{scratch_ / "views/j"};
   bool is_loading_ = false;
   int differing_ = 0;
@@ -361,11 +361,11 @@ TEST_F(ShadowTest, ADirectoryWithAHiddenLockFileIsShadowedAndStaysSo) {
   EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
   ASSERT_TRUE(told_overlay_.make_dir("plain", 0755));
-  filter_.clear(told_overlay_.hidden_lock_folders());
+  filter_.clear(told_overlay_.hidden_lock_directories());
   EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
   EXPECT_FALSE(reader_.may_be_shadowed("plain"));
   told_overlay_.show_lock("fam/A/x.lock");
-  filter_.clear(told_overlay_.hidden_lock_folders());
+  filter_.clear(told_overlay_.hidden_lock_directories());
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A"));
 }
 

@@ -85,13 +85,13 @@ TEST(Profile, ReadsEveryField) {
   ASSERT_EQ(profile->entries.size(), 2U);
   const EntryRule& directory = profile->entries[0];
   EXPECT_EQ(directory.path.text(), "*");
-  EXPECT_TRUE(directory.is_folder() && directory.says_when_complete() && !directory.renamed);
+  EXPECT_TRUE(directory.is_directory() && directory.says_when_complete() && !directory.renamed);
   EXPECT_TRUE(directory.completes("__grp__k.json") && directory.holds_paths("__grp__k.json"));
   EXPECT_FALSE(directory.completes("k.json") || directory.holds_paths("k.json"));
   EXPECT_TRUE(directory.completes_alone("k.json"));
   const EntryRule& files = profile->entries[1];
   EXPECT_EQ(files.files, (std::vector<std::string>{".body", ""}));
-  EXPECT_TRUE(!files.is_folder() && files.says_when_complete() && files.renamed);
+  EXPECT_TRUE(!files.is_directory() && files.says_when_complete() && files.renamed);
 }
 
 TEST(Profile, KnowsTheLockThatAnEntryIsBuiltUnder) {

@@ -281,8 +281,8 @@ std::string completing(const EntryRef& ref, const std::string& path, NameClass n
   if (beside) return completes && name_class == kScratch ? "name" : "";
   if (!ref.rule->built_under.empty()) return completes ? "lock " + lock_of(ref) : "end";
   if (!ref.rule->says_when_complete() || !ref.profile->may_publish_early()) return "end";
-  if (ref.is_entry_folder()) return "rename";
-  if (!ref.rule->is_folder() && ref.rule->needs_no_name()) return "rename";
+  if (ref.is_entry_directory()) return "rename";
+  if (!ref.rule->is_directory() && ref.rule->needs_no_name()) return "rename";
   if (!completes) return "";
   return ref.rule->renamed ? "rename" : "name";
 }

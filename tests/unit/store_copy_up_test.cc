@@ -24,7 +24,7 @@ class CopyUp : public OverlayTest {
     Names names;
     for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "work")) {
       const auto name = entry.path().filename();
-      if (name != LinkIndex::kFolder && name != OriginLog::kFile) names.push_back(name);
+      if (name != LinkIndex::kDirectory && name != OriginLog::kFile) names.push_back(name);
     }
     return names;
   }

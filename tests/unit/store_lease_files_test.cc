@@ -17,10 +17,10 @@ class LeaseFilesTest : public ::testing::Test {
   bool is_empty() const { return std::filesystem::is_empty(scratch_.path() + "/leases"); }
 
   Scratch scratch_;
-  UniqueFd folder_ = scratch_.open_dir("leases");
+  UniqueFd directory_ = scratch_.open_dir("leases");
   // Each opens the file anew, as another daemon's would.
-  LeaseFiles one_{folder_.get()};
-  LeaseFiles other_{folder_.get()};
+  LeaseFiles one_{directory_.get()};
+  LeaseFiles other_{directory_.get()};
 };
 
 TEST_F(LeaseFilesTest, OneDaemonHoldsALease) {

@@ -363,7 +363,7 @@ TEST(EntryMap, DirectoriesOfALaterRuleHoldTheEntriesOfAnEarlierOne) {
   const std::vector<Profile> profiles{std::get<Profile>(parsed)};
   const EntryMap entries(profiles);
   EXPECT_EQ(entries.find("n/ops/kept/a/file")->unit(), "n/ops/kept/a");
-  EXPECT_TRUE(entries.find("n/ops/kept")->is_entry_folder());
+  EXPECT_TRUE(entries.find("n/ops/kept")->is_entry_directory());
   EXPECT_EQ(entries.find("n/ops/x/b/file")->unit(), "n/ops/x");
 }
 

@@ -160,7 +160,7 @@ TEST(Layer, EndsInNothingOrIsKeptUntilItIsOld) {
 
 TEST(LayerIndex, HidesWhatIsBelow) {
   LayerIndex index;
-  for (const char* directory : {"a", "c"}) index.add_folder(directory);
+  for (const char* directory : {"a", "c"}) index.add_directory(directory);
   index.add_whiteout("a/b");
   index.add_opaque("c");
   EXPECT_TRUE(index.hides_lowers("a/b"));
@@ -173,7 +173,7 @@ TEST(LayerIndex, HidesWhatIsBelow) {
 
 TEST(LayerIndex, KnowsWhichNamesTheLayerCanHave) {
   LayerIndex index;
-  index.add_folder("a");
+  index.add_directory("a");
   EXPECT_TRUE(index.place_of("x").in_layer);
   EXPECT_TRUE(index.place_of("a/x").in_layer);
   EXPECT_FALSE(index.place_of("a/b/x").in_layer);
@@ -182,27 +182,27 @@ TEST(LayerIndex, KnowsWhichNamesTheLayerCanHave) {
 
 TEST(LayerIndex, MovesAllThatIsBelowADirectory) {
   LayerIndex index;
-  for (const char* directory : {"a", "a/b", "a/b/deep", "z"}) index.add_folder(directory);
+  for (const char* directory : {"a", "a/b", "a/b/deep", "z"}) index.add_directory(directory);
   index.add_whiteout("a/b/x");
   index.add_opaque("a/b");
   index.move_tree("a/b", "z/y");
   EXPECT_FALSE(index.hides_lowers("a/b/x"));
   EXPECT_TRUE(index.has_whiteout("z/y/x"));
   EXPECT_TRUE(index.is_opaque("z/y"));
-  EXPECT_TRUE(index.has_folder("z/y/deep"));
+  EXPECT_TRUE(index.has_directory("z/y/deep"));
   index.erase_tree("z");
-  EXPECT_FALSE(index.has_folder("z/y"));
+  EXPECT_FALSE(index.has_directory("z/y"));
 }
 
 TEST(LayerIndex, ExchangesADirectoryWithAFile) {
   LayerIndex index;
-  for (const char* directory : {"a", "a/d", "b"}) index.add_folder(directory);
+  for (const char* directory : {"a", "a/d", "b"}) index.add_directory(directory);
   index.exchange_trees("a/d", "b/file");
-  EXPECT_TRUE(index.has_folder("b/file"));
-  EXPECT_FALSE(index.has_folder("a/d"));
+  EXPECT_TRUE(index.has_directory("b/file"));
+  EXPECT_FALSE(index.has_directory("a/d"));
   index.add_opaque("a");
   index.exchange_trees("a", "b");
-  EXPECT_TRUE(index.has_folder("a/file"));
+  EXPECT_TRUE(index.has_directory("a/file"));
   EXPECT_TRUE(index.is_opaque("b"));
   EXPECT_FALSE(index.is_opaque("a"));
 }

@@ -15,17 +15,17 @@ namespace cacheshim {
 // shorter time than possible. Thread-safe.
 class Generations {
  public:
-  std::uint64_t of(std::string_view folder) const { return counter(folder) + all_; }
-  void change(std::string_view folder) { ++counters_[slot(folder)]; }
+  std::uint64_t of(std::string_view directory) const { return counter(directory) + all_; }
+  void change(std::string_view directory) { ++counters_[slot(directory)]; }
   void change_all() { ++all_; }
 
  private:
   static constexpr std::size_t kCounters = 4096;
 
-  static std::size_t slot(std::string_view folder) {
-    return std::hash<std::string_view>{}(folder) % kCounters;
+  static std::size_t slot(std::string_view directory) {
+    return std::hash<std::string_view>{}(directory) % kCounters;
   }
-  std::uint64_t counter(std::string_view folder) const { return counters_[slot(folder)]; }
+  std::uint64_t counter(std::string_view directory) const { return counters_[slot(directory)]; }
 
   std::array<std::atomic<std::uint64_t>, kCounters> counters_{};
   std::atomic<std::uint64_t> all_{0};

@@ -20,7 +20,7 @@ Notifier::Notice epoch_notice() { return {0, {}, Notifier::Notice::Kind::kEpoch}
 std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
   std::vector<BaseChange> changes;
   for (const std::string& path : gone) {
-    changes.push_back({BaseChange::Kind::kFolderName, std::string(parent_path(path)),
+    changes.push_back({BaseChange::Kind::kDirectoryName, std::string(parent_path(path)),
                        std::string(base_name(path))});
   }
   return changes;
@@ -29,15 +29,15 @@ std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
 }  // namespace
 
 void Invalidation::add(const BaseChange& change, const Job& job, Notices& notices) const {
-  const NodeIndex folder = nodes_.find_path(job.view_root, change.folder);
-  if (folder == 0) return;
+  const NodeIndex directory = nodes_.find_path(job.view_root, change.directory);
+  if (directory == 0) return;
   const bool is_content = change.kind == BaseChange::Kind::kContent;
   // A changed name changes its directory too.
   const NodeIndex changed =
-      is_content && !change.name.empty() ? nodes_.find(folder, change.name) : folder;
+      is_content && !change.name.empty() ? nodes_.find(directory, change.name) : directory;
   for (std::size_t slot = 0; slot < job.view_count(); ++slot) {
     const auto view = static_cast<ViewSlot>(slot);
-    if (!is_content) notices.push_back({encode({folder, view}), change.name});
+    if (!is_content) notices.push_back({encode({directory, view}), change.name});
     if (changed != 0) notices.push_back(node_notice(encode({changed, view})));
   }
 }
@@ -80,9 +80,9 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
   bool lost = false;
   bool moved = false;
   for (const BaseChange& change : changes) {
-    generations_.change(change.folder);
+    generations_.change(change.directory);
     lost = lost || change.kind == BaseChange::Kind::kUnknown;
-    moved = moved || change.kind == BaseChange::Kind::kFolderName;
+    moved = moved || change.kind == BaseChange::Kind::kDirectoryName;
   }
   if (direct_ != nullptr) direct_->changes.count();
   // If a directory has moved, everything below it has moved too, whether the kernel knew it or not.
@@ -113,7 +113,7 @@ Invalidation::Notices Invalidation::notices_of(const PublishReport& report, cons
   for (const std::string_view name : names) {
     const BaseChange change{BaseChange::Kind::kName, std::string(parent_path(name)),
                             std::string(base_name(name))};
-    generations_.change(change.folder);
+    generations_.change(change.directory);
     for (const Job* job : jobs_.all()) {
       if (job != &publisher) add(change, *job, notices);
     }
@@ -127,17 +127,17 @@ Invalidation::Notices Invalidation::notices_of(const PublishReport& report, cons
 Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& report,
                                                          const Job& job) const {
   const std::set<std::string_view> published(report.paths.begin(), report.paths.end());
-  std::set<std::string_view> folders;
-  for (const std::string& path : report.paths) folders.insert(parent_path(path));
-  for (const std::string& path : report.copies) folders.insert(parent_path(path));
+  std::set<std::string_view> directories;
+  for (const std::string& path : report.paths) directories.insert(parent_path(path));
+  for (const std::string& path : report.copies) directories.insert(parent_path(path));
   Notices notices;
-  for (const std::string_view folder : folders) {
+  for (const std::string_view directory : directories) {
     const ReaderLock lock(job.overlay.mutex());
-    const auto listed = job.overlay.list(std::string(folder));
+    const auto listed = job.overlay.list(std::string(directory));
     if (!listed) continue;
     for (const ListedEntry& entry : *listed) {
-      if (published.contains(join_path(folder, entry.name))) continue;
-      add({BaseChange::Kind::kName, std::string(folder), entry.name}, job, notices);
+      if (published.contains(join_path(directory, entry.name))) continue;
+      add({BaseChange::Kind::kName, std::string(directory), entry.name}, job, notices);
     }
   }
   return notices;
@@ -180,7 +180,7 @@ void Invalidation::gone_before_answer(const std::vector<std::string>& paths, Nod
   auto notices = notices_of(changes_by(paths));
   const auto held = std::stable_partition(
       notices.begin(), notices.end(), [directory](const Notifier::Notice& notice) {
-        return notice.kind != Notifier::Notice::Kind::kName || notice.folder != directory;
+        return notice.kind != Notifier::Notice::Kind::kName || notice.directory != directory;
       });
   Notices later(held, notices.end());
   notices.erase(held, notices.end());

@@ -19,7 +19,7 @@ namespace cacheshim {
 class Invalidation final : public Invalidator {
  public:
   // All must outlive it; `direct` may be null.
-  Invalidation(NodeTable& nodes, const JobTable& jobs, const DirectFolders* direct)
+  Invalidation(NodeTable& nodes, const JobTable& jobs, const DirectAccess* direct)
       : nodes_(nodes), jobs_(jobs), direct_(direct) {}
 
   // Call before any other method. `device`: the session's descriptor, which must outlive it.
@@ -63,7 +63,7 @@ class Invalidation final : public Invalidator {
 
   NodeTable& nodes_;
   const JobTable& jobs_;
-  const DirectFolders* const direct_;
+  const DirectAccess* const direct_;
   Generations generations_;
   std::unique_ptr<Notifier> notifier_;
 };

@@ -42,16 +42,16 @@ void Notifier::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Notifier::targets_any(const std::vector<FolderId>& held) const {
+bool Notifier::targets_any(const std::vector<DirectoryId>& held) const {
   return std::any_of(queue_.begin(), queue_.end(), [&](const Batch& batch) {
     return std::any_of(batch.notices.begin(), batch.notices.end(), [&](const Notice& notice) {
       return notice.kind == Notice::Kind::kName &&
-             std::find(held.begin(), held.end(), notice.folder) != held.end();
+             std::find(held.begin(), held.end(), notice.directory) != held.end();
     });
   });
 }
 
-void Notifier::post(std::vector<Notice> notices, std::vector<FolderId> held,
+void Notifier::post(std::vector<Notice> notices, std::vector<DirectoryId> held,
                     std::function<void()> done) {
   bool answer_now = false;
   {
@@ -66,8 +66,8 @@ void Notifier::post(std::vector<Notice> notices, std::vector<FolderId> held,
   if (answer_now) done();
 }
 
-void Notifier::tell_attributes(const std::vector<FolderId>& nodes) const {
-  for (const FolderId node : nodes) send_node(node, kAttributesAlone);
+void Notifier::tell_attributes(const std::vector<DirectoryId>& nodes) const {
+  for (const DirectoryId node : nodes) send_node(node, kAttributesAlone);
 }
 
 void Notifier::run() {
@@ -114,7 +114,7 @@ void Notifier::send(const Notice& notice) const {
     case Notice::Kind::kName:
       return send_name(notice);
     case Notice::Kind::kNode:
-      return send_node(notice.folder, kFromTheFirstPage);
+      return send_node(notice.directory, kFromTheFirstPage);
     case Notice::Kind::kEpoch:
       return send_epoch();
   }
@@ -123,7 +123,7 @@ void Notifier::send(const Notice& notice) const {
 // Errors of all three: ENOENT if the kernel has nothing cached. Other errors have no remedy.
 void Notifier::send_name(const Notice& notice) const {
   fuse_notify_inval_entry_out body{};
-  body.parent = notice.folder;
+  body.parent = notice.directory;
   body.namelen = static_cast<std::uint32_t>(notice.name.size());
   // The last word is `flags` since 6.2 and `padding` before: the same position with either name.
   static_assert(sizeof body == 16);
@@ -135,7 +135,7 @@ void Notifier::send_name(const Notice& notice) const {
   (void)!::writev(fuse_fd_, parts, 3);
 }
 
-void Notifier::send_node(FolderId node, std::int64_t offset) const {
+void Notifier::send_node(DirectoryId node, std::int64_t offset) const {
   fuse_notify_inval_inode_out body{};
   body.ino = node;
   body.off = offset;

@@ -29,14 +29,14 @@ namespace cacheshim {
 // arrive after the invalidation. Names are therefore invalidated twice, a short time apart.
 class Notifier {
  public:
-  using FolderId = std::uint64_t;  // node id, as in the kernel's requests
+  using DirectoryId = std::uint64_t;  // node id, as in the kernel's requests
   struct Notice {
     enum class Kind : std::uint8_t {
-      kName,   // `name` in `folder`: the kernel must look it up again
-      kNode,   // attributes and data, or the listing, of `folder`, which may be any node
+      kName,   // `name` in `directory`: the kernel must look it up again
+      kNode,   // attributes and data, or the listing, of `directory`, which may be any node
       kEpoch,  // all names; requires kernel support (set_protocol)
     };
-    FolderId folder = 0;
+    DirectoryId directory = 0;
     std::string name;
     Kind kind = Kind::kName;
   };
@@ -56,17 +56,17 @@ class Notifier {
   // Sends the invalidations, then calls `done` on the notifier's thread; or, by the rule above,
   // calls `done` at once. `held` are the directories that the request to be answered holds; no
   // invalidation may concern one of them.
-  void post(std::vector<Notice> notices, std::vector<FolderId> held, std::function<void()> done)
+  void post(std::vector<Notice> notices, std::vector<DirectoryId> held, std::function<void()> done)
       EXCLUDES(mutex_);
 
   // Invalidates only the attributes of these nodes, not their data and listings: at once, on the
   // caller's thread, since the kernel waits for no directory and no page in this case.
-  void tell_attributes(const std::vector<FolderId>& nodes) const;
+  void tell_attributes(const std::vector<DirectoryId>& nodes) const;
 
   // Invalidates one name, on the caller's thread. Blocks until the kernel has released the lock of
   // the directory. Never call it from a handler.
-  void tell_name_and_wait(FolderId folder, const std::string& name) const {
-    send_name({folder, name});
+  void tell_name_and_wait(DirectoryId directory, const std::string& name) const {
+    send_name({directory, name});
   }
 
  private:
@@ -88,9 +88,9 @@ class Notifier {
   void queue_due_repeats() REQUIRES(mutex_);
   void send(const Notice& notice) const;
   void send_name(const Notice& notice) const;
-  void send_node(FolderId node, std::int64_t offset) const;
+  void send_node(DirectoryId node, std::int64_t offset) const;
   void send_epoch() const;
-  bool targets_any(const std::vector<FolderId>& held) const REQUIRES(mutex_);
+  bool targets_any(const std::vector<DirectoryId>& held) const REQUIRES(mutex_);
 
   const int fuse_fd_;
   std::atomic<bool> knows_epoch_{false};

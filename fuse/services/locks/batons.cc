@@ -76,10 +76,10 @@ bool Batons::is_dead(const Watched& watched) {
 }
 
 bool Batons::is_in_use(const Watched& watched) {
-  const std::string folder = "/" + std::string(parent_path(watched.baton.path));
+  const std::string directory = "/" + std::string(parent_path(watched.baton.path));
   const auto processes = possible_descendants(watched.maker);
   return std::any_of(processes.begin(), processes.end(),
-                     [&](pid_t process) { return has_open_in(process, folder); });
+                     [&](pid_t process) { return has_open_in(process, directory); });
 }
 
 std::list<Batons::Watched> Batons::take_orphans() {

@@ -24,12 +24,12 @@ int flock_operation(short type) {
   return (type == F_WRLCK ? LOCK_EX : LOCK_SH) | LOCK_NB;
 }
 
-struct flock range_of(const LockWish& wish) {
+struct flock range_of(const LockRequest& request) {
   struct flock range {};
-  range.l_type = wish.type;
+  range.l_type = request.type;
   range.l_whence = SEEK_SET;
-  range.l_start = wish.start;
-  range.l_len = wish.length;
+  range.l_start = request.start;
+  range.l_len = request.length;
   return range;
 }
 
@@ -37,12 +37,12 @@ off_t end_of(off_t start, off_t length) {
   return length == 0 ? std::numeric_limits<off_t>::max() : start + length;
 }
 
-int set_lock(int fd, const LockWish& wish) {
-  if (wish.is_record) {
-    struct flock range = range_of(wish);
+int set_lock(int fd, const LockRequest& request) {
+  if (request.is_record) {
+    struct flock range = range_of(request);
     return ::fcntl(fd, F_OFD_SETLK, &range) == 0 ? 0 : errno;
   }
-  return ::flock(fd, flock_operation(wish.type)) == 0 ? 0 : errno;
+  return ::flock(fd, flock_operation(request.type)) == 0 ? 0 : errno;
 }
 
 int find_lock(int fd, struct flock& lock) {
@@ -61,50 +61,51 @@ LockSystem LockSystem::real() {
           [] { return true; }};
 }
 
-bool LockQueue::conflict(const LockWish& wish, bool is_record, const Range& range) {
-  if (wish.is_record != is_record) return false;
-  if (wish.type != F_WRLCK && range.type != F_WRLCK) return false;
+bool LockQueue::conflict(const LockRequest& request, bool is_record, const Range& range) {
+  if (request.is_record != is_record) return false;
+  if (request.type != F_WRLCK && range.type != F_WRLCK) return false;
   if (!is_record) return true;
-  return wish.start < end_of(range.start, range.length) &&
-         range.start < end_of(wish.start, wish.length);
+  return request.start < end_of(range.start, range.length) &&
+         range.start < end_of(request.start, request.length);
 }
 
 // Each owner has a descriptor of its own, by which the kernel identifies it. Read-only if that
 // works, so that closing it causes no event for watchers.
-Result<LockQueue::Owner*> LockQueue::ensure_owner(const LockWish& wish) {
-  Owner& owner = owners_[{wish.is_record, wish.owner}];
+Result<LockQueue::Owner*> LockQueue::ensure_owner(const LockRequest& request) {
+  Owner& owner = owners_[{request.is_record, request.owner}];
   if (!owner.fd) {
-    auto fd = sys::reopen(file_.get(), wish.is_record ? O_RDWR : O_RDONLY);
-    if (!fd && wish.is_record) fd = sys::reopen(file_.get(), O_RDONLY);
+    auto fd = sys::reopen(file_.get(), request.is_record ? O_RDWR : O_RDONLY);
+    if (!fd && request.is_record) fd = sys::reopen(file_.get(), O_RDONLY);
     if (!fd) {
-      owners_.erase({wish.is_record, wish.owner});
+      owners_.erase({request.is_record, request.owner});
       return fd.error();
     }
     owner.fd = *std::move(fd);
   }
-  if (std::find(owner.handles.begin(), owner.handles.end(), wish.handle) == owner.handles.end()) {
-    owner.handles.push_back(wish.handle);
+  if (std::find(owner.handles.begin(), owner.handles.end(), request.handle) ==
+      owner.handles.end()) {
+    owner.handles.push_back(request.handle);
   }
-  if (wish.type != F_UNLCK) owner.process = wish.process;
-  owner.shown_inode = wish.shown_inode;
-  owner.tells_close = wish.tells_close;
+  if (request.type != F_UNLCK) owner.process = request.process;
+  owner.shown_inode = request.shown_inode;
+  owner.tells_close = request.tells_close;
   owner.closed_at = {};
   return &owner;
 }
 
-bool LockQueue::covers(const LockWish& wish, const Range& range) {
-  return wish.start <= range.start &&
-         end_of(range.start, range.length) <= end_of(wish.start, wish.length);
+bool LockQueue::covers(const LockRequest& request, const Range& range) {
+  return request.start <= range.start &&
+         end_of(range.start, range.length) <= end_of(request.start, request.length);
 }
 
-// Keeps the bytes before and after those of `wish`.
-void LockQueue::subtract(std::vector<Range>& ranges, const LockWish& wish) {
-  const off_t end = end_of(wish.start, wish.length);
+// Keeps the bytes before and after those of `request`.
+void LockQueue::subtract(std::vector<Range>& ranges, const LockRequest& request) {
+  const off_t end = end_of(request.start, request.length);
   std::vector<Range> left;
   for (const Range& range : ranges) {
     const off_t range_end = end_of(range.start, range.length);
-    if (range.start < wish.start) {
-      const off_t until = std::min(range_end, wish.start);
+    if (range.start < request.start) {
+      const off_t until = std::min(range_end, request.start);
       left.push_back({range.type, range.start, until - range.start});
     }
     if (range_end <= end) continue;
@@ -116,33 +117,33 @@ void LockQueue::subtract(std::vector<Range>& ranges, const LockWish& wish) {
 }
 
 // Records the locks that the kernel has granted.
-void LockQueue::remember(Owner& owner, const LockWish& wish, int error) {
-  const Range range{wish.type, wish.start, wish.length};
-  if (!wish.is_record) {
+void LockQueue::remember(Owner& owner, const LockRequest& request, int error) {
+  const Range range{request.type, request.start, request.length};
+  if (!request.is_record) {
     owner.held.clear();  // as flock(2) says, a failed conversion loses the old lock
-    if (error == 0 && wish.type != F_UNLCK) owner.held.push_back(range);
+    if (error == 0 && request.type != F_UNLCK) owner.held.push_back(range);
     return;
   }
   if (error != 0) return;
-  subtract(owner.held, wish);
-  if (wish.type != F_UNLCK) owner.held.push_back(range);
+  subtract(owner.held, request);
+  if (request.type != F_UNLCK) owner.held.push_back(range);
 }
 
-int LockQueue::try_set(const LockWish& wish) {
-  if (wish.type == F_UNLCK && !owners_.contains({wish.is_record, wish.owner})) return 0;
-  const auto found = ensure_owner(wish);
+int LockQueue::try_set(const LockRequest& request) {
+  if (request.type == F_UNLCK && !owners_.contains({request.is_record, request.owner})) return 0;
+  const auto found = ensure_owner(request);
   if (!found) return found.error().code();
   Owner& owner = **found;
-  int error = system_.set(owner.fd.get(), wish);
+  int error = system_.set(owner.fd.get(), request);
   // NFS implements an exclusive flock as a record lock, which requires a writable descriptor
   if (error == EBADF) {
     auto writer = sys::reopen(file_.get(), O_RDWR);
     if (!writer) return writer.error().code();
     owner.fd = *std::move(writer);
-    error = system_.set(owner.fd.get(), wish);
+    error = system_.set(owner.fd.get(), request);
   }
-  if (error == 0 && wish.type != F_UNLCK && owner.held.empty()) note_descriptors(owner, wish);
-  remember(owner, wish, error);
+  if (error == 0 && request.type != F_UNLCK && owner.held.empty()) note_descriptors(owner, request);
+  remember(owner, request, error);
   return error;
 }
 
@@ -151,7 +152,7 @@ int LockQueue::try_set(const LockWish& wish) {
 LockQueue::Owners::iterator LockQueue::drop(Owners::iterator known) {
   const auto& [key, owner] = *known;
   if (!owner.held.empty()) {
-    LockWish all;  // bytes
+    LockRequest all;  // bytes
     all.is_record = key.first;
     (void)system_.set(owner.fd.get(), all);
   }
@@ -159,21 +160,21 @@ LockQueue::Owners::iterator LockQueue::drop(Owners::iterator known) {
 }
 
 // Called after the first lock, and not before each attempt: it reads /proc several times.
-void LockQueue::note_descriptors(Owner& owner, const LockWish& wish) const {
+void LockQueue::note_descriptors(Owner& owner, const LockRequest& request) const {
   owner.descriptors.clear();
   owner.ends_with_one = false;
-  if (!wish.is_record || !wish.others_close_unseen) return;
-  const LockCallArguments call = system_.arguments(wish.thread);
+  if (!request.is_record || !request.others_close_unseen) return;
+  const LockCallArguments call = system_.arguments(request.thread);
   owner.ends_with_one = call.kind == LockCallKind::kOfProcess;
   if (owner.ends_with_one) {
-    owner.descriptors = system_.descriptors(wish.process, wish.shown_inode, call.descriptor);
+    owner.descriptors = system_.descriptors(request.process, request.shown_inode, call.descriptor);
   }
 }
 
 // The same, after removing conflicting locks that have ended unnoticed.
-int LockQueue::try_set_again(const LockWish& wish) {
-  const int error = try_set(wish);
-  return is_busy(error) && drop_stale(wish) ? try_set(wish) : error;
+int LockQueue::try_set_again(const LockRequest& request) {
+  const int error = try_set(request);
+  return is_busy(error) && drop_stale(request) ? try_set(request) : error;
 }
 
 // If there are many descriptors, each call checks other ones, so that repeated requests find a
@@ -196,11 +197,11 @@ bool LockQueue::has_lost_locks(const Owner& owner) const {
 
 // Stops at the first conflicting owner that still has its locks: while it remains, the others do
 // not matter.
-bool LockQueue::drop_stale(const LockWish& wish) {
-  if (!wish.is_record) return false;
+bool LockQueue::drop_stale(const LockRequest& request) {
+  if (!request.is_record) return false;
   bool is_any_dropped = false;
   for (auto known = owners_.begin(); known != owners_.end();) {
-    if (!is_in_the_way(wish, known->first, known->second)) {
+    if (!is_in_the_way(request, known->first, known->second)) {
       ++known;
     } else if (has_lost_locks(known->second)) {
       known = drop(known);
@@ -212,27 +213,28 @@ bool LockQueue::drop_stale(const LockWish& wish) {
   return is_any_dropped;
 }
 
-bool LockQueue::must_queue(const LockWish& wish) const {
-  if (!wish.waits || wish.type == F_UNLCK) return false;
+bool LockQueue::must_queue(const LockRequest& request) const {
+  if (!request.waits || request.type == F_UNLCK) return false;
   for (const auto& [key, owner] : owners_) {
-    const bool is_own = key.second == wish.owner || owner.process == wish.process;
-    if (key.first == wish.is_record && is_own && !owner.held.empty()) return false;
+    const bool is_own = key.second == request.owner || owner.process == request.process;
+    if (key.first == request.is_record && is_own && !owner.held.empty()) return false;
   }
   return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) {
-    const LockWish& other = waiter.wish;
-    return conflict(wish, other.is_record, {other.type, other.start, other.length});
+    const LockRequest& other = waiter.request;
+    return conflict(request, other.is_record, {other.type, other.start, other.length});
   });
 }
 
-bool LockQueue::is_in_the_way(const LockWish& wish, const OwnerKey& key, const Owner& owner) const {
-  return key != OwnerKey{wish.is_record, wish.owner} &&
+bool LockQueue::is_in_the_way(const LockRequest& request, const OwnerKey& key,
+                              const Owner& owner) const {
+  return key != OwnerKey{request.is_record, request.owner} &&
          std::any_of(owner.held.begin(), owner.held.end(),
-                     [&](const Range& range) { return conflict(wish, key.first, range); });
+                     [&](const Range& range) { return conflict(request, key.first, range); });
 }
 
-bool LockQueue::is_held_against(const LockWish& wish) const {
+bool LockQueue::is_held_against(const LockRequest& request) const {
   return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) REQUIRES(mutex) {
-    return is_in_the_way(wish, known.first, known.second);
+    return is_in_the_way(request, known.first, known.second);
   });
 }
 
@@ -244,56 +246,58 @@ bool LockQueue::may_leave_soon(const Owner& owner) const {
 }
 
 // Whether all conflicting owners may be about to release their locks.
-bool LockQueue::may_be_free_soon(const LockWish& wish) const {
+bool LockQueue::may_be_free_soon(const LockRequest& request) const {
   const auto stays = [&](const auto& known) REQUIRES(mutex) {
-    return is_in_the_way(wish, known.first, known.second) && !may_leave_soon(known.second);
+    return is_in_the_way(request, known.first, known.second) && !may_leave_soon(known.second);
   };
-  return is_held_against(wish) && std::none_of(owners_.begin(), owners_.end(), stays);
+  return is_held_against(request) && std::none_of(owners_.begin(), owners_.end(), stays);
 }
 
 // Whether conflicting record locks may be released without an event.
-bool LockQueue::may_end_unseen(const LockWish& wish) const {
+bool LockQueue::may_end_unseen(const LockRequest& request) const {
   return std::any_of(owners_.begin(), owners_.end(), [&](const auto& known) REQUIRES(mutex) {
     const auto& [key, owner] = known;
-    return (!owner.tells_close || owner.ends_with_one) && is_in_the_way(wish, key, owner);
+    return (!owner.tells_close || owner.ends_with_one) && is_in_the_way(request, key, owner);
   });
 }
 
-int LockQueue::ask(const LockWish& wish, Answers& answers) {
-  if (must_queue(wish)) return EINPROGRESS;
-  const auto known = owners_.find({wish.is_record, wish.owner});
+int LockQueue::ask(const LockRequest& request, Answers& answers) {
+  if (must_queue(request)) return EINPROGRESS;
+  const auto known = owners_.find({request.is_record, request.owner});
   const bool had_lock = known != owners_.end();
   if (had_lock && known->second.ends_with_one && has_closed_one(known->second)) {
     drop(known);
   }
-  const int error = try_set_again(wish);
+  const int error = try_set_again(request);
   // Unlocked, downgraded, or lost by a conversion that failed.
   if (had_lock) pump(answers);
   if (!is_busy(error)) return error;
-  if (wish.waits || (waiters_.empty() && may_be_free_soon(wish))) return EINPROGRESS;
+  if (request.waits || (waiters_.empty() && may_be_free_soon(request))) return EINPROGRESS;
   return EAGAIN;
 }
 
-void LockQueue::add_waiter(const LockWish& wish, std::unique_ptr<LockCall> call,
+void LockQueue::add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call,
                            std::uint64_t ticket) {
   std::optional<Clock::time_point> until;
-  if (!wish.waits) until = Clock::now() + kGrace;
-  waiters_.push_back({wish, std::move(call), ticket, until});
+  if (!request.waits) until = Clock::now() + kGrace;
+  waiters_.push_back({request, std::move(call), ticket, until});
 }
 
 // Grants waiting requests in order: the first one, and every record lock request that conflicts
 // with no earlier request.
 void LockQueue::pump(Answers& answers) {
-  std::vector<LockWish> refused;
+  std::vector<LockRequest> refused;
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
-    const LockWish& wish = waiter->wish;
-    const bool is_behind = std::any_of(refused.begin(), refused.end(), [&](const LockWish& first) {
-      return first.is_record == wish.is_record &&
-             (!wish.is_record || conflict(wish, true, {first.type, first.start, first.length}));
-    });
-    const int error = is_behind ? EAGAIN : try_set_again(wish);
+    const LockRequest& request = waiter->request;
+    const bool is_behind =
+        std::any_of(refused.begin(), refused.end(), [&](const LockRequest& first) {
+          return first.is_record == request.is_record &&
+                 (!request.is_record ||
+                  conflict(request, true, {first.type, first.start, first.length}));
+        });
+    const int error = is_behind ? EAGAIN : try_set_again(request);
     if (is_busy(error)) {
-      if (!is_behind) refused.push_back(wish);
+      if (!is_behind) refused.push_back(request);
       ++waiter;
       continue;
     }
@@ -302,21 +306,22 @@ void LockQueue::pump(Answers& answers) {
   }
 }
 
-int LockQueue::find(const LockWish& wish, struct flock& lock) {
-  const auto owner = ensure_owner(wish);
+int LockQueue::find(const LockRequest& request, struct flock& lock) {
+  const auto owner = ensure_owner(request);
   if (!owner) return owner.error().code();
-  (void)drop_stale(wish);
-  lock = range_of(wish);
+  (void)drop_stale(request);
+  lock = range_of(request);
   const int error = system_.find((*owner)->fd.get(), lock);
   if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
   // A lock of ours, which the kernel associates with a descriptor and not with a process.
-  LockWish there = wish;
+  LockRequest there = request;
   there.start = lock.l_start;
   there.length = lock.l_len;
   there.type = F_WRLCK;
   for (const auto& [key, other] : owners_) {
     for (const Range& range : other.held) {
-      if (key.second != wish.owner && conflict(there, key.first, range)) lock.l_pid = other.process;
+      if (key.second != request.owner && conflict(there, key.first, range))
+        lock.l_pid = other.process;
     }
   }
   return 0;
@@ -356,7 +361,7 @@ void LockQueue::poll(Answers& answers) {
   const std::size_t before = waiters_.size();
   const auto now = Clock::now();
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
-    if (waiter->until && (*waiter->until <= now || !may_be_free_soon(waiter->wish))) {
+    if (waiter->until && (*waiter->until <= now || !may_be_free_soon(waiter->request))) {
       answers.emplace_back(std::move(waiter->call), EAGAIN);
       waiter = waiters_.erase(waiter);
     } else {
@@ -379,12 +384,12 @@ bool LockQueue::take_again(const OwnerKey& key, Owner& owner) const {
   if (!fd) return false;
   owner.fd = *std::move(fd);
   return std::all_of(owner.held.begin(), owner.held.end(), [&](const Range& range) {
-    LockWish wish;
-    wish.is_record = key.first;
-    wish.type = range.type;
-    wish.start = range.start;
-    wish.length = range.length;
-    return system_.set(owner.fd.get(), wish) == 0;
+    LockRequest request;
+    request.is_record = key.first;
+    request.type = range.type;
+    request.start = range.start;
+    request.length = range.length;
+    return system_.set(owner.fd.get(), request) == 0;
   });
 }
 
@@ -398,12 +403,12 @@ void LockQueue::refuse_all(int error, Answers& answers) {
 void LockQueue::add_blockers(const std::set<std::uint64_t>& owners,
                              std::set<std::uint64_t>& blockers) const {
   for (const Waiter& waiter : waiters_) {
-    const LockWish& wish = waiter.wish;
-    if (!wish.is_record || waiter.until || !owners.contains(wish.owner)) continue;
+    const LockRequest& request = waiter.request;
+    if (!request.is_record || waiter.until || !owners.contains(request.owner)) continue;
     for (const auto& [key, owner] : owners_) {
-      if (key.first && key.second != wish.owner &&
+      if (key.first && key.second != request.owner &&
           std::any_of(owner.held.begin(), owner.held.end(),
-                      [&](const Range& range) { return conflict(wish, true, range); })) {
+                      [&](const Range& range) { return conflict(request, true, range); })) {
         blockers.insert(key.second);
       }
     }
@@ -412,12 +417,12 @@ void LockQueue::add_blockers(const std::set<std::uint64_t>& owners,
 
 void LockQueue::add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const {
   for (const Waiter& waiter : waiters_) {
-    handles.insert(waiter.wish.handle);
-    processes.insert(waiter.wish.process);
+    handles.insert(waiter.request.handle);
+    processes.insert(waiter.request.process);
   }
 }
 
-bool LockQueue::gives_up_exclusive(const LockWish& unlock) const {
+bool LockQueue::gives_up_exclusive(const LockRequest& unlock) const {
   const auto owner = owners_.find({unlock.is_record, unlock.owner});
   return owner != owners_.end() &&
          std::any_of(owner->second.held.begin(), owner->second.held.end(), [&](const Range& range) {
@@ -440,7 +445,7 @@ bool LockQueue::is_wanted_by_others(pid_t process) const {
                        return !known.second.held.empty() && known.second.process != process;
                      }) ||
          std::any_of(waiters_.begin(), waiters_.end(),
-                     [&](const Waiter& waiter) { return waiter.wish.process != process; });
+                     [&](const Waiter& waiter) { return waiter.request.process != process; });
 }
 
 // Of requests for the whole file only the first counts: the others wait for it.
@@ -448,11 +453,11 @@ bool LockQueue::needs_poll() const {
   bool first_seen = false;
   return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) REQUIRES(mutex) {
     if (waiter.until) return true;
-    const bool is_behind = !waiter.wish.is_record && first_seen;
-    first_seen |= !waiter.wish.is_record;
+    const bool is_behind = !waiter.request.is_record && first_seen;
+    first_seen |= !waiter.request.is_record;
     if (is_behind) return false;
-    if (waiter.wish.is_record && may_end_unseen(waiter.wish)) return true;
-    return is_shared_ && !is_held_against(waiter.wish);
+    if (waiter.request.is_record && may_end_unseen(waiter.request)) return true;
+    return is_shared_ && !is_held_against(waiter.request);
   });
 }
 

@@ -23,7 +23,7 @@
 namespace cacheshim {
 
 // A lock request of a caller: flock(2) of the whole file, or fcntl(2) of a range of bytes.
-struct LockWish {
+struct LockRequest {
   bool is_record = false;
   std::uint64_t owner = 0;   // record: the kernel's lock owner; flock: the handle
   std::uint64_t handle = 0;  // the handle of the request
@@ -52,7 +52,7 @@ class LockCall {
 // The queue's calls to the system; replaced in tests. Errors are errno values, 0 for none.
 struct LockSystem {
   // Does not wait: flock(2), or F_OFD_SETLK of a range, on the owner's own descriptor.
-  std::function<int(int fd, const LockWish& wish)> set;
+  std::function<int(int fd, const LockRequest& request)> set;
   // F_OFD_GETLK: whether another owner's lock conflicts.
   std::function<int(int fd, struct flock& lock)> find;
   // Have the contracts of the functions in open_descriptors.h.
@@ -98,12 +98,12 @@ class LockQueue {
   bool moved GUARDED_BY(mutex) = false;    // two ids lead to it (LockTable::move)
 
   // Returns 0 if done, an error for the reply, or EINPROGRESS if the request must wait.
-  int ask(const LockWish& wish, Answers& answers) REQUIRES(mutex);
-  void add_waiter(const LockWish& wish, std::unique_ptr<LockCall> call, std::uint64_t ticket)
+  int ask(const LockRequest& request, Answers& answers) REQUIRES(mutex);
+  void add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call, std::uint64_t ticket)
       REQUIRES(mutex);
   // Finds the lock that conflicts with a record lock request: F_UNLCK in `lock.l_type` if there is
   // none.
-  int find(const LockWish& wish, struct flock& lock) REQUIRES(mutex);
+  int find(const LockRequest& request, struct flock& lock) REQUIRES(mutex);
   // Call when `owner` has closed a descriptor of the handle and so loses its record locks.
   void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) REQUIRES(mutex);
   // Call when the handle is gone, together with the locks that were made through it.
@@ -127,7 +127,7 @@ class LockQueue {
       REQUIRES(mutex);
   bool is_unused() const REQUIRES(mutex) { return owners_.empty() && waiters_.empty(); }
   // Whether this request releases all of an exclusive lock that its owner has.
-  bool gives_up_exclusive(const LockWish& unlock) const REQUIRES(mutex);
+  bool gives_up_exclusive(const LockRequest& unlock) const REQUIRES(mutex);
   // Whether `process` has an exclusive lock here.
   bool is_held_by(pid_t process) const REQUIRES(mutex);
   // Whether another process than `process` has a lock here, or waits for one.
@@ -141,8 +141,8 @@ class LockQueue {
     off_t start;
     off_t length;
   };
-  static void subtract(std::vector<Range>& ranges, const LockWish& wish);
-  static bool covers(const LockWish& wish, const Range& range);
+  static void subtract(std::vector<Range>& ranges, const LockRequest& request);
+  static bool covers(const LockRequest& request, const Range& range);
   struct Owner {
     UniqueFd fd;
     pid_t process = 0;
@@ -160,7 +160,7 @@ class LockQueue {
     mutable std::size_t next_look = 0;  // in `descriptors`
   };
   struct Waiter {
-    LockWish wish;
+    LockRequest request;
     std::unique_ptr<LockCall> call;
     std::uint64_t ticket;
     std::optional<Clock::time_point> until;  // of a request that waits only for kGrace
@@ -168,23 +168,23 @@ class LockQueue {
   using OwnerKey = std::pair<bool, std::uint64_t>;  // of records; the number of the owner
   using Owners = std::map<OwnerKey, Owner>;
 
-  static bool conflict(const LockWish& wish, bool is_record, const Range& range);
-  Result<Owner*> ensure_owner(const LockWish& wish) REQUIRES(mutex);
-  int try_set(const LockWish& wish) REQUIRES(mutex);
-  int try_set_again(const LockWish& wish) REQUIRES(mutex);
-  void remember(Owner& owner, const LockWish& wish, int error) REQUIRES(mutex);
-  bool must_queue(const LockWish& wish) const REQUIRES(mutex);
-  bool is_in_the_way(const LockWish& wish, const OwnerKey& key, const Owner& owner) const
+  static bool conflict(const LockRequest& request, bool is_record, const Range& range);
+  Result<Owner*> ensure_owner(const LockRequest& request) REQUIRES(mutex);
+  int try_set(const LockRequest& request) REQUIRES(mutex);
+  int try_set_again(const LockRequest& request) REQUIRES(mutex);
+  void remember(Owner& owner, const LockRequest& request, int error) REQUIRES(mutex);
+  bool must_queue(const LockRequest& request) const REQUIRES(mutex);
+  bool is_in_the_way(const LockRequest& request, const OwnerKey& key, const Owner& owner) const
       REQUIRES(mutex);
   bool may_leave_soon(const Owner& owner) const REQUIRES(mutex);
-  bool may_be_free_soon(const LockWish& wish) const REQUIRES(mutex);
-  bool may_end_unseen(const LockWish& wish) const REQUIRES(mutex);
+  bool may_be_free_soon(const LockRequest& request) const REQUIRES(mutex);
+  bool may_end_unseen(const LockRequest& request) const REQUIRES(mutex);
   bool has_lost_locks(const Owner& owner) const REQUIRES(mutex);
-  bool drop_stale(const LockWish& wish) REQUIRES(mutex);
+  bool drop_stale(const LockRequest& request) REQUIRES(mutex);
   Owners::iterator drop(Owners::iterator known) REQUIRES(mutex);
-  void note_descriptors(Owner& owner, const LockWish& wish) const REQUIRES(mutex);
+  void note_descriptors(Owner& owner, const LockRequest& request) const REQUIRES(mutex);
   bool has_closed_one(const Owner& owner) const REQUIRES(mutex);
-  bool is_held_against(const LockWish& wish) const REQUIRES(mutex);
+  bool is_held_against(const LockRequest& request) const REQUIRES(mutex);
   void pump(Answers& answers) REQUIRES(mutex);
   bool take_again(const OwnerKey& key, Owner& owner) const REQUIRES(mutex);
 

@@ -71,7 +71,7 @@ bool LockTable::can_lock(int file, std::uint64_t device) {
     if (local_only_.contains(device)) return false;
   }
   const auto fd = sys::reopen(file, O_RDONLY);
-  LockWish probe;
+  LockRequest probe;
   probe.type = F_RDLCK;
   const int error = fd ? system_.set(fd->get(), probe) : 0;
   const MutexLock lock(mutex_);
@@ -134,10 +134,10 @@ void LockTable::wake_if_needed(const LockQueue& queue) {
   wake_.notify_one();
 }
 
-void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& wish,
+void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest& request,
                      std::unique_ptr<LockCall> call) {
   LockQueue::Answers answers;
-  if (wish.type == F_UNLCK && find_queue(id) == nullptr) return call->answer(0);
+  if (request.type == F_UNLCK && find_queue(id) == nullptr) return call->answer(0);
   for (;;) {
     const auto ensured = ensure_queue(id, open);
     if (!ensured) return call->answer(ensured.error().code());
@@ -146,28 +146,28 @@ void LockTable::lock(const LockFileId& id, const Opener& open, const LockWish& w
     {
       const MutexLock lock(queue->mutex);
       if (queue->dropped) continue;  // since it was found
-      int error = queue->ask(wish, answers);
-      if (error == EINPROGRESS && closed_) error = wish.waits ? ENOLCK : EAGAIN;
+      int error = queue->ask(request, answers);
+      if (error == EINPROGRESS && closed_) error = request.waits ? ENOLCK : EAGAIN;
       if (error == EINPROGRESS) {
-        ticket = add_waiter(queue, wish, std::move(call));
+        ticket = add_waiter(queue, request, std::move(call));
       } else {
         answers.emplace_back(std::move(call), error);
       }
       end_visit(id, queue);
     }
     give(answers);
-    if (ticket && wish.is_record && wish.waits) break_cycle(id, queue, wish, *ticket);
+    if (ticket && request.is_record && request.waits) break_cycle(id, queue, request, *ticket);
     return;
   }
 }
 
 // Returns the ticket.
-std::uint64_t LockTable::add_waiter(const Queue& queue, const LockWish& wish,
+std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& request,
                                     std::unique_ptr<LockCall> call) {
   counters_.lock_waits.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t ticket = next_ticket_++;
   LockCall& waiting = *call;
-  queue->add_waiter(wish, std::move(call), ticket);
+  queue->add_waiter(request, std::move(call), ticket);
   {
     const MutexLock keeper(keeper_mutex_);
     waiting_.insert(queue);
@@ -181,13 +181,13 @@ std::uint64_t LockTable::add_waiter(const Queue& queue, const LockWish& wish,
 // a request whose owner would wait for itself, through other owners and any files of the mount,
 // gets EDEADLK. Locks of open file descriptions do not count, since another thread may release
 // them.
-void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
+void LockTable::break_cycle(const LockFileId& id, const Queue& queue, const LockRequest& request,
                             std::uint64_t ticket) {
   LockQueue::Answers answers;
   {
     const MutexLock cycles(cycles_mutex_);
-    if (!waits_for_itself(wish.owner)) return;
-    if (system_.arguments(wish.thread).kind == LockCallKind::kOfDescription) return;
+    if (!waits_for_itself(request.owner)) return;
+    if (system_.arguments(request.thread).kind == LockCallKind::kOfDescription) return;
     const MutexLock lock(queue->mutex);
     queue->withdraw(ticket, EDEADLK, answers);
     end_visit(id, queue);
@@ -234,7 +234,7 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
   count_ = queues_.size();
 }
 
-bool LockTable::gives_up_exclusive(const LockFileId& id, const LockWish& unlock) {
+bool LockTable::gives_up_exclusive(const LockFileId& id, const LockRequest& unlock) {
   const Queue queue = find_queue(id);
   if (queue == nullptr) return false;
   const MutexLock lock(queue->mutex);
@@ -255,7 +255,7 @@ bool LockTable::is_wanted(const LockFileId& id) {
   return queue->is_wanted_by_others(-1);
 }
 
-int LockTable::find(const LockFileId& id, const Opener& open, const LockWish& wish,
+int LockTable::find(const LockFileId& id, const Opener& open, const LockRequest& request,
                     struct flock& lock) {
   for (;;) {
     const auto ensured = ensure_queue(id, open);
@@ -263,7 +263,7 @@ int LockTable::find(const LockFileId& id, const Opener& open, const LockWish& wi
     const Queue& queue = *ensured;
     const MutexLock guard(queue->mutex);
     if (queue->dropped) continue;
-    return queue->find(wish, lock);
+    return queue->find(request, lock);
   }
 }
 

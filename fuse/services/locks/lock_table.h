@@ -44,21 +44,22 @@ class LockTable {
   // whose owner would wait for itself (break_cycle()), ENOLCK once the table is closed, or the file system's
   // error. Where the file system of a shared file does not support locks (ENOLCK, ENOSYS, EOPNOTSUPP at the
   // first), it is locked among this mount's processes alone.
-  void lock(const LockFileId& id, const Opener& open, const LockWish& wish,
+  void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
   // The shared file `to`, which is not locked yet, has replaced a job's own file `from`, by a
   // rename or link: the locks and waiting requests move to it. Requests by either id use the same
   // queue until the last one is gone.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
   // Whether this request releases all of an exclusive lock that its owner has on the file.
-  bool gives_up_exclusive(const LockFileId& id, const LockWish& unlock);
+  bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
   // Whether `process` has an exclusive lock on the file.
   bool is_held_by(const LockFileId& id, pid_t process);
   // Whether a process has a lock on the file or waits for one; whether the file has a queue at all.
   bool is_wanted(const LockFileId& id);
   bool is_in_use(const LockFileId& id) { return find_queue(id) != nullptr; }
   // F_GETLK. Returns an errno value, or 0 with `lock` filled in.
-  int find(const LockFileId& id, const Opener& open, const LockWish& wish, struct flock& lock);
+  int find(const LockFileId& id, const Opener& open, const LockRequest& request,
+           struct flock& lock);
   // FLUSH and RELEASE of a handle.
   void closed(const LockFileId& id, std::uint64_t handle, std::uint64_t owner);
   void released(const LockFileId& id, std::uint64_t handle);
@@ -107,12 +108,12 @@ class LockTable {
   Result<UniqueFd> file_of(const LockFileId& id, const Opener& open, bool& is_shared);
   bool can_lock(int file, std::uint64_t device);
   void end_visit(const LockFileId& id, const Queue& queue) REQUIRES(queue->mutex);
-  void break_cycle(const LockFileId& id, const Queue& queue, const LockWish& wish,
+  void break_cycle(const LockFileId& id, const Queue& queue, const LockRequest& request,
                    std::uint64_t ticket);
   bool waits_for_itself(std::uint64_t owner) REQUIRES(cycles_mutex_);
   void wake_if_needed(const LockQueue& queue) REQUIRES(queue.mutex);
-  std::uint64_t add_waiter(const Queue& queue, const LockWish& wish, std::unique_ptr<LockCall> call)
-      REQUIRES(queue->mutex);
+  std::uint64_t add_waiter(const Queue& queue, const LockRequest& request,
+                           std::unique_ptr<LockCall> call) REQUIRES(queue->mutex);
   void keep();
   void wait_for_call(bool polls) REQUIRES(keeper_mutex_);
   bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);

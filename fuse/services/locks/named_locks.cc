@@ -31,28 +31,28 @@ Result<NamedLocks::Lock> make_lock(std::string path, UniqueFd object) {
 
 class NamedLocks::Call final : public LockCall {
  public:
-  Call(NamedLocks& locks, FileHandle& handle, Lock lock, const LockWish& wish,
+  Call(NamedLocks& locks, FileHandle& handle, Lock lock, const LockRequest& request,
        std::unique_ptr<LockCall> call, int attempts)
       : locks_(locks),
         handle_(handle),
         lock_(std::move(lock)),
-        wish_(wish),
+        request_(request),
         call_(std::move(call)),
         attempts_(attempts) {}
 
   void wait(std::uint64_t ticket) override { call_->wait(ticket); }
 
   void answer(int error) override {
-    const bool is_granted = error == 0 && wish_.type != F_UNLCK;
+    const bool is_granted = error == 0 && request_.type != F_UNLCK;
     if (!is_granted || locks_.is_current(*lock_)) return call_->answer(error);
-    locks_.granted_in_vain(handle_, lock_, wish_, std::move(call_), attempts_);
+    locks_.granted_in_vain(handle_, lock_, request_, std::move(call_), attempts_);
   }
 
  private:
   NamedLocks& locks_;
   FileHandle& handle_;
   const Lock lock_;
-  const LockWish wish_;
+  const LockRequest request_;
   std::unique_ptr<LockCall> call_;
   const int attempts_;
 };
@@ -106,38 +106,38 @@ Result<NamedLocks::Lock> NamedLocks::replace(const FileHandle& handle, const Loc
   return locks.back();
 }
 
-void NamedLocks::unlock(const NamedLock& lock, LockWish wish) {
-  wish.type = F_UNLCK;
-  wish.waits = false;
+void NamedLocks::unlock(const NamedLock& lock, LockRequest request) {
+  request.type = F_UNLCK;
+  request.waits = false;
   const auto open = [&lock] { return sys::reopen(lock.object.get(), O_PATH); };
-  table_.lock(lock.id, open, wish, std::make_unique<NoCall>());
+  table_.lock(lock.id, open, request, std::make_unique<NoCall>());
 }
 
-void NamedLocks::lock_again(FileHandle& handle, Lock lock, const LockWish& wish,
+void NamedLocks::lock_again(FileHandle& handle, Lock lock, const LockRequest& request,
                             std::unique_ptr<LockCall> call, int attempts) {
-  if (wish.type == F_UNLCK) {
+  if (request.type == F_UNLCK) {
     for (const Lock& each : all_of(handle)) {
-      if (each != lock) unlock(*each, wish);
+      if (each != lock) unlock(*each, request);
     }
   }
   const auto open = opener_of(lock);
   const LockFileId id = lock->id;
   table_.lock(
-      id, open, wish,
-      std::make_unique<Call>(*this, handle, std::move(lock), wish, std::move(call), attempts));
+      id, open, request,
+      std::make_unique<Call>(*this, handle, std::move(lock), request, std::move(call), attempts));
 }
 
-void NamedLocks::granted_in_vain(FileHandle& handle, const Lock& lock, const LockWish& wish,
+void NamedLocks::granted_in_vain(FileHandle& handle, const Lock& lock, const LockRequest& request,
                                  std::unique_ptr<LockCall> call, int attempts) {
-  unlock(*lock, wish);
-  if (attempts == 0) return call->answer(wish.waits ? ENOLCK : EAGAIN);
+  unlock(*lock, request);
+  if (attempts == 0) return call->answer(request.waits ? ENOLCK : EAGAIN);
   auto next = replace(handle, lock);
   if (!next) return call->answer(ENOLCK);
-  lock_again(handle, *std::move(next), wish, std::move(call), attempts - 1);
+  lock_again(handle, *std::move(next), request, std::move(call), attempts - 1);
 }
 
-int NamedLocks::find(const Lock& lock, const LockWish& wish, struct flock& found) {
-  return table_.find(lock->id, opener_of(lock), wish, found);
+int NamedLocks::find(const Lock& lock, const LockRequest& request, struct flock& found) {
+  return table_.find(lock->id, opener_of(lock), request, found);
 }
 
 void NamedLocks::closed(const FileHandle& handle, std::uint64_t fh, std::uint64_t owner) {

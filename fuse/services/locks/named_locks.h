@@ -54,11 +54,12 @@ class NamedLocks {
   Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
 
   // Same as LockTable::lock(). The handle must stay until `call` is answered.
-  void lock(FileHandle& handle, Lock lock, const LockWish& wish, std::unique_ptr<LockCall> call) {
-    lock_again(handle, std::move(lock), wish, std::move(call), kMostAttempts);
+  void lock(FileHandle& handle, Lock lock, const LockRequest& request,
+            std::unique_ptr<LockCall> call) {
+    lock_again(handle, std::move(lock), request, std::move(call), kMostAttempts);
   }
   // Same as LockTable::find().
-  int find(const Lock& lock, const LockWish& wish, struct flock& found);
+  int find(const Lock& lock, const LockRequest& request, struct flock& found);
   // Same as those of LockTable: FLUSH and RELEASE of a handle of any file.
   void closed(const FileHandle& handle, std::uint64_t fh, std::uint64_t owner);
   void released(FileHandle& handle, std::uint64_t fh);
@@ -72,14 +73,14 @@ class NamedLocks {
     unsigned handles = 0;
   };
 
-  void lock_again(FileHandle& handle, Lock lock, const LockWish& wish,
+  void lock_again(FileHandle& handle, Lock lock, const LockRequest& request,
                   std::unique_ptr<LockCall> call, int attempts);
-  void granted_in_vain(FileHandle& handle, const Lock& lock, const LockWish& wish,
+  void granted_in_vain(FileHandle& handle, const Lock& lock, const LockRequest& request,
                        std::unique_ptr<LockCall> call, int attempts);
   bool is_current(const NamedLock& lock) const;
   Result<Lock> replace(const FileHandle& handle, const Lock& stale);
   std::vector<Lock> all_of(const FileHandle& handle);
-  void unlock(const NamedLock& lock, LockWish wish);
+  void unlock(const NamedLock& lock, LockRequest request);
 
   LockTable& table_;
   const LockFiles& base_;

@@ -30,7 +30,7 @@ class Publishing {
     NodeTable& nodes;
     const JobTable& jobs;
     Invalidator& invalidator;
-    const DirectFolders* direct;  // may be null
+    const DirectAccess* direct;  // may be null
     std::chrono::seconds layer_keep;
     // Whether a process waits for a name, and a notification about one: `completed` is the entry
     // that the change of `path` has completed, or "".

@@ -26,7 +26,7 @@ class RejectionWatch {
  public:
   // All must outlive it; `direct` may be null.
   RejectionWatch(const Store& store, const EntryMap& entries, const NodeTable& nodes,
-                 const JobTable& jobs, Publisher& publisher, const DirectFolders* direct)
+                 const JobTable& jobs, Publisher& publisher, const DirectAccess* direct)
       : store_(store),
         entries_(entries),
         nodes_(nodes),
@@ -48,7 +48,7 @@ class RejectionWatch {
   const NodeTable& nodes_;
   const JobTable& jobs_;
   Publisher& publisher_;
-  const DirectFolders* const direct_;
+  const DirectAccess* const direct_;
 };
 
 }  // namespace cacheshim

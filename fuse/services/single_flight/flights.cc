@@ -90,51 +90,51 @@ bool Flights::builds(const Lease& lease, const Lineage& lineage) {
 }
 
 // A lease for all jobs takes precedence over that of a job that does not publish.
-Flights::Leases::iterator Flights::find(const Seeker& seeker) {
-  const auto of_all = leases_.find({seeker.path, nullptr});
-  return of_all != leases_.end() ? of_all : leases_.find({seeker.path, seeker.job});
+Flights::Leases::iterator Flights::find(const LeaseRequest& request) {
+  const auto of_all = leases_.find({request.path, nullptr});
+  return of_all != leases_.end() ? of_all : leases_.find({request.path, request.job});
 }
 
-Flights::Answer Flights::look(const Seeker& seeker) {
+Flights::Answer Flights::look(const LeaseRequest& request) {
   Answers answers;
   const Answer answer = [&]() -> Answer {
     const MutexLock lock(mutex_);
-    const bool has_waited = has_just_waited(seeker);
-    fail_others_of(seeker, answers);
-    if (failed_.has(seeker.path, options_.now())) return {Advice::kBuild, 0};
-    const auto found = find(seeker);
-    if (found == leases_.end()) return open_lease(seeker, answers);
+    const bool has_waited = has_just_waited(request);
+    fail_others_of(request, answers);
+    if (failed_.has(request.path, options_.now())) return {Advice::kBuild, 0};
+    const auto found = find(request);
+    if (found == leases_.end()) return open_lease(request, answers);
     Lease& lease = found->second;
-    if (returns_without_a_step(lease, seeker)) {
+    if (returns_without_a_step(lease, request)) {
       fail(found, answers);
       return {Advice::kBuild, 0};
     }
-    if (lease.expected && contains(seeker.lineage, *lease.expected)) {
-      if (auto watched = options_.watch(self(seeker))) {
-        return lead(lease, found->first, seeker, std::move(watched), answers);
+    if (lease.expected && contains(request.lineage, *lease.expected)) {
+      if (auto watched = options_.watch(self(request))) {
+        return lead(lease, found->first, request, std::move(watched), answers);
       }
     }
-    if (only_looks(lease, seeker) && !lease.waits.empty()) {
-      lease.builders.push_back(self(seeker));
+    if (only_looks(lease, request) && !lease.waits.empty()) {
+      lease.builders.push_back(self(request));
       hand_over(found, answers);
       return {Advice::kBuild, 0};
     }
-    if (builds(lease, seeker.lineage)) return {Advice::kBuild, 0};
-    if (has_waited || closes_cycle(seeker.lineage, lease)) {
-      lease.builders.push_back(self(seeker));
+    if (builds(lease, request.lineage)) return {Advice::kBuild, 0};
+    if (has_waited || closes_cycle(request.lineage, lease)) {
+      lease.builders.push_back(self(request));
       return {Advice::kBuild, 0};
     }
-    return {Advice::kWait, placeholder_of(found->first, lease, seeker.job)};
+    return {Advice::kWait, placeholder_of(found->first, lease, request.job)};
   }();
   give(answers);
   return answer;
 }
 
 // The kernel looks the name up once more after a wait, and does not accept a second ESTALE.
-bool Flights::has_just_waited(const Seeker& seeker) {
-  const auto waited = waited_.find(seeker.thread);
+bool Flights::has_just_waited(const LeaseRequest& request) {
+  const auto waited = waited_.find(request.thread);
   if (waited == waited_.end()) return false;
-  const bool is_same = waited->second == seeker.path;
+  const bool is_same = waited->second == request.path;
   waited_.erase(waited);
   return is_same;
 }
@@ -157,38 +157,39 @@ bool Flights::makes_room(const Process& builder, Answers& answers) {
   return true;
 }
 
-Flights::Answer Flights::open_lease(const Seeker& seeker, Answers& answers) {
+Flights::Answer Flights::open_lease(const LeaseRequest& request, Answers& answers) {
   if (closed_) return {Advice::kBuild, 0};
-  auto watched = options_.watch(self(seeker));
-  if (!watched || !makes_room(self(seeker), answers)) return {Advice::kBuild, 0};
-  const Key key{seeker.path, seeker.publishes ? nullptr : seeker.job};
-  auto file = seeker.publishes ? options_.leases.try_take(seeker.path) : UniqueFd();
+  auto watched = options_.watch(self(request));
+  if (!watched || !makes_room(self(request), answers)) return {Advice::kBuild, 0};
+  const Key key{request.path, request.publishes ? nullptr : request.job};
+  auto file = request.publishes ? options_.leases.try_take(request.path) : UniqueFd();
   Lease& lease = leases_[key];
   ++lease_count_;
-  lease.entry = seeker.entry;
-  lease.rule = seeker.rule;
-  lease.is_entry = seeker.is_entry();
+  lease.entry = request.entry;
+  lease.rule = request.rule;
+  lease.is_entry = request.is_entry();
   lease.is_others = !file;
-  if (lease.is_others) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
+  if (lease.is_others) return {Advice::kWait, placeholder_of(key, lease, request.job)};
   lease.file = *std::move(file);
-  if (expect_builder(lease, seeker)) return {Advice::kWait, placeholder_of(key, lease, seeker.job)};
-  const Answer answer = lead(lease, key, seeker, std::move(watched), answers);
+  if (expect_builder(lease, request))
+    return {Advice::kWait, placeholder_of(key, lease, request.job)};
+  const Answer answer = lead(lease, key, request, std::move(watched), answers);
   lease.last_look = options_.now();
   return answer;
 }
 
-bool Flights::expect_builder(Lease& lease, const Seeker& seeker) {
-  const auto known = followers_.find(self(seeker).pid);
+bool Flights::expect_builder(Lease& lease, const LeaseRequest& request) {
+  const auto known = followers_.find(self(request).pid);
   if (known == followers_.end() || !known->second.expects) return false;
   const Follower follower = known->second;
   const auto now = options_.now();
   const auto step = std::chrono::duration_cast<std::chrono::milliseconds>(now - follower.since);
-  if (step > kLongestStep || contains(seeker.lineage, follower.builder)) return false;
+  if (step > kLongestStep || contains(request.lineage, follower.builder)) return false;
   if (is_busy(follower.builder) || options_.is_stopped(follower.builder)) return false;
   if (!options_.watch(follower.builder)) return false;
   lease.expected = follower.builder;
   lease.expected_until = now + std::clamp(2 * step, kShortestExpected, kLongestExpected);
-  lease.expecting = self(seeker).pid;
+  lease.expecting = self(request).pid;
   wake();  // to look when that is over
   return true;
 }
@@ -199,22 +200,22 @@ bool Flights::is_busy(const Process& process) const {
     const Lease& lease = each.second;
     return lease.leader == process ||
            std::any_of(lease.waits.begin(), lease.waits.end(),
-                       [&](const auto& wait) { return contains(wait->seeker_.lineage, process); });
+                       [&](const auto& wait) { return contains(wait->request_.lineage, process); });
   });
 }
 
-Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched,
-                              Answers& answers) {
+Flights::Answer Flights::lead(Lease& lease, const Key& key, const LeaseRequest& request,
+                              UniqueFd watched, Answers& answers) {
   serials_.erase(lease.serial);
-  Job* const before = std::exchange(lease.job, seeker.job);
-  lease.leader = self(seeker);
+  Job* const before = std::exchange(lease.job, request.job);
+  lease.leader = self(request);
   lease.expected.reset();
   if (lease.rule != nullptr) {
     note_building(before);
     note_building(lease.job);
   }
-  const auto thread = stat_of(seeker.thread);
-  lease.thread = {seeker.thread, thread ? thread->start_time : 0};
+  const auto thread = stat_of(request.thread);
+  lease.thread = {request.thread, thread ? thread->start_time : 0};
   lease.since = options_.now();
   lease.next_check = lease.since;
   lease.activity.forget();
@@ -236,7 +237,7 @@ Flights::Answer Flights::lead(Lease& lease, const Key& key, const Seeker& seeker
   // The builder's own threads and descendants may have begun to wait before it became the builder.
   for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
     const auto at = wait++;
-    if (contains((*at)->seeker_.lineage, *lease.leader)) release(lease, at, true, answers);
+    if (contains((*at)->request_.lineage, *lease.leader)) release(lease, at, true, answers);
   }
   return {Advice::kLead, 0};
 }
@@ -269,7 +270,7 @@ bool Flights::closes_cycle(const Lineage& caller, const Lease& lease) const {
     for (const auto& [key, other] : leases_) {
       const bool is_waited_for = std::any_of(
           other.waits.begin(), other.waits.end(),
-          [&](const auto& wait) { return contains(wait->seeker_.lineage, *at->leader); });
+          [&](const auto& wait) { return contains(wait->request_.lineage, *at->leader); });
       if (is_waited_for && seen.insert(&other).second) open.push_back(&other);
     }
   }
@@ -280,14 +281,14 @@ void Flights::wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) {
   const bool waits = [&] {
     const MutexLock lock(mutex_);
     const auto place = placeholders_.find(placeholder);
-    if (place == placeholders_.end() || wait->seeker_.lineage.empty()) return false;
+    if (place == placeholders_.end() || wait->request_.lineage.empty()) return false;
     const auto found = leases_.find(place->second);
     if (found == leases_.end()) return false;
     Lease& lease = found->second;
-    wait->seeker_.path = place->second.first;
-    if (builds(lease, wait->seeker_.lineage)) return false;
-    if (closes_cycle(wait->seeker_.lineage, lease)) {
-      lease.builders.push_back(self(wait->seeker_));
+    wait->request_.path = place->second.first;
+    if (builds(lease, wait->request_.lineage)) return false;
+    if (closes_cycle(wait->request_.lineage, lease)) {
+      lease.builders.push_back(self(wait->request_));
       return false;
     }
     wait->deadline_ = options_.now() + options_.timeout;
@@ -301,17 +302,17 @@ void Flights::wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) {
 }
 
 void Flights::release(Lease& lease, Waits::iterator wait, bool as_builder, Answers& answers) {
-  const Seeker& seeker = (*wait)->seeker_;
-  if (as_builder) lease.builders.push_back(self(seeker));
+  const LeaseRequest& request = (*wait)->request_;
+  if (as_builder) lease.builders.push_back(self(request));
   if (waited_.size() >= kMostWaited) waited_.clear();
-  waited_[seeker.thread] = seeker.path;
+  waited_[request.thread] = request.path;
   answers.push_back(*wait);
   lease.waits.erase(wait);
 }
 
-void Flights::note_builder(const Seeker& seeker, const Process& builder) {
+void Flights::note_builder(const LeaseRequest& request, const Process& builder) {
   if (followers_.size() >= kMostWaited) followers_.clear();
-  Follower& follower = followers_[self(seeker).pid];
+  Follower& follower = followers_[self(request).pid];
   follower.builder = builder;
   follower.since = options_.now();
 }
@@ -321,12 +322,12 @@ void Flights::hand_over(Leases::iterator found, Answers& answers) {
   auto& [key, lease] = *found;
   while (!lease.waits.empty()) {
     const auto first = lease.waits.begin();
-    const Seeker seeker = (*first)->seeker_;
-    const bool leads = key.second != nullptr || seeker.publishes;
-    auto watched = leads ? options_.watch(self(seeker)) : UniqueFd();
+    const LeaseRequest request = (*first)->request_;
+    const bool leads = key.second != nullptr || request.publishes;
+    auto watched = leads ? options_.watch(self(request)) : UniqueFd();
     const bool is_alive = static_cast<bool>(watched);
     release(lease, first, !is_alive, answers);
-    if (is_alive) return (void)lead(lease, key, seeker, std::move(watched), answers);
+    if (is_alive) return (void)lead(lease, key, request, std::move(watched), answers);
   }
   erase(found, answers);
 }
@@ -346,12 +347,12 @@ void Flights::erase(Leases::iterator found, Answers& answers) {
   note_building(builds_less);
 }
 
-void Flights::give_up(const Seeker& seeker) {
+void Flights::give_up(const LeaseRequest& request) {
   Answers answers;
   {
     const MutexLock lock(mutex_);
-    const auto found = find(seeker);
-    if (found != leases_.end() && found->second.leader == self(seeker)) erase(found, answers);
+    const auto found = find(request);
+    if (found != leases_.end() && found->second.leader == self(request)) erase(found, answers);
   }
   give(answers);
 }
@@ -388,7 +389,7 @@ std::vector<Flights::Description> Flights::describe() const {
   std::vector<Description> all;
   for (const auto& [key, lease] : leases_) {
     std::set<std::string> waiting_jobs;
-    for (const auto& wait : lease.waits) waiting_jobs.insert(wait->seeker_.job->id);
+    for (const auto& wait : lease.waits) waiting_jobs.insert(wait->request_.job->id);
     const auto& leading = lease.leader ? lease.leader : lease.expected;
     all.push_back({key.first,
                    key.second != nullptr ? key.second->id : std::string(),

@@ -95,7 +95,7 @@ class Flights {
   static constexpr std::size_t kMostLed = 64;
   static constexpr std::size_t kMostLeases = 1024;  // further processes build without a lease
   // A request for `path`, a name of the store that its caller misses.
-  struct Seeker {
+  struct LeaseRequest {
     std::string path;
     Job* job;
     bool publishes;  // all views show its build; otherwise only those of its own job
@@ -120,9 +120,9 @@ class Flights {
   // One waiting request. `answer` is called once, by any thread, and never with a lock held.
   class Wait final : public Interruptible {
    public:
-    // The seeker's path is that of the placeholder for which it waits.
-    Wait(Seeker seeker, std::function<void()> answer)
-        : answer_(std::move(answer)), seeker_(std::move(seeker)) {}
+    // The request's path is that of the placeholder for which it waits.
+    Wait(LeaseRequest request, std::function<void()> answer)
+        : answer_(std::move(answer)), request_(std::move(request)) {}
     void interrupt() override;
 
    private:
@@ -130,7 +130,7 @@ class Flights {
     const std::function<void()> answer_;
     std::atomic<bool> interrupted_{false};
     std::atomic<int> wake_event_{-1};
-    Seeker seeker_;
+    LeaseRequest request_;
     std::chrono::steady_clock::time_point deadline_;
   };
   // For display: the builder and the number of waiters of each name.
@@ -146,15 +146,15 @@ class Flights {
   Flights(Options options, NodeTable& nodes, Counters& counters);
   ~Flights();  // answers the waiters
 
-  Answer look(const Seeker& seeker) EXCLUDES(mutex_);
+  Answer look(const LeaseRequest& request) EXCLUDES(mutex_);
   // Delays the answer to a request for a placeholder; answers at once if there is nothing to wait
   // for.
   void wait(NodeIndex placeholder, const std::shared_ptr<Wait>& wait) EXCLUDES(mutex_);
   // Call when the thread has opened an existing name of class `flight`. A thread that builds one by
   // one has thereby given up its builds in other entries.
-  void note_open(const Seeker& seeker) EXCLUDES(mutex_);
+  void note_open(const LeaseRequest& request) EXCLUDES(mutex_);
   // Call when the builder need not build, because the name existed after all.
-  void give_up(const Seeker& seeker) EXCLUDES(mutex_);
+  void give_up(const LeaseRequest& request) EXCLUDES(mutex_);
   // Whether any name is being built or waited for.
   bool any() const { return lease_count_ != 0; }
   // A change that the job has just made in the directory `entry`. It shows that the job still
@@ -186,7 +186,7 @@ class Flights {
     bool is_others = false;    // another daemon's: its builder is not known here
     Job* job = nullptr;        // the builder's
     Process thread;
-    std::string entry = {};  // of the name, as is the rule: see Seeker
+    std::string entry = {};  // of the name, as is the rule: see LeaseRequest
     const void* rule = nullptr;
     bool is_entry = false;
     // For an entry: its builder's work, and the time of the next check in /proc.
@@ -229,24 +229,25 @@ class Flights {
 
   static constexpr std::uint64_t kWakeUpSerial = 0;  // no lease has this serial
 
-  static Process self(const Seeker& seeker) { return seeker.lineage.front(); }
-  bool only_looks(Lease& lease, const Seeker& seeker) const REQUIRES(mutex_);
-  bool returns_without_a_step(const Lease& lease, const Seeker& seeker) const REQUIRES(mutex_);
-  void fail_others_of(const Seeker& seeker, Answers& answers) REQUIRES(mutex_);
+  static Process self(const LeaseRequest& request) { return request.lineage.front(); }
+  bool only_looks(Lease& lease, const LeaseRequest& request) const REQUIRES(mutex_);
+  bool returns_without_a_step(const Lease& lease, const LeaseRequest& request) const
+      REQUIRES(mutex_);
+  void fail_others_of(const LeaseRequest& request, Answers& answers) REQUIRES(mutex_);
   void fail(Leases::iterator lease, Answers& answers) REQUIRES(mutex_);
   void note_building(Job* job) const REQUIRES(mutex_);
   static bool builds(const Lease& lease, const Lineage& lineage);
-  Leases::iterator find(const Seeker& seeker) REQUIRES(mutex_);
+  Leases::iterator find(const LeaseRequest& request) REQUIRES(mutex_);
   bool makes_room(const Process& builder, Answers& answers) REQUIRES(mutex_);
-  Answer open_lease(const Seeker& seeker, Answers& answers) REQUIRES(mutex_);
-  bool expect_builder(Lease& lease, const Seeker& seeker) REQUIRES(mutex_);
+  Answer open_lease(const LeaseRequest& request, Answers& answers) REQUIRES(mutex_);
+  bool expect_builder(Lease& lease, const LeaseRequest& request) REQUIRES(mutex_);
   bool is_busy(const Process& process) const REQUIRES(mutex_);
   NodeIndex placeholder_of(const Key& key, Lease& lease, Job* job) REQUIRES(mutex_);
-  Answer lead(Lease& lease, const Key& key, const Seeker& seeker, UniqueFd watched,
+  Answer lead(Lease& lease, const Key& key, const LeaseRequest& request, UniqueFd watched,
               Answers& answers) REQUIRES(mutex_);
   bool closes_cycle(const Lineage& caller, const Lease& lease) const REQUIRES(mutex_);
-  bool has_just_waited(const Seeker& seeker) REQUIRES(mutex_);
-  void note_builder(const Seeker& seeker, const Process& builder) REQUIRES(mutex_);
+  bool has_just_waited(const LeaseRequest& request) REQUIRES(mutex_);
+  void note_builder(const LeaseRequest& request, const Process& builder) REQUIRES(mutex_);
   void hand_over(Leases::iterator lease, Answers& answers) REQUIRES(mutex_);
   void release(Lease& lease, Waits::iterator wait, bool as_builder, Answers& answers)
       REQUIRES(mutex_);

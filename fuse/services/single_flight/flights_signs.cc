@@ -21,31 +21,31 @@ constexpr auto kBuilderTick = std::chrono::milliseconds(100);
 
 // Whether the builder's thread looks the name up again and has made nothing meanwhile: its build
 // has failed.
-bool Flights::returns_without_a_step(const Lease& lease, const Seeker& seeker) const {
+bool Flights::returns_without_a_step(const Lease& lease, const LeaseRequest& request) const {
   // An entry that is built elsewhere does not change during the build.
   if (lease.is_entry) return false;
-  return lease.leader == self(seeker) && lease.thread.pid == seeker.thread && !lease.has_begun &&
+  return lease.leader == self(request) && lease.thread.pid == request.thread && !lease.has_begun &&
          lease.last_look && options_.now() - *lease.last_look > kApproach;
 }
 
 // The thread begins an entry of a rule with `one_by_one`: its earlier builds by the same rule have
 // failed.
-void Flights::fail_others_of(const Seeker& seeker, Answers& answers) {
-  if (seeker.rule == nullptr) return;
+void Flights::fail_others_of(const LeaseRequest& request, Answers& answers) {
+  if (request.rule == nullptr) return;
   for (auto it = leases_.begin(); it != leases_.end();) {
     const auto found = it++;
     const Lease& lease = found->second;
-    if (lease.leader != self(seeker) || lease.thread.pid != seeker.thread) continue;
-    const bool is_other = lease.rule == seeker.rule && lease.entry != seeker.entry;
+    if (lease.leader != self(request) || lease.thread.pid != request.thread) continue;
+    const bool is_other = lease.rule == request.rule && lease.entry != request.entry;
     if (is_other && !lease.is_finished) fail(found, answers);
   }
 }
 
-void Flights::note_open(const Seeker& seeker) {
+void Flights::note_open(const LeaseRequest& request) {
   Answers answers;
   {
     const MutexLock lock(mutex_);
-    fail_others_of(seeker, answers);
+    fail_others_of(request, answers);
   }
   give(answers);
 }
@@ -86,8 +86,8 @@ void Flights::note_step(const Job& job, const std::string& entry, Step step) {
 }
 
 // Whether the builder has looked the name up so often that it cannot be building.
-bool Flights::only_looks(Lease& lease, const Seeker& seeker) const {
-  if (lease.leader != self(seeker) || lease.thread.pid != seeker.thread) return false;
+bool Flights::only_looks(Lease& lease, const LeaseRequest& request) const {
+  if (lease.leader != self(request) || lease.thread.pid != request.thread) return false;
   const auto now = options_.now();
   // Programs stat each file of an entry in turn, and for each of them the kernel looks the entry's
   // name up.
@@ -102,7 +102,7 @@ bool Flights::waits_for_another(const Lease& lease) const {
   return std::any_of(leases_.begin(), leases_.end(), [&](const auto& each) {
     const Waits& waits = each.second.waits;
     return std::any_of(waits.begin(), waits.end(), [&](const auto& wait) {
-      return contains(wait->seeker_.lineage, *lease.leader);
+      return contains(wait->request_.lineage, *lease.leader);
     });
   });
 }

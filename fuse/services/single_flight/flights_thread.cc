@@ -131,7 +131,7 @@ std::vector<Flights::Finding> Flights::take_findings() {
   for (auto& [key, lease] : leases_) {
     if (lease.waits.empty() && !lease.is_to_be_checked) continue;
     Finding finding{key, std::exchange(lease.finished, {}), {}};
-    for (const auto& wait : lease.waits) finding.states[wait->seeker_.job] = {};
+    for (const auto& wait : lease.waits) finding.states[wait->request_.job] = {};
     if (lease.job != nullptr) finding.states[lease.job] = {};
     findings.push_back(std::move(finding));
     lease.is_to_be_checked = false;
@@ -170,11 +170,11 @@ void Flights::settle(const Finding& finding, Answers& answers) {
   if (finding.finished.contains(lease.job)) lease.is_finished = false;
   for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
     const auto at = wait++;
-    const Job* const job = (*at)->seeker_.job;
+    const Job* const job = (*at)->request_.job;
     if (!releases(lease, finding, job)) continue;
     if (finding.states.at(job).has_name) {
       counters_.flight_hits.fetch_add(1, std::memory_order_relaxed);
-      if (lease.leader) note_builder((*at)->seeker_, *lease.leader);
+      if (lease.leader) note_builder((*at)->request_, *lease.leader);
     }
     release(lease, at, false, answers);
   }

@@ -36,24 +36,25 @@ void SingleFlight::start(const Store& store, std::chrono::seconds timeout) {
 bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path) const {
   if (!flights_ || !row_of(entries_.class_of(path)).is_awaited) return false;
   const auto ref = entries_.find(path);
-  if (!ref || !ref->rule->is_folder() || !ref->profile->may_publish_early()) return false;
-  if (ref->is_entry_folder()) return true;
-  if (!job.overlay.has_own_folder(std::string(ref->entry))) return false;
+  if (!ref || !ref->rule->is_directory() || !ref->profile->may_publish_early()) return false;
+  if (ref->is_entry_directory()) return true;
+  if (!job.overlay.has_own_directory(std::string(ref->entry))) return false;
   // No process adds a name that is not a completing one to an entry that is complete.
   if (!can_tell(*ref->rule) || can_complete(*ref->rule, path)) return true;
   return !publisher_.is_complete_in_base(job.overlay, *ref) &&
          !(ref->rule->says_when_complete() && publisher_.is_complete(job.overlay, *ref, false));
 }
 
-Flights::Seeker SingleFlight::seeker_of(const Caller& caller, Job& job, std::string path) const {
+Flights::LeaseRequest SingleFlight::lease_request_of(const Caller& caller, Job& job,
+                                                     std::string path) const {
   const pid_t thread = caller.tid;
   const bool publishes = job.policy() == PublishPolicy::kComplete && trust_.may_publish(caller);
-  Flights::Seeker seeker{std::move(path), &job, publishes, lineage_of(thread), thread};
-  const auto ref = entries_.find(seeker.path);
-  if (!ref) return seeker;
-  seeker.entry = ref->entry;
-  if (ref->rule->one_by_one) seeker.rule = ref->rule;
-  return seeker;
+  Flights::LeaseRequest request{std::move(path), &job, publishes, lineage_of(thread), thread};
+  const auto ref = entries_.find(request.path);
+  if (!ref) return request;
+  request.entry = ref->entry;
+  if (ref->rule->one_by_one) request.rule = ref->rule;
+  return request;
 }
 
 // If the next entry of a builder already exists, its open is the daemon's only sign of the
@@ -65,15 +66,15 @@ void SingleFlight::note_open(const Caller& caller, Job& job, NodeIndex node) con
     return nodes_.path(node);
   }();
   if (!path || !row_of(entries_.class_of(*path)).is_awaited) return;
-  const Flights::Seeker seeker = seeker_of(caller, job, *path);
-  if (!seeker.lineage.empty()) flights_->note_open(seeker);
+  const Flights::LeaseRequest request = lease_request_of(caller, job, *path);
+  if (!request.lineage.empty()) flights_->note_open(request);
 }
 
 void SingleFlight::note_step(const Job& job, const std::string& path, bool is_removed) const {
   using Step = Flights::Step;
   if (!flights_ || !flights_->any()) return;
   const auto ref = entries_.find(path);
-  if (!ref || !ref->rule->is_folder() || ref->is_entry_folder()) return;
+  if (!ref || !ref->rule->is_directory() || ref->is_entry_directory()) return;
   const bool is_beside = entries_.is_beside_entry(path);
   // The contents of a temporary directory are removed before the directory itself.
   const bool is_cleared =
@@ -90,8 +91,9 @@ Flights::EntryState SingleFlight::inspect(const Job& job, const std::string& pat
   const auto ref = entries_.find(path);
   if (!ref) return state;
   // An entry that is built elsewhere does not exist before it is complete.
-  state.is_begun = ref->is_entry_folder() || job.overlay.has_own_folder(std::string(ref->entry));
-  state.completes = ref->is_entry_folder() || can_complete(*ref->rule, path);
+  state.is_begun =
+      ref->is_entry_directory() || job.overlay.has_own_directory(std::string(ref->entry));
+  state.completes = ref->is_entry_directory() || can_complete(*ref->rule, path);
   state.is_complete =
       can_tell(*ref->rule) ? publisher_.is_complete_in_base(job.overlay, *ref) : state.has_name;
   return state;
@@ -102,7 +104,7 @@ void SingleFlight::note_arrival(const Job& job, const std::string& path,
   if (!flights_) return;
   if (!completed.empty()) return flights_->finished(job, completed);
   const auto ref = entries_.find(path);
-  if (!ref || !ref->rule->is_folder()) return;
+  if (!ref || !ref->rule->is_directory()) return;
   // Only a job that publishes records what is built under a lock.
   const bool notes_unlock = job.wanted_policy() == PublishPolicy::kComplete;
   const bool is_end_seen =

@@ -46,7 +46,7 @@ class SingleFlight {
 
   bool is_worth_waiting_for(const Job& job, const std::string& path) const
       REQUIRES_SHARED(job.overlay.mutex());
-  Flights::Seeker seeker_of(const Caller& caller, Job& job, std::string path) const;
+  Flights::LeaseRequest lease_request_of(const Caller& caller, Job& job, std::string path) const;
 
   // Call when a thread has opened a file. If the next entry of a builder already exists, its open
   // is the daemon's only sign of the builder's progress.

@@ -32,7 +32,7 @@ def test_what_another_job_has_published(mount, job_of):
     text = mount.cli("explain", CUBIN, "--job", "two").stdout
     assert "by job one (cycle 3), uid 20001" in text and "(as on record)" in text
     directory = explain(mount, "triton/KEY", "two")
-    assert directory["kind"] == "folder" and directory["published"]["job"] == "one"
+    assert directory["kind"] == "directory" and directory["published"]["job"] == "one"
 
 
 def test_every_way_to_say_a_path(mount, two_jobs):

@@ -16,7 +16,7 @@ UNMOUNT = re.compile(r"\bun?mount\b")
 
 @pytest.fixture
 def run_lock(mount):
-    return mount.run_folder() / "lock"
+    return mount.run_directory() / "lock"
 
 
 @pytest.fixture

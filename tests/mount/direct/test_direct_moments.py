@@ -13,7 +13,7 @@ BASE_CHANGES = 48  # where MountPage has them (common/direct_page.h)
 
 
 def base_changes(mount):
-    return struct.unpack_from("<Q", (mount.run_folder() / "state").read_bytes(), BASE_CHANGES)[0]
+    return struct.unpack_from("<Q", (mount.run_directory() / "state").read_bytes(), BASE_CHANGES)[0]
 
 
 def test_a_file_that_becomes_a_directory_while_it_is_opened_is_opened_as_one_from_then_on(mount, base,

@@ -88,7 +88,7 @@ def test_the_end_of_a_job_ends_its_filter(mount, shimmed, plain):
     opens = mount.job("j")["direct_opens"]
     shimmed.read("other/file")
     mount.end_job("j", "failure")
-    assert not (mount.run_folder() / "views/j").exists()
+    assert not (mount.run_directory() / "views/j").exists()
     assert shimmed.read(f"{KEY}/file") == b"of the base"  # it has begun again
     plain.write(f"{KEY}/file", b"of the second layer")
     assert shimmed.read(f"{KEY}/file") == b"of the second layer"
@@ -105,7 +105,7 @@ def test_a_dead_daemon_serves_nothing_and_a_new_one_does_again(mount, mount_stor
                                                               shimmed_job_of):
     process = warm(mount, shimmed_job_of(mount, "j", UID, env={"HOME": str(scratch / "home")}))
     process.write(f"{KEY}/file", b"of the layer")
-    directory = mount.run_folder()
+    directory = mount.run_directory()
     mount.kill_daemon()
     with pytest.raises(OSError):
         process.read("other/file")  # no family: there is no other place for it
@@ -177,7 +177,7 @@ def test_the_rules_of_a_new_daemon_hold_for_paths_that_were_answered_before(
 
 
 def test_the_base_is_bound_read_only_and_goes_with_the_daemon(mount, shimmed):
-    directory = mount.run_folder()
+    directory = mount.run_directory()
     table = open("/proc/self/mountinfo", encoding="utf-8").read().splitlines()
     name = f"{directory}/base".replace("\\", "\\134")
     options = next(line.split()[5] for line in table if line.split()[4] == name).split(",")
@@ -212,7 +212,7 @@ def test_a_process_whose_mount_only_a_container_has_asks_the_next_one(
 
 
 def test_absence_does_not_count_when_the_base_is_out_of_sight(mount, shimmed):
-    mounts.run("umount", "-l", mount.run_folder() / "base", check=True)
+    mounts.run("umount", "-l", mount.run_directory() / "base", check=True)
     assert shimmed.exists(f"{KEY}/file")
     assert not shimmed.exists("other/missing")
 
@@ -294,7 +294,7 @@ def test_without_a_run_directory_all_goes_to_the_mount(mount, job_of, library, s
     copy = subprocess.run(["cp", library, scratch / "lib.so"], check=True) and scratch / "lib.so"
     path = mount.path / KEY / "file"
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script, mount.run_folder() / "base", "setpriv",
+        ["unshare", "-m", "sh", "-c", script, mount.run_directory() / "base", "setpriv",
          f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "env", "CACHESHIM_JOB=j",
          f"CACHESHIM_MOUNT={mount.path}", f"LD_PRELOAD={copy}", PYTHON, "-Ic", code, path],
         capture_output=True, text=True, check=False)

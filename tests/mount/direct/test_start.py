@@ -39,12 +39,12 @@ def test_without_proc_by_the_daemons_record(start_in, mount):
 
 
 def test_without_a_record_by_mountinfo(start_in, mount):
-    done = start_in(f"mount -t tmpfs none '{mount.run_folder()}'", SAY_WHERE)
+    done = start_in(f"mount -t tmpfs none '{mount.run_directory()}'", SAY_WHERE)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{mount.path}/triton\n", "")
 
 
 def test_without_either_there_is_none(start_in, mount):
-    done = start_in(f"mount -t tmpfs none '{mount.run_folder()}' && mount -t tmpfs none /proc", SAY_WHERE)
+    done = start_in(f"mount -t tmpfs none '{mount.run_directory()}' && mount -t tmpfs none /proc", SAY_WHERE)
     assert (done.returncode, done.stdout) == (0, "\n")
     assert "cannot read /proc/self/mountinfo" in done.stderr
 

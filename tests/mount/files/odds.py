@@ -147,9 +147,9 @@ def inotify_events(fd):
         watch, mask, cookie, length = struct.unpack_from("iIII", data)
         name = data[16:16 + length].rstrip(b"\0").decode()
         words = [word for bit, word in INOTIFY_MASKS.items() if mask & bit]
-        is_folder = "directory" if mask & INOTIFY_ISDIR else ""
+        is_directory = "directory" if mask & INOTIFY_ISDIR else ""
         events.append(f"{watch} {'+'.join(words)} {name} {cookies.setdefault(cookie, len(cookies))} "
-                      f"{is_folder}")
+                      f"{is_directory}")
         data = data[16 + length:]
     return events
 

@@ -24,7 +24,7 @@ def triton_entry(job, key):
 
 
 def end_line(mount, job):
-    return wait_until(lambda: next((line for line in (mount.run_folder() / "log").read_text().splitlines()
+    return wait_until(lambda: next((line for line in (mount.run_directory() / "log").read_text().splitlines()
                                     if f"job '{job}' ended" in line), None), what="the end in the log")
 
 

@@ -83,14 +83,14 @@ def test_site_profiles_are_routed_without_the_run_directory(site_mount, contain)
 
 
 def test_the_same_with_the_run_directory(site_mount, contain):
-    run_folder = site_mount.run_folder().parent
-    done = contain(site_mount, "sh", "-c", WRITE, run_bind=run_folder)
+    run_directory = site_mount.run_directory().parent
+    done = contain(site_mount, "sh", "-c", WRITE, run_bind=run_directory)
     assert (done.returncode, done.stderr) == (0, "")
     before = site_mount.stats()["hits_direct"]
     site_mount.end_job("contained")
     # The first process begins the job anew; the others find its filter.
     read = contain(site_mount, "sh", "-c", "for i in 1 2 3 4; do cat ~/.site-cache/K/file; done",
-                   run_bind=run_folder)
+                   run_bind=run_directory)
     assert read.stdout == "x\n" * 4, read.stderr
     assert site_mount.stats()["hits_direct"] > before
 
@@ -140,5 +140,5 @@ def test_a_pipe_reaches_its_end_while_the_daemon_hangs(site_mount):
 
 def test_the_file_of_routes_is_the_run_directorys(site_mount):
     through = (site_mount.path / ".cacheshim/routes").read_bytes()
-    assert through == (site_mount.run_folder() / "routes").read_bytes()
+    assert through == (site_mount.run_directory() / "routes").read_bytes()
     assert b"SITE_CACHE_DIR" in through

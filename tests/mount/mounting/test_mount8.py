@@ -98,7 +98,7 @@ def test_a_store_mounted_again_right_after_umount_has_its_run_directory(mount_st
     for _ in range(10):
         mount = mount_store(store, name="again")
         assert "cannot use run" not in mount.log.read_text()
-        assert (mount.run_folder() / "state").exists()
+        assert (mount.run_directory() / "state").exists()
         umount("-i", mount.path)
 
 

@@ -71,7 +71,7 @@ def contain(scratch, library, site_mount):
 
 @pytest.mark.parametrize("with_run_directory", [False, True])
 def test_a_container_has_the_routes_of_site_profiles(site_mount, contain, with_run_directory):
-    further = [bind(site_mount.run_folder().parent, "/run/cacheshim")] if with_run_directory else []
+    further = [bind(site_mount.run_directory().parent, "/run/cacheshim")] if with_run_directory else []
     done = contain("mkdir -p ~/.site-cache/K && echo x > ~/.site-cache/K/file && echo $SITE_CACHE_DIR",
                    *further)
     assert (done.returncode, done.stderr) == (0, "")

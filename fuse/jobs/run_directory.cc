@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuse/jobs/run_folder.h"
+#include "fuse/jobs/run_directory.h"
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
@@ -33,7 +33,7 @@ void unbind(const std::string& path) {
   while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) continue;
 }
 
-Result<UniqueFd> make_folder(int dir, std::string_view name) {
+Result<UniqueFd> make_directory(int dir, std::string_view name) {
   CACHESHIM_CHECK(sys::remove_tree(dir, std::string(name)));
   CACHESHIM_CHECK(sys::make_dir_at(dir, std::string(name), 0755));
   return sys::open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
@@ -64,10 +64,11 @@ Result<dev_t> device_of_mount(const std::string& path) {
   return ::makedev(st.stx_dev_major, st.stx_dev_minor);
 }
 
-Result<RunFolder> RunFolder::make(const std::string& path, UniqueFd lock, const std::string& routes,
-                                  const std::string& cuda_defaults) {
-  RunFolder folder;
-  if (path.empty()) return folder;
+Result<RunDirectory> RunDirectory::make(const std::string& path, UniqueFd lock,
+                                        const std::string& routes,
+                                        const std::string& cuda_defaults) {
+  RunDirectory directory;
+  if (path.empty()) return directory;
   std::error_code failed;
   std::filesystem::create_directories(path, failed);
   if (failed) return Errno(failed.value());
@@ -83,22 +84,22 @@ Result<RunFolder> RunFolder::make(const std::string& path, UniqueFd lock, const 
     lock = std::move(own);
   }
   forget_closing(path);  // the record of the previous mount
-  folder.path_ = path;
-  folder.folder_ = std::move(fd);
-  folder.lock_ = std::move(lock);
-  folder.withdraw();
+  directory.path_ = path;
+  directory.directory_ = std::move(fd);
+  directory.lock_ = std::move(lock);
+  directory.withdraw();
   if (!routes.empty()) {
-    const int dir = folder.folder_.get();
+    const int dir = directory.directory_.get();
     CACHESHIM_CHECK(sys::replace_file(dir, std::string(kRoutesFile), routes, 0644));
     // Written even if it is empty, because the previous daemon's file may not be.
     CACHESHIM_CHECK(sys::replace_file(dir, std::string(kCudaDefaultsFile), cuda_defaults, 0644));
   }
-  return folder;
+  return directory;
 }
 
-RunFolder::RunFolder(RunFolder&& other) noexcept
+RunDirectory::RunDirectory(RunDirectory&& other) noexcept
     : path_(std::exchange(other.path_, {})),
-      folder_(std::move(other.folder_)),
+      directory_(std::move(other.directory_)),
       lock_(std::move(other.lock_)),
       base_device_(other.base_device_),
       base_inode_(other.base_inode_),
@@ -106,55 +107,55 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       state_(std::move(other.state_)),
       alive_(std::exchange(other.alive_, nullptr)) {}
 
-void RunFolder::end_direct_opens() {
+void RunDirectory::end_direct_opens() {
   if (alive_ != nullptr) (void)::pthread_mutex_unlock(std::exchange(alive_, nullptr));
 }
 
 // Removes the files for direct opens. The base comes first, so that nothing is removed below its
 // mount.
-void RunFolder::withdraw() {
+void RunDirectory::withdraw() {
   end_direct_opens();
   direct_.reset();
   unbind(base_path());
-  (void)sys::unlink_at(folder_.get(), std::string(kBaseFolder), AT_REMOVEDIR);
-  for (const std::string_view name : {kStateFile, kViewsFolder, kCountersFolder}) {
+  (void)sys::unlink_at(directory_.get(), std::string(kBaseDirectory), AT_REMOVEDIR);
+  for (const std::string_view name : {kStateFile, kViewsDirectory, kCountersDirectory}) {
     // the library recognizes a leftover as stale
-    (void)sys::remove_tree(folder_.get(), std::string(name));
+    (void)sys::remove_tree(directory_.get(), std::string(name));
   }
 }
 
-RunFolder::~RunFolder() {
+RunDirectory::~RunDirectory() {
   if (!lock_) return;
   withdraw();
-  const auto left = sys::list_dir(folder_.get());
+  const auto left = sys::list_dir(directory_.get());
   if (!left) return;
   for (const sys::DirEntry& entry : *left) {
     // If the bound base could not be unmounted, nothing below it may be removed.
-    if (entry.name != kBaseFolder) (void)sys::remove_tree(folder_.get(), entry.name);
+    if (entry.name != kBaseDirectory) (void)sys::remove_tree(directory_.get(), entry.name);
   }
   (void)::rmdir(path_.c_str());  // a leftover is harmless: its lock is free
 }
 
-Status RunFolder::offer_base(int base, const std::vector<Profile>& profiles) {
+Status RunDirectory::offer_base(int base, const std::vector<Profile>& profiles) {
   if (!lock_) return {};
   CACHESHIM_TRY(st, sys::stat_fd(base));
   CACHESHIM_TRY(tree, sys::clone_read_only(base));
-  CACHESHIM_CHECK(sys::make_dir_at(folder_.get(), std::string(kBaseFolder), 0755));
+  CACHESHIM_CHECK(sys::make_dir_at(directory_.get(), std::string(kBaseDirectory), 0755));
   CACHESHIM_CHECK(sys::mount_clone(tree.get(), base_path()));
   base_device_ = st.st_dev;
   base_inode_ = st.st_ino;
-  CACHESHIM_TRY(views, make_folder(folder_.get(), kViewsFolder));
-  CACHESHIM_TRY(counters, make_folder(folder_.get(), kCountersFolder));
-  direct_ = std::make_unique<DirectFolders>(std::move(views), std::move(counters), profiles);
+  CACHESHIM_TRY(views, make_directory(directory_.get(), kViewsDirectory));
+  CACHESHIM_TRY(counters, make_directory(directory_.get(), kCountersDirectory));
+  direct_ = std::make_unique<DirectAccess>(std::move(views), std::move(counters), profiles);
   return {};
 }
 
-Status RunFolder::announce(dev_t mount_device) {
+Status RunDirectory::announce(dev_t mount_device) {
   if (!direct_) return {};
   const std::string& rules = direct_->rules.bytes();
   const std::size_t size = kRulesOffset + rules.size();
   const std::string name(kStateFile);
-  CACHESHIM_TRY(state, MappedFile::make(folder_.get(), name, size, 0644));
+  CACHESHIM_TRY(state, MappedFile::make(directory_.get(), name, size, 0644));
   char* const bytes = static_cast<char*>(state.data());
   auto* const mutex = static_cast<pthread_mutex_t*>(static_cast<void*>(bytes + kMutexOffset));
   CACHESHIM_CHECK(hold_for_life(mutex));
@@ -175,7 +176,7 @@ Status RunFolder::announce(dev_t mount_device) {
   direct_->changes.attach(&static_cast<MountPage*>(state.data())->base_changes);
   std::memcpy(bytes + kRulesOffset, rules.data(), rules.size());
   state_ = std::move(state);
-  return state_.commit(folder_.get(), name);
+  return state_.commit(directory_.get(), name);
 }
 
 }  // namespace cacheshim

@@ -20,22 +20,22 @@ namespace cacheshim {
 // unmount` (the lock) find the daemon's files while it lives. A daemon that exits cleanly removes
 // it with the log; a daemon that dies leaves its log, and the next one of this mount replaces the
 // rest.
-class RunFolder {
+class RunDirectory {
  public:
   // With an empty `path` nothing is created. `lock` is the directory's lock if the caller already
   // holds it; empty `routes` are those of a plain overlay, which has none. Errors: EWOULDBLOCK if a
   // living daemon has the directory, EPERM if another user could change its contents.
-  static Result<RunFolder> make(const std::string& path, UniqueFd lock, const std::string& routes,
-                                const std::string& cuda_defaults);
-  RunFolder(RunFolder&& other) noexcept;
-  ~RunFolder();
+  static Result<RunDirectory> make(const std::string& path, UniqueFd lock,
+                                   const std::string& routes, const std::string& cuda_defaults);
+  RunDirectory(RunDirectory&& other) noexcept;
+  ~RunDirectory();
 
   // For direct opens: binds the base, an open directory, read-only and without symlinks, and
   // creates the directories of filters and counters. Errors: EPERM without privilege over the mount
   // namespace.
   Status offer_base(int base, const std::vector<Profile>& profiles);
   // The result of offer_base(), or null. Lives as long as this object.
-  const DirectFolders* direct() const { return direct_ ? direct_.get() : nullptr; }
+  const DirectAccess* direct() const { return direct_ ? direct_.get() : nullptr; }
   // Announces the mount with this device number. Call in the thread that exits last, whose life
   // then stands for the daemon's.
   Status announce(dev_t mount_device);
@@ -44,16 +44,16 @@ class RunFolder {
   void end_direct_opens();
 
  private:
-  RunFolder() = default;
+  RunDirectory() = default;
   void withdraw();
   std::string base_path() const { return path_ + "/base"; }
 
   std::string path_;
-  UniqueFd folder_;
+  UniqueFd directory_;
   UniqueFd lock_;
   dev_t base_device_ = 0;
   ino_t base_inode_ = 0;
-  std::unique_ptr<DirectFolders> direct_;
+  std::unique_ptr<DirectAccess> direct_;
   MappedFile state_;
   pthread_mutex_t* alive_ = nullptr;
 };
