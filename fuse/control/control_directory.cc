@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <shared_mutex>
 #include <utility>
 
 #include "cacheshim_version.h"
@@ -125,7 +123,7 @@ void append_job(const JobTable::State& state, const std::string& layers_dir, std
       job.id, job.cycle(), state.is_active ? "active" : "ended", to_string(state.outcome),
       view.uid ? fmt::to_string(*view.uid) : "null", job.shares_uids(), job.started(),
       job.open_files.load(), job.runs.load(), direct.opens, direct.looks);
-  const std::shared_lock lock(job.overlay.mutex());
+  const ReaderLock lock(job.overlay.mutex());
   text += R"("layer":)";
   if (job.layer) {
     append_quoted(layers_dir + "/" + job.layer->path(), text);

@@ -56,7 +56,7 @@ std::string why_not_published(const Mount& mount, const Job& job,
   const std::string_view never = row_of(mount.entries.class_of(path)).never_published;
   if (!never.empty()) return std::string(never);
   const auto own = [&] {
-    const std::shared_lock lock(job.overlay.mutex());
+    const ReaderLock lock(job.overlay.mutex());
     return job.overlay.find(path);
   }();
   if (own && mount.publishing.publisher().is_lock_by_use(path, own->st)) {
@@ -106,7 +106,7 @@ void add_object(Json& json, const Opened& opened) {
 
 Result<Opened> open_seen(const Mount& mount, const Job* job, const std::string& path) {
   if (job != nullptr) {
-    const std::shared_lock lock(job->overlay.mutex());
+    const ReaderLock lock(job->overlay.mutex());
     return job->overlay.open(path, O_PATH);
   }
   CACHESHIM_TRY(fd, sys::open_beneath(mount.store.base(), path, O_PATH | O_NOFOLLOW));
@@ -115,7 +115,7 @@ Result<Opened> open_seen(const Mount& mount, const Job* job, const std::string& 
 
 void add_hidden(Json& json, const Mount& mount, const Job* job, const std::string& path) {
   if (job == nullptr) return;
-  const std::shared_lock lock(job->overlay.mutex());
+  const ReaderLock lock(job->overlay.mutex());
   const std::string why = job->overlay.why_hidden(path);
   if (why.empty() || !sys::open_beneath(mount.store.base(), path, O_PATH | O_NOFOLLOW)) return;
   json["hidden"] = why;

@@ -23,11 +23,12 @@ Result<struct stat> Answers::show(NodeRef ref, const NodeInfo& info, const struc
 // Under the overlay's mutex a node's name stays. Before, it may have been removed or replaced since the
 // kernel resolved it: the node is then asked again, and its object is what the caller gets.
 Result<Attributes> Answers::object_attr(NodeRef ref, const NodeInfo& given) {
-  return Objects::look_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
+  return Objects::find_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
 }
 
 Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   const NodeInfo info = mount_.nodes.info(ref.node);
+  info.job->overlay.mutex().assert_held_shared();
   if (info.common != Common::kNone) return attr_of_common(ref, info);
   if (info.removed) {
     if (info.object_fd() < 0) return Errno(ESTALE);
@@ -40,6 +41,7 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   }
   CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
   const DirectoryLookup look = mount_.timeouts.begin(*info.job, std::string(parent_path(path)));
+  look.job->overlay.mutex().assert_held_shared();  // it is info.job
   Result<Found> found = info.job->overlay.find(path);
   if (found.failed_with(ENOENT)) return Errno(ESTALE);
   if (!found) return found.error();
@@ -55,7 +57,7 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
 
 // Programs that unlink their lock files check st_nlink to learn whether the file that they have locked still
 // exists. In this view it does not if the name leads elsewhere, though the file may have a name somewhere:
-// hidden, or in the trash. Requires: Overlay::mutex().
+// hidden, or in the trash.
 Result<Attributes> Answers::attr_of_common(NodeRef ref, const NodeInfo& info) {
   CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
   CACHESHIM_TRY(st, sys::stat_fd(object->get()));
@@ -75,7 +77,7 @@ Result<Attributes> Answers::attr_of_open(NodeRef ref) const {
 Result<Attributes> Answers::handle_attr(NodeRef ref, const NodeInfo& info, struct stat st,
                                         bool in_upper) {
   {  // staged, it has a name in staging
-    const std::shared_lock lock(info.job->overlay.mutex());
+    const ReaderLock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
     CACHESHIM_TRY(opened, sys::stat_fd(object->get()));
     const bool has_name =
@@ -95,15 +97,15 @@ std::optional<Result<Attributes>> Answers::attr_of_writer(const Request& request
   return handle_attr(ref, info, *own->st, own->in_upper);
 }
 
-Result<Entry> Answers::entry_of(NodeRef parent, const NodeInfo& info, const std::string& name,
-                                Found found, const DirectoryLookup& look) {
+Result<Entry> Answers::entry_of(Job& job, NodeRef parent, const std::string& name, Found found,
+                                const DirectoryLookup& look) {
   const bool is_common = static_cast<bool>(found.lock);
   const NodeIndex node = is_common
                              ? mount_.nodes.intern_common(
-                                   parent.node, name, info.job,
+                                   parent.node, name, &job,
                                    {common_kind(mount_.entries, join_path(look.directory, name)),
                                     found.st, std::move(found.lock)})
-                             : mount_.nodes.intern(parent.node, name, info.job, found);
+                             : mount_.nodes.intern(parent.node, name, &job, found);
   const NodeRef ref{node, parent.slot};
   CACHESHIM_TRY(st, show(ref, mount_.nodes.info(node), found.st, found.in_upper));
   Entry entry{};
@@ -112,6 +114,7 @@ Result<Entry> Answers::entry_of(NodeRef parent, const NodeInfo& info, const std:
   // What a lock file is, and how many names it has, others may change at any moment, and programs rely
   // on what they see of it while they hold it.
   if (is_common) return entry;
+  look.job->overlay.mutex().assert_held_shared();  // it is `job`
   entry.entry_timeout = mount_.timeouts.of_name(look, &found);
   entry.attr_timeout = mount_.timeouts.of_attributes(look, found, ref);
   if (mount_.pending_unlinks.has(entry.ino)) {
@@ -121,27 +124,27 @@ Result<Entry> Answers::entry_of(NodeRef parent, const NodeInfo& info, const std:
   return entry;
 }
 
-Result<Entry> Answers::find_entry(NodeRef parent, const NodeInfo& info, const std::string& name) {
+Result<Entry> Answers::find_entry(Job& job, NodeRef parent, const std::string& name) {
   CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
-  const DirectoryLookup look = mount_.timeouts.begin(*info.job, directory);
+  const DirectoryLookup look = mount_.timeouts.begin(job, directory);
   const std::string path = join_path(directory, name);
-  Result<Found> found = info.job->overlay.find(path);
-  if (found) return entry_of(parent, info, name, *std::move(found), look);
+  Result<Found> found = job.overlay.find(path);
+  if (found) return entry_of(job, parent, name, *std::move(found), look);
   if (!found.failed_with(ENOENT)) return found.error();
   Entry nothing{};
-  if (!info.job->overlay.is_shared_lock_name(path))
+  if (!job.overlay.is_shared_lock_name(path))
     nothing.entry_timeout = mount_.timeouts.of_name(look, nullptr);
   return nothing;
 }
 
 // The same of what has just been made.
-Result<Entry> Answers::made_entry(NodeRef parent, const NodeInfo& info, const std::string& name) {
-  CACHESHIM_TRY(path, objects_.child_path(parent, name));
-  if (const auto made = info.job->overlay.find(path)) {
-    if (made->lock) mount_.lock_removals.forget(*info.job, made->st);
+Result<Entry> Answers::made_entry(Job& job, NodeRef parent, const std::string& name) {
+  CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
+  if (const auto made = job.overlay.find(path)) {
+    if (made->lock) mount_.lock_removals.forget(job, made->st);
     mount_.nodes.part(parent.node, name, made->st);
   }
-  CACHESHIM_TRY(entry, find_entry(parent, info, name));
+  CACHESHIM_TRY(entry, find_entry(job, parent, name));
   if (entry.ino == 0) return Errno(EIO);  // somebody else has taken it out of the layer
   return entry;
 }

@@ -26,17 +26,20 @@ class Answers {
   std::optional<Result<Attributes>> attr_of_writer(const Request& request, NodeRef ref,
                                                    const NodeInfo& info);
 
-  // ---- Each counts one lookup of the node. Requires: Overlay::mutex().
-  Result<Entry> entry_of(NodeRef parent, const NodeInfo& info, const std::string& name, Found found,
-                         const DirectoryLookup& look);
+  // ---- Each counts one lookup of the node.
+  Result<Entry> entry_of(Job& job, NodeRef parent, const std::string& name, Found found,
+                         const DirectoryLookup& look) REQUIRES_SHARED(job.overlay.mutex());
   // An entry without a node says that the name is absent.
-  Result<Entry> find_entry(NodeRef parent, const NodeInfo& info, const std::string& name);
+  Result<Entry> find_entry(Job& job, NodeRef parent, const std::string& name)
+      REQUIRES_SHARED(job.overlay.mutex());
   // The same of what has just been made.
-  Result<Entry> made_entry(NodeRef parent, const NodeInfo& info, const std::string& name);
+  Result<Entry> made_entry(Job& job, NodeRef parent, const std::string& name)
+      REQUIRES_SHARED(job.overlay.mutex());
 
  private:
   Result<Attributes> attr_by_path(NodeRef ref);
-  Result<Attributes> attr_of_common(NodeRef ref, const NodeInfo& info);
+  Result<Attributes> attr_of_common(NodeRef ref, const NodeInfo& info)
+      REQUIRES_SHARED(info.job->overlay.mutex());
 
   Mount& mount_;
   Objects& objects_;

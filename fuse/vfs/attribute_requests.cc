@@ -148,7 +148,7 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   if (info.is_view_root && info.job->has_private_views()) return {};
   if (handle == nullptr && is_outdated(info)) return Errno(ESTALE);
   if (info.common != Common::kNone) {
-    const std::shared_lock lock(info.job->overlay.mutex());
+    const ReaderLock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
     return change_lock(object->get(), most_bytes_of(info.common), attr, to_set);
   }
@@ -168,8 +168,8 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   }
   const off_t keep_bytes = resizes ? attr.st_size : kWholeFile;
   CACHESHIM_TRY(prepared, objects_.prepare_change(ref.node, keep_bytes));
-  const std::unique_lock lock(info.job->overlay.mutex());
-  CACHESHIM_TRY(fd, objects_.open_for_change(ref.node, keep_bytes));
+  const WriterLock lock(info.job->overlay.mutex());
+  CACHESHIM_TRY(fd, objects_.open_for_change(*info.job, ref.node, keep_bytes));
   if (kills_set_ids) CACHESHIM_CHECK(files_.drop_privileges(request, ref, fd.get()));
   if (set_ids == SetIds::kDroppedByChown) CACHESHIM_CHECK(drop_set_ids_on_chown(fd.get()));
   CACHESHIM_TRY(refused, set_ids_to_refuse(mount_.options.owners, fd.get()));
@@ -184,34 +184,35 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   return applied;
 }
 
+Result<Attributes> AttributeRequests::change_staged(NodeRef ref, const NodeInfo& info,
+                                                    const struct stat& attr, int to_set,
+                                                    FileHandle& handle) {
+  const int fd = handle.fd.get();
+  const MutexLock lock(handle.shared->mutex);
+  if ((to_set & FATTR_SIZE) != 0) CACHESHIM_CHECK(handle.shared->stage(fd, attr.st_size));
+  CACHESHIM_CHECK(change_lock(fd, handle.most_bytes, attr, to_set));
+  CACHESHIM_TRY(st, sys::stat_fd(fd));
+  return answers_.handle_attr(ref, info, st, handle.in_upper);
+}
+
 // truncate(2) and ftruncate(2). Nothing where it is another kind of change or file.
 std::optional<Result<Attributes>> AttributeRequests::try_change_shared(
     NodeRef ref, const NodeInfo& info, const struct stat& attr, int to_set, FileHandle* handle) {
-  if (handle != nullptr && handle->shared) {
-    const std::lock_guard lock(handle->shared->mutex);
-    const bool resizes = (to_set & FATTR_SIZE) != 0;
-    const auto changed = [&]() -> Result<Attributes> {
-      if (resizes) CACHESHIM_CHECK(handle->shared->stage(handle->fd.get(), attr.st_size));
-      CACHESHIM_CHECK(change_lock(handle->fd.get(), handle->most_bytes, attr, to_set));
-      CACHESHIM_TRY(st, sys::stat_fd(handle->fd.get()));
-      return answers_.handle_attr(ref, info, st, handle->in_upper);
-    };
-    return changed();
-  }
+  if (handle != nullptr && handle->shared) return change_staged(ref, info, attr, to_set, *handle);
   if ((to_set & FATTR_SIZE) == 0) return std::nullopt;
   if (info.common != Common::kShared || is_outdated(info)) return std::nullopt;
-  const auto [named, object] = [&] {
-    const std::shared_lock lock(info.job->overlay.mutex());
+  const auto found = [&] {
+    const ReaderLock lock(info.job->overlay.mutex());
     return std::pair(mount_.nodes.path(ref.node), objects_.common_object(ref.node, info));
   }();
-  if (!named) return std::nullopt;
-  if (!object) return object.error();
+  if (!found.first) return std::nullopt;
+  if (!found.second) return found.second.error();
   return [&]() -> Result<Attributes> {
     const auto change = [&](int fd) {
       return change_lock(fd, most_bytes_of(info.common), attr, to_set);
     };
-    CACHESHIM_TRY(st,
-                  mount_.shared_files.change_named(*named, (*object)->get(), attr.st_size, change));
+    CACHESHIM_TRY(st, mount_.shared_files.change_named(*found.first, (*found.second)->get(),
+                                                       attr.st_size, change));
     CACHESHIM_TRY(shown, answers_.show(ref, info, st, false));
     return Attributes{shown, 0, st.st_ino};
   }();
@@ -241,8 +242,9 @@ Result<std::string> AttributeRequests::readlink(const Request& request, NodeId i
   const NodeInfo info = mount_.nodes.info(ref.node);
   if (info.kind != NodeKind::kObject) return own_tree_.link_target(request, ref.node, info);
   if (ChangeGuard::is_kept_from(request, info)) return Errno(EACCES);
-  return Objects::look_by_path(info.job->overlay, [&]() -> Result<std::string> {
-    CACHESHIM_TRY(fd, objects_.open_object(ref.node));
+  return Objects::find_by_path(info.job->overlay, [&]() -> Result<std::string> {
+    info.job->overlay.mutex().assert_held_shared();
+    CACHESHIM_TRY(fd, objects_.open_object(*info.job, ref.node));
     return sys::read_link_at(fd.get(), "");
   });
 }
@@ -250,8 +252,9 @@ Result<std::string> AttributeRequests::readlink(const Request& request, NodeId i
 Result<struct statvfs> AttributeRequests::statfs(NodeId ino) {
   const NodeInfo info = mount_.nodes.info(decode(ino).node);
   if (info.job == nullptr) return sys::statvfs_fd(mount_.store.base());
-  const std::shared_lock lock(info.job->overlay.mutex());
-  const Overlay& overlay = info.job->overlay;  // what is written goes to the layer
+  const Overlay& overlay = info.job->overlay;
+  const ReaderLock lock(overlay.mutex());
+  // What is written goes to the layer.
   return sys::statvfs_fd(overlay.has_layer() ? overlay.upper() : mount_.store.base());
 }
 
@@ -269,8 +272,8 @@ Status AttributeRequests::change_xattr(NodeId ino, const char* name,
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
   if (info.common != Common::kNone) return Errno(EOPNOTSUPP);
   CACHESHIM_TRY(prepared, objects_.prepare_change(ref.node));
-  const std::unique_lock lock(info.job->overlay.mutex());
-  CACHESHIM_TRY(fd, objects_.open_for_change(ref.node, kWholeFile));
+  const WriterLock lock(info.job->overlay.mutex());
+  CACHESHIM_TRY(fd, objects_.open_for_change(*info.job, ref.node, kWholeFile));
   CACHESHIM_TRY(allowed, may_have(fd.get(), name));
   if (!allowed) return Errno(EPERM);
   mount_.nodes.set_lacks_capabilities(ref.node, false);
@@ -292,15 +295,15 @@ Status AttributeRequests::removexattr(NodeId ino, const char* name) {
   return keeps_xattr(name) ? change_xattr(ino, name, remove) : Status(foreign_xattr(name));
 }
 
-// Overlay::mutex() must be held. Of a directory, whose ACLs the kernel asks for at each step, by its path:
+// Of a directory, whose ACLs the kernel asks for at each step, by its path:
 // that of a file may lead to another one meanwhile.
-Result<std::string> AttributeRequests::xattr_of(NodeIndex node, const char* name) {
+Result<std::string> AttributeRequests::xattr_of(const Job& job, NodeIndex node, const char* name) {
   const NodeInfo info = mount_.nodes.info(node);
   if (!info.removed && info.is_dir && !is_user_xattr(name)) {
     CACHESHIM_TRY(path, mount_.nodes.path(node));
-    return info.job->overlay.get_xattr(path, name);
+    return job.overlay.get_xattr(path, name);
   }
-  CACHESHIM_TRY(fd, objects_.open_object(node));
+  CACHESHIM_TRY(fd, objects_.open_object(job, node));
   CACHESHIM_TRY(allowed, may_have(fd.get(), name));
   if (!allowed) return Errno(ENODATA);
   return sys::get_xattr(fd.get(), name);
@@ -313,8 +316,9 @@ Result<std::string> AttributeRequests::getxattr(NodeId ino, const char* name) {
   if (info.kind != NodeKind::kObject) return Errno(ENODATA);
   const bool is_capability = name == std::string_view(kCapability);
   if (is_capability && mount_.nodes.lacks_capabilities(ref.node)) return Errno(ENODATA);
-  return Objects::look_by_path(info.job->overlay, [&]() -> Result<std::string> {
-    auto found = xattr_of(ref.node, name);
+  return Objects::find_by_path(info.job->overlay, [&]() -> Result<std::string> {
+    info.job->overlay.mutex().assert_held_shared();
+    auto found = xattr_of(*info.job, ref.node, name);
     const bool lacks = is_capability && found.failed_with(ENODATA);
     // Only of the layer's own: the base's attributes others may change. Held: see change_xattr().
     if (lacks && mount_.nodes.info(ref.node).in_upper)
@@ -327,8 +331,9 @@ Result<std::string> AttributeRequests::listxattr(NodeId ino) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = mount_.nodes.info(ref.node);
   if (info.kind != NodeKind::kObject) return std::string();
-  return Objects::look_by_path(info.job->overlay, [&]() -> Result<std::string> {
-    CACHESHIM_TRY(fd, objects_.open_object(ref.node));
+  return Objects::find_by_path(info.job->overlay, [&]() -> Result<std::string> {
+    info.job->overlay.mutex().assert_held_shared();
+    CACHESHIM_TRY(fd, objects_.open_object(*info.job, ref.node));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     std::string names;
     if (S_ISLNK(st.st_mode)) return names;  // its own cannot be asked for by a descriptor

@@ -49,9 +49,12 @@ class AttributeRequests {
   std::optional<Result<Attributes>> try_change_shared(NodeRef ref, const NodeInfo& info,
                                                       const struct stat& attr, int to_set,
                                                       FileHandle* handle);
+  Result<Attributes> change_staged(NodeRef ref, const NodeInfo& info, const struct stat& attr,
+                                   int to_set, FileHandle& handle);
   bool keeps_xattr(const char* name) const;
   Status change_xattr(NodeId ino, const char* name, const std::function<Status(int fd)>& change);
-  Result<std::string> xattr_of(NodeIndex node, const char* name);
+  Result<std::string> xattr_of(const Job& job, NodeIndex node, const char* name)
+      REQUIRES_SHARED(job.overlay.mutex());
 
   Mount& mount_;
   Objects& objects_;

@@ -3,9 +3,6 @@
 
 #include <fcntl.h>
 
-#include <mutex>
-#include <shared_mutex>
-
 namespace cacheshim {
 
 Status ChangeGuard::note_change(const Request& request, NodeId ino) {
@@ -27,7 +24,7 @@ Status ChangeGuard::note_open(const Request& request, NodeId ino, int flags) {
   if (info.kind != NodeKind::kObject || info.job->is_refused()) return {};
   const bool is_lock = [&] {
     if (info.common != Common::kNone) return true;  // it may have lost its name
-    const std::shared_lock lock(info.job->overlay.mutex());
+    const ReaderLock lock(info.job->overlay.mutex());
     const auto path = mount_.nodes.path(ref.node);
     return path && info.job->overlay.is_shared_lock_name(*path);
   }();

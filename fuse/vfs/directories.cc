@@ -44,17 +44,16 @@ OpenedFile Directories::opendir(NodeId ino) {
   auto dir = std::make_unique<DirHandle>();
   dir->node = node;
   if (info.kind == NodeKind::kObject) {
-    const std::shared_lock lock(info.job->overlay.mutex());
+    const ReaderLock lock(info.job->overlay.mutex());
     opened.cache_readdir = opened.keep_cache = may_keep_listing(node, info);
-    if (auto object = objects_.open_object(node)) dir->object = *std::move(object);
+    if (auto object = objects_.open_object(*info.job, node)) dir->object = *std::move(object);
   }
   if (dir->object) mount_.open_files.add(node, dir->object.get());
   opened.fh = mount_.handles.add(std::move(dir));
   return opened;
 }
 
-// The kernel drops a listing when it changes the directory itself or when the daemon invalidates it. Requires:
-// Overlay::mutex().
+// The kernel drops a listing when it changes the directory itself or when the daemon invalidates it.
 bool Directories::may_keep_listing(NodeIndex node, const NodeInfo& info) {
   if (info.removed || info.job->shares_uids()) return false;
   const auto path = mount_.nodes.path(node);
@@ -77,7 +76,8 @@ Status Directories::load(const Request& request, NodeRef ref, DirHandle& dir) {
     listed = own_tree_.list_own(request, info);
   } else {
     using Listed = Result<std::vector<ListedEntry>>;
-    CACHESHIM_TRY(entries, Objects::look_by_path(info.job->overlay, [&]() -> Listed {
+    CACHESHIM_TRY(entries, Objects::find_by_path(info.job->overlay, [&]() -> Listed {
+                    info.job->overlay.mutex().assert_held_shared();
                     CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
                     return info.job->overlay.list(path);
                   }));
@@ -99,7 +99,7 @@ Status Directories::load(const Request& request, NodeRef ref, DirHandle& dir) {
 Status Directories::readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
                             const EntrySink& take) {
   DirHandle& dir = *mount_.handles.dir(fh);
-  const std::lock_guard lock(dir.mutex);
+  const MutexLock lock(dir.mutex);
   if (offset == 0 || !dir.loaded) CACHESHIM_CHECK(load(request, decode(ino), dir));
   const auto after = [](std::uint64_t place, const DirHandle::Entry& entry) {
     return place < entry.place;
@@ -116,11 +116,13 @@ Status Directories::fsyncdir(NodeId ino) {
   const NodeRef ref = decode(ino);
   const NodeInfo info = mount_.nodes.info(ref.node);
   if (info.kind != NodeKind::kObject || info.removed) return {};
-  CACHESHIM_TRY(object, Objects::look_by_path(info.job->overlay,
-                                              [&] { return objects_.open_object(ref.node); }));
+  CACHESHIM_TRY(object, Objects::find_by_path(info.job->overlay, [&] {
+                  info.job->overlay.mutex().assert_held_shared();
+                  return objects_.open_object(*info.job, ref.node);
+                }));
   CACHESHIM_TRY(directory, sys::reopen(object.get(), O_RDONLY | O_DIRECTORY));
   const Status synced = sys::sync_file(directory.get());
-  const std::shared_lock lock(info.job->overlay.mutex());
+  const ReaderLock lock(info.job->overlay.mutex());
   (void)info.job->overlay.sync_records();  // at worst a copy is shown with its own inode number
   return synced;
 }

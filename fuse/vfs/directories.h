@@ -21,8 +21,9 @@ class Directories {
   Status fsyncdir(NodeId ino);
 
  private:
-  bool may_keep_listing(NodeIndex node, const NodeInfo& info);
-  Status load(const Request& request, NodeRef ref, DirHandle& dir);
+  bool may_keep_listing(NodeIndex node, const NodeInfo& info)
+      REQUIRES_SHARED(info.job->overlay.mutex());
+  Status load(const Request& request, NodeRef ref, DirHandle& dir) REQUIRES(dir.mutex);
 
   Mount& mount_;
   Objects& objects_;

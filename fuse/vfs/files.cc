@@ -29,15 +29,31 @@ bool may_be_mapped_for_writing(const FileHandle& handle) {
   return handle.backing_id != 0 && handle.access == O_RDWR;
 }
 
+Result<UniqueFd> reopen_removed(const NodeInfo& info, int access) {
+  if (info.object_fd() < 0) return Errno(ESTALE);
+  return sys::reopen(info.object_fd(), access);
+}
+
+Status replace_descriptor(FileHandle& handle, int fd, std::uint32_t epoch) {
+  if (handle.has_noatime) set_noatime(fd, true);
+  if (::dup3(fd, handle.fd.get(), O_CLOEXEC) == -1) return Errno::last();
+  handle.epoch = epoch;
+  return {};
+}
+
+// For O_TRUNC. No other thread has a pointer to `file` yet, so it needs no lock, and could not take it while it holds
+// Overlay::mutex().
+Status stage_empty(SharedFile& file, int fd) NO_THREAD_SAFETY_ANALYSIS { return file.stage(fd, 0); }
+
 }  // namespace
 
 Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const struct stat& st,
-                                                       NodeRef ref, Job* job, int flags) {
+                                                       NodeRef ref, Job& job, int flags) {
   auto handle = std::make_unique<FileHandle>();
   handle->fd = std::move(opened.fd);
   handle->node = ref.node;
   handle->slot = ref.slot;
-  handle->job = job;
+  handle->job = &job;
   handle->in_upper = opened.in_upper;
   handle->access = flags & O_ACCMODE;
   handle->follow_noatime(flags);
@@ -48,13 +64,13 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   handle->is_lock_file = opened.is_lock;
   handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
   handle->most_bytes = opened.most_bytes;
-  CACHESHIM_CHECK(choose_io(*handle, st, flags));
+  CACHESHIM_CHECK(choose_io(*handle, job, st, flags));
   mount_.nodes.count_silent_handle(ref.node, true);  // first: see node_table_locks.cc
   handle->tells_close = opened.is_lock || lock_requests_.tells_of_close(ref.node, flags);
   if (handle->tells_close) mount_.nodes.count_silent_handle(ref.node, false);
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
-  if (handle->counts_as_writer) job->add_writer(st.st_dev, st.st_ino);
-  ++job->open_files;
+  if (handle->counts_as_writer) job.add_writer(st.st_dev, st.st_ino);
+  ++job.open_files;
   mount_.open_files.add(ref.node, handle->fd.get());
   (handle->in_upper ? mount_.counters.opens_layer : mount_.counters.opens_base)
       .fetch_add(1, std::memory_order_relaxed);
@@ -65,12 +81,11 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
 // long as it is open. Of a job that may publish, what is only written to: a mapping would hold the
 // entry back for as long as it lasts. Not where other views show the file too, which are told of what
 // is written, and not where a write would have to clear a capability, which we would not see.
-Status Files::choose_io(FileHandle& handle, const struct stat& st, int flags) {
+Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& st, int flags) {
   const bool keeps_flags = (flags & kFlagsOfBackingFile) != 0;
-  const bool is_worth_it = handle.job->may_publish() ? handle.access == O_WRONLY
-                                                     : handle.writable || st.st_size >= kLargeFile;
-  const bool wanted = handle.in_upper && is_worth_it && !keeps_flags &&
-                      !handle.job->shares_uids() &&
+  const bool is_worth_it =
+      job.may_publish() ? handle.access == O_WRONLY : handle.writable || st.st_size >= kLargeFile;
+  const bool wanted = handle.in_upper && is_worth_it && !keeps_flags && !job.shares_uids() &&
                       (!mount_.options.owners.keep || mount_.nodes.lacks_capabilities(handle.node));
   CACHESHIM_TRY(backing_id, mount_.io_modes.open(encode({handle.node, handle.slot}),
                                                  {.fd = handle.fd.get(),
@@ -92,33 +107,40 @@ Status Files::choose_io(FileHandle& handle, const struct stat& st, int flags) {
 Result<std::unique_ptr<FileHandle>> Files::open_writable(NodeRef ref, Job& job, int flags) {
   CACHESHIM_TRY(prepared,
                 objects_.prepare_change(ref.node, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
-  const std::unique_lock lock(job.overlay.mutex());
+  const WriterLock lock(job.overlay.mutex());
   const bool was_removed = mount_.nodes.info(ref.node).removed;
-  CACHESHIM_CHECK(objects_.settle_name(ref.node));
+  CACHESHIM_CHECK(objects_.settle_name(job, ref.node));
   if (!was_removed && mount_.nodes.info(ref.node).removed) return Errno(ESTALE);
   if (mount_.nodes.info(ref.node).removed) {
-    CACHESHIM_CHECK(objects_.own_removed(ref.node));
-    return open_removed(ref, mount_.nodes.info(ref.node), flags);
+    CACHESHIM_CHECK(objects_.own_removed(job, ref.node));
+    return open_removed(ref, job, mount_.nodes.info(ref.node), flags);
   }
   CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
   CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
   CACHESHIM_TRY(fd, job.overlay.open_writable(path, backing_flags(flags)));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  return make_handle({std::move(fd), true}, st, ref, &job, flags);
+  return make_handle({std::move(fd), true}, st, ref, job, flags);
+}
+
+// ESTALE makes the kernel look the name up again.
+Result<Files::NamedFile> Files::open_named(const Job& job, NodeIndex node, int access) const {
+  CACHESHIM_TRY(path, mount_.nodes.path(node));
+  Result<Opened> opened = job.overlay.open(path, access);
+  if (opened.failed_with(ENOENT)) return Errno(ESTALE);
+  if (!opened) return opened.error();
+  CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
+  if (!mount_.nodes.is_current(node, st, opened->in_upper)) return Errno(ESTALE);
+  return NamedFile{*std::move(opened), st};
 }
 
 Result<std::unique_ptr<FileHandle>> Files::open_readable(NodeRef ref, Job& job, int flags) {
   const NodeInfo info = mount_.nodes.info(ref.node);
-  if (info.removed) return open_removed(ref, info, flags);
-  CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
-  Result<Opened> opened = job.overlay.open(path, O_RDONLY);
-  if (opened.failed_with(ENOENT)) return Errno(ESTALE);  // the kernel looks the name up again
-  if (!opened) return opened.error();
-  CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
-  if (!mount_.nodes.is_current(ref.node, st, opened->in_upper)) return Errno(ESTALE);
-  if (!opened->in_upper) mount_.keeper.note_use(opened->fd.get(), st, flags);
-  const bool keeps_pages = opened->in_upper || mount_.nodes.has_same_data(ref.node, st);
-  CACHESHIM_TRY(handle, make_handle(*std::move(opened), st, ref, &job, flags));
+  if (info.removed) return open_removed(ref, job, info, flags);
+  CACHESHIM_TRY(found, open_named(job, ref.node, O_RDONLY));
+  const bool in_upper = found.opened.in_upper;
+  if (!in_upper) mount_.keeper.note_use(found.opened.fd.get(), found.st, flags);
+  const bool keeps_pages = in_upper || mount_.nodes.has_same_data(ref.node, found.st);
+  CACHESHIM_TRY(handle, make_handle(std::move(found.opened), found.st, ref, job, flags));
   handle->keeps_pages = keeps_pages;
   return handle;
 }
@@ -129,29 +151,32 @@ Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int 
   if (is_outdated(info)) return Errno(ESTALE);
   if (info.common != Common::kNone) return open_common(ref, info, flags);
   if (wants_write(flags)) return open_writable(ref, job, flags);
-  auto opened = Objects::look_by_path(job.overlay, [&] { return open_readable(ref, job, flags); });
+  auto opened = Objects::find_by_path(job.overlay, [&] {
+    job.overlay.mutex().assert_held_shared();
+    return open_readable(ref, job, flags);
+  });
   if (opened.failed_with(ESTALE) && mount_.open_files.has(ref.node)) {
     // The open goes through /proc, and the kernel asks again, or by a name, which it then looks up again.
-    const std::unique_lock lock(job.overlay.mutex());
-    (void)objects_.settle_name(ref.node);  // this open still fails with ESTALE
+    const WriterLock lock(job.overlay.mutex());
+    (void)objects_.settle_name(job, ref.node);  // this open still fails with ESTALE
   }
   return opened;
 }
 
 // A file that has lost its name since the kernel resolved it, or that is opened through /proc.
-Result<std::unique_ptr<FileHandle>> Files::open_removed(NodeRef ref, const NodeInfo& info,
+Result<std::unique_ptr<FileHandle>> Files::open_removed(NodeRef ref, Job& job, const NodeInfo& info,
                                                         int flags) {
   if (info.object_fd() < 0) return Errno(ESTALE);
   CACHESHIM_TRY(fd, sys::reopen(info.object_fd(), backing_flags(flags)));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
-  return make_handle({std::move(fd), info.in_upper}, st, ref, info.job, flags);
+  return make_handle({std::move(fd), info.in_upper}, st, ref, job, flags);
 }
 
 // Opens the file that the lookup found, as on a local file system: without a layer, and even if its name has
 // been removed or replaced since.
 Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeInfo& info,
                                                        int flags) {
-  const std::shared_lock lock(info.job->overlay.mutex());
+  const ReaderLock lock(info.job->overlay.mutex());
   const auto path = mount_.nodes.path(ref.node);
   auto shared = mount_.shared_files.make(path ? *path : "", info.common, flags, /*is_new=*/false);
   CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
@@ -159,34 +184,34 @@ Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeIn
   if (info.common == Common::kLock) mount_.lock_access.apply(fd.get());
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   if (!wants_write(flags)) mount_.keeper.note_use(fd.get(), st, flags);
-  if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(shared->stage(fd.get(), 0));
+  if (shared && (flags & O_TRUNC) != 0) CACHESHIM_CHECK(stage_empty(*shared, fd.get()));
   CACHESHIM_TRY(handle, make_handle({std::move(fd), false, true, most_bytes_of(info.common)}, st,
-                                    ref, info.job, flags));
+                                    ref, *info.job, flags));
   handle->shared = std::move(shared);
   return handle;
 }
 
 // Without O_EXCL, another process may have made it since the kernel's lookup: it is then opened, as by open(2).
-Result<Files::Created> Files::create_common(NodeRef parent, const NodeInfo& info,
-                                            const std::string& path, int flags) {
+Result<Files::Created> Files::create_common(Job& job, NodeRef parent, const std::string& path,
+                                            int flags) {
   const Common kind = common_kind(mount_.entries, path);
   const bool is_staged = kind == Common::kShared && wants_write(flags);
-  auto made = info.job->overlay.create_lock(
-      path, (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
+  auto made =
+      job.overlay.create_lock(path, (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
   // Another object has the name: the kernel looks it up again.
   if (made.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
   if (!made) return made.error();
   CACHESHIM_TRY(st, sys::stat_fd(made->fd.get()));
-  mount_.lock_removals.forget(*info.job, st);
+  mount_.lock_removals.forget(job, st);
   CACHESHIM_TRY(object, sys::reopen(made->fd.get(), O_PATH));
-  const DirectoryLookup look = mount_.timeouts.begin(*info.job, std::string(parent_path(path)));
-  CACHESHIM_TRY(entry, answers_.entry_of(parent, info, std::string(base_name(path)),
+  const DirectoryLookup look = mount_.timeouts.begin(job, std::string(parent_path(path)));
+  CACHESHIM_TRY(entry, answers_.entry_of(job, parent, std::string(base_name(path)),
                                          {st, false, std::nullopt, std::move(object)}, look));
   auto shared = mount_.shared_files.make(path, kind, flags, made->is_new);
   const bool empties = shared && !made->is_new && (flags & O_TRUNC) != 0;
-  if (empties) CACHESHIM_CHECK(shared->stage(made->fd.get(), 0));
+  if (empties) CACHESHIM_CHECK(stage_empty(*shared, made->fd.get()));
   CACHESHIM_TRY(handle, make_handle({std::move(made->fd), false, true, most_bytes_of(kind)}, st,
-                                    decode(entry.ino), info.job, flags));
+                                    decode(entry.ino), job, flags));
   handle->shared = std::move(shared);
   return Created(entry, std::move(handle));
 }
@@ -237,25 +262,26 @@ Result<OpenedFile> Files::open_object_file(const Request& request, NodeRef ref,
 Result<Files::Created> Files::create_file(NodeRef parent, const std::string& name,
                                           const NewObject& wanted, int flags) {
   CACHESHIM_TRY(info, objects_.view_directory(parent));
-  Overlay& overlay = info.job->overlay;
-  return objects_.change_names(*info.job, [&](Hold hold) -> Result<Created> {
-    CACHESHIM_TRY(path, objects_.child_path(parent, name));
-    if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
-    if (overlay.is_shared_lock_name(path)) return create_common(parent, info, path, flags);
-    Result<UniqueFd> fd = overlay.create_file(path, backing_flags(flags), wanted);
+  Job& job = *info.job;
+  return objects_.change_names(job, [&](Hold hold) -> Result<Created> {
+    job.overlay.mutex().assert_held_shared();
+    CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
+    if (hold == Hold::kShared && !job.overlay.makes_shared(path)) return Errno(kNeedsExclusive);
+    if (job.overlay.is_shared_lock_name(path)) return create_common(job, parent, path, flags);
+    Result<UniqueFd> fd = job.overlay.create_file(path, backing_flags(flags), wanted);
     // Published, or made in another view of this layer, since the kernel looked. It looks again then,
     // and checks whether this caller may open what is there.
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
-    const DirectoryLookup look = mount_.timeouts.begin(*info.job, std::string(parent_path(path)));
+    const DirectoryLookup look = mount_.timeouts.begin(job, std::string(parent_path(path)));
     mount_.nodes.part(parent.node, name, st);
-    CACHESHIM_TRY(entry, answers_.entry_of(parent, info, name, {st, true, {}}, look));
+    CACHESHIM_TRY(entry, answers_.entry_of(job, parent, name, {st, true, {}}, look));
     const NodeRef ref = decode(entry.ino);
     mount_.nodes.set_lacks_capabilities(ref.node, true);
-    CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, info.job, flags));
+    CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, job, flags));
     if (may_be_mapped_for_writing(*handle)) entry.attr_timeout = 0;
-    mount_.publishing.note_built(*info.job, path);
+    mount_.publishing.note_built(job, path);
     return Created(entry, std::move(handle));
   });
 }
@@ -263,11 +289,10 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
 // O_TMPFILE: the node is one that has lost its name from the start.
 Result<Files::Created> Files::create_tmpfile(NodeRef parent, const NewObject& wanted, int flags) {
   CACHESHIM_TRY(info, objects_.view_directory(parent));
-  Overlay& overlay = info.job->overlay;
-  const std::unique_lock lock(overlay.mutex());
+  const WriterLock lock(info.job->overlay.mutex());
   CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
   CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
-  CACHESHIM_TRY(fd, overlay.make_tmpfile(directory, backing_flags(flags), wanted));
+  CACHESHIM_TRY(fd, info.job->overlay.make_tmpfile(directory, backing_flags(flags), wanted));
   CACHESHIM_TRY(object, sys::reopen(fd.get(), O_PATH));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   const NodeRef ref{mount_.nodes.intern_nameless(info.job, st, std::move(object)), parent.slot};
@@ -275,7 +300,7 @@ Result<Files::Created> Files::create_tmpfile(NodeRef parent, const NewObject& wa
   entry.ino = encode(ref);
   CACHESHIM_TRY(shown, answers_.show(ref, mount_.nodes.info(ref.node), st, true));
   entry.attr = shown;
-  CACHESHIM_TRY(handle, make_handle({std::move(fd), true}, st, ref, info.job, flags));
+  CACHESHIM_TRY(handle, make_handle({std::move(fd), true}, st, ref, *info.job, flags));
   return Created(entry, std::move(handle));
 }
 
@@ -298,41 +323,34 @@ Result<CreatedFile> Files::tmpfile(const Request& request, NodeId parent, mode_t
   return CreatedFile{created.first, add_file(request, std::move(created.second))};
 }
 
-// Opens the file again where its data have moved since: into the layer by copy-up, or, for a handle
-// that is about to be written to, out of it by publishing. Errors: ESTALE if the data can only be reached
-// through the handle's own descriptor.
-Status Files::refresh(FileHandle& handle) {
-  const std::uint32_t epoch = mount_.nodes.epoch(handle.node);
-  if (handle.epoch == epoch) return {};
-  if (handle.writable) {  // Overlay::mutex() is held exclusively
-    CACHESHIM_CHECK(objects_.settle_name(handle.node));
-    if (mount_.nodes.info(handle.node).removed) CACHESHIM_CHECK(objects_.own_removed(handle.node));
-  }
+Result<UniqueFd> Files::reopen_for_writing(const FileHandle& handle) {
+  CACHESHIM_CHECK(objects_.settle_name(*handle.job, handle.node));
+  if (mount_.nodes.info(handle.node).removed)
+    CACHESHIM_CHECK(objects_.own_removed(*handle.job, handle.node));
   const NodeInfo info = mount_.nodes.info(handle.node);
-  CACHESHIM_TRY(fd, [&]() -> Result<UniqueFd> {
-    if (info.removed && info.object_fd() < 0) return Errno(ESTALE);
-    if (info.removed) return sys::reopen(info.object_fd(), handle.access);
-    CACHESHIM_TRY(path, mount_.nodes.path(handle.node));
-    if (handle.writable) return handle.job->overlay.open_writable(path, handle.access);
-    auto opened = handle.job->overlay.open(path, handle.access);
-    if (opened.failed_with(ENOENT)) return Errno(ESTALE);
-    if (!opened) return opened.error();
-    CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
-    if (!mount_.nodes.is_current(handle.node, st, opened->in_upper)) return Errno(ESTALE);
-    return std::move(opened->fd);
-  }());
-  if (handle.has_noatime) set_noatime(fd.get(), true);
-  if (::dup3(fd.get(), handle.fd.get(), O_CLOEXEC) == -1) return Errno::last();
-  handle.epoch = epoch;
-  return {};
+  if (info.removed) return reopen_removed(info, handle.access);
+  CACHESHIM_TRY(path, mount_.nodes.path(handle.node));
+  return handle.job->overlay.open_writable(path, handle.access);
 }
 
-// A writable handle is refreshed by what it writes. A file that no longer has a name is read to its end through
-// the handle's descriptor.
+Result<UniqueFd> Files::reopen_for_reading(const FileHandle& handle) const {
+  const NodeInfo info = mount_.nodes.info(handle.node);
+  if (info.removed) return reopen_removed(info, handle.access);
+  CACHESHIM_TRY(found, open_named(*handle.job, handle.node, handle.access));
+  return std::move(found.opened.fd);
+}
+
+// The next write refreshes a writable handle. A file that no longer has a name is read to its end through the handle's
+// descriptor.
 Status Files::refresh_for_reading(FileHandle& handle) {
   const std::uint32_t epoch = mount_.nodes.epoch(handle.node);
   if (handle.writable || handle.epoch == epoch) return {};
-  const Status fresh = Objects::look_by_path(handle.job->overlay, [&] { return refresh(handle); });
+  const Status fresh = Objects::find_by_path(handle.job->overlay, [&]() -> Status {
+    handle.job->overlay.mutex().assert_held_shared();
+    const std::uint32_t now = mount_.nodes.epoch(handle.node);
+    CACHESHIM_TRY(fd, reopen_for_reading(handle));
+    return replace_descriptor(handle, fd.get(), now);
+  });
   if (!fresh.failed_with(ESTALE)) return fresh;
   handle.epoch = epoch;
   return {};
@@ -354,10 +372,9 @@ Result<ReadSource> Files::read(const OpenFlags& open) {
 Result<std::size_t> Files::change_data(FileHandle& handle,
                                        const std::function<Result<std::size_t>(int fd)>& change) {
   if (handle.shared) return SharedFiles::change(handle, change);
-  Overlay& overlay = handle.job->overlay;
   for (;;) {
     {
-      const std::shared_lock lock(overlay.mutex());
+      const ReaderLock lock(handle.job->overlay.mutex());
       if (handle.epoch == mount_.nodes.epoch(handle.node)) {
         const auto changed = change(handle.fd.get());
         mount_.invalidation.data_changed(*handle.job, handle.node, handle.slot);
@@ -365,9 +382,12 @@ Result<std::size_t> Files::change_data(FileHandle& handle,
       }
     }
     CACHESHIM_TRY(prepared, objects_.prepare_change(handle.node));
-    const std::unique_lock lock(overlay.mutex());
+    const WriterLock lock(handle.job->overlay.mutex());
     CACHESHIM_CHECK(handle.job->ensure_layer(mount_.store.layers()));
-    CACHESHIM_CHECK(refresh(handle));
+    const std::uint32_t epoch = mount_.nodes.epoch(handle.node);
+    if (handle.epoch == epoch) continue;
+    CACHESHIM_TRY(fd, reopen_for_writing(handle));
+    CACHESHIM_CHECK(replace_descriptor(handle, fd.get(), epoch));
   }
 }
 
@@ -416,7 +436,7 @@ void Files::end_writing(FileHandle& handle) {
   job.remove_writer(handle.device, handle.inode);
   mount_.publishing.retry_postponed(job);
   const Result<std::string> path = [&]() -> Result<std::string> {
-    const std::shared_lock lock(job.overlay.mutex());
+    const ReaderLock lock(job.overlay.mutex());
     return mount_.nodes.path(handle.node);
   }();
   if (path) mount_.publishing.completed(job, *path, Arrival::kClosed, {}, [] {});

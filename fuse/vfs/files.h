@@ -63,14 +63,27 @@ class Files {
   Status refresh_for_reading(FileHandle& handle);
   void end_writing(FileHandle& handle);
 
-  // ---- Require: Overlay::mutex(), so that the file is not published before it counts as written to.
-  NewHandle open_readable(NodeRef ref, Job& job, int flags);
-  NewHandle open_removed(NodeRef ref, const NodeInfo& info, int flags);
-  Result<Created> create_common(NodeRef parent, const NodeInfo& info, const std::string& path,
-                                int flags);
-  NewHandle make_handle(Opened opened, const struct stat& st, NodeRef ref, Job* job, int flags);
-  Status choose_io(FileHandle& handle, const struct stat& st, int flags);
-  Status refresh(FileHandle& handle);
+  // ---- With the mutex held, so that the file is not published before it counts as written to.
+  NewHandle open_readable(NodeRef ref, Job& job, int flags) REQUIRES_SHARED(job.overlay.mutex());
+  NewHandle open_removed(NodeRef ref, Job& job, const NodeInfo& info, int flags)
+      REQUIRES_SHARED(job.overlay.mutex());
+  Result<Created> create_common(Job& job, NodeRef parent, const std::string& path, int flags)
+      REQUIRES_SHARED(job.overlay.mutex());
+  NewHandle make_handle(Opened opened, const struct stat& st, NodeRef ref, Job& job, int flags)
+      REQUIRES_SHARED(job.overlay.mutex());
+  Status choose_io(FileHandle& handle, const Job& job, const struct stat& st, int flags)
+      REQUIRES_SHARED(job.overlay.mutex());
+  struct NamedFile {
+    Opened opened;
+    struct stat st;
+  };
+  Result<NamedFile> open_named(const Job& job, NodeIndex node, int access) const
+      REQUIRES_SHARED(job.overlay.mutex());
+  // Open the file of a handle again, where its data have moved to.
+  Result<UniqueFd> reopen_for_writing(const FileHandle& handle)
+      REQUIRES(handle.job->overlay.mutex());
+  Result<UniqueFd> reopen_for_reading(const FileHandle& handle) const
+      REQUIRES_SHARED(handle.job->overlay.mutex());
 
   Mount& mount_;
   Objects& objects_;

@@ -12,8 +12,8 @@ void FlightRequests::note_step(NodeRef parent, const std::string& name) {
   const NodeInfo info = mount_.nodes.info(parent.node);
   if (info.kind != NodeKind::kObject) return;
   const auto path = [&] {
-    const std::shared_lock lock(info.job->overlay.mutex());
-    return objects_.child_path(parent, name);
+    const ReaderLock lock(info.job->overlay.mutex());
+    return objects_.child_path(*info.job, parent, name);
   }();
   if (path) mount_.single_flight.note_step(*info.job, *path);
 }
@@ -24,8 +24,8 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
   Job& job = *info.job;
   std::string path;
   {
-    const std::shared_lock lock(job.overlay.mutex());
-    auto found = objects_.child_path(parent, name);
+    const ReaderLock lock(job.overlay.mutex());
+    auto found = objects_.child_path(job, parent, name);
     if (!found || !mount_.single_flight.is_worth_waiting_for(job, *found)) return missed;
     path = *std::move(found);
   }
@@ -40,8 +40,8 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
     return placeholder_entry({answer.placeholder, parent.slot}, mode);
   }
   if (answer.advice != Flights::Advice::kLead) return nothing;
-  const std::shared_lock lock(job.overlay.mutex());
-  auto again = answers_.find_entry(parent, info, name);
+  const ReaderLock lock(job.overlay.mutex());
+  auto again = answers_.find_entry(job, parent, name);
   if (!again || again->ino == 0) return nothing;
   mount_.single_flight.flights()->give_up(lease_request);
   return again;

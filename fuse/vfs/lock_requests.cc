@@ -123,7 +123,7 @@ LockRequest LockRequests::record_request(const Request& request, const FileHandl
 }
 
 Result<std::string> LockRequests::path_of(const FileHandle& handle) const {
-  const std::shared_lock lock(handle.job->overlay.mutex());
+  const ReaderLock lock(handle.job->overlay.mutex());
   return mount_.nodes.path(handle.node);
 }
 
@@ -146,7 +146,7 @@ void LockRequests::before_grant(const FileHandle& handle, std::function<void()> 
   if (entry.empty()) return answer();
   Job& job = *handle.job;
   {
-    const std::shared_lock lock(job.overlay.mutex());
+    const ReaderLock lock(job.overlay.mutex());
     if (!job.overlay.has_own_directory(entry)) return answer();
   }
   mount_.publishing.show_published(job, entry, std::move(answer));
@@ -186,7 +186,7 @@ NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle&
   if (known) known = mount_.named_locks.use(handle);
   if (known || !path) return known;
   auto object = [&] {
-    const std::shared_lock lock(overlay.mutex());
+    const ReaderLock lock(overlay.mutex());
     return overlay.open_named_lock(*path, /*makes=*/use == LockUse::kLock);
   }();
   if (!object) {

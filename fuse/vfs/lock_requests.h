@@ -38,8 +38,9 @@ class LockRequests {
   // From now on the locks of the node's file are those of its inode, also those that are held.
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
   // The node's file has been renamed to `path`, which may have made it a lock file of the base, `new_lock`, or the job's
-  // own. Requires: Overlay::mutex() held exclusively.
-  Status settle_lock_name(NodeIndex node, Job& job, const std::string& path, UniqueFd new_lock);
+  // own.
+  Status settle_lock_name(NodeIndex node, Job& job, const std::string& path, UniqueFd new_lock)
+      REQUIRES_SHARED(job.overlay.mutex());
 
  private:
   enum class LockUse { kLock, kUnlock, kFind };

@@ -29,8 +29,8 @@ void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
   if (info.removed) return completion.complete(Errno(ENOENT));
   info.job->touch();
   const auto look = [&] {
-    const std::shared_lock lock(info.job->overlay.mutex());
-    return answers_.find_entry(parent, info, name);
+    const ReaderLock lock(info.job->overlay.mutex());
+    return answers_.find_entry(*info.job, parent, name);
   };
   Result<Entry> entry = look();
   std::vector<std::string> gone;
@@ -62,12 +62,13 @@ Result<Entry> Names::make_entry(NodeId parent_ino, const std::string& name,
                                 const std::function<Status(Overlay&, const std::string&)>& make) {
   const NodeRef parent = decode(parent_ino);
   CACHESHIM_TRY(info, objects_.view_directory(parent));
-  Overlay& overlay = info.job->overlay;
-  return objects_.change_names(*info.job, [&](Hold hold) -> Result<Entry> {
-    CACHESHIM_TRY(path, objects_.child_path(parent, name));
-    if (hold == Hold::kShared && !overlay.makes_shared(path)) return Errno(kNeedsExclusive);
-    CACHESHIM_CHECK(make(overlay, path));
-    return answers_.made_entry(parent, info, name);
+  Job& job = *info.job;
+  return objects_.change_names(job, [&](Hold hold) -> Result<Entry> {
+    job.overlay.mutex().assert_held_shared();
+    CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
+    if (hold == Hold::kShared && !job.overlay.makes_shared(path)) return Errno(kNeedsExclusive);
+    CACHESHIM_CHECK(make(job.overlay, path));
+    return answers_.made_entry(job, parent, name);
   });
 }
 
@@ -81,6 +82,7 @@ void Names::mkdir(const Request& request, NodeId parent, const char* name, mode_
     return own_tree_.complete_job(std::move(completion), own_tree_.lookup_job(request, name, true));
   }
   const auto made = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    overlay.mutex().assert_held_shared();
     return overlay.make_dir(path, new_object(mount_.options.owners, request, mode & 07777));
   });
   if (made) flight_requests_.note_step(decode(parent), name);
@@ -95,6 +97,7 @@ Result<Entry> Names::mknod(const Request& request, NodeId parent, const char* na
   const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
   if (is_device && !mount_.options.owners.keep) return Errno(EPERM);
   return make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    overlay.mutex().assert_held_shared();
     return overlay.make_node(path, new_object(mount_.options.owners, request, mode, device));
   });
 }
@@ -103,6 +106,7 @@ void Names::symlink(const Request& request, const char* target, NodeId parent, c
                     EntryCompletion completion) {
   std::string made;
   const auto entry = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
+    overlay.mutex().assert_held_shared();
     made = path;
     return overlay.make_symlink(path, target, new_object(mount_.options.owners, request, 0777));
   });
@@ -128,19 +132,19 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     job = directory.job;
     CACHESHIM_TRY(prepared, objects_.prepare_change(source.node));
     mount_.pending_unlinks.end(ino);
-    const std::unique_lock lock(job->overlay.mutex());
+    const WriterLock lock(job->overlay.mutex());
     CACHESHIM_CHECK(job->ensure_layer(mount_.store.layers()));
-    CACHESHIM_TRY(new_path, objects_.child_path(parent, name));
+    CACHESHIM_TRY(new_path, objects_.child_path(*job, parent, name));
     CACHESHIM_CHECK(link_to(source.node, *job, new_path));
     linked = new_path;
     const bool is_lock_name = job->overlay.is_shared_lock_name(new_path);
     if (is_lock_name || info.common != Common::kNone) {
-      return add_lock_name(source.node, parent, directory, new_path);
+      return add_lock_name(*job, source.node, parent, new_path);
     }
     const DirectoryLookup look = mount_.timeouts.begin(*job, std::string(parent_path(new_path)));
     CACHESHIM_TRY(found, job->overlay.find(new_path));
     mount_.nodes.add_link(source.node, parent.node, name, found.st);
-    return answers_.entry_of(parent, directory, name, std::move(found), look);
+    return answers_.entry_of(*job, parent, name, std::move(found), look);
   }();
   if (!entry || job->overlay.is_shared_lock_name(linked)) return completion.complete(entry);
   mount_.publishing.rejections().note_changed(*job, linked, request.caller.tid);
@@ -150,28 +154,26 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
 }
 
 // One of the two names, or both, is a lock file's: a node has only names of one kind, so this gets a node of its own, with
-// the same locks. Others may have taken the new name away already, if it is a lock file's. With Overlay::mutex() held
-// exclusively.
-Result<Entry> Names::add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& directory,
+// the same locks. Others may have taken the new name away already, if it is a lock file's.
+Result<Entry> Names::add_lock_name(Job& job, NodeIndex source, NodeRef parent,
                                    const std::string& path) {
-  CACHESHIM_TRY(object, objects_.open_object(source));
+  CACHESHIM_TRY(object, objects_.open_object(job, source));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   Found found{st, true};
-  if (directory.job->overlay.is_shared_lock_name(path)) {
+  if (job.overlay.is_shared_lock_name(path)) {
     CACHESHIM_TRY(lock, sys::reopen(object.get(), O_PATH));
     found = {st, false, std::nullopt, std::move(lock)};
   }
-  const DirectoryLookup look =
-      mount_.timeouts.begin(*directory.job, std::string(parent_path(path)));
-  CACHESHIM_TRY(entry, answers_.entry_of(parent, directory, std::string(base_name(path)),
-                                         std::move(found), look));
+  const DirectoryLookup look = mount_.timeouts.begin(job, std::string(parent_path(path)));
+  CACHESHIM_TRY(
+      entry, answers_.entry_of(job, parent, std::string(base_name(path)), std::move(found), look));
   for (const NodeIndex node : {source, decode(entry.ino).node}) {
     lock_requests_.lock_by_inode(node, [&object] { return sys::reopen(object.get(), O_PATH); });
   }
   return entry;
 }
 
-// With Overlay::mutex() held exclusively. A file of the layer that has no name may get its first.
+// A file of the layer that has no name may get its first.
 Status Names::link_to(NodeIndex node, Job& job, const std::string& new_path) {
   const NodeInfo info = mount_.nodes.info(node);
   if (info.removed) {
@@ -186,11 +188,12 @@ Result<std::string> Names::remove_name(NodeId parent_ino, const std::string& nam
                                        const RemoveName& remove) {
   const NodeRef parent = decode(parent_ino);
   CACHESHIM_TRY(info, objects_.view_directory(parent));
-  Overlay& overlay = info.job->overlay;
-  return objects_.change_names(*info.job, [&](Hold hold) -> Result<std::string> {
-    CACHESHIM_TRY(path, objects_.child_path(parent, name));
-    NodeTable::Removed kept = objects_.prepare_removal(overlay, parent, name, path);
-    CACHESHIM_CHECK(remove(*info.job, path, hold));
+  Job& job = *info.job;
+  return objects_.change_names(job, [&](Hold hold) -> Result<std::string> {
+    job.overlay.mutex().assert_held_shared();
+    CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
+    NodeTable::Removed kept = objects_.prepare_removal(job.overlay, parent, name, path);
+    CACHESHIM_CHECK(remove(job, path, hold));
     mount_.nodes.remove(parent.node, name, std::move(kept));
     return path;
   });
@@ -202,9 +205,10 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   // A lock that its holder removes: filelock 3.24 to 3.29 does that before it unlocks.
   bool is_let_go = false;
   const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
+    job.overlay.mutex().assert_held_shared();
     if (job.overlay.is_shared_lock(path)) {
       is_let_go = mount_.lock_removals.is_held_by(job, path, process_of(caller));
-      return mount_.lock_removals.remove(job, path, process_of(caller));
+      return mount_.lock_removals.remove(job, path, process_of(caller), hold);
     }
     CACHESHIM_CHECK(job.overlay.remove_file(path, hold));
     is_let_go = mount_.batons.is_baton(path);
@@ -229,6 +233,7 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
 
 Status Names::rmdir(NodeId parent, const char* name) {
   const auto remove = [](Job& job, const std::string& path, Hold hold) {
+    job.overlay.mutex().assert_held_shared();
     return job.overlay.remove_dir(path, hold);
   };
   const Result<std::string> removed = remove_name(parent, name, remove);
@@ -243,18 +248,19 @@ Result<std::string> Names::rename_object(NodeRef from, const std::string& name, 
   CACHESHIM_TRY(source, objects_.view_directory(from));
   CACHESHIM_TRY(target, objects_.view_directory(to));
   if (source.job != target.job) return Errno(EXDEV);
-  Overlay& overlay = source.job->overlay;
+  Job& job = *source.job;
   CACHESHIM_TRY(prepared, objects_.prepare_change(mount_.nodes.find(from.node, name), kWholeFile,
                                                   /*whole_tree=*/true));
-  return objects_.change_names(*source.job, [&](Hold hold) -> Result<std::string> {
-    CACHESHIM_TRY(path, objects_.child_path(from, name));
-    CACHESHIM_TRY(new_path, objects_.child_path(to, new_name));
-    NodeTable::Removed kept = objects_.prepare_removal(overlay, to, new_name, new_path);
+  return objects_.change_names(job, [&](Hold hold) -> Result<std::string> {
+    job.overlay.mutex().assert_held_shared();
+    CACHESHIM_TRY(path, objects_.child_path(job, from, name));
+    CACHESHIM_TRY(new_path, objects_.child_path(job, to, new_name));
+    NodeTable::Removed kept = objects_.prepare_removal(job.overlay, to, new_name, new_path);
     UniqueFd new_lock;
-    CACHESHIM_CHECK(overlay.rename(path, new_path, flags, hold, &new_lock));
+    CACHESHIM_CHECK(job.overlay.rename(path, new_path, flags, hold, &new_lock));
     if (path == new_path) return new_path;
     const bool moves_lock =
-        overlay.is_shared_lock_name(path) || overlay.is_shared_lock_name(new_path);
+        job.overlay.is_shared_lock_name(path) || job.overlay.is_shared_lock_name(new_path);
     if (flags == RENAME_EXCHANGE) {
       mount_.nodes.exchange(from.node, name, to.node, new_name);
     } else {
@@ -263,8 +269,7 @@ Result<std::string> Names::rename_object(NodeRef from, const std::string& name, 
     }
     const NodeIndex moved = moves_lock ? mount_.nodes.find(to.node, new_name) : 0;
     if (moved != 0) {
-      CACHESHIM_CHECK(
-          lock_requests_.settle_lock_name(moved, *source.job, new_path, std::move(new_lock)));
+      CACHESHIM_CHECK(lock_requests_.settle_lock_name(moved, job, new_path, std::move(new_lock)));
     }
     return new_path;
   });
@@ -301,7 +306,7 @@ void Names::reap(const Baton& baton) {
   const std::string directory(parent_path(baton.path));
   const std::string name(base_name(baton.path));
   {
-    const std::unique_lock lock(job.overlay.mutex());
+    const WriterLock lock(job.overlay.mutex());
     const auto found = job.overlay.find(baton.path);
     const bool is_same = found && found->in_upper && found->st.st_dev == baton.device &&
                          found->st.st_ino == baton.inode;

@@ -51,9 +51,10 @@ class Names {
   Result<std::string> remove_name(NodeId parent, const std::string& name, const RemoveName& remove);
   Result<std::string> rename_object(NodeRef from, const std::string& name, NodeRef to,
                                     const std::string& new_name, unsigned flags);
-  Status link_to(NodeIndex node, Job& job, const std::string& new_path);
-  Result<Entry> add_lock_name(NodeIndex source, NodeRef parent, const NodeInfo& directory,
-                              const std::string& path);
+  Status link_to(NodeIndex node, Job& job, const std::string& new_path)
+      REQUIRES(job.overlay.mutex());
+  Result<Entry> add_lock_name(Job& job, NodeIndex source, NodeRef parent, const std::string& path)
+      REQUIRES(job.overlay.mutex());
 
   Mount& mount_;
   Objects& objects_;

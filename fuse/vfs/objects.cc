@@ -19,18 +19,19 @@ Result<NodeInfo> Objects::view_directory(NodeRef parent) {
   return info;
 }
 
-Result<std::string> Objects::child_path(NodeRef parent, const std::string& name) const {
+Result<std::string> Objects::child_path(const Job& /*job*/, NodeRef parent,
+                                        const std::string& name) const {
   CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
   return join_path(directory, name);
 }
 
-Result<UniqueFd> Objects::open_object(NodeIndex node) {
+Result<UniqueFd> Objects::open_object(const Job& job, NodeIndex node) {
   const NodeInfo info = mount_.nodes.info(node);
   if (info.object_fd() >= 0) return sys::reopen(info.object_fd(), O_PATH);
   const auto path = mount_.nodes.path(node);
   if (!path)
     return mount_.open_files.open_object(node);  // it has no name, or its directory has none
-  auto opened = info.job->overlay.open(*path, O_PATH);
+  auto opened = job.overlay.open(*path, O_PATH);
   if (opened.failed_with(ENOENT)) return mount_.open_files.open_object(node);
   if (!opened) return opened.error();
   CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
@@ -39,14 +40,14 @@ Result<UniqueFd> Objects::open_object(NodeIndex node) {
   return std::move(opened->fd);
 }
 
-Status Objects::settle_name(NodeIndex node) {
+Status Objects::settle_name(const Job& job, NodeIndex node) {
   for (;;) {
     const NodeInfo info = mount_.nodes.info(node);
     if (info.object_fd() >= 0) return {};
     if (!info.removed) {
       if (info.in_upper || info.is_view_root) return {};  // no other process changes these
       const auto path = mount_.nodes.path(node);
-      const auto found = path ? info.job->overlay.find(*path) : Result<Found>(Errno(ENOENT));
+      const auto found = path ? job.overlay.find(*path) : Result<Found>(Errno(ENOENT));
       if (found && mount_.nodes.is_current(node, found->st, found->in_upper)) return {};
       if (!found && !found.failed_with(ENOENT)) return found.error();
     }
@@ -55,12 +56,12 @@ Status Objects::settle_name(NodeIndex node) {
   }
 }
 
-Status Objects::own_removed(NodeIndex node) {
+Status Objects::own_removed(Job& job, NodeIndex node) {
   const NodeInfo info = mount_.nodes.info(node);
   if (info.object_fd() < 0) return Errno(ESTALE);
   if (info.in_upper) return {};
-  CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
-  CACHESHIM_TRY(copy, info.job->overlay.copy_nameless(info.object_fd()));
+  CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
+  CACHESHIM_TRY(copy, job.overlay.copy_nameless(info.object_fd()));
   CACHESHIM_TRY(st, sys::stat_fd(copy.get()));
   mount_.nodes.copied_nameless(node, st, std::move(copy));
   return {};
@@ -100,33 +101,33 @@ Result<PreparedCopies> Objects::prepare_change(NodeIndex node, off_t keep_bytes,
   if (!path) return PreparedCopies{};  // removed meanwhile: the change itself sees to that
   bool has_layer = false;
   {
-    const std::shared_lock lock(info.job->overlay.mutex());
+    const ReaderLock lock(info.job->overlay.mutex());
     has_layer = info.job->overlay.has_layer();
   }
   if (!has_layer) {
-    const std::unique_lock lock(info.job->overlay.mutex());
+    const WriterLock lock(info.job->overlay.mutex());
     CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
   }
   return info.job->overlay.prepare_copy_up(*path, keep_bytes);
 }
 
-Result<UniqueFd> Objects::open_for_change(NodeIndex node, off_t keep_bytes) {
-  CACHESHIM_CHECK(settle_name(node));
+Result<UniqueFd> Objects::open_for_change(Job& job, NodeIndex node, off_t keep_bytes) {
+  CACHESHIM_CHECK(settle_name(job, node));
   const NodeInfo info = mount_.nodes.info(node);
   if (!info.removed) {
-    CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
+    CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
     CACHESHIM_TRY(path, mount_.nodes.path(node));
-    CACHESHIM_CHECK(info.job->overlay.copy_up(path, keep_bytes));
+    CACHESHIM_CHECK(job.overlay.copy_up(path, keep_bytes));
   } else {
-    CACHESHIM_CHECK(own_removed(node));
+    CACHESHIM_CHECK(own_removed(job, node));
   }
-  return open_object(node);
+  return open_object(job, node);
 }
 
 Result<std::shared_ptr<const UniqueFd>> Objects::common_object(NodeIndex node,
                                                                const NodeInfo& info) {
   if (info.object) return info.object;
-  CACHESHIM_TRY(object, open_object(node));
+  CACHESHIM_TRY(object, open_object(*info.job, node));
   return std::make_shared<const UniqueFd>(std::move(object));
 }
 
@@ -143,7 +144,7 @@ std::vector<std::string> Objects::put_damaged_away(NodeRef ref) {
   const bool is_object = info.kind == NodeKind::kObject && !info.removed;
   if (!is_object || info.in_upper || info.is_dir) return {};
   const auto path = [&] {
-    const std::shared_lock lock(info.job->overlay.mutex());
+    const ReaderLock lock(info.job->overlay.mutex());
     return mount_.nodes.path(ref.node);
   }();
   return path ? mount_.keeper.check_on_open(*path) : std::vector<std::string>();

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -26,46 +24,52 @@ class Objects {
 
   // An object's parent directory in a view, or the error for anything else.
   Result<NodeInfo> view_directory(NodeRef parent);
-  // Requires: Overlay::mutex().
-  Result<std::string> child_path(NodeRef parent, const std::string& name) const;
-  // An O_PATH descriptor of an object, wherever it is. Requires: Overlay::mutex().
-  Result<UniqueFd> open_object(NodeIndex node);
+  Result<std::string> child_path(const Job& job, NodeRef parent, const std::string& name) const
+      REQUIRES_SHARED(job.overlay.mutex());
+  // An O_PATH descriptor of an object, wherever it is.
+  Result<UniqueFd> open_object(const Job& job, NodeIndex node) REQUIRES_SHARED(job.overlay.mutex());
   // The descriptor that a common node holds, or, once the table has closed it, the file that its name or an open
-  // descriptor leads to. Requires: Overlay::mutex(). Errors: ESTALE if others have removed or replaced the file.
-  Result<std::shared_ptr<const UniqueFd>> common_object(NodeIndex node, const NodeInfo& info);
-  // Whether the name of a common file leads to `st`. Requires: Overlay::mutex().
-  bool is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const;
+  // descriptor leads to. Errors: ESTALE if others have removed or replaced the file.
+  Result<std::shared_ptr<const UniqueFd>> common_object(NodeIndex node, const NodeInfo& info)
+      REQUIRES_SHARED(info.job->overlay.mutex());
+  // Whether the name of a common file leads to `st`.
+  bool is_named(NodeIndex node, const NodeInfo& info, const struct stat& st) const
+      REQUIRES_SHARED(info.job->overlay.mutex());
 
   // ---- Before a change
   // Copies the node up, as far as that can be done before Overlay::mutex() is taken: Overlay::prepare_copy_up().
   Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
                                         bool whole_tree = false);
-  // An O_PATH descriptor of the layer's own copy, made if need be. Requires: Overlay::mutex() held exclusively.
-  Result<UniqueFd> open_for_change(NodeIndex node, off_t keep_bytes);
+  // An O_PATH descriptor of the layer's own copy, made if need be.
+  Result<UniqueFd> open_for_change(Job& job, NodeIndex node, off_t keep_bytes)
+      REQUIRES(job.overlay.mutex());
   // If the node's name no longer leads to its object, the node gets an open descriptor of it in place of the name.
-  // Requires: Overlay::mutex() held exclusively. Errors: ESTALE if it is not open.
-  Status settle_name(NodeIndex node);
+  // Errors: ESTALE if it is not open.
+  Status settle_name(const Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
   // Ensures that a node without a name holds an object of the layer. The base's object is common to all jobs, whether it
-  // still has a name or not. Requires: Overlay::mutex() held exclusively.
-  Status own_removed(NodeIndex node);
+  // still has a name or not.
+  Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
   // An O_PATH descriptor of the object that is about to lose its name, for processes that have it open or have it as
-  // their directory; nothing if the kernel knows no node of that name. Requires: Overlay::mutex().
+  // their directory; nothing if the kernel knows no node of that name.
   NodeTable::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
-                                 const std::string& path) const;
+                                 const std::string& path) const REQUIRES_SHARED(overlay.mutex());
   // The same for a request that removes the name.
   NodeTable::Removed prepare_removal(const Overlay& overlay, NodeRef parent,
-                                     const std::string& name, const std::string& path);
+                                     const std::string& name, const std::string& path)
+      REQUIRES_SHARED(overlay.mutex());
   // verify_on_open: what has gone to trash because the base's entry, which somebody is about to see, is damaged.
   std::vector<std::string> put_damaged_away(NodeRef ref);
 
   // Changes names with Overlay::mutex() held shared if that does, else exclusively. Within one view the kernel lets only
   // one change of a directory go on at a time; jobs that several uids share have no such guard.
   template <class Change>
-  std::invoke_result_t<Change, Hold> change_names(Job& job, Change&& change);
+  std::invoke_result_t<Change, Hold> change_names(Job& job, Change&& change)
+      EXCLUDES(job.overlay.mutex());
   // Finds something by a node's path, which a change may make wrong as long as the mutex is held shared only: what is
   // not found is looked up again while no change goes on.
   template <class Find>
-  static std::invoke_result_t<Find> look_by_path(const Overlay& overlay, Find&& find);
+  static std::invoke_result_t<Find> find_by_path(const Overlay& overlay, Find&& find)
+      EXCLUDES(overlay.mutex());
 
  private:
   Mount& mount_;
@@ -83,23 +87,23 @@ NewObject new_object(const OwnerRule& owners, const Request& request, mode_t mod
 template <class Change>
 std::invoke_result_t<Change, Hold> Objects::change_names(Job& job, Change&& change) {
   if (!job.shares_uids()) {
-    const std::shared_lock lock(job.overlay.mutex());
+    const ReaderLock lock(job.overlay.mutex());
     auto changed = job.overlay.has_layer() ? change(Hold::kShared) : Errno(kNeedsExclusive);
     if (!changed.failed_with(kNeedsExclusive)) return changed;
   }
-  const std::unique_lock lock(job.overlay.mutex());
+  const WriterLock lock(job.overlay.mutex());
   CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
   return change(Hold::kExclusive);
 }
 
 template <class Find>
-std::invoke_result_t<Find> Objects::look_by_path(const Overlay& overlay, Find&& find) {
+std::invoke_result_t<Find> Objects::find_by_path(const Overlay& overlay, Find&& find) {
   {
-    const std::shared_lock lock(overlay.mutex());
+    const ReaderLock lock(overlay.mutex());
     auto found = find();
     if (!found.failed_with(ENOENT) && !found.failed_with(ESTALE)) return found;
   }
-  const std::unique_lock lock(overlay.mutex());
+  const WriterLock lock(overlay.mutex());
   return find();
 }
 

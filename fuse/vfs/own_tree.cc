@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <set>
-#include <shared_mutex>
 #include <utility>
 
 #include "common/names.h"
@@ -126,7 +124,7 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
   // Any other name is there if the caller's own view has it.
   Job& job = job_of(request);
   {
-    const std::shared_lock lock(job.overlay.mutex());
+    const ReaderLock lock(job.overlay.mutex());
     CACHESHIM_CHECK(job.overlay.find(name));
   }
   return own_entry(kRootNode, name, NodeKind::kRootLink, kAskAlways);
@@ -163,7 +161,7 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
   const View view = job->view(slot);
   struct stat st;
   {
-    const std::shared_lock lock(job->overlay.mutex());
+    const ReaderLock lock(job->overlay.mutex());
     CACHESHIM_TRY(found, job->overlay.find(""));
     st = view.show(found.st, found.in_upper, true);
   }
@@ -195,7 +193,7 @@ void OwnTree::make_in_root(const Request& request, const std::string& name, mode
   (void)job.enter(request.caller);
   job.keep_claim();
   const Status made = [&]() -> Status {
-    const std::unique_lock lock(job.overlay.mutex());
+    const WriterLock lock(job.overlay.mutex());
     CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
     return job.overlay.make_dir(name, mode);
   }();
@@ -234,7 +232,7 @@ std::vector<ListedEntry> OwnTree::list_own(const Request& request, const NodeInf
     const Job* job = find_job_of(request);
     const Overlay base_alone(mount_.jobs.lowers(), mount_.entries, mount_.counters);
     const Overlay& overlay = job != nullptr ? job->overlay : base_alone;
-    const std::shared_lock lock(overlay.mutex());
+    const ReaderLock lock(overlay.mutex());
     if (const auto entries = overlay.list("")) {
       for (const ListedEntry& entry : *entries) names.insert(entry.name);
     }

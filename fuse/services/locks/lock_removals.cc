@@ -21,15 +21,15 @@ bool LockRemovals::is_held_by(const Job& job, const std::string& path, pid_t pro
   return st && locks_.is_held_by({st->st_dev, st->st_ino}, process);
 }
 
-Status LockRemovals::remove(Job& job, const std::string& path, pid_t process) {
+Status LockRemovals::remove(Job& job, const std::string& path, pid_t process, Hold hold) {
   CACHESHIM_TRY(opened, job.overlay.open(path, O_PATH));
   CACHESHIM_TRY(st, sys::stat_fd(opened.fd.get()));
   const LockFileId id{st.st_dev, st.st_ino};
   const auto open = [&opened] { return sys::reopen(opened.fd.get(), O_PATH); };
   const Status removed =
-      locks_.unless_wanted(id, open, process, [&]() REQUIRES(job.overlay.mutex()) -> Status {
+      locks_.unless_wanted(id, open, process, [&]() REQUIRES_SHARED(job.overlay.mutex()) -> Status {
         if (is_locked_elsewhere(st.st_dev, st.st_ino)) return Errno(EBUSY);
-        return job.overlay.remove_file(path);
+        return job.overlay.remove_file(path, hold);
       });
   if (!removed.failed_with(EBUSY)) return removed;
   {

@@ -29,8 +29,9 @@ class LockRemovals {
   // Whether `process` has the lock file at `path` locked.
   bool is_held_by(const Job& job, const std::string& path, pid_t process)
       REQUIRES_SHARED(job.overlay.mutex());
-  // Unlinks a lock file for `process`.
-  Status remove(Job& job, const std::string& path, pid_t process) REQUIRES(job.overlay.mutex());
+  // Unlinks a lock file for `process`. `hold`: as for Overlay::remove_file().
+  Status remove(Job& job, const std::string& path, pid_t process, Hold hold)
+      REQUIRES_SHARED(job.overlay.mutex());
   // Call when the job has created the file again: it must no longer be removed for this job.
   void forget(Job& job, const struct stat& st);
 
