@@ -2,6 +2,7 @@
 #include "fuse/control/control_session.h"
 
 #include <cerrno>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,7 +13,7 @@ namespace cacheshim {
 using Json = nlohmann::ordered_json;
 
 Status ControlSession::begin() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (has_request_) return Errno(EBUSY);
   has_request_ = true;
   return {};
@@ -23,56 +24,62 @@ std::string ControlSession::progress_line() const {
   return dump_json(json) + "\n";
 }
 
-// Takes what is to be answered from under the lock, and answers after it is released.
-void ControlSession::reply(std::unique_lock<std::mutex>& lock) {
-  Completion<Result<std::string_view>> reader = *std::move(reader_);
-  reader_.reset();
-  const std::string text = pending_.substr(fetched_, reader_size_);
+PendingReplies ControlSession::take_reply() {
+  std::string text = pending_.substr(fetched_, reader_size_);
   fetched_ += text.size();
   if (!has_pending()) {
     pending_.clear();
     fetched_ = 0;
   }
-  lock.unlock();
-  reader.complete(std::string_view(text));
+  PendingReplies reply;
+  reply.add([reader = std::make_shared<Completion<Result<std::string_view>>>(*std::move(reader_)),
+             text = std::move(text)] { reader->complete(std::string_view(text)); });
+  reader_.reset();
+  return reply;
 }
 
+// Below, `replies` is declared before the lock, so that the replies are given after its release.
+
 void ControlSession::read(Completion<Result<std::string_view>> reader, std::size_t size) {
-  std::unique_lock lock(mutex_);
+  PendingReplies replies;
+  const MutexLock lock(mutex_);
   if (reader_) {
-    lock.unlock();
-    return reader.complete(Errno(EBUSY));
+    replies.add([second = std::make_shared<Completion<Result<std::string_view>>>(
+                     std::move(reader))] { second->complete(Errno(EBUSY)); });
+    return;
   }
   reader_.emplace(std::move(reader));
   reader_size_ = size;
-  if (has_pending() || answered_ || !has_request_) reply(lock);
+  if (has_pending() || answered_ || !has_request_) replies += take_reply();
 }
 
 void ControlSession::tick() {
-  std::unique_lock lock(mutex_);
+  PendingReplies replies;
+  const MutexLock lock(mutex_);
   if (!reader_) return;
   if (!has_pending()) pending_ = progress_line();
-  reply(lock);
+  replies += take_reply();
 }
 
 void ControlSession::close() {
-  std::unique_lock lock(mutex_);
+  PendingReplies replies;
+  const MutexLock lock(mutex_);
   closed_ = true;
-  if (reader_) reply(lock);
+  if (reader_) replies += take_reply();
 }
 
 bool ControlSession::is_waiting() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !closed_ && (!answered_ || has_pending());
 }
 
 bool ControlSession::has_unread_answer() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !closed_ && answered_ && has_pending();
 }
 
 void ControlSession::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   what_ = what;
   done_ = done;
   total_ = total;
@@ -81,7 +88,8 @@ void ControlSession::progress(std::string_view what, std::uint64_t done, std::ui
 void ControlSession::answer(const Json& line) { answer_line(dump_json(line)); }
 
 void ControlSession::answer_line(std::string line) {
-  std::unique_lock lock(mutex_);
+  PendingReplies replies;
+  const MutexLock lock(mutex_);
   if (answered_) return;  // that was the last line
   line += '\n';
   if (pending_.empty()) {
@@ -90,7 +98,7 @@ void ControlSession::answer_line(std::string line) {
     pending_ += line;
   }
   answered_ = true;
-  if (reader_) reply(lock);
+  if (reader_) replies += take_reply();
 }
 
 void ControlSession::refuse(const std::string& why, int exit_code) {

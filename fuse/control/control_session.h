@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -10,6 +9,8 @@
 
 #include "common/result.h"
 #include "fuse/requests/completion.h"
+#include "fuse/requests/pending_replies.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -33,21 +34,22 @@ class ControlSession {
   bool has_unread_answer();
 
  private:
-  void reply(std::unique_lock<std::mutex>& lock);
-  bool has_pending() const { return fetched_ < pending_.size(); }
-  std::string progress_line() const;
+  // The reply to the waiting read, with the pending bytes that fit.
+  PendingReplies take_reply() REQUIRES(mutex_);
+  bool has_pending() const REQUIRES(mutex_) { return fetched_ < pending_.size(); }
+  std::string progress_line() const REQUIRES(mutex_);
 
-  std::mutex mutex_;  // not held while a request is answered
-  bool has_request_ = false;
-  bool answered_ = false;
-  bool closed_ = false;
-  std::string pending_;      // lines for the reader
-  std::size_t fetched_ = 0;  // how many of their bytes have been read
-  std::string what_ = "working";
-  std::uint64_t done_ = 0;
-  std::uint64_t total_ = 0;
-  std::optional<Completion<Result<std::string_view>>> reader_;
-  std::size_t reader_size_ = 0;
+  Mutex mutex_;
+  bool has_request_ GUARDED_BY(mutex_) = false;
+  bool answered_ GUARDED_BY(mutex_) = false;
+  bool closed_ GUARDED_BY(mutex_) = false;
+  std::string pending_ GUARDED_BY(mutex_);      // lines for the reader
+  std::size_t fetched_ GUARDED_BY(mutex_) = 0;  // how many of their bytes have been read
+  std::string what_ GUARDED_BY(mutex_) = "working";
+  std::uint64_t done_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t total_ GUARDED_BY(mutex_) = 0;
+  std::optional<Completion<Result<std::string_view>>> reader_ GUARDED_BY(mutex_);
+  std::size_t reader_size_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace cacheshim

@@ -20,7 +20,7 @@ Ticker::Ticker(std::chrono::milliseconds idle_interval, std::function<void()> on
 
 Ticker::~Ticker() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_all();
@@ -33,7 +33,7 @@ Ticker::~Ticker() {
 
 void Ticker::watch(std::shared_ptr<ControlSession> session) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watched_.push_back(std::move(session));
   }
   wake_.notify_all();
@@ -41,47 +41,50 @@ void Ticker::watch(std::shared_ptr<ControlSession> session) {
 
 void Ticker::call_at(std::chrono::steady_clock::time_point when, std::function<void()> then) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     then_ = std::move(then);
     call_at_ = when;
   }
   wake_.notify_all();
 }
 
+bool Ticker::has_unread_answers() {
+  return std::any_of(watched_.begin(), watched_.end(), [](const auto& watched) {
+    const auto session = watched.lock();
+    return session && session->has_unread_answer();
+  });
+}
+
 void Ticker::wait_until_answered(std::chrono::milliseconds at_most) {
-  constexpr std::chrono::milliseconds kLook{5};
+  constexpr std::chrono::milliseconds kPoll{5};
   const auto deadline = std::chrono::steady_clock::now() + at_most;
-  std::unique_lock lock(mutex_);
-  const auto has_unread = [this] {
-    return std::any_of(watched_.begin(), watched_.end(), [](const auto& watched) {
-      const auto session = watched.lock();
-      return session && session->has_unread_answer();
-    });
-  };
-  while (has_unread() && std::chrono::steady_clock::now() < deadline) {
-    wake_.wait_for(lock, kLook);
+  const MutexLock lock(mutex_);
+  while (has_unread_answers() && std::chrono::steady_clock::now() < deadline) {
+    (void)wake_.wait_for(mutex_, kPoll);
   }
+}
+
+std::optional<Ticker::Due> Ticker::wait_until_due(std::chrono::steady_clock::time_point idle_due) {
+  const MutexLock lock(mutex_);
+  if (stopping_) return std::nullopt;
+  std::erase_if(watched_, [](const auto& watched) {
+    const auto session = watched.lock();
+    return !session || !session->is_waiting();
+  });
+  if (watched_.empty()) {
+    (void)wake_.wait_until(mutex_, then_ ? std::min(idle_due, call_at_) : idle_due);
+  } else {
+    (void)wake_.wait_for(mutex_, kTick);
+  }
+  const bool is_due = then_ && std::chrono::steady_clock::now() >= call_at_;
+  return Due{watched_, is_due ? std::exchange(then_, nullptr) : nullptr};
 }
 
 void Ticker::run() {
   auto idle_due = std::chrono::steady_clock::now() + idle_interval_;
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    std::erase_if(watched_, [](const auto& watched) {
-      const auto session = watched.lock();
-      return !session || !session->is_waiting();
-    });
-    if (watched_.empty()) {
-      wake_.wait_until(lock, then_ ? std::min(idle_due, call_at_) : idle_due);
-    } else {
-      wake_.wait_for(lock, kTick);
-    }
-    const auto sessions = watched_;
-    const bool is_due = then_ && std::chrono::steady_clock::now() >= call_at_;
-    const auto then = is_due ? std::exchange(then_, nullptr) : nullptr;
-    lock.unlock();
-    if (then) (void)run_guarded("what was due", then);
-    for (const auto& watched : sessions) {
+  while (const auto due = wait_until_due(idle_due)) {
+    if (due->then) (void)run_guarded("what was due", due->then);
+    for (const auto& watched : due->sessions) {
       (void)run_guarded("a line of progress", [&] {
         if (const auto session = watched.lock()) session->tick();
       });
@@ -90,7 +93,6 @@ void Ticker::run() {
       (void)run_guarded("tending jobs and the store", on_idle_interval_);
       idle_due = std::chrono::steady_clock::now() + idle_interval_;
     }
-    lock.lock();
   }
 }
 

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "fuse/control/control_session.h"
+#include "store/sys/mutex.h"
 
 namespace cacheshim {
 
@@ -27,15 +27,23 @@ class Ticker {
 
  private:
   void run();
+  bool has_unread_answers() REQUIRES(mutex_);
+  struct Due {
+    std::vector<std::weak_ptr<ControlSession>> sessions;
+    std::function<void()> then;
+  };
+  // Returns nothing once the ticker stops.
+  std::optional<Due> wait_until_due(std::chrono::steady_clock::time_point idle_due)
+      EXCLUDES(mutex_);
 
   const std::chrono::milliseconds idle_interval_;
   const std::function<void()> on_idle_interval_;
-  std::mutex mutex_;
-  std::condition_variable wake_;  // of the thread, and of those who wait for answers
-  bool stopping_ = false;
-  std::vector<std::weak_ptr<ControlSession>> watched_;
-  std::function<void()> then_;  // due at call_at_
-  std::chrono::steady_clock::time_point call_at_{};
+  Mutex mutex_{LockRank::kTicker};
+  CondVar wake_;  // of the thread, and of those who wait for answers
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::vector<std::weak_ptr<ControlSession>> watched_ GUARDED_BY(mutex_);
+  std::function<void()> then_ GUARDED_BY(mutex_);  // due at call_at_
+  std::chrono::steady_clock::time_point call_at_ GUARDED_BY(mutex_){};
   std::thread thread_;
 };
 

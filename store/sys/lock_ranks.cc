@@ -17,8 +17,9 @@ constexpr std::array kNames = {
     "the end of a job", "a listing",   "a shared file",    "an entry being published",
     "closing",          "Flights",     "JobTable",         "Overlay",
     "removals",         "lock cycles", "NamedLocks",       "LockQueue",
-    "LockTable",        "Job",         "OriginLog's file", "IoModes",
-    "ViewFilter",       "NodeTable",   "PendingUnlinks",   "a leaf",
+    "LockTable",        "JobViews",    "OriginLog's file", "IoModes",
+    "ViewFilter",       "NodeTable",   "PendingUnlinks",   "Ticker",
+    "a leaf",
 };
 static_assert(kNames.size() == static_cast<std::size_t>(LockRank::kLeaf) + 1);
 

@@ -19,6 +19,8 @@
 //     Flights …, JobTable …, LockTable …, Job::mutex_
 //   Flights::mutex_                     with no lock held but closing_mutex_
 //     ViewFilter::mutex_, NodeTable …
+//   Ticker::mutex_                      with no lock held
+//     ControlSession::mutex_
 //   JobTable::mutex_
 //     Overlay::mutex_                   one job's at a time; shared, or exclusively
 //       LockRemovals::mutex_
@@ -68,6 +70,7 @@ enum class LockRank : std::uint8_t {
   kViewFilter,
   kNodeTable,
   kPendingUnlinks,
+  kTicker,
   kLeaf,  // no lock is taken under it
 };
 
