@@ -20,8 +20,9 @@ Result<struct stat> Answers::show(NodeRef ref, const NodeInfo& info, const struc
   return shown;
 }
 
-// Under the overlay's mutex a node's name stays. Before, it may have been removed or replaced since the
-// kernel resolved it: the node is then asked again, and its object is what the caller gets.
+// A node keeps its name while the overlay's mutex is held. Another request may have removed or replaced the name since
+// the kernel resolved it, so the node's information is read again, and the attributes are those of the node's own
+// object.
 Result<Attributes> Answers::object_attr(NodeRef ref, const NodeInfo& given) {
   return Objects::find_by_path(given.job->overlay, [&] { return attr_by_path(ref); });
 }
@@ -34,30 +35,30 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
     if (info.object_fd() < 0) return Errno(ESTALE);
     CACHESHIM_TRY(st, sys::stat_fd(info.object_fd()));
     info.job->overlay.correct_links(st);
-    if (!info.in_upper) st.st_nlink = 0;  // the base keeps its name, this view has none
+    if (!info.in_upper) st.st_nlink = 0;  // the base still has the name, this view does not
     CACHESHIM_TRY(shown, show(ref, info, st, true));
     const bool may_change = mount_.io_modes.may_be_written(encode(ref));
     return Attributes{shown, may_change ? 0 : kShortTimeout, st.st_ino};
   }
   CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
   const DirectoryLookup look = mount_.timeouts.begin(*info.job, std::string(parent_path(path)));
-  look.job->overlay.mutex().assert_held_shared();  // it is info.job
+  look.job->overlay.mutex().assert_held_shared();  // look.job is info.job
   Result<Found> found = info.job->overlay.find(path);
   if (found.failed_with(ENOENT)) return Errno(ESTALE);
   if (!found) return found.error();
   if (!mount_.nodes.is_current(ref.node, found->st, found->in_upper)) return Errno(ESTALE);
   CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
-  // Its user is seen here, where the kernel does not refuse anybody: root's rights over files are not
-  // root's alone.
+  // The kernel checks permissions by the cached mode, but a process with CAP_DAC_OVERRIDE passes any check. The daemon
+  // may learn of a user who enters the view from this request alone, so the kernel must repeat it.
   const bool is_private_root = info.is_view_root && info.job->has_private_views();
   const double keep =
       is_private_root ? kShortTimeout : mount_.timeouts.of_attributes(look, *found, ref);
   return Attributes{shown, keep, found->st.st_ino};
 }
 
-// Programs that unlink their lock files check st_nlink to learn whether the file that they have locked still
-// exists. In this view it does not if the name leads elsewhere, though the file may have a name somewhere:
-// hidden, or in the trash.
+// A program that unlinks its lock file checks st_nlink to learn whether the file that it has locked still exists. If
+// the name leads to another file in this view, st_nlink must be 0, even if the file still has a name that is hidden or
+// in the trash.
 Result<Attributes> Answers::attr_of_common(NodeRef ref, const NodeInfo& info) {
   CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
   CACHESHIM_TRY(st, sys::stat_fd(object->get()));
@@ -69,14 +70,14 @@ Result<Attributes> Answers::attr_of_common(NodeRef ref, const NodeInfo& info) {
 Result<Attributes> Answers::attr_of_open(NodeRef ref) const {
   CACHESHIM_TRY(st, mount_.open_files.stat(ref.node));
   CACHESHIM_TRY(shown, show(ref, mount_.nodes.info(ref.node), st, true));
-  // Its only remaining name may be in the trash.
+  // The only remaining name may be in the trash.
   if (S_ISDIR(st.st_mode) || st.st_nlink == 1) shown.st_nlink = 0;
   return Attributes{shown, 0, st.st_ino};
 }
 
 Result<Attributes> Answers::handle_attr(NodeRef ref, const NodeInfo& info, struct stat st,
                                         bool in_upper) {
-  {  // staged, it has a name in staging
+  {  // the staged copy has a name of its own, in staging, which does not count
     const ReaderLock lock(info.job->overlay.mutex());
     CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
     CACHESHIM_TRY(opened, sys::stat_fd(object->get()));
@@ -88,7 +89,6 @@ Result<Attributes> Answers::handle_attr(NodeRef ref, const NodeInfo& info, struc
   return Attributes{shown, 0, st.st_ino};
 }
 
-// A process sees what it has written itself.
 std::optional<Result<Attributes>> Answers::attr_of_writer(const Request& request, NodeRef ref,
                                                           const NodeInfo& info) {
   const auto own = mount_.shared_files.own_copy_of(ref.node, request.caller.tid);
@@ -111,10 +111,10 @@ Result<Entry> Answers::entry_of(Job& job, NodeRef parent, const std::string& nam
   Entry entry{};
   entry.ino = encode(ref);
   entry.attr = st;
-  // What a lock file is, and how many names it has, others may change at any moment, and programs rely
-  // on what they see of it while they hold it.
+  // Timeout 0: other processes may replace or unlink a lock file at any time, and programs rely on its current inode
+  // number and st_nlink while they hold the lock.
   if (is_common) return entry;
-  look.job->overlay.mutex().assert_held_shared();  // it is `job`
+  look.job->overlay.mutex().assert_held_shared();  // look.job is `job`
   entry.entry_timeout = mount_.timeouts.of_name(look, &found);
   entry.attr_timeout = mount_.timeouts.of_attributes(look, found, ref);
   if (mount_.pending_unlinks.has(entry.ino)) {
@@ -137,7 +137,6 @@ Result<Entry> Answers::find_entry(Job& job, NodeRef parent, const std::string& n
   return nothing;
 }
 
-// The same of what has just been made.
 Result<Entry> Answers::made_entry(Job& job, NodeRef parent, const std::string& name) {
   CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
   if (const auto made = job.overlay.find(path)) {
@@ -145,7 +144,7 @@ Result<Entry> Answers::made_entry(Job& job, NodeRef parent, const std::string& n
     mount_.nodes.part(parent.node, name, made->st);
   }
   CACHESHIM_TRY(entry, find_entry(job, parent, name));
-  if (entry.ino == 0) return Errno(EIO);  // somebody else has taken it out of the layer
+  if (entry.ino == 0) return Errno(EIO);  // another process has removed it from the layer
   return entry;
 }
 

@@ -9,30 +9,31 @@
 
 namespace cacheshim {
 
-// Entries and attributes as a view shows them, and for how long. Thread-safe.
+// Entries and attributes as a view shows them, and how long the kernel may cache them. Thread-safe.
 class Answers {
  public:
   Answers(Mount& mount, Objects& objects) : mount_(mount), objects_(objects) {}
 
   Result<struct stat> show(NodeRef ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
-  // By the node's path, or, if it has lost its name, by what stands for that.
+  // The attributes of the object at the node's path. If the node has lost its name, those of the object that it holds.
   Result<Attributes> object_attr(NodeRef ref, const NodeInfo& given);
-  // As fstat(2) of an open descriptor shows it.
+  // The attributes that fstat(2) of an open descriptor shows.
   Result<Attributes> attr_of_open(NodeRef ref) const;
-  // As the descriptor of a handle shows `st`, of a file of class `shared`.
+  // For an open file of class `shared`: `st` is the result of fstat(2) on the handle's own descriptor.
   Result<Attributes> handle_attr(NodeRef ref, const NodeInfo& info, struct stat st, bool in_upper);
-  // What the caller itself has written to such a file, if it has it open.
+  // The attributes with the caller's own writes to such a file, which no other process sees yet. Returns nothing if the
+  // caller does not have it open for writing.
   std::optional<Result<Attributes>> attr_of_writer(const Request& request, NodeRef ref,
                                                    const NodeInfo& info);
 
-  // ---- Each counts one lookup of the node.
+  // ---- Each adds one to the node's lookup count, which a FORGET takes back.
   Result<Entry> entry_of(Job& job, NodeRef parent, const std::string& name, Found found,
                          const DirectoryLookup& look) REQUIRES_SHARED(job.overlay.mutex());
-  // An entry without a node says that the name is absent.
+  // Returns an entry with `ino` 0 if the name does not exist.
   Result<Entry> find_entry(Job& job, NodeRef parent, const std::string& name)
       REQUIRES_SHARED(job.overlay.mutex());
-  // The same of what has just been made.
+  // The same for an object that the caller has just created.
   Result<Entry> made_entry(Job& job, NodeRef parent, const std::string& name)
       REQUIRES_SHARED(job.overlay.mutex());
 

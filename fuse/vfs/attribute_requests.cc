@@ -21,15 +21,15 @@ bool is_user_xattr(const char* name) { return std::string_view(name).starts_with
 
 bool is_acl(std::string_view name) { return name == kAccessAcl || name == kDefaultAcl; }
 
-// xattr(7): user attributes are for regular files and directories alone.
+// xattr(7): only regular files and directories have user attributes.
 Result<bool> may_have(int fd, const char* name) {
   if (!is_user_xattr(name)) return true;
   CACHESHIM_TRY(st, sys::stat_fd(fd));
   return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
 }
 
-// What an attribute that we do not keep looks like: the file system has no POSIX ACLs and takes no
-// trusted or security attribute, but none of the latter is set either.
+// The error for an attribute that the mount does not store. The file system supports neither POSIX ACLs nor trusted
+// attributes: EOPNOTSUPP. No file has a security attribute: ENODATA.
 Errno foreign_xattr(const char* name) {
   return Errno(std::string_view(name).starts_with("security.") ? ENODATA : EOPNOTSUPP);
 }
@@ -56,10 +56,10 @@ Status apply_attr(int fd, const struct stat& attr, int to_set) {
   return sys::set_times(fd, times);
 }
 
-// What of a setattr is none of this mount's business. owner=squash: the kernel has refused what a
-// file's owner may not do; root's chown is ignored.
+// The attributes of a setattr that the mount ignores. owner=squash: the kernel has already refused a chown by any user
+// except root, and root's has no effect.
 int ignored_attrs(const OwnerRule& owners) {
-  int ignored = FATTR_CTIME;  // changes by itself
+  int ignored = FATTR_CTIME;  // the backing file system sets it
   if (!owners.keep || owners.shown_uid) ignored |= FATTR_UID;
   if (!owners.keep || owners.shown_gid) ignored |= FATTR_GID;
   return ignored;
@@ -81,9 +81,9 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   if (!fh && flight_requests_.may_be_placeholder(ref.node, info)) {
     return flight_requests_.wait_for_flight(request, ref, info, std::move(completion));
   }
-  // Where a view or a directory of it is bound elsewhere, or a process was put into one before it became
-  // its user's, the view's name is not looked up: then this is where the user is seen. A file that
-  // somebody was handed open is no way in.
+  // A user usually enters a view by a lookup of its name. No such lookup happens if the view or one of its directories
+  // is bind-mounted elsewhere, or is the working directory of a process that changed its uid. This request then records
+  // the user. A file does not count: its user may have received an open descriptor.
   Job& job = *info.job;
   const bool is_way_in = info.is_view_root || (info.is_dir && !job.is_claim_told());
   const bool enters = is_way_in && job.has_private_views();
@@ -113,9 +113,8 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
       [answer, pending = share(std::move(completion)), found = *attr] { answer(*pending, found); });
 }
 
-// What becomes of a file's set-id bits: a resize takes them away, and a chown, even one that is ignored
-// or that changes nothing. A request that sets nothing is such a chown, or it tells of a write or
-// fallocate that is about to come.
+// A resize clears a file's set-id bits. So does a chown, even if it is ignored or changes nothing. A SETATTR without
+// any attribute is either a chown that changes nothing or precedes a write or fallocate.
 Result<AttributeRequests::SetIds> AttributeRequests::set_ids_after(const Request& request,
                                                                    NodeRef ref,
                                                                    const NodeInfo& info,
@@ -133,8 +132,8 @@ Result<AttributeRequests::SetIds> AttributeRequests::set_ids_after(const Request
   return SetIds::kDroppedByChown;
 }
 
-// Of a lock file, which is everybody's: its size and times. It stays open to all whatever its mode is
-// to be, so that a lock that one user made does not shut the next one out.
+// Changes the size and times of a lock file, which all users share. Its mode and owner stay, so that the next user can
+// open a lock file that another user has created.
 Status AttributeRequests::change_lock(int fd, off_t most_bytes, const struct stat& attr,
                                       int to_set) {
   to_set &= ~(FATTR_MODE | FATTR_UID | FATTR_GID);
@@ -144,7 +143,7 @@ Status AttributeRequests::change_lock(int fd, off_t most_bytes, const struct sta
 
 Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const NodeInfo& info,
                                       const struct stat& attr, int to_set, FileHandle* handle) {
-  // A job's view has a root that is the view's, 0700, whatever is asked.
+  // The root of a private view is always 0700.
   if (info.is_view_root && info.job->has_private_views()) return {};
   if (handle == nullptr && is_outdated(info)) return Errno(ESTALE);
   if (info.common != Common::kNone) {
@@ -175,7 +174,7 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   CACHESHIM_TRY(refused, set_ids_to_refuse(mount_.options.owners, fd.get()));
   struct stat allowed = attr;
   allowed.st_mode &= ~refused;
-  // What is below a directory that its user may not enter any more is closed as well.
+  // The user may no longer enter this directory: the shadow filter stops direct opens of everything below it.
   if (info.is_dir && (to_set & FATTR_MODE) != 0 && (allowed.st_mode & 0500) != 0500) {
     if (const auto path = mount_.nodes.path(ref.node)) info.job->filter.add(*path, true);
   }
@@ -195,7 +194,7 @@ Result<Attributes> AttributeRequests::change_staged(NodeRef ref, const NodeInfo&
   return answers_.handle_attr(ref, info, st, handle.in_upper);
 }
 
-// truncate(2) and ftruncate(2). Nothing where it is another kind of change or file.
+// truncate(2) and ftruncate(2) of a file of class `shared`. Returns nothing for other changes and files.
 std::optional<Result<Attributes>> AttributeRequests::try_change_shared(
     NodeRef ref, const NodeInfo& info, const struct stat& attr, int to_set, FileHandle* handle) {
   if (handle != nullptr && handle->shared) return change_staged(ref, info, attr, to_set, *handle);
@@ -225,7 +224,7 @@ Result<Attributes> AttributeRequests::setattr(const Request& request, NodeId ino
   const NodeInfo info = mount_.nodes.info(ref.node);
   FileHandle* handle = fh ? mount_.handles.file(*fh) : nullptr;
   if (info.kind != NodeKind::kObject) {
-    // O_TRUNC of a control file changes nothing.
+    // An open with O_TRUNC of a control file succeeds and changes nothing.
     const bool harmless = (to_set & ~FATTR_SIZE) == 0;
     if (!harmless) return Errno(EPERM);
     return Attributes{own_tree_.own_attr(ref.node, info), kShortTimeout};
@@ -254,7 +253,7 @@ Result<struct statvfs> AttributeRequests::statfs(NodeId ino) {
   if (info.job == nullptr) return sys::statvfs_fd(mount_.store.base());
   const Overlay& overlay = info.job->overlay;
   const ReaderLock lock(overlay.mutex());
-  // What is written goes to the layer.
+  // Writes go to the layer, so its free space counts.
   return sys::statvfs_fd(overlay.has_layer() ? overlay.upper() : mount_.store.base());
 }
 
@@ -295,8 +294,8 @@ Status AttributeRequests::removexattr(NodeId ino, const char* name) {
   return keeps_xattr(name) ? change_xattr(ino, name, remove) : Status(foreign_xattr(name));
 }
 
-// Of a directory, whose ACLs the kernel asks for at each step, by its path:
-// that of a file may lead to another one meanwhile.
+// The kernel reads the ACLs of a directory at each step of a path walk, so a directory's attribute is read by its path,
+// which saves an open. A file's path may lead to another file by now, so a file is opened and checked.
 Result<std::string> AttributeRequests::xattr_of(const Job& job, NodeIndex node, const char* name) {
   const NodeInfo info = mount_.nodes.info(node);
   if (!info.removed && info.is_dir && !is_user_xattr(name)) {
@@ -320,7 +319,8 @@ Result<std::string> AttributeRequests::getxattr(NodeId ino, const char* name) {
     info.job->overlay.mutex().assert_held_shared();
     auto found = xattr_of(*info.job, ref.node, name);
     const bool lacks = is_capability && found.failed_with(ENODATA);
-    // Only of the layer's own: the base's attributes others may change. Held: see change_xattr().
+    // Only for an object of the layer: other processes may change the attributes of the base. change_xattr() clears the
+    // mark with the mutex held exclusively, so the two cannot interleave.
     if (lacks && mount_.nodes.info(ref.node).in_upper)
       mount_.nodes.set_lacks_capabilities(ref.node, true);
     return found;
@@ -336,7 +336,7 @@ Result<std::string> AttributeRequests::listxattr(NodeId ino) {
     CACHESHIM_TRY(fd, objects_.open_object(*info.job, ref.node));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     std::string names;
-    if (S_ISLNK(st.st_mode)) return names;  // its own cannot be asked for by a descriptor
+    if (S_ISLNK(st.st_mode)) return names;  // an O_PATH descriptor does not give them
     CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
     for (const std::string& name : all) {
       if (keeps_xattr(name.c_str())) names.append(name).append(1, '\0');

@@ -13,7 +13,7 @@
 
 namespace cacheshim {
 
-// stat, chmod, chown, utimes, truncate, xattrs, readlink, statfs. Thread-safe; call with no lock held.
+// Serves stat, chmod, chown, utimes, truncate, xattrs, readlink and statfs. Thread-safe; call with no lock held.
 class AttributeRequests {
  public:
   AttributeRequests(Mount& mount, Objects& objects, Answers& answers, OwnTree& own_tree,
@@ -35,11 +35,12 @@ class AttributeRequests {
   Status setxattr(const Request& request, NodeId ino, const char* name, std::string_view value,
                   int flags);
   Result<std::string> getxattr(NodeId ino, const char* name);
-  // The names, each with a NUL after it.
+  // Returns the names, each followed by a NUL.
   Result<std::string> listxattr(NodeId ino);
   Status removexattr(NodeId ino, const char* name);
 
  private:
+  // Whether a request keeps the file's set-id bits, and which rule clears them otherwise.
   enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
   Result<SetIds> set_ids_after(const Request& request, NodeRef ref, const NodeInfo& info,
                                int to_set);

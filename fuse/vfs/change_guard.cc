@@ -15,7 +15,7 @@ Status ChangeGuard::note_change(const Request& request, NodeId ino) {
   return why.empty() ? Status() : job.refuse(why);
 }
 
-// A lock file counts as changed by who only reads it: that is enough to lock it.
+// An open of a lock file for reading counts as a change, because flock(2) needs no more than that.
 Status ChangeGuard::note_open(const Request& request, NodeId ino, int flags) {
   if (!mount_.trust.is_restricted()) return {};
   if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0) return note_change(request, ino);
@@ -31,10 +31,10 @@ Status ChangeGuard::note_open(const Request& request, NodeId ino, int flags) {
   return is_lock ? note_change(request, ino) : Status();
 }
 
-// The view's root is 0700, but modes do not restrict root or a process with capabilities. Such a process that
-// comes by a path, and not through the symlinks in the mount's root, would run files that another user has put
-// there. A file of the base may also become the layer's at any time. The kernel never answers OPEN, CREATE and
-// READLINK by itself.
+// The view's root is 0700, but modes do not restrict root or a process with capabilities. If such a process reaches the
+// view by a path, and not through the symlinks in the mount's root, it could run files that another user has placed
+// there. Files of the base are included, because a copy-up may move them to the layer at any time. Checking OPEN,
+// CREATE and READLINK is enough: the kernel never answers these from its cache.
 bool ChangeGuard::is_kept_from(const Request& request, const NodeInfo& info) {
   return info.kind == NodeKind::kObject && info.job->is_closed_to(request.caller.uid);
 }

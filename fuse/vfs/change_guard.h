@@ -7,18 +7,19 @@
 
 namespace cacheshim {
 
-// Who changes what: every request that changes a layer comes by here first. A descriptor that is handed on is checked
-// again when it is written to; what is written by a mapping, or by the kernel itself (passthrough), belongs to whoever
-// opened the file. Thread-safe; call with no lock held.
+// Checks the caller of every request that changes a layer, before the change. If the caller may not publish, the layer
+// is refused for publishing. A process that received a descriptor is checked at each write. Writes through a mapping,
+// and those of the kernel itself (passthrough), count as those of the process that opened the file. Thread-safe; call
+// with no lock held.
 class ChangeGuard {
  public:
   ChangeGuard(Mount& mount, OwnTree& own_tree) : mount_(mount), own_tree_(own_tree) {}
 
-  // Call before a request that changes what `ino` is part of, and before one that opens it. An error is the request's.
-  // Costs nothing where everybody may publish.
+  // Call before a request that changes the view of `ino`, and before one that opens `ino`. The request fails with the
+  // returned error. Takes no time if all users may publish.
   Status note_change(const Request& request, NodeId ino);
   Status note_open(const Request& request, NodeId ino, int flags);
-  // Whether the caller must not be served objects of this object's view, because it is another user's view.
+  // Whether the object belongs to another user's view, whose objects the caller must not get.
   static bool is_kept_from(const Request& request, const NodeInfo& info);
 
  private:

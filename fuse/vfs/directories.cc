@@ -24,7 +24,7 @@ std::uint64_t place_of(const std::string& name) {
   return (XXH3_64bits(name.data(), name.size()) >> 2) | 4;  // fits a positive off_t
 }
 
-// Of equal places, if there ever are two, the second moves up.
+// If the hashes of two names collide, the second gets the next place.
 void sort_by_place(std::vector<DirHandle::Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const auto& left, const auto& right) {
     return std::tie(left.place, left.listed.name) < std::tie(right.place, right.listed.name);
@@ -53,7 +53,8 @@ OpenedFile Directories::opendir(NodeId ino) {
   return opened;
 }
 
-// The kernel drops a listing when it changes the directory itself or when the daemon invalidates it.
+// Whether the kernel may cache the listing. It drops a cached listing when it changes the directory itself or when the
+// daemon invalidates it.
 bool Directories::may_keep_listing(NodeIndex node, const NodeInfo& info) {
   if (info.removed || info.job->shares_uids()) return false;
   const auto path = mount_.nodes.path(node);
@@ -70,7 +71,7 @@ Status Directories::load(const Request& request, NodeRef ref, DirHandle& dir) {
   const NodeInfo info = mount_.nodes.info(ref.node);
   dir.entries.clear();
   dir.loaded = true;
-  if (info.removed) return {};  // as any file system lists a directory that is gone: as empty
+  if (info.removed) return {};  // a removed directory is empty, as on any file system
   std::vector<ListedEntry> listed;
   if (info.kind != NodeKind::kObject) {
     listed = own_tree_.list_own(request, info);
@@ -123,7 +124,7 @@ Status Directories::fsyncdir(NodeId ino) {
   CACHESHIM_TRY(directory, sys::reopen(object.get(), O_RDONLY | O_DIRECTORY));
   const Status synced = sys::sync_file(directory.get());
   const ReaderLock lock(info.job->overlay.mutex());
-  (void)info.job->overlay.sync_records();  // at worst a copy is shown with its own inode number
+  (void)info.job->overlay.sync_records();  // without the record, a copy shows its own inode number
   return synced;
 }
 

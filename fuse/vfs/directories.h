@@ -7,14 +7,14 @@
 
 namespace cacheshim {
 
-// Listings. Thread-safe; call with no lock held.
+// Serves opendir, readdir and fsyncdir. Thread-safe; call with no lock held.
 class Directories {
  public:
   Directories(Mount& mount, Objects& objects, OwnTree& own_tree)
       : mount_(mount), objects_(objects), own_tree_(own_tree) {}
 
   OpenedFile opendir(NodeId ino);
-  // Gives the entries after `offset` to `take`, each with its own offset, until `take` returns false.
+  // Passes the entries after `offset` to `take`, each with its offset, until `take` returns false.
   Status readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
                  const EntrySink& take);
   void releasedir(std::uint64_t fh);

@@ -17,14 +17,14 @@
 namespace cacheshim {
 namespace {
 
-// From there on the copy of each page costs more than a backing file of the kernel's.
+// From this size on, copying each page to the kernel takes longer than opening a backing file.
 constexpr off_t kLargeFile = 256 * 1024;
 
-// fcntl(F_SETFL) may clear these on the caller's file. The kernel opens the backing file with the flags of
-// open(2), and reads and writes it with them for as long as it is open.
+// fcntl(F_SETFL) may clear these flags on the caller's file. The kernel opens the backing file with the flags of
+// open(2) and never changes them.
 constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
 
-// Whether the handle allows a mapping, through which the kernel then writes without the daemon.
+// Whether a process can write through a mapping that the daemon does not see.
 bool may_be_mapped_for_writing(const FileHandle& handle) {
   return handle.backing_id != 0 && handle.access == O_RDWR;
 }
@@ -41,8 +41,8 @@ Status replace_descriptor(FileHandle& handle, int fd, std::uint32_t epoch) {
   return {};
 }
 
-// For O_TRUNC. No other thread has a pointer to `file` yet, so it needs no lock, and could not take it while it holds
-// Overlay::mutex().
+// For O_TRUNC. `file` is new and no other thread can reach it, so its lock is not needed. The lock order would not
+// allow it here either, under Overlay::mutex().
 Status stage_empty(SharedFile& file, int fd) NO_THREAD_SAFETY_ANALYSIS { return file.stage(fd, 0); }
 
 }  // namespace
@@ -65,7 +65,7 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
   handle->most_bytes = opened.most_bytes;
   CACHESHIM_CHECK(choose_io(*handle, job, st, flags));
-  mount_.nodes.count_silent_handle(ref.node, true);  // first: see node_table_locks.cc
+  mount_.nodes.count_silent_handle(ref.node, true);  // before `tells_close`: see node_table_locks.cc
   handle->tells_close = opened.is_lock || lock_requests_.tells_of_close(ref.node, flags);
   if (handle->tells_close) mount_.nodes.count_silent_handle(ref.node, false);
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
@@ -77,10 +77,12 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   return handle;
 }
 
-// Whether the kernel reads and writes the file by itself: what is the layer's own, and stays that as
-// long as it is open. Of a job that may publish, what is only written to: a mapping would hold the
-// entry back for as long as it lasts. Not where other views show the file too, which are told of what
-// is written, and not where a write would have to clear a capability, which we would not see.
+// Decides whether the kernel reads and writes the file by itself (passthrough). Conditions:
+// - The file belongs to the layer, and stays there while it is open.
+// - If the job may publish, the file is open for writing only: a mapping could delay publishing for as long as it
+//   exists.
+// - No other view shows the file: the daemon must invalidate other views at each write.
+// - No write needs to clear a capability: the daemon would not see the write.
 Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& st, int flags) {
   const bool keeps_flags = (flags & kFlagsOfBackingFile) != 0;
   const bool is_worth_it =
@@ -94,10 +96,10 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
                                                   .readable = handle.access != O_WRONLY,
                                                   .writable = handle.writable}));
   handle.backing_id = backing_id;
-  // Lock files others write to as well. With a backing file, which other handles of the inode have asked for,
-  // FOPEN_DIRECT_IO still brings reads and writes to us.
+  // Other jobs write to lock files as well. If another handle of the inode has opened a backing file, only
+  // FOPEN_DIRECT_IO makes the kernel send this handle's reads and writes to the daemon.
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
-  // A write through a mapping would not update what the kernel has cached so far.
+  // A write through a mapping does not update the attributes that the kernel has cached.
   if (may_be_mapped_for_writing(handle)) {
     mount_.invalidation.notifier().tell_attributes({encode({handle.node, handle.slot})});
   }
@@ -156,14 +158,15 @@ Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int 
     return open_readable(ref, job, flags);
   });
   if (opened.failed_with(ESTALE) && mount_.open_files.has(ref.node)) {
-    // The open goes through /proc, and the kernel asks again, or by a name, which it then looks up again.
+    // The file is open elsewhere. After ESTALE the kernel repeats the open: by /proc/PID/fd without a new lookup, or by
+    // a name after one.
     const WriterLock lock(job.overlay.mutex());
-    (void)objects_.settle_name(job, ref.node);  // this open still fails with ESTALE
+    (void)objects_.settle_name(job, ref.node);  // an error does not matter: this open fails in any case
   }
   return opened;
 }
 
-// A file that has lost its name since the kernel resolved it, or that is opened through /proc.
+// Opens a file that has lost its name since the kernel resolved it, or that is opened through /proc/PID/fd.
 Result<std::unique_ptr<FileHandle>> Files::open_removed(NodeRef ref, Job& job, const NodeInfo& info,
                                                         int flags) {
   if (info.object_fd() < 0) return Errno(ESTALE);
@@ -172,8 +175,8 @@ Result<std::unique_ptr<FileHandle>> Files::open_removed(NodeRef ref, Job& job, c
   return make_handle({std::move(fd), info.in_upper}, st, ref, job, flags);
 }
 
-// Opens the file that the lookup found, as on a local file system: without a layer, and even if its name has
-// been removed or replaced since.
+// Opens the file that the lookup found, without a layer, and even if its name has been removed or replaced since, as a
+// local file system does.
 Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeInfo& info,
                                                        int flags) {
   const ReaderLock lock(info.job->overlay.mutex());
@@ -191,14 +194,14 @@ Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeIn
   return handle;
 }
 
-// Without O_EXCL, another process may have made it since the kernel's lookup: it is then opened, as by open(2).
+// Without O_EXCL, opens the file that another process has created since the kernel's lookup, as open(2) does.
 Result<Files::Created> Files::create_common(Job& job, NodeRef parent, const std::string& path,
                                             int flags) {
   const Common kind = common_kind(mount_.entries, path);
   const bool is_staged = kind == Common::kShared && wants_write(flags);
   auto made =
       job.overlay.create_lock(path, (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
-  // Another object has the name: the kernel looks it up again.
+  // An object of another kind has the name. ESTALE makes the kernel look it up again.
   if (made.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
   if (!made) return made.error();
   CACHESHIM_TRY(st, sys::stat_fd(made->fd.get()));
@@ -218,7 +221,7 @@ Result<Files::Created> Files::create_common(Job& job, NodeRef parent, const std:
 
 OpenedFile Files::add_file(const Request& request, std::unique_ptr<FileHandle> handle) {
   OpenedFile opened;
-  // Pages that an earlier open has left would be those of before what now goes past them.
+  // Passthrough writes bypass the page cache, so cached pages of an earlier open would become stale.
   opened.keep_cache = handle->keeps_pages && handle->backing_id == 0;
   opened.noflush = !handle->tells_close;
   opened.direct_io = handle->direct_io;
@@ -241,7 +244,7 @@ void Files::open(const Request& request, NodeId ino, int flags, OpenCompletion c
 
 Result<OpenedFile> Files::open_object_file(const Request& request, NodeRef ref,
                                            const NodeInfo& info, int flags) {
-  // The kernel looks the name up again, which misses it.
+  // ESTALE makes the kernel look the name up again, and it is gone.
   if (const auto gone = objects_.put_damaged_away(ref); !gone.empty()) {
     mount_.invalidation.gone(gone);
     return Errno(ESTALE);
@@ -269,8 +272,8 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
     if (hold == Hold::kShared && !job.overlay.makes_shared(path)) return Errno(kNeedsExclusive);
     if (job.overlay.is_shared_lock_name(path)) return create_common(job, parent, path, flags);
     Result<UniqueFd> fd = job.overlay.create_file(path, backing_flags(flags), wanted);
-    // Published, or made in another view of this layer, since the kernel looked. It looks again then,
-    // and checks whether this caller may open what is there.
+    // The file was published or created in another view since the kernel's lookup. ESTALE makes the kernel look it up
+    // again and check whether the caller may open it.
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
@@ -286,7 +289,7 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
   });
 }
 
-// O_TMPFILE: the node is one that has lost its name from the start.
+// O_TMPFILE: the new node is in the state of a node that has lost its name.
 Result<Files::Created> Files::create_tmpfile(NodeRef parent, const NewObject& wanted, int flags) {
   CACHESHIM_TRY(info, objects_.view_directory(parent));
   const WriterLock lock(info.job->overlay.mutex());
@@ -340,8 +343,8 @@ Result<UniqueFd> Files::reopen_for_reading(const FileHandle& handle) const {
   return std::move(found.opened.fd);
 }
 
-// The next write refreshes a writable handle. A file that no longer has a name is read to its end through the handle's
-// descriptor.
+// Does nothing for a writable handle, which change_data() refreshes. A file that no longer has a name is read through
+// the handle's old descriptor.
 Status Files::refresh_for_reading(FileHandle& handle) {
   const std::uint32_t epoch = mount_.nodes.epoch(handle.node);
   if (handle.writable || handle.epoch == epoch) return {};
@@ -407,7 +410,7 @@ Result<std::size_t> Files::write(const Request& request, const OpenFlags& open,
       CACHESHIM_CHECK(drop_privileges(request, {handle->node, handle->slot}, fd));
     }
     off_t at = offset;
-    if (handle->shared && (open.flags & O_APPEND) != 0) {  // the kernel knows the base's size
+    if (handle->shared && (open.flags & O_APPEND) != 0) {  // the kernel's offset is the size of the base's file
       CACHESHIM_TRY(st, sys::stat_fd(fd));
       at = st.st_size;
     }
@@ -429,10 +432,10 @@ Status Files::drop_privileges(const Request& request, NodeRef ref, int fd) {
   return removed.failed_with(ENODATA) ? Status() : removed;
 }
 
-// The last descriptor is closed: what was written in place is as it will be.
+// Call when the last descriptor is closed and no more writes can follow.
 void Files::end_writing(FileHandle& handle) {
   Job& job = *handle.job;
-  job.begin_publishing();  // so that who waits for the job sees no gap between the two
+  job.begin_publishing();  // before remove_writer(): Job::wait_until_settled() must see no gap
   job.remove_writer(handle.device, handle.inode);
   mount_.publishing.retry_postponed(job);
   const Result<std::string> path = [&]() -> Result<std::string> {
@@ -448,7 +451,7 @@ void Files::release(std::uint64_t fh) {
     lock_requests_.release_locks(*handle, fh);
     mount_.open_files.remove(handle->node, handle->fd.get());
     mount_.shared_files.released(*handle);
-    // Before all else, so that nothing of ours holds the file open for writing when it is to be published.
+    // Before end_writing(), so that the daemon itself does not hold the file open for writing when it is published.
     handle->fd.reset();
     mount_.io_modes.close(encode({handle->node, handle->slot}));
     if (handle->counts_as_writer) end_writing(*handle);
@@ -465,7 +468,7 @@ Status Files::fsync(std::uint64_t fh, bool is_data_alone) {
   FileHandle* const handle = mount_.handles.file(fh);
   if (handle == nullptr) return Errno(EINVAL);
   CACHESHIM_CHECK(refresh_for_reading(*handle));
-  (void)handle->job->overlay.sync_records();  // at worst a copy is shown with its own inode number
+  (void)handle->job->overlay.sync_records();  // without the record, a copy shows its own inode number
   const int fd = handle->fd.get();
   if ((is_data_alone ? ::fdatasync(fd) : ::fsync(fd)) == -1) return Errno::last();
   return {};

@@ -14,8 +14,8 @@
 
 namespace cacheshim {
 
-// Open files. Reads take no lock; a write holds the overlay's mutex shared, so that publishing, which holds it
-// exclusively, finds no write under way in a file that it hands to the base. Thread-safe; call with no lock held.
+// Opens, reads and writes files. Reads take no lock. A write holds the overlay's mutex shared, and publishing holds it
+// exclusively, so no write is in progress while a file moves to the base. Thread-safe; call with no lock held.
 class Files {
  public:
   Files(Mount& mount, Objects& objects, Answers& answers, OwnTree& own_tree,
@@ -41,10 +41,10 @@ class Files {
   Result<std::size_t> copy_file_range(std::uint64_t fh_in, off_t in, std::uint64_t fh_out,
                                       off_t out, std::size_t length);
 
-  // Runs `change` with the handle's current descriptor, as a writer of the file.
+  // Runs `change` with a descriptor of the file's current data, which it copies up before if necessary.
   Result<std::size_t> change_data(FileHandle& handle,
                                   const std::function<Result<std::size_t>(int fd)>& change);
-  // Call before the file's data change: removes what the caller may not leave it with.
+  // Call before the file's data change. Clears the set-id bits and capabilities that the caller's change invalidates.
   Status drop_privileges(const Request& request, NodeRef ref, int fd);
 
  private:
@@ -63,7 +63,7 @@ class Files {
   Status refresh_for_reading(FileHandle& handle);
   void end_writing(FileHandle& handle);
 
-  // ---- With the mutex held, so that the file is not published before it counts as written to.
+  // ---- The mutex keeps the file from being published before its new writer is counted.
   NewHandle open_readable(NodeRef ref, Job& job, int flags) REQUIRES_SHARED(job.overlay.mutex());
   NewHandle open_removed(NodeRef ref, Job& job, const NodeInfo& info, int flags)
       REQUIRES_SHARED(job.overlay.mutex());
@@ -79,7 +79,8 @@ class Files {
   };
   Result<NamedFile> open_named(const Job& job, NodeIndex node, int access) const
       REQUIRES_SHARED(job.overlay.mutex());
-  // Open the file of a handle again, where its data have moved to.
+  // Open the handle's file again after its data have moved: to the layer by a copy-up, or to the base by publishing.
+  // Errors: ESTALE if only the handle's own descriptor still leads to the data.
   Result<UniqueFd> reopen_for_writing(const FileHandle& handle)
       REQUIRES(handle.job->overlay.mutex());
   Result<UniqueFd> reopen_for_reading(const FileHandle& handle) const

@@ -15,8 +15,8 @@
 
 namespace cacheshim {
 
-// What each FUSE request means. The operations are called by many threads at once, with no lock held; what may take
-// long or must wait completes its request later, with no lock held either.
+// The operations of the file system, one for each FUSE request. Many threads call them concurrently, with no lock held.
+// An operation that may take long or must wait takes a completion, which it completes later with no lock held.
 struct Filesystem {
   // Both must outlive it.
   Filesystem(Mount& the_mount, ControlFiles& control)

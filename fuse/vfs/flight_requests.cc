@@ -32,7 +32,7 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
   const Flights::LeaseRequest lease_request =
       mount_.single_flight.lease_request_of(request.caller, job, std::move(path));
   if (lease_request.lineage.empty()) return missed;
-  Entry nothing{};  // and ask again each time
+  Entry nothing{};  // with timeout 0, so that the kernel looks it up each time
   if (lease_request.is_entry() && !only_asks(lease_request.thread)) return nothing;
   const Flights::Answer answer = mount_.single_flight.flights()->look(lease_request);
   if (answer.advice == Flights::Advice::kWait) {
@@ -47,8 +47,8 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
   return again;
 }
 
-// Nothing is valid for any time: before the kernel uses a placeholder, as a directory or a file, it asks for the
-// attributes to check the caller's permission (default_permissions), and that request waits.
+// All timeouts are 0. Before the kernel uses a placeholder, it requests the attributes to check the caller's permission
+// (default_permissions), and that GETATTR waits for the build.
 Result<Entry> FlightRequests::placeholder_entry(NodeRef ref, mode_t mode) const {
   struct stat st {};
   st.st_mode = mode;

@@ -18,12 +18,13 @@ class FlightRequests {
 
   // As SingleFlight::note_step().
   void note_step(NodeRef parent, const std::string& name);
-  // The answer to a lookup that found nothing, `missed`.
+  // Returns the reply to a lookup that found nothing: `missed`, a placeholder if another job builds the entry, or the
+  // entry if it has just appeared.
   Result<Entry> join_flight(const Request& request, NodeRef parent, const NodeInfo& info,
                             const std::string& name, const Entry& missed);
+  // Whether the node may be a placeholder, so that requests for it must wait.
   bool may_be_placeholder(NodeIndex node, const NodeInfo& info) const;
-  // Completes the request with ESTALE once the build is over: the kernel then looks the name up again, and takes what
-  // it gets.
+  // Completes the request with ESTALE once the build has ended. The kernel then looks the name up again.
   template <class R>
   void wait_for_flight(const Request& request, NodeRef ref, const NodeInfo& info,
                        Completion<R> completion);
@@ -45,7 +46,7 @@ void FlightRequests::wait_for_flight(const Request& request, NodeRef ref, const 
         pending->watch(nullptr);
         pending->complete(Errno(ESTALE));
       });
-  pending->watch(wait.get());  // before anybody can answer
+  pending->watch(wait.get());  // before another thread can complete it
   mount_.single_flight.flights()->wait(ref.node, wait);
 }
 

@@ -15,7 +15,7 @@
 namespace cacheshim {
 namespace {
 
-// A lock request of the kernel.
+// A pending lock request of the kernel.
 class PendingLock final : public LockCall, public Interruptible {
  public:
   PendingLock(LockTable& locks, StatusCompletion completion)
@@ -34,10 +34,10 @@ class PendingLock final : public LockCall, public Interruptible {
  private:
   LockTable& locks_;
   StatusCompletion completion_;
-  std::uint64_t ticket_ = 0;  // 0: it does not wait
+  std::uint64_t ticket_ = 0;  // 0: it is not waiting
 };
 
-// Before a request is told that it has the lock, `before` runs and calls what it is given.
+// When the lock is granted, runs `before` first, which must call its argument. The argument replies.
 class GrantedCall final : public LockCall {
  public:
   using Before = std::function<void(std::function<void()> answer)>;
@@ -69,7 +69,7 @@ LockFileId LockRequests::lock_file_id(const FileHandle& handle) const {
   return {0, handle.node};
 }
 
-// The handle's own descriptor may be of a file that was copied to become a lock file.
+// The file may have been copied to become a lock file. The handle's descriptor then leads to the original.
 LockTable::Opener LockRequests::opener_of(const FileHandle& handle) const {
   return [this, &handle]() -> Result<UniqueFd> {
     const NodeInfo info = mount_.nodes.info(handle.node);
@@ -127,7 +127,7 @@ Result<std::string> LockRequests::path_of(const FileHandle& handle) const {
   return mount_.nodes.path(handle.node);
 }
 
-// What the job has made under the lock that `wanted` lets go of.
+// Returns the entries that the job has built under the lock that `wanted` releases.
 std::vector<std::string> LockRequests::built_under(const FileHandle& handle,
                                                    const LockRequest& wanted) {
   if (wanted.type != F_UNLCK || !handle.job->has_built()) return {};
@@ -138,8 +138,10 @@ std::vector<std::string> LockRequests::built_under(const FileHandle& handle,
   return path ? mount_.publishing.take_built(*handle.job, *path) : std::vector<std::string>();
 }
 
-// The caller's job may have written into an entry before it had the lock that the entry is built under, and another
-// job may have published the entry meanwhile. Copies of the base's files would hide the rest of it.
+// Makes a published entry visible before the lock that protects its build is granted:
+// 1. The caller's job writes into an entry before it has the lock.
+// 2. Another job publishes the entry.
+// 3. The caller's job gets the lock, but its own copies hide the published files.
 void LockRequests::before_grant(const FileHandle& handle, std::function<void()> answer) {
   const Result<std::string> path = path_of(handle);
   const std::string entry = path ? mount_.entries.entry_built_under(*path) : "";
@@ -152,8 +154,8 @@ void LockRequests::before_grant(const FileHandle& handle, std::function<void()> 
   mount_.publishing.show_published(job, entry, std::move(answer));
 }
 
-// Its locks are about to go without an unlock: closed, or its process is dead. What it has made under them
-// must not count as the next holder's.
+// Call when a handle's locks go without an unlock, because it is closed or its process has exited. Its files must not
+// count as built by the next holder.
 void LockRequests::forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner) {
   LockRequest unlock;
   unlock.is_record = is_record;
@@ -161,7 +163,7 @@ void LockRequests::forget_built(const FileHandle& handle, bool is_record, std::u
   (void)built_under(handle, unlock);
 }
 
-// A process that locks a common file keeps others waiting, so that counts as a change.
+// A lock on a file of the base can block other users, so it counts as a change.
 bool LockRequests::may_share_lock(const Request& request, const FileHandle& handle, LockUse use) {
   if (use == LockUse::kLock &&
       !change_guard_.note_change(request, encode({handle.node, handle.slot})))
@@ -170,9 +172,9 @@ bool LockRequests::may_share_lock(const Request& request, const FileHandle& hand
          (use == LockUse::kLock || mount_.trust.may_publish(request.caller));
 }
 
-// The base's file that takes the locks of this one (NamedLocks), or null if the job's processes lock the
-// file among themselves: for other names, larger files, jobs that may not publish, and as long as a process
-// holds a lock that was taken on the job's file.
+// Returns the file of the base that takes the locks of the handle's file (NamedLocks). Returns null if only the job's
+// own processes exclude each other: for other names, for larger files, for jobs that may not publish, and while a
+// process holds a lock that it took on the job's own file.
 NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle& handle,
                                              LockUse use) {
   if (handle.is_lock_file) return nullptr;
@@ -200,7 +202,7 @@ NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle&
   return added ? *std::move(added) : nullptr;
 }
 
-// The handle stays: its descriptor is in use until the request is answered.
+// The handle outlives the request: the kernel sends RELEASE only after the reply.
 void LockRequests::set_lock(const Request& request, FileHandle& handle, const LockRequest& wanted,
                             StatusCompletion completion) {
   std::unique_ptr<LockCall> call =
@@ -222,14 +224,15 @@ void LockRequests::set_lock(const Request& request, FileHandle& handle, const Lo
                                     std::move(call))] { set(std::move(*pending)); });
 }
 
-// Compile caches write a file once, by the handle that has made it, and then read it. A process that opens an
-// existing file for both is more like a database.
+// A compile cache writes a file once, through the handle that created it, and then only reads it. A process that opens
+// an existing file for reading and writing may be a database, which locks it.
 bool LockRequests::tells_of_close(NodeIndex node, int flags) const {
   if ((flags & O_ACCMODE) == O_RDWR && (flags & O_CREAT) == 0) return true;
   return mount_.nodes.takes_locks(node) || mount_.nodes.name(node).ends_with(".lock");
 }
 
-// A baton that a process locks excludes by that, and not by being there: it stays when its maker dies.
+// A baton excludes other processes by its existence. A baton that is locked excludes them by the lock, so it must stay
+// when its creator dies.
 void LockRequests::note_locked(const FileHandle& handle) {
   if (mount_.nodes.takes_locks(handle.node)) return;
   mount_.nodes.set_takes_locks(handle.node);
@@ -256,7 +259,7 @@ void LockRequests::setlk(const Request& request, const LockTarget& target, const
   LockRequest wanted = record_request(request, *handle, target, lock);
   wanted.waits = waits;
   wanted.thread = request.caller.tid;
-  // Its own handle too: a duplicate may stay open, in a child as well.
+  // The own handle counts: a duplicate of its descriptor may stay open, also in a child.
   wanted.others_close_unseen = mount_.nodes.silent_handles(handle->node) > 0;
   set_lock(request, *handle, wanted, std::move(completion));
 }
@@ -278,7 +281,7 @@ Result<struct flock> LockRequests::getlk(const Request& request, const LockTarge
 Status LockRequests::flush(const Request& request, const LockTarget& target) {
   FileHandle* const handle = mount_.handles.file(target.fh);
   if (handle == nullptr) return {};
-  // Before its locks go, and somebody else looks.
+  // Before its locks are released and another process reads the file.
   const Status committed =
       handle->shared ? mount_.shared_files.commit(*handle, request.caller.tid) : Status();
   forget_built(*handle, /*is_record=*/true, target.owner);

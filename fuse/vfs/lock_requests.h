@@ -11,14 +11,14 @@
 
 namespace cacheshim {
 
-// flock(2) and fcntl(2) locks. The kernel hands all of them over (FUSE_CAP_FLOCK_LOCKS is for the whole mount),
-// LockTable does the rest.
+// Serves flock(2) and fcntl(2) locks. The kernel passes all of them to the daemon (FUSE_CAP_FLOCK_LOCKS applies to the
+// whole mount), and LockTable decides.
 //
-// The kernel reports the close of a descriptor, which releases a process's record locks, by FLUSH. This is a round trip:
-// without it an open, read and close takes 9 µs instead of 13. The daemon has to ask for it at the open or never. So a
-// handle asks for it if a lock is likely (tells_of_close()); the others are silent. If the file is locked while they are
-// open, LockQueue checks the process's descriptors in /proc. Thread-safe; call with no lock held, unless a method says
-// otherwise.
+// The close of a descriptor releases a process's record locks. The kernel reports it by FLUSH, which is a round trip:
+// an open, read and close takes 9 µs without it and 13 with it. The daemon chooses at the open whether a handle gets
+// FLUSH. It chooses FLUSH if a lock is likely (needs_flush()); the other handles are silent. If a file is locked while
+// silent handles are open, LockQueue checks the process's descriptors in /proc. Thread-safe; call with no lock held,
+// unless a method says otherwise.
 class LockRequests {
  public:
   LockRequests(Mount& mount, Objects& objects, ChangeGuard& change_guard)
@@ -29,20 +29,22 @@ class LockRequests {
              StatusCompletion completion);
   Result<struct flock> getlk(const Request& request, const LockTarget& target,
                              const struct flock& lock);
-  // A descriptor is closed, perhaps not the last one of its handle. Puts files of class `shared` in place.
+  // A process has closed a descriptor, perhaps not the last one of the handle. Replaces a file of class `shared` with
+  // its written copy.
   Status flush(const Request& request, const LockTarget& target);
 
   void release_locks(FileHandle& handle, std::uint64_t fh);
   // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened.
   bool tells_of_close(NodeIndex node, int flags) const;
-  // From now on the locks of the node's file are those of its inode, also those that are held.
+  // From now on the inode identifies the node's file in the lock table; locks that are held move with it.
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
-  // The node's file has been renamed to `path`, which may have made it a lock file of the base, `new_lock`, or the job's
-  // own.
+  // Call after a rename of the node's file to `path`. If that made it a lock file of the base, `new_lock` is its
+  // descriptor. A lock file that got another name becomes a file of the job.
   Status settle_lock_name(NodeIndex node, Job& job, const std::string& path, UniqueFd new_lock)
       REQUIRES_SHARED(job.overlay.mutex());
 
  private:
+  // What a request does with the lock.
   enum class LockUse { kLock, kUnlock, kFind };
 
   LockFileId lock_file_id(const FileHandle& handle) const;

@@ -23,8 +23,8 @@ Result<std::uint64_t> mount_id(int fd) {
   return st.stx_mnt_id;
 }
 
-// The root of the mount that holds the directory. A copy that begins there keeps the paths of all its objects
-// apart. In a copy that began at the directory, BaseWatch would take objects outside it for objects below it.
+// Returns the root of the mount that contains the directory. The copy must begin there: in a copy that begins at the
+// directory itself, BaseWatch could not tell objects outside the directory from objects below it.
 Result<fs::path> top_of_mount(const MountCopies::Directory& directory) {
   CACHESHIM_TRY(mount, mount_id(directory.fd));
   fs::path top = directory.path;
@@ -51,7 +51,7 @@ fs::path common_part(const fs::path& one, const fs::path& other) {
   return common;
 }
 
-// `path`, which lies below `top`, in a copy that begins at `top`.
+// Opens `path`, which lies below `top`, in a copy that begins at `top`.
 Result<UniqueFd> open_below(int copy, const fs::path& top, const fs::path& path) {
   return sys::open_beneath(copy, path.lexically_relative(top).string(), O_RDONLY | O_DIRECTORY);
 }
@@ -71,10 +71,10 @@ Result<int> MountCopies::copy_mount(const std::string& top, unsigned recursive) 
   UniqueFd copy(tree);
   struct mount_attr change {};
   change.attr_set = atimes_;
-  // The kernel takes these three for one value, which has to be cleared as a whole.
+  // noatime, relatime and strictatime are one value to the kernel, which must be cleared as a whole.
   const bool chooses = (atimes_ & (MOUNT_ATTR_NOATIME | MOUNT_ATTR_STRICTATIME)) != 0;
   change.attr_clr = chooses ? MOUNT_ATTR__ATIME : 0;
-  change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // unmounts of the originals follow
+  change.propagation = is_apart_ ? MS_PRIVATE : MS_SLAVE;  // follows unmounts of the originals
   if (::mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &change, sizeof change) == -1) {
     return Errno::last();
   }

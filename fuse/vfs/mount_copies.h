@@ -11,12 +11,11 @@
 
 namespace cacheshim {
 
-// Private copies of the mounts that the directories of an overlay are on, as overlayfs makes them. An
-// overlay opens its directories through them in two cases.
-// 1. It is mounted with noatime, strictatime or nodiratime. The kernel leaves the access times of a FUSE
-//    file system to its daemon, whose reads (and those of passthrough files, which the kernel does itself)
-//    set them by the rules of the mount through which the file is open.
-// 2. Its mount point lies in a lower directory: the overlay would see itself there, without end.
+// Private copies of the mounts that contain an overlay's directories, as overlayfs makes them. An overlay opens its
+// directories through them in two cases:
+// 1. It is mounted with noatime, strictatime or nodiratime. The kernel leaves access times of a FUSE file system to the
+//    daemon. Reads by the daemon, and by the kernel for passthrough, update them as the mount of the opened file says.
+// 2. Its mount point lies in a lower directory. The overlay would contain itself, without end.
 class MountCopies {
  public:
   struct Directory {
@@ -29,14 +28,14 @@ class MountCopies {
   MountCopies(unsigned long mount_flags, bool is_apart);
 
   bool are_needed() const { return have_atimes() || is_apart_; }
-  // Whether the flags ask for something that the mounts of the directories do not decide.
+  // Whether the mount flags set a rule for access times.
   bool have_atimes() const { return atimes_ != 0; }
 
-  // Opens the directory again, with what is mounted below it. Errors: EPERM without privilege over the mount
+  // Opens the directory again, with the mounts below it. Errors: EPERM without privilege over the mount
   // namespace, ENOSYS before Linux 5.12.
   Result<UniqueFd> reopen(const Directory& directory);
-  // The same for two directories on one mount, so that files can be renamed from one to the other.
-  // Errors: also EXDEV if they are not on one.
+  // The same for two directories on one mount, so that files can be renamed between them. Errors: also EXDEV if they
+  // are on different mounts.
   Result<std::pair<UniqueFd, UniqueFd>> reopen_both(const Directory& one, const Directory& other);
 
  private:

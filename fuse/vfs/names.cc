@@ -91,9 +91,9 @@ void Names::mkdir(const Request& request, NodeId parent, const char* name, mode_
 
 Result<Entry> Names::mknod(const Request& request, NodeId parent, const char* name, mode_t mode,
                            dev_t device) {
-  // In a squash view, whose objects are all its user's, a device would be that user's too. With
-  // owner=keep the kernel asks only for callers who may make devices anywhere. The overlay refuses a device
-  // 0:0, which needs no right.
+  // owner=squash: all objects of a view belong to its user, and a device must not. owner=keep: the kernel forwards only
+  // the requests of callers that may create devices on any file system. A device 0:0 needs no privilege; the overlay
+  // refuses it.
   const bool is_device = S_ISCHR(mode) || S_ISBLK(mode);
   if (is_device && !mount_.options.owners.keep) return Errno(EPERM);
   return make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
@@ -153,8 +153,8 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
       [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
-// One of the two names, or both, is a lock file's: a node has only names of one kind, so this gets a node of its own, with
-// the same locks. Others may have taken the new name away already, if it is a lock file's.
+// For a link from or to the name of a lock file. All names of a node are of one kind, so the new name gets a node of
+// its own with the same locks. Another process may already have removed the new name if it is a lock file's.
 Result<Entry> Names::add_lock_name(Job& job, NodeIndex source, NodeRef parent,
                                    const std::string& path) {
   CACHESHIM_TRY(object, objects_.open_object(job, source));
@@ -173,7 +173,7 @@ Result<Entry> Names::add_lock_name(Job& job, NodeIndex source, NodeRef parent,
   return entry;
 }
 
-// A file of the layer that has no name may get its first.
+// A file without a name can get one if it belongs to the layer.
 Status Names::link_to(NodeIndex node, Job& job, const std::string& new_path) {
   const NodeInfo info = mount_.nodes.info(node);
   if (info.removed) {
@@ -202,7 +202,7 @@ Result<std::string> Names::remove_name(NodeId parent_ino, const std::string& nam
 void Names::unlink(const Request& request, NodeId parent, const char* name,
                    StatusCompletion completion) {
   const pid_t caller = request.caller.tid;
-  // A lock that its holder removes: filelock 3.24 to 3.29 does that before it unlocks.
+  // Whether the caller holds the lock that it removes. filelock 3.24 to 3.29 removes the file before it unlocks.
   bool is_let_go = false;
   const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
     job.overlay.mutex().assert_held_shared();
@@ -215,7 +215,8 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
     if (is_let_go) mount_.batons.forget(job, path);
     return Status();
   };
-  // The kernel holds what is removed as well: a late notice, of a directory that had its number, waits for it.
+  // During an unlink the kernel also holds the lock of the removed object. A late invalidation of a directory that had
+  // the same node id would wait for that lock.
   const NodeRef directory = decode(parent);
   const NodeId victim = encode({mount_.nodes.find(directory.node, name), directory.slot});
   const Result<std::string> removed = remove_name(parent, name, remove);
@@ -282,14 +283,14 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   const NodeId source = encode({mount_.nodes.find(from.node, name), from.slot});
   const NodeId target = encode({mount_.nodes.find(to.node, new_name), to.slot});
   const Result<std::string> renamed = rename_object(from, name, to, new_name, flags);
-  // The kernel itself refuses to replace a name that it knows. ESTALE makes it look the names up again; after EEXIST it
-  // would go on taking this one for absent.
+  // The kernel itself refuses to replace a name that it knows, so it has cached this one as absent. ESTALE makes it
+  // look the names up again; after EEXIST it would keep the stale entry.
   const bool is_stale = flags == RENAME_NOREPLACE && renamed.failed_with(EEXIST);
   if (is_stale) return completion.complete(Errno(ESTALE));
   if (!renamed) return completion.complete(renamed.error());
   Job& job = *mount_.nodes.info(to.node).job;
   if (job.overlay.is_shared_lock_name(*renamed)) {
-    // The kernel keeps the name for as long as it may keep that of the file that was renamed.
+    // The kernel caches the new name with the timeout of the old one, which is too long for a lock file.
     mount_.invalidation.name_changed(job, std::string(parent_path(*renamed)), new_name);
     return completion.complete({});
   }
@@ -300,7 +301,7 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
                               [pending = share(std::move(completion))] { pending->complete({}); });
 }
 
-// Its entry is not published by that: whoever was at work has not come to the end.
+// Does not publish the baton's entry: its builder has not finished.
 void Names::reap(const Baton& baton) {
   Job& job = *baton.job;
   const std::string directory(parent_path(baton.path));
@@ -310,7 +311,7 @@ void Names::reap(const Baton& baton) {
     const auto found = job.overlay.find(baton.path);
     const bool is_same = found && found->in_upper && found->st.st_dev == baton.device &&
                          found->st.st_ino == baton.inode;
-    if (!is_same) return;  // removed, or taken by another since
+    if (!is_same) return;  // removed, or created again by another process
     const NodeIndex parent = mount_.nodes.find_path(job.view_root, directory);
     NodeTable::Removed kept;
     if (parent != 0) kept = objects_.keep_object(job.overlay, parent, name, baton.path);

@@ -11,7 +11,7 @@
 
 namespace cacheshim {
 
-// Lookup and forget, and whatever makes, removes or moves a name. Thread-safe; call with no lock held.
+// Serves lookup and forget, and all requests that create, remove or rename a name. Thread-safe; call with no lock held.
 class Names {
  public:
   Names(Mount& mount, Objects& objects, Answers& answers, OwnTree& own_tree,
@@ -25,7 +25,7 @@ class Names {
 
   void lookup(const Request& request, NodeId parent, const char* name, EntryCompletion completion);
   void forget(NodeId ino, std::uint64_t count);
-  // The kernel has not taken the answer with this node, because the caller was killed.
+  // Call if the kernel did not accept the reply with this node, because the caller was killed.
   void drop_entry(NodeId ino);
   Result<Entry> mknod(const Request& request, NodeId parent, const char* name, mode_t mode,
                       dev_t device);
@@ -39,15 +39,16 @@ class Names {
               const char* new_name, unsigned flags, StatusCompletion completion);
   void link(const Request& request, NodeId ino, NodeId new_parent, const char* new_name,
             EntryCompletion completion);
-  // Removes a baton whose maker has died.
+  // Removes a baton whose creator has died.
   void reap(const Baton& baton);
 
  private:
-  // Returns the path it had.
+  // Removes the object at `path`.
   using RemoveName = std::function<Status(Job& job, const std::string& path, Hold hold)>;
 
   Result<Entry> make_entry(NodeId parent, const std::string& name,
                            const std::function<Status(Overlay&, const std::string&)>& make);
+  // Returns the path that the object had.
   Result<std::string> remove_name(NodeId parent, const std::string& name, const RemoveName& remove);
   Result<std::string> rename_object(NodeRef from, const std::string& name, NodeRef to,
                                     const std::string& new_name, unsigned flags);

@@ -30,7 +30,7 @@ Result<UniqueFd> Objects::open_object(const Job& job, NodeIndex node) {
   if (info.object_fd() >= 0) return sys::reopen(info.object_fd(), O_PATH);
   const auto path = mount_.nodes.path(node);
   if (!path)
-    return mount_.open_files.open_object(node);  // it has no name, or its directory has none
+    return mount_.open_files.open_object(node);  // the object or its directory has no name
   auto opened = job.overlay.open(*path, O_PATH);
   if (opened.failed_with(ENOENT)) return mount_.open_files.open_object(node);
   if (!opened) return opened.error();
@@ -45,14 +45,14 @@ Status Objects::settle_name(const Job& job, NodeIndex node) {
     const NodeInfo info = mount_.nodes.info(node);
     if (info.object_fd() >= 0) return {};
     if (!info.removed) {
-      if (info.in_upper || info.is_view_root) return {};  // no other process changes these
+      if (info.in_upper || info.is_view_root) return {};  // only the daemon changes these
       const auto path = mount_.nodes.path(node);
       const auto found = path ? job.overlay.find(*path) : Result<Found>(Errno(ENOENT));
       if (found && mount_.nodes.is_current(node, found->st, found->in_upper)) return {};
       if (!found && !found.failed_with(ENOENT)) return found.error();
     }
     CACHESHIM_TRY(object, mount_.open_files.open_object(node));
-    mount_.nodes.lose_name(node, std::move(object));  // it may have others
+    mount_.nodes.lose_name(node, std::move(object));  // the node may have further names
   }
 }
 
@@ -74,7 +74,7 @@ NodeTable::Removed Objects::keep_object(const Overlay& overlay, NodeIndex parent
   auto opened = overlay.open(path, O_PATH);
   if (!opened) return {};
   const auto st = sys::stat_fd(opened->fd.get());
-  // Another process may have put another file there since the kernel's lookup.
+  // Another process may have replaced the file since the kernel's lookup.
   if (!st || !mount_.nodes.is_current(node, *st, opened->in_upper)) return {};
   const bool has_links = !S_ISDIR(st->st_mode) && st->st_nlink > 1;
   return {std::move(opened->fd), opened->in_upper, has_links};
@@ -95,10 +95,10 @@ Result<PreparedCopies> Objects::prepare_change(NodeIndex node, off_t keep_bytes,
   const NodeInfo info = mount_.nodes.info(node);
   const bool is_own_file = info.in_upper && !info.is_dir;
   if (info.kind != NodeKind::kObject || info.removed || is_own_file) return PreparedCopies{};
-  // A directory's own attributes concern nothing that is in it.
+  // A change of a directory's own attributes does not need its contents in the layer.
   if (info.is_dir && !whole_tree) return PreparedCopies{};
   const auto path = mount_.nodes.path(node);
-  if (!path) return PreparedCopies{};  // removed meanwhile: the change itself sees to that
+  if (!path) return PreparedCopies{};  // removed meanwhile: the change itself handles that
   bool has_layer = false;
   {
     const ReaderLock lock(info.job->overlay.mutex());

@@ -16,10 +16,10 @@
 namespace cacheshim {
 namespace {
 
-// What may be different for the next caller is not cached; what cannot change is.
+// Timeouts in seconds. An answer that depends on the caller is not cached.
 constexpr double kAskAlways = 0;
-constexpr double kKeep = 60;    // seconds
-constexpr double kKeepJob = 1;  // seconds: an ended job begins again with the next look at it
+constexpr double kKeep = 60;
+constexpr double kKeepJob = 1;  // an ended job starts again at the next lookup
 
 constexpr std::array<const char*, 8> kControlFiles = {"version", "stats",    "metrics", "status",
                                                       "flights", "profiles", "routes",  "control"};
@@ -35,8 +35,8 @@ std::string OwnTree::view_name(const Job& job, ViewSlot slot) const {
   return fmt::format("{}@{}", job.id, job.view(slot).uid.value_or(0));
 }
 
-// A job that root belongs to may belong, or come to belong, to another user: the first user who names its
-// id can own it. Root, whose processes no mode keeps out, then has its own job instead.
+// The first user who names a job's id can own the job, and modes do not keep root out of another user's view. If root's
+// job belongs to another user, or may still, root gets its own job instead.
 JobClaim OwnTree::claim_of(const Caller& caller) {
   JobClaim claim = mount_.callers.claim_of(caller);
   if (caller.uid != 0) return claim;
@@ -61,7 +61,7 @@ struct stat OwnTree::own_attr(NodeIndex node, const NodeInfo& info) const {
   struct stat st {};
   st.st_ino = info.ino;
   st.st_nlink = 1;
-  st.st_uid = sys::own_uid();  // the service account: an id that exists in its user namespace
+  st.st_uid = sys::own_uid();  // exists in the daemon's user namespace
   st.st_gid = sys::own_gid();
   st.st_atim.tv_sec = st.st_mtim.tv_sec = st.st_ctim.tv_sec = mount_.started;
   st.st_blksize = 4096;
@@ -77,7 +77,7 @@ struct stat OwnTree::own_attr(NodeIndex node, const NodeInfo& info) const {
       st.st_mode = S_IFREG | 0444;
       break;
     case NodeKind::kRoot:
-      st.st_mode = S_IFDIR | 01777;  // so that we are asked, and can answer mkdir -p with EEXIST
+      st.st_mode = S_IFDIR | 01777;  // so that the kernel forwards mkdir to make_in_root()
       break;
     default:
       st.st_mode = S_IFDIR | 0755;
@@ -121,7 +121,7 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
   if (name == kJobsName) return own_entry(kRootNode, name, NodeKind::kJobsDir, kKeep);
   if (name == kControlName) return own_entry(kRootNode, name, NodeKind::kControlDir, kKeep);
   if (is_profile_name(name)) return own_entry(kRootNode, name, NodeKind::kRootLink, kKeep);
-  // Any other name is there if the caller's own view has it.
+  // Any other name exists if the caller's view has it.
   Job& job = job_of(request);
   {
     const ReaderLock lock(job.overlay.mutex());
@@ -130,9 +130,9 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
   return own_entry(kRootNode, name, NodeKind::kRootLink, kAskAlways);
 }
 
-// A job comes into being when it itself, or root, first asks for it; to others an unknown one is just
-// not there, and one that is still free, as after `job start` by root, is closed: a job's id is no
-// secret. Its users are not asked what job they are of, which takes a look into /proc.
+// A job starts when one of its own processes, or root, looks it up first. To other users an unknown job does not exist,
+// and a job without an owner, as after `job start` by root, is closed: a job's id is not a secret. A known user of the
+// job returns early, because claim_of() reads /proc.
 Result<Job*> OwnTree::find_open_job(const Caller& caller, const std::string& id, bool begin,
                                     bool make) {
   Job* job = mount_.jobs.find(id);
@@ -146,7 +146,6 @@ Result<Job*> OwnTree::find_open_job(const Caller& caller, const std::string& id,
   return job;
 }
 
-// A job's view. `name` may be that of one uid's, "<job>@<uid>".
 Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& name, bool make) {
   const Caller caller = request.caller;
   const auto at = name.find('@');
@@ -170,8 +169,8 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
   Entry entry{};
   entry.ino = encode({node, slot});
   entry.attr = st;
-  // The name of a view that is free is asked for each time, so that the first user is seen to come,
-  // and nobody else comes in.
+  // The kernel must look up a view without an owner each time, so that the daemon learns of its first user and keeps
+  // all others out.
   entry.entry_timeout = view.uid ? kKeepJob : kAskAlways;
   entry.attr_timeout = kKeepJob;
   return entry;
@@ -184,9 +183,7 @@ void OwnTree::complete_job(EntryCompletion completion, const Result<Entry>& entr
       job, 0, [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 
-// `mkdir -p MOUNT/name/…`: the directory comes into the caller's view, where the name in the root then
-// leads, and the caller is told that it is there: once the kernel, which has made no directory in the
-// view, knows that there is one.
+// Replies after the invalidation: the kernel may have cached the name as absent in the view.
 void OwnTree::make_in_root(const Request& request, const std::string& name, mode_t mode,
                            EntryCompletion completion) {
   Job& job = job_of(request);
@@ -248,7 +245,7 @@ std::string OwnTree::text_of(NodeIndex node, const NodeInfo& info) {
 
 Result<OpenedFile> OwnTree::open_own(NodeRef ref, const NodeInfo& info, int flags) {
   OpenedFile opened;
-  opened.direct_io = true;  // the size in stat is 0: it is made at open
+  opened.direct_io = true;  // the text is made at the open, so st_size is 0
   if (info.kind == NodeKind::kControlFile && mount_.nodes.name(ref.node) == "control") {
     auto session = std::make_shared<ControlSession>();
     mount_.ticker->watch(session);

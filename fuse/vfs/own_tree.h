@@ -10,21 +10,25 @@
 
 namespace cacheshim {
 
-// The directories of the mount that are its own: the root with its symlinks, .jobs and .cacheshim.
+// The mount's own directories: the root with its symlinks, .jobs and .cacheshim.
 //
-// A symlink in the root leads each caller to its own job's directory: the kernel does not cache READLINK, so one name
-// serves all (never set FUSE_CAP_CACHE_SYMLINKS). Thread-safe; call with no lock held.
+// A symlink in the root leads each caller to its own job's view. This works only while the kernel does not cache
+// READLINK: never set FUSE_CAP_CACHE_SYMLINKS. Thread-safe; call with no lock held.
 class OwnTree {
  public:
   OwnTree(Mount& mount, ControlFiles& control) : mount_(mount), control_(control) {}
 
-  // A name in one of these directories but .jobs, and one in .jobs: a job's view, which may be that of one uid,
-  // "<job>@<uid>".
+  // Looks up a name in one of these directories except .jobs.
   Result<Entry> lookup_own(const Request& request, NodeRef parent, const NodeInfo& info,
                            const std::string& name);
+  // Looks up a job's view in .jobs: "<job>", or "<job>@<uid>" for the view of one uid. `make`: starts the job if
+  // needed.
   Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
-  // The caller enters the view.
+  // Completes a lookup of a view once the kernel's attributes that showed it without an owner are invalidated.
   void complete_job(EntryCompletion completion, const Result<Entry>& entry);
+  // `mkdir MOUNT/name`, as by `mkdir -p MOUNT/name/…`: creates the directory in the caller's view, to which the name in
+  // the root leads. Fails with EEXIST, because the kernel has created no directory here; `mkdir -p` continues after
+  // that.
   void make_in_root(const Request& request, const std::string& name, mode_t mode,
                     EntryCompletion completion);
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;
@@ -32,7 +36,7 @@ class OwnTree {
   std::vector<ListedEntry> list_own(const Request& request, const NodeInfo& info);
   Result<OpenedFile> open_own(NodeRef ref, const NodeInfo& info, int flags);
   ControlFiles& control() { return control_; }
-  // The caller's job, active.
+  // Returns the caller's job, and starts it if it is not active.
   Job& job_of(const Request& request);
 
  private:

@@ -17,7 +17,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr const char* kWorkName = "work";  // as the kernel's overlayfs has it
+constexpr const char* kWorkName = "work";  // the name that the kernel's overlayfs uses
 
 DaemonError refuse(const std::string& path, const std::string& why) {
   return {kExitUnavailable, fmt::format("cannot use '{}': {}; nothing was mounted", path, why)};
@@ -32,19 +32,19 @@ Result<UniqueFd> open_directory(const std::string& path) {
   return sys::open_path(path, O_RDONLY | O_DIRECTORY);
 }
 
-// The lock goes with the descriptor.
+// Closing the descriptor releases the lock.
 Result<UniqueFd> take_directory(const std::string& path) {
   CACHESHIM_TRY(directory, open_directory(path));
   CACHESHIM_CHECK(sys::lock_file(directory.get(), LOCK_EX | LOCK_NB));
   return directory;
 }
 
-// A mounter that finds the overlay's directories taken probes this lock. The lock is free once the mount is
-// gone, even if the daemon still exists. A probe holds it only for an instant.
+// `cacheshim overlay` probes this lock if it finds the directories in use. The lock is free once the mount is gone,
+// even if the daemon still runs. A probe releases the lock at once.
 UniqueFd mark_served(int work) {
   auto mark = sys::open_beneath(work, "", O_RDONLY | O_DIRECTORY);
   if (!mark || !sys::lock_file(mark->get(), LOCK_SH))
-    return UniqueFd();  // a mounter then waits in vain
+    return UniqueFd();  // a probe then cannot see that the mount is gone
   return *std::move(mark);
 }
 
@@ -54,7 +54,7 @@ Result<UniqueFd> make_work(int parent) {
   return sys::open_beneath(parent, kWorkName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-// Opens the directories again, through copies of their mounts. The locks stay.
+// Opens the directories again through copies of their mounts. The locks are kept.
 Status reopen(const OverlayDirectories& directories, PlainOverlay& overlay) {
   for (std::size_t at = 0; at < overlay.lowers.size(); ++at) {
     UniqueFd& lower = overlay.lowers[at];
@@ -70,7 +70,8 @@ Status reopen(const OverlayDirectories& directories, PlainOverlay& overlay) {
   return {};
 }
 
-// Whether its mount point is below a lower directory. A mount on top of a lower is not visible in the overlay.
+// Whether the mount point lies below a lower directory. A mount on the lower directory itself is not visible in the
+// overlay.
 bool sees_itself(const DaemonOptions& options) {
   const auto& lowers = options.overlay->lowers;
   return std::any_of(lowers.begin(), lowers.end(), [&](const std::string& lower) {
@@ -78,7 +79,7 @@ bool sees_itself(const DaemonOptions& options) {
   });
 }
 
-// A failure to choose the access times is no reason to refuse the mount.
+// If only the access times cannot be set, the mount still succeeds.
 std::variant<PlainOverlay, DaemonError> with_copies(PlainOverlay overlay,
                                                     const DaemonOptions& options) {
   if (!overlay.mounts.are_needed()) return overlay;

@@ -10,18 +10,18 @@
 
 namespace cacheshim {
 
-// The directories of a plain overlay, open. While upper and work are, no other daemon of ours takes them.
+// The open directories of a plain overlay. While upper and work are open, no other cacheshim daemon can use them.
 struct PlainOverlay {
   std::vector<UniqueFd> lowers;  // the topmost first
-  UniqueFd upper;                // empty, as what follows: read-only
-  UniqueFd work;  // WORKDIR/work, ours alone; what an earlier daemon was in the middle of is gone
+  UniqueFd upper;                // empty, like all that follow, if the overlay is read-only
+  UniqueFd work;  // WORKDIR/work
   UniqueFd work_parent;
-  UniqueFd upper_lock;  // where `upper` was opened once more
+  UniqueFd upper_lock;  // holds the lock if `upper` was opened again
   MountCopies mounts;
-  UniqueFd served;  // WORKDIR/work again, locked shared; to be closed once the mount is gone
+  UniqueFd served;  // WORKDIR/work again, locked shared; close it once the mount is gone
 };
 
-// Opens the directories that `options.overlay` names, for a mount with these flags at this mount point.
+// Opens and locks the directories that `options.overlay` names.
 std::variant<PlainOverlay, DaemonError> open_plain_overlay(const DaemonOptions& options);
 
 }  // namespace cacheshim

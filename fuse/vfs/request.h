@@ -17,23 +17,23 @@
 #include "fuse/requests/completion.h"
 #include "store/overlay/overlay_types.h"
 
-// What the operations of the mount take and return, without libfuse. Times are in seconds.
+// The arguments and results of the mount's operations, without libfuse. Times are in seconds.
 namespace cacheshim {
 
 class ControlSession;
 
-// Who makes a request, and what the kernel says beside its arguments.
+// The caller of a request, and what else the kernel sends with every request.
 struct Request {
   Caller caller;
   mode_t umask = 0;
-  // FUSE_WRITE, FUSE_SETATTR of a size: the caller may not leave set-id bits and capabilities.
+  // FUSE_WRITE, FUSE_SETATTR of a size: the change must clear set-id bits and capabilities.
   bool kills_set_ids = false;
-  // FUSE_SETLK and its kind: the process that asks, its own id and not that of a thread, as the daemon sees it; 0 for
-  // an unlock, and for a process outside of its pid namespace.
+  // FUSE_SETLK and FUSE_SETLKW: the id of the calling process (not of the thread) in the daemon's pid namespace. 0 for
+  // an unlock, and for a process outside that namespace.
   pid_t lock_process = 0;
 };
 
-// fuse_entry_out. `ino` 0 says that the name is absent, and for how long the kernel may keep that.
+// fuse_entry_out. `ino` 0 means that the name is absent; the kernel may cache that for `entry_timeout`.
 struct Entry {
   NodeId ino = 0;
   struct stat attr {};
@@ -43,7 +43,7 @@ struct Entry {
 
 // fuse_attr_out.
 struct Attributes {
-  struct stat st {};  // as shown
+  struct stat st {};  // as the view shows it
   double timeout = 0;
   ino_t backing_inode = 0;  // on st.st_dev
 };
@@ -55,7 +55,7 @@ struct OpenedFile {
   bool keep_cache = false;
   bool cache_readdir = false;
   bool noflush = false;
-  std::uint32_t backing_id = 0;  // not 0: the kernel reads and writes this file by itself
+  std::uint32_t backing_id = 0;  // not 0: passthrough to this backing file
 };
 
 struct CreatedFile {
@@ -63,26 +63,26 @@ struct CreatedFile {
   OpenedFile file;
 };
 
-// An open file as a request names it.
+// The open file of a request.
 struct OpenFlags {
   std::uint64_t fh = 0;
-  int flags = 0;  // of open(2), as fcntl(F_SETFL) has changed them since
+  int flags = 0;  // of open(2), with later changes by fcntl(F_SETFL)
 };
 
-// What a lock request is about: an open file, and the kernel's lock owner.
+// The target of a lock request: an open file, and the kernel's lock owner.
 struct LockTarget {
   std::uint64_t fh = 0;
   std::uint64_t owner = 0;
 };
 
-// What a read comes from: the first that is there.
+// The source of a read's data: the first member that is set.
 struct ReadSource {
-  std::shared_ptr<ControlSession> control;  // it completes the request
+  std::shared_ptr<ControlSession> control;  // completes the request itself
   std::string_view text;
   int fd = -1;  // stays open until the handle is released
 };
 
-// Takes an entry of a directory and the offset of the next one. Returns false for one that it has no room for.
+// Takes a directory's entry and the offset of the next one. Returns false, and takes nothing, if its buffer is full.
 using EntrySink = std::function<bool(const ListedEntry& entry, off_t next)>;
 
 using StatusCompletion = Completion<Status>;
@@ -90,7 +90,7 @@ using EntryCompletion = Completion<Result<Entry>>;
 using AttributesCompletion = Completion<Result<Attributes>>;
 using OpenCompletion = Completion<Result<OpenedFile>>;
 
-// For whoever completes it from a std::function.
+// For a completion that a std::function captures.
 template <class R>
 std::shared_ptr<Completion<R>> share(Completion<R> completion) {
   return std::make_shared<Completion<R>>(std::move(completion));

@@ -8,22 +8,22 @@
 #include "fuse/jobs/caller.h"
 #include "fuse/jobs/owner_rule.h"
 
-// The set-user-id and set-group-id bits, where the kernel leaves them to us. The backing file system
-// cannot see to them, since it takes us, and so every caller, for root.
+// The rules for set-user-id and set-group-id bits that the kernel leaves to the daemon. The backing file system cannot
+// apply them: the daemon acts as root there for every caller.
 namespace cacheshim {
 
-// Clears the bits that do not outlive a change of the file's data by this caller, to whom it is shown
-// as `shown`. `fd` is any descriptor.
+// Clears the bits that a change of the file's data by this caller must clear. `fd`: any descriptor of the file;
+// `shown`: its attributes in the caller's view.
 Status drop_set_ids(const Caller& caller, int fd, const struct stat& shown);
 
-// The same for a chown, which nobody is spared.
+// Clears the bits that a chown clears, whoever calls it.
 Status drop_set_ids_on_chown(int fd);
 
-// An ACL sets the mode as chmod does, and who is not in the file's group may not keep its
-// set-group-id bit.
+// Setting an ACL changes the mode as chmod does. Clears the set-group-id bit if the caller is not in the file's group.
 Status drop_foreign_set_group_id(const Caller& caller, int fd);
 
-// The bits that a chmod, allowed by the owner shown, must not set on a file of another real one.
+// Returns the bits that a chmod must not set: the kernel allowed it for the owner that the view shows, but the file
+// belongs to another user or group.
 Result<mode_t> set_ids_to_refuse(const OwnerRule& owners, int fd);
 
 }  // namespace cacheshim
