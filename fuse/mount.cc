@@ -14,7 +14,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr std::chrono::seconds kShortestIdleLook{1};
+constexpr std::chrono::seconds kShortestIdleInterval{1};
 constexpr std::chrono::seconds kAnswerDeadline{1};
 
 }  // namespace
@@ -90,7 +90,7 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
   if (options.direct != nullptr && sees_all) options.direct->changes.begin();
   single_flight.start(store, options.flight_timeout);
   const auto interval =
-      std::max<std::chrono::milliseconds>(options.job_idle / 10, kShortestIdleLook);
+      std::max<std::chrono::milliseconds>(options.job_idle / 10, kShortestIdleInterval);
   idle_jobs_ = std::make_unique<IdleJobs>(jobs, options.job_idle, [this](Job& job) {
     tasks.post([this, &job] {
       if (!idle_jobs_->may_end(job)) return;
@@ -107,7 +107,7 @@ void Mount::start(int device, std::function<void(const Baton&)> reap) {
 void Mount::connected(const Protocol& agreed) {
   invalidation.notifier().set_protocol(agreed.minor);
   if (agreed.can_pass_through) io_modes.enable(device_);
-  is_asked_by_rings_ = agreed.is_by_rings;
+  uses_io_uring_ = agreed.uses_io_uring;
 }
 
 PendingReplies Mount::refuse_waits() {
@@ -182,7 +182,7 @@ std::uint64_t Mount::direct_opens() const {
 // Rings have a queue for each core: a RELEASE that waits in one is not known of.
 LockSystem Mount::lock_system() {
   LockSystem system = LockSystem::real();
-  system.is_releasing = [this] { return is_asked_by_rings_ || releases > 0; };
+  system.is_releasing = [this] { return uses_io_uring_ || releases > 0; };
   return system;
 }
 

@@ -63,7 +63,7 @@ struct MountOptions {
 struct Protocol {
   unsigned minor = 0;
   bool can_pass_through = false;  // the kernel can read and write files by itself
-  bool is_by_rings = false;       // requests come by io_uring
+  bool uses_io_uring = false;     // requests come over io_uring
 };
 
 // The parts of a mount: its state and its services, in the order in which they need each other, and what starts and
@@ -100,7 +100,7 @@ class Mount {
   void stop();
 
   std::uint64_t direct_opens() const;  // that processes served themselves, of all jobs
-  bool is_asked_by_rings() const { return is_asked_by_rings_; }
+  bool uses_io_uring() const { return uses_io_uring_; }
   bool is_base_local() const { return is_base_local_; }
 
   const Store& store;
@@ -143,7 +143,7 @@ class Mount {
   PendingReplies refuse_waits() REQUIRES(closing_mutex_);
 
   int device_ = -1;  // the session's
-  std::atomic<bool> is_asked_by_rings_{false};
+  std::atomic<bool> uses_io_uring_{false};
   std::vector<int> lowers_;  // the base: one directory, or those of a plain overlay
   bool is_base_local_;
   std::unique_ptr<IdleJobs> idle_jobs_;

@@ -81,7 +81,7 @@ std::string status_json(Mount& mount) {
   json["watch"] = to_string(mount.timeouts.watch_mode());
   json["base_is_local"] = mount.is_base_local();
   json["passthrough"] = mount.io_modes.is_enabled();
-  json["requests"] = mount.is_asked_by_rings() ? "io_uring" : "/dev/fuse";
+  json["requests"] = mount.uses_io_uring() ? "io_uring" : "/dev/fuse";
   json["locks"] = mount.locks.is_local_only() ? "this mount" : "file system";
   json["jobs_active"] = mount.jobs.active_count();
   Json names = Json::array();

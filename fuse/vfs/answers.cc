@@ -41,8 +41,8 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
     return Attributes{shown, may_change ? 0 : kShortTimeout, st.st_ino};
   }
   CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
-  const DirectoryLookup look = mount_.timeouts.begin(*info.job, std::string(parent_path(path)));
-  look.job->overlay.mutex().assert_held_shared();  // look.job is info.job
+  const DirectoryLookup lookup = mount_.timeouts.begin(*info.job, std::string(parent_path(path)));
+  lookup.job->overlay.mutex().assert_held_shared();  // lookup.job is info.job
   Result<Found> found = info.job->overlay.find(path);
   if (found.failed_with(ENOENT)) return Errno(ESTALE);
   if (!found) return found.error();
@@ -52,7 +52,7 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   // may learn of a user who enters the view from this request alone, so the kernel must repeat it.
   const bool is_private_root = info.is_view_root && info.job->has_private_views();
   const double keep =
-      is_private_root ? kShortTimeout : mount_.timeouts.of_attributes(look, *found, ref);
+      is_private_root ? kShortTimeout : mount_.timeouts.of_attributes(lookup, *found, ref);
   return Attributes{shown, keep, found->st.st_ino};
 }
 
@@ -98,12 +98,12 @@ std::optional<Result<Attributes>> Answers::attr_of_writer(const Request& request
 }
 
 Result<Entry> Answers::entry_of(Job& job, NodeRef parent, const std::string& name, Found found,
-                                const DirectoryLookup& look) {
+                                const DirectoryLookup& lookup) {
   const bool is_common = static_cast<bool>(found.lock);
   const NodeIndex node = is_common
                              ? mount_.nodes.intern_common(
                                    parent.node, name, &job,
-                                   {common_kind(mount_.entries, join_path(look.directory, name)),
+                                   {common_kind(mount_.entries, join_path(lookup.directory, name)),
                                     found.st, std::move(found.lock)})
                              : mount_.nodes.intern(parent.node, name, &job, found);
   const NodeRef ref{node, parent.slot};
@@ -114,9 +114,9 @@ Result<Entry> Answers::entry_of(Job& job, NodeRef parent, const std::string& nam
   // Timeout 0: other processes may replace or unlink a lock file at any time, and programs rely on its current inode
   // number and st_nlink while they hold the lock.
   if (is_common) return entry;
-  look.job->overlay.mutex().assert_held_shared();  // look.job is `job`
-  entry.entry_timeout = mount_.timeouts.of_name(look, &found);
-  entry.attr_timeout = mount_.timeouts.of_attributes(look, found, ref);
+  lookup.job->overlay.mutex().assert_held_shared();  // lookup.job is `job`
+  entry.entry_timeout = mount_.timeouts.of_name(lookup, &found);
+  entry.attr_timeout = mount_.timeouts.of_attributes(lookup, found, ref);
   if (mount_.pending_unlinks.has(entry.ino)) {
     ++entry.attr.st_nlink;
     entry.attr_timeout = 0;
@@ -126,14 +126,14 @@ Result<Entry> Answers::entry_of(Job& job, NodeRef parent, const std::string& nam
 
 Result<Entry> Answers::find_entry(Job& job, NodeRef parent, const std::string& name) {
   CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
-  const DirectoryLookup look = mount_.timeouts.begin(job, directory);
+  const DirectoryLookup lookup = mount_.timeouts.begin(job, directory);
   const std::string path = join_path(directory, name);
   Result<Found> found = job.overlay.find(path);
-  if (found) return entry_of(job, parent, name, *std::move(found), look);
+  if (found) return entry_of(job, parent, name, *std::move(found), lookup);
   if (!found.failed_with(ENOENT)) return found.error();
   Entry nothing{};
   if (!job.overlay.is_shared_lock_name(path))
-    nothing.entry_timeout = mount_.timeouts.of_name(look, nullptr);
+    nothing.entry_timeout = mount_.timeouts.of_name(lookup, nullptr);
   return nothing;
 }
 

@@ -29,7 +29,7 @@ class Answers {
 
   // ---- Each adds one to the node's lookup count, which a FORGET takes back.
   Result<Entry> entry_of(Job& job, NodeRef parent, const std::string& name, Found found,
-                         const DirectoryLookup& look) REQUIRES_SHARED(job.overlay.mutex());
+                         const DirectoryLookup& lookup) REQUIRES_SHARED(job.overlay.mutex());
   // Returns an entry with `ino` 0 if the name does not exist.
   Result<Entry> find_entry(Job& job, NodeRef parent, const std::string& name)
       REQUIRES_SHARED(job.overlay.mutex());

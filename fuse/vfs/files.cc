@@ -20,8 +20,7 @@ namespace {
 // From this size on, copying each page to the kernel takes longer than opening a backing file.
 constexpr off_t kLargeFile = 256 * 1024;
 
-// fcntl(F_SETFL) may clear these flags on the caller's file. The kernel opens the backing file with the flags of
-// open(2) and never changes them.
+// fcntl(F_SETFL) may clear these on the caller's file, but the backing file keeps the flags of open(2).
 constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
 
 // Whether a process can write through a mapping that the daemon does not see.
@@ -41,8 +40,7 @@ Status replace_descriptor(FileHandle& handle, int fd, std::uint32_t epoch) {
   return {};
 }
 
-// For O_TRUNC. `file` is new and no other thread can reach it, so its lock is not needed. The lock order would not
-// allow it here either, under Overlay::mutex().
+// For O_TRUNC. `file` is new and no other thread can reach it. Its lock must not be taken under Overlay::mutex().
 Status stage_empty(SharedFile& file, int fd) NO_THREAD_SAFETY_ANALYSIS { return file.stage(fd, 0); }
 
 }  // namespace
@@ -66,7 +64,7 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   handle->most_bytes = opened.most_bytes;
   CACHESHIM_CHECK(choose_io(*handle, job, st, flags));
   mount_.nodes.count_silent_handle(ref.node, true);  // before `tells_close`: see node_table_locks.cc
-  handle->tells_close = opened.is_lock || lock_requests_.tells_of_close(ref.node, flags);
+  handle->tells_close = opened.is_lock || lock_requests_.needs_flush(ref.node, flags);
   if (handle->tells_close) mount_.nodes.count_silent_handle(ref.node, false);
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
   if (handle->counts_as_writer) job.add_writer(st.st_dev, st.st_ino);
@@ -124,21 +122,10 @@ Result<std::unique_ptr<FileHandle>> Files::open_writable(NodeRef ref, Job& job, 
   return make_handle({std::move(fd), true}, st, ref, job, flags);
 }
 
-// ESTALE makes the kernel look the name up again.
-Result<Files::NamedFile> Files::open_named(const Job& job, NodeIndex node, int access) const {
-  CACHESHIM_TRY(path, mount_.nodes.path(node));
-  Result<Opened> opened = job.overlay.open(path, access);
-  if (opened.failed_with(ENOENT)) return Errno(ESTALE);
-  if (!opened) return opened.error();
-  CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
-  if (!mount_.nodes.is_current(node, st, opened->in_upper)) return Errno(ESTALE);
-  return NamedFile{*std::move(opened), st};
-}
-
 Result<std::unique_ptr<FileHandle>> Files::open_readable(NodeRef ref, Job& job, int flags) {
   const NodeInfo info = mount_.nodes.info(ref.node);
   if (info.removed) return open_removed(ref, job, info, flags);
-  CACHESHIM_TRY(found, open_named(job, ref.node, O_RDONLY));
+  CACHESHIM_TRY(found, objects_.open_named(job, ref.node, O_RDONLY));
   const bool in_upper = found.opened.in_upper;
   if (!in_upper) mount_.keeper.note_use(found.opened.fd.get(), found.st, flags);
   const bool keeps_pages = in_upper || mount_.nodes.has_same_data(ref.node, found.st);
@@ -169,14 +156,12 @@ Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int 
 // Opens a file that has lost its name since the kernel resolved it, or that is opened through /proc/PID/fd.
 Result<std::unique_ptr<FileHandle>> Files::open_removed(NodeRef ref, Job& job, const NodeInfo& info,
                                                         int flags) {
-  if (info.object_fd() < 0) return Errno(ESTALE);
-  CACHESHIM_TRY(fd, sys::reopen(info.object_fd(), backing_flags(flags)));
+  CACHESHIM_TRY(fd, reopen_removed(info, backing_flags(flags)));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   return make_handle({std::move(fd), info.in_upper}, st, ref, job, flags);
 }
 
-// Opens the file that the lookup found, without a layer, and even if its name has been removed or replaced since, as a
-// local file system does.
+// Opens the file that the lookup found, even if its name has been removed or replaced since. Needs no layer.
 Result<std::unique_ptr<FileHandle>> Files::open_common(NodeRef ref, const NodeInfo& info,
                                                        int flags) {
   const ReaderLock lock(info.job->overlay.mutex());
@@ -207,9 +192,9 @@ Result<Files::Created> Files::create_common(Job& job, NodeRef parent, const std:
   CACHESHIM_TRY(st, sys::stat_fd(made->fd.get()));
   mount_.lock_removals.forget(job, st);
   CACHESHIM_TRY(object, sys::reopen(made->fd.get(), O_PATH));
-  const DirectoryLookup look = mount_.timeouts.begin(job, std::string(parent_path(path)));
+  const DirectoryLookup lookup = mount_.timeouts.begin(job, std::string(parent_path(path)));
   CACHESHIM_TRY(entry, answers_.entry_of(job, parent, std::string(base_name(path)),
-                                         {st, false, std::nullopt, std::move(object)}, look));
+                                         {st, false, std::nullopt, std::move(object)}, lookup));
   auto shared = mount_.shared_files.make(path, kind, flags, made->is_new);
   const bool empties = shared && !made->is_new && (flags & O_TRUNC) != 0;
   if (empties) CACHESHIM_CHECK(stage_empty(*shared, made->fd.get()));
@@ -245,7 +230,7 @@ void Files::open(const Request& request, NodeId ino, int flags, OpenCompletion c
 Result<OpenedFile> Files::open_object_file(const Request& request, NodeRef ref,
                                            const NodeInfo& info, int flags) {
   // ESTALE makes the kernel look the name up again, and it is gone.
-  if (const auto gone = objects_.put_damaged_away(ref); !gone.empty()) {
+  if (const auto gone = objects_.trash_if_damaged(ref); !gone.empty()) {
     mount_.invalidation.gone(gone);
     return Errno(ESTALE);
   }
@@ -272,14 +257,13 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
     if (hold == Hold::kShared && !job.overlay.makes_shared(path)) return Errno(kNeedsExclusive);
     if (job.overlay.is_shared_lock_name(path)) return create_common(job, parent, path, flags);
     Result<UniqueFd> fd = job.overlay.create_file(path, backing_flags(flags), wanted);
-    // The file was published or created in another view since the kernel's lookup. ESTALE makes the kernel look it up
-    // again and check whether the caller may open it.
+    // Another process has created it since the kernel's lookup. ESTALE makes the kernel look it up and check access.
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
-    const DirectoryLookup look = mount_.timeouts.begin(job, std::string(parent_path(path)));
+    const DirectoryLookup lookup = mount_.timeouts.begin(job, std::string(parent_path(path)));
     mount_.nodes.part(parent.node, name, st);
-    CACHESHIM_TRY(entry, answers_.entry_of(job, parent, name, {st, true, {}}, look));
+    CACHESHIM_TRY(entry, answers_.entry_of(job, parent, name, {st, true, {}}, lookup));
     const NodeRef ref = decode(entry.ino);
     mount_.nodes.set_lacks_capabilities(ref.node, true);
     CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, job, flags));
@@ -339,12 +323,11 @@ Result<UniqueFd> Files::reopen_for_writing(const FileHandle& handle) {
 Result<UniqueFd> Files::reopen_for_reading(const FileHandle& handle) const {
   const NodeInfo info = mount_.nodes.info(handle.node);
   if (info.removed) return reopen_removed(info, handle.access);
-  CACHESHIM_TRY(found, open_named(*handle.job, handle.node, handle.access));
+  CACHESHIM_TRY(found, objects_.open_named(*handle.job, handle.node, handle.access));
   return std::move(found.opened.fd);
 }
 
-// Does nothing for a writable handle, which change_data() refreshes. A file that no longer has a name is read through
-// the handle's old descriptor.
+// change_data() refreshes writable handles. A file without a name is read through the handle's old descriptor.
 Status Files::refresh_for_reading(FileHandle& handle) {
   const std::uint32_t epoch = mount_.nodes.epoch(handle.node);
   if (handle.writable || handle.epoch == epoch) return {};

@@ -73,12 +73,6 @@ class Files {
       REQUIRES_SHARED(job.overlay.mutex());
   Status choose_io(FileHandle& handle, const Job& job, const struct stat& st, int flags)
       REQUIRES_SHARED(job.overlay.mutex());
-  struct NamedFile {
-    Opened opened;
-    struct stat st;
-  };
-  Result<NamedFile> open_named(const Job& job, NodeIndex node, int access) const
-      REQUIRES_SHARED(job.overlay.mutex());
   // Open the handle's file again after its data have moved: to the layer by a copy-up, or to the base by publishing.
   // Errors: ESTALE if only the handle's own descriptor still leads to the data.
   Result<UniqueFd> reopen_for_writing(const FileHandle& handle)

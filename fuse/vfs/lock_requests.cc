@@ -226,7 +226,7 @@ void LockRequests::set_lock(const Request& request, FileHandle& handle, const Lo
 
 // A compile cache writes a file once, through the handle that created it, and then only reads it. A process that opens
 // an existing file for reading and writing may be a database, which locks it.
-bool LockRequests::tells_of_close(NodeIndex node, int flags) const {
+bool LockRequests::needs_flush(NodeIndex node, int flags) const {
   if ((flags & O_ACCMODE) == O_RDWR && (flags & O_CREAT) == 0) return true;
   return mount_.nodes.takes_locks(node) || mount_.nodes.name(node).ends_with(".lock");
 }

@@ -35,7 +35,7 @@ class LockRequests {
 
   void release_locks(FileHandle& handle, std::uint64_t fh);
   // Whether the kernel is to report each close (FLUSH) of a handle that is about to be opened.
-  bool tells_of_close(NodeIndex node, int flags) const;
+  bool needs_flush(NodeIndex node, int flags) const;
   // From now on the inode identifies the node's file in the lock table; locks that are held move with it.
   void lock_by_inode(NodeIndex node, const LockTable::Opener& open);
   // Call after a rename of the node's file to `path`. If that made it a lock file of the base, `new_lock` is its

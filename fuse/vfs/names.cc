@@ -28,17 +28,17 @@ void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
   }
   if (info.removed) return completion.complete(Errno(ENOENT));
   info.job->touch();
-  const auto look = [&] {
+  const auto find = [&] {
     const ReaderLock lock(info.job->overlay.mutex());
     return answers_.find_entry(*info.job, parent, name);
   };
-  Result<Entry> entry = look();
+  Result<Entry> entry = find();
   std::vector<std::string> gone;
   if (mount_.keeper.verifies_on_open() && entry && entry->ino != 0)
-    gone = objects_.put_damaged_away(decode(entry->ino));
+    gone = objects_.trash_if_damaged(decode(entry->ino));
   if (!gone.empty()) {
     mount_.nodes.forget(decode(entry->ino).node, 1);
-    entry = look();
+    entry = find();
   }
   if (entry && entry->ino == 0) {
     mount_.counters.misses.fetch_add(1, std::memory_order_relaxed);
@@ -141,10 +141,10 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     if (is_lock_name || info.common != Common::kNone) {
       return add_lock_name(*job, source.node, parent, new_path);
     }
-    const DirectoryLookup look = mount_.timeouts.begin(*job, std::string(parent_path(new_path)));
+    const DirectoryLookup lookup = mount_.timeouts.begin(*job, std::string(parent_path(new_path)));
     CACHESHIM_TRY(found, job->overlay.find(new_path));
     mount_.nodes.add_link(source.node, parent.node, name, found.st);
-    return answers_.entry_of(*job, parent, name, std::move(found), look);
+    return answers_.entry_of(*job, parent, name, std::move(found), lookup);
   }();
   if (!entry || job->overlay.is_shared_lock_name(linked)) return completion.complete(entry);
   mount_.publishing.rejections().note_changed(*job, linked, request.caller.tid);
@@ -164,9 +164,9 @@ Result<Entry> Names::add_lock_name(Job& job, NodeIndex source, NodeRef parent,
     CACHESHIM_TRY(lock, sys::reopen(object.get(), O_PATH));
     found = {st, false, std::nullopt, std::move(lock)};
   }
-  const DirectoryLookup look = mount_.timeouts.begin(job, std::string(parent_path(path)));
-  CACHESHIM_TRY(
-      entry, answers_.entry_of(job, parent, std::string(base_name(path)), std::move(found), look));
+  const DirectoryLookup lookup = mount_.timeouts.begin(job, std::string(parent_path(path)));
+  CACHESHIM_TRY(entry, answers_.entry_of(job, parent, std::string(base_name(path)),
+                                         std::move(found), lookup));
   for (const NodeIndex node : {source, decode(entry.ino).node}) {
     lock_requests_.lock_by_inode(node, [&object] { return sys::reopen(object.get(), O_PATH); });
   }
@@ -203,16 +203,16 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
                    StatusCompletion completion) {
   const pid_t caller = request.caller.tid;
   // Whether the caller holds the lock that it removes. filelock 3.24 to 3.29 removes the file before it unlocks.
-  bool is_let_go = false;
+  bool is_released = false;
   const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
     job.overlay.mutex().assert_held_shared();
     if (job.overlay.is_shared_lock(path)) {
-      is_let_go = mount_.lock_removals.is_held_by(job, path, process_of(caller));
+      is_released = mount_.lock_removals.is_held_by(job, path, process_of(caller));
       return mount_.lock_removals.remove(job, path, process_of(caller), hold);
     }
     CACHESHIM_CHECK(job.overlay.remove_file(path, hold));
-    is_let_go = mount_.batons.is_baton(path);
-    if (is_let_go) mount_.batons.forget(job, path);
+    is_released = mount_.batons.is_baton(path);
+    if (is_released) mount_.batons.forget(job, path);
     return Status();
   };
   // During an unlink the kernel also holds the lock of the removed object. A late invalidation of a directory that had
@@ -226,7 +226,7 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   mount_.publishing.rejections().note_changed(job, *removed, caller);
   const auto answer = [pending = share(std::move(completion))] { pending->complete({}); };
   std::vector<std::string> built;
-  if (is_let_go) built = mount_.publishing.take_built(job, *removed);
+  if (is_released) built = mount_.publishing.take_built(job, *removed);
   if (!built.empty())
     return mount_.publishing.built(job, std::move(built), {parent, victim}, answer);
   mount_.publishing.completed(job, *removed, Arrival::kUnlocked, {parent, victim}, answer);

@@ -40,6 +40,16 @@ Result<UniqueFd> Objects::open_object(const Job& job, NodeIndex node) {
   return std::move(opened->fd);
 }
 
+Result<Objects::NamedFile> Objects::open_named(const Job& job, NodeIndex node, int access) const {
+  CACHESHIM_TRY(path, mount_.nodes.path(node));
+  Result<Opened> opened = job.overlay.open(path, access);
+  if (opened.failed_with(ENOENT)) return Errno(ESTALE);
+  if (!opened) return opened.error();
+  CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
+  if (!mount_.nodes.is_current(node, st, opened->in_upper)) return Errno(ESTALE);
+  return NamedFile{*std::move(opened), st};
+}
+
 Status Objects::settle_name(const Job& job, NodeIndex node) {
   for (;;) {
     const NodeInfo info = mount_.nodes.info(node);
@@ -138,7 +148,7 @@ bool Objects::is_named(NodeIndex node, const NodeInfo& info, const struct stat& 
   return named && named->st.st_dev == st.st_dev && named->st.st_ino == st.st_ino;
 }
 
-std::vector<std::string> Objects::put_damaged_away(NodeRef ref) {
+std::vector<std::string> Objects::trash_if_damaged(NodeRef ref) {
   if (!mount_.keeper.verifies_on_open()) return {};
   const NodeInfo info = mount_.nodes.info(ref.node);
   const bool is_object = info.kind == NodeKind::kObject && !info.removed;

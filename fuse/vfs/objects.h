@@ -28,6 +28,14 @@ class Objects {
       REQUIRES_SHARED(job.overlay.mutex());
   // Opens an object with O_PATH, whether or not it still has its name.
   Result<UniqueFd> open_object(const Job& job, NodeIndex node) REQUIRES_SHARED(job.overlay.mutex());
+  // Opens the file that has the node's name, if it is still the node's object. Errors: ESTALE if not; after that the
+  // kernel looks the name up again.
+  struct NamedFile {
+    Opened opened;
+    struct stat st;
+  };
+  Result<NamedFile> open_named(const Job& job, NodeIndex node, int access) const
+      REQUIRES_SHARED(job.overlay.mutex());
   // Returns the descriptor that a common node holds. If the table has closed it, opens the file by its name or by an
   // open descriptor. Errors: ESTALE if another process has removed or replaced the file.
   Result<std::shared_ptr<const UniqueFd>> common_object(NodeIndex node, const NodeInfo& info)
@@ -59,7 +67,7 @@ class Objects {
       REQUIRES_SHARED(overlay.mutex());
   // verify_on_open: verifies the base's entry before a process sees it, and moves a damaged one to the trash. Returns
   // the paths that are gone.
-  std::vector<std::string> put_damaged_away(NodeRef ref);
+  std::vector<std::string> trash_if_damaged(NodeRef ref);
 
   // Runs `change` with Overlay::mutex() held shared. If it returns kNeedsExclusive, runs it again with the mutex held
   // exclusively. Shared is enough because the kernel serializes the changes of a directory within one view. A job that
