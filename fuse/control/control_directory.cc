@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kMostRejectedShown = 5;
 
-// A path of 4,095 bytes takes 24 KiB if each byte is escaped.
+// A path of 4,095 bytes takes 24 KiB if every byte is escaped.
 constexpr JsonLimits kRequestLimits{std::size_t{64} << 10, 8};
 
 using Json = nlohmann::ordered_json;
@@ -99,7 +99,7 @@ std::string status_json(Mount& mount) {
 
 }  // namespace
 
-// With JSON's escapes; what is not UTF-8 becomes U+FFFD.
+// Appends a JSON string. Bytes that are not UTF-8 become U+FFFD.
 void append_quoted(std::string_view value, std::string& text) {
   const bool is_plain = std::all_of(value.begin(), value.end(), [](char c) {
     return c >= ' ' && c <= '~' && c != '"' && c != '\\';
@@ -111,7 +111,7 @@ void append_quoted(std::string_view value, std::string& text) {
   }
 }
 
-// Ids and cycles contain no characters that JSON escapes.
+// Job ids and cycles contain no characters that JSON escapes.
 void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text) {
   Job& job = *state.job;
   const View view = job.view(0);

@@ -18,7 +18,7 @@ class ControlDirectory final : public ControlFiles {
 
   std::string text_of(const std::string& name) override;
   std::string text_of_job(Job& job) override;
-  // Errors: EINVAL for what is no request, EBUSY for a second one.
+  // Errors: EINVAL if `request` is not a valid request, EBUSY if the session already has one.
   Status submit(const std::shared_ptr<ControlSession>& session, const Caller& caller,
                 std::string_view request) override;
 
@@ -27,7 +27,7 @@ class ControlDirectory final : public ControlFiles {
 };
 
 nlohmann::ordered_json describe_job(Job& job, const std::string& layers_dir);
-// The same as text, written without a tree of values: this takes a tenth of the time for ten thousand jobs.
+// Appends the same JSON as text. Without a tree of values, ten thousand jobs take a tenth of the time.
 void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text);
 
 }  // namespace cacheshim

@@ -28,7 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kLongestClosing = 24 * 3600;  // seconds
-constexpr std::size_t kMostWaiting = 1024;            // requests; any user may send them
+constexpr std::size_t kMostWaiting = 1024;            // requests; a limit, because any user may send them
 
 struct ControlRequest {
   Mount& mount;
@@ -59,8 +59,8 @@ Json describe(const PublishReport& report) {
           {"refused", report.refused}};
 }
 
-// Whether the caller may change the job; otherwise the request is refused. `cacheshim run` itself says what
-// happens next.
+// Returns whether the caller may change the job; if not, refuses the request. `cacheshim run` prints the consequence
+// itself.
 bool require_owner(const ControlRequest& request, const Job& job) {
   if (job.may_change(request.caller.uid)) return true;
   const auto owner = job.view(0).uid;
@@ -74,7 +74,8 @@ bool require_owner(const ControlRequest& request, const Job& job) {
   return false;
 }
 
-// The active job that the request is about and that its caller may change; else it is refused.
+// Returns the active job that the request names. Refuses the request and returns null if there is none, or if the
+// caller may not change it.
 Job* require_job(const ControlRequest& request) {
   const std::string id = request.text("job");
   if (!is_job_id(id)) {
@@ -93,9 +94,8 @@ using JobState = JobTable::State;
 
 const char* name_of(const JobState& state) { return state.is_active ? "active" : "ended"; }
 
-// What a table of all jobs shows, as one text of lines and cells with a tab between: of ten thousand, a
-// tree of objects would take far longer to make and to read than all else. Ids and cycles have no
-// letters that JSON spells otherwise.
+// Appends a job's line for a table of all jobs, with tabs between the cells. For ten thousand jobs, building and
+// parsing a tree of objects would take most of the time. Job ids and cycles contain no characters that JSON escapes.
 void append_row(const JobState& state, std::string& text) {
   const Job& job = *state.job;
   const View view = job.view(0);
@@ -133,7 +133,7 @@ void list_jobs(const ControlRequest& request) {
                                    : list_objects(states, request.mount.options.layers_dir));
 }
 
-// The job that the request names, active or not; else it is refused.
+// Returns the job that the request names, active or not. Refuses the request and returns null if there is none.
 Job* require_known_job(const ControlRequest& request) {
   const std::string id = request.text("job");
   Job* job = request.mount.jobs.find(id);
@@ -154,7 +154,7 @@ void show_job(const ControlRequest& request) {
   request.session->answer({{"ok", true}, {"job", described}});
 }
 
-// What its layer holds: takes a stat a file.
+// Summarizes the contents of the job's layer. Calls stat(2) for each file.
 void show_layer(const ControlRequest& request) {
   const Job* job = require_known_job(request);
   if (job == nullptr) return;
@@ -192,7 +192,7 @@ void start_job(const ControlRequest& request) {
                                    kExitFailed);
   }
   Job& job = jobs.ensure_active(id, claim, request.flag("shared_uids"));
-  (void)job.enter(request.caller);  // root leaves the view to the first other user
+  (void)job.enter(request.caller);  // root does not become the owner; the first other user does
   job.keep_claim();
   if (!require_owner(request, job)) return;
   if (request.flag("run")) ++job.runs;
@@ -303,7 +303,7 @@ void wait_for_job(const ControlRequest& request) {
     session->refuse(fmt::format("the mount is being closed; job '{}' has not ended", id),
                     kExitUnavailable);
   });
-  // Looked at after the wait is on record: closing refuses what it finds there.
+  // Checked after on_end(): Mount::close_waits() refuses the waits that it finds, and may have run before.
   if (request.mount.is_closing()) job->refuse_waits().give();
 }
 
@@ -313,7 +313,7 @@ bool may_close(const ControlRequest& request) {
   return false;
 }
 
-// What `cacheshim unmount` asks for where somebody has the mount in use, who may only be waiting.
+// `cacheshim unmount` requests this if the mount is in use, perhaps only by processes that wait for locks or jobs.
 void close_mount(const ControlRequest& request) {
   if (!may_close(request)) return;
   int open_files = 0;
@@ -328,7 +328,7 @@ void close_mount(const ControlRequest& request) {
   request.session->answer({{"ok", true}});
 }
 
-// For `cacheshim unmount` to tell those who only wait for a lock from those who use the mount.
+// Lists the processes that wait for locks, so that `cacheshim unmount` can distinguish them from users of the mount.
 void list_waiting(const ControlRequest& request) {
   if (!may_close(request)) return;
   Json processes = Json::array();
@@ -344,7 +344,7 @@ void reopen_mount(const ControlRequest& request) {
   request.session->answer({{"ok", true}});
 }
 
-// Paths as the store spells them; no ".." and the like, which no view has either.
+// Whether the path is relative to the store, without "." and "..".
 bool is_store_path(std::string_view path) {
   if (!PathPattern::is_valid(path)) return false;
   while (!path.empty()) {
@@ -368,7 +368,7 @@ void explain(const ControlRequest& request) {
   request.session->answer(explain_path(request.mount, job, path));
 }
 
-// Whether the caller may change the base itself; else the request is refused.
+// Returns whether the caller may change the base; if not, refuses the request.
 bool require_keeper(const ControlRequest& request) {
   if (request.caller.uid == 0 || request.caller.uid == sys::own_uid()) return true;
   request.session->refuse("only root, or the user who mounted it, may do that", kExitFailed);
@@ -436,7 +436,7 @@ struct Operation {
   bool takes_long;
 };
 
-// The requester gets an answer even if the task fails.
+// The client gets an answer even if the operation throws.
 void run_operation(const Operation& operation, const ControlRequest& request) {
   if (run_guarded("a control request", [&] { operation.run(request); })) return;
   (void)run_guarded("its answer", [&] {

@@ -38,7 +38,7 @@ PendingReplies ControlSession::take_reply() {
   return reply;
 }
 
-// Below, `replies` is declared before the lock, so that the replies are given after its release.
+// These functions declare `replies` before the lock, so that the replies are given after the lock is released.
 
 void ControlSession::read(Completion<Result<std::string_view>> reader, std::size_t size) {
   PendingReplies replies;
@@ -90,7 +90,7 @@ void ControlSession::answer(const Json& line) { answer_line(dump_json(line)); }
 void ControlSession::answer_line(std::string line) {
   PendingReplies replies;
   const MutexLock lock(mutex_);
-  if (answered_) return;  // that was the last line
+  if (answered_) return;  // the last line was given
   line += '\n';
   if (pending_.empty()) {
     pending_ = std::move(line);

@@ -14,14 +14,15 @@
 
 namespace cacheshim {
 
-// One open `control` file: a request and the lines that answer it (docs/control.md). Thread-safe.
+// One open `control` file: a request and the lines that answer it (docs/control.md). Thread-safe; call with no lock
+// held.
 class ControlSession {
  public:
-  // A request has been written. Errors: EBUSY for a second one.
+  // Call when a request has been written. Errors: EBUSY if there was one before.
   Status begin();
-  // Answers with the next line now, or when there is one; tick() sees to it that this is soon.
+  // Completes `reader` with up to `size` bytes of the next lines: now, or when there are any. tick() bounds the wait.
   void read(Completion<Result<std::string_view>> reader, std::size_t size);
-  // Answers a read that waits, by a line of progress.
+  // Completes a waiting read with a line of progress.
   void tick();
   void close();
 
@@ -29,12 +30,12 @@ class ControlSession {
   void answer(const nlohmann::ordered_json& line);
   void answer_line(std::string line);  // JSON, without the end of the line
   void refuse(const std::string& why, int exit_code);
-  // Whether the file is still open and the answer not given, or not fetched.
+  // Whether the file is open and its last line has not been read.
   bool is_waiting();
   bool has_unread_answer();
 
  private:
-  // The reply to the waiting read, with the pending bytes that fit.
+  // Returns the reply to the waiting read, with the pending bytes that fit. Requires: `reader_` is set.
   PendingReplies take_reply() REQUIRES(mutex_);
   bool has_pending() const REQUIRES(mutex_) { return fetched_ < pending_.size(); }
   std::string progress_line() const REQUIRES(mutex_);

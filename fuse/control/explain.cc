@@ -18,12 +18,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct History {
-  std::optional<AuditRecord> published;  // the one that brought the path, or else its unit
+  std::optional<AuditRecord> published;  // the last one with this path
   std::string recorded_digest;
-  std::optional<AuditRecord> gone;  // later than that
+  std::optional<AuditRecord> gone;  // the last removal after `published`
 };
 
-// What the records say of a path, or of the whole unit where the path is its directory.
+// Returns the audit records of a path, or of the whole unit if the path is its directory.
 History history_of(const AuditLog& audit, const std::string& path, const std::string& unit) {
   History history;
   const Status read = audit.read([&](AuditRecord record) {
@@ -43,14 +43,14 @@ History history_of(const AuditLog& audit, const std::string& path, const std::st
     history.recorded_digest = std::move(digest);
     history.published = std::move(record);
   });
-  if (!read) return history;  // said by what is missing
+  if (!read) return history;  // the report then lacks the history
   if (history.gone && history.published && history.gone->time < history.published->time) {
     history.gone.reset();
   }
   return history;
 }
 
-// For a path that the layer has.
+// Returns the reason why a path of the layer has not been published.
 std::string why_not_published(const Mount& mount, const Job& job,
                               const std::optional<EntryRef>& ref, const std::string& path) {
   const std::string_view never = row_of(mount.entries.class_of(path)).never_published;
@@ -98,7 +98,7 @@ void add_object(Json& json, const Opened& opened) {
   json["kind"] = S_ISDIR(st->st_mode) ? "directory" : S_ISLNK(st->st_mode) ? "symlink" : "file";
   if (!S_ISREG(st->st_mode)) return;
   json["size"] = st->st_size;
-  auto readable = sys::reopen(opened.fd.get(), O_RDONLY | O_NOATIME);  // no use, to eviction
+  auto readable = sys::reopen(opened.fd.get(), O_RDONLY | O_NOATIME);  // must not count as a use for eviction
   if (readable.failed_with(EPERM)) readable = sys::reopen(opened.fd.get(), O_RDONLY);
   const auto digest = readable ? digest_of(readable->get()) : readable.error();
   if (digest) json["xxh3"] = *digest;
@@ -121,14 +121,14 @@ void add_hidden(Json& json, const Mount& mount, const Job* job, const std::strin
   json["hidden"] = why;
 }
 
-// How often jobs have rejected the base's entry.
+// Adds how often jobs have rejected the base's entry.
 void add_rejections(Json& json, const Mount& mount, const std::string& unit) {
   const auto summary = mount.publishing.publisher().rejected().find(unit);
   if (!summary) return;
   json["rejected"] = describe(*summary);
 }
 
-// Who builds what others wait for, of this path or of its entry.
+// Adds the builders and waiters of this path or of its entry.
 void add_flights(Json& json, const Mount& mount, const std::string& path, const std::string& unit) {
   if (mount.single_flight.flights() == nullptr) return;
   Json all = Json::array();

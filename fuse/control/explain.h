@@ -11,12 +11,12 @@ namespace cacheshim {
 class Mount;
 class Job;
 
-// The record of an entry that its readers reject, as `status` and `explain` give it; without its name.
+// Returns the record of an entry that its readers reject, as `status` and `explain` show it, without the name.
 nlohmann::ordered_json describe(const RejectedEntries::Summary& summary);
 
-// Where a path of the store comes from for a job, who published it and when, and why it was not or is not
-// seen (docs/control.md, "explain"). `job` may be null: then the base alone is looked at. Takes long where
-// the records are many; call from a task.
+// Reports where a job's view gets `path` from, who published it and when, and why it is hidden or not published
+// (docs/control.md, "explain"). If `job` is null, reports on the base alone. Reads all audit records, which can take
+// long: call from a task.
 nlohmann::ordered_json explain_path(Mount& mount, Job* job, const std::string& path);
 
 }  // namespace cacheshim

@@ -9,7 +9,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(100);  // a read waits for two at the most
+constexpr auto kTick = std::chrono::milliseconds(100);  // a read waits for two ticks at most
 
 }  // namespace
 

@@ -13,16 +13,17 @@
 
 namespace cacheshim {
 
-// A thread for what comes due: ticks of control files that somebody reads, and the regular look for
-// jobs that are over. Sleeps as long as there is nothing to do.
+// A thread for timed work: ticks of control files that are being read, one call at a given time, and the regular check
+// for idle jobs. Sleeps while nothing is due. Thread-safe.
 class Ticker {
  public:
   Ticker(std::chrono::milliseconds idle_interval, std::function<void()> on_idle_interval);
   ~Ticker();
   void watch(std::shared_ptr<ControlSession> session);
-  // Calls `then` at that time, in place of what it was to call before; never, with nothing.
+  // Calls `then` at `when`. Replaces the call that was set before; an empty function only cancels it.
   void call_at(std::chrono::steady_clock::time_point when, std::function<void()> then);
-  // Waits until those who were answered have fetched it. Who asks for that is not waited for.
+  // Waits until all clients have read the answers that were given to them. Does not wait for a request without an
+  // answer, such as that of the caller.
   void wait_until_answered(std::chrono::milliseconds at_most);
 
  private:
@@ -39,7 +40,7 @@ class Ticker {
   const std::chrono::milliseconds idle_interval_;
   const std::function<void()> on_idle_interval_;
   Mutex mutex_{LockRank::kTicker};
-  CondVar wake_;  // of the thread, and of those who wait for answers
+  CondVar wake_;  // the thread, and wait_until_answered()
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<std::weak_ptr<ControlSession>> watched_ GUARDED_BY(mutex_);
   std::function<void()> then_ GUARDED_BY(mutex_);  // due at call_at_

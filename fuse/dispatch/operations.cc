@@ -19,8 +19,8 @@
 #include "fuse/vfs/filesystem.h"
 #include "store/sys/guard.h"
 
-// The edge between libfuse's C callbacks and Filesystem: takes a request apart and replies with the result. What is
-// left of exceptions (no memory) becomes EIO.
+// The edge between libfuse's C callbacks and Filesystem: unpacks a request and replies with the result. An exception
+// (only std::bad_alloc is expected) becomes EIO.
 namespace cacheshim {
 namespace {
 
@@ -47,7 +47,8 @@ std::optional<std::uint64_t> handle_of(const fuse_file_info* fi) {
   return fi == nullptr ? std::nullopt : std::optional(fi->fh);
 }
 
-// `answer` replies on all its ways, or hands the request to a completion, which does so when it is destroyed.
+// `answer` replies on every path. If `replies_itself`, it has passed the request to a completion, which replies when it
+// is destroyed.
 template <class Answer>
 void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {
@@ -63,7 +64,7 @@ void handle(fuse_req_t req, Answer&& answer) {
   guard(req, std::forward<Answer>(answer), false);
 }
 
-// What changes a layer, that of `ino`: who does it is looked at first.
+// For a request that changes the layer of `ino`: checks the caller first.
 template <class Answer>
 void change(fuse_req_t req, fuse_ino_t ino, Answer&& answer) {
   handle(req, [&](Filesystem& fs) {
@@ -72,7 +73,7 @@ void change(fuse_req_t req, fuse_ino_t ino, Answer&& answer) {
   });
 }
 
-// The same for a request that is completed later. `complete` takes the completion.
+// For a request that is completed later: passes the completion to `complete`.
 template <class R, class Handler>
 void handle_later(fuse_req_t req, Completion<R> completion, Handler&& complete) {
   guard(
@@ -87,8 +88,8 @@ void change_later(fuse_req_t req, fuse_ino_t ino, Completion<R> completion, Hand
   });
 }
 
-// owner=keep: the directory that something is made in decides between its default ACL and the caller's
-// umask, so the umask is ours to apply; and the kernel asks for the ACLs that it checks by.
+// owner=keep: a new object gets its parent's default ACL or, without one, the caller's umask, so the daemon must apply
+// the umask. The kernel reads the ACLs by which it checks permissions.
 void want_owners(const OwnerRule& owners, fuse_conn_info* connection) {
   if (!owners.keep) return;
   connection->want |= connection->capable & FUSE_CAP_DONT_MASK;
@@ -101,15 +102,15 @@ void init(void* filesystem, fuse_conn_info* connection) {
   const wire::Connection agreed = wire::connect(is_privileged);
   fs.mount.connected({connection->proto_minor, agreed.can_pass_through, agreed.is_by_rings});
   want_owners(fs.mount.options.owners, connection);
-  // Symlinks in the root are answered per caller: their answers must never be kept.
+  // The target of a symlink in the root depends on the caller, so the kernel must never cache it.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
-  // The first version of this would leave the bits of files that are written to alone, since we, who
-  // write, are root; the second says which writes are to clear them (wire.h).
+  // With version 1 the daemon's write would have to clear the set-id bits, but writes by root keep them. Version 2
+  // marks the writes that must clear them (wire.h).
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV);
-  // Not by comparing times: what we write ourselves changes them. Who else changes data is told of
-  // (Notifier), and at open it is seen whether a base file is still as it was.
+  // The kernel must not detect changed data by the times, because the daemon's own writes change them. The daemon
+  // invalidates data that others change (Notifier), and checks at each open whether a base file has changed.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA);
-  // For answers with much data that go to the device; requests are read by ReceiveLoop.
+  // Only for large replies over /dev/fuse. ReceiveLoop reads the requests without splice.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_MOVE);
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_WRITE);
   if (!agreed.is_by_rings) connection->want |= connection->capable & FUSE_CAP_SPLICE_WRITE;
@@ -240,7 +241,7 @@ void write(fuse_req_t req, fuse_ino_t ino, const char* data, std::size_t size, o
   const auto write = [=, request = change_request_of(req)](Filesystem& fs) {
     replies::written(req, fs.files.write(request, {fi->fh, fi->flags}, {data, size}, offset));
   };
-  // What a mapping has left is written by the kernel, in nobody's name.
+  // The kernel writes back pages of a mapping without a caller, so there is no caller to check.
   fi->writepage != 0 ? handle(req, write) : change(req, ino, write);
 }
 
@@ -363,7 +364,7 @@ void removexattr(fuse_req_t req, fuse_ino_t ino, const char* name) {
   change(req, ino, [=](Filesystem& fs) { replies::status(req, fs.attributes.removexattr(ino, name)); });
 }
 
-// Answered rather than left to libfuse, whose ENOSYS a program could see.
+// Without this, libfuse would reply ENOSYS, which programs do not expect from ioctl(2).
 void ioctl(fuse_req_t req, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned, const void*,
            std::size_t, std::size_t) {
   (void)fuse_reply_err(req, ENOTTY);

@@ -13,8 +13,8 @@
 namespace cacheshim::replies {
 namespace {
 
-// So many bytes go from a file to the device without a copy of ours. For less, two more system calls cost more than
-// the copy.
+// From this size on, data go from the file to the device by splice(2). For less, its two additional system calls take
+// longer than a copy.
 constexpr std::size_t kSpliceFrom = std::size_t{64} * 1024;
 
 Filesystem& filesystem_of(fuse_req_t req) {
@@ -49,8 +49,8 @@ fuse_file_info info_of(const OpenedFile& file) {
 
 void interrupted(fuse_req_t, void* waiter) { static_cast<Interruptible*>(waiter)->interrupt(); }
 
-// libfuse 3.14 calls an interrupt's function with the request's lock held, after a look at whether there is one with
-// another lock: a request whose function is not taken back before it is answered lets it call nothing.
+// libfuse 3.14 checks under one lock whether a request has an interrupt function, and calls it under another. If the
+// function is not removed before the reply, libfuse may call a null pointer in between.
 void watch(void* request, Interruptible* waiter) {
   fuse_req_interrupt_func(static_cast<fuse_req_t>(request),
                           waiter == nullptr ? nullptr : interrupted, waiter);
@@ -133,7 +133,7 @@ void data(fuse_req_t req, int fd, std::size_t size, off_t offset) {
     file.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
     file.buf[0].fd = fd;
     file.buf[0].pos = offset;
-    // Not FUSE_BUF_SPLICE_MOVE: it would take the pages away from the base's own page cache.
+    // Without FUSE_BUF_SPLICE_MOVE, which would take the pages away from the base's own page cache.
     return (void)fuse_reply_data(req, &file, fuse_buf_copy_flags{});
   }
   thread_local std::vector<char> buffer;

@@ -9,8 +9,8 @@
 #include "common/result.h"
 #include "fuse/vfs/request.h"
 
-// Replies to requests of the kernel. A reply that the kernel does not take, because the caller was killed, gives back
-// what it would have held. Call with no lock held.
+// Replies to the kernel's requests. If the kernel does not accept a reply because the caller was killed, the lookup
+// counts and handles in it are released. Call with no lock held.
 namespace cacheshim::replies {
 
 void status(fuse_req_t req, const Status& result);
@@ -20,10 +20,10 @@ void opened(fuse_req_t req, const Result<OpenedFile>& result);
 void opened_directory(fuse_req_t req, const OpenedFile& result);
 void created(fuse_req_t req, const Result<CreatedFile>& result);
 void written(fuse_req_t req, const Result<std::size_t>& bytes);
-// The two forms of an xattr request: its length (`size` 0), and the value itself.
+// Replies to both forms of an xattr request: `size` 0 requests the length, another size the value.
 void xattr(fuse_req_t req, const Result<std::string>& value, std::size_t size);
 void text(fuse_req_t req, const Result<std::string_view>& result);
-// `size` bytes of a file at `offset`.
+// Replies with up to `size` bytes of a file from `offset`.
 void data(fuse_req_t req, int fd, std::size_t size, off_t offset);
 
 StatusCompletion status_of(fuse_req_t req);
