@@ -41,7 +41,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kUnmountedSignal = SIGUSR2;  // from the last worker to the thread that waits
+constexpr int kUnmountedSignal = SIGUSR2;  // from the last worker to the main thread
 
 Result<RunDirectory> make_run_directory(const DaemonOptions& options, const std::string& routes) {
   UniqueFd lock;
@@ -80,7 +80,7 @@ std::string served_directory(const DaemonOptions& options) {
   return options.overlay ? options.overlay->lowers.front() : options.store_dir;
 }
 
-// Blocked in every thread, so that one can wait for them.
+// Blocks the signals in every thread, so that the main thread can wait for them by signalfd(2).
 sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -94,8 +94,8 @@ Status prepare_base(const Store& store, const std::vector<Profile>& profiles) {
   return {};
 }
 
-// Entries that hold absolute paths are published only from the path on record, and replaced when they
-// are of another one. It moves with the mount, but not away from a daemon that serves it.
+// Records the mount's path. Entries that contain absolute paths are published only from the recorded path, and replaced
+// if they contain another. The record stays while another daemon serves the store at the recorded path.
 void record_mount_path(Store& store, const std::string& shown) {
   const std::string before = store.mount_path();
   if (before == shown) return;
@@ -117,14 +117,14 @@ void record_mount_path(Store& store, const std::string& shown) {
   }
 }
 
-// By mountinfo: a look at the path may wait for a file system on the way there.
+// Reads mountinfo, because stat(2) of the path may block on a file system above the mount.
 bool is_mounted_at(const std::string& path, dev_t device) {
   const auto mount = find_mount(read_mounts(), path);
   return mount && mount->device == fmt::format("{}:{}", major(device), minor(device));
 }
 
-// Returns the signal. `on_left` is called where the mount is ours to be seen at its path no more, which may
-// be long before: others can have it in a mount namespace of theirs, or a file of it open.
+// Waits for a signal and returns it. Calls `on_left` once the mount is no longer at its path in this mount namespace.
+// That can be long before the signal: other mount namespaces or open files may keep the mount alive.
 int wait_for_signal(const UniqueFd& signals, const std::string& mount_point,
                     const std::function<void()>& on_left) {
   const auto device = device_of_mount(mount_point);
@@ -145,8 +145,8 @@ int wait_for_signal(const UniqueFd& signals, const std::string& mount_point,
 }
 
 struct MountEvents {
-  std::function<void()> on_mounted;  // the mount is there
-  std::function<void()> on_left;     // as of wait_for_signal(), which is what calls it
+  std::function<void()> on_mounted;  // once the file system is mounted
+  std::function<void()> on_left;     // see wait_for_signal()
 };
 
 // Mounts and serves until the end.
@@ -166,9 +166,9 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   if (auto* error = std::get_if<DaemonError>(&mounted)) return std::move(*error);
   Session& session = *std::get<std::unique_ptr<Session>>(mounted);
   events.on_mounted();
-  (void)::umask(0);  // modes are the callers' from here on
-  // The mount takes requests from now on and serves them in a moment. Called before there is a thread
-  // that works: the caller may exchange the logger.
+  (void)::umask(0);  // each request has its caller's umask
+  // Requests queue in the kernel until session.start(). `on_ready` runs before any thread starts, because the caller
+  // may replace the logger.
   spdlog::info("serving '{}' at '{}'", served_directory(options), shown_path(options));
   on_ready();
   mount.start(session.device(), [&](const Baton& baton) { filesystem.names.reap(baton); });
@@ -178,7 +178,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
                 [waiting] { (void)::pthread_kill(waiting, kUnmountedSignal); });
   const int signal = wait_for_signal(signals, options.mount_point, events.on_left);
   spdlog::info("{}; ending", signal == kUnmountedSignal ? "unmounted" : ::strsignal(signal));
-  mount.close_waits();  // before anything that takes time
+  mount.close_waits();  // first, because the rest may take long
   session.detach();
   mount.finish_tasks();
   session.stop();
@@ -186,7 +186,7 @@ std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& option
   return std::nullopt;
 }
 
-// Without, jobs open everything through the mount.
+// Shows the base to processes for direct opens. If that fails, jobs open everything through the mount.
 void offer_direct_opens(RunDirectory& run_directory, const Store& store,
                         const DaemonOptions& options) {
   if (options.owners.keep) return;
@@ -213,7 +213,7 @@ void warn_of_run_directory(const std::string& run_dir, Errno error) {
                "jobs take their routes and read the base through the mount");
 }
 
-// For `status`; empty where there are none.
+// For `status`; empty if there are no layers.
 std::string layers_path(const DaemonOptions& options) {
   if (options.is_store_read_only) return "";
   return options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
@@ -238,7 +238,7 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   }
   const std::string layers = layers_path(options);
   const std::string shown = shown_path(options);
-  // What is to be held against its digest first is answered by us alone.
+  // verify_on_open: the daemon verifies each file before a process reads it, so no file may be opened directly.
   const bool may_be_direct = run_directory && !options.verify_on_open;
   Mount mount(store, options.profiles,
               {.shown_path = shown,
@@ -275,7 +275,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   auto opened = open_plain_overlay(options);
   if (auto* error = std::get_if<DaemonError>(&opened)) return std::move(*error);
   auto& directories = std::get<PlainOverlay>(opened);
-  // Without it there is no log, and `unmount` does not wait for the daemon's end.
+  // If this fails, there is no log file, and `unmount` does not wait for the daemon to exit.
   const auto run_directory = make_run_directory(options, "");
   std::vector<int> lowers;
   for (const UniqueFd& lower : directories.lowers) lowers.push_back(lower.get());
@@ -309,7 +309,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   return serve_mount(mount, options, events, on_ready);
 }
 
-// The base alone. Obeys the records that say how to read it, if they can be read.
+// Opens the base alone. Checks the store's format record if it can be read.
 std::variant<Store, StoreError> open_read_only(const std::string& path) {
   auto base = sys::open_path(path, O_RDONLY | O_DIRECTORY);
   if (!base) {
@@ -337,7 +337,7 @@ DaemonOptions without_changes(DaemonOptions options) {
 
 std::optional<DaemonError> serve(const DaemonOptions& options,
                                  const std::function<void()>& on_ready) {
-  (void)block_signals();  // before there is a thread that could take them
+  (void)block_signals();  // before any thread starts, which could receive them
   raise_file_limit();
   (void)::umask(022);
   wire::use_trace(options.trace);

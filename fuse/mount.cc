@@ -65,7 +65,7 @@ Mount::~Mount() { stop(); }
 
 Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work) {
   lowers_ = lowers;
-  // In the same order at each mount: inode numbers depend on it.
+  // In a fixed order: inode numbers depend on it.
   std::vector<int> all = lowers;
   if (upper) all.push_back(upper.get());
   for (const int directory : all) {
@@ -170,7 +170,7 @@ void Mount::stop() {
   batons.stop();
   timeouts.stop();
   ticker.reset();
-  single_flight.stop();  // after the last of what is published
+  single_flight.stop();  // after the last publishing, which reports to it
 }
 
 std::uint64_t Mount::direct_opens() const {
@@ -179,7 +179,7 @@ std::uint64_t Mount::direct_opens() const {
   return opens;
 }
 
-// Rings have a queue for each core: a RELEASE that waits in one is not known of.
+// io_uring has a queue per core, in which a RELEASE may wait without the daemon's knowledge.
 LockSystem Mount::lock_system() {
   LockSystem system = LockSystem::real();
   system.is_releasing = [this] { return uses_io_uring_ || releases > 0; };

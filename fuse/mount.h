@@ -44,14 +44,14 @@ struct MountOptions {
   std::string layers_dir;  // for messages
   std::string store_dir;
   std::string run_dir;
-  std::string routes;  // for processes that do not see run_dir
+  std::string routes;  // for processes that cannot read run_dir
   PublishPolicy publish;
   WatchMode watch;
   std::chrono::seconds job_idle;
   std::chrono::seconds layer_keep;
   std::chrono::seconds flight_timeout;  // 0: no single flight
   OwnerRule owners;
-  std::string cycle;  // the mount's, for the record of its closing
+  std::string cycle;  // the job's attempt that the mount belongs to, for the record of its closing
   EvictionLimits gc;
   std::chrono::seconds gc_interval;
   const DirectAccess* direct = nullptr;  // outlives the mount
@@ -59,15 +59,15 @@ struct MountOptions {
   bool verify_on_open;
 };
 
-// What the kernel and the daemon have agreed on in FUSE_INIT.
+// The result of FUSE_INIT.
 struct Protocol {
   unsigned minor = 0;
   bool can_pass_through = false;  // the kernel can read and write files by itself
   bool uses_io_uring = false;     // requests come over io_uring
 };
 
-// The parts of a mount: its state and its services, in the order in which they need each other, and what starts and
-// ends them. The operations of vfs/ and the requests of control/ work on them. Each part is thread-safe by itself.
+// The parts of a mount, its state and its services, in the order of their dependencies, and the functions that start
+// and stop them. The operations of vfs/ and the requests of control/ use them. Each part is thread-safe by itself.
 class Mount {
  public:
   // `the_store` and `profiles` must outlive it.
@@ -76,30 +76,29 @@ class Mount {
   Mount(const Mount&) = delete;
   Mount& operator=(const Mount&) = delete;
 
-  // Makes of the whole mount one view, that of a plain overlay: no directories of our own, no jobs, no publishing.
-  // `lowers`, the topmost first, must stay open; read-only if the others are empty. Call it first, or never.
+  // Makes the mount a plain overlay: one view, without the mount's own directories, jobs and publishing. `lowers`, the
+  // topmost first, must stay open. Empty `upper` and `work` make it read-only. Call before any other method.
   Status show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work);
-  // From now on notices can be sent, and jobs end by themselves. `device`: the session's descriptor. `reap` removes a
-  // baton whose maker has died.
+  // Starts the services: invalidation, the watch of the base, the end of idle jobs. `device`: the session's descriptor.
+  // `reap` removes a baton whose creator has died.
   void start(int device, std::function<void(const Baton&)> reap);
-  // FUSE_INIT has been answered.
+  // Call during FUSE_INIT.
   void connected(const Protocol& agreed);
-  // The mount is about to be taken away for good: records that, refuses those who wait for a lock with ENOLCK, tells
-  // those who wait for a job's end what is known, and lets nobody wait from then on. Returns when they have their
-  // answers, or do not fetch them.
+  // Call before the mount goes away. Records the closing, fails waiting lock requests with ENOLCK, ends waits for a
+  // job's end, and prevents new waits. Returns once the clients have read these answers, or after 1 second.
   void close_waits() EXCLUDES(closing_mutex_);
-  // The same, but takes it back after `time` if the mount is still there then, as reopen_waits() does.
+  // As close_waits(), but calls reopen_waits() after `time` if the mount still exists.
   void close_waits_for(std::chrono::seconds time) EXCLUDES(closing_mutex_);
-  // The mount stays after all. Does nothing once close_waits() has been called.
+  // Call if the mount stays after all: allows waits again. Does nothing after close_waits().
   void reopen_waits() EXCLUDES(closing_mutex_);
   bool is_closing() const { return is_closing_; }
-  // Finishes what is under way, and invalidates it in the kernel. Call while requests are answered still: they may wait
-  // for it, and the kernel for their answers. What they begin from then on is not done.
+  // Finishes tasks in progress and their invalidations. Call while requests are still served: a request may wait for a
+  // task, and an invalidation for the reply to a request. Later tasks are dropped.
   void finish_tasks();
-  // Call when there are no more requests. Active jobs stay on record for the next daemon.
+  // Call after the last request. The records of active jobs stay for the next daemon.
   void stop();
 
-  std::uint64_t direct_opens() const;  // that processes served themselves, of all jobs
+  std::uint64_t direct_opens() const;  // opens that bypassed the mount, of all jobs
   bool uses_io_uring() const { return uses_io_uring_; }
   bool is_base_local() const { return is_base_local_; }
 
@@ -112,7 +111,7 @@ class Mount {
   HandleTable handles;
   OpenFiles open_files;
   IoModes io_modes;
-  std::atomic<int> releases{0};  // RELEASE requests whose locks are not gone yet
+  std::atomic<int> releases{0};  // RELEASE requests in progress that have not released their locks
   LockTable locks{counters, lock_system()};
   LockFiles base_locks{entries};
   LockRemovals lock_removals{locks, base_locks};
@@ -133,8 +132,8 @@ class Mount {
   SharedFiles shared_files{store, nodes, base_locks};
   JobBatons batons{entries, nodes, jobs};
   StoreKeeper keeper;
-  // For what takes long and nobody's request waits for. Publishing has its own, so that what answers a request never
-  // queues behind this.
+  // For long tasks that no request waits for. Publishing has a queue of its own, so that a request never waits behind
+  // these.
   TaskQueue tasks{2};
   std::unique_ptr<Ticker> ticker;
 
