@@ -124,6 +124,7 @@ class ShadowProbes {
     if (count_ == places_.size()) return false;
     if (depth_++ > 0) add(key_below(directory_));
     directory_ = key_of(directory_, component);
+    if (depth_ == kEntryDepth) entry_ = directory_;
     return true;
   }
   // Call after the last component.
@@ -134,6 +135,9 @@ class ShadowProbes {
   }
   // The path's own key.
   FilterKey path() const { return directory_; }
+  // The key of the path's first two components: a cache, and a directory or file in it. A path that
+  // has fewer components has kRootKey.
+  FilterKey entry() const { return entry_; }
   // Whether the base must not be asked, or its answer must not be used.
   bool may_be_shadowed() const {
     if (filter_->is_retired()) return true;
@@ -146,8 +150,11 @@ class ShadowProbes {
  private:
   void add(FilterKey key) { places_.data()[count_++] = place_of(key, filter_->word_count()); }
 
+  static constexpr std::size_t kEntryDepth = 2;
+
   const FilterView* filter_ = nullptr;
   FilterKey directory_ = kRootKey;
+  FilterKey entry_ = kRootKey;
   std::size_t depth_ = 0;
   std::size_t count_ = 0;
   // not cleared: only the first count_ are valid

@@ -19,13 +19,15 @@ inline constexpr std::string_view kCountersDirectory = "counters";
 inline constexpr std::string_view kBaseDirectory = "base";
 
 // The access time records a file's use, renewed once in this period: eviction depends on it. If a
-// process finds an older one, it opens the file through the mount, and the daemon renews it.
+// process finds an older one, it opens the file through the mount, and the daemon renews it. Eviction
+// takes the latest use of an entry's files, so one file is enough.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
-// The interval at which a process that repeatedly opens a file checks its access time.
+// The interval at which a process that repeatedly opens a file, or files of one entry, checks an
+// access time.
 inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
-inline constexpr std::uint32_t kMountPageVersion = 2;
+inline constexpr std::uint32_t kMountPageVersion = 3;
 
 struct MountPage {
   std::uint32_t magic;

@@ -22,6 +22,9 @@ struct FamilyRecord {
   std::uint32_t name_length;
   std::uint32_t rules;  // the first of its NameRuleRecords
   std::uint32_t rule_count;
+  // Not 0: each directory of the family's is one entry, so the use of one of its files is recorded
+  // for all of them.
+  std::uint32_t has_directory_entries;
 };
 struct NameRuleRecord {
   std::uint32_t pattern;  // as of fnmatch(3) without flags

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/jobs/name_rule_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "store/sys/paths.h"
@@ -46,6 +47,13 @@ Rules rules_of(const Profile& profile) {
   return rules;
 }
 
+bool has_directory_entries(const Profile& profile) {
+  return !profile.entries.empty() &&
+         std::all_of(profile.entries.begin(), profile.entries.end(), [](const EntryRule& rule) {
+           return rule.is_directory() && rule.path.text() == "*";
+         });
+}
+
 template <class Record>
 void append(std::string& bytes, const Record& record) {
   bytes.append(static_cast<const char*>(static_cast<const void*>(&record)), sizeof record);
@@ -75,7 +83,8 @@ NameRuleTable::NameRuleTable(const std::vector<Profile>& profiles)
   for (std::size_t i = 0; i < profiles.size(); ++i) {
     const std::string& name = profiles[i].name;
     append(bytes_, FamilyRecord{add(name), length(name), static_cast<std::uint32_t>(rules_at),
-                                static_cast<std::uint32_t>(all[i].size())});
+                                static_cast<std::uint32_t>(all[i].size()),
+                                has_directory_entries(profiles[i])});
     rules_at += all[i].size() * sizeof(NameRuleRecord);
     for (const auto& [rule, pattern] : all[i]) {
       append(records,

@@ -58,8 +58,8 @@ class Attempt {
   // The number of changes of the base so far.
   std::uint64_t changes() const { return __atomic_load_n(view_->base_changes, __ATOMIC_ACQUIRE); }
   // Whether the application may get this descriptor, which was opened after `changes_before`
-  // changes. Returns false for a directory, and for the first open of a path by the process in an
-  // hour if the daemon must record the file's use.
+  // changes. Returns false for a directory, and for the process's first open of a path or an entry
+  // in an hour if the daemon must record its use.
   bool may_have(int fd, std::uint64_t changes_before) const;
   // The same for a directory that is to be listed: everybody may read it. The kernel has already
   // checked this process's permission.
@@ -90,6 +90,7 @@ class Attempt {
   bool is_of_base() const { return directory_ != AT_FDCWD || view_->is_base_in_sight(); }
   bool was_base() const { return directory_ == AT_FDCWD || is_held(directory_); }
   bool rules_allow() const;
+  bool has_directory_entries() const;
   bool is_awaited() const;
   std::uint64_t opened_state(std::uint64_t changes, time_t now) const;
 
@@ -158,6 +159,11 @@ bool Attempt::rules_allow() const {
   });
 }
 
+bool Attempt::has_directory_entries() const {
+  const FamilyRecord* const family = view_->rules.find(rest_.substr(0, rest_.find('/')));
+  return family != nullptr && family->has_directory_entries != 0;
+}
+
 // Whether the mount must report the absence: another process may be building the name, or its
 // entry.
 bool Attempt::is_awaited() const {
@@ -196,14 +202,22 @@ bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
   // Read after the open, so that earlier replacements of the path are counted.
   const std::uint64_t counted = changes();
   const time_t now = ::time(nullptr);
-  if (marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now))) {
-    return counted != 0 || !is_directory(fd);
+  const bool was_opened = marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now));
+  if (was_opened && counted != 0) return true;
+  const FilterKey entry = key_below(probes_.entry());  // marked if the entry's use is recorded
+  const std::uint64_t use = opened_state(0, now);
+  bool is_recorded = true;
+  if (was_opened || marks.has(PathMarks::kOpened, entry, use)) {
+    if (is_directory(fd)) return false;
+  } else {
+    struct stat st;
+    if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
+    is_recorded = std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
+    if (is_recorded && has_directory_entries()) marks.set(PathMarks::kOpened, entry, use);
   }
-  struct stat st;
-  if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
   // A change that was counted since the open may have replaced it with a directory.
   marks.set(PathMarks::kOpened, probes_.path(), opened_state(changes_before, now));
-  return std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
+  return is_recorded;
 }
 
 bool Attempt::may_list(int fd, std::uint64_t changes_before) const {

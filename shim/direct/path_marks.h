@@ -9,7 +9,7 @@
 
 namespace cacheshim::direct {
 
-// What the process has found out about paths: it holds as long as something else is in the same state.
+// What the process has found out about paths: a mark is valid as long as something else is in the same state.
 //
 // The key of a path selects a slot, and a mark in the slot holds the whole key. Two paths are taken for one only if
 // their 64-bit keys agree: among a million paths the chance is 1 in 30 million (2^-25). The second path then counts as

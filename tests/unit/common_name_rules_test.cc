@@ -117,6 +117,26 @@ TEST(NameRuleTable, GivesAllToTheMountWhereEveryNameIsShared) {
   EXPECT_TRUE(NameRuleTable({profile}).is_mount_only("one/a/b"));
 }
 
+TEST(NameRuleTable, MarksFamiliesWhoseDirectoriesAreEntries) {
+  const auto is_marked = [](std::vector<EntryRule> entries) {
+    Profile profile;
+    profile.name = "one";
+    profile.entries = std::move(entries);
+    const NameRuleTable table({profile});
+    return NameRules::over(table.bytes(), table.family_count()).find("one")->has_directory_entries;
+  };
+  const auto rule = [](std::string_view path, std::vector<std::string> files = {}) {
+    EntryRule made{.path = PathPattern(path)};
+    made.files = std::move(files);
+    return made;
+  };
+  EXPECT_TRUE(is_marked({rule("*")}));
+  EXPECT_FALSE(is_marked({}));
+  EXPECT_FALSE(is_marked({rule("*/*")}));
+  EXPECT_FALSE(is_marked({rule("*.cu"), rule("*")}));
+  EXPECT_FALSE(is_marked({rule("*", {".json"})}));  // several entries in a directory
+}
+
 TEST(NameRuleTable, ThatIsCutShortIsEmpty) {
   const NameRuleTable table(two_families());
   const std::string whole = table.bytes();

@@ -81,6 +81,16 @@ def test_a_file_that_was_not_used_for_a_day_is_opened_by_the_mount_once(mount, s
     assert os.stat(store / KEY / "sub/deep").st_atime > os.stat(store / KEY / "file").st_mtime - 60
 
 
+def test_a_use_is_recorded_once_for_the_files_of_an_entry(mount, shimmed, store):
+    """Eviction takes the latest use of an entry's files."""
+    os.utime(store / KEY / "sub/deep", (1, 1))
+    for name in ("file", "sub/deep"):
+        with Count(mount) as count:
+            shimmed.read(f"{KEY}/{name}")
+        assert count.opens == 1
+    assert os.stat(store / KEY / "sub/deep").st_atime == 1
+
+
 CHANGES = {
     "chmod": (("os.fchmod", 0o751), lambda status: status.st_mode & 0o777, 0o751),
     "utime": (("os.utime", (7, 8)), lambda status: status.st_mtime, 8),
