@@ -16,7 +16,9 @@ constexpr unsigned kPause = 4;  // ticks, for each unanswered question
 
 }  // namespace
 
-QueueDrain::QueueDrain(Ask ask) : ask_(std::move(ask)), thread_([this] { run(); }) {}
+QueueDrain::QueueDrain(Ask ask, bool has_thread) : ask_(std::move(ask)) {
+  if (has_thread) thread_ = std::thread([this] { run(); });
+}
 
 QueueDrain::~QueueDrain() { stop(); }
 
@@ -49,24 +51,34 @@ void QueueDrain::run() {
       while (!stopping_ && news_.wait_until(mutex_, tick)) continue;
     }
     if (stopping_) return;
-    for (const auto& [core, receivers] : std::exchange(noted_, {})) {
-      Queue& queue = queues_[core];
-      if (queue.receivers != nullptr) continue;
-      queue.receivers = receivers;
-      queue.patience = kPatience;
-    }
     lock.unlock();
-    for (auto at = queues_.begin(); at != queues_.end();) {
-      at = look_at(at->first, at->second) ? queues_.erase(at) : std::next(at);
-    }
+    check_once();
     lock.lock();
   }
 }
 
-// Returns whether no request waits for an entry any more. When all receivers of the core are idle,
-// there is an entry for our question, and no other request on this core takes it first. A blocked
-// receiver is not waited for.
-bool QueueDrain::look_at(std::uint16_t core, Queue& queue) const {
+bool QueueDrain::check_once() {
+  std::map<std::uint16_t, const Receivers*> noted;
+  {
+    const MutexLock lock(mutex_);
+    noted.swap(noted_);
+  }
+  for (const auto& [core, receivers] : noted) {
+    Queue& queue = queues_[core];
+    if (queue.receivers != nullptr) continue;
+    queue.receivers = receivers;
+    queue.patience = kPatience;
+  }
+  for (auto at = queues_.begin(); at != queues_.end();) {
+    at = is_drained(at->first, at->second) ? queues_.erase(at) : std::next(at);
+  }
+  return !queues_.empty();
+}
+
+// Returns whether no request waits for an entry any more. Asks if that is unknown. When all
+// receivers of the core are idle, there is an entry for the question, and no other request on this
+// core takes it first. A blocked receiver is ignored after kPatience ticks.
+bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
   std::erase_if(queue.questions, [](const auto& question) { return question->is_over(); });
   const std::uint64_t arrivals = queue.receivers->arrivals();
   if (std::exchange(queue.arrivals, arrivals) != arrivals) return false;

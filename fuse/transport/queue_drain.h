@@ -48,8 +48,9 @@ class QueueDrain {
   // Makes such a request on a core and does not wait for the answer. Returns nullptr if it cannot.
   using Ask = std::function<std::unique_ptr<Question>(std::uint16_t core)>;
 
-  // Throws std::system_error if it cannot create a thread.
-  explicit QueueDrain(Ask ask);
+  // Throws std::system_error if it cannot create a thread. Without a thread, the caller calls
+  // check_once() instead.
+  explicit QueueDrain(Ask ask, bool has_thread = true);
   ~QueueDrain();
   QueueDrain(const QueueDrain&) = delete;
   QueueDrain& operator=(const QueueDrain&) = delete;
@@ -60,6 +61,9 @@ class QueueDrain {
   void note_held(const Receivers& receivers, std::uint16_t core);
   // The receivers must still be answering. Idempotent.
   void stop();
+  // Checks each core that may have waiting requests, and asks if one has. Returns whether any such
+  // core is left. The thread calls this once in a millisecond. Not thread-safe.
+  bool check_once() EXCLUDES(mutex_);
 
  private:
   struct Queue {
@@ -73,7 +77,7 @@ class QueueDrain {
   };
 
   void run();
-  bool look_at(std::uint16_t core, Queue& queue) const;
+  bool is_drained(std::uint16_t core, Queue& queue) const;
 
   const Ask ask_;
   Mutex mutex_;

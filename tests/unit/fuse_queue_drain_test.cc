@@ -2,12 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
-#include <utility>
 
 #include "fuse/transport/queue_drain.h"
 
@@ -17,37 +12,31 @@ namespace {
 // The queue of one core, as the kernel keeps it (RequestRing).
 class FakeQueue final : public QueueDrain::Receivers {
  public:
-  std::uint64_t arrivals() const override { return locked(arrivals_); }
-  std::uint64_t held() const override { return locked(held_); }
-  bool are_at_rest() const override { return true; }
+  std::uint64_t arrivals() const override { return arrivals_; }
+  std::uint64_t held() const override { return held_; }
+  bool are_at_rest() const override { return at_rest; }
 
-  // So many requests that are answered later come at once. As many find no entry. For each of the others there is
-  // a new one.
+  // `requests` that are answered later arrive at once, and `waiting` more find no entry. A new entry
+  // is registered for each of the former.
   void hold(unsigned requests, unsigned waiting) {
-    const std::lock_guard lock(mutex_);
     arrivals_ += requests;
     held_ += requests;
     waiting_ += waiting;
   }
-  // Others take the entries just before the next so many questions, and are answered later.
-  void overtake(unsigned questions) {
-    const std::lock_guard lock(mutex_);
-    overtaken_ = questions;
-  }
-  unsigned waiting() const { return locked(waiting_); }
-  unsigned most_unanswered() const { return locked(most_unanswered_); }
-  unsigned unanswered() const { return locked(unanswered_); }
+  unsigned waiting() const { return waiting_; }
+  unsigned unanswered() const { return unanswered_; }
+  unsigned most_unanswered() const { return most_unanswered_; }
+  unsigned asked() const { return asked_; }
 
   std::unique_ptr<QueueDrain::Question> ask() {
-    const std::lock_guard lock(mutex_);
-    most_unanswered_ = std::max(most_unanswered_, ++unanswered_);
-    if (overtaken_ > 0) {
-      --overtaken_;
-      ++arrivals_;
-      ++held_;
-      return std::make_unique<Question>(*this);
-    }
+    ++asked_;
     ++arrivals_;
+    most_unanswered_ = std::max(most_unanswered_, ++unanswered_);
+    if (overtaken > 0) {
+      --overtaken;
+      ++held_;
+      return std::make_unique<Question>(*this, false);
+    }
     if (waiting_ > 0) {  // is handed the entry of the question, and answered later
       --waiting_;
       ++arrivals_;
@@ -56,85 +45,99 @@ class FakeQueue final : public QueueDrain::Receivers {
     return std::make_unique<Question>(*this, true);
   }
 
+  // Before each of this many questions, another request takes the entry and is answered later.
+  unsigned overtaken = 0;
+  bool at_rest = true;
+
  private:
   struct Question final : QueueDrain::Question {
-    explicit Question(FakeQueue& of, bool answered = false) : queue(of), is_answered(answered) {}
-    ~Question() override {
-      const std::lock_guard lock(queue.mutex_);
-      --queue.unanswered_;
-    }
+    Question(FakeQueue& of, bool answered) : queue(of), is_answered(answered) {}
+    ~Question() override { --queue.unanswered_; }
     Question(const Question&) = delete;
     Question& operator=(const Question&) = delete;
-    // Those that wait for an entry get one when nobody is before them any more.
+    // A question that waits for an entry gets one when no request is before it any more.
     bool is_over() override { return is_answered || queue.waiting() == 0; }
 
     FakeQueue& queue;
     const bool is_answered;
   };
 
-  template <class Value>
-  Value locked(const Value& value) const {
-    const std::lock_guard lock(mutex_);
-    return value;
-  }
-
-  mutable std::mutex mutex_;
   std::uint64_t arrivals_ = 0;
   std::uint64_t held_ = 0;
   unsigned waiting_ = 0;
-  unsigned overtaken_ = 0;
   unsigned unanswered_ = 0;
   unsigned most_unanswered_ = 0;
+  unsigned asked_ = 0;
 };
 
 struct Drain : testing::Test {
-  static bool comes_true(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Returns whether the drain finishes within this many checks.
+  bool finishes_within(unsigned checks) {
+    for (; checks > 0; --checks) {
+      if (!drain.check_once()) return true;
     }
-    return true;
+    return false;
   }
 
   FakeQueue queue;
   QueueDrain drain{[this](std::uint16_t core) {
-    EXPECT_EQ(core, 3);
-    return queue.ask();
-  }};
+                     EXPECT_EQ(core, 3);
+                     return queue.ask();
+                   },
+                   /*has_thread=*/false};
 };
 
-TEST_F(Drain, PassesAllWaitingRequestsToTheDaemonAndStops) {
+TEST_F(Drain, AsksOnceForEachWaitingRequestAndOnceMore) {
   queue.hold(4, 20);
   drain.note_held(queue, 3);
-  ASSERT_TRUE(comes_true([this] { return queue.waiting() == 0; }));
-  ASSERT_TRUE(comes_true([this] { return queue.unanswered() == 0; }));
-  const std::uint64_t then = queue.arrivals();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_LE(queue.arrivals(), then + 1);
+  EXPECT_TRUE(finishes_within(1000));
+  EXPECT_EQ(queue.waiting(), 0U);
+  EXPECT_EQ(queue.unanswered(), 0U);
+  EXPECT_EQ(queue.asked(), 21U);
+  EXPECT_FALSE(drain.check_once());
+  EXPECT_EQ(queue.asked(), 21U);
+}
+
+TEST_F(Drain, AsksNothingUntilARequestIsHeld) {
+  queue.hold(4, 20);
+  EXPECT_FALSE(drain.check_once());
+  EXPECT_EQ(queue.asked(), 0U);
 }
 
 TEST_F(Drain, AsksAgainWhenOthersHaveTakenTheEntriesForItsQuestions) {
   queue.hold(4, 20);
-  queue.overtake(5);
+  queue.overtaken = 5;
   drain.note_held(queue, 3);
-  EXPECT_TRUE(comes_true([this] { return queue.waiting() == 0; }));
-  EXPECT_TRUE(comes_true([this] { return queue.unanswered() == 0; }));
+  EXPECT_TRUE(finishes_within(1000));
+  EXPECT_EQ(queue.waiting(), 0U);
+  EXPECT_EQ(queue.unanswered(), 0U);
 }
 
 TEST_F(Drain, LeavesNoMoreThanSixteenQuestionsUnanswered) {
   queue.hold(4, 1);
-  queue.overtake(24);
+  queue.overtaken = 24;
   drain.note_held(queue, 3);
-  EXPECT_TRUE(comes_true([this] { return queue.waiting() == 0; }));
+  EXPECT_TRUE(finishes_within(5000));
+  EXPECT_EQ(queue.waiting(), 0U);
   EXPECT_EQ(queue.most_unanswered(), 16U);
+}
+
+TEST_F(Drain, WaitsForAReceiverThatIsBusyButNotForABlockedOne) {
+  queue.hold(4, 1);
+  queue.at_rest = false;
+  drain.note_held(queue, 3);
+  for (int checks = 0; checks < 10; ++checks) EXPECT_TRUE(drain.check_once());
+  EXPECT_EQ(queue.asked(), 0U);
+  EXPECT_TRUE(finishes_within(1000));
+  EXPECT_EQ(queue.waiting(), 0U);
 }
 
 TEST_F(Drain, WithdrawsItsQuestionsWhenItStops) {
   queue.hold(4, 1);
-  queue.overtake(1000);
+  queue.overtaken = 1000;
   drain.note_held(queue, 3);
-  ASSERT_TRUE(comes_true([this] { return queue.unanswered() > 2; }));
+  for (int checks = 0; checks < 100; ++checks) EXPECT_TRUE(drain.check_once());
+  EXPECT_GT(queue.unanswered(), 2U);
   drain.stop();
   EXPECT_EQ(queue.unanswered(), 0U);
 }
