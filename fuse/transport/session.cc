@@ -70,33 +70,40 @@ std::variant<std::unique_ptr<Session>, DaemonError> Session::mount(const DaemonO
   const std::string& mount_point = options.mount_point;
   auto device = sys::open_path(kDevice, O_RDWR);
   if (!device) return unavailable(device_refusal(device.error().code()));
+  auto connected = connect(*std::move(device), handler);
+  auto* const session = std::get_if<std::unique_ptr<Session>>(&connected);
+  if (session == nullptr) return connected;
+  const std::string data =
+      fmt::format("fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other",
+                  (*session)->fd_, ::getuid(), ::getgid());
+  if (::mount(options.source.c_str(), mount_point.c_str(), std::string(kFilesystemType).c_str(),
+              options.mount_flags, data.c_str()) == -1) {
+    return unavailable(mount_refusal(mount_point, errno));
+  }
+  (*session)->mount_point_ = mount_point;
+  (*session)->detached_ = false;
+  return connected;
+}
+
+std::variant<std::unique_ptr<Session>, DaemonError> Session::connect(
+    UniqueFd device, const RequestHandler& handler) {
   std::unique_ptr<Session> session(new Session);
-  session->mount_point_ = mount_point;
   std::string program = "cacheshim";
   char* argv[] = {program.data(), nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, argv);
   session->session_ =
       fuse_session_new(&args, &handler.operations, sizeof(fuse_lowlevel_ops), handler.userdata);
   fuse_opt_free_args(&args);  // it adds one to them
-  if (session->session_ == nullptr)
-    return unavailable("cannot set up libfuse; nothing was mounted");
-  const std::string data =
-      fmt::format("fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other",
-                  device->get(), ::getuid(), ::getgid());
-  if (::mount(options.source.c_str(), mount_point.c_str(), std::string(kFilesystemType).c_str(),
-              options.mount_flags, data.c_str()) == -1) {
-    session->detached_ = true;
-    return unavailable(mount_refusal(mount_point, errno));
-  }
-  session->fd_ = device->release();  // it belongs to the session from here on
   // ReceiveLoop reads the requests; libfuse's replies go through wire.h.
   fuse_custom_io io{};
   io.writev = wire::send;
   io.read = read_request;
   io.splice_send = splice_reply;
-  if (fuse_session_custom_io(session->session_, &io, session->fd_) != 0) {
-    return unavailable(fmt::format("libfuse cannot serve '{}'; it was unmounted", mount_point));
+  if (session->session_ == nullptr ||
+      fuse_session_custom_io(session->session_, &io, device.get()) != 0) {
+    return unavailable("cannot set up libfuse; nothing was mounted");
   }
+  session->fd_ = device.release();  // it belongs to the session from here on
   return session;
 }
 

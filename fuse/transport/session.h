@@ -23,6 +23,10 @@ class Session {
   // called. The destructor detaches it if the kernel has not ended it.
   static std::variant<std::unique_ptr<Session>, DaemonError> mount(const DaemonOptions& options,
                                                                    const RequestHandler& handler);
+  // Serves a connection that exists already, and mounts nothing. `device` is /dev/fuse, or a socket
+  // whose other end plays the kernel.
+  static std::variant<std::unique_ptr<Session>, DaemonError> connect(UniqueFd device,
+                                                                     const RequestHandler& handler);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -43,8 +47,8 @@ class Session {
 
   std::string mount_point_;
   fuse_session* session_ = nullptr;
-  int fd_ = -1;  // the session's, once it is mounted
-  bool detached_ = false;
+  int fd_ = -1;           // the session's
+  bool detached_ = true;  // there is no mount of it
   std::unique_ptr<RingLoop> rings_;
   std::unique_ptr<ReceiveLoop> loop_;
 };
