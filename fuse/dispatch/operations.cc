@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <exception>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -47,12 +48,21 @@ std::optional<std::uint64_t> handle_of(const fuse_file_info* fi) {
   return fi == nullptr ? std::nullopt : std::optional(fi->fh);
 }
 
+// The kernel names no other nodes. The tables trust the operations, and these trust the request.
+void require_known_nodes(const Filesystem& fs) {
+  for (const std::uint64_t id : wire::nodes()) {
+    if (!fs.mount.nodes.is_known(decode(id).node)) throw std::out_of_range("unknown node");
+  }
+}
+
 // `answer` replies on every path. If `replies_itself`, it has passed the request to a completion, which replies when it
 // is destroyed.
 template <class Answer>
 void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {
-    answer(*static_cast<Filesystem*>(fuse_req_userdata(req)));
+    Filesystem& fs = *static_cast<Filesystem*>(fuse_req_userdata(req));
+    require_known_nodes(fs);
+    answer(fs);
   } catch (const std::exception& error) {
     spdlog::error("a request failed: {}; the caller gets EIO", error.what());
     if (!replies_itself) (void)fuse_reply_err(req, EIO);

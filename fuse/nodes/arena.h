@@ -53,6 +53,14 @@ class Arena {
     if (use.free.size() == kChunk) drop_chunk(chunk);
   }
 
+  // Returns null for an index that is in no chunk. Any other may be free: then the slot is as new.
+  Slot* find(std::uint32_t index) const {
+    const std::uint32_t number = (index - 1) / kChunk;
+    if (index == 0 || number >= kMostChunks) return nullptr;
+    Slot* const chunk = (*chunks_)[number].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : &chunk[(index - 1) % kChunk];
+  }
+
   Slot& get(std::uint32_t index) const {
     Slot* const chunk = (*chunks_)[(index - 1) / kChunk].load(std::memory_order_acquire);
     return chunk[(index - 1) % kChunk];

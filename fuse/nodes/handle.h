@@ -96,16 +96,21 @@ class HandleTable {
     arena_.get(index) = std::move(handle);
     return index;
   }
-  Handle& get(std::uint64_t fh) { return arena_.get(static_cast<std::uint32_t>(fh)); }
+  // Returns null, or an empty handle, for an unknown number.
+  Handle* find(std::uint64_t fh) { return arena_.find(static_cast<std::uint32_t>(fh)); }
   FileHandle* file(std::uint64_t fh) { return pointer<std::unique_ptr<FileHandle>>(fh); }
   DirHandle* dir(std::uint64_t fh) { return pointer<std::unique_ptr<DirHandle>>(fh); }
-  void remove(std::uint64_t fh) { arena_.release(static_cast<std::uint32_t>(fh)); }
+  void remove(std::uint64_t fh) {
+    const Handle* const handle = find(fh);
+    if (handle == nullptr || std::holds_alternative<std::monostate>(*handle)) return;
+    arena_.release(static_cast<std::uint32_t>(fh));
+  }
 
  private:
   // Returns null for a handle of another kind.
   template <class Pointer>
   typename Pointer::element_type* pointer(std::uint64_t fh) {
-    Pointer* held = std::get_if<Pointer>(&get(fh));
+    Pointer* held = std::get_if<Pointer>(find(fh));
     return held == nullptr ? nullptr : held->get();
   }
 

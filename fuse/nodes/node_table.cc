@@ -71,6 +71,11 @@ NodeTable::Extra& NodeTable::extra_of(Node& node) {
   return *node.extra;
 }
 
+bool NodeTable::is_known(NodeIndex index) const {
+  const ReaderLock lock(mutex_);
+  return is_in_use(index);
+}
+
 NodeInfo NodeTable::info(NodeIndex index) const {
   const ReaderLock lock(mutex_);
   const Node& node = at(index);
@@ -377,6 +382,7 @@ void NodeTable::count_lookup(NodeIndex index) {
 void NodeTable::forget(NodeIndex index, std::uint64_t count) {
   {
     const ReaderLock lock(mutex_);
+    if (!is_in_use(index)) return;
     std::atomic_ref lookups(at(index).lookups);
     std::uint64_t known = lookups.load(std::memory_order_relaxed);
     while (known > count) {

@@ -86,6 +86,8 @@ class NodeTable {
   NodeTable();
   ~NodeTable();
 
+  // Whether the kernel may name this node. Other methods require that.
+  bool is_known(NodeIndex node) const;
   NodeInfo info(NodeIndex node) const;
   // Returns the path from the view's root, "" for the root itself. Errors: ESTALE for a node
   // without a name.
@@ -118,7 +120,8 @@ class NodeTable {
   NodeIndex intern_nameless(Job* job, const struct stat& st, UniqueFd object);
   // Counts one more lookup of an existing node.
   void count_lookup(NodeIndex node);
-  // The kernel drops `count` lookups; frees the node when none are left.
+  // The kernel drops `count` lookups; frees the node when none are left. Does nothing for an unknown
+  // node.
   void forget(NodeIndex node, std::uint64_t count);
 
   // Changes of names, with the overlay's mutex held exclusively.
@@ -257,6 +260,10 @@ class NodeTable {
   };
 
   Node& at(NodeIndex node) const { return arena_.get(node); }
+  bool is_in_use(NodeIndex node) const REQUIRES_SHARED(mutex_) {
+    const Node* const found = arena_.find(node);
+    return found != nullptr && found->name != nullptr;
+  }
   FileId id_of(const Node& node) const REQUIRES_SHARED(mutex_) {
     return {numbers_.device(node.device), node.inode};
   }

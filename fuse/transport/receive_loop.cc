@@ -16,8 +16,8 @@
 #include <cstring>
 #include <memory>
 
+#include "fuse/transport/handle_request.h"
 #include "fuse/transport/request_view.h"
-#include "fuse/transport/wire.h"
 
 namespace cacheshim {
 namespace {
@@ -142,6 +142,7 @@ void ReceiveLoop::call_helper() {
 ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
   for (;;) {
     const ssize_t size = ::read(fd_, buffer.data(), buffer_bytes());
+    if (size > 0 && static_cast<std::size_t>(size) < sizeof(fuse_in_header)) continue;
     if (size > 0) {
       buffer.size = static_cast<std::size_t>(size);
       buffer.view().translate();
@@ -234,11 +235,7 @@ void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest
 }
 
 void ReceiveLoop::handle(RequestBuffer& buffer) {
-  fuse_buf request{};
-  request.mem = buffer.data();
-  request.size = buffer.size;
-  wire::begin_request(buffer.data());
-  fuse_session_process_buf(session_, &request);
+  handle_request(session_, buffer.view());
 }
 
 void ReceiveLoop::wake_watcher() {

@@ -23,6 +23,11 @@ class RequestView {
   // The thread that waits for the answer; 0 if there is none.
   pid_t client() const { return static_cast<pid_t>(header().pid); }
 
+  // Whether the structure, the names and the data of its opcode are all there. libfuse does not check
+  // that. An opcode that libfuse does not know is well-formed.
+  bool is_well_formed() const;
+  bool expects_reply() const;
+
   // libfuse before 3.15 does not know O_TMPFILE: pass it on as the creation of a file with a name
   // that no file can have.
   void translate() {

@@ -20,6 +20,7 @@
 
 #include "common/exit_codes.h"
 #include "fuse/daemon.h"
+#include "fuse/transport/handle_request.h"
 #include "fuse/transport/own_mount.h"
 #include "fuse/transport/request_view.h"
 #include "fuse/transport/wire.h"
@@ -303,11 +304,7 @@ void RingLoop::interrupt(std::uint64_t unique) {
 // Returns whether it has been answered meanwhile.
 bool RingLoop::handle(RingEntry& entry) {
   handled = &entry;
-  fuse_buf request{};
-  request.mem = entry.bytes();
-  request.size = entry.size();
-  wire::begin_request(entry.bytes());
-  fuse_session_process_buf(session_, &request);
+  handle_request(session_, {entry.bytes(), entry.size()});
   handled = nullptr;
   const bool is_answered = entry.release();
   if (is_answered) give_back(entry);

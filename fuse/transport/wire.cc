@@ -155,6 +155,27 @@ ssize_t send(int fd, iovec* parts, int count, void* /*userdata*/) {
   return sent;
 }
 
+std::array<std::uint64_t, 2> nodes() {
+  const std::uint64_t first = header().nodeid;
+  switch (header().opcode) {
+    case FUSE_RENAME:
+    case FUSE_RENAME2:
+      return {first, body<fuse_rename_in>().newdir};
+    case FUSE_LINK:
+      return {first, body<fuse_link_in>().oldnodeid};
+    case FUSE_COPY_FILE_RANGE:
+      return {first, body<fuse_copy_file_range_in>().nodeid_out};
+    default:
+      return {first, first};
+  }
+}
+
+void refuse(int fd, int error) {
+  fuse_out_header out{sizeof out, -error, header().unique};
+  iovec part{&out, sizeof out};
+  (void)send(fd, &part, 1, nullptr);  // fails if the kernel has withdrawn the request
+}
+
 Connection connect(bool pass_through) {
   if (!is_of(FUSE_INIT)) return {};
   const bool goes_on = header().len >= sizeof(fuse_in_header) + sizeof(InitIn);

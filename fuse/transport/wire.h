@@ -4,6 +4,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,6 +23,11 @@ namespace cacheshim::wire {
 // Call when a request has been read completely: `bytes` must stay until it has been handled.
 // nullptr: a request that the kernel has not sent, and for which no function below is called.
 void begin_request(const char* bytes);
+// Replies to the request with this errno value, in libfuse's place.
+void refuse(int fd, int error);
+// The nodes that the request names: that of its header, and the second one of a rename, link or
+// copy, otherwise the first again.
+std::array<std::uint64_t, 2> nodes();
 // Sends answers to requests of rings there, and not to the device. Call before there are requests,
 // and with nullptr when they have ended.
 void use_rings(RingLoop* rings);

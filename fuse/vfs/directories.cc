@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -99,7 +100,9 @@ Status Directories::load(const Request& request, NodeRef ref, DirHandle& dir) {
 
 Status Directories::readdir(const Request& request, NodeId ino, std::uint64_t fh, off_t offset,
                             const EntrySink& take) {
-  DirHandle& dir = *mount_.handles.dir(fh);
+  DirHandle* const open = mount_.handles.dir(fh);
+  if (open == nullptr) return Errno(EBADF);
+  DirHandle& dir = *open;
   const MutexLock lock(dir.mutex);
   if (offset == 0 || !dir.loaded) CACHESHIM_CHECK(load(request, decode(ino), dir));
   const auto after = [](std::uint64_t place, const DirHandle::Entry& entry) {

@@ -343,10 +343,10 @@ Status Files::refresh_for_reading(FileHandle& handle) {
 }
 
 Result<ReadSource> Files::read(const OpenFlags& open) {
-  Handle& any = mount_.handles.get(open.fh);
-  if (const auto* control = std::get_if<ControlHandle>(&any))
+  Handle* const any = mount_.handles.find(open.fh);
+  if (const auto* control = std::get_if<ControlHandle>(any))
     return ReadSource{.control = control->session, .text = {}};
-  if (const auto* text = std::get_if<TextHandle>(&any))
+  if (const auto* text = std::get_if<TextHandle>(any))
     return ReadSource{.control = nullptr, .text = text->text};
   FileHandle* const handle = mount_.handles.file(open.fh);
   if (handle == nullptr) return Errno(EBADF);
@@ -379,7 +379,7 @@ Result<std::size_t> Files::change_data(FileHandle& handle,
 
 Result<std::size_t> Files::write(const Request& request, const OpenFlags& open,
                                  std::string_view data, off_t offset) {
-  if (const auto* control = std::get_if<ControlHandle>(&mount_.handles.get(open.fh))) {
+  if (const auto* control = std::get_if<ControlHandle>(mount_.handles.find(open.fh))) {
     CACHESHIM_CHECK(own_tree_.control().submit(control->session, request.caller, data));
     return data.size();
   }
@@ -441,7 +441,7 @@ void Files::release(std::uint64_t fh) {
     if (!handle->tells_close) mount_.nodes.count_silent_handle(handle->node, false);
     --handle->job->open_files;
     handle->job->touch();
-  } else if (const auto* control = std::get_if<ControlHandle>(&mount_.handles.get(fh))) {
+  } else if (const auto* control = std::get_if<ControlHandle>(mount_.handles.find(fh))) {
     control->session->close();
   }
   mount_.handles.remove(fh);

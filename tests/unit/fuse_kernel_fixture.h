@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -30,6 +31,7 @@ namespace cacheshim {
 class FuseKernelTest : public ::testing::Test {
  protected:
   FuseKernelTest() {
+    spdlog::set_level(spdlog::level::critical);  // refused requests are logged as errors
     auto connected = Session::connect(kernel_.take_device(), request_handler(filesystem_));
     session_ = std::move(std::get<std::unique_ptr<Session>>(connected));
     mount_.start(session_->device(), [this](const Baton& baton) { filesystem_.names.reap(baton); });
