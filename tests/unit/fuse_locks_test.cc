@@ -255,6 +255,73 @@ TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
   EXPECT_EQ(waiter->wait(), 0);
 }
 
+// Process 1001 locks bytes from 1 on and dies, and no event reports that.
+struct LocksOfADeadHolder : Locks {
+  LocksOfADeadHolder() {
+    LockRequest quiet = record_request(1, F_WRLCK, 1, 0);
+    quiet.tells_close = false;
+    EXPECT_EQ(ask(table, own, quiet)->now(), 0);
+  }
+  LockSystem system() {
+    LockSystem system = LockSystem::real();
+    system.has_ended = [this](pid_t process) { return process == 1001 && is_dead; };
+    system.has_keeper = false;
+    return system;
+  }
+
+  bool is_dead = false;
+  LockTable table{counters, system()};
+};
+
+TEST_F(LocksOfADeadHolder, AWaiterGetsThemWhenAnotherRequestFindsTheHolderDead) {
+  const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
+  EXPECT_EQ(waiter->now(), -1);
+  is_dead = true;
+  EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 5, 1))->now(), 0);
+  EXPECT_EQ(waiter->now(), 0);
+}
+
+TEST_F(LocksOfADeadHolder, AWaiterGetsThemWhenFGetlkFindsTheHolderDead) {
+  const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
+  is_dead = true;
+  struct flock found {};
+  EXPECT_EQ(table.find(own, {}, record_request(3, F_RDLCK, 5, 1), found), 0);
+  EXPECT_EQ(found.l_type, F_UNLCK);
+  EXPECT_EQ(waiter->now(), 0);
+}
+
+TEST_F(LocksOfADeadHolder, AWaiterGetsThemThoughTheOtherRequestHasToWait) {
+  ASSERT_EQ(ask(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
+  const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
+  is_dead = true;
+  EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 0, 0))->now(), -1);
+  EXPECT_EQ(waiter->now(), 0);
+}
+
+// The waiter that gets its lock weakens the one that the other request would wait for.
+TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
+  ASSERT_EQ(ask(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
+  const auto waiter = ask(table, own, record_request(4, F_RDLCK, 0, 0));
+  EXPECT_EQ(waiter->now(), -1);
+  is_dead = true;
+  EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 0, 0))->now(), 0);
+  EXPECT_EQ(waiter->now(), 0);
+}
+
+// The first request in the queue waits for a lock that the second one, once granted, weakens.
+TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
+  LockTable table(counters);
+  ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 1))->now(), 0);
+  ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
+  const auto reader = ask(table, own, record_request(3, F_RDLCK, 5, 1));
+  const auto weakens = ask(table, own, record_request(2, F_RDLCK, 0, 10));
+  EXPECT_EQ(reader->now(), -1);
+  EXPECT_EQ(weakens->now(), -1);
+  ASSERT_EQ(ask(table, own, record_request(1, F_UNLCK, 0, 1))->now(), 0);
+  EXPECT_EQ(weakens->now(), 0);
+  EXPECT_EQ(reader->now(), 0);
+}
+
 TEST_F(Locks, RecordLocksWaitForTheirOwnBytesAlone) {
   LockTable table(counters);
   ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 10))->now(), 0);

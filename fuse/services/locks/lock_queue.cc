@@ -58,7 +58,8 @@ LockSystem LockSystem::real() {
           descriptors_of,
           cacheshim::has_descriptor,
           lock_call_arguments,
-          [] { return true; }};
+          [] { return true; },
+          [] { return LockQueue::Clock::now(); }};
 }
 
 bool LockQueue::conflict(const LockRequest& request, bool is_record, const Range& range) {
@@ -171,10 +172,13 @@ void LockQueue::note_descriptors(Owner& owner, const LockRequest& request) const
   }
 }
 
-// The same, after removing conflicting locks that have ended unnoticed.
-int LockQueue::try_set_again(const LockRequest& request) {
+// The same, after removing conflicting locks that have ended unnoticed. Sets `is_any_dropped` then:
+// waiting requests may get their locks, and no event will report it.
+int LockQueue::try_set_again(const LockRequest& request, bool& is_any_dropped) {
   const int error = try_set(request);
-  return is_busy(error) && drop_stale(request) ? try_set(request) : error;
+  if (!is_busy(error) || !drop_stale(request)) return error;
+  is_any_dropped = true;
+  return try_set(request);
 }
 
 // If there are many descriptors, each call checks other ones, so that repeated requests find a
@@ -195,8 +199,8 @@ bool LockQueue::has_lost_locks(const Owner& owner) const {
   return !owner.tells_close && system_.has_ended(owner.process);
 }
 
-// Stops at the first conflicting owner that still has its locks: while it remains, the others do
-// not matter.
+// Returns whether any was dropped. Stops at the first conflicting owner that still has its locks: while
+// it remains, the others do not matter.
 bool LockQueue::drop_stale(const LockRequest& request) {
   if (!request.is_record) return false;
   bool is_any_dropped = false;
@@ -207,7 +211,7 @@ bool LockQueue::drop_stale(const LockRequest& request) {
       known = drop(known);
       is_any_dropped = true;
     } else {
-      return false;
+      break;
     }
   }
   return is_any_dropped;
@@ -240,7 +244,7 @@ bool LockQueue::is_held_against(const LockRequest& request) const {
 
 // Call after drop_stale(), which has found that a process still has its record locks.
 bool LockQueue::may_leave_soon(const Owner& owner) const {
-  if (owner.tells_close) return Clock::now() - owner.closed_at < kLeavingFor;
+  if (owner.tells_close) return system_.now() - owner.closed_at < kLeavingFor;
   const bool is_known = owner.ends_with_one && !owner.descriptors.empty();
   return !is_known && system_.is_releasing();
 }
@@ -268,9 +272,12 @@ int LockQueue::ask(const LockRequest& request, Answers& answers) {
   if (had_lock && known->second.ends_with_one && has_closed_one(known->second)) {
     drop(known);
   }
-  const int error = try_set_again(request);
+  bool is_any_dropped = false;
+  int error = try_set_again(request, is_any_dropped);
   // Unlocked, downgraded, or lost by a conversion that failed.
-  if (had_lock) pump(answers);
+  if (had_lock || is_any_dropped) pump(answers);
+  // One that was granted now may have weakened the lock that is in the way.
+  if (is_busy(error) && !answers.empty()) error = try_set(request);
   if (!is_busy(error)) return error;
   if (request.waits || (waiters_.empty() && may_be_free_soon(request))) return EINPROGRESS;
   return EAGAIN;
@@ -279,13 +286,21 @@ int LockQueue::ask(const LockRequest& request, Answers& answers) {
 void LockQueue::add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call,
                            std::uint64_t ticket) {
   std::optional<Clock::time_point> until;
-  if (!request.waits) until = Clock::now() + kGrace;
+  if (!request.waits) until = system_.now() + kGrace;
   waiters_.push_back({request, std::move(call), ticket, until});
 }
 
-// Grants waiting requests in order: the first one, and every record lock request that conflicts
-// with no earlier request.
 void LockQueue::pump(Answers& answers) {
+  while (grant_waiters(answers)) continue;
+}
+
+// Grants waiting requests in order: the first one, and every record lock request that conflicts with no
+// earlier request. Returns true if an earlier one may be granted now: a request that was granted has
+// replaced its owner's exclusive lock by a shared one.
+bool LockQueue::grant_waiters(Answers& answers) {
+  bool is_any_weakened = false;
+  // Not used: the requests before the one that has dropped a lock still have other locks in their way.
+  bool is_any_dropped = false;
   std::vector<LockRequest> refused;
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
     const LockRequest& request = waiter->request;
@@ -295,21 +310,26 @@ void LockQueue::pump(Answers& answers) {
                  (!request.is_record ||
                   conflict(request, true, {first.type, first.start, first.length}));
         });
-    const int error = is_behind ? EAGAIN : try_set_again(request);
+    const auto known = owners_.find({request.is_record, request.owner});
+    const bool weakens =
+        request.type == F_RDLCK && known != owners_.end() && !known->second.held.empty();
+    const int error = is_behind ? EAGAIN : try_set_again(request, is_any_dropped);
     if (is_busy(error)) {
       if (!is_behind) refused.push_back(request);
       ++waiter;
       continue;
     }
+    is_any_weakened |= weakens && !refused.empty();
     answers.emplace_back(std::move(waiter->call), error);
     waiter = waiters_.erase(waiter);
   }
+  return is_any_weakened;
 }
 
-int LockQueue::find(const LockRequest& request, struct flock& lock) {
+int LockQueue::find(const LockRequest& request, struct flock& lock, Answers& answers) {
   const auto owner = ensure_owner(request);
   if (!owner) return owner.error().code();
-  (void)drop_stale(request);
+  if (drop_stale(request)) pump(answers);
   lock = range_of(request);
   const int error = system_.find((*owner)->fd.get(), lock);
   if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
@@ -329,7 +349,7 @@ int LockQueue::find(const LockRequest& request, struct flock& lock) {
 
 void LockQueue::closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) {
   const auto held = owners_.find({false, handle});
-  if (held != owners_.end()) held->second.closed_at = Clock::now();
+  if (held != owners_.end()) held->second.closed_at = system_.now();
   const auto records = owners_.find({true, owner});
   if (records == owners_.end()) return;
   drop(records);
@@ -359,7 +379,7 @@ void LockQueue::withdraw(std::uint64_t ticket, int error, Answers& answers) {
 void LockQueue::poll(Answers& answers) {
   pump(answers);
   const std::size_t before = waiters_.size();
-  const auto now = Clock::now();
+  const auto now = system_.now();
   for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
     if (waiter->until && (*waiter->until <= now || !may_be_free_soon(waiter->request))) {
       answers.emplace_back(std::move(waiter->call), EAGAIN);

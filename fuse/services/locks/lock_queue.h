@@ -63,6 +63,9 @@ struct LockSystem {
   std::function<LockCallArguments(pid_t thread)> arguments;
   // Whether a RELEASE may be in progress that LockTable has not received; true if unknown.
   std::function<bool()> is_releasing;
+  std::function<std::chrono::steady_clock::time_point()> now;
+  // Whether LockTable has a keeper. Otherwise its caller calls tend_once().
+  bool has_keeper = true;
   static LockSystem real();
 };
 
@@ -103,7 +106,7 @@ class LockQueue {
       REQUIRES(mutex);
   // Finds the lock that conflicts with a record lock request: F_UNLCK in `lock.l_type` if there is
   // none.
-  int find(const LockRequest& request, struct flock& lock) REQUIRES(mutex);
+  int find(const LockRequest& request, struct flock& lock, Answers& answers) REQUIRES(mutex);
   // Call when `owner` has closed a descriptor of the handle and so loses its record locks.
   void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) REQUIRES(mutex);
   // Call when the handle is gone, together with the locks that were made through it.
@@ -171,7 +174,7 @@ class LockQueue {
   static bool conflict(const LockRequest& request, bool is_record, const Range& range);
   Result<Owner*> ensure_owner(const LockRequest& request) REQUIRES(mutex);
   int try_set(const LockRequest& request) REQUIRES(mutex);
-  int try_set_again(const LockRequest& request) REQUIRES(mutex);
+  int try_set_again(const LockRequest& request, bool& is_any_dropped) REQUIRES(mutex);
   void remember(Owner& owner, const LockRequest& request, int error) REQUIRES(mutex);
   bool must_queue(const LockRequest& request) const REQUIRES(mutex);
   bool is_in_the_way(const LockRequest& request, const OwnerKey& key, const Owner& owner) const
@@ -186,6 +189,7 @@ class LockQueue {
   bool has_closed_one(const Owner& owner) const REQUIRES(mutex);
   bool is_held_against(const LockRequest& request) const REQUIRES(mutex);
   void pump(Answers& answers) REQUIRES(mutex);
+  bool grant_waiters(Answers& answers) REQUIRES(mutex);
   bool take_again(const OwnerKey& key, Owner& owner) const REQUIRES(mutex);
 
   UniqueFd file_ GUARDED_BY(mutex);

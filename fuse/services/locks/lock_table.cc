@@ -40,7 +40,9 @@ Result<UniqueFd> make_stand_in() {
 }  // namespace
 
 LockTable::LockTable(Counters& counters, LockSystem system)
-    : counters_(counters), system_(std::move(system)), keeper_([this] { keep(); }) {}
+    : counters_(counters),
+      system_(std::move(system)),
+      keeper_(system_.has_keeper ? std::thread([this] { keep(); }) : std::thread()) {}
 
 LockTable::~LockTable() { stop(); }
 
@@ -261,9 +263,15 @@ int LockTable::find(const LockFileId& id, const Opener& open, const LockRequest&
     const auto ensured = ensure_queue(id, open);
     if (!ensured) return ensured.error().code();
     const Queue& queue = *ensured;
-    const MutexLock guard(queue->mutex);
-    if (queue->dropped) continue;
-    return queue->find(request, lock);
+    LockQueue::Answers answers;
+    int error = 0;
+    {
+      const MutexLock guard(queue->mutex);
+      if (queue->dropped) continue;
+      error = queue->find(request, lock, answers);
+    }
+    give(answers);
+    return error;
   }
 }
 
@@ -395,21 +403,27 @@ void LockTable::wait_for_call(bool polls) {
   }
 }
 
-void LockTable::keep() {
+bool LockTable::tend_once() {
   ReleasableMutexLock lock(keeper_mutex_);
+  called_ = false;
+  const auto interrupts = std::exchange(interrupts_, {});
+  const std::vector<Queue> waiting(waiting_.begin(), waiting_.end());
+  lock.unlock();
   bool polls = false;
-  while (!stopping_) {
-    wait_for_call(polls);
-    called_ = false;
-    const auto interrupts = std::exchange(interrupts_, {});
-    const std::vector<Queue> waiting(waiting_.begin(), waiting_.end());
-    lock.unlock();
+  for (const Queue& queue : waiting) polls |= visit(queue, interrupts);
+  if (watches_) visit_idle();
+  return polls;
+}
+
+void LockTable::keep() {
+  for (bool polls = false;;) {
+    {
+      const MutexLock lock(keeper_mutex_);
+      if (stopping_) return;
+      wait_for_call(polls);
+    }
     polls = false;
-    (void)run_guarded("tending locks", [&] {
-      for (const Queue& queue : waiting) polls |= visit(queue, interrupts);
-      if (watches_) visit_idle();
-    });
-    lock.lock();
+    (void)run_guarded("tending locks", [&] { polls = tend_once(); });
   }
 }
 

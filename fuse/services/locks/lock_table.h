@@ -78,6 +78,10 @@ class LockTable {
   // Same as close(), and ends the keeper: the idle hook is not called any more. Call it before the
   // hook's objects are destroyed. Further calls do nothing. Not for several threads at once.
   void stop();
+  // Answers interrupted requests, tries those whose locks may have ended without an event, and calls
+  // the idle hook. Returns whether that must be repeated soon. The keeper does so; only a table
+  // without one (LockSystem::has_keeper) needs the call.
+  bool tend_once() EXCLUDES(keeper_mutex_);
   // Runs `action` while no process but `process` has a lock on the file or waits for one, and no
   // new request starts. Errors: EBUSY if another process does, otherwise the action's.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
