@@ -3,16 +3,15 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "fuse/jobs/job.h"
-#include "tests/parity/shrink.h"
 #include "tests/unit/flights_model.h"
 #include "tests/unit/overlay_fixture.h"
+#include "tests/unit/random_runs.h"
 
 // Single flight in random interleavings of builders that finish, fail, loop, give up, are killed or stopped, and of
 // waiting processes (flights_model.h). A failure prints the seed and the fewest steps found that still fail.
@@ -69,23 +68,13 @@ class FlightsModelTest : public OverlayTest {
   Job three_{"three", lowers_, entries_, counters_, nodes_};
 };
 
-std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST_F(FlightsModelTest, EveryInterleavingHasOneBuilderANameAndLeavesNobodyWaiting) {
-  const std::uint64_t first = number_from("CACHESHIM_FLIGHT_SEED", 1);
-  const std::uint64_t count = number_from("CACHESHIM_FLIGHT_SEEDS", 3000);
-  for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const std::vector<Action> actions = random_actions(seed);
-    if (run(actions).empty()) continue;
-    const auto fewest = parity::shrink<Action>(
-        actions, [&](const std::vector<Action>& fewer) { return !run(fewer).empty(); }, 2000);
-    std::string steps;
-    for (const Action& action : fewest) steps += "\n  " + describe(action);
-    FAIL() << "seed " << seed << ": " << run(fewest) << steps;
-  }
+  const Runs runs{number_from("CACHESHIM_FLIGHT_SEED", 1),
+                  number_from("CACHESHIM_FLIGHT_SEEDS", 3000)};
+  EXPECT_EQ(first_failure<Action>(
+                runs, random_actions,
+                [this](const std::vector<Action>& actions) { return run(actions); }, describe),
+            "");
 }
 
 }  // namespace

@@ -20,12 +20,27 @@ namespace {
 // The interval at which the daemon checks whether the descendants of a dead creator are done.
 constexpr int kOrphanPollMs = 100;
 
+// Not of another process that has got the same number meanwhile.
+UniqueFd watch_process(const ProcessOrigin& maker) {
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, maker.process, 0)));
+  return is_alive(maker) ? std::move(pidfd) : UniqueFd();
+}
+
+bool has_descendant_in(const ProcessOrigin& maker, const std::string& directory) {
+  const auto processes = possible_descendants(maker);
+  return std::any_of(processes.begin(), processes.end(),
+                     [&](pid_t process) { return has_open_in(process, directory); });
+}
+
 }  // namespace
 
-Batons::Batons(std::function<void(const Baton&)> reap)
+BatonSystem BatonSystem::real() { return {watch_process, cacheshim::is_alive, has_descendant_in}; }
+
+Batons::Batons(std::function<void(const Baton&)> reap, BatonSystem system)
     : reap_(std::move(reap)),
+      system_(std::move(system)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      thread_([this] { run(); }) {}
+      thread_(system_.has_thread ? std::thread([this] { run(); }) : std::thread()) {}
 
 Batons::~Batons() {
   {
@@ -33,7 +48,7 @@ Batons::~Batons() {
     stopping_ = true;
   }
   wake();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Batons::wake() const {
@@ -47,9 +62,7 @@ void Batons::watch(const Baton& baton, ProcessOrigin maker) {
   Watched watched;
   watched.baton = baton;
   watched.maker = std::move(maker);
-  // Not another process that has got the same number meanwhile.
-  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, watched.maker.process, 0)));
-  if (is_alive(watched.maker)) watched.pidfd = std::move(pidfd);
+  watched.pidfd = system_.watch(watched.maker);
   {
     const MutexLock lock(mutex_);
     watched_.push_back(std::move(watched));
@@ -69,17 +82,14 @@ void Batons::removed(const Job* job, const std::string& path) {
 
 // Uses the pidfd, which stands for the whole process: after the leader thread has exited, other
 // threads may continue.
-bool Batons::is_dead(const Watched& watched) {
+bool Batons::is_dead(const Watched& watched) const {
   pollfd event{watched.pidfd.get(), POLLIN, 0};
-  if (!watched.pidfd) return !is_alive(watched.maker);
+  if (!watched.pidfd) return !system_.is_alive(watched.maker);
   return ::poll(&event, 1, 0) == 1;
 }
 
-bool Batons::is_in_use(const Watched& watched) {
-  const std::string directory = "/" + std::string(parent_path(watched.baton.path));
-  const auto processes = possible_descendants(watched.maker);
-  return std::any_of(processes.begin(), processes.end(),
-                     [&](pid_t process) { return has_open_in(process, directory); });
+bool Batons::is_in_use(const Watched& watched) const {
+  return system_.is_in_use(watched.maker, "/" + std::string(parent_path(watched.baton.path)));
 }
 
 std::list<Batons::Watched> Batons::take_orphans() {
@@ -110,18 +120,22 @@ void Batons::run() {
     (void)::poll(events.data(), events.size(), polls ? kOrphanPollMs : -1);
     std::uint64_t count = 0;
     (void)!::read(wake_.get(), &count, sizeof count);  // EAGAIN: another descriptor was ready
-    std::list<Watched> in_use;
-    for (Watched& orphan : take_orphans()) {
-      if (is_in_use(orphan)) {
-        orphan.is_orphan = true;
-        in_use.push_back(std::move(orphan));
-      } else {
-        (void)run_guarded("reaping a baton", [&] { reap_(orphan.baton); });
-      }
-    }
-    const MutexLock lock(mutex_);
-    watched_.splice(watched_.end(), in_use);
+    tend_once();
   }
+}
+
+void Batons::tend_once() {
+  std::list<Watched> in_use;
+  for (Watched& orphan : take_orphans()) {
+    if (is_in_use(orphan)) {
+      orphan.is_orphan = true;
+      in_use.push_back(std::move(orphan));
+    } else {
+      (void)run_guarded("reaping a baton", [&] { reap_(orphan.baton); });
+    }
+  }
+  const MutexLock lock(mutex_);
+  watched_.splice(watched_.end(), in_use);
 }
 
 }  // namespace cacheshim

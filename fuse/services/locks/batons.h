@@ -24,6 +24,19 @@ struct Baton {
   ino_t inode = 0;
 };
 
+// What Batons asks of the system; replaced in tests.
+struct BatonSystem {
+  // Returns a descriptor that is readable once the process has ended, or none if there is no such
+  // process or it cannot be watched.
+  std::function<UniqueFd(const ProcessOrigin& maker)> watch;
+  std::function<bool(const ProcessOrigin& maker)> is_alive;
+  // Whether a living descendant of a dead process works in the directory.
+  std::function<bool(const ProcessOrigin& maker, const std::string& directory)> is_in_use;
+  // Whether Batons has a thread. Otherwise its caller calls tend_once().
+  bool has_thread = true;
+  static BatonSystem real();
+};
+
 // Watches the creators of batons: if one dies without removing its baton, all others would wait
 // forever. The baton is passed to `reap`, which removes it, when the process is dead and no
 // descendant works in the baton's directory any more. If the daemon cannot see the creator, the
@@ -32,7 +45,7 @@ struct Baton {
 // A thread of its own sleeps on the creators' pidfds. Thread-safe.
 class Batons {
  public:
-  explicit Batons(std::function<void(const Baton&)> reap);
+  explicit Batons(std::function<void(const Baton&)> reap, BatonSystem system = BatonSystem::real());
   ~Batons();
   Batons(const Batons&) = delete;
   Batons& operator=(const Batons&) = delete;
@@ -40,6 +53,8 @@ class Batons {
   // Replaces an earlier watch of that name. Does nothing without a creator.
   void watch(const Baton& baton, ProcessOrigin maker);
   void removed(const Job* job, const std::string& path);
+  // Reaps the batons whose creators are gone. The thread does so.
+  void tend_once() EXCLUDES(mutex_);
 
  private:
   struct Watched {
@@ -53,10 +68,11 @@ class Batons {
   void wake() const;
   // Removes from the list the batons whose creators are gone, and returns them.
   std::list<Watched> take_orphans();
-  static bool is_dead(const Watched& watched);
-  static bool is_in_use(const Watched& watched);
+  bool is_dead(const Watched& watched) const;
+  bool is_in_use(const Watched& watched) const;
 
   const std::function<void(const Baton&)> reap_;
+  const BatonSystem system_;
   const UniqueFd wake_;
   Mutex mutex_;
   std::list<Watched> watched_ GUARDED_BY(mutex_);
