@@ -11,16 +11,6 @@ import pytest
 from jobs import standing_still
 
 USER = 20001
-PROFILE = """
-name = "site"
-variable = "SITE_CACHE_DIR"
-default_paths = ["~/.site-cache"]
-evidence = "run"
-
-[[entry]]
-path = "*"
-files = [""]
-"""
 # An image is given what it needs of this system, and the mount at its own path.
 BINDS = ("usr", "bin", "lib", "lib64", "etc", "dev", "proc")
 ENTER = """
@@ -40,12 +30,6 @@ pivot_root . old
 umount -l /old
 exec setpriv --reuid=%(user)d --regid=%(user)d --clear-groups "$@"
 """ % {"binds": " ".join(BINDS), "user": USER}
-
-
-@pytest.fixture
-def site_mount(own_profiles, mount_store, store):
-    (own_profiles / "site.toml").write_text(PROFILE)
-    return mount_store(store)
 
 
 @pytest.fixture

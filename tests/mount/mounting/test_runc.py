@@ -8,26 +8,10 @@ import subprocess
 import pytest
 
 USER = 20001
-PROFILE = """
-name = "site"
-variable = "SITE_CACHE_DIR"
-default_paths = ["~/.site-cache"]
-evidence = "run"
-
-[[entry]]
-path = "*"
-files = [""]
-"""
 OF_THE_SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc")
 OF_THE_RUNTIME = ("/proc", "/dev", "/dev/pts", "/dev/shm")
 
 pytestmark = pytest.mark.skipif(shutil.which("runc") is None, reason="no runc")
-
-
-@pytest.fixture
-def site_mount(own_profiles, mount_store, store):
-    (own_profiles / "site.toml").write_text(PROFILE)
-    return mount_store(store)
 
 
 def bind(source, target=None, *options):
