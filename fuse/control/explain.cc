@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct History {
-  std::optional<AuditRecord> published;  // the last one with this path
+  std::optional<AuditRecord> published;  // the last publishing that included the path
   std::string recorded_digest;
   std::optional<AuditRecord> gone;  // the last removal after `published`
 };

@@ -40,7 +40,7 @@ class Ticker {
   const std::chrono::milliseconds idle_interval_;
   const std::function<void()> on_idle_interval_;
   Mutex mutex_{LockRank::kTicker};
-  CondVar wake_;  // the thread, and wait_until_answered()
+  CondVar wake_;  // wakes the thread, and wait_until_answered()
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<std::weak_ptr<ControlSession>> watched_ GUARDED_BY(mutex_);
   std::function<void()> then_ GUARDED_BY(mutex_);  // due at call_at_
