@@ -121,7 +121,7 @@ PendingReplies Mount::refuse_waits() {
   is_closing_ = true;
   PendingReplies replies = locks.close();
   replies += single_flight.close();
-  for (Job* job : jobs.all()) replies += job->refuse_waits();
+  for (Job* job : jobs.all()) replies += job->life.refuse_waits();
   return replies;
 }
 

@@ -114,15 +114,15 @@ void append_quoted(std::string_view value, std::string& text) {
 // Job ids and cycles contain no characters that JSON escapes.
 void append_job(const JobTable::State& state, const std::string& layers_dir, std::string& text) {
   Job& job = *state.job;
-  const View view = job.view(0);
+  const std::optional<uid_t> owner = job.views.owner();
   const ViewFilter::Counts direct = job.filter.counts();
   fmt::format_to(
       std::back_inserter(text),
       R"({{"job":"{}","cycle":"{}","state":"{}","outcome":"{}","uid":{},"shared_uids":{},)"
       R"("started":{},"open_files":{},"runs":{},"direct_opens":{},"direct_looks":{},)",
-      job.id, job.cycle(), state.is_active ? "active" : "ended", to_string(state.outcome),
-      view.uid ? fmt::to_string(*view.uid) : "null", job.shares_uids(), job.started(),
-      job.open_files.load(), job.runs.load(), direct.opens, direct.looks);
+      job.id, job.life.cycle(), state.is_active ? "active" : "ended", to_string(state.outcome),
+      owner ? fmt::to_string(*owner) : "null", job.views.shares_uids(), job.life.started(),
+      job.use.open_files.load(), job.use.runs.load(), direct.opens, direct.looks);
   const ReaderLock lock(job.overlay.mutex());
   text += R"("layer":)";
   if (job.layer) {
@@ -131,14 +131,14 @@ void append_job(const JobTable::State& state, const std::string& layers_dir, std
     text += "null";
   }
   fmt::format_to(std::back_inserter(text), R"(,"publish":"{}","refused":)",
-                 to_string(job.policy()));
-  append_quoted(job.why_refused(), text);
+                 to_string(job.policy.effective()));
+  append_quoted(job.policy.why_refused(), text);
   text += '}';
 }
 
 Json describe_job(Job& job, const std::string& layers_dir) {
   std::string text;
-  append_job({&job, job.is_active(), job.outcome()}, layers_dir, text);
+  append_job({&job, job.life.is_active(), job.life.outcome()}, layers_dir, text);
   return Json::parse(text);
 }
 

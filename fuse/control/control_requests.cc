@@ -62,8 +62,8 @@ Json describe(const PublishReport& report) {
 // Returns whether the caller may change the job; if not, refuses the request. `cacheshim run` prints the consequence
 // itself.
 bool require_owner(const ControlRequest& request, const Job& job) {
-  if (job.may_change(request.caller.uid)) return true;
-  const auto owner = job.view(0).uid;
+  if (job.views.may_change(request.caller.uid)) return true;
+  const auto owner = job.views.owner();
   request.session->refuse(
       fmt::format(
           "job '{}' belongs to {}, not to uid {}: only its own user and root may use or change "
@@ -83,7 +83,7 @@ Job* require_job(const ControlRequest& request) {
     return nullptr;
   }
   Job* job = request.mount.jobs.find(id);
-  if (job == nullptr || !job->is_active()) {
+  if (job == nullptr || !job->life.is_active()) {
     request.session->refuse(fmt::format("no active job '{}' in this mount", id), kExitFailed);
     return nullptr;
   }
@@ -98,11 +98,11 @@ const char* name_of(const JobState& state) { return state.is_active ? "active" :
 // parsing a tree of objects would take most of the time. Job ids and cycles contain no characters that JSON escapes.
 void append_row(const JobState& state, std::string& text) {
   const Job& job = *state.job;
-  const View view = job.view(0);
+  const std::optional<uid_t> owner = job.views.owner();
   fmt::format_to(std::back_inserter(text), R"({}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n)", job.id,
-                 job.cycle(), name_of(state), to_string(state.outcome),
-                 view.uid ? fmt::to_string(*view.uid) : "-", job.started(), job.open_files.load(),
-                 job.runs.load());
+                 job.life.cycle(), name_of(state), to_string(state.outcome),
+                 owner ? fmt::to_string(*owner) : "-", job.life.started(),
+                 job.use.open_files.load(), job.use.runs.load());
 }
 
 std::string list_rows(const std::vector<JobState>& states) {
@@ -186,16 +186,16 @@ void start_job(const ControlRequest& request) {
   const JobClaim claim{JobId::from_text(id), JobId::from_text(cycle.empty() ? "0" : cycle),
                        std::nullopt};
   Job* known = jobs.find(id);
-  const bool was_active = known != nullptr && known->is_active();
-  if (was_active && request.flag("shared_uids") && !known->shares_uids()) {
+  const bool was_active = known != nullptr && known->life.is_active();
+  if (was_active && request.flag("shared_uids") && !known->views.shares_uids()) {
     return request.session->refuse(fmt::format("job '{}' has begun without --shared-uids", id),
                                    kExitFailed);
   }
   Job& job = jobs.ensure_active(id, claim, request.flag("shared_uids"));
-  (void)job.enter(request.caller);  // root does not become the owner; the first other user does
-  job.keep_claim();
+  (void)job.views.enter(request.caller);  // root does not become the owner; the first other user does
+  job.record_owner();
   if (!require_owner(request, job)) return;
-  if (request.flag("run")) ++job.runs;
+  if (request.flag("run")) ++job.use.runs;
   const Json described = describe_job(job, request.mount.options.layers_dir);
   request.session->answer({{"ok", true}, {"job", described}});
 }
@@ -208,26 +208,26 @@ void end_job(const ControlRequest& request) {
     return request.session->refuse("the outcome must be success or failure", kExitUsage);
   }
   const std::string cycle = request.text("cycle");
-  if (!cycle.empty() && cycle != job->cycle()) {
+  if (!cycle.empty() && cycle != job->life.cycle()) {
     return request.session->refuse(
         fmt::format("job '{}' is at attempt {} by now, not at {}; it goes on", job->id,
-                    job->cycle(), cycle),
+                    job->life.cycle(), cycle),
         kExitFailed);
   }
   if (request.flag("run")) {
-    if (wanted == "failure") job->a_run_failed = true;
-    if (--job->runs > 0) {
+    if (wanted == "failure") job->use.a_run_failed = true;
+    if (--job->use.runs > 0) {
       Json answer = describe(PublishReport());
       answer["ended"] = false;
       return request.session->answer(answer);
     }
   }
-  const bool failed = wanted == "failure" || job->a_run_failed;
+  const bool failed = wanted == "failure" || job->use.a_run_failed;
   const auto report = request.mount.publishing.end_job(
       *job, failed ? Outcome::kFailure : Outcome::kSuccess, request.progress("publishing entries"));
   Json answer = describe(report);
   answer["ended"] = true;
-  const Job::Published total = job->published_so_far();
+  const JobPublishing::Total total = job->publishing.total();
   answer["total"] = {{"entries", total.entries}, {"files", total.files}, {"bytes", total.bytes}};
   request.session->answer(answer);
 }
@@ -236,7 +236,7 @@ void plan_publishing(const ControlRequest& request, Job& job) {
   PublishReport total;
   Json plan = Json::array();
   for (const UnitPlan& unit : request.mount.publishing.publisher().plan_all(
-           job.overlay, job, false, request.progress("looking at entries"))) {
+           job.overlay, job.publishing, false, request.progress("looking at entries"))) {
     const bool is_kept = !unit.why_kept.empty();
     Json line;
     put_name(line, "entry", unit.unit);
@@ -282,7 +282,7 @@ void plan_discarding(const ControlRequest& request, const Job& job) {
                            {"files", files},
                            {"bytes", bytes},
                            {"removed", content.removed},
-                           {"open_files", job.open_files.load()},
+                           {"open_files", job.use.open_files.load()},
                            {"plan", std::move(plan)}});
 }
 
@@ -298,13 +298,13 @@ void wait_for_job(const ControlRequest& request) {
   Job* job = require_known_job(request);
   if (job == nullptr) return;
   const std::string id = job->id;
-  job->on_end([id, session = request.session](std::optional<Outcome> outcome) {
+  job->life.on_end([id, session = request.session](std::optional<Outcome> outcome) {
     if (outcome) return session->answer({{"ok", true}, {"outcome", to_string(*outcome)}});
     session->refuse(fmt::format("the mount is being closed; job '{}' has not ended", id),
                     kExitUnavailable);
   });
   // Checked after on_end(): Mount::close_waits() refuses the waits that it finds, and may have run before.
-  if (request.mount.is_closing()) job->refuse_waits().give();
+  if (request.mount.is_closing()) job->life.refuse_waits().give();
 }
 
 bool may_close(const ControlRequest& request) {
@@ -317,7 +317,7 @@ bool may_close(const ControlRequest& request) {
 void close_mount(const ControlRequest& request) {
   if (!may_close(request)) return;
   int open_files = 0;
-  for (const Job* job : request.mount.jobs.all()) open_files += job->open_files;
+  for (const Job* job : request.mount.jobs.all()) open_files += job->use.open_files;
   const auto waited_through = static_cast<int>(request.mount.locks.waiting().handles);
   if (open_files > waited_through && !request.flag("in_use")) {
     return request.session->refuse("files of it are open", kExitFailed);
@@ -363,7 +363,7 @@ void explain(const ControlRequest& request) {
   if (!is_job_id(id))
     return request.session->refuse(fmt::format("bad job id '{}'", id), kExitUsage);
   Job* job = request.mount.jobs.find(id);
-  if (job != nullptr && !job->is_active()) job = nullptr;
+  if (job != nullptr && !job->life.is_active()) job = nullptr;
   if (job != nullptr && !require_owner(request, *job)) return;
   request.session->answer(explain_path(request.mount, job, path));
 }

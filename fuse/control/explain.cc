@@ -62,17 +62,18 @@ std::string why_not_published(const Mount& mount, const Job& job,
   if (own && mount.publishing.publisher().is_lock_by_use(path, own->st)) {
     return "a lock file is never published";
   }
-  if (const std::string why = job.why_refused(); !why.empty()) {
+  if (const std::string why = job.policy.why_refused(); !why.empty()) {
     return "the job may not publish: " + why;
   }
-  if (job.policy() == PublishPolicy::kNever)
+  if (job.policy.effective() == PublishPolicy::kNever)
     return "the job publishes nothing: its policy is never";
-  const std::string kept = job.why_kept(ref ? ref->unit() : path);
+  const std::string kept = job.publishing.why_kept(ref ? ref->unit() : path);
   if (!kept.empty()) return kept;
   if (!ref) return "it belongs to no entry of a known cache: published at the job's success";
   const std::string reason = mount.publishing.publisher().why_not_due(job.overlay, *ref, false);
   if (!reason.empty()) return reason;
-  if (job.policy() == PublishPolicy::kEnd) return "complete: published at the job's success";
+  if (job.policy.effective() == PublishPolicy::kEnd)
+    return "complete: published at the job's success";
   return "complete: published as soon as that is seen, at the latest at the job's end";
 }
 

@@ -24,8 +24,8 @@ IdleJobs::IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<
     : jobs_(jobs), job_idle_(job_idle), end_(std::move(end)), proc_(std::move(proc)) {}
 
 bool IdleJobs::may_end(const Job& job) const {
-  return job.is_active() && !job.id.starts_with("uid-") && job.open_files == 0 && job.runs == 0 &&
-         Clock::now() - job.last_use() > job_idle_;
+  return job.life.is_active() && !job.id.starts_with("uid-") && job.use.open_files == 0 &&
+         job.use.runs == 0 && Clock::now() - job.use.last_use() > job_idle_;
 }
 
 void IdleJobs::tick() {
@@ -47,8 +47,8 @@ void IdleJobs::tick() {
 void IdleJobs::keep_living() {
   std::erase_if(living_, [this](const auto& living) {
     auto& [job, process] = living;
-    if (!job->is_active() || !is_living(process, proc_)) return true;
-    job->touch();
+    if (!job->life.is_active() || !is_living(process, proc_)) return true;
+    job->use.touch();
     return false;
   });
 }
@@ -58,11 +58,11 @@ void IdleJobs::keep_living() {
 void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   std::vector<JobUsers> users;
   for (Job* job : jobs) {
-    if (const auto process = job->known_process(proc_)) {
+    if (const auto process = job->views.known_process(proc_)) {
       living_.insert_or_assign(job, *process);
-      job->touch();
+      job->use.touch();
     } else {
-      users.push_back({job->id, job->users()});
+      users.push_back({job->id, job->views.owners()});
       asked_.push_back(job);
     }
   }
@@ -106,7 +106,7 @@ void IdleJobs::finish_pass() {
     const auto living = pass->found.find(job->id);
     if (living != pass->found.end()) {
       living_.insert_or_assign(job, living->second);
-      job->touch();
+      job->use.touch();
     } else if (may_end(*job)) {
       end_(*job);
     }

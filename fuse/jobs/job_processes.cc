@@ -120,4 +120,34 @@ bool is_living(const Process& process, const std::string& proc) {
   return stat && stat->start_time == process.start_time && !is_dead(*stat);
 }
 
+void KnownProcesses::note(pid_t tid) {
+  if (tid <= 0) return;
+  const auto known = known_.find(tid);
+  if (known != known_.end()) {
+    known->second.seen = ticks_since_boot();
+  } else if (const pid_t process = process_of(tid); process > 0) {
+    if (known_.size() >= most_) forget_exited("/proc");
+    known_.emplace(tid, Known{process, ticks_since_boot()});
+  }
+}
+
+void KnownProcesses::forget_exited(const std::string& proc) {
+  std::erase_if(known_, [&](const auto& known) {
+    const auto& [process, seen] = known.second;
+    const auto stat = stat_of(process, proc);
+    return !stat || is_dead(*stat) || stat->start_time > seen;
+  });
+  most_ = std::max(most_, 2 * known_.size());
+}
+
+std::optional<Process> KnownProcesses::find_living(const std::string& proc) {
+  forget_exited(proc);
+  for (const auto& [thread, known] : known_) {
+    if (const auto stat = stat_of(known.process, proc)) {
+      return Process{known.process, stat->start_time};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace cacheshim

@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,5 +36,28 @@ LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs,
 
 // Whether this very process still exists and is no zombie.
 bool is_living(const Process& process, const std::string& proc = "/proc");
+
+// The processes that are known to use a job, whatever they exec. Not thread-safe.
+class KnownProcesses {
+ public:
+  // Notes the process of a thread; does nothing if /proc does not show it. Fast for a known thread, since every
+  // READLINK in the mount's root calls this.
+  void note(pid_t tid);
+  // Returns one that lives, if there is any; forgets those that have exited.
+  std::optional<Process> find_living(const std::string& proc = "/proc");
+  std::size_t count() const { return known_.size(); }  // of threads
+  void clear() { known_.clear(); }
+
+ private:
+  void forget_exited(const std::string& proc);
+
+  struct Known {
+    pid_t process;
+    // clock ticks since boot: a process that started later has reused the number
+    std::uint64_t seen;
+  };
+  std::map<pid_t, Known> known_;  // by thread
+  std::size_t most_ = 4096;       // when there are as many, those that have exited are forgotten
+};
 
 }  // namespace cacheshim

@@ -32,13 +32,13 @@ Job& JobTable::get_or_make(const std::string& id) {
   if (!job) {
     const int lock_base = store_.is_writable() ? store_.base() : -1;
     job = std::make_unique<Job>(id, lowers_, entries_, counters_, nodes_,
-                                JobRules{.owners = owners_,
-                                         .lock_base = lock_base,
-                                         .lock_staging = store_.staging(),
-                                         .lock_access = lock_access_,
-                                         .direct = direct_,
-                                         .changes = &changes_,
-                                         .is_restricted = is_restricted_});
+                                JobSettings{.owners = owners_,
+                                            .lock_base = lock_base,
+                                            .lock_staging = store_.staging(),
+                                            .lock_access = lock_access_,
+                                            .direct = direct_,
+                                            .changes = &changes_,
+                                            .is_restricted = is_restricted_});
     job->view_root = nodes_.intern_own(jobs_dir_, id, NodeKind::kObject, job.get());
   }
   return *job;
@@ -48,7 +48,7 @@ Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
   const MutexLock lock(mutex_);
   std::unique_ptr<Job>& job = jobs_["overlay"];
   job = std::make_unique<Job>("overlay", std::move(lowers), entries_, counters_, nodes_,
-                              JobRules{.owners = owners_, .is_plain = true});
+                              JobSettings{.owners = owners_, .is_plain = true});
   job->view_root = kRootNode;
   return *job;
 }
@@ -56,7 +56,7 @@ Job& JobTable::make_plain(std::shared_ptr<const LowerStack> lowers) {
 Job& JobTable::ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids) {
   const MutexLock lock(mutex_);
   Job& job = get_or_make(id);
-  if (!job.is_active()) job.begin(claim, policy_, shared_uids);
+  if (!job.life.is_active()) job.begin(claim, policy_, shared_uids);
   return job;
 }
 
@@ -79,7 +79,7 @@ std::vector<JobTable::State> JobTable::states() const {
     before = changes_;
     states.clear();
     for (const auto& [id, job] : jobs_) {
-      states.push_back({job.get(), job->is_active(), job->outcome()});
+      states.push_back({job.get(), job->life.is_active(), job->life.outcome()});
     }
   } while (changes_ != before);
   return states;
@@ -87,8 +87,8 @@ std::vector<JobTable::State> JobTable::states() const {
 
 std::size_t JobTable::active_count() const {
   const auto jobs = all();
-  return static_cast<std::size_t>(
-      std::count_if(jobs.begin(), jobs.end(), [](const Job* job) { return job->is_active(); }));
+  return static_cast<std::size_t>(std::count_if(
+      jobs.begin(), jobs.end(), [](const Job* job) { return job->life.is_active(); }));
 }
 
 void JobTable::adopt_orphans() {

@@ -14,7 +14,7 @@ namespace cacheshim {
 
 Result<struct stat> Answers::show(NodeRef ref, const NodeInfo& info, const struct stat& st,
                                   bool in_upper) const {
-  struct stat shown = info.job->show(ref.slot, st, in_upper, info.is_view_root);
+  struct stat shown = info.job->views.show(ref.slot, st, in_upper, info.is_view_root);
   shown.st_ino = info.ino;
   if (info.removed && S_ISDIR(st.st_mode)) shown.st_nlink = 0;
   return shown;
@@ -50,7 +50,7 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
   // The kernel checks permissions by the cached mode, but a process with CAP_DAC_OVERRIDE passes any check. The daemon
   // may learn of a user who enters the view from this request alone, so the kernel must repeat it.
-  const bool is_private_root = info.is_view_root && info.job->has_private_views();
+  const bool is_private_root = info.is_view_root && info.job->views.are_private();
   const double keep =
       is_private_root ? kShortTimeout : mount_.timeouts.of_attributes(lookup, *found, ref);
   return Attributes{shown, keep, found->st.st_ino};

@@ -85,9 +85,9 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   // is bind-mounted elsewhere, or is the working directory of a process that changed its uid. This request then records
   // the user. A file does not count: its user may have received an open descriptor.
   Job& job = *info.job;
-  const bool is_way_in = info.is_view_root || (info.is_dir && !job.is_claim_told());
-  const bool enters = is_way_in && job.has_private_views();
-  if (enters) (void)job.enter(request.caller);
+  const bool is_way_in = info.is_view_root || (info.is_dir && !job.views.claim.is_invalidated());
+  const bool enters = is_way_in && job.views.are_private();
+  if (enters) (void)job.views.enter(request.caller);
   FileHandle* handle = fh ? mount_.handles.file(*fh) : nullptr;
   const bool is_staged = handle != nullptr && handle->shared != nullptr;
   std::optional<Result<Attributes>> own;
@@ -125,7 +125,7 @@ Result<AttributeRequests::SetIds> AttributeRequests::set_ids_after(const Request
   const auto attr = answers_.object_attr(ref, info);
   if (!has_set_ids(attr)) return SetIds::kStay;
   if (is_chown) return SetIds::kDroppedByChown;
-  if (info.job->is_being_written(attr->st.st_dev, attr->backing_inode))
+  if (info.job->unsettled.is_being_written(attr->st.st_dev, attr->backing_inode))
     return SetIds::kDroppedByWrite;
   const uid_t uid = request.caller.uid;
   if (uid != 0 && uid != attr->st.st_uid) return Errno(EPERM);
@@ -144,7 +144,7 @@ Status AttributeRequests::change_lock(int fd, off_t most_bytes, const struct sta
 Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const NodeInfo& info,
                                       const struct stat& attr, int to_set, FileHandle* handle) {
   // The root of a private view is always 0700.
-  if (info.is_view_root && info.job->has_private_views()) return {};
+  if (info.is_view_root && info.job->views.are_private()) return {};
   if (handle == nullptr && is_outdated(info)) return Errno(ESTALE);
   if (info.common != Common::kNone) {
     const ReaderLock lock(info.job->overlay.mutex());

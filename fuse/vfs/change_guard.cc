@@ -10,9 +10,9 @@ Status ChangeGuard::note_change(const Request& request, NodeId ino) {
   const NodeInfo info = mount_.nodes.info(decode(ino).node);
   if (info.kind != NodeKind::kObject && info.kind != NodeKind::kRoot) return {};
   Job& job = info.kind == NodeKind::kRoot ? own_tree_.job_of(request) : *info.job;
-  if (job.is_refused()) return {};
+  if (job.policy.is_refused()) return {};
   const std::string why = mount_.trust.why_refused(request.caller);
-  return why.empty() ? Status() : job.refuse(why);
+  return why.empty() ? Status() : job.refuse_publishing(why);
 }
 
 // An open of a lock file for reading counts as a change, because flock(2) needs no more than that.
@@ -21,7 +21,7 @@ Status ChangeGuard::note_open(const Request& request, NodeId ino, int flags) {
   if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0) return note_change(request, ino);
   const NodeRef ref = decode(ino);
   const NodeInfo info = mount_.nodes.info(ref.node);
-  if (info.kind != NodeKind::kObject || info.job->is_refused()) return {};
+  if (info.kind != NodeKind::kObject || info.job->policy.is_refused()) return {};
   const bool is_lock = [&] {
     if (info.common != Common::kNone) return true;  // it may have lost its name
     const ReaderLock lock(info.job->overlay.mutex());
@@ -36,7 +36,7 @@ Status ChangeGuard::note_open(const Request& request, NodeId ino, int flags) {
 // there. Files of the base are included, because a copy-up may move them to the layer at any time. Checking OPEN,
 // CREATE and READLINK is enough: the kernel never answers these from its cache.
 bool ChangeGuard::is_kept_from(const Request& request, const NodeInfo& info) {
-  return info.kind == NodeKind::kObject && info.job->is_closed_to(request.caller.uid);
+  return info.kind == NodeKind::kObject && info.job->views.is_closed_to(request.caller.uid);
 }
 
 }  // namespace cacheshim

@@ -40,7 +40,7 @@ void sort_by_place(std::vector<DirHandle::Entry>& entries) {
 OpenedFile Directories::opendir(NodeId ino) {
   const NodeIndex node = decode(ino).node;
   const NodeInfo info = mount_.nodes.info(node);
-  if (info.job != nullptr) info.job->touch();
+  if (info.job != nullptr) info.job->use.touch();
   OpenedFile opened;
   auto dir = std::make_unique<DirHandle>();
   dir->node = node;
@@ -57,7 +57,7 @@ OpenedFile Directories::opendir(NodeId ino) {
 // Whether the kernel may cache the listing. It drops a cached listing when it changes the directory itself or when the
 // daemon invalidates it.
 bool Directories::may_keep_listing(NodeIndex node, const NodeInfo& info) {
-  if (info.removed || info.job->shares_uids()) return false;
+  if (info.removed || info.job->views.shares_uids()) return false;
   const auto path = mount_.nodes.path(node);
   return path && mount_.timeouts.begin(*info.job, *path).watched;
 }

@@ -67,8 +67,8 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   handle->tells_close = opened.is_lock || lock_requests_.needs_flush(ref.node, flags);
   if (handle->tells_close) mount_.nodes.count_silent_handle(ref.node, false);
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
-  if (handle->counts_as_writer) job.add_writer(st.st_dev, st.st_ino);
-  ++job.open_files;
+  if (handle->counts_as_writer) job.unsettled.add_writer(st.st_dev, st.st_ino);
+  ++job.use.open_files;
   mount_.open_files.add(ref.node, handle->fd.get());
   (handle->in_upper ? mount_.counters.opens_layer : mount_.counters.opens_base)
       .fetch_add(1, std::memory_order_relaxed);
@@ -84,8 +84,8 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
 Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& st, int flags) {
   const bool keeps_flags = (flags & kFlagsOfBackingFile) != 0;
   const bool is_worth_it =
-      job.may_publish() ? handle.access == O_WRONLY : handle.writable || st.st_size >= kLargeFile;
-  const bool wanted = handle.in_upper && is_worth_it && !keeps_flags && !job.shares_uids() &&
+      job.policy.may_publish() ? handle.access == O_WRONLY : handle.writable || st.st_size >= kLargeFile;
+  const bool wanted = handle.in_upper && is_worth_it && !keeps_flags && !job.views.shares_uids() &&
                       (!mount_.options.owners.keep || mount_.nodes.lacks_capabilities(handle.node));
   CACHESHIM_TRY(backing_id, mount_.io_modes.open(encode({handle.node, handle.slot}),
                                                  {.fd = handle.fd.get(),
@@ -135,7 +135,7 @@ Result<std::unique_ptr<FileHandle>> Files::open_readable(NodeRef ref, Job& job, 
 }
 
 Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int flags) {
-  job.touch();
+  job.use.touch();
   const NodeInfo info = mount_.nodes.info(ref.node);
   if (is_outdated(info)) return Errno(ESTALE);
   if (info.common != Common::kNone) return open_common(ref, info, flags);
@@ -418,15 +418,15 @@ Status Files::drop_privileges(const Request& request, NodeRef ref, int fd) {
 // Call when the last descriptor is closed and no more writes can follow.
 void Files::end_writing(FileHandle& handle) {
   Job& job = *handle.job;
-  job.begin_publishing();  // before remove_writer(): Job::wait_until_settled() must see no gap
-  job.remove_writer(handle.device, handle.inode);
+  job.unsettled.begin_publishing();  // before remove_writer(): wait_until_settled() must see no gap
+  job.unsettled.remove_writer(handle.device, handle.inode);
   mount_.publishing.retry_postponed(job);
   const Result<std::string> path = [&]() -> Result<std::string> {
     const ReaderLock lock(job.overlay.mutex());
     return mount_.nodes.path(handle.node);
   }();
   if (path) mount_.publishing.completed(job, *path, Arrival::kClosed, {}, [] {});
-  job.end_publishing();
+  job.unsettled.end_publishing();
 }
 
 void Files::release(std::uint64_t fh) {
@@ -439,8 +439,8 @@ void Files::release(std::uint64_t fh) {
     mount_.io_modes.close(encode({handle->node, handle->slot}));
     if (handle->counts_as_writer) end_writing(*handle);
     if (!handle->tells_close) mount_.nodes.count_silent_handle(handle->node, false);
-    --handle->job->open_files;
-    handle->job->touch();
+    --handle->job->use.open_files;
+    handle->job->use.touch();
   } else if (const auto* control = std::get_if<ControlHandle>(mount_.handles.find(fh))) {
     control->session->close();
   }

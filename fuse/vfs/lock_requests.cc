@@ -130,7 +130,7 @@ Result<std::string> LockRequests::path_of(const FileHandle& handle) const {
 // Returns the entries that the job has built under the lock that `wanted` releases.
 std::vector<std::string> LockRequests::built_under(const FileHandle& handle,
                                                    const LockRequest& wanted) {
-  if (wanted.type != F_UNLCK || !handle.job->has_built()) return {};
+  if (wanted.type != F_UNLCK || !handle.job->pending.has_built()) return {};
   const auto named = mount_.named_locks.of(handle);
   if (!named && !handle.is_lock_file) return {};
   if (!mount_.locks.gives_up_exclusive(named ? named->id : lock_file_id(handle), wanted)) return {};
@@ -168,7 +168,7 @@ bool LockRequests::may_share_lock(const Request& request, const FileHandle& hand
   if (use == LockUse::kLock &&
       !change_guard_.note_change(request, encode({handle.node, handle.slot})))
     return false;
-  return handle.job->may_publish() &&
+  return handle.job->policy.may_publish() &&
          (use == LockUse::kLock || mount_.trust.may_publish(request.caller));
 }
 

@@ -27,7 +27,7 @@ void Names::lookup(const Request& request, NodeId parent_ino, const char* name,
     return completion.complete(own_tree_.lookup_own(request, parent, info, name));
   }
   if (info.removed) return completion.complete(Errno(ENOENT));
-  info.job->touch();
+  info.job->use.touch();
   const auto find = [&] {
     const ReaderLock lock(info.job->overlay.mutex());
     return answers_.find_entry(*info.job, parent, name);

@@ -15,7 +15,7 @@ Result<NodeInfo> Objects::view_directory(NodeRef parent) {
   const NodeInfo info = mount_.nodes.info(parent.node);
   if (info.kind != NodeKind::kObject) return Errno(EPERM);
   if (info.removed) return Errno(ENOENT);
-  info.job->touch();
+  info.job->use.touch();
   return info;
 }
 
@@ -161,7 +161,7 @@ std::vector<std::string> Objects::trash_if_damaged(NodeRef ref) {
 }
 
 bool is_outdated(const NodeInfo& info) {
-  return info.common != Common::kNone && info.job->is_refused();
+  return info.common != Common::kNone && info.job->policy.is_refused();
 }
 
 Common common_kind(const EntryMap& entries, const std::string& path) {

@@ -98,7 +98,7 @@ NewObject new_object(const OwnerRule& owners, const Request& request, mode_t mod
 
 template <class Change>
 std::invoke_result_t<Change, Hold> Objects::change_names(Job& job, Change&& change) {
-  if (!job.shares_uids()) {
+  if (!job.views.shares_uids()) {
     const ReaderLock lock(job.overlay.mutex());
     auto changed = job.overlay.has_layer() ? change(Hold::kShared) : Errno(kNeedsExclusive);
     if (!changed.failed_with(kNeedsExclusive)) return changed;

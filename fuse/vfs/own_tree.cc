@@ -31,8 +31,8 @@ bool OwnTree::is_profile_name(const std::string& name) const {
 }
 
 std::string OwnTree::view_name(const Job& job, ViewSlot slot) const {
-  if (!job.shares_uids()) return job.id;
-  return fmt::format("{}@{}", job.id, job.view(slot).uid.value_or(0));
+  if (!job.views.shares_uids()) return job.id;
+  return fmt::format("{}@{}", job.id, job.views.view(slot).uid.value_or(0));
 }
 
 // The first user who names a job's id can own the job, and modes do not keep root out of another user's view. If root's
@@ -41,7 +41,7 @@ JobClaim OwnTree::claim_of(const Caller& caller) {
   JobClaim claim = mount_.callers.claim_of(caller);
   if (caller.uid != 0) return claim;
   const Job* job = mount_.jobs.find(std::string(claim.job.view()));
-  if (job != nullptr && job->is_closed_to(caller.uid)) {
+  if (job != nullptr && job->views.is_closed_to(caller.uid)) {
     claim.job = JobId::for_uid(caller.uid);
     claim.cycle = JobId::from_text("0");
   }
@@ -136,13 +136,13 @@ Result<Entry> OwnTree::lookup_root(const Request& request, const std::string& na
 Result<Job*> OwnTree::find_open_job(const Caller& caller, const std::string& id, bool begin,
                                     bool make) {
   Job* job = mount_.jobs.find(id);
-  if (job != nullptr && job->is_active() && job->may_change(caller.uid)) return job;
+  if (job != nullptr && job->life.is_active() && job->views.may_change(caller.uid)) return job;
   const JobClaim claim = mount_.callers.claim_of(caller);
   const bool may_belong = caller.uid == 0 || !is_of_another_uid(id, caller.uid);
   const bool belongs = may_belong && (make || caller.uid == 0 || claim.job.view() == id);
   if (belongs && begin) job = &mount_.jobs.ensure_active(id, claim);
   if (job == nullptr) return Errno(ENOENT);
-  if (!belongs && !job->may_change(caller.uid)) return Errno(EACCES);
+  if (!belongs && !job->views.may_change(caller.uid)) return Errno(EACCES);
   return job;
 }
 
@@ -152,12 +152,12 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
   const std::string id = name.substr(0, at);
   if (!is_job_id(id)) return Errno(ENOENT);
   CACHESHIM_TRY(job, find_open_job(caller, id, at == std::string::npos, make));
-  const ViewSlot slot = job->enter(caller);
-  if (at == std::string::npos && job->shares_uids()) {
+  const ViewSlot slot = job->views.enter(caller);
+  if (at == std::string::npos && job->views.shares_uids()) {
     return own_entry(mount_.jobs_dir, name + "@", NodeKind::kJobLink, kAskAlways, job);
   }
   if (at != std::string::npos && name != view_name(*job, slot)) return Errno(EACCES);
-  const View view = job->view(slot);
+  const View view = job->views.view(slot);
   struct stat st;
   {
     const ReaderLock lock(job->overlay.mutex());
@@ -187,8 +187,8 @@ void OwnTree::complete_job(EntryCompletion completion, const Result<Entry>& entr
 void OwnTree::make_in_root(const Request& request, const std::string& name, mode_t mode,
                            EntryCompletion completion) {
   Job& job = job_of(request);
-  (void)job.enter(request.caller);
-  job.keep_claim();
+  (void)job.views.enter(request.caller);
+  job.record_owner();
   const Status made = [&]() -> Status {
     const WriterLock lock(job.overlay.mutex());
     CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
@@ -202,10 +202,10 @@ void OwnTree::make_in_root(const Request& request, const std::string& name, mode
 
 std::string OwnTree::link_target(const Request& request, NodeIndex node, const NodeInfo& info) {
   if (info.kind == NodeKind::kJobLink) {
-    return view_name(*info.job, info.job->enter(request.caller));
+    return view_name(*info.job, info.job->views.enter(request.caller));
   }
   Job& job = job_of(request);
-  const ViewSlot slot = job.enter(request.caller);
+  const ViewSlot slot = job.views.enter(request.caller);
   return fmt::format("{}/{}/{}", kJobsName, view_name(job, slot), mount_.nodes.name(node));
 }
 
@@ -220,7 +220,8 @@ std::vector<ListedEntry> OwnTree::list_own(const Request& request, const NodeInf
   } else if (info.kind == NodeKind::kJobInfoDir) {
     for (const Job* job : mount_.jobs.all()) add(job->id, DT_REG);
   } else if (info.kind == NodeKind::kJobsDir) {
-    for (const Job* job : mount_.jobs.all()) add(job->id, job->shares_uids() ? DT_LNK : DT_DIR);
+    for (const Job* job : mount_.jobs.all())
+      add(job->id, job->views.shares_uids() ? DT_LNK : DT_DIR);
   } else if (info.kind == NodeKind::kRoot) {
     add(std::string(kJobsName), DT_DIR);
     add(std::string(kControlName), DT_DIR);

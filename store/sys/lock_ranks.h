@@ -16,7 +16,7 @@
 //   SharedFile::mutex                   a file of class `shared` is staged or put in its place
 //     Overlay …
 //   Mount::closing_mutex_
-//     Flights …, JobTable …, LockTable …, Job::mutex_
+//     Flights …, JobTable …, LockTable …, JobLife::mutex_
 //   Flights::mutex_                     with no lock held but closing_mutex_
 //     ViewFilter::mutex_, NodeTable …
 //   Ticker::mutex_                      with no lock held
@@ -30,10 +30,9 @@
 //       LockQueue::mutex                one at a time; also after LockTable::cycles_mutex_
 //         LockTable::mutex_, LockTable::keeper_mutex_
 //         what removes a lock file: OriginLog …, ViewFilter …, and the leaves below
-//       Job::mutex_
+//       JobViews::mutex_
 //         ViewFilter::mutex_
 //           MountOnlyEntries::mutex_
-//         EntryReads::mutex_
 //       OriginLog::file_mutex_
 //         OriginLog::mutex_
 //       IoModes::Shard::mutex
@@ -42,11 +41,11 @@
 //         Arena::mutex_
 //       PendingUnlinks::mutex_
 //         TaskQueue::mutex_
-//       StagedCopies::mutex_, LayerIndex::mutex_, LockFiles::mutex_, OpenFiles::Shard::mutex, Batons::mutex_,
-//       Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
+//       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
+//       EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, LockFiles::mutex_, OpenFiles::Shard::mutex,
+//       Batons::mutex_, Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
 //
-// All others are taken with no other lock held and are the last: CallerJobs, Closer, OpenVerifier, RejectedEntries,
-// and those of transport/.
+// All others are the last and are taken with no lock held: CallerJobs, Closer, OpenVerifier, RejectedEntries, transport/.
 namespace cacheshim {
 
 // A thread that holds a lock takes only locks of a higher rank, and none of its own rank: an order of the tree above.
@@ -64,7 +63,7 @@ enum class LockRank : std::uint8_t {
   kNamedLocks,
   kLockQueue,
   kLockTable,
-  kJob,
+  kJobViews,
   kOriginFile,
   kIoModes,
   kViewFilter,

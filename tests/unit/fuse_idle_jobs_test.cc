@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
+#include <sys/types.h>
 #include <unistd.h>
 
-#include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "fuse/jobs/idle_jobs.h"
 #include "fuse/jobs/job_processes.h"
+#include "tests/unit/fake_proc.h"
 #include "tests/unit/overlay_fixture.h"
-#include "tests/unit/scratch.h"
 
 namespace cacheshim {
 namespace {
@@ -19,47 +18,17 @@ namespace {
 constexpr uid_t kUser = 31001;
 constexpr uid_t kOther = 31002;
 
-// A directory that looks like /proc.
-class FakeProc {
- public:
-  struct Entry {
-    pid_t parent = 1;
-    std::string environment = {};
-    std::string cgroup = "0::/\n";
-    char state = 'S';
-    std::uint64_t start_time = 100;
-    uid_t uid = kUser;
-  };
-  void add(pid_t pid, const Entry& entry) const {
-    const std::string name = std::to_string(pid);
-    scratch_.write(name + "/stat",
-                   fmt::format("{} (a b) c) {} {} 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 {} 0\n", pid,
-                               entry.state, entry.parent, entry.start_time));
-    scratch_.write(name + "/environ", entry.environment);
-    scratch_.write(name + "/cgroup", entry.cgroup);
-    if (::geteuid() == 0) {
-      ASSERT_EQ(::chown((scratch_ / name).c_str(), entry.uid, entry.uid), 0);
-    }
-  }
-  void remove(pid_t pid) const { std::filesystem::remove_all(scratch_ / std::to_string(pid)); }
-  const std::string& path() const { return scratch_.path(); }
-
-  LivingProcesses find(const std::vector<JobUsers>& jobs) const {
-    return find_living_processes(jobs, path());
-  }
-  pid_t find_one(const std::string& job, const std::vector<uid_t>& uids = {kUser}) const {
-    const auto found = find({{job, uids}});
-    return found.empty() ? 0 : found.at(job).pid;
-  }
-
- private:
-  Scratch scratch_;
-};
-
 class JobProcesses : public ::testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root to give the processes owners";
+  }
+  LivingProcesses find(const std::vector<JobUsers>& jobs) const {
+    return find_living_processes(jobs, proc_.path());
+  }
+  pid_t find_one(const std::string& job, const std::vector<uid_t>& uids = {kUser}) const {
+    const auto found = find({{job, uids}});
+    return found.empty() ? 0 : found.at(job).pid;
   }
   FakeProc proc_;
 };
@@ -67,62 +36,62 @@ class JobProcesses : public ::testing::Test {
 TEST_F(JobProcesses, AreFoundByTheirEnvironment) {
   proc_.add(10, {.environment = std::string("A=b\0CACHESHIM_JOB=j\0", 19)});
   proc_.add(11, {.environment = std::string("CACHESHIM_JOB=jj\0", 17)});
-  EXPECT_EQ(proc_.find_one("j"), 10);
-  EXPECT_EQ(proc_.find_one("none"), 0);
+  EXPECT_EQ(find_one("j"), 10);
+  EXPECT_EQ(find_one("none"), 0);
 }
 
 TEST_F(JobProcesses, AreFoundByTheCgroupOfASlurmJob) {
   proc_.add(10, {.cgroup = "4:freezer:/slurm_vm/uid_31001/job_4711/step_batch\n0::/\n"});
-  EXPECT_EQ(proc_.find_one("4711"), 10);
-  EXPECT_EQ(proc_.find_one("471"), 0);
+  EXPECT_EQ(find_one("4711"), 10);
+  EXPECT_EQ(find_one("471"), 0);
 }
 
 TEST_F(JobProcesses, OfASlurmJobMayNameAnotherJob) {
   proc_.add(10, {.environment = std::string("CACHESHIM_JOB=own\0", 18), .cgroup = "0::/job_5/x\n"});
-  EXPECT_EQ(proc_.find({{"own", {kUser}}, {"5", {kUser}}}).size(), 2U);
+  EXPECT_EQ(find({{"own", {kUser}}, {"5", {kUser}}}).size(), 2U);
 }
 
 TEST_F(JobProcesses, AreFoundByAnAncestorsEnvironment) {
   proc_.add(10, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = kOther});
   proc_.add(11, {.parent = 10});
   proc_.add(12, {.parent = 11});
-  EXPECT_TRUE(proc_.find_one("j") == 11 || proc_.find_one("j") == 12);
+  EXPECT_TRUE(find_one("j") == 11 || find_one("j") == 12);
   proc_.remove(10);
-  EXPECT_EQ(proc_.find_one("j"), 0);
+  EXPECT_EQ(find_one("j"), 0);
 }
 
 TEST_F(JobProcesses, OfOtherUsersDoNotCount) {
   proc_.add(10, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = kOther});
-  EXPECT_EQ(proc_.find_one("j"), 0);
-  EXPECT_EQ(proc_.find_one("j", {kUser, kOther}), 10);
-  EXPECT_EQ(proc_.find_one("j", {}), 10) << "nobody has used the job yet";
+  EXPECT_EQ(find_one("j"), 0);
+  EXPECT_EQ(find_one("j", {kUser, kOther}), 10);
+  EXPECT_EQ(find_one("j", {}), 10) << "nobody has used the job yet";
   proc_.add(11, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = 0});
-  EXPECT_EQ(proc_.find_one("j"), 11);
+  EXPECT_EQ(find_one("j"), 11);
 }
 
 TEST_F(JobProcesses, ThatAreZombiesDoNotCount) {
   proc_.add(10, {.cgroup = "0::/job_5\n", .state = 'Z'});
-  EXPECT_EQ(proc_.find_one("5"), 0);
+  EXPECT_EQ(find_one("5"), 0);
   proc_.add(11, {.parent = 10});
-  EXPECT_EQ(proc_.find_one("5"), 11);
+  EXPECT_EQ(find_one("5"), 11);
 }
 
 TEST_F(JobProcesses, DoNotIncludeTheDaemon) {
   proc_.add(::getpid(), {.environment = std::string("CACHESHIM_JOB=j\0", 16)});
-  EXPECT_EQ(proc_.find_one("j"), 0);
+  EXPECT_EQ(find_one("j"), 0);
 }
 
 TEST_F(JobProcesses, WithParentsInACycleAreReadOnce) {
   proc_.add(10, {.parent = 11});
   proc_.add(11, {.parent = 10, .environment = std::string("CACHESHIM_JOB=j\0", 16)});
-  EXPECT_NE(proc_.find_one("j"), 0);
+  EXPECT_NE(find_one("j"), 0);
 }
 
 TEST_F(JobProcesses, WithALongLineOfAncestorsAreFound) {
   proc_.add(2, {.environment = std::string("CACHESHIM_JOB=j\0", 16), .uid = kOther});
   for (pid_t pid = 3; pid < 63; ++pid) proc_.add(pid, {.parent = pid - 1, .uid = kOther});
   proc_.add(63, {.parent = 62});
-  EXPECT_EQ(proc_.find_one("j"), 63);
+  EXPECT_EQ(find_one("j"), 63);
 }
 
 TEST_F(JobProcesses, AreTheSameOnlyWithTheSameStartTime) {
@@ -139,7 +108,7 @@ class IdleJobsTest : public OverlayTest {
   }
   Job& begin(const std::string& id) {
     Job& job = table_.ensure_active(id, {});
-    (void)job.enter({kUser, kUser, 0});
+    (void)job.views.enter({kUser, kUser, 0});
     return job;
   }
   // Until the pass over /proc, on its own thread, is over; or a second.
@@ -180,10 +149,10 @@ TEST_F(IdleJobsTest, AJobWithALivingProcessEndsAfterIt) {
   const Job& job = begin("j");
   proc_.add(10, {.environment = std::string("CACHESHIM_JOB=j\0", 16)});
   tick_until([&] { return !ended_.empty(); });
-  const auto before = job.last_use();
+  const auto before = job.use.last_use();
   for (int round = 0; round < 20; ++round) idle_.tick();
   EXPECT_EQ(ended_, std::vector<std::string>{"dead"});
-  EXPECT_GT(job.last_use(), before) << "its idle time begins at its process's end";
+  EXPECT_GT(job.use.last_use(), before) << "its idle time begins at its process's end";
   proc_.remove(10);
   tick_until([&] { return ended_.size() == 2; });
   EXPECT_EQ(ended_.back(), "j");
@@ -191,28 +160,19 @@ TEST_F(IdleJobsTest, AJobWithALivingProcessEndsAfterIt) {
 
 TEST_F(IdleJobsTest, AJobWithAnOpenFileOrARunOrOfAUserAloneDoesNotEnd) {
   begin("uid-31001");
-  begin("open").open_files = 1;
-  begin("run").runs = 1;
+  begin("open").use.open_files = 1;
+  begin("run").use.runs = 1;
   begin("last");
   tick_until([&] { return !ended_.empty(); });
   EXPECT_EQ(ended_, std::vector<std::string>{"last"});
 }
 
-TEST_F(IdleJobsTest, AKnownProcessCountsWhateverItHasBecome) {
-  Job& job = begin("j");
-  (void)job.enter({kUser, kUser, ::getpid()});  // no environment names the job
-  FakeProc nothing_else;
-  EXPECT_EQ(job.known_process()->pid, ::getpid());
-  EXPECT_FALSE(job.known_process(nothing_else.path()));
-  EXPECT_FALSE(job.known_process()) << "one that was gone is forgotten";
-}
-
-TEST_F(IdleJobsTest, AProcessThatHasTakenOverTheNumberOfAKnownOneDoesNotCount) {
-  Job& job = begin("j");
-  (void)job.enter({kUser, kUser, ::getpid()});
-  FakeProc later;
-  later.add(::getpid(), {.start_time = ticks_since_boot() + 1'000});
-  EXPECT_FALSE(job.known_process(later.path()));
+TEST_F(IdleJobsTest, AJobWithAKnownProcessDoesNotEnd) {
+  proc_.add(::getpid(), {});  // it names no job
+  (void)begin("j").views.enter({kUser, kUser, ::getpid()});
+  begin("last");
+  tick_until([&] { return !ended_.empty(); });
+  EXPECT_EQ(ended_, std::vector<std::string>{"last"});
 }
 
 }  // namespace

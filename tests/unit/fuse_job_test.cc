@@ -63,93 +63,82 @@ class JobTest : public OverlayTest {
 
 TEST_F(JobTest, BelongsToTheFirstUserOtherThanRoot) {
   job_.begin({}, PublishPolicy::kComplete, false);
-  (void)job_.enter(caller(0));
-  EXPECT_FALSE(job_.view(0).uid);
-  (void)job_.enter(caller(1001));
-  (void)job_.enter(caller(1002));
-  EXPECT_EQ(job_.view(0).uid, 1001U);
-  EXPECT_EQ(job_.view_count(), 1U);
-  EXPECT_TRUE(job_.may_change(1001));
-  EXPECT_TRUE(job_.may_change(0));
-  EXPECT_FALSE(job_.may_change(1002));
+  (void)job_.views.enter(caller(0));
+  EXPECT_FALSE(job_.views.owner());
+  (void)job_.views.enter(caller(1001));
+  (void)job_.views.enter(caller(1002));
+  EXPECT_EQ(job_.views.owner(), 1001U);
+  EXPECT_EQ(job_.views.count(), 1U);
+  EXPECT_TRUE(job_.views.may_change(1001));
+  EXPECT_TRUE(job_.views.may_change(0));
+  EXPECT_FALSE(job_.views.may_change(1002));
 }
 
 TEST_F(JobTest, ReportsItsFirstUserOnce) {
   job_.begin({}, PublishPolicy::kComplete, false);
-  (void)job_.enter(caller(0));
-  EXPECT_FALSE(job_.is_claimed());
-  EXPECT_FALSE(job_.begin_telling_claim());
-  (void)job_.enter(caller(1001));
-  EXPECT_TRUE(job_.is_claimed());
-  EXPECT_TRUE(job_.begin_telling_claim());
-  EXPECT_FALSE(job_.begin_telling_claim());
-  EXPECT_FALSE(job_.is_claim_told());
-  job_.end_telling_claim();
-  (void)job_.enter(caller(1001));
-  EXPECT_FALSE(job_.begin_telling_claim());
-  EXPECT_TRUE(job_.is_claim_told());
+  (void)job_.views.enter(caller(0));
+  EXPECT_FALSE(job_.views.claim.is_made());
+  EXPECT_FALSE(job_.views.claim.begin_invalidation());
+  (void)job_.views.enter(caller(1001));
+  EXPECT_TRUE(job_.views.claim.is_made());
+  EXPECT_TRUE(job_.views.claim.begin_invalidation());
+  EXPECT_FALSE(job_.views.claim.begin_invalidation());
+  EXPECT_FALSE(job_.views.claim.is_invalidated());
+  job_.views.claim.end_invalidation();
+  (void)job_.views.enter(caller(1001));
+  EXPECT_FALSE(job_.views.claim.begin_invalidation());
+  EXPECT_TRUE(job_.views.claim.is_invalidated());
 }
 
 TEST_F(JobTest, SharedUidsHaveAViewEach) {
   job_.begin({}, PublishPolicy::kComplete, true);
-  EXPECT_EQ(job_.enter(caller(1001)), 0U);
-  EXPECT_EQ(job_.enter(caller(1002)), 1U);
-  EXPECT_EQ(job_.enter(caller(1001)), 0U);
-  EXPECT_EQ(job_.view(1).uid, 1002U);
+  EXPECT_EQ(job_.views.enter(caller(1001)), 0U);
+  EXPECT_EQ(job_.views.enter(caller(1002)), 1U);
+  EXPECT_EQ(job_.views.enter(caller(1001)), 0U);
+  EXPECT_EQ(job_.views.view(1).uid, 1002U);
 }
 
-TEST_F(JobTest, AnEnvironmentCanOnlyLowerThePolicy) {
-  JobClaim claim;
-  claim.publish = PublishPolicy::kComplete;
-  job_.begin(claim, PublishPolicy::kEnd, false);
-  EXPECT_EQ(job_.policy(), PublishPolicy::kEnd);
-  claim.publish = PublishPolicy::kNever;
-  job_.begin(claim, PublishPolicy::kEnd, false);
-  EXPECT_EQ(job_.policy(), PublishPolicy::kNever);
-}
-
-TEST_F(JobTest, WaitersAreCalledOnce) {
+TEST_F(JobTest, TheEndClearsWhatConcernsTheCycle) {
   job_.begin({}, PublishPolicy::kComplete, false);
-  int calls = 0;
-  job_.on_end([&](std::optional<Outcome> outcome) { calls += outcome == Outcome::kSuccess; });
-  PendingReplies replies = job_.finish(Outcome::kSuccess);
-  EXPECT_EQ(calls, 0);
-  replies.give();
-  job_.on_end([&](std::optional<Outcome>) { calls += 10; });
-  EXPECT_EQ(calls, 11);
+  (void)job_.views.enter({1001, 1001, ::getpid()});
+  job_.use.runs = 2;
+  job_.pending.note_built("fam/K/a");
+  job_.reads.note_read("fam/K", 7);
+  job_.finish(Outcome::kFailure).give();
+  EXPECT_FALSE(job_.views.known_process());
+  EXPECT_EQ(job_.use.runs, 0);
+  EXPECT_FALSE(job_.pending.has_built());
+  EXPECT_FALSE(job_.reads.has_any());
+  EXPECT_EQ(job_.views.owner(), 1001U) << "the view keeps its owner";
 }
 
-TEST_F(JobTest, WaitersAreReleasedWithoutAnOutcomeWhileTheJobContinues) {
+TEST_F(JobTest, ABeginningStartsTheTotalAnew) {
   job_.begin({}, PublishPolicy::kComplete, false);
-  int refused = 0;
-  job_.on_end([&](std::optional<Outcome> outcome) { refused += !outcome; });
-  PendingReplies replies = job_.refuse_waits();
-  EXPECT_EQ(refused, 0);
-  replies.give();
-  EXPECT_EQ(refused, 1);
+  PublishReport report;
+  report.entries = 1;
+  report.files = 3;
+  job_.publishing.count(report);
+  job_.publishing.count(report);
+  EXPECT_EQ(job_.publishing.total().files, 6U);
   job_.finish(Outcome::kSuccess).give();
-  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(job_.publishing.total().entries, 2U) << "the end reports it";
+  job_.begin({}, PublishPolicy::kComplete, false);
+  EXPECT_EQ(job_.publishing.total().files, 0U);
 }
 
-TEST_F(JobTest, SettlesWhenItsLastPublishingHasEnded) {
-  job_.add_writer(1, 2);
-  job_.begin_publishing();
-  std::atomic<bool> ended{false};
-  std::thread other([&] {
-    job_.remove_writer(1, 2);
-    ended = true;
-    job_.end_publishing();
-  });
-  job_.wait_until_settled();
-  EXPECT_TRUE(ended);
-  other.join();
-}
-
-TEST_F(JobTest, AFileThatStaysOpenIsNotWaitedForToTheEnd) {
-  job_.add_writer(1, 2);
-  EXPECT_FALSE(job_.wait_until_closed(1, 2));
-  EXPECT_TRUE(job_.wait_until_closed(1, 3));
-  job_.wait_until_settled();  // returns
+TEST_F(JobTest, AUnitIsKeptForItsLastReasonUntilItIsPublished) {
+  PublishHooks& hooks = job_.publishing;
+  EXPECT_TRUE(hooks.note_kept("fam/K", "open"));
+  EXPECT_FALSE(hooks.note_kept("fam/K", "open"));
+  EXPECT_TRUE(hooks.note_kept("fam/K", "incomplete"));
+  EXPECT_EQ(job_.publishing.why_kept("fam/K"), "incomplete");
+  EXPECT_TRUE(hooks.note_kept("fam/K", ""));
+  EXPECT_FALSE(hooks.note_kept("fam/K", ""));
+  EXPECT_EQ(job_.publishing.why_kept("fam/K"), "");
+  EXPECT_TRUE(hooks.note_conflict("fam/K"));
+  EXPECT_FALSE(hooks.note_conflict("fam/K"));
+  job_.publishing.forget_layer();
+  EXPECT_TRUE(hooks.note_conflict("fam/K"));
 }
 
 // A child that has exec'ed with the given environment, stopped until the test is done with it.

@@ -17,7 +17,7 @@ namespace {
 struct LockRanks : testing::Test {
   SharedMutex overlay{LockRank::kOverlay};
   SharedMutex nodes{LockRank::kNodeTable};
-  Mutex job{LockRank::kJob};
+  Mutex job{LockRank::kJobViews};
   Mutex leaf;
   Mutex other_leaf;
 };

@@ -33,13 +33,13 @@ void CacheTimeouts::watch(const std::vector<int>& lowers, WatchMode mode, bool i
 DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   const std::uint64_t generation = invalidation_.generations().of(directory);
   const bool watched = watch_->ensure(directory) && is_local_;
-  return {&job, std::move(directory), generation, watched, job.is_claimed()};
+  return {&job, std::move(directory), generation, watched, job.views.claim.is_made()};
 }
 
 // Uids that share a job see each other's changes without invalidations. Only this daemon changes
 // the layer.
 double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
-  if (lookup.job->shares_uids()) return 0;
+  if (lookup.job->views.shares_uids()) return 0;
   if (found != nullptr && found->in_upper) return kLongTimeout;
   if (lookup.generation != invalidation_.generations().of(lookup.directory)) return 0;
   // The daemon does not know which absent names the kernel caches. If invalidations may be lost, it
@@ -52,7 +52,7 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
                                     NodeRef ref) {
   const double timeout = of_name(lookup, &found);
   if (may_be_written_unseen(lookup, found, ref)) return 0;
-  if (lookup.claimed != lookup.job->is_claimed()) return 0;  // it may be shown as root's
+  if (lookup.claimed != lookup.job->views.claim.is_made()) return 0;  // it may be shown as root's
   if (found.in_upper || timeout != kLongTimeout) return timeout;
   if (S_ISDIR(found.st.st_mode)) return timeout;
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;

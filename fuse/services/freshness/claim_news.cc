@@ -12,16 +12,16 @@ namespace cacheshim {
 // and checks permissions with the old attributes. So the node of the request is left out, and
 // further callers that request nodes do not wait.
 void ClaimNews::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
-  if (job.begin_telling_claim()) {
+  if (job.views.claim.begin_invalidation()) {
     tasks_.post([this, &job, asked, answer = std::move(answer)] {
       (void)run_guarded("telling of a job's first user", [&] {
-        job.keep_claim();
+        job.record_owner();
         invalidate(job, asked);
       });
-      job.end_telling_claim();
+      job.views.claim.end_invalidation();
       answer();
     });
-  } else if (asked == 0 && job.is_claimed() && !job.is_claim_told()) {
+  } else if (asked == 0 && job.views.claim.is_made() && !job.views.claim.is_invalidated()) {
     tasks_.post(std::move(answer));
   } else {
     answer();

@@ -35,7 +35,7 @@ void Invalidation::add(const BaseChange& change, const Job& job, Notices& notice
   // A changed name changes its directory too.
   const NodeIndex changed =
       is_content && !change.name.empty() ? nodes_.find(directory, change.name) : directory;
-  for (std::size_t slot = 0; slot < job.view_count(); ++slot) {
+  for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
     const auto view = static_cast<ViewSlot>(slot);
     if (!is_content) notices.push_back({encode({directory, view}), change.name});
     if (changed != 0) notices.push_back(node_notice(encode({changed, view})));
@@ -52,9 +52,9 @@ void Invalidation::name_changed(const Job& job, const std::string& directory,
 // No thread waits for this: a write that itself waits for its answer may lock the pages of the
 // other views.
 void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
-  if (!job.shares_uids()) return;
+  if (!job.views.shares_uids()) return;
   Notices notices;
-  for (std::size_t other = 0; other < job.view_count(); ++other) {
+  for (std::size_t other = 0; other < job.views.count(); ++other) {
     if (other == slot) continue;
     notices.push_back(node_notice(encode({node, static_cast<ViewSlot>(other)})));
   }
@@ -64,7 +64,7 @@ void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
 // For a kernel that cannot invalidate all names at once (Linux before 6.16).
 void Invalidation::add_all(const Job& job, Notices& notices) const {
   for (const NodeTable::NamedNode& named : nodes_.all_of(&job)) {
-    for (std::size_t slot = 0; slot < job.view_count(); ++slot) {
+    for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
       const auto view = static_cast<ViewSlot>(slot);
       if (!notifier_->knows_epoch()) notices.push_back({encode({named.parent, view}), named.name});
       notices.push_back(node_notice(encode({named.node, view})));

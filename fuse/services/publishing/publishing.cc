@@ -32,23 +32,23 @@ Publishing::Publishing(const Parts& parts)
 
 void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
                            std::vector<NodeId> held, Answer answer) {
-  const bool is_wanted = job.wanted_policy() == PublishPolicy::kComplete;
+  const bool is_wanted = job.policy.wanted() == PublishPolicy::kComplete;
   const bool is_awaited = parts_.is_awaited();
   const std::string entry = is_wanted || is_awaited || job.reads.has_rejected_any()
                                 ? publisher_.completed_entry(job.overlay, path, arrival)
                                 : std::string();
-  const bool is_refused = job.is_refused();
-  if (is_wanted && is_refused && !entry.empty()) (void)publisher_.refuse(entry, job);
+  const bool is_refused = job.policy.is_refused();
+  if (is_wanted && is_refused && !entry.empty()) (void)publisher_.refuse(entry, job.publishing);
   if (entry.empty() || !is_wanted || is_refused) {
     if (!entry.empty()) rejections_.note_unpublished(job, entry);
     if (is_awaited) parts_.note_arrival(job, path, entry);
     return answer();
   }
-  job.begin_publishing();
+  job.unsettled.begin_publishing();
   tasks_.post([this, &job, entry, held = std::move(held), answer = once(std::move(answer))] {
     PublishReport report;
     (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
-    job.end_publishing();
+    job.unsettled.end_publishing();
     if (!run_guarded("telling of it",
                      [&] { parts_.invalidator.published(report, job, held, answer); }))
       answer();
@@ -56,14 +56,14 @@ void Publishing::completed(Job& job, const std::string& path, Arrival arrival,
 }
 
 void Publishing::note_built(Job& job, const std::string& path) {
-  if (job.wanted_policy() != PublishPolicy::kComplete) return;
+  if (job.policy.wanted() != PublishPolicy::kComplete) return;
   const auto ref = parts_.entries.find(path);
-  if (ref && !ref->rule->built_under.empty()) job.note_built(path);
+  if (ref && !ref->rule->built_under.empty()) job.pending.note_built(path);
 }
 
 std::vector<std::string> Publishing::take_built(Job& job, std::string_view lock_file) const {
   const std::string_view family = take_component(lock_file);
-  return job.take_built([&](const std::string& made) {
+  return job.pending.take_built([&](const std::string& made) {
     const auto ref = parts_.entries.find(made);
     if (!ref || ref->profile->name != family) return false;
     return ref->rule->is_built_under(lock_file, ref->entry.substr(family.size() + 1));
@@ -74,14 +74,14 @@ std::vector<std::string> Publishing::take_built(Job& job, std::string_view lock_
 // it waits for the job's success.
 void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held,
                        Answer answer) {
-  if (job.is_refused()) {
+  if (job.policy.is_refused()) {
     for (const std::string& path : paths) {
       parts_.note_arrival(job, path,
                           publisher_.completed_entry(job.overlay, path, Arrival::kBuilt));
     }
     return answer();
   }
-  job.begin_publishing();
+  job.unsettled.begin_publishing();
   tasks_.post([this, &job, paths = std::move(paths), held = std::move(held),
                answer = once(std::move(answer))] {
     PublishReport report;
@@ -89,13 +89,13 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
       for (const std::string& path : paths) {
         const std::string entry = publisher_.completed_entry(job.overlay, path, Arrival::kBuilt);
         if (entry.empty()) continue;
-        const PublishReport one = publisher_.publish(job.overlay, entry, job);
-        job.count_published(one);
+        const PublishReport one = publisher_.publish(job.overlay, entry, job.publishing);
+        job.publishing.count(one);
         parts_.note_arrival(job, path, entry);
         report += one;
       }
     });
-    job.end_publishing();
+    job.unsettled.end_publishing();
     if (!run_guarded("telling of it",
                      [&] { parts_.invalidator.published(report, job, held, answer); }))
       answer();
@@ -103,23 +103,23 @@ void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<Nod
 }
 
 void Publishing::show_published(Job& job, const std::string& entry, Answer answer) {
-  job.begin_publishing();
+  job.unsettled.begin_publishing();
   tasks_.post([this, &job, entry, answer = once(std::move(answer))] {
     PublishReport report;
     (void)run_guarded("giving up copies",
-                      [&] { report = publisher_.drop_copies(job.overlay, entry, job); });
-    job.end_publishing();
+                      [&] { report = publisher_.drop_copies(job.overlay, entry, job.publishing); });
+    job.unsettled.end_publishing();
     const auto notify = [&] { parts_.invalidator.uncovered(report, job, answer); };
     if (report.copies.empty() || !run_guarded("telling of it", notify)) answer();
   });
 }
 
 PublishReport Publishing::publish_entry(Job& job, const std::string& entry) {
-  PublishReport report = publisher_.publish(job.overlay, entry, job);
-  job.count_published(report);
+  PublishReport report = publisher_.publish(job.overlay, entry, job.publishing);
+  job.publishing.count(report);
   rejections_.note_published(job, entry, report);
   if (report.busy) {
-    job.postpone(entry);
+    job.pending.postpone(entry);
   } else {
     parts_.note_arrival(job, entry, entry);
   }
@@ -127,20 +127,20 @@ PublishReport Publishing::publish_entry(Job& job, const std::string& entry) {
 }
 
 void Publishing::retry_postponed(Job& job) {
-  for (const std::string& entry : job.take_postponed()) {
-    job.begin_publishing();
+  for (const std::string& entry : job.pending.take_postponed()) {
+    job.unsettled.begin_publishing();
     tasks_.post([this, &job, entry] {
       PublishReport report;
       (void)run_guarded("publishing an entry", [&] { report = publish_entry(job, entry); });
-      job.end_publishing();
+      job.unsettled.end_publishing();
       parts_.invalidator.published(report, job, {}, [] {});
     });
   }
 }
 
 PublishReport Publishing::publish_job(Job& job, const Publisher::Progress& progress) {
-  const PublishReport report = publisher_.publish_all(job.overlay, job, false, progress);
-  job.count_published(report);
+  const PublishReport report = publisher_.publish_all(job.overlay, job.publishing, false, progress);
+  job.publishing.count(report);
   parts_.invalidator.published_and_wait(report, job);
   return report;
 }
@@ -175,18 +175,18 @@ PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Pr
   PendingReplies replies;  // given on return, when the lock below has been released
   const MutexLock ending(job.end_mutex);
   PublishReport report;
-  if (!job.is_active()) return report;
-  job.wait_until_settled();
+  if (!job.life.is_active()) return report;
+  job.unsettled.wait();
   const bool failed = outcome == Outcome::kFailure;
-  if (!failed && job.wanted_policy() != PublishPolicy::kNever) {
+  if (!failed && job.policy.wanted() != PublishPolicy::kNever) {
     const bool succeeded = outcome == Outcome::kSuccess;
-    report = publisher_.publish_all(job.overlay, job, succeeded, progress);
-    job.count_published(report);
+    report = publisher_.publish_all(job.overlay, job.publishing, succeeded, progress);
+    job.publishing.count(report);
     parts_.invalidator.published_and_wait(report, job);
   }
   (void)drop_layer(job, outcome);
   replies += job.finish(outcome);
-  const Job::Published total = job.published_so_far();
+  const JobPublishing::Total total = job.publishing.total();
   spdlog::info(
       "job '{}' ended ({}): {} entries with {} files published, {} of these entries at its end; not "
       "published at its end: {} conflicts, {} incomplete, {} refused",

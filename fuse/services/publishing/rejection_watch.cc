@@ -10,7 +10,7 @@ namespace cacheshim {
 void RejectionWatch::note_opened(const FileHandle& handle, pid_t thread) const {
   Job& job = *handle.job;
   const bool reads_base = !handle.in_upper && !handle.writable;
-  if (handle.is_lock_file || !job.has_private_views()) return;
+  if (handle.is_lock_file || !job.views.are_private()) return;
   if (!reads_base && !(handle.writable && job.reads.has_any())) return;
   const auto path = [&] {
     const ReaderLock lock(job.overlay.mutex());
@@ -34,7 +34,7 @@ void RejectionWatch::note_changed(Job& job, const std::string& path, pid_t threa
 }
 
 void RejectionWatch::note_unpublished(Job& job, const std::string& entry) const {
-  if (job.reads.has_rejected(entry)) publisher_.note_unpublished_rebuild(entry, job);
+  if (job.reads.has_rejected(entry)) publisher_.note_unpublished_rebuild(entry, job.publishing);
 }
 
 void RejectionWatch::note_published(Job& job, const std::string& entry,

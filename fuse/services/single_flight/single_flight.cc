@@ -48,7 +48,8 @@ bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path)
 Flights::LeaseRequest SingleFlight::lease_request_of(const Caller& caller, Job& job,
                                                      std::string path) const {
   const pid_t thread = caller.tid;
-  const bool publishes = job.policy() == PublishPolicy::kComplete && trust_.may_publish(caller);
+  const bool publishes =
+      job.policy.effective() == PublishPolicy::kComplete && trust_.may_publish(caller);
   Flights::LeaseRequest request{std::move(path), &job, publishes, lineage_of(thread), thread};
   const auto ref = entries_.find(request.path);
   if (!ref) return request;
@@ -106,7 +107,7 @@ void SingleFlight::note_arrival(const Job& job, const std::string& path,
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_directory()) return;
   // Only a job that publishes records what is built under a lock.
-  const bool notes_unlock = job.wanted_policy() == PublishPolicy::kComplete;
+  const bool notes_unlock = job.policy.wanted() == PublishPolicy::kComplete;
   const bool is_end_seen =
       ref->rule->says_when_complete() || (!ref->rule->built_under.empty() && notes_unlock);
   // A file that is added to a complete entry does not complete it again.

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fuse/requests/pending_replies.h"
+#include "store/layer/layer.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// Whether a job is active, how it has ended, and who waits for its end. A job that has ended can begin again.
+// Thread-safe.
+class JobLife {
+ public:
+  // Counts beginnings and ends in `changes`, if it is not null.
+  explicit JobLife(std::atomic<std::uint64_t>* changes = nullptr) : changes_(changes) {}
+
+  void begin(std::string cycle, std::time_t started) EXCLUDES(mutex_);
+  // Returns the replies to those who wait for the end. Another thread may begin the job at once.
+  PendingReplies end(Outcome outcome) EXCLUDES(mutex_);
+
+  bool is_active() const { return active_.load(); }
+  Outcome outcome() const { return outcome_.load(); }  // kNone: the job has not ended
+  std::time_t started() const { return started_.load(); }
+  std::string cycle() const EXCLUDES(mutex_);
+
+  // Calls `then` once, when the job ends; at once if it is not active. Passes nothing if the job
+  // continues but no process may wait for it any more.
+  using OnEnd = std::function<void(std::optional<Outcome>)>;
+  void on_end(OnEnd then) EXCLUDES(mutex_);
+  PendingReplies refuse_waits() EXCLUDES(mutex_);
+
+ private:
+  PendingReplies take_waiting(std::optional<Outcome> outcome) REQUIRES(mutex_);
+  void count_change();
+
+  std::atomic<std::uint64_t>* const changes_;
+  std::atomic<bool> active_{false};
+  std::atomic<Outcome> outcome_{Outcome::kNone};
+  std::atomic<std::time_t> started_{0};
+  mutable Mutex mutex_;
+  std::string cycle_ GUARDED_BY(mutex_) = "0";
+  std::vector<OnEnd> waiting_ GUARDED_BY(mutex_);
+};
+
+}  // namespace cacheshim

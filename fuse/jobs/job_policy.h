@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/result.h"
+#include "store/layer/layer.h"
+#include "store/profiles/publish_policy.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// A job's publish policy, and whether its layer may be published. The first change by a user who may not publish ends
+// this: the daemon records it before the change is made, and only the end of the layer removes the
+// record, whatever the job's name, its daemon and its later writers are. Thread-safe.
+class JobPolicy {
+ public:
+  struct Settings {
+    PublishPolicy initial = PublishPolicy::kComplete;  // until begin()
+    // Not everybody may publish: the writers of each layer are checked.
+    bool is_restricted = false;
+  };
+  JobPolicy(std::string job_id, const Settings& settings)
+      : job_id_(std::move(job_id)), settings_(settings), wanted_(settings.initial) {}
+
+  // `claimed` is the policy of the job's environment or record. It can only restrict the mount's.
+  void begin(PublishPolicy mount, std::optional<PublishPolicy> claimed);
+
+  // The effective policy, and the policy that would apply if the job might publish.
+  PublishPolicy effective() const { return refused_ ? PublishPolicy::kNever : wanted(); }
+  PublishPolicy wanted() const { return wanted_.load(); }
+  bool may_publish() const { return effective() != PublishPolicy::kNever; }
+
+  // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. Requires for these: its
+  // Overlay::mutex() held exclusively.
+  // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change
+  // that causes this. Errors: those of writing the record; the next call tries again.
+  Status refuse(const std::string& why, Layer* layer) EXCLUDES(mutex_);
+  // Call for a layer that may have existed before: takes over what its record says.
+  void take_over(Layer& layer) EXCLUDES(mutex_);
+  // Call once the layer is removed: its refusal ends with it.
+  void forget_layer() EXCLUDES(mutex_);
+
+  // Whether nothing of the layer can ever be published: this is recorded, or there is no layer.
+  bool is_refused() const { return is_recorded_; }
+  std::string why_refused() const EXCLUDES(mutex_);  // for messages; "" if it is not
+  // Sets what a new layer's record says of this.
+  void fill(LayerRecord& record) const EXCLUDES(mutex_);
+
+ private:
+  void set_refused(const std::string& why);
+  Status record_refusal(Layer* layer);
+
+  const std::string job_id_;
+  const Settings settings_;
+  std::atomic<PublishPolicy> wanted_;
+  std::atomic<bool> refused_{false};
+  std::atomic<bool> is_recorded_{false};
+  mutable Mutex mutex_;
+  std::string why_refused_ GUARDED_BY(mutex_);
+};
+
+}  // namespace cacheshim

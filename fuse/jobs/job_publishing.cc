@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/jobs/job_publishing.h"
+
+#include "store/sys/paths.h"
+
+namespace cacheshim {
+
+void JobPublishing::begin() {
+  const MutexLock lock(mutex_);
+  total_ = {};
+}
+
+void JobPublishing::count(const PublishReport& report) {
+  const MutexLock lock(mutex_);
+  total_.entries += report.entries;
+  total_.files += report.files;
+  total_.bytes += report.bytes;
+}
+
+JobPublishing::Total JobPublishing::total() const {
+  const MutexLock lock(mutex_);
+  return total_;
+}
+
+std::string JobPublishing::why_kept(const std::string& unit) const {
+  const MutexLock lock(mutex_);
+  const auto kept = kept_.find(unit);
+  return kept == kept_.end() ? "" : kept->second;
+}
+
+void JobPublishing::forget_layer() {
+  const MutexLock lock(mutex_);
+  conflicts_.clear();
+  kept_.clear();
+}
+
+bool JobPublishing::note_conflict(const std::string& unit) {
+  const MutexLock lock(mutex_);
+  return conflicts_.insert(unit).second;
+}
+
+bool JobPublishing::note_kept(const std::string& unit, const std::string& reason) {
+  const MutexLock lock(mutex_);
+  if (reason.empty()) return kept_.erase(unit) > 0;
+  std::string& known = kept_[unit];
+  if (known == reason) return false;
+  known = reason;
+  return true;
+}
+
+bool JobPublishing::is_being_written(dev_t device, ino_t inode) {
+  return parts_.unsettled.is_being_written(device, inode);
+}
+
+bool JobPublishing::wait_until_closed(dev_t device, ino_t inode) {
+  return parts_.unsettled.wait_until_closed(device, inode);
+}
+
+std::string JobPublishing::why_refused() const { return parts_.policy.why_refused(); }
+
+PublishingJob JobPublishing::identity() const {
+  return {parts_.job_id, parts_.life.cycle(), parts_.views.owner()};
+}
+
+bool JobPublishing::has_rejected(const std::string& unit) {
+  return parts_.reads.has_rejected(unit);
+}
+
+void JobPublishing::settle_rejected(const std::string& unit) { parts_.reads.settle(unit); }
+
+bool JobPublishing::may_replace() const {
+  return parts_.policy.effective() == PublishPolicy::kComplete;
+}
+
+void JobPublishing::published(const std::string& path, const struct stat& base) {
+  const NodeIndex directory = parts_.nodes.find_path(parts_.view_root, parent_path(path));
+  if (directory != 0) parts_.nodes.published(directory, std::string(base_name(path)), base);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "fuse/jobs/entry_reads.h"
+#include "fuse/jobs/job_life.h"
+#include "fuse/jobs/job_policy.h"
+#include "fuse/jobs/job_views.h"
+#include "fuse/jobs/unsettled_writes.h"
+#include "fuse/nodes/node_table.h"
+#include "store/publish/publish_hooks.h"
+#include "store/publish/publisher.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// What a job has published, and why its other entries stay in the layer. Answers the publisher's queries about the job.
+// Thread-safe.
+class JobPublishing final : public PublishHooks {
+ public:
+  struct Parts {  // all outlive it
+    const std::string& job_id;
+    const JobLife& life;
+    const JobViews& views;
+    const JobPolicy& policy;
+    UnsettledWrites& unsettled;
+    EntryReads& reads;
+    NodeTable& nodes;
+    const NodeIndex& view_root;
+  };
+  explicit JobPublishing(const Parts& parts) : parts_(parts) {}
+
+  // What the job has published since begin().
+  struct Total {
+    std::uint64_t entries = 0;
+    std::uint64_t files = 0;
+    std::uint64_t bytes = 0;
+  };
+  void begin() EXCLUDES(mutex_);
+  void count(const PublishReport& report) EXCLUDES(mutex_);
+  Total total() const EXCLUDES(mutex_);
+
+  // Returns the reason why the last attempt did not publish the unit; "" if there was none, or if
+  // it is published.
+  std::string why_kept(const std::string& unit) const EXCLUDES(mutex_);
+  // The layer was removed: no unit stays in it.
+  void forget_layer() EXCLUDES(mutex_);
+
+ private:
+  bool is_being_written(dev_t device, ino_t inode) override;
+  bool wait_until_closed(dev_t device, ino_t inode) override;
+  bool note_conflict(const std::string& unit) override;
+  bool note_kept(const std::string& unit, const std::string& reason) override;
+  std::string why_refused() const override;
+  PublishingJob identity() const override;
+  bool has_rejected(const std::string& unit) override;
+  void settle_rejected(const std::string& unit) override;
+  bool may_replace() const override;
+  void published(const std::string& path, const struct stat& base) override;
+
+  const Parts parts_;
+  mutable Mutex mutex_;
+  Total total_ GUARDED_BY(mutex_);
+  // Counted once an entry, however often it is tried.
+  std::set<std::string> conflicts_ GUARDED_BY(mutex_);
+  std::map<std::string, std::string> kept_ GUARDED_BY(mutex_);  // units and reasons
+};
+
+}  // namespace cacheshim

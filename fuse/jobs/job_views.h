@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fuse/jobs/caller.h"
+#include "fuse/jobs/job_processes.h"
+#include "fuse/jobs/job_use.h"
+#include "fuse/jobs/owner_rule.h"
+#include "fuse/jobs/view_filter.h"
+#include "fuse/nodes/node_ref.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// One uid's view of a job: the owner that its files are shown with.
+struct View {
+  std::optional<uid_t> uid;  // empty: only root has used it
+  gid_t gid = 0;
+  std::vector<gid_t> groups;
+
+  // Returns the attributes that a view shows for an object (owner=squash): the view's own user,
+  // without sticky bits. If the mode of a base object denies access to this uid, the object keeps
+  // its real owner and stays inaccessible.
+  struct stat show(const struct stat& st, bool in_upper, bool is_root) const;
+
+ private:
+  bool may_read(const struct stat& st) const;
+};
+
+// Whether a user other than root has claimed a job's first view, and whether the attributes that the kernel has cached
+// of it before, which may show root, have been invalidated since. Thread-safe.
+class ViewClaim {
+ public:
+  void make() { state_ = State::kMade; }
+  // The view belongs to its user from the start: there is nothing to invalidate.
+  void make_invalidated() { state_ = State::kInvalidated; }
+  bool is_made() const { return state_ != State::kFree; }
+
+  // Returns true if the caller must do that invalidation and then report it.
+  bool begin_invalidation() {
+    State made = State::kMade;
+    return state_.compare_exchange_strong(made, State::kInvalidating);
+  }
+  void end_invalidation() { state_ = State::kInvalidated; }
+  bool is_invalidated() const { return state_ == State::kInvalidated; }
+
+ private:
+  enum class State : std::uint8_t { kFree, kMade, kInvalidating, kInvalidated };
+  std::atomic<State> state_{State::kFree};
+};
+
+// The views of a job, their owners, and the processes that have entered them. Each request asks for a view: a call
+// takes at most one uncontended lock. Thread-safe.
+class JobViews {
+ public:
+  struct Settings {
+    OwnerRule owners;
+    // The view of a plain overlay: it has no owner, and its root is an ordinary directory.
+    bool is_plain = false;
+    std::optional<uid_t> owner;  // who owns the first view from the start
+  };
+  // `use` and `filter` must outlive it. `filter` is opened for the first view's owner while the job is active.
+  JobViews(const Settings& settings, JobUse& use, ViewFilter& filter);
+
+  // Begins and ends with the job. The views keep their owners for its next beginning.
+  void begin(bool shared_uids, std::optional<uid_t> recorded_owner = std::nullopt)
+      EXCLUDES(mutex_);
+  void end() EXCLUDES(mutex_);
+
+  // Returns the view of this uid, and claims it if it has no owner. Returns the first view, whose
+  // mode denies access, for a uid that the job is closed to.
+  ViewSlot enter(const Caller& caller) EXCLUDES(mutex_);
+  // Returns a living process that has entered a view, if there is any; forgets those that have
+  // exited. `proc`: as for stat_of().
+  std::optional<Process> known_process(const std::string& proc = "/proc") EXCLUDES(mutex_);
+
+  View view(ViewSlot slot) const EXCLUDES(mutex_);
+  // Returns the attributes that the view shows for an object; `is_root`: the view's root.
+  struct stat show(ViewSlot slot, const struct stat& st, bool in_upper, bool is_root) const
+      EXCLUDES(mutex_);
+  std::size_t count() const EXCLUDES(mutex_);
+
+  bool shares_uids() const { return shared_uids_.load(); }
+  // Whether each view belongs to one uid, the first one that uses it.
+  bool are_private() const { return !settings_.is_plain; }
+  // The owner of the first view; nothing if only root has used it.
+  std::optional<uid_t> owner() const EXCLUDES(mutex_);
+  std::vector<uid_t> owners() const EXCLUDES(mutex_);  // of all views, without root
+  // Whether the job has an owner whose layer this uid must not be served. This includes root.
+  bool is_closed_to(uid_t uid) const EXCLUDES(mutex_);
+  // Whether the uid may change the job itself: an owner or root may.
+  bool may_change(uid_t uid) const EXCLUDES(mutex_);
+
+  ViewClaim claim;
+
+ private:
+  const View& view_at(ViewSlot slot) const REQUIRES(mutex_);
+
+  const Settings settings_;
+  JobUse& use_;
+  ViewFilter& filter_;
+  std::atomic<bool> shared_uids_{false};
+  mutable Mutex mutex_{LockRank::kJobViews};
+  std::vector<View> views_ GUARDED_BY(mutex_){View{}};
+  KnownProcesses processes_ GUARDED_BY(mutex_);
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// Writes of a job's processes whose effects are not complete: descriptors that may write to a file, and publishing
+// that has begun. Thread-safe.
+class UnsettledWrites {
+ public:
+  // Far longer than a RELEASE takes to arrive (some 10 µs), far shorter than a caller would notice.
+  static constexpr std::chrono::milliseconds kReleaseDelay{100};
+
+  explicit UnsettledWrites(std::chrono::milliseconds release_delay = kReleaseDelay)
+      : release_delay_(release_delay) {}
+
+  // Counts descriptors that may write to a file, from open to RELEASE. FLUSH does not end the
+  // count, since a shell closes a duplicate before the first byte is written.
+  void add_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
+  void remove_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
+  bool is_being_written(dev_t device, ino_t inode) const EXCLUDES(mutex_);
+  // Waits for a close in progress. Returns false if the file stays open.
+  bool wait_until_closed(dev_t device, ino_t inode) EXCLUDES(mutex_);
+
+  // Each call of the first is followed by one of the second.
+  void begin_publishing() EXCLUDES(mutex_);
+  void end_publishing() EXCLUDES(mutex_);
+
+  // Waits for publishing and for closes in progress, so that all effects of the job's processes
+  // before their exit are complete. Gives up after a while if a file stays open.
+  void wait() EXCLUDES(mutex_);
+
+ private:
+  const std::chrono::milliseconds release_delay_;
+  mutable Mutex mutex_;
+  std::map<std::pair<dev_t, ino_t>, int> writers_ GUARDED_BY(mutex_);
+  int publishing_ GUARDED_BY(mutex_) = 0;
+  CondVar settled_;  // a file's last writer has closed it, or publishing has ended
+};
+
+}  // namespace cacheshim
