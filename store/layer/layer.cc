@@ -194,9 +194,10 @@ Status Layer::prepare(const LayerRecord& wanted) {
 }
 
 Status Layer::save(const LayerRecord& record) {
+  CACHESHIM_CHECK(sys::replace_file(directory_.get(), kLayerRecordFile, to_json(record), 0600));
+  CACHESHIM_CHECK(sync_dir(directory_.get()));
   record_ = record;
-  CACHESHIM_CHECK(sys::replace_file(directory_.get(), kLayerRecordFile, to_json(record_), 0600));
-  return sync_dir(directory_.get());
+  return {};
 }
 
 Status Layer::append(const char* file, std::string_view line) const {

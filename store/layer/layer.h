@@ -61,7 +61,7 @@ class Layer {
   const LayerRecord& record() const { return record_; }
   // Relative to the layers' directory.
   const std::string& path() const { return path_; }
-  // Saves the record durably.
+  // Saves the record durably. record() stays the previous one if that fails.
   Status save(const LayerRecord& record);
 
   // Appends a complete line to a file beside the record. Not synced.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <thread>
@@ -264,6 +265,21 @@ TEST_F(JobPolicyTest, ALayerIsNoLongerVouchedForOnceEverybodyMayPublish) {
   unrestricted.take_over(*layer);
   EXPECT_FALSE(layer->record().vouched);
   EXPECT_TRUE(unrestricted.may_publish());
+}
+
+TEST_F(JobPolicyTest, ARefusalThatCannotBeRecordedIsTriedAgain) {
+  Layer layer = take(policy_);
+  // A directory in the record's place cannot be replaced by a file.
+  const std::string record = "layers/" + layer.path() + "/" + kLayerRecordFile;
+  std::filesystem::remove(scratch_ / record);
+  std::filesystem::create_directory(scratch_ / record);
+  EXPECT_FALSE(policy_.refuse("uid 7 has written", &layer));
+  EXPECT_FALSE(policy_.is_refused()) << "the change that causes it must fail";
+  EXPECT_FALSE(policy_.may_publish());
+  std::filesystem::remove(scratch_ / record);
+  EXPECT_TRUE(policy_.refuse("uid 8 has written", &layer));
+  EXPECT_TRUE(policy_.is_refused());
+  EXPECT_EQ(parse_layer_record(scratch_.read(record))->refused, "uid 7 has written");
 }
 
 TEST_F(JobPolicyTest, ARefusalEndsWithTheLayer) {
