@@ -51,7 +51,7 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
               .verifies_on_open = options.verify_on_open}),
       lowers_{store.base()},
       is_base_local_(is_local_file_system(store.base())) {
-  if (const auto base = sys::stat_fd(store.base())) nodes.add_device(base->st_dev);
+  if (const auto base = sys::stat_fd(store.base())) nodes.objects().add_device(base->st_dev);
   base_locks.share(store.base(), &lock_access, store.staging());
   if (trust.is_restricted()) {
     jobs.restrict_publishing();
@@ -69,7 +69,7 @@ Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueF
   std::vector<int> all = lowers;
   if (upper) all.push_back(upper.get());
   for (const int directory : all) {
-    if (const auto st = sys::stat_fd(directory)) nodes.add_device(st->st_dev);
+    if (const auto st = sys::stat_fd(directory)) nodes.objects().add_device(st->st_dev);
   }
   is_base_local_ = std::all_of(lowers.begin(), lowers.end(), is_local_file_system);
   keeper.set_base_local(is_base_local_);
@@ -78,7 +78,7 @@ Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueF
   if (upper) CACHESHIM_CHECK(job.use_plain_layer(std::move(upper), std::move(work)));
   CACHESHIM_TRY(found, job.overlay.find(""));
   nodes.forget(jobs_dir, 1);  // any name in the root may be the overlay's own
-  nodes.make_root_view(&job, found.st, found.in_upper);
+  nodes.objects().make_root_view(&job, found.st, found.in_upper);
   return {};
 }
 

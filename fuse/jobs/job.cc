@@ -148,7 +148,8 @@ void Job::record_owner() {
 }
 
 void Job::copied_up(const std::string& path, const struct stat& upper) {
-  if (const NodeIndex node = nodes_.find_path(view_root, path)) nodes_.moved(node, upper, true);
+  if (const NodeIndex node = nodes_.names().find_path(view_root, path))
+    nodes_.objects().moved(node, upper, true);
 }
 
 }  // namespace cacheshim

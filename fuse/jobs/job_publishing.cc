@@ -73,8 +73,9 @@ bool JobPublishing::may_replace() const {
 }
 
 void JobPublishing::published(const std::string& path, const struct stat& base) {
-  const NodeIndex directory = parts_.nodes.find_path(parts_.view_root, parent_path(path));
-  if (directory != 0) parts_.nodes.published(directory, std::string(base_name(path)), base);
+  const NodeIndex directory = parts_.nodes.names().find_path(parts_.view_root, parent_path(path));
+  if (directory != 0)
+    parts_.nodes.objects().published(directory, std::string(base_name(path)), base);
 }
 
 }  // namespace cacheshim

@@ -18,7 +18,7 @@ namespace cacheshim {
 // index in the table in bits 48 to 60. Numbers that need these bits themselves, which local file
 // systems do not use, are hashed together with the index, and marked by bit 61: only there could
 // two objects get one number, with a probability of 1 in 10^6 for a million such files. Bit 62
-// marks the mount's own directories (NodeTable). Not thread-safe: part of the node table and under
+// marks the mount's own directories (NodeTree). Not thread-safe: part of the node table and under
 // its lock.
 class InodeNumbers {
  public:

@@ -46,7 +46,8 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   Result<Found> found = info.job->overlay.find(path);
   if (found.failed_with(ENOENT)) return Errno(ESTALE);
   if (!found) return found.error();
-  if (!mount_.nodes.is_current(ref.node, found->st, found->in_upper)) return Errno(ESTALE);
+  if (!mount_.nodes.objects().is_current(ref.node, found->st, found->in_upper))
+    return Errno(ESTALE);
   CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
   // The kernel checks permissions by the cached mode, but a process with CAP_DAC_OVERRIDE passes any check. The daemon
   // may learn of a user who enters the view from this request alone, so the kernel must repeat it.
@@ -141,7 +142,7 @@ Result<Entry> Answers::made_entry(Job& job, NodeRef parent, const std::string& n
   CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
   if (const auto made = job.overlay.find(path)) {
     if (made->lock) mount_.lock_removals.forget(job, made->st);
-    mount_.nodes.part(parent.node, name, made->st);
+    mount_.nodes.names().part(parent.node, name, made->st);
   }
   CACHESHIM_TRY(entry, find_entry(job, parent, name));
   if (entry.ino == 0) return Errno(EIO);  // another process has removed it from the layer

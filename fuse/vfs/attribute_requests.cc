@@ -275,7 +275,7 @@ Status AttributeRequests::change_xattr(NodeId ino, const char* name,
   CACHESHIM_TRY(fd, objects_.open_for_change(*info.job, ref.node, kWholeFile));
   CACHESHIM_TRY(allowed, may_have(fd.get(), name));
   if (!allowed) return Errno(EPERM);
-  mount_.nodes.set_lacks_capabilities(ref.node, false);
+  mount_.nodes.state(ref.node).set_lacks_capabilities(false);
   return change(fd.get());
 }
 
@@ -314,7 +314,7 @@ Result<std::string> AttributeRequests::getxattr(NodeId ino, const char* name) {
   if (!keeps_xattr(name)) return foreign_xattr(name);
   if (info.kind != NodeKind::kObject) return Errno(ENODATA);
   const bool is_capability = name == std::string_view(kCapability);
-  if (is_capability && mount_.nodes.lacks_capabilities(ref.node)) return Errno(ENODATA);
+  if (is_capability && mount_.nodes.state(ref.node).lacks_capabilities()) return Errno(ENODATA);
   return Objects::find_by_path(info.job->overlay, [&]() -> Result<std::string> {
     info.job->overlay.mutex().assert_held_shared();
     auto found = xattr_of(*info.job, ref.node, name);
@@ -322,7 +322,7 @@ Result<std::string> AttributeRequests::getxattr(NodeId ino, const char* name) {
     // Only for an object of the layer: other processes may change the attributes of the base. change_xattr() clears the
     // mark with the mutex held exclusively, so the two cannot interleave.
     if (lacks && mount_.nodes.info(ref.node).in_upper)
-      mount_.nodes.set_lacks_capabilities(ref.node, true);
+      mount_.nodes.state(ref.node).set_lacks_capabilities(true);
     return found;
   });
 }

@@ -91,7 +91,7 @@ Status Directories::load(const Request& request, NodeRef ref, DirHandle& dir) {
   for (ListedEntry& entry : listed) {
     const bool is_object = info.kind == NodeKind::kObject;
     if (is_object)
-      entry.ino = mount_.nodes.shown_inode(ref.node, entry.name, entry.device, entry.ino);
+      entry.ino = mount_.nodes.objects().shown_inode(ref.node, entry.name, entry.device, entry.ino);
     dir.entries.push_back({place_of(entry.name), std::move(entry)});
   }
   sort_by_place(dir.entries);

@@ -56,16 +56,16 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
   handle->access = flags & O_ACCMODE;
   handle->follow_noatime(flags);
   handle->writable = handle->access != O_RDONLY;
-  handle->epoch = mount_.nodes.epoch(ref.node);
+  handle->epoch = mount_.nodes.state(ref.node).epoch();
   handle->device = st.st_dev;
   handle->inode = st.st_ino;
   handle->is_lock_file = opened.is_lock;
   handle->is_shared_file = opened.is_lock && opened.most_bytes != kMostLockBytes;
   handle->most_bytes = opened.most_bytes;
   CACHESHIM_CHECK(choose_io(*handle, job, st, flags));
-  mount_.nodes.count_silent_handle(ref.node, true);  // before `tells_close`: see node_table_locks.cc
+  mount_.nodes.state(ref.node).add_silent_handle();  // before `tells_close`: see NodeState
   handle->tells_close = opened.is_lock || lock_requests_.needs_flush(ref.node, flags);
-  if (handle->tells_close) mount_.nodes.count_silent_handle(ref.node, false);
+  if (handle->tells_close) mount_.nodes.state(ref.node).remove_silent_handle();
   handle->counts_as_writer = !opened.is_lock && (handle->writable || handle->backing_id != 0);
   if (handle->counts_as_writer) job.unsettled.add_writer(st.st_dev, st.st_ino);
   ++job.use.open_files;
@@ -85,8 +85,9 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
   const bool keeps_flags = (flags & kFlagsOfBackingFile) != 0;
   const bool is_worth_it =
       job.policy.may_publish() ? handle.access == O_WRONLY : handle.writable || st.st_size >= kLargeFile;
-  const bool wanted = handle.in_upper && is_worth_it && !keeps_flags && !job.views.shares_uids() &&
-                      (!mount_.options.owners.keep || mount_.nodes.lacks_capabilities(handle.node));
+  const bool wanted =
+      handle.in_upper && is_worth_it && !keeps_flags && !job.views.shares_uids() &&
+      (!mount_.options.owners.keep || mount_.nodes.state(handle.node).lacks_capabilities());
   CACHESHIM_TRY(backing_id, mount_.io_modes.open(encode({handle.node, handle.slot}),
                                                  {.fd = handle.fd.get(),
                                                   .st = st,
@@ -128,7 +129,7 @@ Result<std::unique_ptr<FileHandle>> Files::open_readable(NodeRef ref, Job& job, 
   CACHESHIM_TRY(found, objects_.open_named(job, ref.node, O_RDONLY));
   const bool in_upper = found.opened.in_upper;
   if (!in_upper) mount_.keeper.note_use(found.opened.fd.get(), found.st, flags);
-  const bool keeps_pages = in_upper || mount_.nodes.has_same_data(ref.node, found.st);
+  const bool keeps_pages = in_upper || mount_.nodes.state(ref.node).has_same_data(found.st);
   CACHESHIM_TRY(handle, make_handle(std::move(found.opened), found.st, ref, job, flags));
   handle->keeps_pages = keeps_pages;
   return handle;
@@ -262,10 +263,10 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
     if (!fd) return fd.error();
     CACHESHIM_TRY(st, sys::stat_fd(fd->get()));
     const DirectoryLookup lookup = mount_.timeouts.begin(job, std::string(parent_path(path)));
-    mount_.nodes.part(parent.node, name, st);
+    mount_.nodes.names().part(parent.node, name, st);
     CACHESHIM_TRY(entry, answers_.entry_of(job, parent, name, {st, true, {}}, lookup));
     const NodeRef ref = decode(entry.ino);
-    mount_.nodes.set_lacks_capabilities(ref.node, true);
+    mount_.nodes.state(ref.node).set_lacks_capabilities(true);
     CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, job, flags));
     if (may_be_mapped_for_writing(*handle)) entry.attr_timeout = 0;
     mount_.publishing.note_built(job, path);
@@ -329,11 +330,11 @@ Result<UniqueFd> Files::reopen_for_reading(const FileHandle& handle) const {
 
 // change_data() refreshes writable handles. A file without a name is read through the handle's old descriptor.
 Status Files::refresh_for_reading(FileHandle& handle) {
-  const std::uint32_t epoch = mount_.nodes.epoch(handle.node);
+  const std::uint32_t epoch = mount_.nodes.state(handle.node).epoch();
   if (handle.writable || handle.epoch == epoch) return {};
   const Status fresh = Objects::find_by_path(handle.job->overlay, [&]() -> Status {
     handle.job->overlay.mutex().assert_held_shared();
-    const std::uint32_t now = mount_.nodes.epoch(handle.node);
+    const std::uint32_t now = mount_.nodes.state(handle.node).epoch();
     CACHESHIM_TRY(fd, reopen_for_reading(handle));
     return replace_descriptor(handle, fd.get(), now);
   });
@@ -361,7 +362,7 @@ Result<std::size_t> Files::change_data(FileHandle& handle,
   for (;;) {
     {
       const ReaderLock lock(handle.job->overlay.mutex());
-      if (handle.epoch == mount_.nodes.epoch(handle.node)) {
+      if (handle.epoch == mount_.nodes.state(handle.node).epoch()) {
         const auto changed = change(handle.fd.get());
         mount_.invalidation.data_changed(*handle.job, handle.node, handle.slot);
         return changed;
@@ -370,7 +371,7 @@ Result<std::size_t> Files::change_data(FileHandle& handle,
     CACHESHIM_TRY(prepared, objects_.prepare_change(handle.node));
     const WriterLock lock(handle.job->overlay.mutex());
     CACHESHIM_CHECK(handle.job->ensure_layer(mount_.store.layers()));
-    const std::uint32_t epoch = mount_.nodes.epoch(handle.node);
+    const std::uint32_t epoch = mount_.nodes.state(handle.node).epoch();
     if (handle.epoch == epoch) continue;
     CACHESHIM_TRY(fd, reopen_for_writing(handle));
     CACHESHIM_CHECK(replace_descriptor(handle, fd.get(), epoch));
@@ -409,7 +410,7 @@ Status Files::drop_privileges(const Request& request, NodeRef ref, int fd) {
     CACHESHIM_TRY(shown, answers_.show(ref, mount_.nodes.info(ref.node), st, true));
     CACHESHIM_CHECK(drop_set_ids(request.caller, fd, shown));
   }
-  if (!mount_.options.owners.keep || mount_.nodes.lacks_capabilities(ref.node)) return {};
+  if (!mount_.options.owners.keep || mount_.nodes.state(ref.node).lacks_capabilities()) return {};
   const Status removed = sys::remove_xattr(fd, kCapability);
   if (removed || removed.failed_with(EOPNOTSUPP)) return {};
   return removed.failed_with(ENODATA) ? Status() : removed;
@@ -438,7 +439,7 @@ void Files::release(std::uint64_t fh) {
     handle->fd.reset();
     mount_.io_modes.close(encode({handle->node, handle->slot}));
     if (handle->counts_as_writer) end_writing(*handle);
-    if (!handle->tells_close) mount_.nodes.count_silent_handle(handle->node, false);
+    if (!handle->tells_close) mount_.nodes.state(handle->node).remove_silent_handle();
     --handle->job->use.open_files;
     handle->job->use.touch();
   } else if (const auto* control = std::get_if<ControlHandle>(mount_.handles.find(fh))) {

@@ -64,7 +64,7 @@ short lock_type(int operation) {
 
 LockFileId LockRequests::lock_file_id(const FileHandle& handle) const {
   if (handle.is_lock_file) return {handle.device, handle.inode};
-  if (const auto inode = mount_.nodes.locked_inode(handle.node))
+  if (const auto inode = mount_.nodes.objects().locked_inode(handle.node))
     return {inode->device, inode->inode};
   return {0, handle.node};
 }
@@ -79,9 +79,9 @@ LockTable::Opener LockRequests::opener_of(const FileHandle& handle) const {
 }
 
 void LockRequests::lock_by_inode(NodeIndex node, const LockTable::Opener& open) {
-  if (mount_.nodes.locked_inode(node)) return;
-  mount_.nodes.lock_by_inode(node);
-  const auto inode = mount_.nodes.locked_inode(node);
+  if (mount_.nodes.objects().locked_inode(node)) return;
+  mount_.nodes.state(node).lock_by_inode();
+  const auto inode = mount_.nodes.objects().locked_inode(node);
   mount_.locks.move({0, node}, {inode->device, inode->inode}, open);
 }
 
@@ -89,7 +89,8 @@ Status LockRequests::settle_lock_name(NodeIndex node, Job& job, const std::strin
                                       UniqueFd new_lock) {
   if (new_lock) {
     CACHESHIM_TRY(st, sys::stat_fd(new_lock.get()));
-    mount_.nodes.become_common(node, {common_kind(mount_.entries, path), st, std::move(new_lock)});
+    mount_.nodes.objects().become_common(
+        node, {common_kind(mount_.entries, path), st, std::move(new_lock)});
     const NodeInfo info = mount_.nodes.info(node);
     lock_by_inode(node, [&info] { return sys::reopen(info.object_fd(), O_PATH); });
     return {};
@@ -97,7 +98,7 @@ Status LockRequests::settle_lock_name(NodeIndex node, Job& job, const std::strin
   const bool was_common = mount_.nodes.info(node).common != Common::kNone;
   if (!was_common || job.overlay.is_shared_lock_name(path)) return {};
   CACHESHIM_TRY(found, job.overlay.find(path));
-  mount_.nodes.become_own(node, found.st);
+  mount_.nodes.objects().become_own(node, found.st);
   return {};
 }
 
@@ -228,14 +229,14 @@ void LockRequests::set_lock(const Request& request, FileHandle& handle, const Lo
 // an existing file for reading and writing may be a database, which locks it.
 bool LockRequests::needs_flush(NodeIndex node, int flags) const {
   if ((flags & O_ACCMODE) == O_RDWR && (flags & O_CREAT) == 0) return true;
-  return mount_.nodes.takes_locks(node) || mount_.nodes.name(node).ends_with(".lock");
+  return mount_.nodes.state(node).takes_locks() || mount_.nodes.name(node).ends_with(".lock");
 }
 
 // A baton excludes other processes by its existence. A baton that is locked excludes them by the lock, so it must stay
 // when its creator dies.
 void LockRequests::note_locked(const FileHandle& handle) {
-  if (mount_.nodes.takes_locks(handle.node)) return;
-  mount_.nodes.set_takes_locks(handle.node);
+  if (mount_.nodes.state(handle.node).takes_locks()) return;
+  mount_.nodes.state(handle.node).set_takes_locks();
   const auto path = path_of(handle);
   if (path && mount_.batons.is_baton(*path)) mount_.batons.forget(*handle.job, *path);
 }
@@ -260,7 +261,7 @@ void LockRequests::setlk(const Request& request, const LockTarget& target, const
   wanted.waits = waits;
   wanted.thread = request.caller.tid;
   // The own handle counts: a duplicate of its descriptor may stay open, also in a child.
-  wanted.others_close_unseen = mount_.nodes.silent_handles(handle->node) > 0;
+  wanted.others_close_unseen = mount_.nodes.state(handle->node).silent_handles() > 0;
   set_lock(request, *handle, wanted, std::move(completion));
 }
 

@@ -143,7 +143,7 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     }
     const DirectoryLookup lookup = mount_.timeouts.begin(*job, std::string(parent_path(new_path)));
     CACHESHIM_TRY(found, job->overlay.find(new_path));
-    mount_.nodes.add_link(source.node, parent.node, name, found.st);
+    mount_.nodes.names().add_link(source.node, parent.node, name, found.st);
     return answers_.entry_of(*job, parent, name, std::move(found), lookup);
   }();
   if (!entry || job->overlay.is_shared_lock_name(linked)) return completion.complete(entry);
@@ -192,9 +192,9 @@ Result<std::string> Names::remove_name(NodeId parent_ino, const std::string& nam
   return objects_.change_names(job, [&](Hold hold) -> Result<std::string> {
     job.overlay.mutex().assert_held_shared();
     CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
-    NodeTable::Removed kept = objects_.prepare_removal(job.overlay, parent, name, path);
+    NodeNames::Removed kept = objects_.prepare_removal(job.overlay, parent, name, path);
     CACHESHIM_CHECK(remove(job, path, hold));
-    mount_.nodes.remove(parent.node, name, std::move(kept));
+    mount_.nodes.names().remove(parent.node, name, std::move(kept));
     return path;
   });
 }
@@ -256,17 +256,17 @@ Result<std::string> Names::rename_object(NodeRef from, const std::string& name, 
     job.overlay.mutex().assert_held_shared();
     CACHESHIM_TRY(path, objects_.child_path(job, from, name));
     CACHESHIM_TRY(new_path, objects_.child_path(job, to, new_name));
-    NodeTable::Removed kept = objects_.prepare_removal(job.overlay, to, new_name, new_path);
+    NodeNames::Removed kept = objects_.prepare_removal(job.overlay, to, new_name, new_path);
     UniqueFd new_lock;
     CACHESHIM_CHECK(job.overlay.rename(path, new_path, flags, hold, &new_lock));
     if (path == new_path) return new_path;
     const bool moves_lock =
         job.overlay.is_shared_lock_name(path) || job.overlay.is_shared_lock_name(new_path);
     if (flags == RENAME_EXCHANGE) {
-      mount_.nodes.exchange(from.node, name, to.node, new_name);
+      mount_.nodes.names().exchange(from.node, name, to.node, new_name);
     } else {
-      mount_.nodes.remove(to.node, new_name, std::move(kept));
-      mount_.nodes.rename(from.node, name, to.node, new_name);
+      mount_.nodes.names().remove(to.node, new_name, std::move(kept));
+      mount_.nodes.names().rename(from.node, name, to.node, new_name);
     }
     const NodeIndex moved = moves_lock ? mount_.nodes.find(to.node, new_name) : 0;
     if (moved != 0) {
@@ -312,11 +312,11 @@ void Names::reap(const Baton& baton) {
     const bool is_same = found && found->in_upper && found->st.st_dev == baton.device &&
                          found->st.st_ino == baton.inode;
     if (!is_same) return;  // removed, or created again by another process
-    const NodeIndex parent = mount_.nodes.find_path(job.view_root, directory);
-    NodeTable::Removed kept;
+    const NodeIndex parent = mount_.nodes.names().find_path(job.view_root, directory);
+    NodeNames::Removed kept;
     if (parent != 0) kept = objects_.keep_object(job.overlay, parent, name, baton.path);
     if (!job.overlay.remove_file(baton.path)) return;
-    if (parent != 0) mount_.nodes.remove(parent, name, std::move(kept));
+    if (parent != 0) mount_.nodes.names().remove(parent, name, std::move(kept));
   }
   mount_.counters.batons_reaped.fetch_add(1, std::memory_order_relaxed);
   spdlog::info("removed '{}' of job '{}': the process that made it is dead", baton.path, job.id);

@@ -35,7 +35,7 @@ Result<UniqueFd> Objects::open_object(const Job& job, NodeIndex node) {
   if (opened.failed_with(ENOENT)) return mount_.open_files.open_object(node);
   if (!opened) return opened.error();
   CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
-  if (!mount_.nodes.is_current(node, st, opened->in_upper))
+  if (!mount_.nodes.objects().is_current(node, st, opened->in_upper))
     return mount_.open_files.open_object(node);
   return std::move(opened->fd);
 }
@@ -46,7 +46,7 @@ Result<Objects::NamedFile> Objects::open_named(const Job& job, NodeIndex node, i
   if (opened.failed_with(ENOENT)) return Errno(ESTALE);
   if (!opened) return opened.error();
   CACHESHIM_TRY(st, sys::stat_fd(opened->fd.get()));
-  if (!mount_.nodes.is_current(node, st, opened->in_upper)) return Errno(ESTALE);
+  if (!mount_.nodes.objects().is_current(node, st, opened->in_upper)) return Errno(ESTALE);
   return NamedFile{*std::move(opened), st};
 }
 
@@ -58,11 +58,11 @@ Status Objects::settle_name(const Job& job, NodeIndex node) {
       if (info.in_upper || info.is_view_root) return {};  // only the daemon changes these
       const auto path = mount_.nodes.path(node);
       const auto found = path ? job.overlay.find(*path) : Result<Found>(Errno(ENOENT));
-      if (found && mount_.nodes.is_current(node, found->st, found->in_upper)) return {};
+      if (found && mount_.nodes.objects().is_current(node, found->st, found->in_upper)) return {};
       if (!found && !found.failed_with(ENOENT)) return found.error();
     }
     CACHESHIM_TRY(object, mount_.open_files.open_object(node));
-    mount_.nodes.lose_name(node, std::move(object));  // the node may have further names
+    mount_.nodes.names().lose_name(node, std::move(object));  // the node may have further names
   }
 }
 
@@ -73,11 +73,11 @@ Status Objects::own_removed(Job& job, NodeIndex node) {
   CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
   CACHESHIM_TRY(copy, job.overlay.copy_nameless(info.object_fd()));
   CACHESHIM_TRY(st, sys::stat_fd(copy.get()));
-  mount_.nodes.copied_nameless(node, st, std::move(copy));
+  mount_.nodes.objects().copied_nameless(node, st, std::move(copy));
   return {};
 }
 
-NodeTable::Removed Objects::keep_object(const Overlay& overlay, NodeIndex parent,
+NodeNames::Removed Objects::keep_object(const Overlay& overlay, NodeIndex parent,
                                         const std::string& name, const std::string& path) const {
   const NodeIndex node = mount_.nodes.find(parent, name);
   if (node == 0 || mount_.nodes.info(node).common != Common::kNone) return {};
@@ -85,14 +85,14 @@ NodeTable::Removed Objects::keep_object(const Overlay& overlay, NodeIndex parent
   if (!opened) return {};
   const auto st = sys::stat_fd(opened->fd.get());
   // Another process may have replaced the file since the kernel's lookup.
-  if (!st || !mount_.nodes.is_current(node, *st, opened->in_upper)) return {};
+  if (!st || !mount_.nodes.objects().is_current(node, *st, opened->in_upper)) return {};
   const bool has_links = !S_ISDIR(st->st_mode) && st->st_nlink > 1;
   return {std::move(opened->fd), opened->in_upper, has_links};
 }
 
-NodeTable::Removed Objects::prepare_removal(const Overlay& overlay, NodeRef parent,
+NodeNames::Removed Objects::prepare_removal(const Overlay& overlay, NodeRef parent,
                                             const std::string& name, const std::string& path) {
-  NodeTable::Removed kept = keep_object(overlay, parent.node, name, path);
+  NodeNames::Removed kept = keep_object(overlay, parent.node, name, path);
   if (kept.has_links) {
     const NodeRef file{mount_.nodes.find(parent.node, name), parent.slot};
     mount_.pending_unlinks.begin(encode(file), encode(parent), name);

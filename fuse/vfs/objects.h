@@ -59,10 +59,10 @@ class Objects {
   Status own_removed(Job& job, NodeIndex node) REQUIRES(job.overlay.mutex());
   // Opens the object that is about to lose its name, for processes that have it open or as their working directory.
   // Returns nothing if the kernel has no node of that name.
-  NodeTable::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
+  NodeNames::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
                                  const std::string& path) const REQUIRES_SHARED(overlay.mutex());
   // The same for a request that removes the name.
-  NodeTable::Removed prepare_removal(const Overlay& overlay, NodeRef parent,
+  NodeNames::Removed prepare_removal(const Overlay& overlay, NodeRef parent,
                                      const std::string& name, const std::string& path)
       REQUIRES_SHARED(overlay.mutex());
   // verify_on_open: verifies the base's entry before a process sees it, and moves a damaged one to the trash. Returns

@@ -37,7 +37,7 @@
 //         OriginLog::mutex_
 //       IoModes::Shard::mutex
 //         LayerIndex::mutex_
-//       NodeTable::mutex_
+//       NodeTree::mutex
 //         Arena::mutex_
 //       PendingUnlinks::mutex_
 //         TaskQueue::mutex_

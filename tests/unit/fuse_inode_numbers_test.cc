@@ -51,23 +51,23 @@ struct stat file(dev_t device, ino_t inode) {
 
 TEST(NodeTable, ShowsOneNumberAnObjectAndListsTheSame) {
   NodeTable nodes;
-  nodes.add_device(1);
+  nodes.objects().add_device(1);
   const NodeIndex base = nodes.intern(kRootNode, "base", nullptr, {file(1, 55), false});
   const NodeIndex layer = nodes.intern(kRootNode, "layer", nullptr, {file(2, 55), true});
   EXPECT_EQ(nodes.info(base).ino, 55U);
   EXPECT_NE(nodes.info(layer).ino, 55U);
-  EXPECT_EQ(nodes.shown_inode(kRootNode, "layer", 2, 55), nodes.info(layer).ino);
+  EXPECT_EQ(nodes.objects().shown_inode(kRootNode, "layer", 2, 55), nodes.info(layer).ino);
   // Not looked up yet: as it will be shown then.
-  const auto listed = nodes.shown_inode(kRootNode, "other", 3, 55);
+  const auto listed = nodes.objects().shown_inode(kRootNode, "other", 3, 55);
   const NodeIndex other = nodes.intern(kRootNode, "other", nullptr, {file(3, 55), false});
   EXPECT_EQ(nodes.info(other).ino, listed);
 }
 
 TEST(NodeTable, ShowsACopyOnAnotherFileSystemWithTheNumberItHad) {
   NodeTable nodes;
-  nodes.add_device(1);
+  nodes.objects().add_device(1);
   const NodeIndex node = nodes.intern(kRootNode, "file", nullptr, {file(1, 55), false});
-  nodes.moved(node, file(2, 66), true);
+  nodes.objects().moved(node, file(2, 66), true);
   EXPECT_EQ(nodes.info(node).ino, 55U);
   nodes.forget(node, 1);
   const Found copy{file(2, 66), true, OriginLog::Origin{1, 55}};

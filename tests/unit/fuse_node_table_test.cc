@@ -68,32 +68,32 @@ TEST_F(NodeTableTest, AReplacedBaseFileIsAnotherNode) {
   const NodeIndex after = file("x", 3);
   EXPECT_NE(after, before);
   EXPECT_EQ(path(before), "<stale>");
-  EXPECT_TRUE(nodes_.is_current(after, object(S_IFREG, 3), false));
-  EXPECT_FALSE(nodes_.is_current(after, object(S_IFREG, 4), false));
+  EXPECT_TRUE(nodes_.objects().is_current(after, object(S_IFREG, 3), false));
+  EXPECT_FALSE(nodes_.objects().is_current(after, object(S_IFREG, 4), false));
 }
 
 TEST_F(NodeTableTest, HardLinksInTheLayerShareANode) {
   const NodeIndex x = file("x", 2, true);
-  nodes_.add_link(x, directory_, "y", object(S_IFREG, 2, 2));
+  nodes_.names().add_link(x, directory_, "y", object(S_IFREG, 2, 2));
   EXPECT_EQ(file("y", 2, true, 2), x);
-  nodes_.remove(directory_, "x", {});
+  nodes_.names().remove(directory_, "x", {});
   EXPECT_EQ(path(x), "d/y");
   EXPECT_FALSE(nodes_.info(x).removed);
 }
 
 TEST_F(NodeTableTest, PublishingOneOfTwoNamesPartsThem) {
   const NodeIndex x = file("x", 2, true);
-  nodes_.add_link(x, directory_, "y", object(S_IFREG, 2, 2));
-  nodes_.published(directory_, "x", object(S_IFREG, 50));
+  nodes_.names().add_link(x, directory_, "y", object(S_IFREG, 2, 2));
+  nodes_.objects().published(directory_, "x", object(S_IFREG, 50));
   EXPECT_EQ(path(x), "d/y");
   EXPECT_NE(file("x", 50), x);
 }
 
 TEST_F(NodeTableTest, MovedDataChangeTheEpochAlone) {
   const NodeIndex x = file("x", 2, true);
-  const auto epoch = nodes_.epoch(x);
-  nodes_.published(directory_, "x", object(S_IFREG, 2));
-  EXPECT_NE(nodes_.epoch(x), epoch);
+  const auto epoch = nodes_.state(x).epoch();
+  nodes_.objects().published(directory_, "x", object(S_IFREG, 2));
+  EXPECT_NE(nodes_.state(x).epoch(), epoch);
   EXPECT_EQ(file("x", 2), x);
 }
 
@@ -102,7 +102,7 @@ TEST_F(NodeTableTest, ARemovedObjectKeepsItsDescriptor) {
   const NodeIndex x = file("x", 2);
   UniqueFd fd = scratch.open_dir("kept");
   const int number = fd.get();
-  nodes_.remove(directory_, "x", {std::move(fd), true});
+  nodes_.names().remove(directory_, "x", {std::move(fd), true});
   EXPECT_TRUE(nodes_.info(x).removed);
   EXPECT_EQ(nodes_.info(x).object_fd(), number);
   EXPECT_EQ(path(x), "<stale>");
@@ -149,21 +149,21 @@ TEST_F(NodeTableTest, AnUnlinkedCommonFileIsTold) {
   const Scratch scratch;
   const NodeIndex x = nodes_.intern_common(
       directory_, "x", nullptr, {Common::kShared, object(S_IFREG, 2), scratch.open_dir("one")});
-  nodes_.remove(directory_, "x", {});
+  nodes_.names().remove(directory_, "x", {});
   EXPECT_TRUE(nodes_.info(x).was_unlinked);
   EXPECT_GE(nodes_.info(x).object_fd(), 0);
 }
 
 TEST_F(NodeTableTest, AFileThatIsMadeWhereTheBaseHadOneIsAnotherNode) {
   const NodeIndex before = file("x", 2);
-  nodes_.part(directory_, "x", object(S_IFREG, 99));
+  nodes_.names().part(directory_, "x", object(S_IFREG, 99));
   EXPECT_NE(file("x", 99, true), before);
   EXPECT_EQ(path(before), "<stale>");
 }
 
 TEST_F(NodeTableTest, ANewObjectKeepsTheNodeOfItsLookup) {
   const NodeIndex found = file("x", 99, true);
-  nodes_.part(directory_, "x", object(S_IFREG, 99));
+  nodes_.names().part(directory_, "x", object(S_IFREG, 99));
   EXPECT_EQ(file("x", 99, true), found);
 }
 
@@ -171,25 +171,25 @@ TEST_F(NodeTableTest, ALostNameLeavesTheOpenersDescriptor) {
   const Scratch scratch;
   const NodeIndex x = file("x", 2, false, 2);
   EXPECT_EQ(file("y", 2, false, 2), x);
-  nodes_.lose_name(x, scratch.open_dir("open"));
+  nodes_.names().lose_name(x, scratch.open_dir("open"));
   EXPECT_EQ(path(x), "d/y");
-  nodes_.lose_name(x, scratch.open_dir("open"));
+  nodes_.names().lose_name(x, scratch.open_dir("open"));
   EXPECT_TRUE(nodes_.info(x).removed);
   EXPECT_GE(nodes_.info(x).object_fd(), 0);
 }
 
 TEST_F(NodeTableTest, RenamedDirectoriesTakeTheirChildrenAlong) {
   const NodeIndex x = file("x", 2);
-  nodes_.rename(root_, "d", root_, "e");
+  nodes_.names().rename(root_, "d", root_, "e");
   EXPECT_EQ(path(x), "e/x");
-  EXPECT_EQ(nodes_.find_path(root_, "e/x"), x);
-  EXPECT_EQ(nodes_.find_path(root_, "d/x"), 0U);
+  EXPECT_EQ(nodes_.names().find_path(root_, "e/x"), x);
+  EXPECT_EQ(nodes_.names().find_path(root_, "d/x"), 0U);
 }
 
 TEST_F(NodeTableTest, ExchangedNamesChangePlaces) {
   const NodeIndex x = file("x", 2);
   const NodeIndex y = file("y", 3);
-  nodes_.exchange(directory_, "x", directory_, "y");
+  nodes_.names().exchange(directory_, "x", directory_, "y");
   EXPECT_EQ(path(x), "d/y");
   EXPECT_EQ(path(y), "d/x");
 }

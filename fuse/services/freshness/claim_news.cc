@@ -32,7 +32,7 @@ void ClaimNews::answer_entered(Job& job, NodeIndex asked, std::function<void()> 
 // denies access.
 void ClaimNews::invalidate(const Job& job, NodeIndex asked) const {
   std::vector<NodeId> nodes;
-  for (const NodeTable::NamedNode& named : nodes_.all_of(&job)) {
+  for (const NodeNames::NamedNode& named : nodes_.names().all_of(&job)) {
     if (named.node != asked) nodes.push_back(encode({named.node, 0}));
   }
   invalidation_.notifier().tell_attributes(nodes);

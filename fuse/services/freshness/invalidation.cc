@@ -29,7 +29,7 @@ std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
 }  // namespace
 
 void Invalidation::add(const BaseChange& change, const Job& job, Notices& notices) const {
-  const NodeIndex directory = nodes_.find_path(job.view_root, change.directory);
+  const NodeIndex directory = nodes_.names().find_path(job.view_root, change.directory);
   if (directory == 0) return;
   const bool is_content = change.kind == BaseChange::Kind::kContent;
   // A changed name changes its directory too.
@@ -63,7 +63,7 @@ void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
 
 // For a kernel that cannot invalidate all names at once (Linux before 6.16).
 void Invalidation::add_all(const Job& job, Notices& notices) const {
-  for (const NodeTable::NamedNode& named : nodes_.all_of(&job)) {
+  for (const NodeNames::NamedNode& named : nodes_.names().all_of(&job)) {
     for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
       const auto view = static_cast<ViewSlot>(slot);
       if (!notifier_->knows_epoch()) notices.push_back({encode({named.parent, view}), named.name});

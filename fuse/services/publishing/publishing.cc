@@ -165,7 +165,7 @@ std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
     }
     job.forget_layer();
     invalidate = parts_.invalidator.layer_dropped(job);
-    known = parts_.nodes.drop_all(&job, job.view_root);
+    known = parts_.nodes.names().drop_all(&job, job.view_root);
   }
   invalidate();
   return known;

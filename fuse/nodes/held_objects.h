@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/unique_fd.h"
+
+namespace cacheshim {
+
+using SharedFd = std::shared_ptr<const UniqueFd>;
+
+// A node's descriptor, or none. Must stay in place while it is held as a common file's.
+struct HeldObject {
+  SharedFd fd;
+  std::optional<std::list<HeldObject*>::iterator> place;  // among the common files
+};
+
+// The O_PATH descriptors that nodes hold of their objects.
+//
+// Common files hold one from their lookup on. The kernel keeps such
+// nodes long after their files are closed. Therefore, once there are kMostHeld such descriptors,
+// the one with the oldest lookup is released. The descriptor of an object without a name stays as
+// long as its node.
+//
+// The caller closes the released descriptors once it has released the table's lock, since the last
+// close of a file may take long. Not thread-safe: part of the node table and under its lock.
+class HeldObjects {
+ public:
+  static constexpr std::size_t kMostHeld = 1024;  // descriptors of common files
+
+  // Makes `fd` the descriptor of a common file that was just looked up, unless the file has one: a
+  // thread may be about to use that.
+  void hold_common(HeldObject& object, UniqueFd fd) {
+    if (object.place) {
+      common_.splice(common_.end(), common_, *object.place);
+    } else {
+      object.place = common_.insert(common_.end(), &object);
+    }
+    hold(object, std::move(fd));
+    if (common_.size() > kMostHeld) let_go_common(*common_.front());
+  }
+  // Makes `fd` the descriptor of an object without a name, unless it has one.
+  void hold(HeldObject& object, UniqueFd fd) {
+    auto own = std::make_shared<const UniqueFd>(std::move(fd));
+    (object.fd ? released_.emplace_back() : object.fd) = std::move(own);
+  }
+  // Releases the descriptor if the object holds it as a common file.
+  void let_go_common(HeldObject& object) {
+    if (!object.place) return;
+    common_.erase(*object.place);
+    object.place.reset();
+    released_.push_back(std::move(object.fd));
+  }
+  // Releases the descriptor.
+  void let_go(HeldObject& object) {
+    let_go_common(object);
+    if (object.fd) released_.push_back(std::move(object.fd));
+  }
+  void release(UniqueFd fd) {
+    if (fd) released_.push_back(std::make_shared<const UniqueFd>(std::move(fd)));
+  }
+  // Returns the released descriptors, to be closed once the lock is released.
+  std::vector<SharedFd> take_released() { return std::exchange(released_, {}); }
+
+ private:
+  std::list<HeldObject*> common_;  // in the order of their lookups
+  std::vector<SharedFd> released_;
+};
+
+}  // namespace cacheshim

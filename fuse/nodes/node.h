@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fuse/nodes/held_objects.h"
+#include "fuse/nodes/inode_numbers.h"
+#include "fuse/nodes/node_info.h"
+#include "fuse/nodes/node_state.h"
+
+namespace cacheshim {
+
+// A slot of the node table. All members except `state` are under the table's lock.
+struct Node {
+  // Data that few nodes have.
+  struct Extra {
+    std::vector<std::pair<NodeIndex, std::string>> names;  // further ones, of a hard link
+    HeldObject object;
+  };
+
+  std::uint64_t lookups = 0;  // changed under the shared lock too, by std::atomic_ref
+  std::uint64_t ino = 0;
+  ino_t inode = 0;  // with `device`: the object that holds the data now
+  Job* job = nullptr;
+  std::unique_ptr<char[]> name;  // NUL-terminated
+  std::unique_ptr<Extra> extra;
+  NodeIndex parent = 0;        // 0 for a node without a name
+  std::uint32_t children = 0;  // nodes that have this one as a name's parent
+  [[no_unique_address]] NodeState state;
+  Common common = Common::kNone;
+  InodeNumbers::Place device = 0;
+  NodeKind kind = NodeKind::kObject;
+  bool was_unlinked : 1 = false;
+  bool is_dir : 1 = false;
+  bool in_upper : 1 = false;
+  bool named : 1 = false;
+
+  bool has_further_names() const { return extra && !extra->names.empty(); }
+  bool is_first_name(const NodeName& other) const {
+    return named && parent == other.parent && name.get() == other.component;
+  }
+  Extra& ensure_extra() {
+    if (!extra) extra = std::make_unique<Extra>();
+    return *extra;
+  }
+};
+
+}  // namespace cacheshim

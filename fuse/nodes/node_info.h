@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "common/unique_fd.h"
+#include "fuse/nodes/node_ref.h"
+
+// The values that the node table takes and returns.
+namespace cacheshim {
+
+class Job;
+
+enum class NodeKind : std::uint8_t {
+  kRoot,         // the mount's root
+  kRootLink,     // a symlink in it, answered per caller
+  kJobsDir,      // .jobs
+  kJobLink,      // .jobs/<job> of a job with shared uids, answered per caller
+  kControlDir,   // .cacheshim
+  kControlFile,  // a file in it
+  kJobInfoDir,   // .cacheshim/jobs
+  kJobInfo,      // a file in it
+  kObject,       // an object in a job's view, including the view's root
+};
+
+// Files that belong to the base, one inode for all jobs (LockFiles).
+enum class Common : std::uint8_t { kNone, kLock, kShared };
+
+inline constexpr NodeIndex kRootNode = 1;
+
+// A copy of a node's data: safe to use after the table's lock is released.
+struct NodeInfo {
+  NodeKind kind = NodeKind::kObject;
+  NodeIndex parent = 0;
+  Job* job = nullptr;
+  std::uint64_t ino = 0;  // st_ino: constant while the node lives, across copy-up
+  bool is_view_root = false;
+  bool is_dir = false;
+  bool removed = false;       // has no name any more
+  bool was_unlinked = false;  // then: removed by a request, not from outside this view
+  bool in_upper = false;
+  Common common = Common::kNone;
+  // An O_PATH descriptor of the object: of a removed object, if it is held; of a common object that
+  // was looked up recently; otherwise null. It stays open as long as this struct exists.
+  std::shared_ptr<const UniqueFd> object;
+
+  int object_fd() const { return object ? object->get() : -1; }
+};
+
+// A name in the table. Valid as long as its component's text is.
+struct NodeName {
+  NodeIndex parent;
+  std::string_view component;
+  friend bool operator==(const NodeName&, const NodeName&) = default;
+};
+
+// A file of a backing file system.
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  friend bool operator==(const FileId&, const FileId&) = default;
+};
+
+struct FileIdHash {
+  std::size_t operator()(const FileId& id) const {
+    return id.inode * 0x9e3779b97f4a7c15ULL ^ id.device;
+  }
+};
+
+// A common file that a lookup or a rename has found; `object` is an O_PATH descriptor of it.
+struct CommonFile {
+  Common kind;
+  struct stat st;
+  UniqueFd object;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/unique_fd.h"
+#include "fuse/nodes/node_tree.h"
+
+namespace cacheshim {
+
+// The names by which nodes are found, and their changes.
+//
+// Call the functions that change something with the Overlay::mutex() of the job held exclusively,
+// so that a path stays valid as long as another caller holds that mutex; part() and lose_name()
+// with it held in any way. Thread-safe.
+class NodeNames {
+ public:
+  explicit NodeNames(NodeTree& tree) : tree_(tree) {}
+
+  // Returns 0 if the kernel knows no such node.
+  NodeIndex find_path(NodeIndex view_root, std::string_view path) const;
+
+  // If another file had the name, it loses it.
+  void add_link(NodeIndex node, NodeIndex parent, std::string_view name, const struct stat& st);
+  // `removed` replaces the name if it was the last one.
+  struct Removed {
+    UniqueFd object;  // an O_PATH descriptor, or none
+    bool in_upper = false;
+    bool has_links = false;  // the file has further names
+  };
+  void remove(NodeIndex parent, std::string_view name, Removed removed);
+  // The node's first name no longer leads to it: another process has removed or replaced the file
+  // outside this view. `object` is an O_PATH descriptor of it, taken from an open handle.
+  void lose_name(NodeIndex node, UniqueFd object);
+  // Call before intern() for an object of the layer that was just created. If a node of this name
+  // exists, the new object is not a copy of its object: that object was removed by another process
+  // since the kernel's lookup.
+  void part(NodeIndex parent, std::string_view name, const struct stat& made);
+  void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
+              std::string_view new_name);
+  void exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
+                std::string_view new_name);
+
+  // Removes all names of a job's objects except the roots' and the directories': its layer is gone.
+  // Returns their number, including directories.
+  std::size_t drop_all(const Job* job, NodeIndex view_root);
+  // Returns the first name of every object of a job except its root.
+  struct NamedNode {
+    NodeIndex node;
+    NodeIndex parent;
+    std::string name;
+  };
+  std::vector<NamedNode> all_of(const Job* job) const;
+
+ private:
+  NodeTree& tree_;
+};
+
+}  // namespace cacheshim

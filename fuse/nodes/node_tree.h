@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/unique_fd.h"
+#include "fuse/nodes/arena.h"
+#include "fuse/nodes/held_objects.h"
+#include "fuse/nodes/name_index.h"
+#include "fuse/nodes/node.h"
+#include "fuse/nodes/object_ids.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// The nodes with their names, and the one reader-writer lock over them: what NodeTable, NodeNames
+// and NodeObjects share. Nothing else uses it. Takes about 130 bytes per file, including its name.
+//
+// Call with `mutex` held, and never hold it across a system call.
+class NodeTree {
+ public:
+  NodeTree();  // with the root, which always stays
+
+  // A node of the mount's own directories, or of an object; it has no lookups yet.
+  NodeIndex make(const NodeName& name, NodeKind kind, Job* job) REQUIRES(mutex);
+  NodeIndex make_nameless(Job* job) REQUIRES(mutex);
+  // Needs no lock: a node stays in place until it is freed.
+  Node& at(NodeIndex node) const { return nodes_.get(node); }
+  // Whether the index is that of a node.
+  bool is_in_use(NodeIndex node) const REQUIRES_SHARED(mutex) {
+    const Node* const found = nodes_.find(node);
+    return found != nullptr && found->name != nullptr;
+  }
+  std::uint32_t size() const { return nodes_.in_use(); }
+  // Frees a node without lookups and children, and its parents that become so.
+  void free_if_unused(NodeIndex node) REQUIRES(mutex);
+  // Whether many nodes have been freed since the last call that returned true.
+  bool take_many_freed() REQUIRES(mutex);
+
+  // Returns 0 if there is none.
+  NodeIndex find(const NodeName& name) const REQUIRES_SHARED(mutex);
+  bool is_view_root(NodeIndex index) const REQUIRES_SHARED(mutex) {
+    const Node& node = at(index);
+    if (node.kind != NodeKind::kObject || !node.named) return false;
+    return index == kRootNode || at(node.parent).kind != NodeKind::kObject;
+  }
+  // Gives a node a name, its first or a further one.
+  void attach(NodeIndex node, const NodeName& name) REQUIRES(mutex);
+  // Takes a name from a node. If it was the last one, the node keeps the descriptor `object`, if
+  // that is not empty.
+  void detach(NodeIndex node, const NodeName& name, UniqueFd object = UniqueFd()) REQUIRES(mutex);
+  void move_name(const NodeName& from, const NodeName& to) REQUIRES(mutex);
+  // Calls `function(index, node)` for every name of a job's objects, except its roots.
+  template <class Function>
+  void for_each_of(const Job* job, Function&& function) const REQUIRES_SHARED(mutex) {
+    by_name_.for_each([&](NodeIndex index) {
+      const Node& node = at(index);
+      if (node.job != job || node.kind != NodeKind::kObject || !node.named) return;
+      if (at(node.parent).kind == NodeKind::kObject) function(index, node);
+    });
+  }
+
+  mutable SharedMutex mutex{LockRank::kNodeTable};
+  ObjectIds ids GUARDED_BY(mutex);
+  HeldObjects held GUARDED_BY(mutex);
+
+ private:
+  bool has_name(const Node& node, const NodeName& name) const REQUIRES_SHARED(mutex);
+  void drop_child(NodeIndex parent) REQUIRES(mutex);
+
+  Arena<Node> nodes_;
+  NameIndex by_name_ GUARDED_BY(mutex);
+  std::size_t freed_ GUARDED_BY(mutex) = 0;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+
+#include "fuse/nodes/inode_numbers.h"
+#include "fuse/nodes/node.h"
+#include "store/overlay/origin_log.h"
+
+namespace cacheshim {
+
+// Which object of a backing file system each node stands for, and the nodes of files with several
+// names. Not thread-safe: part of the node table and under its lock.
+class ObjectIds {
+ public:
+  FileId id_of(const Node& node) const { return {numbers_.device(node.device), node.inode}; }
+  bool is_at(const Node& node, const struct stat& st) const {
+    return id_of(node) == FileId{st.st_dev, st.st_ino};
+  }
+  // Whether a lookup that finds this object at the node's name has found the node's object, or its
+  // copy. Only this daemon changes a layer, and it reports every removed name. So an object in the
+  // layer in place of the base's is its copy, and only in the base can a name lead to a different
+  // object.
+  bool is_same(const Node& node, const struct stat& st, bool in_upper) const {
+    if (node.is_dir != S_ISDIR(st.st_mode)) return false;
+    return node.is_dir || is_at(node, st) || (in_upper && !node.in_upper);
+  }
+
+  void set(Node& node, const struct stat& st) {
+    node.device = numbers_.find_or_add(st.st_dev);
+    node.inode = st.st_ino;
+  }
+  // The same for a file that may have several names: the node continues to represent all of them.
+  void move(NodeIndex index, Node& node, const struct stat& st) {
+    const auto before = find(index, node);
+    const bool is_linked = before != linked_.end();
+    if (is_linked) linked_.erase(before);
+    set(node, st);
+    if (is_linked) add_linked(index, node);
+  }
+
+  // Makes the node that of all names of its file in its job.
+  void add_linked(NodeIndex index, const Node& node) { linked_[{id_of(node), node.job}] = index; }
+  void drop_linked(NodeIndex index, const Node& node) {
+    if (const auto found = find(index, node); found != linked_.end()) linked_.erase(found);
+  }
+  // Returns the node of a file with several names, 0 if there is none.
+  NodeIndex find_linked(const struct stat& st, const Job* job) const {
+    const auto found = linked_.find({{st.st_dev, st.st_ino}, job});
+    return found == linked_.end() ? 0 : found->second;
+  }
+
+  // The inode number with which the mount shows an object.
+  static std::uint64_t number_of(const Node& node) {
+    return InodeNumbers::number(node.device, node.inode);
+  }
+  std::uint64_t number(dev_t device, ino_t inode) {
+    return InodeNumbers::number(numbers_.find_or_add(device), inode);
+  }
+  // The same without a change; nothing for a file system that is not known yet.
+  std::optional<std::uint64_t> find_number(dev_t device, ino_t inode) const {
+    const auto place = numbers_.find(device);
+    if (!place) return std::nullopt;
+    return InodeNumbers::number(*place, inode);
+  }
+
+ private:
+  // A file of the base is a separate one in each job.
+  struct LinkedFile {
+    FileId id;
+    const Job* job;
+    friend bool operator==(const LinkedFile&, const LinkedFile&) = default;
+  };
+  struct LinkedFileHash {
+    std::size_t operator()(const LinkedFile& file) const {
+      return FileIdHash{}(file.id) ^ std::hash<const Job*>{}(file.job);
+    }
+  };
+  using Linked = std::unordered_map<LinkedFile, NodeIndex, LinkedFileHash>;
+
+  Linked::iterator find(NodeIndex index, const Node& node) {
+    const auto found = linked_.find({id_of(node), node.job});
+    return found != linked_.end() && found->second == index ? found : linked_.end();
+  }
+
+  InodeNumbers numbers_;
+  Linked linked_;
+};
+
+}  // namespace cacheshim
