@@ -56,7 +56,7 @@ std::string stats_metrics(Mount& mount) {
 std::string flights_json(const Mount& mount) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   if (mount.single_flight.flights() != nullptr) {
-    for (const Flights::Description& flight : mount.single_flight.flights()->describe()) {
+    for (const FlightDescription& flight : mount.single_flight.flights()->describe()) {
       all.push_back({{"path", flight.path},
                      {"job", flight.job},
                      {"leader", flight.leader},

@@ -133,7 +133,7 @@ void add_rejections(Json& json, const Mount& mount, const std::string& unit) {
 void add_flights(Json& json, const Mount& mount, const std::string& path, const std::string& unit) {
   if (mount.single_flight.flights() == nullptr) return;
   Json all = Json::array();
-  for (const Flights::Description& flight : mount.single_flight.flights()->describe()) {
+  for (const FlightDescription& flight : mount.single_flight.flights()->describe()) {
     const auto ref = mount.entries.find(flight.path);
     if (flight.path != path && !(path == unit && ref && ref->unit() == unit)) continue;
     all.push_back({{"path", flight.path},

@@ -29,7 +29,7 @@ Result<Entry> FlightRequests::join_flight(const Request& request, NodeRef parent
     if (!found || !mount_.single_flight.is_worth_waiting_for(job, *found)) return missed;
     path = *std::move(found);
   }
-  const Flights::LeaseRequest lease_request =
+  const LeaseRequest lease_request =
       mount_.single_flight.lease_request_of(request.caller, job, std::move(path));
   if (lease_request.lineage.empty()) return missed;
   Entry nothing{};  // with timeout 0, so that the kernel looks it up each time

@@ -41,7 +41,7 @@ template <class R>
 void FlightRequests::wait_for_flight(const Request& request, NodeRef ref, const NodeInfo& info,
                                      Completion<R> completion) {
   const auto pending = share(std::move(completion));
-  const auto wait = std::make_shared<Flights::Wait>(
+  const auto wait = std::make_shared<FlightWait>(
       mount_.single_flight.lease_request_of(request.caller, *info.job, ""), [pending] {
         pending->watch(nullptr);
         pending->complete(Errno(ESTALE));

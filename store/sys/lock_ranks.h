@@ -16,8 +16,8 @@
 //   SharedFile::mutex                   a file of class `shared` is staged or put in its place
 //     Overlay …
 //   Mount::closing_mutex_
-//     Flights …, JobTable …, LockTable …, JobLife::mutex_
-//   Flights::mutex_                     with no lock held but closing_mutex_
+//     LeaseTable …, JobTable …, LockTable …, JobLife::mutex_
+//   LeaseTable::mutex                   with no lock held but closing_mutex_
 //     ViewFilter::mutex_, NodeTable …
 //   Ticker::mutex_                      with no lock held
 //     ControlSession::mutex_

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using Advice = Flights::Advice;
-using Step = Flights::Step;
+using Step = BuildStep;
 
 constexpr std::size_t kNames = 3;
 constexpr pid_t kFirstPid = 1 << 23;  // above every real one (PID_MAX_LIMIT)
@@ -35,7 +35,7 @@ struct Task {
   std::size_t name;
   State state = State::kLooksUp;
   // Of a wait.
-  std::shared_ptr<Flights::Wait> wait = {};
+  std::shared_ptr<FlightWait> wait = {};
   std::shared_ptr<bool> is_answered = {};
   Lineage lineage = {};  // of the process, when it began to wait
   milliseconds deadline{0};
@@ -106,7 +106,7 @@ class World {
   }
   static UniqueFd watch(ModelProcess& process);
   ModelProcess* find(pid_t pid);
-  Flights::LeaseRequest lease_request_of(const ModelProcess& process, std::size_t name) const;
+  LeaseRequest lease_request_of(const ModelProcess& process, std::size_t name) const;
   bool is_there(std::size_t name) const { return names_.at(name).is_published; }
 
   Counters& counters_;
@@ -128,10 +128,10 @@ World::World(const std::vector<Job*>& jobs, Counters& counters)
                     [this](const Job& job, const std::string& path) {
                       const std::size_t name = static_cast<std::size_t>(path.at(7) - '0');
                       const NameState& state = names_.at(name);
-                      return Flights::EntryState{.has_name = state.is_published,
-                                                 .is_complete = state.is_published,
-                                                 .is_begun = state.begun_by.contains(&job),
-                                                 .completes = true};
+                      return EntryState{.has_name = state.is_published,
+                                        .is_complete = state.is_published,
+                                        .is_begun = state.begun_by.contains(&job),
+                                        .completes = true};
                     },
                 .now = [this] { return std::chrono::steady_clock::time_point() + now_; },
                 .watch =
@@ -169,9 +169,9 @@ ModelProcess* World::find(pid_t pid) {
   return pid >= kFirstPid && at < processes_.size() ? &processes_[at] : nullptr;
 }
 
-Flights::LeaseRequest World::lease_request_of(const ModelProcess& process, std::size_t name) const {
-  Flights::LeaseRequest request{path_of(name), process.job, /*publishes=*/true, process.lineage,
-                                process.pid};
+LeaseRequest World::lease_request_of(const ModelProcess& process, std::size_t name) const {
+  LeaseRequest request{path_of(name), process.job, /*publishes=*/true, process.lineage,
+                       process.pid};
   request.entry = entry_of(name);
   return request;
 }
@@ -184,7 +184,7 @@ void World::note_failures(std::size_t name, bool may_fail) {
   NameState& state = names_.at(name);
   if (!may_fail)
     fault("the build of name " + std::to_string(name) + " counts as failed without a sign");
-  state.failed_until = now_ + Flights::kFailedFor;
+  state.failed_until = now_ + LeaseTable::kFailedFor;
   state.leader_may_be_replaced = true;
   for (ModelProcess& process : processes_) {
     for (Task& task : process.tasks) {
@@ -250,9 +250,9 @@ void World::look_up(ModelProcess& process, Task& task) {
       break;
     case Advice::kWait: {
       task.is_answered = std::make_shared<bool>(false);
-      Flights::LeaseRequest waiting = lease_request_of(process, task.name);
+      LeaseRequest waiting = lease_request_of(process, task.name);
       task.wait =
-          std::make_shared<Flights::Wait>(waiting, [done = task.is_answered] { *done = true; });
+          std::make_shared<FlightWait>(waiting, [done = task.is_answered] { *done = true; });
       task.lineage = process.lineage;
       task.deadline = now_ + kTimeout;
       task.is_interrupted = task.is_excused = false;
@@ -285,7 +285,7 @@ void World::end_build(ModelProcess& process) { process.tasks.pop_back(); }
 void World::fail_by_return(ModelProcess& process, Task& task) {
   NameState& state = names_.at(task.name);
   const bool is_leader = state.leader == process.pid;
-  pass(Flights::kApproach + milliseconds(1));
+  pass(kFlightApproach + milliseconds(1));
   (void)flights_.look(lease_request_of(process, task.name));
   note_failures(task.name, is_leader);
   check_leaders();
@@ -398,7 +398,7 @@ void World::act(const Action& action) {
 // A name's builder is another one only if the one before may be replaced.
 void World::check_leaders() {
   std::array<pid_t, kNames> leaders{};
-  for (const Flights::Description& one : flights_.describe()) {
+  for (const FlightDescription& one : flights_.describe()) {
     if (!one.leader_job.empty())
       leaders.at(static_cast<std::size_t>(one.path.at(7) - '0')) = one.leader;
   }

@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using Advice = Flights::Advice;
-using Step = Flights::Step;
+using Step = BuildStep;
 
 const std::string kName = "fam/KEY/kernel.json";
 
@@ -53,9 +53,9 @@ class FlightsTest : public OverlayTest {
   }
 
   // Two lease requests of one process are two of its threads if their numbers differ.
-  Flights::LeaseRequest request(Job& job, const Sleeper& process, const std::string& path = kName,
-                                int thread = 0) const {
-    Flights::LeaseRequest made{path, &job, /*publishes=*/true, {}, process.pid() + thread};
+  LeaseRequest request(Job& job, const Sleeper& process, const std::string& path = kName,
+                       int thread = 0) const {
+    LeaseRequest made{path, &job, /*publishes=*/true, {}, process.pid() + thread};
     const auto stat = stat_of(process.pid());
     made.lineage = {{process.pid(), stat ? stat->start_time : 0}};
     made.entry = entries_are_names_ ? path : path.substr(0, path.rfind('/'));
@@ -67,14 +67,14 @@ class FlightsTest : public OverlayTest {
   }
   using Released = std::shared_ptr<std::atomic<bool>>;
   Released wait(Job& job, const Sleeper& process, const std::string& path = kName) {
-    Flights::LeaseRequest waiting = request(job, process, path);
+    LeaseRequest waiting = request(job, process, path);
     const auto answer = flights_.look(waiting);
     EXPECT_EQ(answer.advice, Advice::kWait);
     waiting.path = waiting.entry = "";  // the request names the placeholder alone
     waiting.rule = nullptr;
     auto released = std::make_shared<std::atomic<bool>>(false);
     flights_.wait(answer.placeholder,
-                  std::make_shared<Flights::Wait>(waiting, [released] { *released = true; }));
+                  std::make_shared<FlightWait>(waiting, [released] { *released = true; }));
     return released;
   }
   void pass(milliseconds time) { passed_ms_ += static_cast<int>(time.count()); }
@@ -102,7 +102,7 @@ class FlightsTest : public OverlayTest {
   std::atomic<bool> thread_has_ended_{false};
   std::atomic<bool> works_{false};
   std::atomic<pid_t> worker_{0};  // it works in any case
-  Flights::EntryState inspect() const {
+  EntryState inspect() const {
     while (is_inspection_held_) ::usleep(1'000);
     return {.has_name = is_there_, .is_complete = is_there_, .is_begun = true, .completes = true};
   }
@@ -154,10 +154,10 @@ TEST_F(FlightsTest, ClosingReturnsTheRepliesAndGivesNone) {
 TEST_F(FlightsTest, AThreadThatReturnsWithoutHavingMadeAnythingHasFailed) {
   ASSERT_EQ(look(one_, leader_), Advice::kLead);
   const auto other = wait(two_, other_);
-  pass(Flights::kApproach);
+  pass(kFlightApproach);
   EXPECT_EQ(look(one_, leader_), Advice::kBuild);  // one approach: stat(2), then open(2)
   EXPECT_FALSE(*other);
-  pass(Flights::kApproach + milliseconds(1));
+  pass(kFlightApproach + milliseconds(1));
   EXPECT_EQ(look(one_, leader_), Advice::kBuild);
   EXPECT_TRUE(*other);
   EXPECT_EQ(counters_.flight_failures, 1U);
@@ -171,7 +171,7 @@ TEST_F(FlightsTest, NobodyWaitsForANameThatHasFailedUntilSomeTimeHasPassed) {
   for (const Sleeper* process : {&other_, &third}) {
     EXPECT_EQ(look(two_, *process), Advice::kBuild);
   }
-  pass(Flights::kFailedFor);
+  pass(LeaseTable::kFailedFor);
   EXPECT_EQ(look(two_, other_), Advice::kLead);
   EXPECT_EQ(look(two_, third), Advice::kWait);
 }
@@ -215,13 +215,13 @@ TEST_F(FlightsTest, ADescendantOfTheNextBuilderDoesNotWaitForIt) {
   auto first = std::make_unique<const Sleeper>();
   ASSERT_EQ(look(one_, *first), Advice::kLead);
   const auto next = wait(two_, other_);
-  Flights::LeaseRequest descendant = request(two_, child);
+  LeaseRequest descendant = request(two_, child);
   descendant.lineage.push_back(request(two_, other_).lineage.front());
   const auto answer = flights_.look(descendant);
   ASSERT_EQ(answer.advice, Advice::kWait);
   auto released = std::make_shared<std::atomic<bool>>(false);
   flights_.wait(answer.placeholder,
-                std::make_shared<Flights::Wait>(descendant, [released] { *released = true; }));
+                std::make_shared<FlightWait>(descendant, [released] { *released = true; }));
   first.reset();
   await(next);
   await(released);
@@ -438,12 +438,12 @@ TEST_F(FlightsOfEntriesTest, ALeaseThatNobodyWaitsForEndsAfterTheTimeout) {
 
 TEST_F(FlightsOfEntriesTest, AProcessWithTooManyLeasesLosesTheOldestThatNobodyWaitsFor) {
   const auto name = [](std::size_t number) { return "fam/" + std::to_string(number); };
-  for (std::size_t number = 0; number < Flights::kMostLed; ++number) {
+  for (std::size_t number = 0; number < LeaseTable::kMostLed; ++number) {
     ASSERT_EQ(look(one_, leader_, name(number)), Advice::kLead);
   }
   const auto other = wait(two_, other_, name(0));
-  EXPECT_EQ(look(one_, leader_, name(Flights::kMostLed)), Advice::kLead);
-  EXPECT_EQ(flights_.describe().size(), Flights::kMostLed);
+  EXPECT_EQ(look(one_, leader_, name(LeaseTable::kMostLed)), Advice::kLead);
+  EXPECT_EQ(flights_.describe().size(), LeaseTable::kMostLed);
   EXPECT_FALSE(*other);
   EXPECT_EQ(look(two_, other_, name(1)), Advice::kLead);
   EXPECT_EQ(look(two_, other_, name(2)), Advice::kWait);
@@ -451,8 +451,8 @@ TEST_F(FlightsOfEntriesTest, AProcessWithTooManyLeasesLosesTheOldestThatNobodyWa
 
 TEST_F(FlightsOfEntriesTest, ProcessesBuildWithoutALeaseWhenThereAreTooMany) {
   std::vector<std::unique_ptr<Sleeper>> leaders;
-  for (std::size_t number = 0; number < Flights::kMostLeases; ++number) {
-    if (number % Flights::kMostLed == 0) leaders.push_back(std::make_unique<Sleeper>());
+  for (std::size_t number = 0; number < LeaseTable::kMostLeases; ++number) {
+    if (number % LeaseTable::kMostLed == 0) leaders.push_back(std::make_unique<Sleeper>());
     ASSERT_EQ(look(one_, *leaders.back(), "fam/" + std::to_string(number)), Advice::kLead);
   }
   EXPECT_EQ(look(two_, other_, "fam/LAST"), Advice::kBuild);

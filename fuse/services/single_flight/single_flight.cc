@@ -25,8 +25,8 @@ void SingleFlight::start(const Store& store, std::chrono::seconds timeout) {
   if (timeout.count() == 0) return;
   const auto look = [this](const Job& job, const std::string& path) { return inspect(job, path); };
   flights_ = std::make_unique<Flights>(
-      Flights::Options{timeout, LeaseFiles(store.leases()), look,
-                       [](Job& job, bool builds) { job.filter.set_building(builds); }},
+      FlightOptions{timeout, LeaseFiles(store.leases()), look,
+                    [](Job& job, bool builds) { job.filter.set_building(builds); }},
       nodes_, counters_);
 }
 
@@ -45,12 +45,12 @@ bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path)
          !(ref->rule->says_when_complete() && publisher_.is_complete(job.overlay, *ref, false));
 }
 
-Flights::LeaseRequest SingleFlight::lease_request_of(const Caller& caller, Job& job,
-                                                     std::string path) const {
+LeaseRequest SingleFlight::lease_request_of(const Caller& caller, Job& job,
+                                            std::string path) const {
   const pid_t thread = caller.tid;
   const bool publishes =
       job.policy.effective() == PublishPolicy::kComplete && trust_.may_publish(caller);
-  Flights::LeaseRequest request{std::move(path), &job, publishes, lineage_of(thread), thread};
+  LeaseRequest request{std::move(path), &job, publishes, lineage_of(thread), thread};
   const auto ref = entries_.find(request.path);
   if (!ref) return request;
   request.entry = ref->entry;
@@ -67,12 +67,12 @@ void SingleFlight::note_open(const Caller& caller, Job& job, NodeIndex node) con
     return nodes_.path(node);
   }();
   if (!path || !row_of(entries_.class_of(*path)).is_awaited) return;
-  const Flights::LeaseRequest request = lease_request_of(caller, job, *path);
+  const LeaseRequest request = lease_request_of(caller, job, *path);
   if (!request.lineage.empty()) flights_->note_open(request);
 }
 
 void SingleFlight::note_step(const Job& job, const std::string& path, bool is_removed) const {
-  using Step = Flights::Step;
+  using Step = BuildStep;
   if (!flights_ || !flights_->any()) return;
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_directory() || ref->is_entry_directory()) return;
@@ -85,9 +85,9 @@ void SingleFlight::note_step(const Job& job, const std::string& path, bool is_re
   flights_->note_step(job, std::string(ref->entry), is_cleared ? Step::kCleared : made);
 }
 
-Flights::EntryState SingleFlight::inspect(const Job& job, const std::string& path) const {
+EntryState SingleFlight::inspect(const Job& job, const std::string& path) const {
   const ReaderLock lock(job.overlay.mutex());
-  Flights::EntryState state;
+  EntryState state;
   state.has_name = static_cast<bool>(job.overlay.find(path));
   const auto ref = entries_.find(path);
   if (!ref) return state;

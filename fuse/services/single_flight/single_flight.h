@@ -46,7 +46,7 @@ class SingleFlight {
 
   bool is_worth_waiting_for(const Job& job, const std::string& path) const
       REQUIRES_SHARED(job.overlay.mutex());
-  Flights::LeaseRequest lease_request_of(const Caller& caller, Job& job, std::string path) const;
+  LeaseRequest lease_request_of(const Caller& caller, Job& job, std::string path) const;
 
   // Call when a thread has opened a file. If the next entry of a builder already exists, its open
   // is the daemon's only sign of the builder's progress.
@@ -60,8 +60,7 @@ class SingleFlight {
       EXCLUDES(job.overlay.mutex());
 
  private:
-  Flights::EntryState inspect(const Job& job, const std::string& path) const
-      EXCLUDES(job.overlay.mutex());
+  EntryState inspect(const Job& job, const std::string& path) const EXCLUDES(job.overlay.mutex());
 
   const EntryMap& entries_;
   const Publisher& publisher_;

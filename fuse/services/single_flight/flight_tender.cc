@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/single_flight/flight_tender.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cacheshim {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The poll interval for changes without a notification: a builder that was stopped, a name that a
+// raw process or another daemon has made, a lease that another daemon has released, an entry that
+// its builder has removed.
+constexpr milliseconds kTick(50);
+
+// The interval of checks of a builder's work in /proc.
+constexpr milliseconds kBuilderTick(100);
+
+}  // namespace
+
+milliseconds FlightTender::time_to_next_check() const {
+  const MutexLock lock(table_.mutex);
+  milliseconds time(-1);
+  const auto now = options_.now();
+  for (const auto& [key, lease] : table_.leases) {
+    if (lease.waits.empty() && !lease.expected && !(lease.is_entry && lease.leader)) continue;
+    auto until = kTick;
+    if (lease.expected) {
+      until = std::clamp(std::chrono::ceil<milliseconds>(lease.expected_until - now),
+                         milliseconds(0), kTick);
+    }
+    time = time.count() < 0 ? until : std::min(time, until);
+  }
+  return time;
+}
+
+void FlightTender::tend(const std::vector<std::uint64_t>& ended) {
+  FlightAnswers answers;
+  {
+    const MutexLock lock(table_.mutex);
+    for (const std::uint64_t serial : ended) {
+      const auto found = table_.find_by_serial(serial);
+      if (found != table_.leases.end()) table_.hand_over(found);
+    }
+    end_late_waits();
+    try_others_leases();
+    answers = table_.take_answers();
+  }
+  give(answers);
+  check_names();
+  check_builders();
+}
+
+// Ends the waits of processes that need not, or must not, wait any longer, and the leases of
+// builders that do not run.
+void FlightTender::end_late_waits() {
+  const auto now = options_.now();
+  for (auto it = table_.leases.begin(); it != table_.leases.end();) {
+    const auto found = it++;
+    Lease& lease = found->second;
+    for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
+      const auto at = wait++;
+      const bool is_late = (*at)->is_late(now);
+      if (is_late) counters_.flight_timeouts.fetch_add(1, std::memory_order_relaxed);
+      if (is_late || (*at)->is_interrupted()) table_.release(lease, at, true);
+    }
+    if (lease.expected && lease.expected_until <= now) {
+      lease.expected.reset();
+      table_.past.note_expected_in_vain(lease.expecting);
+      table_.hand_over(found);
+    } else if (!lease.waits.empty() && lease.leader && options_.is_stopped(*lease.leader)) {
+      lease.builders.push_back(*lease.leader);
+      table_.hand_over(found);
+    }
+  }
+}
+
+// Another daemon has released the lease, so the name may exist: check_names() tests this before a
+// process becomes the builder.
+void FlightTender::try_others_leases() {
+  for (auto& [key, lease] : table_.leases) {
+    if (!lease.is_others) continue;
+    auto file = options_.leases.try_take(key.first);
+    if (!file) continue;
+    lease.file = *std::move(file);
+    lease.is_others = false;
+    lease.is_to_be_checked = true;
+  }
+}
+
+std::vector<LeaseFinding> FlightTender::take_findings() {
+  std::vector<LeaseFinding> findings;
+  const MutexLock lock(table_.mutex);
+  for (auto& [key, lease] : table_.leases) {
+    if (lease.waits.empty() && !lease.is_to_be_checked) continue;
+    LeaseFinding finding{key, std::exchange(lease.finished, {}), {}};
+    for (const auto& wait : lease.waits) finding.states[wait->request().job] = {};
+    if (lease.job != nullptr) finding.states[lease.job] = {};
+    findings.push_back(std::move(finding));
+    lease.is_to_be_checked = false;
+  }
+  return findings;
+}
+
+// Inspects, for each name with waiters, the views of all jobs that take part.
+void FlightTender::check_names() {
+  FlightAnswers answers;
+  for (LeaseFinding& finding : take_findings()) {
+    for (auto& [job, state] : finding.states) state = options_.inspect(*job, finding.key.first);
+    const MutexLock lock(table_.mutex);
+    settle(finding);
+    std::ranges::move(table_.take_answers(), std::back_inserter(answers));
+  }
+  give(answers);
+}
+
+// If the builder is done and the entry is not complete in a waiter's view, another process must
+// build it.
+void FlightTender::settle(const LeaseFinding& finding) {
+  const auto found = table_.leases.find(finding.key);
+  if (found == table_.leases.end()) return;
+  Lease& lease = found->second;
+  if (finding.finished.contains(lease.job)) lease.is_finished = false;
+  for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
+    const auto at = wait++;
+    const LeaseRequest& request = (*at)->request();
+    if (!finding.releases(lease, request.job)) continue;
+    if (finding.states.at(request.job).has_name) {
+      counters_.flight_hits.fetch_add(1, std::memory_order_relaxed);
+      if (lease.leader) table_.past.note_builder(request, *lease.leader, options_.now());
+    }
+    table_.release(lease, at, false);
+  }
+  const bool has_no_leader = !lease.leader && !lease.is_others && !lease.expected;
+  if (has_no_leader || finding.is_leader_done(lease)) table_.hand_over(found);
+}
+
+std::vector<FlightTender::Watched> FlightTender::take_watched() {
+  std::vector<Watched> all;
+  const auto now = options_.now();
+  const MutexLock lock(table_.mutex);
+  for (auto& [key, lease] : table_.leases) {
+    if (!lease.is_entry || !lease.leader || now < lease.next_check) continue;
+    lease.next_check = now + kBuilderTick;
+    all.push_back({key, lease.serial, lease.leader->pid, lease.thread});
+  }
+  return all;
+}
+
+// Whether the builder of an entry that is built elsewhere has stopped working at it.
+bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) const {
+  if (work.has_ended) return true;
+  if (waits_for_any(table_.leases, *lease.leader)) lease.activity.forget();
+  const auto now = options_.now();
+  return lease.activity.note(now, work) ||
+         (lease.waits.empty() && now - lease.since >= options_.timeout);
+}
+
+// A lease without waiters ends without an effect: its thread may only have checked whether the
+// entry exists.
+void FlightTender::check_builders() {
+  std::vector<Watched> all = take_watched();
+  for (Watched& watched : all) watched.work = options_.work_of(watched.builder, watched.thread);
+  FlightAnswers answers;
+  {
+    const MutexLock lock(table_.mutex);
+    for (const Watched& watched : all) {
+      const auto found = table_.leases.find(watched.key);
+      if (found == table_.leases.end() || !watched.work) continue;
+      Lease& lease = found->second;
+      if (lease.serial != watched.serial || !lease.leader || lease.is_finished) continue;
+      if (!has_stopped_building(lease, *watched.work)) continue;
+      lease.waits.empty() ? table_.erase(found) : table_.fail(found);
+    }
+    answers = table_.take_answers();
+  }
+  give(answers);
+}
+
+}  // namespace cacheshim

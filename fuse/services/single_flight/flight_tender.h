@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "common/counters.h"
+#include "fuse/services/single_flight/lease_table.h"
+
+namespace cacheshim {
+
+// Ends waits and leases without a request that causes it: after the exit of a builder, a timeout,
+// a finished or failed build. Used by one thread.
+class FlightTender {
+ public:
+  // All must outlive it.
+  FlightTender(const FlightOptions& options, LeaseTable& table, Counters& counters)
+      : options_(options), table_(table), counters_(counters) {}
+
+  // Returns the time after which tend() must be called although no builder has exited; -1: there is
+  // no such time.
+  std::chrono::milliseconds time_to_next_check() const EXCLUDES(table_.mutex);
+  // `ended` has the serials of the builders that have exited.
+  void tend(const std::vector<std::uint64_t>& ended) EXCLUDES(table_.mutex);
+
+ private:
+  // A builder of an entry, watched with the lock released.
+  struct Watched {
+    LeaseKey key;
+    std::uint64_t serial;
+    pid_t builder;
+    Process thread;
+    std::optional<BuilderWork> work = {};
+  };
+
+  void end_late_waits() REQUIRES(table_.mutex);
+  void try_others_leases() REQUIRES(table_.mutex);
+  void check_names() EXCLUDES(table_.mutex);
+  std::vector<LeaseFinding> take_findings() EXCLUDES(table_.mutex);
+  void settle(const LeaseFinding& finding) REQUIRES(table_.mutex);
+  void check_builders() EXCLUDES(table_.mutex);
+  std::vector<Watched> take_watched() EXCLUDES(table_.mutex);
+  bool has_stopped_building(Lease& lease, const BuilderWork& work) const REQUIRES(table_.mutex);
+
+  const FlightOptions& options_;
+  LeaseTable& table_;
+  Counters& counters_;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/unique_fd.h"
+#include "fuse/services/single_flight/builder_work.h"
+#include "store/locks/lease_files.h"
+#include "store/sys/process.h"
+
+// The argument and result types of Flights.
+namespace cacheshim {
+
+class Job;
+
+using FlightTime = std::chrono::steady_clock::time_point;
+
+// The state of a name and its entry in a job's view.
+struct EntryState {
+  bool has_name = false;
+  // The entry's completing file is in the base. If the profile has no rule for completion: the name
+  // exists.
+  bool is_complete = false;
+  bool is_begun = false;  // the job's layer has the entry's directory
+  // Whether the name is one that completes an entry, so that it may still appear in a complete
+  // entry.
+  bool completes = false;
+};
+
+// A request for `path`, a name of the store that its caller misses.
+struct LeaseRequest {
+  std::string path;
+  Job* job;
+  bool publishes;  // all views show its build; otherwise only those of its own job
+  Lineage lineage;
+  pid_t thread;
+  std::string entry = {};  // that `path` belongs to, or is
+  // For an entry whose rule has one_by_one: the rule. A thread builds one entry of it at a time.
+  const void* rule = nullptr;
+
+  bool is_entry() const { return entry == path; }
+  const Process& process() const { return lineage.front(); }
+};
+
+// A change that a job has just made in an entry's directory. It shows that the job still builds its
+// names there, or that it has given up.
+enum class BuildStep {
+  kTemporary,  // created a file that is not a part of the entry
+  kPart,       // created or renamed a part of the entry
+  kCleared,    // removed a temporary file: without a part, the build has failed
+};
+
+// For display: the builder and the number of waiters of each name.
+struct FlightDescription {
+  std::string path;
+  std::string job;  // empty for all
+  pid_t leader;     // or the expected builder; 0 for a process of another daemon
+  std::size_t waiting;
+  std::string leader_job;  // empty for a process of another daemon
+  std::vector<std::string> waiting_jobs;
+};
+
+struct FlightOptions {
+  std::chrono::milliseconds timeout;  // 0: no process waits
+  LeaseFiles leases;
+  // Takes Overlay::mutex().
+  std::function<EntryState(const Job& job, const std::string& path)> inspect;
+  // Whether a thread of the job builds one by one. Called with the mutex held.
+  std::function<void(Job& job, bool builds)> note_building = [](Job&, bool) {};
+  // The time, and a builder's work; replaced in tests.
+  std::function<FlightTime()> now = std::chrono::steady_clock::now;
+  std::function<std::optional<BuilderWork>(pid_t builder, const Process& thread)> work_of =
+      cacheshim::work_of;
+  // How processes are watched; replaced in tests.
+  std::function<UniqueFd(const Process&)> watch = watch_process;
+  std::function<bool(const Process&)> is_stopped = cacheshim::is_stopped;
+  // False: work happens only in calls of Flights::tend_once().
+  bool has_thread = true;
+};
+
+}  // namespace cacheshim

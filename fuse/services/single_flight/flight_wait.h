@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fuse/requests/interruptible.h"
+#include "fuse/services/single_flight/flight_types.h"
+
+namespace cacheshim {
+
+// One waiting request. Its answer is given once, by any thread, and never with a lock held.
+class FlightWait final : public Interruptible {
+ public:
+  // The request's path becomes that of the placeholder for which it waits.
+  FlightWait(LeaseRequest request, std::function<void()> answer)
+      : answer_(std::move(answer)), request_(std::move(request)) {}
+
+  // Thread-safe; needs no lock.
+  void interrupt() override;
+  void answer() const { answer_(); }
+
+  // For Flights, under its lock. `wake_event` wakes the thread that ends waits.
+  void begin(const std::string& path, FlightTime deadline, int wake_event);
+  const LeaseRequest& request() const { return request_; }
+  bool is_late(FlightTime now) const { return deadline_ <= now; }
+  bool is_interrupted() const { return interrupted_; }
+
+ private:
+  const std::function<void()> answer_;
+  std::atomic<bool> interrupted_{false};
+  std::atomic<int> wake_event_{-1};
+  LeaseRequest request_;
+  FlightTime deadline_;
+};
+
+// The waits to answer once the lock is released.
+using FlightAnswers = std::vector<std::shared_ptr<FlightWait>>;
+void give(const FlightAnswers& answers);
+
+}  // namespace cacheshim

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/single_flight/lease.h"
+
+#include <algorithm>
+
+namespace cacheshim {
+namespace {
+
+// A builder looks the name up once before it builds, and once more when it renames a file to that
+// name; the kernel may send two lookups at once for one. A process that repeats the lookup more
+// often is itself waiting for the name.
+constexpr int kMostLookups = 8;
+constexpr auto kLookupPause = std::chrono::milliseconds(1);
+
+}  // namespace
+
+void Lease::set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now) {
+  job = request.job;
+  leader = request.process();
+  expected.reset();
+  const auto stat = stat_of(request.thread);
+  thread = {request.thread, stat ? stat->start_time : 0};
+  since = now;
+  next_check = now;
+  activity.forget();
+  is_finished = false;
+  has_begun = false;
+  has_part = false;
+  lookups = 0;
+  last_lookup.reset();
+  watched = std::move(pidfd);
+}
+
+bool Lease::is_built_by(const Lineage& lineage) const {
+  if (leader && contains(lineage, *leader)) return true;
+  return std::any_of(builders.begin(), builders.end(),
+                     [&](const Process& builder) { return contains(lineage, builder); });
+}
+
+bool Lease::is_awaited_by(const Process& process) const {
+  return std::any_of(waits.begin(), waits.end(),
+                     [&](const auto& wait) { return contains(wait->request().lineage, process); });
+}
+
+bool Lease::is_returned_to(const LeaseRequest& request, FlightTime now) const {
+  // An entry that is built elsewhere does not change during the build.
+  if (is_entry) return false;
+  return is_led_by_thread_of(request) && !has_begun && last_lookup &&
+         now - *last_lookup > kFlightApproach;
+}
+
+bool Lease::count_lookup(const LeaseRequest& request, FlightTime now) {
+  if (!is_led_by_thread_of(request)) return false;
+  // Programs stat each file of an entry in turn, and for each of them the kernel looks the entry's
+  // name up.
+  const auto pause = is_entry ? kFlightApproach : kLookupPause;
+  if (!last_lookup || now - *last_lookup > pause) ++lookups;
+  last_lookup = now;
+  return lookups >= kMostLookups;
+}
+
+bool closes_cycle(const Leases& leases, const Lineage& caller, const Lease& lease) {
+  std::set<const Lease*> seen{&lease};
+  std::vector<const Lease*> open{&lease};
+  while (!open.empty()) {
+    const Lease* const at = open.back();
+    open.pop_back();
+    if (!at->leader) continue;
+    if (at != &lease && contains(caller, *at->leader)) return true;
+    for (const auto& [key, other] : leases) {
+      if (other.is_awaited_by(*at->leader) && seen.insert(&other).second) open.push_back(&other);
+    }
+  }
+  return false;
+}
+
+bool waits_for_any(const Leases& leases, const Process& process) {
+  return std::any_of(leases.begin(), leases.end(),
+                     [&](const auto& each) { return each.second.is_awaited_by(process); });
+}
+
+bool is_busy(const Leases& leases, const Process& process) {
+  return std::any_of(leases.begin(), leases.end(), [&](const auto& each) {
+    return each.second.leader == process || each.second.is_awaited_by(process);
+  });
+}
+
+// A complete entry without the name is the final answer too, unless the name may still be added.
+bool LeaseFinding::releases(const Lease& lease, const Job* job) const {
+  const auto found = states.find(job);
+  if (found == states.end()) return false;  // it joined later: the next check handles it
+  const EntryState& state = found->second;
+  const bool has_answer = state.has_name || !state.completes;
+  if (finished.contains(job)) return has_answer;
+  if (!state.is_complete) return false;
+  return state.has_name || (has_answer && (!finished.empty() || !lease.leader));
+}
+
+// A builder is done once its job has finished: before that, the entry may be about to be published.
+// It has given up if the entry's directory is gone.
+bool LeaseFinding::is_leader_done(const Lease& lease) const {
+  const auto found = states.find(lease.job);
+  if (found == states.end()) return false;
+  const EntryState& state = found->second;
+  if (finished.contains(lease.job)) return state.has_name || !state.completes;
+  return lease.leader && !state.is_begun && !state.is_complete;
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fuse/services/single_flight/lease_table.h"
+
+#include <algorithm>
+
+#include "fuse/jobs/job.h"
+
+namespace cacheshim {
+
+LeaseTable::Iterator LeaseTable::find(const LeaseRequest& request) {
+  const auto of_all = leases.find({request.path, nullptr});
+  return of_all != leases.end() ? of_all : leases.find({request.path, request.job});
+}
+
+LeaseTable::Iterator LeaseTable::find_by_placeholder(NodeIndex placeholder) {
+  const auto key = placeholders_.find(placeholder);
+  return key != placeholders_.end() ? leases.find(key->second) : leases.end();
+}
+
+LeaseTable::Iterator LeaseTable::find_by_serial(std::uint64_t serial) {
+  const auto key = serials_.find(serial);
+  return key != serials_.end() ? leases.find(key->second) : leases.end();
+}
+
+bool LeaseTable::make_room(const Process& builder) {
+  if (leases.size() >= kMostLeases) return false;
+  std::size_t led = 0;
+  auto oldest = leases.end();
+  for (auto at = leases.begin(); at != leases.end(); ++at) {
+    const Lease& lease = at->second;
+    if (lease.leader != builder) continue;
+    ++led;
+    const bool is_older = oldest == leases.end() || lease.serial < oldest->second.serial;
+    if (lease.waits.empty() && is_older) oldest = at;
+  }
+  if (led < kMostLed) return true;
+  if (oldest == leases.end()) return false;
+  erase(oldest);
+  return true;
+}
+
+LeaseTable::Iterator LeaseTable::add(LeaseKey key, const LeaseRequest& request) {
+  const auto added = leases.try_emplace(std::move(key)).first;
+  ++count_;
+  Lease& lease = added->second;
+  lease.entry = request.entry;
+  lease.rule = request.rule;
+  lease.is_entry = request.is_entry();
+  return added;
+}
+
+void LeaseTable::lead(Iterator found, const LeaseRequest& request, UniqueFd pidfd) {
+  auto& [key, lease] = *found;
+  serials_.erase(lease.serial);
+  Job* const before = lease.job;
+  lease.set_builder(request, std::move(pidfd), options_.now());
+  if (lease.rule != nullptr) {
+    note_building(before);
+    note_building(lease.job);
+  }
+  lease.serial = next_serial_++;
+  serials_[lease.serial] = key;
+  events_.watch(lease.watched.get(), lease.serial);
+  counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
+  if (lease.is_entry) events_.wake();  // to watch the builder
+  for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
+    const auto at = wait++;
+    if (contains((*at)->request().lineage, *lease.leader)) release(lease, at, true);
+  }
+}
+
+void LeaseTable::hand_over(Iterator found) {
+  auto& [key, lease] = *found;
+  while (!lease.waits.empty()) {
+    const auto first = lease.waits.begin();
+    const LeaseRequest request = (*first)->request();
+    const bool leads = key.second != nullptr || request.publishes;
+    auto pidfd = leads ? options_.watch(request.process()) : UniqueFd();
+    const bool is_alive = static_cast<bool>(pidfd);
+    release(lease, first, !is_alive);
+    if (is_alive) return lead(found, request, std::move(pidfd));
+  }
+  erase(found);
+}
+
+void LeaseTable::release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) {
+  const LeaseRequest& request = (*wait)->request();
+  if (as_builder) lease.builders.push_back(request.process());
+  past.add(request);
+  answers_.push_back(*wait);
+  lease.waits.erase(wait);
+}
+
+void LeaseTable::erase(Iterator found) {
+  auto& [key, lease] = *found;
+  while (!lease.waits.empty()) release(lease, lease.waits.begin(), false);
+  serials_.erase(lease.serial);
+  for (const auto& [job, node] : lease.placeholders) {
+    placeholders_.erase(node);
+    nodes_.forget(node, 1);
+  }
+  options_.leases.release(key.first, std::move(lease.file));
+  Job* const builds_less = lease.rule != nullptr ? lease.job : nullptr;
+  leases.erase(found);
+  --count_;
+  note_building(builds_less);
+}
+
+void LeaseTable::fail(Iterator found) {
+  failed.add(found->first.first, options_.now() + kFailedFor);
+  remembers_failures_ = true;
+  counters_.flight_failures.fetch_add(1, std::memory_order_relaxed);
+  erase(found);
+}
+
+void LeaseTable::forget_failures(const std::string& path) {
+  failed.forget(path);
+  remembers_failures_ = !failed.empty();
+}
+
+NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
+  auto& [key, lease] = *found;
+  const auto known = lease.placeholders.find(job);
+  if (known != lease.placeholders.end()) {
+    nodes_.count_lookup(known->second);
+    return known->second;
+  }
+  // One lookup count of ours, so that the node lives as long as the lease, and one of the kernel's.
+  const NodeIndex node = nodes_.intern_nameless(job, {}, UniqueFd());
+  nodes_.count_lookup(node);
+  lease.placeholders[job] = node;
+  placeholders_[node] = key;
+  return node;
+}
+
+// Call when a lease has got or lost its builder, a process of this job.
+void LeaseTable::note_building(Job* job) const {
+  if (job == nullptr) return;
+  const bool builds = std::any_of(leases.begin(), leases.end(), [&](const auto& each) {
+    const Lease& lease = each.second;
+    return lease.job == job && lease.leader && lease.rule != nullptr;
+  });
+  options_.note_building(*job, builds);
+}
+
+}  // namespace cacheshim

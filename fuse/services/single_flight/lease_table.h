@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "common/counters.h"
+#include "common/unique_fd.h"
+#include "fuse/nodes/node_table.h"
+#include "fuse/services/single_flight/failed_builds.h"
+#include "fuse/services/single_flight/flight_events.h"
+#include "fuse/services/single_flight/lease.h"
+#include "fuse/services/single_flight/past_waits.h"
+#include "store/sys/mutex.h"
+
+namespace cacheshim {
+
+// All leases, how they pass from builder to builder and end, and the lock over them: what Flights
+// and FlightTender share.
+//
+// Call with `mutex` held, where nothing else is said. A call that ends waits collects their
+// answers; the caller takes them before it releases the lock, and gives them afterwards.
+class LeaseTable {
+ public:
+  using Iterator = Leases::iterator;
+
+  // Each lease holds two descriptors. A process with this number of builds loses its oldest lease
+  // without waiters.
+  static constexpr std::size_t kMostLed = 64;
+  static constexpr std::size_t kMostLeases = 1024;  // further processes build without a lease
+  static constexpr std::chrono::seconds kFailedFor{60};
+
+  // All must outlive the table.
+  LeaseTable(const FlightOptions& options, NodeTable& nodes, Counters& counters,
+             FlightEvents& events)
+      : options_(options), nodes_(nodes), counters_(counters), events_(events) {}
+
+  // Whether there are leases, or names whose builds have failed. Take no lock.
+  bool any() const { return count_ != 0; }
+  bool remembers_failures() const { return remembers_failures_; }
+
+  // All find functions return leases.end() if there is none. A lease for all jobs takes precedence
+  // over that of a job that does not publish.
+  Iterator find(const LeaseRequest& request) REQUIRES(mutex);
+  Iterator find_by_placeholder(NodeIndex placeholder) REQUIRES(mutex);
+  Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);
+
+  // Whether the process may hold one more lease; ends its oldest one if there are too many.
+  bool make_room(const Process& builder) REQUIRES(mutex);
+  // Adds a lease that no process holds yet.
+  Iterator add(LeaseKey key, const LeaseRequest& request) REQUIRES(mutex);
+  // Makes the request's process the builder; `pidfd` tells its end. Ends the waits of its own
+  // threads and descendants, which may have begun before.
+  void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
+  // Makes the process that has waited longest the builder; without a waiter the lease ends.
+  void hand_over(Iterator lease) REQUIRES(mutex);
+  // Ends a wait; `as_builder` if its process will build the name itself.
+  void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);
+  // Ends a lease and its waits.
+  void erase(Iterator lease) REQUIRES(mutex);
+  // The same for a build that has failed: no process waits for its name for kFailedFor.
+  void fail(Iterator lease) REQUIRES(mutex);
+  // Forgets the failed builds of `path` and everything below it.
+  void forget_failures(const std::string& path) REQUIRES(mutex);
+
+  // Returns the placeholder of the lease's name in the job's view; counts one lookup of it.
+  NodeIndex placeholder_of(Iterator lease, Job* job) REQUIRES(mutex);
+  FlightAnswers take_answers() REQUIRES(mutex) { return std::exchange(answers_, {}); }
+
+  mutable Mutex mutex{LockRank::kFlights};
+  Leases leases GUARDED_BY(mutex);
+  PastWaits past GUARDED_BY(mutex);
+  FailedBuilds failed GUARDED_BY(mutex);
+
+ private:
+  void note_building(Job* job) const REQUIRES(mutex);
+
+  const FlightOptions& options_;
+  NodeTable& nodes_;
+  Counters& counters_;
+  FlightEvents& events_;
+  std::atomic<std::size_t> count_{0};
+  std::atomic<bool> remembers_failures_{false};
+  std::unordered_map<NodeIndex, LeaseKey> placeholders_ GUARDED_BY(mutex);
+  std::map<std::uint64_t, LeaseKey> serials_ GUARDED_BY(mutex);
+  std::uint64_t next_serial_ GUARDED_BY(mutex) = FlightEvents::kNoSerial + 1;
+  FlightAnswers answers_ GUARDED_BY(mutex);
+};
+
+}  // namespace cacheshim
