@@ -8,6 +8,9 @@
 #include <fstream>
 #include <string>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
+#include "store/overlay/layer_upkeep.h"
 #include "store/overlay/overlay.h"
 #include "store/sys/sys.h"
 
@@ -40,7 +43,7 @@ class Directories {
 struct World {
   World() {
     overlay.set_layer(directories.open("/upper"), directories.open("/work"));
-    if (!overlay.load_layer()) std::abort();
+    if (!load_layer(overlay)) std::abort();
   }
   Directories directories;
   const std::vector<Profile> profiles;
@@ -68,9 +71,9 @@ void copy_up(benchmark::State& state) {
   std::ofstream(world.directories.path() + "/base/triton/KEY/x.cubin")
       << std::string(30 << 10, 'x');
   for (auto _ : state) {
-    benchmark::DoNotOptimize(world.overlay.open_writable("triton/KEY/x.cubin", O_RDWR));
+    benchmark::DoNotOptimize(open_writable(world.overlay, "triton/KEY/x.cubin", O_RDWR));
     state.PauseTiming();
-    if (!world.overlay.drop_file("triton/KEY/x.cubin")) state.SkipWithError("not copied up");
+    if (!drop_file(world.overlay, "triton/KEY/x.cubin")) state.SkipWithError("not copied up");
     state.ResumeTiming();
   }
 }
@@ -81,11 +84,12 @@ void put(benchmark::State& state) {
   int number = 0;
   for (auto _ : state) {
     const std::string key = "triton/NEW" + std::to_string(number++);
-    (void)world.overlay.make_dir(key, 0755);
-    (void)world.overlay.make_dir(key + "/tmp", 0755);
-    (void)world.overlay.create_file(key + "/tmp/x", O_WRONLY, 0644);
-    (void)world.overlay.rename(key + "/tmp/x", key + "/x", 0);
-    if (!world.overlay.remove_dir(key + "/tmp")) state.SkipWithError("the put has failed");
+    (void)changes::make_dir(world.overlay, key, 0755);
+    (void)changes::make_dir(world.overlay, key + "/tmp", 0755);
+    (void)changes::create_file(world.overlay, key + "/tmp/x", O_WRONLY, 0644);
+    (void)changes::rename(world.overlay, key + "/tmp/x", key + "/x", 0);
+    if (!changes::remove_dir(world.overlay, key + "/tmp"))
+      state.SkipWithError("the put has failed");
   }
 }
 

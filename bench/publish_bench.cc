@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "store/overlay/layer_upkeep.h"
 #include "store/publish/publisher.h"
 #include "store/sys/sys.h"
 
@@ -104,7 +105,7 @@ double publish(const fs::path& top, const Options& options, const EntryMap& entr
   Overlay overlay({store.base()}, entries, counters);
   overlay.set_layer(*sys::open_path((top / "upper").string(), O_RDONLY | O_DIRECTORY),
                     *sys::open_path((top / "work").string(), O_RDONLY | O_DIRECTORY));
-  if (!overlay.load_layer()) fail("cannot load the layer");
+  if (!load_layer(overlay)) fail("cannot load the layer");
   const auto start = Clock::now();
   const auto report = publisher.publish_all(overlay, hooks, true, [](auto, auto) {});
   const double seconds = seconds_since(start);

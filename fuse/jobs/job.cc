@@ -9,6 +9,7 @@
 
 #include "common/job_id.h"
 #include "store/base/store.h"
+#include "store/overlay/layer_upkeep.h"
 
 namespace cacheshim {
 namespace {
@@ -101,12 +102,12 @@ Status Job::open_layer() {
   CACHESHIM_TRY(upper, layer->open_upper());
   CACHESHIM_TRY(work, layer->open_work());
   overlay.set_layer(std::move(upper), std::move(work));
-  return overlay.load_layer();
+  return load_layer(overlay);
 }
 
 Status Job::use_plain_layer(UniqueFd upper, UniqueFd work) {
   overlay.set_layer(std::move(upper), std::move(work));
-  return overlay.load_layer();
+  return load_layer(overlay);
 }
 
 void Job::forget_layer() {
@@ -117,8 +118,8 @@ void Job::forget_layer() {
 
 // A job that may not publish neither blocks other jobs nor waits for them.
 void Job::share_locks() {
-  overlay.share_locks(policy.may_publish() ? settings_.lock_base : -1, settings_.lock_access,
-                      settings_.lock_staging);
+  overlay.locks().share(policy.may_publish() ? settings_.lock_base : -1, settings_.lock_access,
+                        settings_.lock_staging);
 }
 
 Status Job::refuse_publishing(const std::string& why) {

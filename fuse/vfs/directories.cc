@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/overlay/layer_upkeep.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -127,7 +128,7 @@ Status Directories::fsyncdir(NodeId ino) {
   CACHESHIM_TRY(directory, sys::reopen(object.get(), O_RDONLY | O_DIRECTORY));
   const Status synced = sys::sync_file(directory.get());
   const ReaderLock lock(info.job->overlay.mutex());
-  (void)info.job->overlay.sync_records();  // without the record, a copy shows its own inode number
+  (void)sync_records(info.job->overlay);  // without the record, a copy shows its own inode number
   return synced;
 }
 

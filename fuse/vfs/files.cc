@@ -10,6 +10,10 @@
 #include "fuse/nodes/open_flags.h"
 #include "fuse/vfs/change_guard.h"
 #include "fuse/vfs/set_ids.h"
+#include "store/overlay/changes.h"
+#include "store/overlay/common_names.h"
+#include "store/overlay/copy_up.h"
+#include "store/overlay/layer_upkeep.h"
 #include "store/sys/new_object.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
@@ -118,7 +122,7 @@ Result<std::unique_ptr<FileHandle>> Files::open_writable(NodeRef ref, Job& job, 
   }
   CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
   CACHESHIM_TRY(path, mount_.nodes.path(ref.node));
-  CACHESHIM_TRY(fd, job.overlay.open_writable(path, backing_flags(flags)));
+  CACHESHIM_TRY(fd, cacheshim::open_writable(job.overlay, path, backing_flags(flags)));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   return make_handle({std::move(fd), true}, st, ref, job, flags);
 }
@@ -185,8 +189,8 @@ Result<Files::Created> Files::create_common(Job& job, NodeRef parent, const std:
                                             int flags) {
   const Common kind = common_kind(mount_.entries, path);
   const bool is_staged = kind == Common::kShared && wants_write(flags);
-  auto made =
-      job.overlay.create_lock(path, (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
+  auto made = create_lock(job.overlay, path,
+                          (is_staged ? O_RDWR : backing_flags(flags)) | (flags & O_EXCL));
   // An object of another kind has the name. ESTALE makes the kernel look it up again.
   if (made.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
   if (!made) return made.error();
@@ -255,9 +259,10 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
   return objects_.change_names(job, [&](Hold hold) -> Result<Created> {
     job.overlay.mutex().assert_held_shared();
     CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
-    if (hold == Hold::kShared && !job.overlay.makes_shared(path)) return Errno(kNeedsExclusive);
-    if (job.overlay.is_shared_lock_name(path)) return create_common(job, parent, path, flags);
-    Result<UniqueFd> fd = job.overlay.create_file(path, backing_flags(flags), wanted);
+    if (hold == Hold::kShared && !changes::makes_shared(job.overlay, path))
+      return Errno(kNeedsExclusive);
+    if (job.overlay.locks().is_shared_name(path)) return create_common(job, parent, path, flags);
+    Result<UniqueFd> fd = changes::create_file(job.overlay, path, backing_flags(flags), wanted);
     // Another process has created it since the kernel's lookup. ESTALE makes the kernel look it up and check access.
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
     if (!fd) return fd.error();
@@ -280,7 +285,8 @@ Result<Files::Created> Files::create_tmpfile(NodeRef parent, const NewObject& wa
   const WriterLock lock(info.job->overlay.mutex());
   CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
   CACHESHIM_TRY(directory, mount_.nodes.path(parent.node));
-  CACHESHIM_TRY(fd, info.job->overlay.make_tmpfile(directory, backing_flags(flags), wanted));
+  CACHESHIM_TRY(fd,
+                changes::make_tmpfile(info.job->overlay, directory, backing_flags(flags), wanted));
   CACHESHIM_TRY(object, sys::reopen(fd.get(), O_PATH));
   CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
   const NodeRef ref{mount_.nodes.intern_nameless(info.job, st, std::move(object)), parent.slot};
@@ -318,7 +324,7 @@ Result<UniqueFd> Files::reopen_for_writing(const FileHandle& handle) {
   const NodeInfo info = mount_.nodes.info(handle.node);
   if (info.removed) return reopen_removed(info, handle.access);
   CACHESHIM_TRY(path, mount_.nodes.path(handle.node));
-  return handle.job->overlay.open_writable(path, handle.access);
+  return cacheshim::open_writable(handle.job->overlay, path, handle.access);
 }
 
 Result<UniqueFd> Files::reopen_for_reading(const FileHandle& handle) const {
@@ -452,7 +458,8 @@ Status Files::fsync(std::uint64_t fh, bool is_data_alone) {
   FileHandle* const handle = mount_.handles.file(fh);
   if (handle == nullptr) return Errno(EINVAL);
   CACHESHIM_CHECK(refresh_for_reading(*handle));
-  (void)handle->job->overlay.sync_records();  // without the record, a copy shows its own inode number
+  (void)sync_records(
+      handle->job->overlay);  // without the record, a copy shows its own inode number
   const int fd = handle->fd.get();
   if ((is_data_alone ? ::fdatasync(fd) : ::fsync(fd)) == -1) return Errno::last();
   return {};

@@ -11,6 +11,7 @@
 #include "fuse/vfs/flight_requests.h"
 #include "fuse/vfs/lock_requests.h"
 #include "fuse/vfs/own_tree.h"
+#include "store/sys/new_object.h"
 
 namespace cacheshim {
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "store/overlay/common_names.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
@@ -96,7 +97,7 @@ Status LockRequests::settle_lock_name(NodeIndex node, Job& job, const std::strin
     return {};
   }
   const bool was_common = mount_.nodes.info(node).common != Common::kNone;
-  if (!was_common || job.overlay.is_shared_lock_name(path)) return {};
+  if (!was_common || job.overlay.locks().is_shared_name(path)) return {};
   CACHESHIM_TRY(found, job.overlay.find(path));
   mount_.nodes.objects().become_own(node, found.st);
   return {};
@@ -183,14 +184,14 @@ NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle&
   if (use == LockUse::kUnlock) return known;
   Overlay& overlay = handle.job->overlay;
   const auto path = path_of(handle);
-  if (!known && (!path || !overlay.may_become_lock(*path))) return nullptr;
+  if (!known && (!path || !overlay.locks().may_become_lock(*path))) return nullptr;
   if (!known && mount_.locks.is_wanted({0, handle.node})) return nullptr;
   if (!may_share_lock(request, handle, use)) return handle.uses_named_lock ? known : nullptr;
   if (known) known = mount_.named_locks.use(handle);
   if (known || !path) return known;
   auto object = [&] {
     const ReaderLock lock(overlay.mutex());
-    return overlay.open_named_lock(*path, /*makes=*/use == LockUse::kLock);
+    return open_named_lock(overlay, *path, /*makes=*/use == LockUse::kLock);
   }();
   if (!object) {
     spdlog::debug("'{}' is locked among the processes of job '{}' alone: {}", *path, handle.job->id,

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/common_names.h"
 #include "store/sys/paths.h"
 #include "store/sys/process.h"
 #include "store/sys/sys.h"
@@ -66,7 +68,8 @@ Result<Entry> Names::make_entry(NodeId parent_ino, const std::string& name,
   return objects_.change_names(job, [&](Hold hold) -> Result<Entry> {
     job.overlay.mutex().assert_held_shared();
     CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
-    if (hold == Hold::kShared && !job.overlay.makes_shared(path)) return Errno(kNeedsExclusive);
+    if (hold == Hold::kShared && !changes::makes_shared(job.overlay, path))
+      return Errno(kNeedsExclusive);
     CACHESHIM_CHECK(make(job.overlay, path));
     return answers_.made_entry(job, parent, name);
   });
@@ -83,7 +86,8 @@ void Names::mkdir(const Request& request, NodeId parent, const char* name, mode_
   }
   const auto made = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
     overlay.mutex().assert_held_shared();
-    return overlay.make_dir(path, new_object(mount_.options.owners, request, mode & 07777));
+    return changes::make_dir(overlay, path,
+                             new_object(mount_.options.owners, request, mode & 07777));
   });
   if (made) flight_requests_.note_step(decode(parent), name);
   completion.complete(made);
@@ -98,7 +102,8 @@ Result<Entry> Names::mknod(const Request& request, NodeId parent, const char* na
   if (is_device && !mount_.options.owners.keep) return Errno(EPERM);
   return make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
     overlay.mutex().assert_held_shared();
-    return overlay.make_node(path, new_object(mount_.options.owners, request, mode, device));
+    return changes::make_node(overlay, path,
+                              new_object(mount_.options.owners, request, mode, device));
   });
 }
 
@@ -108,7 +113,8 @@ void Names::symlink(const Request& request, const char* target, NodeId parent, c
   const auto entry = make_entry(parent, name, [&](Overlay& overlay, const std::string& path) {
     overlay.mutex().assert_held_shared();
     made = path;
-    return overlay.make_symlink(path, target, new_object(mount_.options.owners, request, 0777));
+    return changes::make_symlink(overlay, path, target,
+                                 new_object(mount_.options.owners, request, 0777));
   });
   if (!entry) return completion.complete(entry);
   Job& job = *mount_.nodes.info(decode(parent).node).job;
@@ -137,7 +143,7 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     CACHESHIM_TRY(new_path, objects_.child_path(*job, parent, name));
     CACHESHIM_CHECK(link_to(source.node, *job, new_path));
     linked = new_path;
-    const bool is_lock_name = job->overlay.is_shared_lock_name(new_path);
+    const bool is_lock_name = job->overlay.locks().is_shared_name(new_path);
     if (is_lock_name || info.common != Common::kNone) {
       return add_lock_name(*job, source.node, parent, new_path);
     }
@@ -146,7 +152,7 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     mount_.nodes.names().add_link(source.node, parent.node, name, found.st);
     return answers_.entry_of(*job, parent, name, std::move(found), lookup);
   }();
-  if (!entry || job->overlay.is_shared_lock_name(linked)) return completion.complete(entry);
+  if (!entry || job->overlay.locks().is_shared_name(linked)) return completion.complete(entry);
   mount_.publishing.rejections().note_changed(*job, linked, request.caller.tid);
   mount_.publishing.completed(
       *job, linked, Arrival::kNamed, {parent_ino, ino},
@@ -160,7 +166,7 @@ Result<Entry> Names::add_lock_name(Job& job, NodeIndex source, NodeRef parent,
   CACHESHIM_TRY(object, objects_.open_object(job, source));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   Found found{st, true};
-  if (job.overlay.is_shared_lock_name(path)) {
+  if (job.overlay.locks().is_shared_name(path)) {
     CACHESHIM_TRY(lock, sys::reopen(object.get(), O_PATH));
     found = {st, false, std::nullopt, std::move(lock)};
   }
@@ -178,10 +184,10 @@ Status Names::link_to(NodeIndex node, Job& job, const std::string& new_path) {
   const NodeInfo info = mount_.nodes.info(node);
   if (info.removed) {
     if (info.object_fd() < 0 || !info.in_upper) return Errno(ENOENT);
-    return job.overlay.link_object(info.object_fd(), new_path);
+    return changes::link_object(job.overlay, info.object_fd(), new_path);
   }
   CACHESHIM_TRY(path, mount_.nodes.path(node));
-  return job.overlay.link(path, new_path);
+  return changes::link(job.overlay, path, new_path);
 }
 
 Result<std::string> Names::remove_name(NodeId parent_ino, const std::string& name,
@@ -206,11 +212,11 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
   bool is_released = false;
   const auto remove = [&](Job& job, const std::string& path, Hold hold) -> Status {
     job.overlay.mutex().assert_held_shared();
-    if (job.overlay.is_shared_lock(path)) {
+    if (is_shared_lock(job.overlay, path)) {
       is_released = mount_.lock_removals.is_held_by(job, path, process_of(caller));
       return mount_.lock_removals.remove(job, path, process_of(caller), hold);
     }
-    CACHESHIM_CHECK(job.overlay.remove_file(path, hold));
+    CACHESHIM_CHECK(changes::remove_file(job.overlay, path, hold));
     is_released = mount_.batons.is_baton(path);
     if (is_released) mount_.batons.forget(job, path);
     return Status();
@@ -235,7 +241,7 @@ void Names::unlink(const Request& request, NodeId parent, const char* name,
 Status Names::rmdir(NodeId parent, const char* name) {
   const auto remove = [](Job& job, const std::string& path, Hold hold) {
     job.overlay.mutex().assert_held_shared();
-    return job.overlay.remove_dir(path, hold);
+    return changes::remove_dir(job.overlay, path, hold);
   };
   const Result<std::string> removed = remove_name(parent, name, remove);
   if (removed)
@@ -258,10 +264,10 @@ Result<std::string> Names::rename_object(NodeRef from, const std::string& name, 
     CACHESHIM_TRY(new_path, objects_.child_path(job, to, new_name));
     NodeNames::Removed kept = objects_.prepare_removal(job.overlay, to, new_name, new_path);
     UniqueFd new_lock;
-    CACHESHIM_CHECK(job.overlay.rename(path, new_path, flags, hold, &new_lock));
+    CACHESHIM_CHECK(changes::rename(job.overlay, path, new_path, flags, hold, &new_lock));
     if (path == new_path) return new_path;
     const bool moves_lock =
-        job.overlay.is_shared_lock_name(path) || job.overlay.is_shared_lock_name(new_path);
+        job.overlay.locks().is_shared_name(path) || job.overlay.locks().is_shared_name(new_path);
     if (flags == RENAME_EXCHANGE) {
       mount_.nodes.names().exchange(from.node, name, to.node, new_name);
     } else {
@@ -289,7 +295,7 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   if (is_stale) return completion.complete(Errno(ESTALE));
   if (!renamed) return completion.complete(renamed.error());
   Job& job = *mount_.nodes.info(to.node).job;
-  if (job.overlay.is_shared_lock_name(*renamed)) {
+  if (job.overlay.locks().is_shared_name(*renamed)) {
     // The kernel caches the new name with the timeout of the old one, which is too long for a lock file.
     mount_.invalidation.name_changed(job, std::string(parent_path(*renamed)), new_name);
     return completion.complete({});
@@ -315,7 +321,7 @@ void Names::reap(const Baton& baton) {
     const NodeIndex parent = mount_.nodes.names().find_path(job.view_root, directory);
     NodeNames::Removed kept;
     if (parent != 0) kept = objects_.keep_object(job.overlay, parent, name, baton.path);
-    if (!job.overlay.remove_file(baton.path)) return;
+    if (!changes::remove_file(job.overlay, baton.path)) return;
     if (parent != 0) mount_.nodes.names().remove(parent, name, std::move(kept));
   }
   mount_.counters.batons_reaped.fetch_add(1, std::memory_order_relaxed);

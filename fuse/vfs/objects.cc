@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "store/overlay/copy_up.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
@@ -71,7 +72,7 @@ Status Objects::own_removed(Job& job, NodeIndex node) {
   if (info.object_fd() < 0) return Errno(ESTALE);
   if (info.in_upper) return {};
   CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
-  CACHESHIM_TRY(copy, job.overlay.copy_nameless(info.object_fd()));
+  CACHESHIM_TRY(copy, copy_nameless(job.overlay, info.object_fd()));
   CACHESHIM_TRY(st, sys::stat_fd(copy.get()));
   mount_.nodes.objects().copied_nameless(node, st, std::move(copy));
   return {};
@@ -118,7 +119,7 @@ Result<PreparedCopies> Objects::prepare_change(NodeIndex node, off_t keep_bytes,
     const WriterLock lock(info.job->overlay.mutex());
     CACHESHIM_CHECK(info.job->ensure_layer(mount_.store.layers()));
   }
-  return info.job->overlay.prepare_copy_up(*path, keep_bytes);
+  return prepare_copy_up(info.job->overlay, *path, keep_bytes);
 }
 
 Result<UniqueFd> Objects::open_for_change(Job& job, NodeIndex node, off_t keep_bytes) {
@@ -127,7 +128,7 @@ Result<UniqueFd> Objects::open_for_change(Job& job, NodeIndex node, off_t keep_b
   if (!info.removed) {
     CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
     CACHESHIM_TRY(path, mount_.nodes.path(node));
-    CACHESHIM_CHECK(job.overlay.copy_up(path, keep_bytes));
+    CACHESHIM_CHECK(copy_up(job.overlay, path, keep_bytes));
   } else {
     CACHESHIM_CHECK(own_removed(job, node));
   }

@@ -9,6 +9,7 @@
 
 #include "fuse/mount.h"
 #include "fuse/vfs/request.h"
+#include "store/sys/new_object.h"
 
 namespace cacheshim {
 
@@ -45,7 +46,7 @@ class Objects {
       REQUIRES_SHARED(info.job->overlay.mutex());
 
   // ---- Before a change
-  // Copies up large data before the caller takes Overlay::mutex(), by Overlay::prepare_copy_up().
+  // Copies up large data before the caller takes Overlay::mutex(), by prepare_copy_up().
   Result<PreparedCopies> prepare_change(NodeIndex node, off_t keep_bytes = kWholeFile,
                                         bool whole_tree = false);
   // Copies the object up if the layer lacks it, and opens the layer's object with O_PATH.

@@ -11,6 +11,7 @@
 
 #include "common/names.h"
 #include "fuse/nodes/open_flags.h"
+#include "store/overlay/changes.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -192,7 +193,7 @@ void OwnTree::make_in_root(const Request& request, const std::string& name, mode
   const Status made = [&]() -> Status {
     const WriterLock lock(job.overlay.mutex());
     CACHESHIM_CHECK(job.ensure_layer(mount_.store.layers()));
-    return job.overlay.make_dir(name, mode);
+    return changes::make_dir(job.overlay, name, mode);
   }();
   if (!made) return completion.complete(made.error());
   mount_.invalidation.name_changed(

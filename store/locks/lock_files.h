@@ -37,7 +37,7 @@ class LockFiles {
   // files of the layer. `staging` is a directory on the base's file system, for files on their way
   // into the base. `access` must outlive this object, and defines who may lock a lock file beside
   // the mount.
-  void share(int base, const LockAccess* access, int staging) {
+  void share(int base, const LockAccess* access = nullptr, int staging = -1) {
     if (access != nullptr) access_ = access;
     staging_ = staging;
     base_ = base;

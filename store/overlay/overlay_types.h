@@ -29,6 +29,15 @@ struct Opened {
   off_t most_bytes = 0;  // then: its maximum size
 };
 
+// Where the object behind a name is.
+enum class Where { kUpper, kIndex, kLowers, kLock };
+struct Located {
+  struct stat st;
+  Where where;      // kIndex: a name of the base whose data LinkIndex has
+  std::string key;  // in LinkIndex, where that was asked
+  UniqueFd lock;    // kLock: an O_PATH descriptor of it
+};
+
 using ListedEntry = sys::DirEntry;
 
 // How the caller of a change of names holds Overlay::mutex(). If it is held shared and the change

@@ -12,6 +12,7 @@
 #include <functional>
 #include <utility>
 
+#include "store/overlay/layer_upkeep.h"
 #include "store/publish/publish_stage.h"
 #include "store/sys/digest.h"
 #include "store/sys/sys.h"
@@ -449,13 +450,13 @@ void Publisher::drop_from_layer(Overlay& overlay, const Stage& stage, PublishHoo
     const std::string path = stage.path_of(file);
     const auto published = sys::open_beneath(store_.base(), path, O_PATH | O_NOFOLLOW);
     const auto st = published ? sys::stat_fd(published->get()) : published.error();
-    if (!st || !overlay.drop_file(path)) continue;
+    if (!st || !drop_file(overlay, path)) continue;
     hooks.published(path, *st);
   }
   for (const std::string& directory : stage.directories) {
-    if (!stage.is_group) (void)overlay.clear_opaque(join_path(stage.unit, directory));
+    if (!stage.is_group) (void)clear_opaque(overlay, join_path(stage.unit, directory));
   }
-  overlay.prune_empty_dirs(stage.unit);
+  prune_empty_dirs(overlay, stage.unit);
 }
 
 Mutex& Publisher::lock_of(const std::string& unit) {

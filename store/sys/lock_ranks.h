@@ -22,7 +22,7 @@
 //   Ticker::mutex_                      with no lock held
 //     ControlSession::mutex_
 //   JobTable::mutex_
-//     Overlay::mutex_                   one job's at a time; shared, or exclusively
+//     OverlayState::mutex               one job's at a time; shared, or exclusively
 //       LockRemovals::mutex_
 //         ViewFilter::mutex_, LockFiles::mutex_
 //       NamedLocks::mutex_

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <iterator>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
 #include "store/sys/sys.h"
 #include "tests/parity/model_action.h"
 #include "tests/parity/side.h"
@@ -22,14 +24,15 @@ constexpr const char* kKindNames[] = {"write",     "mkdir",    "unlink", "rmdir"
 int code_of(const Status& status) { return status ? 0 : status.error().code(); }
 
 int write_on_overlay(Overlay& overlay, const Action& action) {
-  auto fd = overlay.find(action.first) ? overlay.open_writable(action.first, O_WRONLY | O_TRUNC)
-                                       : overlay.create_file(action.first, O_WRONLY, 0644);
+  auto fd = overlay.find(action.first)
+                ? open_writable(overlay, action.first, O_WRONLY | O_TRUNC)
+                : changes::create_file(overlay, action.first, O_WRONLY, 0644);
   if (!fd) return fd.error().code();
   return code_of(sys::write_all(fd->get(), pattern(action.first, action.number)));
 }
 
 int change_mode_on_overlay(Overlay& overlay, const Action& action) {
-  if (const Status done = overlay.copy_up(action.first); !done) return done.error().code();
+  if (const Status done = copy_up(overlay, action.first); !done) return done.error().code();
   const auto opened = overlay.open(action.first, O_PATH);
   if (!opened) return opened.error().code();
   return code_of(sys::set_mode(opened->fd.get(), action.mode()));
@@ -86,23 +89,23 @@ int on_directory(int dir, const Action& action) {
 }
 
 int on_overlay(Overlay& overlay, const Action& action) {
-  const auto prepared = overlay.prepare_copy_up(action.first);
+  const auto prepared = prepare_copy_up(overlay, action.first);
   if (!prepared) return prepared.error().code();
   switch (action.kind) {
     case Kind::kWrite:
       return write_on_overlay(overlay, action);
     case Kind::kMkdir:
-      return code_of(overlay.make_dir(action.first, 0755));
+      return code_of(changes::make_dir(overlay, action.first, 0755));
     case Kind::kUnlink:
-      return code_of(overlay.remove_file(action.first));
+      return code_of(changes::remove_file(overlay, action.first));
     case Kind::kRmdir:
-      return code_of(overlay.remove_dir(action.first));
+      return code_of(changes::remove_dir(overlay, action.first));
     case Kind::kLink:
-      return code_of(overlay.link(action.first, action.second));
+      return code_of(changes::link(overlay, action.first, action.second));
     case Kind::kChmod:
       return change_mode_on_overlay(overlay, action);
     default:
-      return code_of(overlay.rename(action.first, action.second, action.rename_flags()));
+      return code_of(changes::rename(overlay, action.first, action.second, action.rename_flags()));
   }
 }
 

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "store/overlay/layer_upkeep.h"
 #include "store/overlay/overlay.h"
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
@@ -156,7 +157,7 @@ class World {
     for (const UniqueFd& lower : lowers_) lowers.push_back(lower.get());
     overlay_ = std::make_unique<Overlay>(lowers, entries_, counters_);
     overlay_->set_layer(make_directory(layer_), make_directory(layer_ + "-work"));
-    if (!overlay_->load_layer()) errx(2, "load_layer");
+    if (!load_layer(*overlay_)) errx(2, "load_layer");
   }
 
   void add_lower(unsigned number, bool may_link) {

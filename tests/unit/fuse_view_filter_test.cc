@@ -9,6 +9,9 @@
 
 #include "common/direct_page.h"
 #include "fuse/jobs/view_filter.h"
+#include "store/overlay/changes.h"
+#include "store/overlay/common_names.h"
+#include "store/overlay/copy_up.h"
 #include "store/sys/paths.h"
 #include "tests/unit/overlay_fixture.h"
 
@@ -310,34 +313,34 @@ TEST_F(ShadowTest, EveryDifferenceFromTheBaseIsReported) {
     Overlay& overlay = told_overlay_;
     switch (random() % 12) {
       case 0:
-        done += static_cast<bool>(overlay.create_file(path, O_WRONLY, 0644));
+        done += static_cast<bool>(changes::create_file(overlay, path, O_WRONLY, 0644));
         break;
       case 1:
-        done += static_cast<bool>(overlay.open_writable(path, O_WRONLY));
+        done += static_cast<bool>(open_writable(overlay, path, O_WRONLY));
         break;
       case 2:
-        done += static_cast<bool>(overlay.make_dir(path, 0755));
+        done += static_cast<bool>(changes::make_dir(overlay, path, 0755));
         break;
       case 3:
-        done += static_cast<bool>(overlay.make_symlink(path, "x"));
+        done += static_cast<bool>(changes::make_symlink(overlay, path, "x"));
         break;
       case 4:
-        done += static_cast<bool>(overlay.remove_file(path));
+        done += static_cast<bool>(changes::remove_file(overlay, path));
         break;
       case 5:
-        done += static_cast<bool>(overlay.remove_dir(path));
+        done += static_cast<bool>(changes::remove_dir(overlay, path));
         break;
       case 6:
-        done += static_cast<bool>(overlay.rename(path, other, 0));
+        done += static_cast<bool>(changes::rename(overlay, path, other, 0));
         break;
       case 7:
-        done += static_cast<bool>(overlay.rename(path, other, RENAME_EXCHANGE));
+        done += static_cast<bool>(changes::rename(overlay, path, other, RENAME_EXCHANGE));
         break;
       case 8:
-        done += static_cast<bool>(overlay.link(path, other));
+        done += static_cast<bool>(changes::link(overlay, path, other));
         break;
       case 9:
-        done += static_cast<bool>(overlay.copy_up(path));
+        done += static_cast<bool>(copy_up(overlay, path));
         break;
       case 10:  // somebody publishes
         publish(path);
@@ -357,15 +360,15 @@ TEST_F(ShadowTest, EveryDifferenceFromTheBaseIsReported) {
 TEST_F(ShadowTest, ADirectoryWithAHiddenLockFileIsShadowedAndStaysSo) {
   scratch_.write("base/fam/A/x", "base");
   ASSERT_FALSE(reader_.may_be_shadowed("fam/A"));
-  told_overlay_.hide_lock("fam/A/x.lock");
+  hide_lock(told_overlay_, "fam/A/x.lock");
   EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
-  ASSERT_TRUE(told_overlay_.make_dir("plain", 0755));
-  filter_.clear(told_overlay_.hidden_lock_directories());
+  ASSERT_TRUE(changes::make_dir(told_overlay_, "plain", 0755));
+  filter_.clear(told_overlay_.locks().hidden_directories());
   EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
   EXPECT_FALSE(reader_.may_be_shadowed("plain"));
-  told_overlay_.show_lock("fam/A/x.lock");
-  filter_.clear(told_overlay_.hidden_lock_directories());
+  told_overlay_.locks().show("fam/A/x.lock");
+  filter_.clear(told_overlay_.locks().hidden_directories());
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A"));
 }
 
@@ -373,11 +376,11 @@ TEST_F(ShadowTest, ALoadedLayerIsReported) {
   scratch_.write("base/fam/A/x", "base");
   scratch_.write("base/fam/A/y", "base");
   scratch_.write("base/plain/A/x", "base");
-  ASSERT_TRUE(told_overlay_.open_writable("fam/A/x", O_WRONLY));
-  ASSERT_TRUE(told_overlay_.remove_file("fam/A/y"));
-  ASSERT_TRUE(told_overlay_.create_file("fam/B/x", O_WRONLY, 0644).failed_with(ENOENT));
-  ASSERT_TRUE(told_overlay_.make_dir("fam/B", 0755));
-  ASSERT_TRUE(told_overlay_.create_file("fam/B/x", O_WRONLY, 0644));
+  ASSERT_TRUE(open_writable(told_overlay_, "fam/A/x", O_WRONLY));
+  ASSERT_TRUE(changes::remove_file(told_overlay_, "fam/A/y"));
+  ASSERT_TRUE(changes::create_file(told_overlay_, "fam/B/x", O_WRONLY, 0644).failed_with(ENOENT));
+  ASSERT_TRUE(changes::make_dir(told_overlay_, "fam/B", 0755));
+  ASSERT_TRUE(changes::create_file(told_overlay_, "fam/B/x", O_WRONLY, 0644));
   filter_.clear();
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
   is_loading_ = true;
@@ -390,9 +393,9 @@ TEST_F(ShadowTest, ALoadedLayerIsReported) {
 
 TEST_F(ShadowTest, AnEntryThatTheLayerBeganIsItsAlone) {
   scratch_.write("base/fam/A/x", "base");
-  ASSERT_TRUE(told_overlay_.make_dir("fam/C", 0755));
+  ASSERT_TRUE(changes::make_dir(told_overlay_, "fam/C", 0755));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/C/y"));  // a mere directory is merged
-  ASSERT_TRUE(told_overlay_.create_file("fam/C/x", O_WRONLY, 0644));
+  ASSERT_TRUE(changes::create_file(told_overlay_, "fam/C/x", O_WRONLY, 0644));
   scratch_.write("base/fam/C/y", "of another job");
   EXPECT_TRUE(reader_.may_be_shadowed("fam/C/y"));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
@@ -402,14 +405,14 @@ TEST_F(ShadowTest, NamesOfACopiedFileAreAllTheMounts) {
   scratch_.write("base/plain/A/x", "base");
   std::filesystem::create_hard_link(scratch_ / "base/plain/A/x", scratch_ / "base/plain/A/other");
   EXPECT_FALSE(reader_.may_be_shadowed("plain/A/other"));
-  ASSERT_TRUE(told_overlay_.open_writable("plain/A/x", O_WRONLY));
+  ASSERT_TRUE(open_writable(told_overlay_, "plain/A/x", O_WRONLY));
   EXPECT_TRUE(reader_.may_be_shadowed("plain/A/other"));
 }
 
 TEST_F(ShadowTest, ADirectoryThatItsUserCannotEnterHidesWhatIsBelow) {
-  ASSERT_TRUE(told_overlay_.make_dir("plain", 0755));
-  ASSERT_TRUE(told_overlay_.make_dir("plain/open", 0755));
-  ASSERT_TRUE(told_overlay_.make_dir("plain/closed", 0300));
+  ASSERT_TRUE(changes::make_dir(told_overlay_, "plain", 0755));
+  ASSERT_TRUE(changes::make_dir(told_overlay_, "plain/open", 0755));
+  ASSERT_TRUE(changes::make_dir(told_overlay_, "plain/closed", 0300));
   EXPECT_FALSE(reader_.may_be_shadowed("plain/open/x"));
   EXPECT_TRUE(reader_.may_be_shadowed("plain/closed/x"));
 }

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/layer_upkeep.h"
 #include "store/overlay/overlay.h"
 #include "store/sys/sys.h"
 #include "tests/unit/scratch.h"
@@ -48,12 +50,12 @@ class OverlayTest : public ::testing::Test {
   // As the next daemon does.
   void take_up_layer(Overlay& overlay) {
     overlay.set_layer(scratch_.open_dir("upper"), scratch_.open_dir("work"));
-    const Status loaded = overlay.load_layer();
+    const Status loaded = load_layer(overlay);
     EXPECT_TRUE(loaded) << loaded.error().code();
   }
 
   void put(const std::string& path, const std::string& text) {
-    auto fd = overlay_.create_file(path, O_WRONLY, 0644);
+    auto fd = changes::create_file(overlay_, path, O_WRONLY, 0644);
     ASSERT_TRUE(fd) << path << ": " << fd.error().code();
     ASSERT_TRUE(sys::write_all(fd->get(), text));
   }

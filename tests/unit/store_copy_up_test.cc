@@ -7,6 +7,8 @@
 #include <future>
 #include <thread>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
 #include "store/overlay/staged_copies.h"
 #include "tests/unit/overlay_fixture.h"
 
@@ -17,7 +19,7 @@ class CopyUp : public OverlayTest {
  protected:
   Result<UniqueFd> open_writable(const std::string& path) {
     const std::unique_lock lock(overlay_.mutex());
-    return overlay_.open_writable(path, O_RDWR);
+    return cacheshim::open_writable(overlay_, path, O_RDWR);
   }
   // What is left in the work directory, but for the records of hard links and origins.
   Names left_in_work() const {
@@ -32,7 +34,7 @@ class CopyUp : public OverlayTest {
 
 TEST_F(CopyUp, PreparedCopyIsTakenAndNotMadeAgain) {
   scratch_.write("base/a/x", "text");
-  const auto prepared = overlay_.prepare_copy_up("a/x");
+  const auto prepared = prepare_copy_up(overlay_, "a/x");
   ASSERT_TRUE(prepared);
   ASSERT_TRUE(open_writable("a/x"));
   EXPECT_EQ(get("a/x"), "text");
@@ -50,7 +52,7 @@ TEST_F(CopyUp, OtherRequestsContinueWhileAFileIsCopied) {
     go_on.get_future().wait();
     return {};
   };
-  auto copying = std::async(std::launch::async, [&] { return overlay_.prepare_copy_up("a/x"); });
+  auto copying = std::async(std::launch::async, [&] { return prepare_copy_up(overlay_, "a/x"); });
   begun.get_future().wait();
   EXPECT_TRUE(overlay_.find("a/x"));
   {
@@ -74,7 +76,7 @@ TEST_F(CopyUp, TwoAtOnceMakeOneCopy) {
     return {};
   };
   const auto write = [&] {
-    const auto prepared = overlay_.prepare_copy_up("a/x");
+    const auto prepared = prepare_copy_up(overlay_, "a/x");
     return prepared && open_writable("a/x");
   };
   auto one = std::async(std::launch::async, write);
@@ -89,7 +91,7 @@ TEST_F(CopyUp, TwoAtOnceMakeOneCopy) {
 
 TEST_F(CopyUp, AnOutdatedCopyIsMadeAgain) {
   scratch_.write("base/a/x", "old");
-  auto prepared = overlay_.prepare_copy_up("a/x");
+  auto prepared = prepare_copy_up(overlay_, "a/x");
   ASSERT_TRUE(prepared);
   scratch_.write("base/a/x", "newer");
   ASSERT_TRUE(open_writable("a/x"));
@@ -100,7 +102,7 @@ TEST_F(CopyUp, AnOutdatedCopyIsMadeAgain) {
 
 TEST_F(CopyUp, AnUnusedCopyLeavesNothing) {
   scratch_.write("base/a/x", "text");
-  auto prepared = overlay_.prepare_copy_up("a/x");
+  auto prepared = prepare_copy_up(overlay_, "a/x");
   ASSERT_TRUE(prepared);
   EXPECT_EQ(left_in_work().size(), 1U);
   prepared->clear();
@@ -111,10 +113,10 @@ TEST_F(CopyUp, AnUnusedCopyLeavesNothing) {
 TEST_F(CopyUp, DirectoryIsPreparedWithAllThatIsBelow) {
   scratch_.write("base/a/d/x", "x");
   scratch_.write("base/a/d/deep/y", "y");
-  const auto prepared = overlay_.prepare_copy_up("a/d");
+  const auto prepared = prepare_copy_up(overlay_, "a/d");
   ASSERT_TRUE(prepared);
   EXPECT_EQ(prepared->size(), 2U);
-  ASSERT_TRUE(overlay_.rename("a/d", "a/e", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "a/d", "a/e", 0));
   EXPECT_EQ(get("a/e/deep/y"), "y");
   EXPECT_EQ(steps_.begun, 2);
 }
@@ -122,7 +124,7 @@ TEST_F(CopyUp, DirectoryIsPreparedWithAllThatIsBelow) {
 TEST_F(CopyUp, FailureKeepsNothingAndTheNextTriesAgain) {
   scratch_.write("base/a/x", "text");
   steps_.then = [](CopyUpStep) -> Status { return Errno(ENOSPC); };
-  EXPECT_TRUE(overlay_.prepare_copy_up("a/x").failed_with(ENOSPC));
+  EXPECT_TRUE(prepare_copy_up(overlay_, "a/x").failed_with(ENOSPC));
   EXPECT_TRUE(open_writable("a/x").failed_with(ENOSPC));
   EXPECT_EQ(left_in_work(), Names{});
   EXPECT_EQ(get("a/x"), "text");
@@ -182,7 +184,7 @@ class CopyUpCrash : public CopyUp, public ::testing::WithParamInterface<CopyUpSt
         if (step == GetParam()) ::_exit(7);
         return {};
       };
-      (void)overlay_.open_writable(path, O_RDWR);  // does not return
+      (void)cacheshim::open_writable(overlay_, path, O_RDWR);  // does not return
       ::_exit(1);
     }
     int status = 0;
@@ -266,8 +268,8 @@ TEST_F(CopyUp, KeepsOwnersAndAclsWhereAsked) {
             0);
   ASSERT_EQ(::symlink("x", (scratch_ / "base/a/link").c_str()), 0);
   ASSERT_EQ(::lchown((scratch_ / "base/a/link").c_str(), 20001, 20003), 0);
-  ASSERT_TRUE(overlay.copy_up("a/x"));
-  ASSERT_TRUE(overlay.copy_up("a/link"));
+  ASSERT_TRUE(copy_up(overlay, "a/x"));
+  ASSERT_TRUE(copy_up(overlay, "a/link"));
   for (const char* name : {"a", "a/x", "a/link"}) {
     struct stat st {};
     ASSERT_EQ(::lstat((scratch_ / ("upper/" + std::string(name))).c_str(), &st), 0);
@@ -283,13 +285,13 @@ TEST_F(CopyUp, KeepsOwnersAndAclsWhereAsked) {
 
 TEST_F(CopyUp, FileWithoutANameGetsOne) {
   scratch_.write("base/a/x", "x");
-  EXPECT_TRUE(overlay_.make_tmpfile("none", O_RDWR, 0644).failed_with(ENOENT));
-  const auto fd = overlay_.make_tmpfile("a", O_RDWR, 0644);
+  EXPECT_TRUE(changes::make_tmpfile(overlay_, "none", O_RDWR, 0644).failed_with(ENOENT));
+  const auto fd = changes::make_tmpfile(overlay_, "a", O_RDWR, 0644);
   ASSERT_TRUE(fd);
   ASSERT_TRUE(sys::write_all(fd->get(), "text"));
   EXPECT_EQ(names("a"), Names{"x"});
-  EXPECT_TRUE(overlay_.link_object(fd->get(), "a/x").failed_with(EEXIST));
-  ASSERT_TRUE(overlay_.link_object(fd->get(), "a/y"));
+  EXPECT_TRUE(changes::link_object(overlay_, fd->get(), "a/x").failed_with(EEXIST));
+  ASSERT_TRUE(changes::link_object(overlay_, fd->get(), "a/y"));
   EXPECT_EQ(get("a/y"), "text");
   EXPECT_EQ(left_in_work(), Names{});
 }

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <iterator>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {
@@ -19,7 +21,7 @@ class HardLinks : public OverlayTest {
     std::filesystem::create_hard_link(scratch_ / "base/a/x", scratch_ / "base/a/y");
   }
   void write(const std::string& path, const std::string& text) {
-    const auto fd = overlay_.open_writable(path, O_WRONLY | O_TRUNC);
+    const auto fd = open_writable(overlay_, path, O_WRONLY | O_TRUNC);
     ASSERT_TRUE(fd);
     ASSERT_TRUE(sys::write_all(fd->get(), text));
   }
@@ -57,50 +59,50 @@ TEST_F(HardLinks, NextDaemonKnowsThem) {
 }
 
 TEST_F(HardLinks, RemovedNamesAreCounted) {
-  ASSERT_TRUE(overlay_.remove_file("a/x"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "a/x"));
   EXPECT_EQ(links("a/y"), 1U);
   take_up_layer(overlay_);
   EXPECT_EQ(links("a/y"), 1U);
   write("a/y", "new");
   EXPECT_EQ(links("a/y"), 1U);
   EXPECT_EQ(records(), 1);
-  ASSERT_TRUE(overlay_.link("a/y", "a/z"));
+  ASSERT_TRUE(changes::link(overlay_, "a/y", "a/z"));
   EXPECT_EQ(links("a/y"), 2U);
 }
 
 TEST_F(HardLinks, NameCopiedUpAndRemovedLeavesItsDataToTheOther) {
   write("a/x", "new");
-  ASSERT_TRUE(overlay_.remove_file("a/x"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "a/x"));
   EXPECT_EQ(get("a/y"), "new");
   EXPECT_EQ(links("a/y"), 1U);
-  ASSERT_TRUE(overlay_.remove_file("a/y"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "a/y"));
   EXPECT_EQ(names("a"), Names{});
   EXPECT_EQ(records(), 0);
 }
 
 TEST_F(HardLinks, RenameOntoTheOtherNameDoesNothing) {
-  ASSERT_TRUE(overlay_.rename("a/x", "a/y", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "a/x", "a/y", 0));
   EXPECT_EQ(names("a"), (Names{"x", "y"}));
   write("a/x", "new");
-  ASSERT_TRUE(overlay_.rename("a/x", "a/y", 0));
-  ASSERT_TRUE(overlay_.rename("a/y", "a/x", RENAME_EXCHANGE));
+  ASSERT_TRUE(changes::rename(overlay_, "a/x", "a/y", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "a/y", "a/x", RENAME_EXCHANGE));
   EXPECT_EQ(names("a"), (Names{"x", "y"}));
   EXPECT_EQ(links("a/y"), 2U);
 }
 
 TEST_F(HardLinks, NameThatIsRenamedOverIsCounted) {
   put("a/z", "other");
-  ASSERT_TRUE(overlay_.rename("a/z", "a/x", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "a/z", "a/x", 0));
   EXPECT_EQ(links("a/y"), 1U);
   EXPECT_EQ(get("a/y"), "old");
 }
 
 TEST_F(HardLinks, RenamedNameStaysALink) {
-  ASSERT_TRUE(overlay_.rename("a/x", "a/z", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "a/x", "a/z", 0));
   EXPECT_EQ(links("a/y"), 2U);
   write("a/y", "new");
   EXPECT_EQ(get("a/z"), "new");
-  ASSERT_TRUE(overlay_.rename("a", "b", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "a", "b", 0));
   EXPECT_TRUE(are_one("b/y", "b/z"));
   EXPECT_EQ(links("b/y"), 2U);
 }
@@ -111,7 +113,7 @@ TEST_F(HardLinks, SeveralLowersKeepTheirFilesApart) {
   std::filesystem::create_hard_link(scratch_ / "other/b/x", scratch_ / "other/b/y");
   Overlay overlay({base_.get(), other.get()}, entries_, counters_);
   take_up_layer(overlay);
-  ASSERT_TRUE(overlay.open_writable("b/x", O_WRONLY | O_TRUNC));
+  ASSERT_TRUE(open_writable(overlay, "b/x", O_WRONLY | O_TRUNC));
   EXPECT_EQ(overlay.find("b/y")->st.st_size, 0);
   EXPECT_EQ(overlay.find("a/y")->st.st_size, 3);
 }

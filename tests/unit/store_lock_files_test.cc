@@ -9,6 +9,9 @@
 #include "store/layer/baton_record.h"
 #include "store/layer/closing_record.h"
 #include "store/locks/shared_file.h"
+#include "store/overlay/changes.h"
+#include "store/overlay/common_names.h"
+#include "store/overlay/copy_up.h"
 #include "tests/unit/overlay_fixture.h"
 
 namespace cacheshim {
@@ -21,9 +24,9 @@ class LockFilesTest : public OverlayTest {
     profiles_.front().classes.emplace_back(NameClass::kLock, PathPattern("*.lock"));
     profiles_.front().classes.emplace_back(NameClass::kShared, PathPattern("*.all"));
     profiles_.front().classes.emplace_back(NameClass::kBaton, PathPattern("baton"));
-    overlay_.share_locks(base_.get());
-    EXPECT_TRUE(overlay_.make_dir("fam", 0755));
-    EXPECT_TRUE(overlay_.make_dir("fam/entry", 0755));
+    overlay_.locks().share(base_.get());
+    EXPECT_TRUE(changes::make_dir(overlay_, "fam", 0755));
+    EXPECT_TRUE(changes::make_dir(overlay_, "fam/entry", 0755));
   }
 };
 
@@ -33,39 +36,40 @@ TEST_F(LockFilesTest, AreMadeInTheBaseOpenToAllAndAreFoundThere) {
   ASSERT_EQ(::stat((scratch_ / "base/fam/entry/x.lock").c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 07777, 0666U);
   EXPECT_FALSE(scratch_.exists("upper/fam/entry/x.lock"));
-  EXPECT_TRUE(overlay_.is_shared_lock("fam/entry/x.lock"));
+  EXPECT_TRUE(is_shared_lock(overlay_, "fam/entry/x.lock"));
   const auto found = overlay_.find("fam/entry/x.lock");
   ASSERT_TRUE(found);
   EXPECT_FALSE(found->in_upper);
   EXPECT_EQ(found->st.st_ino, st.st_ino);
-  EXPECT_TRUE(overlay_.create_file("fam/entry/x.lock", O_WRONLY, 0644).failed_with(EEXIST));
+  EXPECT_TRUE(
+      changes::create_file(overlay_, "fam/entry/x.lock", O_WRONLY, 0644).failed_with(EEXIST));
 }
 
 TEST_F(LockFilesTest, AnExistingFileIsOpenedWithoutOExcl) {
-  const auto made = overlay_.create_lock("fam/entry/x.lock", O_RDWR);
+  const auto made = create_lock(overlay_, "fam/entry/x.lock", O_RDWR);
   ASSERT_TRUE(made);
   EXPECT_TRUE(made->is_new);
-  const auto again = overlay_.create_lock("fam/entry/x.lock", O_RDWR);
+  const auto again = create_lock(overlay_, "fam/entry/x.lock", O_RDWR);
   ASSERT_TRUE(again);
   EXPECT_FALSE(again->is_new);
   EXPECT_EQ(sys::stat_fd(again->fd.get())->st_ino, sys::stat_fd(made->fd.get())->st_ino);
-  EXPECT_TRUE(overlay_.create_lock("fam/entry/x.lock", O_RDWR | O_EXCL).failed_with(EEXIST));
-  ASSERT_TRUE(overlay_.make_dir("fam/entry/y.lock", 0755));
-  EXPECT_TRUE(overlay_.create_lock("fam/entry/y.lock", O_RDWR).failed_with(EEXIST));
+  EXPECT_TRUE(create_lock(overlay_, "fam/entry/x.lock", O_RDWR | O_EXCL).failed_with(EEXIST));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/entry/y.lock", 0755));
+  EXPECT_TRUE(create_lock(overlay_, "fam/entry/y.lock", O_RDWR).failed_with(EEXIST));
 }
 
 TEST_F(LockFilesTest, AreNotCopiedUpAndListedThoughTheEntryIsOpaque) {
   put("fam/entry/x.lock", "");
   put("fam/entry/file", "of the layer");  // begins the entry, which the base has not
   EXPECT_EQ(names("fam/entry"), (Names{"file", "x.lock"}));
-  ASSERT_TRUE(overlay_.copy_up("fam/entry/x.lock"));
+  ASSERT_TRUE(copy_up(overlay_, "fam/entry/x.lock"));
   EXPECT_FALSE(scratch_.exists("upper/fam/entry/x.lock"));
   EXPECT_TRUE(scratch_.exists("upper/fam/entry/.wh..wh..opq"));
 }
 
 TEST_F(LockFilesTest, HiddenOnesAreGoneFromThisViewAloneUntilMadeAgain) {
   put("fam/entry/x.lock", "");
-  overlay_.hide_lock("fam/entry/x.lock");
+  hide_lock(overlay_, "fam/entry/x.lock");
   EXPECT_TRUE(overlay_.find("fam/entry/x.lock").failed_with(ENOENT));
   EXPECT_EQ(names("fam/entry"), Names{});
   EXPECT_TRUE(scratch_.exists("base/fam/entry/x.lock"));
@@ -76,9 +80,9 @@ TEST_F(LockFilesTest, HiddenOnesAreGoneFromThisViewAloneUntilMadeAgain) {
 
 TEST_F(LockFilesTest, TheLocksOfABatonAreTakenOnAFileThatNoViewShows) {
   put("fam/entry/baton", "");
-  EXPECT_TRUE(overlay_.may_become_lock("fam/entry/baton"));
-  EXPECT_TRUE(overlay_.open_named_lock("fam/entry/baton", /*makes=*/false).failed_with(ENOENT));
-  const auto made = overlay_.open_named_lock("fam/entry/baton", /*makes=*/true);
+  EXPECT_TRUE(overlay_.locks().may_become_lock("fam/entry/baton"));
+  EXPECT_TRUE(open_named_lock(overlay_, "fam/entry/baton", /*makes=*/false).failed_with(ENOENT));
+  const auto made = open_named_lock(overlay_, "fam/entry/baton", /*makes=*/true);
   ASSERT_TRUE(made);
   EXPECT_FALSE(scratch_.exists("base/fam/entry/baton"));
   LockFiles others(entries_);
@@ -90,8 +94,8 @@ TEST_F(LockFilesTest, TheLocksOfABatonAreTakenOnAFileThatNoViewShows) {
 }
 
 TEST_F(LockFilesTest, DirectoriesOfSuchNamesAreDirectories) {
-  ASSERT_TRUE(overlay_.make_dir("fam/entry/d.lock", 0755));
-  EXPECT_FALSE(overlay_.is_shared_lock("fam/entry/d.lock"));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/entry/d.lock", 0755));
+  EXPECT_FALSE(is_shared_lock(overlay_, "fam/entry/d.lock"));
   EXPECT_TRUE(scratch_.exists("upper/fam/entry/d.lock"));
   put("fam/entry/d.lock/file", "x");
   EXPECT_EQ(get("fam/entry/d.lock/file"), "x");
@@ -102,12 +106,15 @@ TEST_F(LockFilesTest, SharedFilesAreRenamedOnlyToSharedNames) {
   put("fam/entry/new.all", "new");
   put("fam/entry/it.all", "old");
   put("fam/entry/file", "private");
-  EXPECT_TRUE(overlay_.rename("fam/entry/file", "fam/entry/it.all", 0).failed_with(EXDEV));
-  EXPECT_TRUE(overlay_.rename("fam/entry/it.all", "fam/entry/file", 0).failed_with(EXDEV));
-  EXPECT_TRUE(overlay_.rename("fam/entry/new.all", "fam/entry/x.lock", 0).failed_with(EXDEV));
-  EXPECT_TRUE(overlay_.link("fam/entry/it.all", "fam/entry/y").failed_with(EPERM));
-  EXPECT_TRUE(overlay_.link("fam/entry/file", "fam/entry/z.all").failed_with(EPERM));
-  ASSERT_TRUE(overlay_.rename("fam/entry/new.all", "fam/entry/it.all", 0));
+  EXPECT_TRUE(
+      changes::rename(overlay_, "fam/entry/file", "fam/entry/it.all", 0).failed_with(EXDEV));
+  EXPECT_TRUE(
+      changes::rename(overlay_, "fam/entry/it.all", "fam/entry/file", 0).failed_with(EXDEV));
+  EXPECT_TRUE(
+      changes::rename(overlay_, "fam/entry/new.all", "fam/entry/x.lock", 0).failed_with(EXDEV));
+  EXPECT_TRUE(changes::link(overlay_, "fam/entry/it.all", "fam/entry/y").failed_with(EPERM));
+  EXPECT_TRUE(changes::link(overlay_, "fam/entry/file", "fam/entry/z.all").failed_with(EPERM));
+  ASSERT_TRUE(changes::rename(overlay_, "fam/entry/new.all", "fam/entry/it.all", 0));
   EXPECT_EQ(scratch_.read("base/fam/entry/it.all"), "new");
   EXPECT_FALSE(scratch_.exists("base/fam/entry/new.all"));
 }
@@ -116,14 +123,14 @@ TEST_F(LockFilesTest, AFileThatIsRenamedToALocksNameIsTheBasesFromThenOn) {
   scratch_.write("base/fam/entry/lower", "of the base");
   put("fam/entry/file", "of the layer");
   const auto before = overlay_.find("fam/entry/file");
-  ASSERT_TRUE(overlay_.rename("fam/entry/file", "fam/entry/x.lock", RENAME_NOREPLACE));
+  ASSERT_TRUE(changes::rename(overlay_, "fam/entry/file", "fam/entry/x.lock", RENAME_NOREPLACE));
   EXPECT_EQ(overlay_.find("fam/entry/x.lock")->st.st_ino, before->st.st_ino);
   EXPECT_EQ(scratch_.read("base/fam/entry/x.lock"), "of the layer");
   EXPECT_EQ(sys::stat_at(base_.get(), "fam/entry/x.lock")->st_mode & 07777, 0666U);
   EXPECT_EQ(names("fam/entry"), (Names{"lower", "x.lock"}));
-  EXPECT_TRUE(
-      overlay_.rename("fam/entry/lower", "fam/entry/x.lock", RENAME_NOREPLACE).failed_with(EEXIST));
-  ASSERT_TRUE(overlay_.rename("fam/entry/lower", "fam/entry/x.lock", 0));
+  EXPECT_TRUE(changes::rename(overlay_, "fam/entry/lower", "fam/entry/x.lock", RENAME_NOREPLACE)
+                  .failed_with(EEXIST));
+  ASSERT_TRUE(changes::rename(overlay_, "fam/entry/lower", "fam/entry/x.lock", 0));
   EXPECT_EQ(scratch_.read("base/fam/entry/x.lock"), "of the base");
   EXPECT_EQ(scratch_.read("base/fam/entry/lower"), "of the base");  // hidden in this layer alone
   EXPECT_EQ(names("fam/entry"), Names{"x.lock"});
@@ -131,43 +138,46 @@ TEST_F(LockFilesTest, AFileThatIsRenamedToALocksNameIsTheBasesFromThenOn) {
 
 TEST_F(LockFilesTest, ALockFileThatIsRenamedAwayIsTheLayersFromThenOn) {
   put("fam/entry/x.lock", "x");
-  ASSERT_TRUE(overlay_.rename("fam/entry/x.lock", "fam/entry/file", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "fam/entry/x.lock", "fam/entry/file", 0));
   EXPECT_FALSE(scratch_.exists("base/fam/entry/x.lock"));
   EXPECT_EQ(scratch_.read("upper/fam/entry/file"), "x");
   EXPECT_EQ(names("fam/entry"), Names{"file"});
   put("fam/entry/x.lock", "again");
-  ASSERT_TRUE(overlay_.rename("fam/entry/x.lock", "fam/entry/y.lock", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "fam/entry/x.lock", "fam/entry/y.lock", 0));
   EXPECT_EQ(scratch_.read("base/fam/entry/y.lock"), "again");
   EXPECT_EQ(names("fam/entry"), (Names{"file", "y.lock"}));
 }
 
 TEST_F(LockFilesTest, LinksLeadToOneObjectInBothDirectories) {
   put("fam/entry/file", "claim");
-  ASSERT_TRUE(overlay_.link("fam/entry/file", "fam/entry/x.lock"));
+  ASSERT_TRUE(changes::link(overlay_, "fam/entry/file", "fam/entry/x.lock"));
   EXPECT_EQ(overlay_.find("fam/entry/file")->st.st_nlink, 2U);
-  EXPECT_TRUE(overlay_.link("fam/entry/file", "fam/entry/x.lock").failed_with(EEXIST));
-  ASSERT_TRUE(overlay_.link("fam/entry/x.lock", "fam/entry/y.lock"));
-  ASSERT_TRUE(overlay_.link("fam/entry/x.lock", "fam/entry/copy"));
+  EXPECT_TRUE(changes::link(overlay_, "fam/entry/file", "fam/entry/x.lock").failed_with(EEXIST));
+  ASSERT_TRUE(changes::link(overlay_, "fam/entry/x.lock", "fam/entry/y.lock"));
+  ASSERT_TRUE(changes::link(overlay_, "fam/entry/x.lock", "fam/entry/copy"));
   EXPECT_EQ(overlay_.find("fam/entry/copy")->st.st_nlink, 4U);
   EXPECT_EQ(names("fam/entry"), (Names{"copy", "file", "x.lock", "y.lock"}));
-  ASSERT_TRUE(overlay_.rename("fam/entry/file", "fam/entry/x.lock", 0));  // names of one file
+  ASSERT_TRUE(
+      changes::rename(overlay_, "fam/entry/file", "fam/entry/x.lock", 0));  // names of one file
   EXPECT_EQ(names("fam/entry"), (Names{"copy", "file", "x.lock", "y.lock"}));
 }
 
 TEST_F(LockFilesTest, ObjectsThatCannotBeLockFilesGiveAnError) {
   put("fam/entry/large", std::string(kMostLockBytes + 1, 'x'));
-  EXPECT_TRUE(overlay_.rename("fam/entry/large", "fam/entry/x.lock", 0).failed_with(EFBIG));
-  EXPECT_TRUE(overlay_.link("fam/entry/large", "fam/entry/x.lock").failed_with(EFBIG));
+  EXPECT_TRUE(
+      changes::rename(overlay_, "fam/entry/large", "fam/entry/x.lock", 0).failed_with(EFBIG));
+  EXPECT_TRUE(changes::link(overlay_, "fam/entry/large", "fam/entry/x.lock").failed_with(EFBIG));
   put("fam/entry/x.lock", "");
   put("fam/entry/file", "");
+  EXPECT_TRUE(changes::rename(overlay_, "fam/entry/file", "fam/entry/x.lock", RENAME_EXCHANGE)
+                  .failed_with(EXDEV));
+  ASSERT_TRUE(changes::make_symlink(overlay_, "fam/entry/link", "nowhere"));
   EXPECT_TRUE(
-      overlay_.rename("fam/entry/file", "fam/entry/x.lock", RENAME_EXCHANGE).failed_with(EXDEV));
-  ASSERT_TRUE(overlay_.make_symlink("fam/entry/link", "nowhere"));
-  EXPECT_TRUE(overlay_.rename("fam/entry/link", "fam/entry/x.lock", 0).failed_with(EXDEV));
+      changes::rename(overlay_, "fam/entry/link", "fam/entry/x.lock", 0).failed_with(EXDEV));
 }
 
 TEST_F(LockFilesTest, WithoutSharingTheyAreTheLayersOwn) {
-  overlay_.share_locks(-1);
+  overlay_.locks().share(-1);
   put("fam/entry/x.lock", "mine");
   EXPECT_EQ(scratch_.read("upper/fam/entry/x.lock"), "mine");
   EXPECT_FALSE(scratch_.exists("base/fam/entry/x.lock"));

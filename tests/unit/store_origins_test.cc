@@ -6,6 +6,9 @@
 #include <set>
 #include <sstream>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
+#include "store/overlay/layer_upkeep.h"
 #include "store/overlay/origin_log.h"
 #include "tests/unit/overlay_fixture.h"
 
@@ -49,7 +52,7 @@ class Origins : public OverlayTest {
 
 TEST_F(Origins, CopiesKeepTheirNumbersForTheNextDaemon) {
   for (const char* path : {"d/file", "d/link", "d/sub/below"}) {
-    ASSERT_TRUE(overlay_.copy_up(path)) << path;
+    ASSERT_TRUE(copy_up(overlay_, path)) << path;
   }
   for (int daemon = 0; daemon < 3; ++daemon) {
     for (const char* path : {"d", "d/file", "d/link", "d/sub", "d/sub/below"}) {
@@ -67,8 +70,8 @@ TEST_F(Origins, RenamedCopiesKeepTheirNumbers) {
   const ino_t file = own("base/e");
   const ino_t directory = own("base/d");
   const ino_t below = own("base/d/sub/below");
-  ASSERT_TRUE(overlay_.rename("e", "f", 0));
-  ASSERT_TRUE(overlay_.rename("d", "moved", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "e", "f", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "d", "moved", 0));
   take_up_anew();
   EXPECT_EQ(shown("f"), file);
   EXPECT_EQ(shown("moved"), directory);
@@ -77,7 +80,7 @@ TEST_F(Origins, RenamedCopiesKeepTheirNumbers) {
 
 TEST_F(Origins, NewObjectsHaveNone) {
   put("d/file2", "new");
-  ASSERT_TRUE(overlay_.remove_file("e"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "e"));
   put("e", "another");
   EXPECT_EQ(shown("d/file2"), own("upper/d/file2"));
   EXPECT_EQ(shown("e"), own("upper/e"));
@@ -86,17 +89,17 @@ TEST_F(Origins, NewObjectsHaveNone) {
 }
 
 TEST_F(Origins, RemovedCopiesLeaveNoRecords) {
-  ASSERT_TRUE(overlay_.copy_up("d/file"));
-  ASSERT_TRUE(overlay_.copy_up("d/sub/below"));
-  ASSERT_TRUE(overlay_.copy_up("d/link"));
-  ASSERT_TRUE(overlay_.copy_up("e"));
+  ASSERT_TRUE(copy_up(overlay_, "d/file"));
+  ASSERT_TRUE(copy_up(overlay_, "d/sub/below"));
+  ASSERT_TRUE(copy_up(overlay_, "d/link"));
+  ASSERT_TRUE(copy_up(overlay_, "e"));
   put("new", "replaces");
-  ASSERT_TRUE(overlay_.rename("new", "e", 0));
-  ASSERT_TRUE(overlay_.remove_file("d/file"));
-  ASSERT_TRUE(overlay_.remove_file("d/link"));
-  ASSERT_TRUE(overlay_.remove_file("d/sub/below"));
-  ASSERT_TRUE(overlay_.remove_dir("d/sub"));
-  ASSERT_TRUE(overlay_.remove_dir("d"));
+  ASSERT_TRUE(changes::rename(overlay_, "new", "e", 0));
+  ASSERT_TRUE(changes::remove_file(overlay_, "d/file"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "d/link"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "d/sub/below"));
+  ASSERT_TRUE(changes::remove_dir(overlay_, "d/sub"));
+  ASSERT_TRUE(changes::remove_dir(overlay_, "d"));
   take_up_anew();
   EXPECT_EQ(records(), 0);
 }
@@ -104,11 +107,11 @@ TEST_F(Origins, RemovedCopiesLeaveNoRecords) {
 TEST_F(Origins, ReplacedDirectoriesLeaveNoRecords) {
   std::filesystem::create_directories(scratch_ / "base/empty");
   scratch_.write("base/whited-out/file", "old");
-  ASSERT_TRUE(overlay_.copy_up("empty"));
-  ASSERT_TRUE(overlay_.remove_file("whited-out/file"));
+  ASSERT_TRUE(copy_up(overlay_, "empty"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "whited-out/file"));
   for (const char* replaced : {"empty", "whited-out"}) {
-    ASSERT_TRUE(overlay_.make_dir("new", 0755));
-    ASSERT_TRUE(overlay_.rename("new", replaced, 0)) << replaced;
+    ASSERT_TRUE(changes::make_dir(overlay_, "new", 0755));
+    ASSERT_TRUE(changes::rename(overlay_, "new", replaced, 0)) << replaced;
     EXPECT_EQ(shown(replaced), own(std::string("upper/") + replaced));
   }
   take_up_anew();
@@ -116,38 +119,38 @@ TEST_F(Origins, ReplacedDirectoriesLeaveNoRecords) {
 }
 
 TEST_F(Origins, FailedRemovalsKeepTheNumber) {
-  ASSERT_TRUE(overlay_.copy_up("d/sub"));
+  ASSERT_TRUE(copy_up(overlay_, "d/sub"));
   put("d/sub/own", "text");
-  ASSERT_TRUE(overlay_.remove_dir("d/sub").failed_with(ENOTEMPTY));
+  ASSERT_TRUE(changes::remove_dir(overlay_, "d/sub").failed_with(ENOTEMPTY));
   EXPECT_EQ(shown("d/sub"), own("base/d/sub"));
 }
 
 TEST_F(Origins, HardLinksShareOneNumberUntilTheLastNameGoes) {
   std::filesystem::create_hard_link(scratch_ / "base/e", scratch_ / "base/e2");
-  ASSERT_TRUE(overlay_.copy_up("e"));
-  ASSERT_TRUE(overlay_.link("e", "e3"));
+  ASSERT_TRUE(copy_up(overlay_, "e"));
+  ASSERT_TRUE(changes::link(overlay_, "e", "e3"));
   take_up_anew();
   for (const char* name : {"e", "e2", "e3"}) EXPECT_EQ(shown(name), own("base/e")) << name;
-  ASSERT_TRUE(overlay_.remove_file("e"));
-  ASSERT_TRUE(overlay_.remove_file("e3"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "e"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "e3"));
   take_up_anew();
   EXPECT_EQ(shown("e2"), own("base/e"));  // its data are in the index alone
-  ASSERT_TRUE(overlay_.remove_file("e2"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "e2"));
   take_up_anew();
   EXPECT_EQ(records(), 0);
 }
 
 // As after publishing, which leaves the file its name in the base.
 TEST_F(Origins, DroppedFilesAreNoCopies) {
-  ASSERT_TRUE(overlay_.copy_up("e"));
+  ASSERT_TRUE(copy_up(overlay_, "e"));
   std::filesystem::create_hard_link(scratch_ / "upper/e", scratch_ / "published");
-  ASSERT_TRUE(overlay_.drop_file("e"));
+  ASSERT_TRUE(drop_file(overlay_, "e"));
   std::filesystem::create_hard_link(scratch_ / "published", scratch_ / "upper/e");
   EXPECT_EQ(shown("e"), own("upper/e"));
 }
 
 TEST_F(Origins, RecordOfAnotherObjectDoesNotCount) {
-  ASSERT_TRUE(overlay_.copy_up("e"));
+  ASSERT_TRUE(copy_up(overlay_, "e"));
   std::istringstream record(scratch_.read("work/origins"));
   std::string inode, handle, rest;
   std::getline(std::getline(std::getline(record, inode, ' '), handle, ' '), rest);
@@ -161,15 +164,15 @@ TEST_F(Origins, CopyUpThatFailsAtItsNameLeavesNoRecord) {
   steps_.then = [](CopyUpStep step) -> Status {
     return step == CopyUpStep::kIndexed ? Status(Errno(EIO)) : Status();
   };
-  ASSERT_TRUE(overlay_.copy_up("e").failed_with(EIO));
+  ASSERT_TRUE(copy_up(overlay_, "e").failed_with(EIO));
   steps_.then = nullptr;
   take_up_anew();
   EXPECT_EQ(records(), 0);
 }
 
 TEST_F(Origins, DamagedLogLosesNoMoreThanItsDamagedLines) {
-  ASSERT_TRUE(overlay_.copy_up("e"));
-  ASSERT_TRUE(overlay_.copy_up("d/file"));
+  ASSERT_TRUE(copy_up(overlay_, "e"));
+  ASSERT_TRUE(copy_up(overlay_, "d/file"));
   const std::string good = scratch_.read("work/origins");
   for (const std::string& damage :
        {std::string(100, '\0'), std::string("zz\n1 2\n1 2 3 4 5\n\n  \n-1\n"),
@@ -185,7 +188,7 @@ TEST_F(Origins, DamagedLogLosesNoMoreThanItsDamagedLines) {
 
 TEST_F(Origins, CopiesShowTheirOwnNumbersWhereTheLogCannotBeWritten) {
   std::filesystem::create_directories(scratch_ / "work/origins/in-the-way");
-  ASSERT_TRUE(overlay_.copy_up("e"));
+  ASSERT_TRUE(copy_up(overlay_, "e"));
   EXPECT_EQ(shown("e"), own("base/e"));
   take_up_anew();
   EXPECT_EQ(get("e"), "old");

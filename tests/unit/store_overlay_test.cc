@@ -5,6 +5,9 @@
 
 #include <climits>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
+#include "store/overlay/layer_upkeep.h"
 #include "store/sys/whiteout.h"
 #include "tests/unit/overlay_fixture.h"
 
@@ -22,7 +25,7 @@ TEST_F(Overlay_, ShowsBaseFilesThatAppearLater) {
 TEST_F(Overlay_, WritingCopiesUpAndLeavesTheBaseAlone) {
   scratch_.write("base/a/x", "old");
   {
-    auto fd = overlay_.open_writable("a/x", O_WRONLY);
+    auto fd = open_writable(overlay_, "a/x", O_WRONLY);
     ASSERT_TRUE(fd);
     ASSERT_TRUE(sys::write_all(fd->get(), "NEW"));
   }
@@ -33,13 +36,13 @@ TEST_F(Overlay_, WritingCopiesUpAndLeavesTheBaseAlone) {
 
 TEST_F(Overlay_, TruncatingOpenCopiesNoData) {
   scratch_.write("base/a/x", "old");
-  ASSERT_TRUE(overlay_.open_writable("a/x", O_WRONLY | O_TRUNC));
+  ASSERT_TRUE(open_writable(overlay_, "a/x", O_WRONLY | O_TRUNC));
   EXPECT_EQ(get("a/x"), "");
 }
 
 TEST_F(Overlay_, RemovedBaseFileIsGoneForThisLayerAlone) {
   scratch_.write("base/a/x", "old");
-  ASSERT_TRUE(overlay_.remove_file("a/x"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "a/x"));
   EXPECT_EQ(get("a/x"), "<none>");
   EXPECT_EQ(names("a"), Names{});
   EXPECT_EQ(scratch_.read("base/a/x"), "old");
@@ -48,31 +51,31 @@ TEST_F(Overlay_, RemovedBaseFileIsGoneForThisLayerAlone) {
 TEST_F(Overlay_, NamesTooLongForAWhiteoutCanBeRemoved) {
   const std::string longest(255, 'n');
   scratch_.write("base/a/" + longest, "old");
-  ASSERT_TRUE(overlay_.remove_file("a/" + longest));
+  ASSERT_TRUE(changes::remove_file(overlay_, "a/" + longest));
   EXPECT_EQ(names("a"), Names{});
-  ASSERT_TRUE(overlay_.load_layer());
+  ASSERT_TRUE(load_layer(overlay_));
   EXPECT_EQ(get("a/" + longest), "<none>");
 }
 
 TEST_F(Overlay_, DirectoryMadeAgainDoesNotMergeWithTheOldOne) {
   scratch_.write("base/a/d/x", "old");
-  ASSERT_TRUE(overlay_.remove_file("a/d/x"));
-  ASSERT_TRUE(overlay_.remove_dir("a/d"));
-  ASSERT_TRUE(overlay_.make_dir("a/d", 0755));
+  ASSERT_TRUE(changes::remove_file(overlay_, "a/d/x"));
+  ASSERT_TRUE(changes::remove_dir(overlay_, "a/d"));
+  ASSERT_TRUE(changes::make_dir(overlay_, "a/d", 0755));
   scratch_.write("base/a/d/y", "later");
   EXPECT_EQ(names("a/d"), Names{});
 }
 
 TEST_F(Overlay_, DirectoryThatTheBaseFillsIsNotEmpty) {
   scratch_.write("base/fam/K/x", "published");
-  ASSERT_TRUE(overlay_.make_dir("fam/K/tmp.1", 0755));
-  ASSERT_TRUE(overlay_.remove_dir("fam/K/tmp.1"));
-  EXPECT_TRUE(overlay_.remove_dir("fam/K").failed_with(ENOTEMPTY));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/K/tmp.1", 0755));
+  ASSERT_TRUE(changes::remove_dir(overlay_, "fam/K/tmp.1"));
+  EXPECT_TRUE(changes::remove_dir(overlay_, "fam/K").failed_with(ENOTEMPTY));
 }
 
 TEST_F(Overlay_, EntryBegunWhileTheBaseHadNoneIsServedFromTheLayerAlone) {
-  ASSERT_TRUE(overlay_.make_dir("fam", 0755));
-  ASSERT_TRUE(overlay_.make_dir("fam/K", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/K", 0755));
   put("fam/K/mine", "1");
   scratch_.write("base/fam/K/theirs", "2");
   EXPECT_EQ(names("fam/K"), Names{"mine"});
@@ -80,9 +83,9 @@ TEST_F(Overlay_, EntryBegunWhileTheBaseHadNoneIsServedFromTheLayerAlone) {
 }
 
 TEST_F(Overlay_, ScratchNamesDoNotBeginAnEntry) {
-  ASSERT_TRUE(overlay_.make_dir("fam", 0755));
-  ASSERT_TRUE(overlay_.make_dir("fam/K", 0755));
-  ASSERT_TRUE(overlay_.make_dir("fam/K/tmp.1", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/K", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/K/tmp.1", 0755));
   put("fam/K/tmp.1/x", "1");
   scratch_.write("base/fam/K/theirs", "2");
   EXPECT_EQ(names("fam/K"), (Names{"theirs", "tmp.1"}));
@@ -96,7 +99,7 @@ TEST_F(Overlay_, EntryThatTheBaseHadIsMerged) {
 
 TEST_F(Overlay_, RenamingABaseDirectoryTakesAllOfItAlong) {
   scratch_.write("base/a/d/sub/x", "deep");
-  ASSERT_TRUE(overlay_.rename("a/d", "a/e", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "a/d", "a/e", 0));
   EXPECT_EQ(get("a/e/sub/x"), "deep");
   EXPECT_EQ(names("a"), Names{"e"});
   EXPECT_EQ(scratch_.read("base/a/d/sub/x"), "deep");
@@ -104,64 +107,64 @@ TEST_F(Overlay_, RenamingABaseDirectoryTakesAllOfItAlong) {
 
 TEST_F(Overlay_, RenameOntoADirectoryThatOnlyTheBaseFillsIsRefused) {
   scratch_.write("base/a/full/x", "x");
-  ASSERT_TRUE(overlay_.make_dir("a/d", 0755));
-  EXPECT_TRUE(overlay_.rename("a/d", "a/full", 0).failed_with(ENOTEMPTY));
+  ASSERT_TRUE(changes::make_dir(overlay_, "a/d", 0755));
+  EXPECT_TRUE(changes::rename(overlay_, "a/d", "a/full", 0).failed_with(ENOTEMPTY));
 }
 
 TEST_F(Overlay_, RenameFlagsAreKeptAcrossTheLayers) {
   scratch_.write("base/a/x", "base");
   put("a/y", "layer");
-  EXPECT_TRUE(overlay_.rename("a/y", "a/x", RENAME_NOREPLACE).failed_with(EEXIST));
-  ASSERT_TRUE(overlay_.rename("a/y", "a/x", RENAME_EXCHANGE));
+  EXPECT_TRUE(changes::rename(overlay_, "a/y", "a/x", RENAME_NOREPLACE).failed_with(EEXIST));
+  ASSERT_TRUE(changes::rename(overlay_, "a/y", "a/x", RENAME_EXCHANGE));
   EXPECT_EQ(get("a/x"), "layer");
   EXPECT_EQ(get("a/y"), "base");
 }
 
 TEST_F(Overlay_, SymlinksOfAJobLeadTheDaemonNowhere) {
   scratch_.write("outside/secret", "secret");
-  ASSERT_TRUE(overlay_.make_symlink("out", scratch_ / "outside"));
+  ASSERT_TRUE(changes::make_symlink(overlay_, "out", scratch_ / "outside"));
   EXPECT_FALSE(overlay_.find("out/secret"));
-  EXPECT_TRUE(overlay_.create_file("out/planted", O_WRONLY, 0644).failed_with(ELOOP));
+  EXPECT_TRUE(changes::create_file(overlay_, "out/planted", O_WRONLY, 0644).failed_with(ELOOP));
   EXPECT_FALSE(scratch_.exists("outside/planted"));
 }
 
 TEST_F(Overlay_, RemovedNamesCanBeMadeAgainAndPresentOnesCannot) {
   scratch_.write("base/a/x", "old");
-  EXPECT_TRUE(overlay_.make_dir("a/x", 0755).failed_with(EEXIST));
-  ASSERT_TRUE(overlay_.remove_file("a/x"));
+  EXPECT_TRUE(changes::make_dir(overlay_, "a/x", 0755).failed_with(EEXIST));
+  ASSERT_TRUE(changes::remove_file(overlay_, "a/x"));
   put("a/x", "new");
-  EXPECT_TRUE(overlay_.make_symlink("a/x", "y").failed_with(EEXIST));
-  EXPECT_TRUE(overlay_.create_file("a/x", O_WRONLY, 0644).failed_with(EEXIST));
+  EXPECT_TRUE(changes::make_symlink(overlay_, "a/x", "y").failed_with(EEXIST));
+  EXPECT_TRUE(changes::create_file(overlay_, "a/x", O_WRONLY, 0644).failed_with(EEXIST));
   EXPECT_EQ(get("a/x"), "new");
 }
 
 // Where the layer has a directory and the base, meanwhile, a file.
 TEST_F(Overlay_, AFileOfTheBaseInADirectoriesPlaceHidesNoNameOfTheLayers) {
-  ASSERT_TRUE(overlay_.make_dir("a", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "a", 0755));
   put("a/x", "layer");
   scratch_.write("base/a", "base");
-  EXPECT_TRUE(overlay_.make_dir("a/x", 0755).failed_with(EEXIST));
+  EXPECT_TRUE(changes::make_dir(overlay_, "a/x", 0755).failed_with(EEXIST));
   EXPECT_EQ(names("a"), Names{"x"});
 }
 
 TEST_F(Overlay_, DirectoryWithMarkersAloneIsRemoved) {
   scratch_.write("base/a/x", "x");
-  ASSERT_TRUE(overlay_.rename("a", "b", 0));
-  ASSERT_TRUE(overlay_.remove_file("b/x"));
-  ASSERT_TRUE(overlay_.remove_dir("b"));
+  ASSERT_TRUE(changes::rename(overlay_, "a", "b", 0));
+  ASSERT_TRUE(changes::remove_file(overlay_, "b/x"));
+  ASSERT_TRUE(changes::remove_dir(overlay_, "b"));
   EXPECT_EQ(names(""), Names{});
-  ASSERT_TRUE(overlay_.make_dir("c", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "c", 0755));
   put("c/y", "y");
-  EXPECT_TRUE(overlay_.remove_dir("c").failed_with(ENOTEMPTY));
-  ASSERT_TRUE(overlay_.remove_file("c/y"));
-  ASSERT_TRUE(overlay_.remove_dir("c"));
-  ASSERT_TRUE(overlay_.make_dir("c", 0755));
+  EXPECT_TRUE(changes::remove_dir(overlay_, "c").failed_with(ENOTEMPTY));
+  ASSERT_TRUE(changes::remove_file(overlay_, "c/y"));
+  ASSERT_TRUE(changes::remove_dir(overlay_, "c"));
+  ASSERT_TRUE(changes::make_dir(overlay_, "c", 0755));
 }
 
 TEST_F(Overlay_, BeginningAnEntryLeavesItsDirectoriesTimes) {
-  ASSERT_TRUE(overlay_.make_dir("fam", 0755));
-  ASSERT_TRUE(overlay_.make_dir("fam/K", 0755));
-  ASSERT_TRUE(overlay_.make_dir("fam/K/deep", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/K", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/K/deep", 0755));
   const auto before = overlay_.find("fam/K");
   ASSERT_TRUE(before);
   put("fam/K/deep/x", "1");
@@ -175,15 +178,15 @@ TEST_F(Overlay_, TheStoresRecordsAndOurMarkersAreNotThere) {
   scratch_.write("base/.cacheshim/format", "1");
   EXPECT_EQ(names(""), Names{});
   EXPECT_TRUE(overlay_.find(".cacheshim/format").failed_with(ENOENT));
-  EXPECT_TRUE(overlay_.make_dir(".cacheshim", 0755).failed_with(EPERM));
-  EXPECT_TRUE(overlay_.create_file(".wh.x", O_WRONLY, 0644).failed_with(EPERM));
+  EXPECT_TRUE(changes::make_dir(overlay_, ".cacheshim", 0755).failed_with(EPERM));
+  EXPECT_TRUE(changes::create_file(overlay_, ".wh.x", O_WRONLY, 0644).failed_with(EPERM));
 }
 
 TEST_F(Overlay_, HiddenNamesAreReadBackFromDisk) {
   scratch_.write("base/a/x", "x");
   scratch_.write("base/b/y", "y");
-  ASSERT_TRUE(overlay_.remove_file("a/x"));
-  ASSERT_TRUE(overlay_.rename("b", "c", 0));
+  ASSERT_TRUE(changes::remove_file(overlay_, "a/x"));
+  ASSERT_TRUE(changes::rename(overlay_, "b", "c", 0));
   take_up_layer(overlay_);
   EXPECT_EQ(names(""), (Names{"a", "c"}));
   EXPECT_EQ(names("a"), Names{});
@@ -195,29 +198,29 @@ TEST_F(Overlay_, WithoutALayerTheBaseIsReadAndNothingIsMade) {
   Overlay bare({base_.get()}, entries_, counters_);
   scratch_.write("base/a/x", "x");
   EXPECT_TRUE(bare.find("a/x"));
-  EXPECT_FALSE(bare.make_dir("a/d", 0755));
+  EXPECT_FALSE(changes::make_dir(bare, "a/d", 0755));
 }
 
 // One of each change; `name` is as long as the path is to become.
 void expect_changes_in(Overlay& overlay, const std::string& directory, const std::string& name) {
   const std::string path = join_path(directory, name);
   const std::string other = join_path(directory, "other");
-  EXPECT_TRUE(overlay.create_file(path, O_WRONLY, 0600));
-  EXPECT_TRUE(overlay.create_file(path, O_WRONLY, 0600).failed_with(EEXIST));
-  EXPECT_TRUE(overlay.link(path, other));
+  EXPECT_TRUE(changes::create_file(overlay, path, O_WRONLY, 0600));
+  EXPECT_TRUE(changes::create_file(overlay, path, O_WRONLY, 0600).failed_with(EEXIST));
+  EXPECT_TRUE(changes::link(overlay, path, other));
   EXPECT_EQ(overlay.find(path)->st.st_nlink, 2U);
-  EXPECT_TRUE(overlay.remove_file(path));
-  EXPECT_TRUE(overlay.rename(other, path, 0));
+  EXPECT_TRUE(changes::remove_file(overlay, path));
+  EXPECT_TRUE(changes::rename(overlay, other, path, 0));
   EXPECT_TRUE(S_ISREG(overlay.find(path)->st.st_mode));
-  EXPECT_TRUE(overlay.make_dir(path, 0700).failed_with(EEXIST));
-  EXPECT_TRUE(overlay.make_symlink(other, "nowhere"));
-  EXPECT_TRUE(overlay.rename(path, other, RENAME_EXCHANGE));
+  EXPECT_TRUE(changes::make_dir(overlay, path, 0700).failed_with(EEXIST));
+  EXPECT_TRUE(changes::make_symlink(overlay, other, "nowhere"));
+  EXPECT_TRUE(changes::rename(overlay, path, other, RENAME_EXCHANGE));
   EXPECT_TRUE(S_ISLNK(overlay.find(path)->st.st_mode));
-  EXPECT_TRUE(overlay.remove_file(other));
-  EXPECT_TRUE(overlay.make_node(other, S_IFIFO | 0600));
-  EXPECT_TRUE(overlay.rename(other, path, 0));
+  EXPECT_TRUE(changes::remove_file(overlay, other));
+  EXPECT_TRUE(changes::make_node(overlay, other, S_IFIFO | 0600));
+  EXPECT_TRUE(changes::rename(overlay, other, path, 0));
   EXPECT_TRUE(S_ISFIFO(overlay.find(path)->st.st_mode));
-  EXPECT_TRUE(overlay.remove_file(path));
+  EXPECT_TRUE(changes::remove_file(overlay, path));
   EXPECT_TRUE(overlay.find(path).failed_with(ENOENT));
 }
 
@@ -234,20 +237,21 @@ void expect_changes_at_any_depth(const Scratch& scratch) {
   for (; directory.size() + 1 + longest.size() < PATH_MAX - 1; made.push_back(directory)) {
     expect_changes_in(overlay, directory, "x");
     directory = join_path(directory, longest);
-    EXPECT_TRUE(overlay.make_dir(directory, 0700));
+    EXPECT_TRUE(changes::make_dir(overlay, directory, 0700));
   }
   EXPECT_EQ(join_path(directory, longest).size(), std::size_t{PATH_MAX - 1});
   expect_changes_in(overlay, directory, longest);
   made.push_back(join_path(directory, longest));
-  EXPECT_TRUE(overlay.make_dir(made.back(), 0700));
+  EXPECT_TRUE(changes::make_dir(overlay, made.back(), 0700));
   expect_changes_in(overlay, made.back(), longest);
-  for (auto at = made.rbegin(); at != made.rend(); ++at) EXPECT_TRUE(overlay.remove_dir(*at));
-  EXPECT_TRUE(overlay.remove_file("file"));
-  EXPECT_TRUE(overlay.create_file("file", O_WRONLY, 0600));
+  for (auto at = made.rbegin(); at != made.rend(); ++at)
+    EXPECT_TRUE(changes::remove_dir(overlay, *at));
+  EXPECT_TRUE(changes::remove_file(overlay, "file"));
+  EXPECT_TRUE(changes::create_file(overlay, "file", O_WRONLY, 0600));
   EXPECT_TRUE(overlay.find("file")->in_upper);
-  EXPECT_TRUE(overlay.remove_file("directory/x"));
-  EXPECT_TRUE(overlay.remove_dir("directory"));
-  EXPECT_TRUE(overlay.make_dir("directory", 0700));
+  EXPECT_TRUE(changes::remove_file(overlay, "directory/x"));
+  EXPECT_TRUE(changes::remove_dir(overlay, "directory"));
+  EXPECT_TRUE(changes::make_dir(overlay, "directory", 0700));
   EXPECT_TRUE(overlay.list("directory")->empty());
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 
+#include "store/overlay/changes.h"
 #include "store/publish/publisher.h"
 #include "tests/unit/overlay_fixture.h"
 
@@ -109,7 +110,7 @@ class PublishRules : public OverlayTest {
   void make_dir(const std::string& path) {
     if (overlay_.find(path)) return;
     if (!parent_path(path).empty()) make_dir(std::string(parent_path(path)));
-    ASSERT_TRUE(overlay_.make_dir(path, 0755)) << path;
+    ASSERT_TRUE(changes::make_dir(overlay_, path, 0755)) << path;
   }
   void write(const std::string& path, const std::string& text = "x") {
     make_dir(std::string(parent_path(path)));
@@ -140,11 +141,11 @@ TEST_F(PublishRules, DirectoryThatIsRenamedIntoPlaceIsCompleteByItsNames) {
   write("rules/tmp1/.params.tmp7");
   make_dir("rules/moved");
   EXPECT_EQ(after("rules/tmp1/lib", Arrival::kClosed), "");
-  ASSERT_TRUE(overlay_.rename("rules/tmp1", "rules/moved/K", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "rules/tmp1", "rules/moved/K", 0));
   EXPECT_EQ(after("rules/moved/K", Arrival::kNamed), "");
   write("rules/tmp2/lib");
   write("rules/tmp2/params");
-  ASSERT_TRUE(overlay_.rename("rules/tmp2", "rules/moved/L", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "rules/tmp2", "rules/moved/L", 0));
   EXPECT_EQ(after("rules/moved/L", Arrival::kClosed), "");
   EXPECT_EQ(after("rules/moved/L", Arrival::kNamed), "rules/moved/L");
   EXPECT_EQ(publish("rules/moved/L").files, 2U);
@@ -154,7 +155,7 @@ TEST_F(PublishRules, DirectoryThatIsRenamedIntoPlaceIsCompleteByItsNames) {
 TEST_F(PublishRules, WithoutPatternsOnlyARenameCompletes) {
   write("rules/tmp1/a/b");
   make_dir("rules/whole");
-  ASSERT_TRUE(overlay_.rename("rules/tmp1", "rules/whole/K", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "rules/tmp1", "rules/whole/K", 0));
   EXPECT_EQ(after("rules/whole/K/a/b", Arrival::kNamed), "");
   EXPECT_EQ(after("rules/whole/K", Arrival::kNamed), "rules/whole/K");
 }
@@ -166,13 +167,13 @@ TEST_F(PublishRules, EntryWithABatonIsCompleteOnceThatIsGone) {
   EXPECT_EQ(after("rules/built/K/x.so", Arrival::kNamed), "");
   EXPECT_EQ(end(true).incomplete, 1U);
   write("rules/built/K/log");
-  ASSERT_TRUE(overlay_.remove_file("rules/built/K/baton"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));
   EXPECT_EQ(after("rules/built/K/baton", Arrival::kUnlocked), "rules/built/K");
   EXPECT_EQ(after("rules/built/K/log", Arrival::kUnlocked), "");
   write("rules/built/K/baton", "");  // the next one, who finds nothing to do
   EXPECT_EQ(publish("rules/built/K").files, 2U);
   EXPECT_FALSE(base_has("built/K/baton"));
-  ASSERT_TRUE(overlay_.remove_file("rules/built/K/baton"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "rules/built/K/baton"));
   EXPECT_EQ(after("rules/built/K/baton", Arrival::kUnlocked), "");
 }
 
@@ -190,7 +191,7 @@ TEST_F(PublishRules, EntryIsCompleteAtTheUnlockOfTheBatonThatItIsBuiltUnder) {
 TEST_F(PublishRules, EntryIsCompleteAtTheRemovalOfTheBatonThatItIsBuiltUnder) {
   write("rules/locked/K/baton", "");
   write("rules/locked/K/x.so");
-  ASSERT_TRUE(overlay_.remove_file("rules/locked/K/baton"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "rules/locked/K/baton"));
   EXPECT_EQ(after("rules/locked/K/baton", Arrival::kUnlocked), "rules/locked/K");
 }
 
@@ -250,10 +251,10 @@ TEST_F(PublishRules, FilesThatBelongTogetherGoTogetherTheFirstNamedLast) {
   write("rules/tmp1");
   write("rules/tmp2", "body");
   make_dir("rules/web");
-  ASSERT_TRUE(overlay_.rename("rules/tmp1", "rules/web/k", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "rules/tmp1", "rules/web/k", 0));
   EXPECT_EQ(after("rules/web/k", Arrival::kNamed), "");
   EXPECT_EQ(end(true).incomplete, 1U);
-  ASSERT_TRUE(overlay_.rename("rules/tmp2", "rules/web/k.body", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "rules/tmp2", "rules/web/k.body", 0));
   EXPECT_EQ(after("rules/web/k.body", Arrival::kClosed), "");
   ASSERT_EQ(after("rules/web/k.body", Arrival::kNamed), "rules/web/k.body");
   write("rules/web/other");
@@ -267,7 +268,7 @@ TEST_F(PublishRules, FilesThatBelongTogetherGoTogetherTheFirstNamedLast) {
 
 TEST_F(PublishRules, FilesThatBelongTogetherStayWhereOneOfThemDiffers) {
   scratch_.write("base/rules/web/k", "theirs");
-  ASSERT_TRUE(overlay_.remove_file("rules/web/k"));
+  ASSERT_TRUE(changes::remove_file(overlay_, "rules/web/k"));
   write("rules/web/k", "mine");
   write("rules/web/k.body", "body");
   EXPECT_EQ(publish("rules/web/k.body").conflicts, 1U);
@@ -319,11 +320,11 @@ TEST_F(PublishRules, EntriesOfUnknownCompletenessWaitForTheJobsSuccess) {
 
 TEST_F(PublishRules, FilesOfMkstempAreAsOpenAsTheirDirectory) {
   make_dir("temporary");
-  ASSERT_TRUE(overlay_.make_dir("temporary/open", 0755));
-  ASSERT_TRUE(overlay_.make_dir("temporary/closed", 0700));
-  ASSERT_TRUE(overlay_.make_dir("rules/web", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "temporary/open", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "temporary/closed", 0700));
+  ASSERT_TRUE(changes::make_dir(overlay_, "rules/web", 0755));
   for (const char* path : {"temporary/open/f", "temporary/closed/f", "rules/web/f"}) {
-    ASSERT_TRUE(overlay_.create_file(path, O_WRONLY, 0600));
+    ASSERT_TRUE(changes::create_file(overlay_, path, O_WRONLY, 0600));
   }
   put("rules/web/f.body", "x");
   EXPECT_EQ(publish("temporary/open/f").files, 1U);
@@ -347,7 +348,7 @@ TEST_F(PublishRules, SymlinksLeadIntoTheirOwnCacheByARelativeOrTheRecordedPath) 
   for (const auto& [target, allowed] : targets) {
     const std::string path = "rules/whole/L" + std::to_string(number++);
     make_dir(path);
-    ASSERT_TRUE(overlay_.make_symlink(path + "/link", target));
+    ASSERT_TRUE(changes::make_symlink(overlay_, path + "/link", target));
     EXPECT_EQ(publish(path).files, allowed ? 1U : 0U) << target;
   }
 }

@@ -9,6 +9,8 @@
 #include <memory>
 #include <set>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
 #include "store/publish/publisher.h"
 #include "tests/unit/overlay_fixture.h"
 
@@ -44,9 +46,11 @@ class PublisherTest : public OverlayTest {
     auto opened = Store::open(scratch_ / "base", "");
     store_ = std::make_unique<Store>(std::get<Store>(std::move(opened)));
     publisher_ = std::make_unique<Publisher>(*store_, entries_, counters_);
-    EXPECT_TRUE(overlay_.make_dir("fam", 0755));
+    EXPECT_TRUE(changes::make_dir(overlay_, "fam", 0755));
   }
-  void begin(const std::string& key) { ASSERT_TRUE(overlay_.make_dir("fam/" + key, 0755)); }
+  void begin(const std::string& key) {
+    ASSERT_TRUE(changes::make_dir(overlay_, "fam/" + key, 0755));
+  }
   mode_t mode_of(const std::string& name) {
     struct stat st {};
     EXPECT_EQ(::stat((scratch_ / name).c_str(), &st), 0) << name;
@@ -74,10 +78,10 @@ TEST_F(PublisherTest, CopyOfAHardLinkIsPublishedAsAFileOfItsOwn) {
   scratch_.write("base/other/x", "1");
   std::filesystem::create_hard_link(scratch_ / "base/other/x", scratch_ / "base/other/y");
   begin("K");
-  ASSERT_TRUE(overlay_.rename("other/x", "fam/K/done-a", 0));
+  ASSERT_TRUE(changes::rename(overlay_, "other/x", "fam/K/done-a", 0));
   EXPECT_EQ(publish("fam/K").files, 1U);
   EXPECT_EQ(scratch_.read("base/fam/K/done-a"), "1");
-  auto fd = overlay_.open_writable("other/y", O_WRONLY);
+  auto fd = open_writable(overlay_, "other/y", O_WRONLY);
   ASSERT_TRUE(fd && sys::write_all(fd->get(), "2"));
   EXPECT_EQ(scratch_.read("base/fam/K/done-a"), "1");
   EXPECT_EQ(get("other/y"), "2");
@@ -93,13 +97,13 @@ TEST_F(PublisherTest, ASingleFileCompletesOnlyAnEntryOfItsOwn) {
 
 TEST_F(PublisherTest, TakesNeitherDevicesNorFifosNorSockets) {
   begin("K");
-  ASSERT_TRUE(overlay_.make_node("fam/K/fifo", S_IFIFO | 0644));
-  ASSERT_TRUE(overlay_.make_node("fam/K/socket", S_IFSOCK | 0644));
+  ASSERT_TRUE(changes::make_node(overlay_, "fam/K/fifo", S_IFIFO | 0644));
+  ASSERT_TRUE(changes::make_node(overlay_, "fam/K/socket", S_IFSOCK | 0644));
   const bool is_root =
       ::geteuid() == 0;  // others cannot make devices, and so none can be published
   if (is_root) {
     const NewObject null(S_IFCHR | 0666, makedev(1, 3), std::nullopt);
-    ASSERT_TRUE(overlay_.make_node("fam/K/done-device", null));
+    ASSERT_TRUE(changes::make_node(overlay_, "fam/K/done-device", null));
   }
   put("fam/K/done-a", "2");
   EXPECT_EQ(publish("fam/K").files, 1U);
@@ -124,7 +128,7 @@ TEST_F(PublisherTest, PublishedFilesBelongToTheServiceAccount) {
 TEST_F(PublisherTest, PublishesTheWholeEntryAndEmptiesTheLayer) {
   begin("K");
   put("fam/K/a", "1");
-  ASSERT_TRUE(overlay_.make_dir("fam/K/tmp.9", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "fam/K/tmp.9", 0755));
   put("fam/K/tmp.9/half", "?");
   put("fam/K/done-a", "2");
   const PublishReport report = publish("fam/K");
@@ -136,9 +140,9 @@ TEST_F(PublisherTest, PublishesTheWholeEntryAndEmptiesTheLayer) {
   EXPECT_FALSE(scratch_.exists("upper/fam/K/a"));
   EXPECT_EQ(names("fam/K"), (Names{"a", "done-a", "tmp.9"}));
   EXPECT_EQ(hooks_.paths, (std::set<std::string>{"fam/K/a", "fam/K/done-a"}));
-  EXPECT_TRUE(overlay_.remove_file("fam/K/tmp.9/half"));
-  EXPECT_TRUE(overlay_.remove_dir("fam/K/tmp.9"));
-  EXPECT_TRUE(overlay_.remove_dir("fam/K").failed_with(ENOTEMPTY));
+  EXPECT_TRUE(changes::remove_file(overlay_, "fam/K/tmp.9/half"));
+  EXPECT_TRUE(changes::remove_dir(overlay_, "fam/K/tmp.9"));
+  EXPECT_TRUE(changes::remove_dir(overlay_, "fam/K").failed_with(ENOTEMPTY));
 }
 
 TEST_F(PublisherTest, FirstWriterWinsAndTheLoserKeepsItsOwn) {
@@ -312,16 +316,16 @@ TEST_F(PublisherTest, AFileThatIsMappedForWritingWaits) {
 TEST_F(PublisherTest, AFurtherNameOfAPublishedFileLeadsNotIntoTheBase) {
   begin("K");
   put("fam/K/done-a", "2");
-  ASSERT_TRUE(overlay_.link("fam/K/done-a", "twin"));
+  ASSERT_TRUE(changes::link(overlay_, "fam/K/done-a", "twin"));
   ASSERT_EQ(publish("fam/K").entries, 1U);
-  ASSERT_TRUE(sys::write_all(overlay_.open_writable("twin", O_WRONLY)->get(), "X"));
+  ASSERT_TRUE(sys::write_all(open_writable(overlay_, "twin", O_WRONLY)->get(), "X"));
   EXPECT_EQ(scratch_.read("base/fam/K/done-a"), "2");
 }
 
 TEST_F(PublisherTest, SymlinksOutOfAnEntryAreRefused) {
   begin("K");
   put("fam/K/done-a", "2");
-  ASSERT_TRUE(overlay_.make_symlink("fam/K/out", "../../../etc/passwd"));
+  ASSERT_TRUE(changes::make_symlink(overlay_, "fam/K/out", "../../../etc/passwd"));
   EXPECT_EQ(publish("fam/K").incomplete, 1U);
   EXPECT_EQ(counters_.publish_refused, 1U);
   EXPECT_FALSE(scratch_.exists("base/fam/K"));
@@ -359,7 +363,7 @@ TEST_F(PublisherTest, AnEntryOfAnotherMountPathMakesRoomWhole) {
   scratch_.write("base/fam/K/done-a", R"(["/elsewhere/fam/K/a"])");
   begin("N");  // the entry is merged while it is built, as any other
   put("fam/K/done-b", R"(["/ci-cache/fam/K/a"])");
-  ASSERT_TRUE(sys::write_all(overlay_.open_writable("fam/K/a", O_WRONLY)->get(), "new"));
+  ASSERT_TRUE(sys::write_all(open_writable(overlay_, "fam/K/a", O_WRONLY)->get(), "new"));
   EXPECT_EQ(publish("fam/K").entries, 1U);
   EXPECT_EQ(scratch_.read("base/fam/K/a"), "new");
   EXPECT_FALSE(scratch_.exists("base/fam/K/b"));
@@ -369,7 +373,7 @@ TEST_F(PublisherTest, AnEntryOfAnotherMountPathMakesRoomWhole) {
 TEST_F(PublisherTest, AtAJobsEndOnlySuccessPublishesUnknownCaches) {
   begin("K");
   put("fam/K/half", "1");
-  ASSERT_TRUE(overlay_.make_dir("other", 0755));
+  ASSERT_TRUE(changes::make_dir(overlay_, "other", 0755));
   put("other/file", "3");
   const auto ignore = [](auto, auto) {};
   PublishReport report = publisher_->publish_all(overlay_, hooks_, false, ignore);

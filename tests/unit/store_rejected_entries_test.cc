@@ -9,6 +9,9 @@
 #include <set>
 
 #include "store/base/path_sample.h"
+#include "store/overlay/changes.h"
+#include "store/overlay/copy_up.h"
+#include "store/overlay/layer_upkeep.h"
 #include "store/publish/publisher.h"
 #include "store/publish/rejected_entries.h"
 #include "tests/unit/overlay_fixture.h"
@@ -70,13 +73,13 @@ class RejectedEntriesTest : public OverlayTest {
         std::make_unique<Overlay>(std::vector<int>{base_.get()}, entries_, counters_));
     overlays_.back()->set_layer(scratch_.open_dir("upper" + number),
                                 scratch_.open_dir("work" + number));
-    EXPECT_TRUE(overlays_.back()->load_layer());
+    EXPECT_TRUE(load_layer(*overlays_.back()));
     jobs_.push_back(std::make_unique<RebuildingJob>(id, uid, *overlays_.back()));
     return *jobs_.back();
   }
   static void write(RebuildingJob& job, const std::string& path, const std::string& text) {
-    auto fd = job.overlay.find(path) ? job.overlay.open_writable(path, O_WRONLY | O_TRUNC)
-                                     : job.overlay.create_file(path, O_WRONLY, 0644);
+    auto fd = job.overlay.find(path) ? open_writable(job.overlay, path, O_WRONLY | O_TRUNC)
+                                     : changes::create_file(job.overlay, path, O_WRONLY, 0644);
     ASSERT_TRUE(fd) << path << ": " << fd.error().code();
     ASSERT_TRUE(sys::write_all(fd->get(), text));
   }
@@ -99,7 +102,7 @@ class RejectedEntriesTest : public OverlayTest {
   void publish_good(unsigned uid) {
     std::filesystem::remove_all(scratch_ / "base/fam/K");
     RebuildingJob& first = job("first", uid);
-    ASSERT_TRUE(first.overlay.make_dir("fam/K", 0755));
+    ASSERT_TRUE(changes::make_dir(first.overlay, "fam/K", 0755));
     write(first, "fam/K/a", "good");
     write(first, "fam/K/done-a", "good too");
     ASSERT_EQ(publisher_->publish(first.overlay, "fam/K", first).entries, 1U);

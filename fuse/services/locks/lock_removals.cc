@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "store/overlay/changes.h"
+#include "store/overlay/common_names.h"
 #include "store/sys/raw_locks.h"
 #include "store/sys/sys.h"
 
@@ -29,7 +31,7 @@ Status LockRemovals::remove(Job& job, const std::string& path, pid_t process, Ho
   const Status removed =
       locks_.unless_wanted(id, open, process, [&]() REQUIRES_SHARED(job.overlay.mutex()) -> Status {
         if (is_locked_elsewhere(st.st_dev, st.st_ino)) return Errno(EBUSY);
-        return job.overlay.remove_file(path, hold);
+        return changes::remove_file(job.overlay, path, hold);
       });
   if (!removed.failed_with(EBUSY)) return removed;
   {
@@ -37,7 +39,7 @@ Status LockRemovals::remove(Job& job, const std::string& path, pid_t process, Ho
     Removal& removal = removals_[{id.device, id.inode}];
     removal.path = path;
     removal.jobs.insert(&job);
-    job.overlay.hide_lock(path);
+    hide_lock(job.overlay, path);
   }
   locks_.watch_idle(id);
   return {};
@@ -75,7 +77,7 @@ bool LockRemovals::finish(const LockFileId& id) {
   const MutexLock lock(mutex_);
   const auto found = removals_.find({id.device, id.inode});
   if (found == removals_.end()) return true;
-  for (Job* job : found->second.jobs) job->overlay.show_lock(path);
+  for (Job* job : found->second.jobs) job->overlay.locks().show(path);
   removals_.erase(found);
   return true;
 }

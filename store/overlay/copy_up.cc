@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/overlay/copy_up.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "store/overlay/common_names.h"
+#include "store/overlay/layer_names.h"
+#include "store/sys/keep_times.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+namespace {
+
+// Renames `staged`, a copy of `base` in the work directory, to its name in the layer.
+Status name_staged(Overlay& overlay, const std::string& staged, int parent, const std::string& path,
+                   const struct stat& base) REQUIRES_SHARED(overlay.mutex()) {
+  const auto copy = overlay.state.origins.add(overlay.state.work->get(), staged, base);
+  Status named = sys::rename_at(overlay.state.work->get(), staged, parent,
+                                std::string(base_name(path)), RENAME_NOREPLACE);
+  if (!named && copy) (void)overlay.state.origins.remove(*copy);
+  return named;
+}
+
+Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
+                         const struct stat& st) REQUIRES_SHARED(overlay.mutex()) {
+  CACHESHIM_TRY(base, overlay.state.lowers->open(path, O_PATH | O_DIRECTORY));
+  overlay.state.shadow(path, false);
+  const KeepTimes parent_times(parent);
+  const std::string staged = overlay.state.staged.new_name();
+  CACHESHIM_CHECK(sys::make_dir_at(overlay.state.work->get(), staged, 0700));
+  const Status made = [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
+    CACHESHIM_TRY(directory,
+                  sys::open_beneath(overlay.state.work->get(), staged, O_RDONLY | O_DIRECTORY));
+    CACHESHIM_CHECK(
+        copy_attributes(base.fd.get(), directory.get(), st, overlay.state.options.keep_owner));
+    return name_staged(overlay, staged, parent, path, st);
+  }();
+  if (!made) {
+    (void)sys::unlink_at(overlay.state.work->get(), staged,
+                         AT_REMOVEDIR);  // otherwise the next daemon does
+    return made;
+  }
+  overlay.state.index.add_directory(path);
+  return {};
+}
+
+// Copies an object that is neither a file nor a directory into the work directory.
+Status stage_special(const Overlay& overlay, int object, const struct stat& st,
+                     const std::string& staged) REQUIRES_SHARED(overlay.mutex()) {
+  if (S_ISLNK(st.st_mode)) {
+    CACHESHIM_TRY(target, sys::read_link_at(object, ""));
+    CACHESHIM_CHECK(sys::make_symlink_at(target, overlay.state.work->get(), staged));
+  } else {
+    CACHESHIM_CHECK(sys::make_node_at(overlay.state.work->get(), staged, st.st_mode, st.st_rdev));
+  }
+  CACHESHIM_TRY(copy, sys::open_beneath(overlay.state.work->get(), staged, O_PATH | O_NOFOLLOW));
+  if (overlay.state.options.keep_owner) CACHESHIM_CHECK(copy_owner(copy.get(), st));
+  const timespec times[2] = {st.st_atim, st.st_mtim};
+  return sys::set_times(copy.get(), times);
+}
+
+Status stage_copy(const Overlay& overlay, int object, const struct stat& st,
+                  const std::string& staged) REQUIRES_SHARED(overlay.mutex()) {
+  if (S_ISDIR(st.st_mode)) {
+    CACHESHIM_CHECK(sys::make_dir_at(overlay.state.work->get(), staged, 0700));
+    CACHESHIM_TRY(directory,
+                  sys::open_beneath(overlay.state.work->get(), staged, O_RDONLY | O_DIRECTORY));
+    return copy_attributes(object, directory.get(), st, overlay.state.options.keep_owner);
+  }
+  if (!S_ISREG(st.st_mode)) return stage_special(overlay, object, st, staged);
+  CACHESHIM_TRY(source, sys::reopen(object, O_RDONLY));
+  CACHESHIM_TRY(target, sys::open_beneath(overlay.state.work->get(), staged,
+                                          O_RDWR | O_CREAT | O_EXCL, 0600));
+  return copy_file(source.get(), target.get(), {.keep_owner = overlay.state.options.keep_owner});
+}
+
+Status copy_up_special(Overlay& overlay, const std::string& path, const struct stat& st)
+    REQUIRES_SHARED(overlay.mutex()) {
+  overlay.state.shadow(path, true);
+  CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
+  CACHESHIM_TRY(object, overlay.state.lowers->open(path, O_PATH));
+  const KeepTimes parent_times(parent.get());
+  const std::string staged = overlay.state.staged.new_name();
+  const Status made = [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
+    CACHESHIM_CHECK(stage_special(overlay, object.fd.get(), st, staged));
+    return name_staged(overlay, staged, parent.get(), path, st);
+  }();
+  if (!made)
+    (void)sys::unlink_at(overlay.state.work->get(), staged);  // otherwise the next daemon does
+  return made;
+}
+
+void announce_copy(Overlay& overlay, const std::string& path, int parent) {
+  if (overlay.state.observer == nullptr) return;
+  const auto upper = sys::stat_at(parent, std::string(base_name(path)));
+  if (upper) overlay.state.observer->copied_up(path, *upper);
+}
+
+Result<StagedCopies::Claim> begin_copy(Overlay& overlay, const std::string& path, off_t keep_bytes)
+    REQUIRES_SHARED(overlay.mutex()) {
+  CACHESHIM_TRY(source, overlay.state.lowers->open(path, O_RDONLY | O_NONBLOCK));
+  return overlay.state.staged.begin(std::move(source.fd), keep_bytes);
+}
+
+// Gives a copy the name of the base file that it was made of, `base`.
+Status name_copy(Overlay& overlay, const std::string& path, const StagedCopies::Ticket& copy,
+                 const struct stat& base, int parent) REQUIRES_SHARED(overlay.mutex()) {
+  std::string key;
+  if (base.st_nlink > 1) {
+    CACHESHIM_TRY(found_key, link_key(overlay, path));
+    key = std::move(found_key);
+    overlay.state.shadow("", true);  // any name may belong to this file
+    CACHESHIM_CHECK(overlay.state.links.add_copy(key, base.st_nlink, copy->work(), copy->name()));
+  }
+  CACHESHIM_CHECK(overlay.state.staged.at_step(CopyUpStep::kIndexed));
+  const KeepTimes parent_times(parent);
+  CACHESHIM_CHECK(name_staged(overlay, copy->name(), parent, path, base));
+  overlay.state.staged.set_taken(copy);
+  CACHESHIM_CHECK(overlay.state.staged.at_step(CopyUpStep::kNamed));
+  if (!key.empty()) CACHESHIM_CHECK(overlay.state.links.take_name(key, base.st_nlink));
+  overlay.state.counters.copy_ups.fetch_add(1, std::memory_order_relaxed);
+  announce_copy(overlay, path, parent);
+  return {};
+}
+
+Status copy_up_file(Overlay& overlay, const std::string& path, const struct stat& st,
+                    off_t keep_bytes) REQUIRES_SHARED(overlay.mutex()) {
+  overlay.state.shadow(path, true);
+  CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
+  if (const auto ready = overlay.state.staged.find_ready(st, keep_bytes)) {
+    return name_copy(overlay, path, ready, st, parent.get());
+  }
+  CACHESHIM_TRY(claim, begin_copy(overlay, path, keep_bytes));
+  CACHESHIM_CHECK(overlay.state.staged.complete(claim));
+  CACHESHIM_TRY(base, overlay.find_in_base(path));
+  return name_copy(overlay, path, claim.copy, base, parent.get());
+}
+
+// Adds a further name of a file that already has a copy.
+Status link_up(Overlay& overlay, const std::string& path, const Located& found)
+    REQUIRES_SHARED(overlay.mutex()) {
+  overlay.state.shadow(path, true);
+  CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
+  const KeepTimes parent_times(parent.get());
+  CACHESHIM_CHECK(
+      overlay.state.links.link_copy(found.key, parent.get(), std::string(base_name(path))));
+  CACHESHIM_CHECK(overlay.state.links.take_name(found.key, found.st.st_nlink));
+  announce_copy(overlay, path, parent.get());
+  return {};
+}
+
+// If an object cannot be found, the change itself will meet the error.
+Status prepare_below(Overlay& overlay, const std::string& path, off_t keep_bytes,
+                     PreparedCopies& copies) EXCLUDES(overlay.mutex()) {
+  std::vector<ListedEntry> children;
+  std::optional<StagedCopies::Claim> claim;
+  {
+    const ReaderLock lock(overlay.state.mutex);
+    const auto found = overlay.locate(path);
+    if (!overlay.state.work || !found) return {};
+    if (S_ISDIR(found->st.st_mode)) {
+      if (!overlay.find_in_base(path)) return {};
+      auto listed = overlay.list(path);
+      if (!listed) return {};
+      children = *std::move(listed);
+    } else if (found->where == Where::kLowers && S_ISREG(found->st.st_mode) &&
+               std::min(found->st.st_size, keep_bytes) > 0) {
+      auto begun = begin_copy(overlay, path, keep_bytes);
+      if (!begun) return {};
+      copies.push_back(begun->copy);
+      claim = *std::move(begun);
+    }
+  }
+  if (claim) return overlay.state.staged.complete(*claim);
+  for (const ListedEntry& child : children) {
+    CACHESHIM_CHECK(prepare_below(overlay, join_path(path, child.name), keep_bytes, copies));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> link_key(const Overlay& overlay, const std::string& path) {
+  CACHESHIM_TRY(object, overlay.state.lowers->open(path, O_PATH));
+  return LinkIndex::key_of(object.fd.get(), object.lower);
+}
+
+Status ensure_directory(Overlay& overlay, const std::string& path) {
+  if (!overlay.state.upper) return Errno(EBADF);
+  if (overlay.state.index.has_directory(path)) return {};
+  CACHESHIM_TRY(found, overlay.find(path));
+  if (S_ISLNK(found.st.st_mode)) return Errno(ELOOP);
+  if (!S_ISDIR(found.st.st_mode)) return Errno(ENOTDIR);
+  CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
+  return copy_up_directory(overlay, parent.get(), path, found.st);
+}
+
+Result<UniqueFd> ensure_upper_dir(Overlay& overlay, const std::string& path) {
+  CACHESHIM_CHECK(ensure_directory(overlay, path));
+  return sys::open_beneath(overlay.state.upper.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+Result<UniqueFd> open_upper_parent(Overlay& overlay, const std::string& path) {
+  return ensure_upper_dir(overlay, std::string(parent_path(path)));
+}
+
+Status copy_up(Overlay& overlay, const std::string& path, off_t keep_bytes) {
+  CACHESHIM_TRY(found, overlay.locate(path));
+  return copy_up_found(overlay, path, found, keep_bytes);
+}
+
+Status copy_up_found(Overlay& overlay, const std::string& path, const Located& found,
+                     off_t keep_bytes) {
+  if (found.where == Where::kUpper || found.where == Where::kLock) return {};
+  if (found.where == Where::kIndex) return link_up(overlay, path, found);
+  if (S_ISREG(found.st.st_mode)) return copy_up_file(overlay, path, found.st, keep_bytes);
+  if (!S_ISDIR(found.st.st_mode)) return copy_up_special(overlay, path, found.st);
+  return ensure_directory(overlay, path);
+}
+
+Result<UniqueFd> copy_nameless(Overlay& overlay, int object) {
+  CACHESHIM_TRY(st, sys::stat_fd(object));
+  const std::string staged = overlay.state.staged.new_name();
+  Result<UniqueFd> copy = [&]() REQUIRES_SHARED(overlay.state.mutex) -> Result<UniqueFd> {
+    CACHESHIM_CHECK(stage_copy(overlay, object, st, staged));
+    return sys::open_beneath(overlay.state.work->get(), staged, O_PATH | O_NOFOLLOW);
+  }();
+  // The next daemon removes a leftover.
+  (void)sys::unlink_at(overlay.state.work->get(), staged, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
+  return copy;
+}
+
+// Copies `path`, a merged directory, with its contents into the layer.
+Status copy_up_tree(Overlay& overlay, const std::string& path) {
+  constexpr std::ptrdiff_t kMostDepth = 4096;  // a path of 4,095 bytes cannot be deeper
+  if (std::count(path.begin(), path.end(), '/') > kMostDepth) return Errno(ELOOP);
+  // If the base has nothing there, the layer's directory stays unchanged.
+  if (overlay.state.index.has_directory(path) && overlay.find_in_base(path).failed_with(ENOENT))
+    return mark_opaque(overlay, path);
+  CACHESHIM_TRY(entries, overlay.list(path));
+  CACHESHIM_TRY(directory, ensure_upper_dir(overlay, path));
+  const KeepTimes times(directory.get());
+  for (const ListedEntry& entry : entries) {
+    const std::string child = join_path(path, entry.name);
+    CACHESHIM_TRY(found, overlay.find(child));
+    CACHESHIM_CHECK(S_ISDIR(found.st.st_mode) ? copy_up_tree(overlay, child)
+                                              : copy_up(overlay, child));
+  }
+  return mark_opaque(overlay, path);
+}
+
+Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path,
+                                       off_t keep_bytes) {
+  PreparedCopies copies;
+  CACHESHIM_CHECK(prepare_below(overlay, path, keep_bytes, copies));
+  return copies;
+}
+
+Result<UniqueFd> open_writable(Overlay& overlay, const std::string& path, int flags) {
+  if (is_shared_lock(overlay, path)) return overlay.state.locks.open(path, flags);
+  CACHESHIM_CHECK(copy_up(overlay, path, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
+  return sys::open_beneath(overlay.state.upper.get(), path, flags | O_NOFOLLOW | O_NONBLOCK);
+}
+
+}  // namespace cacheshim

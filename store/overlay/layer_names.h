@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <functional>
+#include <string>
+
+#include "common/result.h"
+#include "store/overlay/overlay.h"
+#include "store/overlay/overlay_types.h"
+
+// The steps of which changes of names consist: names of the layer, whiteouts and opaque markers.
+// For the functions of store/overlay/.
+namespace cacheshim {
+
+// ---- A new name
+
+// Checks that `path` may get an object, and ensures that the layer has the directory above it. If
+// the layer itself has an object there, the change finds it and returns EEXIST. Errors: EEXIST.
+Status prepare_new_name(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
+// Makes the entry that a file at `path` begins opaque, if the base has no part of it.
+void begin_entry(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
+Status mark_opaque(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
+Status clear_opaque(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());
+
+// ---- A name that goes
+
+Status add_whiteout(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
+void remove_whiteout(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
+// Call before the base's name at `path`, where the view shows `found`, is hidden.
+Status hide_in_base(Overlay& overlay, const std::string& path, const Located& found)
+    REQUIRES_SHARED(overlay.mutex());
+// Removes an object of the layer by `remove`; `path` may be its last name.
+Status remove_last_name(Overlay& overlay, const std::string& path,
+                        const std::function<Status()>& remove) REQUIRES_SHARED(overlay.mutex());
+// Forgets the record of a copy with several names of the base once it has none left.
+void forget_link_if_gone(Overlay& overlay, const struct stat& st) REQUIRES_SHARED(overlay.mutex());
+Status remove_upper_dir(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
+Status remove_upper_file(Overlay& overlay, const std::string& path)
+    REQUIRES_SHARED(overlay.mutex());
+
+// ---- A rename
+
+Status check_rename_target(const Overlay& overlay, const Located& source, const std::string& to,
+                           const Result<Located>& target, unsigned flags)
+    REQUIRES_SHARED(overlay.mutex());
+bool are_one_file(const struct stat& one, const struct stat& other);
+// Whether the object is a lock file of the base under the name `to`.
+bool becomes_common(const Overlay& overlay, const Located& source, const std::string& to);
+
+}  // namespace cacheshim

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/counters.h"
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/layer/layer_index.h"
+#include "store/layer/link_index.h"
+#include "store/locks/lock_files.h"
+#include "store/overlay/lower_stack.h"
+#include "store/overlay/origin_log.h"
+#include "store/overlay/overlay_types.h"
+#include "store/overlay/staged_copies.h"
+#include "store/profiles/entry_map.h"
+#include "store/sys/mutex.h"
+#include "store/sys/path_root.h"
+
+namespace cacheshim {
+
+// The data of an overlay, and the lock over them. For the functions of store/overlay/ alone.
+struct OverlayState {
+  OverlayState(std::shared_ptr<const LowerStack> stack, const EntryMap& map, Counters& counts,
+               OverlayObserver* watcher, OverlayOptions chosen);
+
+  // Call before the layer has or hides `path`: see OverlayObserver::shadows().
+  void shadow(const std::string& path, bool tree) const {
+    if (observer != nullptr) observer->shadows(path, tree);
+  }
+  // The store's own records are no part of any view.
+  bool is_store_record(std::string_view path) const;
+  // Returns EPERM for names that no job may create.
+  Status check_name(const std::string& path) const;
+
+  mutable SharedMutex mutex{LockRank::kOverlay};
+  const std::shared_ptr<const LowerStack> lowers;
+  UniqueFd upper GUARDED_BY(mutex);
+  std::shared_ptr<const UniqueFd> work GUARDED_BY(mutex);         // with a layer
+  std::unique_ptr<const PathRoot> upper_paths GUARDED_BY(mutex);  // with a layer
+  const EntryMap& entries;
+  Counters& counters;
+  OverlayObserver* const observer;
+  const OverlayOptions options;
+  LayerIndex index;
+  LinkIndex links GUARDED_BY(mutex);
+  OriginLog origins;
+  LockFiles locks;
+  StagedCopies staged;
+};
+
+}  // namespace cacheshim
