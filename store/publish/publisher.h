@@ -5,7 +5,6 @@
 
 #include <array>
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "store/overlay/overlay.h"
 #include "store/profiles/entry_map.h"
 #include "store/publish/publish_hooks.h"
+#include "store/publish/publish_types.h"
 #include "store/publish/rejected_entries.h"
 #include "store/sys/mutex.h"
 
@@ -27,39 +27,6 @@
 // new entry is renamed in as a whole directory. Into an existing entry, absent files are added only
 // if all common ones are equal, the completing file last: first writer wins.
 namespace cacheshim {
-
-struct PublishReport {
-  std::uint64_t entries = 0;
-  std::uint64_t files = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t conflicts = 0;  // the base had other content: nothing was added
-  std::uint64_t incomplete = 0;  // left out: not complete, open for writing, or unsuitable
-  std::uint64_t refused = 0;     // left out: the job may not publish
-  bool busy = false;             // some of it because it is open: try again at its close
-  // It has a new file that completes the base's entry, and it is unknown whether the job has opened it.
-  bool is_unread_rebuild = false;
-  std::vector<std::string> paths;  // published files, relative to the store
-  // files that the base already had, and that were dropped from the layer
-  std::vector<std::string> copies;
-
-  PublishReport& operator+=(const PublishReport& other);
-};
-
-// The planned publishing of one unit of a layer.
-struct UnitPlan {
-  std::string unit;
-  std::uint64_t files = 0;  // that would be added to the base
-  std::uint64_t bytes = 0;
-  std::string why_kept;  // why the unit would stay in the layer; "" if it would not
-};
-
-// The event that gave a path its current state.
-enum class Arrival {
-  kNamed,     // by a rename or an additional link
-  kClosed,    // by the last close of a descriptor that could write to it
-  kUnlocked,  // it was a baton, and its creator has removed it
-  kBuilt,     // created while the lock of EntryRule::built_under was held, which is now released
-};
 
 class Publisher {
  public:
