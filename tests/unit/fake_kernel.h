@@ -51,7 +51,8 @@ struct FuseNotification {
 // for a reader.
 //
 // Unlike /dev/fuse, the socket accepts a reply to a request that nobody has made; replies_to()
-// counts them. Thread-safe.
+// counts them. A reply that finds the socket full is lost, so at most some dozens of requests should
+// be under way. Thread-safe.
 class FakeKernel {
  public:
   FakeKernel();
