@@ -26,6 +26,7 @@ long_test_packages=(python3-gdbm
     slurm-wlm munge                   # a cluster of this machine alone
     debootstrap                       # the library in other systems
     g++-aarch64-linux-gnu qemu-user)  # and for another architecture
+coverage_packages=(gcovr)
 suite_packages=(perl e2fsprogs xfsprogs bc gawk)  # used by other people's suites (tests/suites/README.md)
 inductor_packages=(python3-dev)  # what torch.compile() has g++ build includes Python.h
 bench_packages=(e2fsprogs fuse-overlayfs mergerfs unionfs-fuse)  # those we race against

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154  # names are shared between these files
+# Which lines of the product the unit tests and the mount tests run together.
+
+readonly coverage_build=$repo/build/variants/coverage
+readonly covered_directories=(common shim store fuse)
+
+run_coverage() {
+    prepare "${coverage_packages[@]}"
+    build_variant coverage --buildtype=debug -Db_coverage=true || die 'cannot build for coverage'
+    meson install -C "$coverage_build" --no-rebuild --quiet || die 'cannot install for coverage'
+    find "$coverage_build" -name '*.gcda' -delete
+    stage 'unit and shim tests, for coverage' "$results/coverage-units.xml" \
+        meson_tests "$coverage_build" "$results/coverage-units.xml" --suite unit --timeout-multiplier 4
+    stage 'real mounts, for coverage' "$results/coverage-mount.xml" \
+        without_rings _covered_mounts "$results/coverage-mount.xml"
+    _report_coverage
+    tally
+}
+
+# Processes of other users add to the counts as well: the files of counts exist before, and every user can write them.
+# They are reached by the lab's path, since the repository may lie in a directory of root's own. Where a process cannot
+# reach them, in a container, it says nothing of that.
+_covered_mounts() { # JUNIT
+    local depth library=$coverage_build/dist/lib/libcacheshim.so
+    depth=$(tr -cd / <<< "$coverage_build" | wc -c)
+    "$coverage_build/dist/bin/cacheshim" --version > /dev/null
+    LD_PRELOAD=$library true
+    chmod -R a+rwX "$coverage_build"
+    mount_tests mount 'not long' "$1" CACHESHIM_LIB=@repo@"${library#"$repo"}" \
+        CACHESHIM_BIN=@repo@/build/variants/coverage/dist/bin/cacheshim \
+        GCOV_PREFIX=@repo@/build/variants/coverage GCOV_PREFIX_STRIP="$depth" GCOV_ERROR_FILE=/dev/null
+}
+
+# A table of the files with the share of lines that were run, and the lines that were not.
+_report_coverage() {
+    local directory filters=()
+    for directory in "${covered_directories[@]}"; do filters+=(--filter "$directory/"); done
+    (cd "$repo" && gcovr --root . "${filters[@]}" --txt "$results/coverage.txt" \
+        "$coverage_build") || die 'cannot read the coverage'
+    cat "$results/coverage.txt"
+    say "also in $results/coverage.txt"
+}
