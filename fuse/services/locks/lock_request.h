@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace cacheshim {
+
+// A lock request of a caller: flock(2) of the whole file, or fcntl(2) of a range of bytes.
+struct LockRequest {
+  bool is_record = false;
+  std::uint64_t owner = 0;   // record: the kernel's lock owner; flock: the handle
+  std::uint64_t handle = 0;  // the handle of the request
+  pid_t process = 0;         // 0: outside the daemon's pid namespace
+  short type = F_UNLCK;      // F_RDLCK, F_WRLCK or F_UNLCK
+  off_t start = 0;           // record, bytes
+  off_t length = 0;          // record, bytes; 0: to the end of the file, wherever that is
+  bool waits = false;
+  bool tells_close = false;  // the kernel reports when a descriptor of the handle is closed (FLUSH)
+  // Another open handle of the file does not report its close: see Owner::descriptors.
+  bool others_close_unseen = false;
+  pid_t thread = 0;               // of `process`, blocked in the request
+  std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it of the caller's descriptors
+};
+
+// A request that is answered once, possibly by another thread than the one that made it.
+class LockCall {
+ public:
+  virtual ~LockCall() = default;
+  // The request is about to wait, and no thread answers it yet. From now on, report an interrupt
+  // with LockTable::interrupt(ticket), which may be called from within this function.
+  virtual void wait(std::uint64_t ticket) = 0;
+  virtual void answer(int error) = 0;  // 0: the lock is granted
+};
+
+}  // namespace cacheshim
