@@ -279,7 +279,9 @@ TEST_F(JobPolicyTest, ARefusalThatCannotBeRecordedIsTriedAgain) {
   std::filesystem::remove(scratch_ / record);
   EXPECT_TRUE(policy_.refuse("uid 8 has written", &layer));
   EXPECT_TRUE(policy_.is_refused());
-  EXPECT_EQ(parse_layer_record(scratch_.read(record))->refused, "uid 7 has written");
+  const auto saved = parse_layer_record(scratch_.read(record));
+  ASSERT_TRUE(saved) << "there is no record";
+  EXPECT_EQ(saved->refused, "uid 7 has written");
 }
 
 TEST_F(JobPolicyTest, ARefusalEndsWithTheLayer) {
