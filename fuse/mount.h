@@ -51,7 +51,7 @@ struct MountOptions {
   std::chrono::seconds layer_keep;
   std::chrono::seconds flight_timeout;  // 0: no single flight
   OwnerRule owners;
-  std::string cycle;  // the job's attempt that the mount belongs to, for the record of its closing
+  std::string cycle;  // the job attempt that the mount belongs to; recorded when the mount is closed
   EvictionLimits gc;
   std::chrono::seconds gc_interval;
   const DirectAccess* direct = nullptr;  // outlives the mount

@@ -24,7 +24,7 @@ namespace cacheshim::cli {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{10};
-// The time in which a daemon on a busy machine notices that its mount is gone.
+// A daemon on a busy machine detects within this time that its mount is gone.
 constexpr std::chrono::seconds kNoticed{2};
 constexpr std::chrono::milliseconds kPoll{10};
 

@@ -15,7 +15,7 @@ namespace cacheshim {
 // that has begun. Thread-safe.
 class UnsettledWrites {
  public:
-  // Far longer than a RELEASE takes to arrive (some 10 µs), far shorter than a caller would notice.
+  // Far longer than a RELEASE takes to arrive (some 10 µs), far shorter than a delay that matters to a caller.
   static constexpr std::chrono::milliseconds kReleaseDelay{100};
 
   explicit UnsettledWrites(std::chrono::milliseconds release_delay = kReleaseDelay)

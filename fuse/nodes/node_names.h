@@ -25,9 +25,9 @@ class NodeNames {
   // Returns 0 if the kernel knows no such node.
   NodeIndex find_path(NodeIndex view_root, std::string_view path) const;
 
-  // If another file had the name, it loses it.
+  // Adds a name to the node. Removes the name from the node that had it, if any.
   void add_link(NodeIndex node, NodeIndex parent, std::string_view name, const struct stat& st);
-  // `removed` replaces the name if it was the last one.
+  // For remove(). If the removed name is the node's last one, the node keeps `object`.
   struct Removed {
     UniqueFd object;  // an O_PATH descriptor, or none
     bool in_upper = false;

@@ -25,35 +25,34 @@ namespace cacheshim {
 // without an answer, and interrupts, still come through /dev/fuse (ReceiveLoop).
 //
 // Each core has a few threads that are bound to it. The kernel prefers the one that has answered
-// last, so one of them handles all requests as long as it makes progress; the others are for the
-// time when a disk or a lock blocks it. Requests that inherently take long are passed to threads
-// without a core.
+// last, so one of them handles all requests until a disk or a lock blocks it; then the others take
+// over. Requests that inherently take long are passed to threads that are bound to no core.
 //
 // A round trip is then only two context switches, where /dev/fuse wakes another core twice; and
 // clients on several cores do not wait for one receiver.
 class RingLoop {
  public:
   // Creates `threads` threads, or two per core if that is more. Returns nullptr, with the reason in
-  // `why`, if there is no FUSE over io_uring: the kernel's parameter fuse.enable_uring is off (a
-  // kernel before 6.14 has none), io_uring is forbidden, or some cores are not allowed. If the
-  // rings fail later, no request can be answered any more, and the process exits. The session must
-  // outlive the loop.
+  // `why`, if FUSE over io_uring is not available: the kernel's parameter fuse.enable_uring is off
+  // or does not exist (before Linux 6.14), io_uring is forbidden, or the process may not use all
+  // cores. If the rings fail later, the process exits, because it could answer no more requests.
+  // The session must outlive the loop.
   static std::unique_ptr<RingLoop> make(fuse_session* session, const std::string& mount_point,
                                         unsigned threads, std::string& why);
   ~RingLoop();
   RingLoop(const RingLoop&) = delete;
   RingLoop& operator=(const RingLoop&) = delete;
 
-  // Call when the kernel knows that requests are received through rings; it sends none until then.
+  // Call after FUSE_INIT has told the kernel to use rings; the kernel sends no request before.
   void start();
-  // Receives no more requests; those in progress have been handled when it returns. Answers are
-  // still sent.
+  // Stops receiving requests. Blocks until the requests in progress have been handled. Answers can
+  // still be sent afterwards.
   void close();
-  // Sends an answer of libfuse, from any thread. Returns false if it does not belong to a request
-  // of a ring.
+  // Sends libfuse's answer to a request. Returns false if the request did not come through a ring.
+  // Thread-safe.
   bool answer(const iovec* parts, int count);
-  // A buffer of up to `size` bytes for the answer to the request that the calling thread handles;
-  // nullptr if that did not come through a ring.
+  // Returns a buffer of up to `size` bytes for the answer to the request that the calling thread
+  // handles; nullptr if the request did not come through a ring.
   static char* answer_space(std::size_t size);
 
  private:

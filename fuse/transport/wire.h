@@ -20,18 +20,18 @@ class RingLoop;
 
 namespace cacheshim::wire {
 
-// Call when a request has been read completely: `bytes` must stay until it has been handled.
-// nullptr: a request that the kernel has not sent, and for which no function below is called.
+// Call when a request has been read completely. `bytes` must remain valid until it has been
+// handled. Pass nullptr for a request that the daemon itself has made; then call no function below.
 void begin_request(const char* bytes);
 // Replies to the request with this errno value, in libfuse's place.
 void refuse(int fd, int error);
-// The nodes that the request names: that of its header, and the second one of a rename, link or
-// copy, otherwise the first again.
+// Returns the nodes that the request names: the one in its header, and the second node of a rename,
+// link or copy. For other requests both are the one in the header.
 std::array<std::uint64_t, 2> nodes();
-// Sends answers to requests of rings there, and not to the device. Call before there are requests,
-// and with nullptr when they have ended.
+// Makes send() pass replies to requests that came through a ring to `rings` instead of the device.
+// Call before the first request, and with nullptr after the last one.
 void use_rings(RingLoop* rings);
-// Adds requests and replies to the trace. Call before there are requests.
+// Adds requests and replies to the trace. Call before the first request.
 void use_trace(RequestTrace* trace);
 // Has the contract of fuse_custom_io::writev: every reply and notification passes here.
 ssize_t send(int fd, iovec* parts, int count, void* userdata);
@@ -49,8 +49,8 @@ Connection connect(bool pass_through);
 // ---- FUSE_WRITE, FUSE_SETATTR of a size: the caller may not leave set-id bits and capabilities.
 bool kills_set_ids();
 
-// ---- FUSE_SETLK and its kind: the process that asks, its own id and not that of a thread, as the
-// daemon sees it; 0 for an unlock, and for a process outside of its pid namespace.
+// ---- FUSE_SETLK, FUSE_SETLKW, FUSE_GETLK: the id of the calling process (not of its thread) in
+// the daemon's PID namespace; 0 for an unlock, and for a process outside this namespace.
 pid_t lock_process();
 
 // ---- FUSE_OPEN, FUSE_CREATE: the kernel reads and writes this backing file itself.

@@ -156,8 +156,8 @@ void LockRequests::before_grant(const FileHandle& handle, std::function<void()> 
   mount_.publishing.show_published(job, entry, std::move(answer));
 }
 
-// Call when a handle's locks go without an unlock, because it is closed or its process has exited. Its files must not
-// count as built by the next holder.
+// Call when a lock is released without an unlock, because its holder has closed the handle or exited. The files that
+// this holder wrote under the lock must not count as built by the next holder.
 void LockRequests::forget_built(const FileHandle& handle, bool is_record, std::uint64_t owner) {
   LockRequest unlock;
   unlock.is_record = is_record;

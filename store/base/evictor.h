@@ -9,8 +9,8 @@
 #include "store/base/base_units.h"
 #include "store/base/eviction_limits.h"
 
-// Eviction: the least recently used units are removed from the base as a whole, until the limits
-// hold.
+// Eviction: removes whole units from the base, the least recently used first, until the limits are
+// met.
 namespace cacheshim {
 
 struct EvictedUnit {
@@ -28,7 +28,7 @@ struct EvictionReport {
   bool is_over = false;  // a limit is still exceeded: all other units were used within min_age
 };
 
-// Returns the units that the limits require to evict; changes nothing.
+// Returns the units that must be evicted to meet the limits. Evicts nothing.
 EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
                              const EvictionLimits& limits);
 

@@ -14,9 +14,9 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kMostTries = 16;  // each of which another daemon has made fail by releasing the lease
+constexpr int kMostTries = 16;  // a try fails if another daemon releases the lease at the same time
 
-// Whether the name still leads to the open file: the last holder removes it.
+// Whether the name still leads to the open file. The last holder of a lease removes the name.
 bool is_named(int directory, const std::string& name, int file) {
   const auto named = sys::stat_at(directory, name);
   const auto opened = sys::stat_fd(file);

@@ -103,7 +103,6 @@ void remove_whiteout(Overlay& overlay, const std::string& path) {
     overlay.state.index.remove_whiteout(path);
 }
 
-// The base's name at `path`, where the view shows `found`, is about to be hidden.
 Status hide_in_base(Overlay& overlay, const std::string& path, const Located& found) {
   if (found.where == Where::kUpper || !S_ISREG(found.st.st_mode)) return {};
   if (found.where == Where::kLowers && found.st.st_nlink < 2 && found.key.empty()) return {};
@@ -114,8 +113,8 @@ Status hide_in_base(Overlay& overlay, const std::string& path, const Located& fo
   return {};
 }
 
-// Removes an object of the layer by `remove`; `path` may be its last name. The record of its origin
-// is removed first, because a new object may get its inode number at once.
+// The record of the object's origin is removed first, because a new object may get its inode number
+// at once.
 Status remove_last_name(Overlay& overlay, const std::string& path,
                         const std::function<Status()>& remove) {
   if (overlay.state.origins.is_empty()) return remove();
@@ -127,7 +126,6 @@ Status remove_last_name(Overlay& overlay, const std::string& path,
   return removed;
 }
 
-// The same for a copy with several names of the base.
 void forget_link_if_gone(Overlay& overlay, const struct stat& st) {
   if (overlay.state.links.forget_if_gone(st.st_dev, st.st_ino))
     (void)overlay.state.origins.remove(st.st_ino);

@@ -10,8 +10,8 @@
 #include "store/overlay/overlay.h"
 #include "store/overlay/overlay_types.h"
 
-// The steps of which changes of names consist: names of the layer, whiteouts and opaque markers.
-// For the functions of store/overlay/.
+// The steps of a change of names: names in the layer, whiteouts and opaque markers. Only for
+// store/overlay/.
 namespace cacheshim {
 
 // ---- A new name
@@ -19,22 +19,25 @@ namespace cacheshim {
 // Checks that `path` may get an object, and ensures that the layer has the directory above it. If
 // the layer itself has an object there, the change finds it and returns EEXIST. Errors: EEXIST.
 Status prepare_new_name(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
-// Makes the entry that a file at `path` begins opaque, if the base has no part of it.
+// Call before the first file of an entry is created, at `path`. Makes the entry's directory opaque
+// if the base has no part of the entry.
 void begin_entry(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 Status mark_opaque(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 Status clear_opaque(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());
 
-// ---- A name that goes
+// ---- Removing a name
 
 Status add_whiteout(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 void remove_whiteout(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 // Call before the base's name at `path`, where the view shows `found`, is hidden.
 Status hide_in_base(Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex());
-// Removes an object of the layer by `remove`; `path` may be its last name.
+// Calls `remove`, which removes `path` from the layer. If that is the object's last name, removes
+// the record of its origin first.
 Status remove_last_name(Overlay& overlay, const std::string& path,
                         const std::function<Status()>& remove) REQUIRES_SHARED(overlay.mutex());
-// Forgets the record of a copy with several names of the base once it has none left.
+// Call after a name of a copied-up file with hard links has been removed. Removes the file's
+// records if no name is left.
 void forget_link_if_gone(Overlay& overlay, const struct stat& st) REQUIRES_SHARED(overlay.mutex());
 Status remove_upper_dir(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 Status remove_upper_file(Overlay& overlay, const std::string& path)

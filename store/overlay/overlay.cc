@@ -42,8 +42,8 @@ Result<Located> Overlay::locate(const std::string& path) const {
   return state.locks.is_shared_name(path) ? locate_lock(path) : locate_merged(path);
 }
 
-// A shared lock file; or what has its name and is no regular file. One that the layer has itself, from
-// a time when its job did not publish, is not seen.
+// Finds the base's lock file at `path`, or an object of this name that is not a regular file. Ignores a lock file that
+// the layer has from a time when its job did not publish.
 Result<Located> Overlay::locate_lock(const std::string& path) const {
   Result<LockFiles::Object> lock = state.locks.find(path);
   if (lock) return Located{lock->st, Where::kLock, {}, std::move(lock->fd)};
@@ -93,9 +93,9 @@ Result<Found> Overlay::find(const std::string& path) const {
   return Found{located.st, in_upper, std::move(origin), std::move(located.lock)};
 }
 
-// If only one layer has a directory, the file system's count of its subdirectories is right: a name that is
-// hidden there has its marker in the layer, which makes the directory a merged one. To count those of a merged
-// directory, its layers would have to be listed; 1 says "not counted", as with overlayfs and btrfs.
+// The file system's count of subdirectories is right for a directory that only one layer has: if a name in it were
+// hidden, the whiteout would make it a merged directory. A merged directory shows 1 ("not counted"), as with overlayfs
+// and btrfs, because an exact count needs a listing of all layers.
 nlink_t Overlay::count_directory_links(const std::string& path, const Located& found) const {
   constexpr nlink_t kNotCounted = 1;
   if (path.empty()) return kNotCounted;  // merged, or with the store's records in it
@@ -163,7 +163,7 @@ Result<std::string> Overlay::get_xattr(const std::string& path, const char* name
   return sys::get_xattr(opened.fd.get(), name);
 }
 
-// What the layer itself has in a directory of its own.
+// Lists the layer's own directory at `path`, without whiteouts and markers.
 Result<std::vector<ListedEntry>> Overlay::list_upper(const std::string& path) const {
   CACHESHIM_TRY(directory,
                 sys::open_beneath(state.upper.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));

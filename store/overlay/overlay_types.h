@@ -34,14 +34,14 @@ enum class Where { kUpper, kIndex, kLowers, kLock };
 struct Located {
   struct stat st;
   Where where;      // kIndex: a name of the base whose data LinkIndex has
-  std::string key;  // in LinkIndex, where that was asked
+  std::string key;  // the file's key in LinkIndex; empty if none was needed
   UniqueFd lock;    // kLock: an O_PATH descriptor of it
 };
 
 using ListedEntry = sys::DirEntry;
 
-// How the caller of a change of names holds Overlay::mutex(). If it is held shared and the change
-// needs more, it fails with kNeedsExclusive and has no effect.
+// How the caller of a change of names holds Overlay::mutex(). A change that needs it held
+// exclusively fails with kNeedsExclusive, without an effect, if it is held shared.
 enum class Hold { kShared, kExclusive };
 inline constexpr int kNeedsExclusive = EDEADLK;
 
@@ -55,9 +55,9 @@ struct OverlayOptions {
 // The steps of a copy-up.
 enum class CopyUpStep {
   kBegun,    // an empty file is in the work directory
-  kFilled,   // the copy is whole
-  kIndexed,  // and recorded, if the file has other names
-  kNamed,    // and has its name in the layer
+  kFilled,   // the copy has all data
+  kIndexed,  // LinkIndex has the copy, if the file has other names
+  kNamed,    // the copy has its name in the layer
 };
 
 // Gets notifications of files whose data move. Must not call back.
@@ -66,9 +66,9 @@ class OverlayObserver {
   // The regular file at `path` is now the layer's own copy, `upper`. Overlay::mutex() is held
   // exclusively.
   virtual void copied_up(const std::string& path, const struct stat& upper) = 0;
-  // The layer is about to have or to hide `path`, or has it (while the layer is loaded): from now
-  // on the lowers' object there is hidden and, if `tree`, everything below it. Called before the
-  // effect is visible, and perhaps without an effect; with Overlay::mutex() held.
+  // The layer is about to get or to hide `path`, or has it (while the layer is loaded). From now on
+  // the lowers' object at `path` is hidden and, if `tree`, everything below it. Called with
+  // Overlay::mutex() held, before the change is visible, and even if the change then fails.
   virtual void shadows(const std::string& /*path*/, bool /*tree*/) {}
   // A copy-up has reached this step; an error ends it there. For tests, which stop, fail or kill
   // it.

@@ -51,13 +51,14 @@ class EntryMap {
   // Whether a small file of this name shares its locks from the first lock request on: `*.lock` in
   // a cache without a profile, and batons.
   bool may_become_lock(std::string_view path) const;
-  // Whether a file of `size` bytes and this name can only be a lock: an empty one of those.
+  // Whether a file of `size` bytes and this name can only be a lock: it is empty and
+  // may_become_lock().
   bool is_bare_lock(std::string_view path, off_t size) const {
     return size == 0 && may_become_lock(path);
   }
   // Whether this is a lock or a shared name, whose file belongs to the base for all jobs.
   bool is_common(std::string_view path) const;
-  // Whether the family of `path` has names of either class.
+  // Whether the family of `path` has lock or shared names.
   bool has_common(std::string_view path) const;
   // Whether the name is not a part of its entry: scratch names, locks and batons.
   bool is_beside_entry(std::string_view path) const;

@@ -7,29 +7,29 @@
 
 namespace cacheshim {
 
-// What a name is to the overlay, whatever the file holds.
+// How the overlay treats a name, whatever the file contains.
 enum class NameClass : unsigned char {
   kPrivate,  // of its job, until its entry is published
   kScratch,  // a temporary name, and all names below it
   kLock,     // flock or fcntl: one inode of the base for all jobs
   kBaton,    // created by O_EXCL, removed to release it: an entry that has one is not complete
   kShared,   // read, merged and written anew under a lock: written through to the base
-  kFlight,   // private, and a miss of it is worth a wait
+  kFlight,   // private; a lookup that misses it waits for the process that builds it
 };
 
 // How the rest of the code treats the names of a class.
 struct NameClassRow {
   NameClass name_class;
   std::string_view name;             // in a profile
-  std::string_view never_published;  // why, for people; "": it may be published
+  std::string_view never_published;  // the reason, for messages; "": it may be published
   bool covers_below = false;         // the names below a name of this class belong to it as well
   bool needs_evidence = false;       // profiles with evidence "guess" cannot have it
   bool is_common = false;            // the base's file is common to all jobs
   bool is_a_file_alone = false;      // evicted by itself, and not with an entry
-  // It excludes by its existence: removed when its creator dies; an entry that has one is not complete; a lock on it is
-  // one on a file in leases/.
+  // A baton: it excludes other processes by its existence. The daemon removes it when its creator dies, an entry with
+  // one is not complete, and locks on it are taken on a file in leases/.
   bool is_held_by_existing = false;
-  bool changes_in_place = false;     // so its digest on record is not verified
+  bool changes_in_place = false;     // the recorded digest is not verified
   bool is_awaited = false;           // single flight: one process builds it, the others wait
 };
 

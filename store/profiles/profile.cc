@@ -18,14 +18,14 @@ bool is_for_names(const PathPattern& pattern) {
   return pattern.text().find('/') == std::string::npos;
 }
 
-// Whether the pattern means `path` itself, whose last component is `name`.
+// Whether the pattern matches the whole `path`, whose last component is `name`.
 bool means(const PathPattern& pattern, std::string_view path, std::string_view name) {
   return is_for_names(pattern) ? matches_name(pattern.text(), name) : pattern.matches(path);
 }
 
 constexpr std::string_view kBesideEntry = "./";
 
-// What the '*' of `pattern`, which has one, stands for in `path`.
+// Returns the part of `path` that the '*' of `pattern` matches. Requires: `pattern` has one '*'.
 std::optional<std::string_view> match_star(std::string_view pattern, std::string_view path) {
   const std::string_view front = pattern.substr(0, pattern.find('*'));
   const std::string_view back = pattern.substr(front.size() + 1);

@@ -10,83 +10,84 @@
 #include "store/profiles/name_class.h"
 #include "store/profiles/path_pattern.h"
 
-// What is known of one cache family, read from one TOML file (docs/profiles.md). Nothing of a family is
-// known to C++.
+// The description of one cache family, read from one TOML file (docs/profiles.md). No C++ code depends on a
+// particular family.
 namespace cacheshim {
 
-// How sure we are of a profile.
+// The evidence for a profile, weakest first.
 enum class Evidence {
-  kGuess,  // neither early publishing nor flight, and no shared names
+  kGuess,  // allows no early publishing, no single flight and no shared names
   kDoc,    // the program's documentation says so
-  kRead,   // its source does
-  kRun,    // and it has been run on a mount
+  kRead,   // the program's source says so
+  kRun,    // its source says so, and it has been run on a mount
 };
 std::string_view to_string(Evidence evidence);
 
-// Which files belong together: what is published, and evicted, whole.
+// The files that form an entry, and the signs that an entry is complete. An entry is published and evicted as a whole.
 struct EntryRule {
-  PathPattern path;  // of the entry's directory, below the cache's; or of each of its files
-  // Empty: an entry is a directory. Else it is the files whose names differ in these endings alone.
+  PathPattern path;  // of the entry's directory, or of each of its files; relative to the cache's directory
+  // Empty: an entry is a directory. Otherwise an entry is the files whose names differ only in these endings.
   std::vector<std::string> files = {};
-  // It is complete when it has a file of such a name, or has one as its only file, and no baton; that is
-  // looked at when such a file gets its name or is closed, when a directory gets its name by a rename, and
-  // when a baton is removed. Patterns of names.
+  // Patterns of names. An entry is complete if it has a file that matches `complete`, or if its only file matches
+  // `complete_single`, and if it has no baton. Checked when such a file gets its name or is closed, when a directory
+  // gets its name by a rename, and when a baton is removed.
   std::vector<std::string> complete = {};
   std::vector<std::string> complete_single = {};
-  // A file of such a name does the same once the job has come to its end.
+  // Patterns of names. As `complete`, but only checked when the job has ended.
   std::vector<std::string> complete_at_end = {};
-  // What is closed without a rename tells nothing. Without patterns it is complete when the directory, or all
-  // of its files, have their names.
+  // The program renames complete files into place, so closing a file does not complete the entry. Without patterns in
+  // `complete` the entry is complete when its directory, or each of its files, has its final name.
   bool renamed = false;
-  // JSON files of these names hold absolute paths.
+  // Patterns of names of JSON files that contain absolute paths.
   std::vector<std::string> paths_in = {};
-  // A lock file with one '*' in its path, below the cache's directory, or, if it begins with "./", below the one that the
-  // entry is in: who builds the entry has it locked. '*' stands for the entry's name; of files, for what that begins
-  // with, up to a '.'. The entry is complete when that is unlocked (a baton: or removed); a holder's death, or a
-  // close without an unlock, tells nothing.
+  // The path of the lock file that a builder of the entry holds. It is relative to the cache's directory or, if it
+  // begins with "./", to the directory that contains the entry. Its one '*' stands for the entry's name or, for an
+  // entry of files, for the part of that name before a '.'. The entry is complete when the lock is unlocked or, for a
+  // baton, when the file is removed; not if the holder dies or closes the file without an unlock.
   std::string built_under = {};
-  // A thread that has missed a name of class `flight` builds the entry itself, before it turns to the next: one that
-  // begins another entry has given up the one before, if that is not complete.
+  // A thread that misses a name of class `flight` builds that entry before it begins another one. If it begins another
+  // one first, it has abandoned the incomplete entry.
   bool one_by_one = false;
-  // Its programs replace its files as part of ordinary use: an index, a manifest, a response with an age. A job that reads such
-  // an entry and replaces it has not rejected it.
+  // Programs replace the entry's files in normal use (an index, a manifest, an HTTP response that expires), so a job
+  // that reads the entry and replaces it has not rejected it.
   bool renewed = false;
 
   bool is_directory() const { return files.empty(); }
-  // Whether completeness can be seen at all; else only the job's success tells.
+  // Whether the entry's names show that it is complete.
   bool says_when_complete() const { return built_under.empty() && (renamed || !needs_no_name()); }
-  // Whether completeness can be seen before the job's success.
+  // Whether the daemon can tell that the entry is complete before the job ends, by its names or by its lock.
   bool is_end_seen() const { return says_when_complete() || !built_under.empty(); }
   bool needs_no_name() const { return complete.empty() && complete_single.empty(); }
   bool completes(std::string_view file_name) const;
   bool completes_alone(std::string_view file_name) const;
   bool completes_at_end(std::string_view file_name) const;
   bool holds_paths(std::string_view file_name) const;
-  // Whether `entry` is built under this lock file. Both paths are below the cache's directory.
+  // Whether `entry` is built under this lock file. Both paths are relative to the cache's directory.
   bool is_built_under(std::string_view lock_file, std::string_view entry) const;
-  // The directory whose `built_under` is this lock file; "" if only the entry's own path can tell.
+  // Returns the entry's directory whose `built_under` is this lock file; "" if the lock's path does not determine it.
   std::string entry_built_under(std::string_view lock_file) const;
 };
 
 struct Profile {
   std::string name;                        // directory name in the store and under the mount
   std::string variable;                    // environment variable that moves the cache, or empty
-  // Whether preloaded programs that have not set `variable` get it set. Not for a cache that is off without it, or
-  // that the variable would take out of another place where programs look for it.
+  // Whether the preloaded library sets `variable` if it is unset. False for a cache that the variable turns on, and for
+  // one that programs would no longer find at its other place.
   bool set_variable = true;
-  std::vector<std::string> unless;         // variables that, when set, mean: leave it alone
+  std::vector<std::string> unless;         // if one of these variables is set, the cache is not redirected
   std::vector<std::string> default_paths;  // "~/.triton/cache"
-  std::vector<EntryRule> entries;          // the first that matches counts
+  std::vector<EntryRule> entries;          // the first one that matches applies
   std::vector<std::pair<NameClass, PathPattern>> classes;  // likewise, scratch names first
-  // Its files are made by mkstemp(3), whose mode 0600 is nobody's wish: they are published as open to
-  // others as the directory is that the entry is in.
+  // The program creates its files by mkstemp(3), which always gives mode 0600. They are published with the
+  // permissions for others that the directory of the entry has.
   bool mkstemp = false;
   Evidence evidence = Evidence::kGuess;
   std::string origin;  // the file it was read from, or empty
 
-  // `path`: below the cache's directory. A pattern without '/' is for names anywhere below.
+  // Returns the class of `path`, which is relative to the cache's directory. A pattern without '/' matches the last
+  // component at any depth.
   NameClass class_of(std::string_view path) const;
-  // class_of(path) == wanted, without a look at the other classes for most paths.
+  // Returns class_of(path) == wanted, for most paths without matching the patterns of the other classes.
   bool is_of(std::string_view path, NameClass wanted) const;
   bool has(NameClass wanted) const;
   bool may_publish_early() const { return evidence != Evidence::kGuess; }
@@ -106,10 +107,10 @@ std::variant<Profile, ProfileError> parse_profile(std::string_view text, std::st
 
 struct ProfileSet {
   std::vector<Profile> profiles;      // sorted by name; a later directory's profile replaces
-  std::vector<ProfileError> refused;  // the others go on without these
+  std::vector<ProfileError> refused;  // these files are skipped
 };
 
-// Reads one file. The error is also that of a file that cannot be read.
+// Reads one file. Returns an error if it cannot be read or parsed.
 std::variant<Profile, ProfileError> load_profile(const std::string& path);
 
 // Reads *.toml of every directory in turn; a directory that does not exist counts as empty.

@@ -134,8 +134,8 @@ std::string Publisher::completed_entry(const Overlay& overlay, const std::string
   return overlay.has_layer() && is_complete(overlay, *ref, false) ? ref->unit() : "";
 }
 
-// What is to be published of an entry that cannot say when it is complete, or of which we are not sure:
-// all, when the job has succeeded. Not half of a build whose lock has not told of its end.
+// Whether the entry must be published now. If its names cannot show that it is complete, or if its profile is a guess,
+// it is published when the job has succeeded, except for an entry whose build lock has not been released.
 bool Publisher::is_due(const Overlay& overlay, const EntryRef& ref, bool job_succeeded) const {
   if (ref.profile->may_publish_early() && ref.rule->says_when_complete()) {
     return is_complete(overlay, ref, true);

@@ -21,8 +21,8 @@ struct CopyOptions {
 // Makes the empty regular file `target`, open for writing, a copy of `source`: data (by reflink if
 // the file system shares extents, otherwise copy_file_range(2), otherwise read and write; holes are
 // preserved if it can detect them), user.* xattrs, mode and times. The offsets of both are
-// undefined afterwards. Thread-safe. Errors: those of the calls, including ENOSPC; `target` is then
-// incomplete.
+// undefined afterwards. Thread-safe. Errors: those of the system calls, including ENOSPC; `target`
+// is then incomplete.
 Status copy_file(int source, int target, const CopyOptions& options = {});
 
 // Copies everything except the data. `st` is the source's. Either may be an O_PATH descriptor, but
