@@ -10,8 +10,9 @@
 namespace cacheshim {
 
 enum class NameRule : std::uint32_t {
-  kMountOnly = 1,  // any component of a path: the mount answers for it and everything below it
-  // any component but the cache's: if the path is absent, the mount must report it
+  kMountOnly = 1,  // if a component of a path matches, the mount answers for it and all paths below
+  // if a component below the family's directory matches and the path is absent, the mount must
+  // report ENOENT, because the lookup may have to wait for a builder
   kAwaited = 2,
 };
 
@@ -22,8 +23,8 @@ struct FamilyRecord {
   std::uint32_t name_length;
   std::uint32_t rules;  // the first of its NameRuleRecords
   std::uint32_t rule_count;
-  // Not 0: each directory of the family's is one entry, so the use of one of its files is recorded
-  // for all of them.
+  // Not 0: the family's entries are directories, so recording the use of one file of an entry is
+  // enough.
   std::uint32_t has_directory_entries;
 };
 struct NameRuleRecord {
@@ -58,8 +59,9 @@ class NameRules {
   std::uint32_t count_ = 0;
 };
 
-// Matches at least what fnmatch(3) without flags matches: a bracket expression stands for any byte
-// or, if it is complex, for any rest of the name. Neither allocates nor depends on the locale.
+// Returns true for all names that fnmatch(3) without flags matches, and for some others: a bracket
+// expression matches any byte or, if it is complex, any rest of the name. Neither allocates nor
+// depends on the locale.
 bool may_match_pattern(std::string_view pattern, std::string_view name);
 char first_of_all_matches(std::string_view pattern);
 char last_of_all_matches(std::string_view pattern);

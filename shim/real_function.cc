@@ -20,7 +20,7 @@ constinit std::atomic<std::size_t> noted_count{0};
 enum class Found {
   kNowhere,
   kHere,
-  kSomehow,  // the loader knows it
+  kSomehow,  // the symbol table does not tell; only dlsym can
 };
 
 Found find_in(const LoadedObject& object, const SymbolName& name, void*& function) {
@@ -64,7 +64,7 @@ void* ask_loader(const SymbolName& name) {
 }  // namespace
 
 // Stops at libc, which has all interposed names. Objects that are loaded later, and may be unloaded
-// again, come behind it.
+// again, follow libc in the search order.
 void note_next_objects() {
   std::size_t count = 0;
   bool is_libc = false;
@@ -74,7 +74,8 @@ void note_next_objects() {
     is_libc = noted.data()[count++].is_called(kLibcName);
   }
   if (is_libc) return noted_count.store(count, std::memory_order_release);
-    // Resolves symbols now that the list does not have: the loader cannot be called at all times.
+    // Resolves now the symbols that are not in the list, because dlsym cannot be called in every
+    // context.
 #define CACHESHIM_SYMBOL(name, group) (void)real::name.get();
 #include "shim/symbols.def"
 #undef CACHESHIM_SYMBOL

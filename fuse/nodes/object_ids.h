@@ -44,7 +44,7 @@ class ObjectIds {
     if (is_linked) add_linked(index, node);
   }
 
-  // Makes the node that of all names of its file in its job.
+  // Records that this node represents all names of its file in its job.
   void add_linked(NodeIndex index, const Node& node) { linked_[{id_of(node), node.job}] = index; }
   void drop_linked(NodeIndex index, const Node& node) {
     if (const auto found = find(index, node); found != linked_.end()) linked_.erase(found);
@@ -55,14 +55,14 @@ class ObjectIds {
     return found == linked_.end() ? 0 : found->second;
   }
 
-  // The inode number with which the mount shows an object.
+  // Returns the inode number that the mount shows for an object.
   static std::uint64_t number_of(const Node& node) {
     return InodeNumbers::number(node.device, node.inode);
   }
   std::uint64_t number(dev_t device, ino_t inode) {
     return InodeNumbers::number(numbers_.find_or_add(device), inode);
   }
-  // The same without a change; nothing for a file system that is not known yet.
+  // As number_of(), but assigns no number: returns nothing for an object of an unknown file system.
   std::optional<std::uint64_t> find_number(dev_t device, ino_t inode) const {
     const auto place = numbers_.find(device);
     if (!place) return std::nullopt;
@@ -70,7 +70,7 @@ class ObjectIds {
   }
 
  private:
-  // A file of the base is a separate one in each job.
+  // Each job has a separate node for a file of the base.
   struct LinkedFile {
     FileId id;
     const Job* job;

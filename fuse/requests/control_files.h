@@ -13,15 +13,16 @@ class ControlSession;
 class Job;
 struct Caller;
 
-// What the control directory shows, and the requests that it takes. Call with no lock held.
+// The contents of the control directory, and its requests. Call with no lock held.
 class ControlFiles {
  public:
   virtual ~ControlFiles() = default;
 
-  // The text of one of its files, and of a job's.
+  // Return the contents of a file of the control directory, and of a job's file in jobs/.
   virtual std::string text_of(const std::string& name) = 0;
   virtual std::string text_of_job(Job& job) = 0;
-  // A request that was written to an open `control` file, which shows the answer.
+  // Handles a request that was written to an open `control` file. The answer goes to `session`,
+  // from which reads of that file get it.
   virtual Status submit(const std::shared_ptr<ControlSession>& session, const Caller& caller,
                         std::string_view request) = 0;
 };

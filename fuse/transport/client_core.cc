@@ -13,11 +13,11 @@ namespace {
 
 using std::chrono::seconds;
 
-// Requests of one client before its core is determined: that takes one file of /proc and two system
-// calls.
+// The number of consecutive requests of one client before the receiver determines the client's
+// core, which takes one read of /proc and two system calls.
 constexpr unsigned kStreak = 64;
-// The number of requests after which a stay is judged, and how often the client may have moved
-// meanwhile: following it takes as long as a request on another core.
+// The receiver leaves the client's core if the client moves to another core more than kMostMoves
+// times within kWindow requests. To follow it takes as long as a request on another core.
 constexpr unsigned kWindow = 256;
 constexpr unsigned kMostMoves = 32;
 constexpr seconds kFirstPause{1};
@@ -73,7 +73,7 @@ ClientCore::ClientCore(const ClientCore& anywhere, int core)
       own_core_(core),
       pause_(kFirstPause) {}
 
-// The core on which a guest of this client should run.
+// Returns the core on which a guest of this client should run.
 int ClientCore::place_of(pid_t client) const {
   return own_core_ >= 0 ? own_core_ : core_of(client);
 }
@@ -118,7 +118,8 @@ void ClientCore::Guest::check_stay() {
 
 void ClientCore::Guest::enter() {
   streak_ = 0;
-  pid_t nobody = 0;  // or a thread that is not a receiver any more but does not know it yet
+  // Fails if another receiver is the guest, or has been stopped and has not left yet.
+  pid_t nobody = 0;
   if (!core_.guest_.compare_exchange_strong(nobody, ::gettid())) return;
   at_ = Clock::now() < core_.not_before_ ? -1 : core_.place_of(client_);
   is_in_ = at_ >= 0;

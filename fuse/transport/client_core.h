@@ -17,16 +17,16 @@ bool go_to_core(int core);
 //
 // Most of a round trip between a client thread and a receiver is the time to wake each other on
 // another core: a few microseconds on bare metal, 30 in some virtual machines, where the answer
-// itself takes 4. On one core it is a context switch. The scheduler leaves the client there only if
-// it takes the core for idle, that is, if only SCHED_IDLE threads run on it (sched(7);
+// itself takes 4. On one core it is a context switch. The scheduler leaves the client on this core
+// only if the core counts as idle, that is, if only SCHED_IDLE threads run on it (sched(7);
 // sched_idle_cpu() in kernel/sched/fair.c, since Linux 5.4). So the receiver becomes SCHED_IDLE on
 // the client's core, while requests follow each other without a pause and all come from one thread.
-// Load balancing moves the client away now and then, some hundred requests apart; the receiver
-// follows it.
+// Load balancing moves the client to another core every few hundred requests; the receiver follows
+// it.
 //
 // A SCHED_IDLE thread yields to every runnable thread. So another thread checks whether the
-// receiver makes progress, and ends the stay if not; the receiver then does not try again for a
-// second, after the next failure for two, and so on up to a minute.
+// receiver makes progress, and ends the stay if not. The receiver then does not try again for one
+// second; each further failure doubles this time, up to 64 seconds.
 //
 // Receivers of a fixed core, which handle the requests of that core (RingLoop), stay there and need
 // not follow: another receiver has the next core.
@@ -91,7 +91,7 @@ class ClientCore {
   cpu_set_t everywhere_{};  // the cores that the receivers may use
   bool is_possible_ = false;
   const int own_core_ = -1;      // -1: the client's
-  // its thread; set before it becomes SCHED_IDLE, cleared after it ends that
+  // the guest's thread id; set before the thread becomes SCHED_IDLE, cleared after it has left
   std::atomic<pid_t> guest_{0};
   std::atomic<Ended> ended_{Ended::kNot};
   // Written by guests, of which there is one at a time.

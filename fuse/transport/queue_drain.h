@@ -30,7 +30,8 @@ class QueueDrain {
   // The receivers of one core. Any thread may call these.
   class Receivers {
    public:
-    // The number of requests so far, and of those that were answered later.
+    // The number of requests so far, and how many of them were held: a thread other than their
+    // receiver answers these later.
     virtual std::uint64_t arrivals() const = 0;
     virtual std::uint64_t held() const = 0;
     virtual bool are_at_rest() const = 0;

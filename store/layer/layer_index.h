@@ -32,7 +32,8 @@ class LayerIndex {
   bool hides_lowers(std::string_view path) const { return place_of(path).hides_lowers; }
 
   bool has_directory(std::string_view path) const;
-  // For all functions that add: the directory of the name must be present; "" always is.
+  // The functions that add a name require that the index contains its parent directory. It always
+  // contains "".
   void add_directory(std::string_view path);
 
   void add_whiteout(std::string_view path);
@@ -46,8 +47,9 @@ class LayerIndex {
   void remove_opaque(std::string_view path);
   bool is_opaque(std::string_view path) const;
 
-  // A directory of the layer and everything below were removed, were renamed onto a free name, or
-  // have changed places with another name. A path that is not a directory's stands for a file.
+  // Call after a directory of the layer was removed, was renamed to an unused name, or was
+  // exchanged with another name, with everything below it. A path that is not in the index is taken
+  // for a file.
   void erase_tree(std::string_view path);
   void move_tree(std::string_view from, std::string_view to);
   void exchange_trees(std::string_view one, std::string_view other);

@@ -39,10 +39,10 @@ bool is_opaque(int directory) {
 
 constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 
-// The names of merged directories, from the topmost down.
+// Collects the names of a merged directory. Call add() for its lower directories, topmost first.
 class MergedNames {
  public:
-  // Adds those names of the open directory that none before it has or hides.
+  // Adds the names of the open directory that no directory above it has or hides.
   Status add(int directory, bool is_last) {
     CACHESHIM_TRY(entries, sys::read_dir(directory));
     std::vector<std::string> hidden_below;
@@ -162,7 +162,8 @@ Result<LowerStack::Directories> LowerStack::open_directories(std::string_view pa
   return directories;
 }
 
-// Returns the directories that are merged into `name` of these directories.
+// Returns the lower directories that form the merged directory `name` below the merged directory
+// `directories`.
 Result<LowerStack::Directories> LowerStack::descend(const Directories& directories,
                                                     const std::string& name) {
   Directories below;

@@ -44,8 +44,8 @@ class LowerStack {
   // Returns all names of a merged directory, without markers.
   Result<std::vector<sys::DirEntry>> list(const std::string& path) const;
 
-  // The lowest lower on this file system, and the file system of a lower; nothing for a file system
-  // without a lower.
+  // find_device() returns the bottommost lower on a file system, or nothing if it has no lower;
+  // device_of() returns the file system of a lower.
   std::optional<std::size_t> find_device(dev_t device) const;
   std::optional<dev_t> device_of(std::size_t lower) const;
 

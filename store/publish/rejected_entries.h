@@ -16,23 +16,23 @@
 #include "store/base/store.h"
 #include "store/sys/mutex.h"
 
-// Entries of the base that their readers keep rejecting: a job opens the base's complete entry and builds it anew. The first
-// writer wins, so without this every later job would build it again.
+// Records the entries of the base that jobs reject: a job opens the complete entry and then builds it again. The first
+// writer wins, so without these records every later job would build the entry again.
 //
-// What a rebuild is, the publisher and the daemon find out (Publisher::note_rebuild(), EntryReads). This class keeps the
-// records and decides when a rebuild replaces the base's entry:
+// Publisher::note_rebuild() and EntryReads detect a rebuild. This class decides when a rebuild replaces the base's
+// entry:
 //
 //   1. At least kFewestJobs jobs have rebuilt it with other content. Each of them publishes complete entries.
-//   2. The jobs are of two users, or all users who publish are named by the administrator, or the entry is the jobs' user's
-//      own: that user has published it, or owns its files. Otherwise one user with several jobs could replace what another
-//      user has published, and the first writer's right would protect nobody.
-//   3. It was not replaced within kReplacePeriod: builds that never give equal files replace it once a day and no more.
+//   2. The jobs are of two users, or the administrator has named the publishers, or the jobs' user has published all
+//      files of the entry or owns them. Otherwise one user with several jobs could replace another user's entry.
+//   3. The entry was not replaced within kReplacePeriod. Builds that never give equal files replace it once a day.
 //
-// Records are in memory: a new daemon begins with none. What this costs is one more rebuild of each rejected entry, and at
-// most one replacement a daemon within the period.
+// Records are in memory, so a new daemon begins without records: each rejected entry is rebuilt once more, and may be
+// replaced once more within the period.
 namespace cacheshim {
 
-// The base's entry as it was rejected: its directory, or the first of its files. A replaced entry is another one.
+// Identifies the rejected version of an entry by its directory or the first of its files. Replacing the entry makes a
+// new version.
 struct BaseVersion {
   dev_t device = 0;
   ino_t inode = 0;
@@ -64,7 +64,7 @@ class RejectedEntries {
   // noticeable.
   static constexpr std::time_t kReplacePeriod = 24 * 3600;
   static constexpr std::size_t kMostEntries = 1024;
-  static constexpr std::size_t kMostJobs = 16;  // that are remembered of one entry
+  static constexpr std::size_t kMostJobs = 16;  // the most jobs that a record contains
 
   struct Summary {
     std::string unit;
@@ -109,10 +109,10 @@ class RejectedEntries {
     std::set<uid_t> voting_users;
     std::time_t last = 0;
     std::time_t replaced = 0;
-    std::optional<bool> is_own;  // of its only voting user, by the audit records
+    std::optional<bool> is_own;  // whether the only voting user published or owns all files; empty: not yet checked
   };
   static Summary summary_of(const std::string& unit, const Record& record);
-  // Null where there is no room.
+  // Returns null if there is no room for another record.
   Record* record_of(const std::string& unit) REQUIRES(mutex_);
   bool was_replaced_lately(const Record& record) const;
   bool is_own(const std::string& unit, uid_t uid, const std::vector<BaseFile>& files) const

@@ -14,14 +14,14 @@
 
 namespace cacheshim {
 
-// A directory below which objects are named by path and no symlink is followed: ELOOP for one
-// within the path; the last component may be a symlink itself.
+// Makes system calls on paths below a directory without following symlinks. A symlink within the
+// path gives ELOOP; the last component may be a symlink.
 //
-// Only openat2(2) has such a rule, so any other call takes three: open the parent, use the name in
-// it, close the parent. A private copy of the directory's mount with nosymfollow applies the rule
-// to every path below it, and one call suffices (a stat takes 1.0 instead of 2.4 µs, a miss 0.6
-// instead of 1.1). It requires privilege over the mount namespace (Linux 5.12); without it, and for
-// paths of PATH_MAX and more, three calls are made.
+// Of the system calls, only openat2(2) can forbid symlinks. Any other call needs three: open the
+// parent, use the name in it, close the parent. In a private copy of the directory's mount with
+// nosymfollow no path follows a symlink, and one call suffices (a stat takes 1.0 instead of 2.4 µs,
+// a miss 0.6 instead of 1.1). It requires privilege over the mount namespace (Linux 5.12); without
+// it, and for paths of PATH_MAX and more, three calls are made.
 //
 // The copy is a separate mount: link(2) and rename(2) give EXDEV between it and the directory's.
 // All names from one PathRoot are on one mount.
@@ -37,8 +37,8 @@ class PathRoot {
 
   // Returns `call(dir, name)`, for a call that takes an open directory and a name and does not
   // follow a symlink in the last component; `dir` may be an O_PATH descriptor. `name` is `path` or
-  // the end of it, so that its parent_path() is that of the directory, from `dir` too; "" is the
-  // directory itself.
+  // its last component, so that parent_path() of `name`, relative to `dir`, is the parent directory
+  // of `path`; "" is the directory itself.
   template <class Call>
   std::invoke_result_t<Call, int, const std::string&> at(const std::string& path,
                                                          Call&& call) const {

@@ -10,15 +10,16 @@
 #define THREAD_ANNOTATION(annotation)
 #endif
 
-// ---- Types: a lock; an object that holds a lock as long as it lives.
+// ---- Types: a lock; an object that holds a lock during its lifetime.
 #define CAPABILITY(name) THREAD_ANNOTATION(capability(name))
 #define SCOPED_CAPABILITY THREAD_ANNOTATION(scoped_lockable)
 
-// ---- Members: protected by this lock; what the pointer leads to is.
+// ---- Members: the lock protects the member (GUARDED_BY), or the object that it points to (PT_GUARDED_BY).
 #define GUARDED_BY(lock) THREAD_ANNOTATION(guarded_by(lock))
 #define PT_GUARDED_BY(lock) THREAD_ANNOTATION(pt_guarded_by(lock))
 
-// ---- Functions: the caller holds these locks, exclusively or at least shared; the caller holds none of them.
+// ---- Functions: the caller must hold these locks exclusively (REQUIRES) or at least shared (REQUIRES_SHARED), or
+// must hold none of them (EXCLUDES).
 #define REQUIRES(...) THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 #define REQUIRES_SHARED(...) THREAD_ANNOTATION(requires_shared_capability(__VA_ARGS__))
 #define EXCLUDES(...) THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
@@ -33,9 +34,9 @@
 #define RELEASE_GENERIC(...) THREAD_ANNOTATION(release_generic_capability(__VA_ARGS__))
 #define RETURN_CAPABILITY(lock) THREAD_ANNOTATION(lock_returned(lock))
 
-// ---- For lambdas and callbacks, which are analyzed without what their callers hold.
+// ---- For lambdas and callbacks, in whose analysis Clang does not know the locks that the caller holds.
 #define ASSERT_CAPABILITY(lock) THREAD_ANNOTATION(assert_capability(lock))
 #define ASSERT_SHARED_CAPABILITY(lock) THREAD_ANNOTATION(assert_shared_capability(lock))
 
-// Not analyzed. Say why.
+// Excludes a function from the analysis. Give the reason in a comment.
 #define NO_THREAD_SAFETY_ANALYSIS THREAD_ANNOTATION(no_thread_safety_analysis)

@@ -24,7 +24,7 @@ namespace {
 std::uint64_t fdinfo_field(const std::string& text, std::string_view name) {
   const std::string_view field = status_field(text, name);
   std::uint64_t value = 0;
-  // otherwise 0: no such file
+  // if this fails, value stays 0, which is no file's inode number
   (void)std::from_chars(field.data(), field.data() + field.size(), value);
   return value;
 }
