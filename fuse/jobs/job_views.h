@@ -65,7 +65,7 @@ class JobViews {
     OwnerRule owners;
     // The view of a plain overlay: it has no owner, and its root is an ordinary directory.
     bool is_plain = false;
-    std::optional<uid_t> owner;  // who owns the first view from the start
+    std::optional<uid_t> owner;  // of the first view; empty: the first user other than root becomes the owner
   };
   // `use` and `filter` must outlive it. `filter` is opened for the first view's owner while the job is active.
   JobViews(const Settings& settings, JobUse& use, ViewFilter& filter);

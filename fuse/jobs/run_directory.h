@@ -36,11 +36,11 @@ class RunDirectory {
   Status offer_base(int base, const std::vector<Profile>& profiles);
   // The result of offer_base(), or null. Lives as long as this object.
   const DirectAccess* direct() const { return direct_ ? direct_.get() : nullptr; }
-  // Announces the mount with this device number. Call in the thread that exits last, whose life
-  // then stands for the daemon's.
+  // Announces the mount with this device number. Call in the thread that exits last: the library
+  // takes the exit of this thread for the exit of the daemon.
   Status announce(dev_t mount_device);
-  // From now on jobs open everything through the mount, whatever they have cached. Call in the same
-  // thread.
+  // Ends direct opens: jobs open all files through the mount, whatever they have cached. Call in
+  // the thread that has called announce().
   void end_direct_opens();
 
  private:

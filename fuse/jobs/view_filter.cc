@@ -134,7 +134,8 @@ void ViewFilter::add(std::string_view path, bool tree) {
   if (tree) add_key(key_below(key));
 }
 
-// A process that gets this late, or not at all, opens one more file without the daemon's knowledge.
+// If a process reads this flag late or not at all, it opens one more file of the base directly, without the daemon's
+// knowledge.
 void ViewFilter::set_building(bool is_building) {
   const MutexLock lock(mutex_);
   is_building_ = is_building;

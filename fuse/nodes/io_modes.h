@@ -34,8 +34,8 @@ namespace cacheshim {
 // can_be_written().
 class IoModes {
  public:
-  // Before this call no file passes through, and nothing is counted. `device`: that of the
-  // connection.
+  // Allows passthrough. Before this call all handles use the daemon, and none is counted. `device`:
+  // the descriptor of /dev/fuse.
   void enable(int device) { device_ = device; }
   bool is_enabled() const { return device_ >= 0 && !refused_; }
 
@@ -51,9 +51,9 @@ class IoModes {
   Result<std::uint32_t> open(NodeId inode, const Opening& opening);
   // Whether the kernel may write to the file through a mapping, which no request reports.
   bool may_be_written(NodeId inode);
-  // The same with a check: if there is no handle, `can_be_written` tells whether a mapping exists.
-  // It takes no lock of the daemon except LayerIndex's, and no thread opens the file for writing
-  // meanwhile.
+  // As may_be_written(). If the inode has no handle, calls `can_be_written` to check whether a
+  // mapping exists. `can_be_written` may take no lock of the daemon except LayerIndex's. No thread
+  // can open the file for writing during the call.
   bool check_may_be_written(NodeId inode, const std::function<bool()>& can_be_written);
   // Call when that handle is closed, or its open has failed.
   void close(NodeId inode);

@@ -29,8 +29,8 @@ class NodeObjects {
   void make_root_view(Job* job, const struct stat& st, bool in_upper);
   // The object's data have moved.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
-  // The same for a name that now leads to the base. A file with further names, which stay in the
-  // layer, loses this one: it now belongs to another file.
+  // As moved(), for a name that now leads to the base's file. If the node has further names, which
+  // stay in the layer, it loses this one.
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
   // The base's object of a node without a name was copied: `object` is the layer's own.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);

@@ -30,7 +30,7 @@ class NodeTree {
   NodeIndex make_nameless(Job* job) REQUIRES(mutex);
   // Needs no lock: a node stays in place until it is freed.
   Node& at(NodeIndex node) const { return nodes_.get(node); }
-  // Whether the index is that of a node.
+  // Whether a node has this index.
   bool is_in_use(NodeIndex node) const REQUIRES_SHARED(mutex) {
     const Node* const found = nodes_.find(node);
     return found != nullptr && found->name != nullptr;

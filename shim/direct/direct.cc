@@ -50,7 +50,7 @@ class Attempt {
   bool stands() const {
     return view_->is_alive() && !probes_.may_be_shadowed() && is_for_base() && was_base();
   }
-  // The same, after a failure.
+  // Call after the base has failed: returns whether the failure is valid for the view.
   bool failure_stands() const {
     return errno == ENOENT && !is_awaited() && stands() && is_of_base();
   }

@@ -66,7 +66,7 @@ class AuditLog {
   Status read_naming(std::string_view name, const std::function<void(AuditRecord)>& each) const;
   // The position up to which each file has been read, by inode: a rotated file keeps its position.
   using Places = std::map<std::pair<dev_t, ino_t>, off_t>;
-  // The same for lines that were added after `places`; advances `places`.
+  // As read(), for the lines that were added after `places`. Advances `places`.
   Status read_on(Places& places, const std::function<void(AuditRecord)>& each) const;
 
  private:

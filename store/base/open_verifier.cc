@@ -47,7 +47,7 @@ std::string OpenVerifier::unit_of(const std::string& path) const {
   return known == unit_by_path_.end() ? path : known->second;
 }
 
-// What other daemons and we have put on record since the last time.
+// Reads the audit records that this daemon and others have added since the last call.
 void OpenVerifier::read_on() {
   (void)store_.audit().read_on(places_, [this](AuditRecord record) REQUIRES(mutex_) {
     if (record.event != AuditRecord::Event::kPublish) {

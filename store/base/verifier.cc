@@ -20,7 +20,7 @@ namespace {
 
 using Files = std::map<std::string, AuditFile>;
 
-// What should be in each unit of the base, by the records in the order of their times.
+// Returns the files that each unit of the base should have, according to the records.
 Result<std::map<std::string, Files>> recorded_units(const AuditLog& audit) {
   std::vector<AuditRecord> records;
   CACHESHIM_CHECK(audit.read([&](AuditRecord record) { records.push_back(std::move(record)); }));

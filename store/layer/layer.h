@@ -30,8 +30,9 @@ struct LayerRecord {
   std::string node;
   std::optional<unsigned> uid;  // the first user other than root
   bool shared_uids = false;
-  // Whether all users who have written to it may publish; and why it may never be published, for
-  // messages, "" if there is no reason. Both outlive the daemon that recorded them.
+  // `vouched`: all users who have written to the layer may publish. `refused`: the reason why the
+  // layer may never be published, for messages; "" if it may. Both outlive the daemon that recorded
+  // them.
   bool vouched = false;
   std::string refused;
   // The job's policy, at most the mount's; nothing in records of older versions.

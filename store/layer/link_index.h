@@ -40,9 +40,9 @@ class LinkIndex {
     ino_t inode = 0;
   };
 
-  // Returns a key that stays the same for one file as long as it lives, across mounts: made of its
-  // file handle if the file system has such. `object` may be an O_PATH descriptor; `lower` is
-  // LowerStack::Object's.
+  // Returns a key that identifies the file during its lifetime, also after a remount. It consists
+  // of the file handle if the file system has file handles. `object` may be an O_PATH descriptor;
+  // `lower` is LowerStack::Object's.
   static Result<std::string> key_of(int object, std::size_t lower);
 
   // Starts with the contents of the work directory, which stays open.

@@ -22,7 +22,7 @@ namespace cacheshim {
 namespace {
 
 constexpr int kMostTries = 1000;  // to make or open a file that others make and remove meanwhile
-constexpr mode_t kSharedMode = 0644;  // who is beside the mount and no service account may read
+constexpr mode_t kSharedMode = 0644;  // beside the mount only the service account may write
 
 }  // namespace
 
@@ -137,7 +137,7 @@ Result<UniqueFd> LockFiles::ensure_named(const std::string& path) const {
   }
   const std::string place = place_of_named(path);
   CACHESHIM_CHECK(ensure_directory(std::string(parent_path(place))));
-  // Read-only: closing it is then no event for those who watch the base for changes.
+  // Read-only, because a close after writing would report a change to the watchers of the base.
   const int flags = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   const mode_t mode = access_.load()->mode();
   const auto made = sys::open_beneath(base_, place, flags, mode);

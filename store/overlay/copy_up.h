@@ -36,14 +36,15 @@ Status copy_up(Overlay& overlay, const std::string& path, off_t keep_bytes = kWh
 // Opens a regular file for writing, copied up first; O_TRUNC saves copying the data.
 Result<UniqueFd> open_writable(Overlay& overlay, const std::string& path, int flags)
     REQUIRES(overlay.mutex());
-// For an object of the base that has lost its name here and is held by an O_PATH descriptor: makes
-// a copy without a name, held in the same way, for changes. Does not copy the contents of a
-// directory.
+// Copies an object of the base that has lost its name in this view; `object` is an O_PATH
+// descriptor of it. Returns an O_PATH descriptor of the copy, which has no name and can be changed.
+// Does not copy the contents of a directory.
 Result<UniqueFd> copy_nameless(Overlay& overlay, int object) REQUIRES(overlay.mutex());
 
 // ---- For the functions of store/overlay/
 
-// The same as copy_up() of what locate() has found at `path`; of a directory, without its contents.
+// As copy_up(), for the object that locate() has found at `path`. Does not copy the contents of a
+// directory.
 Status copy_up_found(Overlay& overlay, const std::string& path, const Located& found,
                      off_t keep_bytes) REQUIRES_SHARED(overlay.mutex());
 // Copies `path`, a merged directory, with its contents into the layer, where it becomes opaque.

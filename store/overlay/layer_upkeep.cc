@@ -81,7 +81,8 @@ Status load_layer(Overlay& overlay) {
   return {};
 }
 
-// The base's file may be the same object: it is not a copy any more.
+// The origin record must go as well: publishing by link makes the base's file the same object, and
+// the base's file is not a copy.
 Status drop_file(Overlay& overlay, const std::string& path) {
   const auto st =
       overlay.state.origins.is_empty() ? Errno(ENOENT) : overlay.state.upper_paths->stat(path);

@@ -40,7 +40,7 @@ class Overlay {
   // Objects that are passed by reference or pointer must outlive the overlay.
   Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entries, Counters& counters,
           OverlayObserver* observer = nullptr, OverlayOptions options = {});
-  // The same over directories that stay open, the topmost first.
+  // The lowers are directories, the topmost first. They must stay open.
   Overlay(const std::vector<int>& lowers, const EntryMap& entries, Counters& counters,
           OverlayObserver* observer = nullptr, OverlayOptions options = {});
   // Sets a layer, after which load_layer() must be called, or removes it (two empty descriptors).
@@ -53,11 +53,11 @@ class Overlay {
   // may change takes it before it makes them. Held across system calls on the layer and the base,
   // never across a reply.
   //
-  // Changes that require it shared alone are made with it held shared where changes::makes_shared()
-  // or their `hold` allow it: those of a name in a directory that the layer has, where it is
-  // certain that no other change of that directory goes on (the kernel sees to that within one
-  // view). All other changes need it exclusively. A lookup by a path that a change may make wrong
-  // meanwhile, and that fails, must be repeated with it held exclusively.
+  // A change of a name may be made with it held shared if changes::makes_shared() or the `hold` of
+  // the change allows it: the layer must have the directory, and no other change of this directory
+  // may be in progress (within one view the kernel ensures this). All other changes need it held
+  // exclusively. If a lookup by path fails while a change may have made the path wrong, repeat it
+  // with the mutex held exclusively.
   SharedMutex& mutex() const RETURN_CAPABILITY(state.mutex) { return state.mutex; }
 
   // The lock files, which belong to the base for all jobs once they are shared
@@ -67,7 +67,7 @@ class Overlay {
   const LockFiles& locks() const { return state.locks; }
 
   Result<Found> find(const std::string& path) const REQUIRES_SHARED(state.mutex);
-  // The same, but says where the object is, not what it was copied from.
+  // As find(), but returns where the object is instead of what it was copied from.
   Result<Located> locate(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Whether the layer has this directory itself.
   bool has_own_directory(const std::string& path) const { return state.index.has_directory(path); }

@@ -42,9 +42,9 @@ class StagedCopy {
   Status outcome_;
 };
 
-// The copies that are being made or wait to be taken, by what they are copies of: a file in one state
-// of its data. So one copy serves all who want the same at one time, and one that the base has
-// outrun is not found any more. Thread-safe; its mutex is taken last.
+// The copies that are being made or wait to be taken. The key is the copied file and the state of its data (size and
+// time). So one copy serves all requests at one time, and a copy is not used if the file has changed since.
+// Thread-safe; its mutex is taken last.
 class StagedCopies {
  public:
   using Ticket = std::shared_ptr<StagedCopy>;
@@ -60,14 +60,14 @@ class StagedCopies {
   // Forgets all copies: from now on they are made in this directory; null for none.
   void set_work(std::shared_ptr<const UniqueFd> work);
 
-  // Claims the copy of this regular file in its current state, of its data the first `keep_bytes`
-  // or more: another request's copy, or a new one. The caller who must make it calls complete().
+  // Claims a copy of this regular file in its current state, with at least the first `keep_bytes`
+  // of its data: another request's copy, or a new one. Then call complete().
   Result<Claim> begin(UniqueFd source, off_t keep_bytes);
   // Returns such a copy of the file with this state if it is complete; otherwise null.
   Ticket find_ready(const struct stat& st, off_t keep_bytes);
   // Makes the copy, or waits for the thread that does; returns the result.
   Status complete(const Claim& claim);
-  // It has got its name in the layer: no other request can have it.
+  // Call when the copy has got its name in the layer. No other request can then use it.
   void set_taken(const Ticket& copy);
   // Returns a new name in the work directory.
   std::string new_name();

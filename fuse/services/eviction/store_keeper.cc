@@ -38,8 +38,8 @@ StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& 
                                          : nullptr),
       is_base_local_(is_local_file_system(store.base())) {}
 
-// Eviction goes by access times, and the kernel sets none for pages that it has already, nor where the
-// store's file system is mounted noatime.
+// Eviction depends on access times. The kernel does not set them for reads from its page cache, and not on a file
+// system that is mounted noatime.
 void StoreKeeper::note_use(int fd, const struct stat& st, int flags) const {
   if ((flags & O_NOATIME) != 0) return;
   const std::time_t used = std::max(st.st_atime, st.st_mtime);

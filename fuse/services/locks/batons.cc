@@ -20,7 +20,7 @@ namespace {
 // The interval at which the daemon checks whether the descendants of a dead creator are done.
 constexpr int kOrphanPollMs = 100;
 
-// Not of another process that has got the same number meanwhile.
+// Returns a pidfd of the creator; empty if it has exited, even if another process now has its id.
 UniqueFd watch_process(const ProcessOrigin& maker) {
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, maker.process, 0)));
   return is_alive(maker) ? std::move(pidfd) : UniqueFd();

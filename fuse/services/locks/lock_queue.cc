@@ -172,8 +172,8 @@ void LockQueue::note_descriptors(Owner& owner, const LockRequest& request) const
   }
 }
 
-// The same, after removing conflicting locks that have ended unnoticed. Sets `is_any_dropped` then:
-// waiting requests may get their locks, and no event will report it.
+// As try_set(). If the lock is refused, drops conflicting locks whose release no event reported, and
+// tries again. Sets `is_any_dropped` if it dropped any: the caller must then try the waiting requests.
 int LockQueue::try_set_again(const LockRequest& request, bool& is_any_dropped) {
   const int error = try_set(request);
   if (!is_busy(error) || !drop_stale(request)) return error;

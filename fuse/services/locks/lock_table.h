@@ -17,8 +17,9 @@
 
 namespace cacheshim {
 
-// The file of a lock: a file of the base that all jobs share, by its numbers; or a job's own file,
-// by its node, with device 0: its locks stay with it wherever its data move.
+// Identifies the file of a lock. A file of the base that all jobs share is identified by its device
+// and inode numbers. A job's own file is identified by device 0 and its node, because its data may
+// move while it is locked.
 struct LockFileId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -26,8 +27,8 @@ struct LockFileId {
   bool is_shared() const { return device != 0; }
 };
 
-// All locks of a mount: a LockQueue a file, made with its first lock and dropped with its last handle,
-// and one thread, the keeper, that sleeps unless somebody waits for what nobody tells of.
+// All locks of a mount. Each file has a LockQueue, which is made with its first lock and dropped with its last handle.
+// One thread, the keeper, polls the locks whose release no event reports. It sleeps while no request waits for them.
 //
 // Thread-safe. Calls are answered with no lock held.
 class LockTable {
@@ -86,8 +87,8 @@ class LockTable {
   // new request starts. Errors: EBUSY if another process does, otherwise the action's.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
                        const std::function<Status()>& action);
-  // Calls `when_idle` for such a file, by the keeper and not under a lock, now and then while nobody wants
-  // it, until that returns true. One hook for all, set once before the first call.
+  // Sets the function that the keeper calls for each file of watch_idle(), with no lock held, from time to time while
+  // no process has or awaits a lock on the file, until it returns true. Call once, before watch_idle().
   void set_idle_hook(std::function<bool(const LockFileId&)> when_idle) {
     hook_ = std::move(when_idle);
   }

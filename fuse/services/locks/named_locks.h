@@ -48,9 +48,9 @@ class NamedLocks {
 
   // Returns the lock of the handle's file, or null if it has none.
   Lock of(const FileHandle& handle);
-  // The same; from now on the handle counts as a user of the lock.
+  // As of(), but also counts the handle as a user of the lock.
   Lock use(FileHandle& handle);
-  // The same for a file without a lock: first makes `object`, the base's file at `path`, its lock.
+  // As use(), for a file without a lock. First makes `object`, the base's file at `path`, its lock.
   Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
 
   // Same as LockTable::lock(). The handle must stay until `call` is answered.

@@ -9,7 +9,7 @@
 
 namespace cacheshim {
 
-// What the thread that ends waits blocks for: the exit of a builder, or a call of wake().
+// The events for which the thread that ends waits blocks: the exit of a builder, or wake().
 // Thread-safe, without a lock.
 class FlightEvents {
  public:

@@ -31,10 +31,12 @@ namespace cacheshim {
 // into place is handled likewise: its placeholder is a directory. Such an entry does not change
 // during its build. So its builder is watched as long as it holds the lease: the build has failed
 // when the builder's thread has exited, or when it has used no processor for
-// BuilderActivity::kIdleFor. A waiter that has got one result and looks up the next one waits a
-// short time for the builder of the first: that process has already loaded its compiler, and is
-// late only because its reply came last. A process that has waited in this way in vain does not do
-// so again.
+// BuilderActivity::kIdleFor.
+//
+// A waiter that has got one result and looks up the next one waits a short time for the builder of
+// the first to take the lease: that process has already loaded its compiler, and is late only
+// because its reply came last. If the builder does not take it, this waiter never waits in this way
+// again.
 //
 // A process counts together with its descendants. A process does not wait if that would close a
 // cycle, through any number of other processes.

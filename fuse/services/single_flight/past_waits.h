@@ -11,25 +11,26 @@
 
 namespace cacheshim {
 
-// What is remembered of waits that have ended: the kernel repeats the lookup of such a thread, and
-// the builder of one name is expected to build its waiters' next names too. Not thread-safe: part
-// of LeaseTable and under its lock.
+// Records of waits that have ended. They identify the lookup that the kernel repeats after a wait,
+// and the builder of one name, who is expected to build its waiters' next names too. Not
+// thread-safe: part of LeaseTable and under its lock.
 class PastWaits {
  public:
   // The wait of this request has ended.
   void add(const LeaseRequest& request);
-  // Whether the thread has waited for this name and looks it up for the first time since. The
-  // kernel does so once after a wait, and does not accept a second ESTALE.
+  // Whether the thread has waited for this name and now looks it up for the first time since. The
+  // kernel repeats the lookup once after a wait, and does not accept a second ESTALE.
   bool take(const LeaseRequest& request);
 
-  // The wait has brought the name, which `builder` has built.
+  // The wait has ended because `builder` has built the name.
   void note_builder(const LeaseRequest& request, const Process& builder, FlightTime now);
   struct Expected {
     Process builder;
     FlightTime until;
   };
-  // Returns the builder of the name that the process has found last, if it may build this one too:
-  // unless the process has taken long since, or has once waited for it in vain.
+  // Returns the builder of the last name that the process has waited for, which is expected to
+  // build this one too. Returns nothing if that wait was long ago, or if the process has once
+  // waited for an expected builder that did not build.
   std::optional<Expected> expected_builder(const LeaseRequest& request, FlightTime now) const;
   void note_expected_in_vain(pid_t process) { followers_[process].expects = false; }
 
