@@ -264,7 +264,9 @@ struct LocksOfADeadHolder : Locks {
   }
   LockSystem system() {
     LockSystem system = LockSystem::real();
-    system.has_ended = [this](pid_t process) { return process == 1001 && is_dead; };
+    system.has_ended = [this](pid_t process) {
+      return is_dead && (process == 1001 || process == 1005);
+    };
     system.has_keeper = false;
     return system;
   }
@@ -306,6 +308,39 @@ TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
   is_dead = true;
   EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 0, 0))->now(), 0);
   EXPECT_EQ(waiter->now(), 0);
+}
+
+// The two holders have died. The drop of one has the waiter tried, which has the asker's own dropped.
+TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
+  LockRequest quiet = record_request(5, F_WRLCK, 0, 1);
+  quiet.tells_close = false;
+  ASSERT_EQ(ask(table, own, quiet)->now(), 0);
+  const auto waiter = ask(table, own, record_request(2, F_WRLCK, 0, 0));
+  EXPECT_EQ(waiter->now(), -1);
+  is_dead = true;
+  struct flock found {};
+  EXPECT_EQ(table.find(own, {}, record_request(1, F_WRLCK, 0, 1), found), 0);
+  EXPECT_EQ(waiter->now(), 0);
+  EXPECT_EQ(found.l_type, F_WRLCK);
+  EXPECT_EQ(found.l_pid, 1002);
+}
+
+// The request is tried again after a waiter has weakened its lock, and weakens a lock itself.
+TEST_F(LocksOfADeadHolder, AWaiterGetsALockThatARepeatedRequestWeakens) {
+  LockTable others{counters, system()};
+  LockRequest quiet = record_request(1, F_WRLCK, 15, 5);
+  quiet.tells_close = false;
+  ASSERT_EQ(ask(others, own, quiet)->now(), 0);
+  ASSERT_EQ(ask(others, own, record_request(3, F_WRLCK, 0, 10))->now(), 0);
+  ASSERT_EQ(ask(others, own, record_request(4, F_WRLCK, 10, 5))->now(), 0);
+  const auto weakens = ask(others, own, record_request(4, F_RDLCK, 10, 10));
+  const auto reader = ask(others, own, record_request(2, F_RDLCK, 0, 5));
+  EXPECT_EQ(weakens->now(), -1);
+  EXPECT_EQ(reader->now(), -1);
+  is_dead = true;
+  EXPECT_EQ(ask(others, own, record_request(3, F_RDLCK, 0, 20))->now(), 0);
+  EXPECT_EQ(weakens->now(), 0);
+  EXPECT_EQ(reader->now(), 0);
 }
 
 // The first request in the queue waits for a lock that the second one, once granted, weakens.

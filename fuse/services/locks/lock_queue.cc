@@ -276,8 +276,11 @@ int LockQueue::ask(const LockRequest& request, Answers& answers) {
   int error = try_set_again(request, is_any_dropped);
   // Unlocked, downgraded, or lost by a conversion that failed.
   if (had_lock || is_any_dropped) pump(answers);
-  // One that was granted now may have weakened the lock that is in the way.
-  if (is_busy(error) && !answers.empty()) error = try_set(request);
+  // One that was granted now may have weakened the lock that is in the way. So may this request.
+  if (is_busy(error) && !answers.empty()) {
+    error = try_set(request);
+    if (!is_busy(error)) pump(answers);
+  }
   if (!is_busy(error)) return error;
   if (request.waits || (waiters_.empty() && may_be_free_soon(request))) return EINPROGRESS;
   return EAGAIN;
@@ -327,9 +330,9 @@ bool LockQueue::grant_waiters(Answers& answers) {
 }
 
 int LockQueue::find(const LockRequest& request, struct flock& lock, Answers& answers) {
+  if (drop_stale(request)) pump(answers);  // before ensure_owner(): may drop any owner
   const auto owner = ensure_owner(request);
   if (!owner) return owner.error().code();
-  if (drop_stale(request)) pump(answers);
   lock = range_of(request);
   const int error = system_.find((*owner)->fd.get(), lock);
   if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
