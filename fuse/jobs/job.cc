@@ -48,6 +48,7 @@ void Job::begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_u
   policy.begin(mount_policy, claim.publish);
   views.begin(shared_uids);
   publishing.begin();
+  use.runs = 0;  // a run that began while finish() was in progress
   use.a_run_failed = false;
   use.touch();
   share_locks();
@@ -118,6 +119,7 @@ void Job::forget_layer() {
 
 // A job that may not publish neither blocks other jobs nor waits for them.
 void Job::share_locks() {
+  const MutexLock lock(share_mutex_);  // the last caller has seen every change of the policy
   overlay.locks().share(policy.may_publish() ? settings_.lock_base : -1, settings_.lock_access,
                         settings_.lock_staging);
 }

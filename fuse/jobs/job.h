@@ -96,10 +96,12 @@ class Job final : private OverlayObserver {
   void copied_up(const std::string& path, const struct stat& upper) override;
   void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
   LayerRecord wanted_record() const;
-  void share_locks();
+  // Call after a change of the policy.
+  void share_locks() EXCLUDES(share_mutex_);
 
   NodeTable& nodes_;
   const JobSettings settings_;
+  Mutex share_mutex_;  // held while the policy's consequences for the layer's locks are set
 };
 
 }  // namespace cacheshim

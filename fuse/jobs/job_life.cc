@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/jobs/job_life.h"
 
+#include <optional>
 #include <utility>
 
 namespace cacheshim {
@@ -40,14 +41,16 @@ PendingReplies JobLife::refuse_waits() {
 }
 
 void JobLife::on_end(OnEnd then) {
+  std::optional<Outcome> outcome;
   {
     const MutexLock lock(mutex_);
     if (active_) {
       waiting_.push_back(std::move(then));
       return;
     }
+    outcome = outcome_.load();
   }
-  then(outcome_);
+  then(outcome);
 }
 
 std::string JobLife::cycle() const {

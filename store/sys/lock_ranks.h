@@ -42,7 +42,7 @@
 //       PendingUnlinks::mutex_
 //         TaskQueue::mutex_
 //       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
-//       EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, LockFiles::mutex_, OpenFiles::Shard::mutex,
+//       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, LockFiles::mutex_, OpenFiles::Shard::mutex,
 //       Batons::mutex_, Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
 //
 // All others are the last and are taken with no lock held: CallerJobs, Closer, OpenVerifier, RejectedEntries, transport/.

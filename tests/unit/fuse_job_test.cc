@@ -110,6 +110,9 @@ TEST_F(JobTest, TheEndClearsWhatConcernsTheCycle) {
   EXPECT_FALSE(job_.pending.has_built());
   EXPECT_FALSE(job_.reads.has_any());
   EXPECT_EQ(job_.views.owner(), 1001U) << "the view keeps its owner";
+  ++job_.use.runs;  // by a run that had found the job active
+  job_.begin({}, PublishPolicy::kComplete, false);
+  EXPECT_EQ(job_.use.runs, 0);
 }
 
 TEST_F(JobTest, ABeginningStartsTheTotalAnew) {
