@@ -32,7 +32,8 @@ TEST_F(LockRanks, LocksInOrderAreTaken) {
 
 TEST_F(LockRanksDeathTest, AnOuterLockUnderAnInnerOneAborts) {
   const MutexLock lock(job);
-  EXPECT_DEATH(overlay.lock(), "lock order: must not take Overlay; the thread holds: \\[Job\\]");
+  EXPECT_DEATH(overlay.lock(),
+               "lock order: must not take Overlay; the thread holds: \\[JobViews\\]");
 }
 
 TEST_F(LockRanksDeathTest, ASharedLockOutOfOrderAborts) {
@@ -81,7 +82,7 @@ TEST_F(LockRanksDeathTest, ALockIsHeldDuringAWait) {
   CondVar never;
   const MutexLock lock(job);
   (void)never.wait_for(job, std::chrono::milliseconds(1));
-  EXPECT_DEATH(overlay.lock(), "must not take Overlay; the thread holds: \\[Job\\]");
+  EXPECT_DEATH(overlay.lock(), "must not take Overlay; the thread holds: \\[JobViews\\]");
 }
 
 TEST_F(LockRanksDeathTest, AssertingALockThatIsNotHeldAborts) {
@@ -89,14 +90,14 @@ TEST_F(LockRanksDeathTest, AssertingALockThatIsNotHeldAborts) {
     const MutexLock lock(job);
     job.assert_held();
   }
-  EXPECT_DEATH(job.assert_held(), "must hold Job; the thread holds: \\(see");
+  EXPECT_DEATH(job.assert_held(), "must hold JobViews; the thread holds: \\(see");
 }
 
 TEST_F(LockRanksDeathTest, AReplyUnderALockAborts) {
   require_no_lock();
   const MutexLock lock(job);
   EXPECT_DEATH(require_no_lock(),
-               "must not hold a lock across a reply; the thread holds: \\[Job\\]");
+               "must not hold a lock across a reply; the thread holds: \\[JobViews\\]");
 }
 
 }  // namespace
