@@ -50,6 +50,9 @@ struct FileHandle {
   bool tells_close = false;  // the kernel sends FLUSH for each closed descriptor
   std::atomic<bool> has_noatime{false};  // whether fd has O_NOATIME
 
+  // Whether a process can write through a mapping that the daemon does not see.
+  bool may_be_mapped_for_writing() const { return backing_id != 0 && access == O_RDWR; }
+
   // Call before a read with these flags of the caller's file: fcntl(F_SETFL) may change O_NOATIME
   // at any time.
   void follow_noatime(int flags) {

@@ -14,7 +14,6 @@
 #include "store/overlay/common_names.h"
 #include "store/overlay/copy_up.h"
 #include "store/overlay/layer_upkeep.h"
-#include "store/sys/new_object.h"
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
@@ -26,11 +25,6 @@ constexpr off_t kLargeFile = 256 * 1024;
 
 // fcntl(F_SETFL) may clear these on the caller's file, but the backing file keeps the flags of open(2).
 constexpr int kFlagsOfBackingFile = O_APPEND | O_DIRECT | O_NOATIME;
-
-// Whether a process can write through a mapping that the daemon does not see.
-bool may_be_mapped_for_writing(const FileHandle& handle) {
-  return handle.backing_id != 0 && handle.access == O_RDWR;
-}
 
 Result<UniqueFd> reopen_removed(const NodeInfo& info, int access) {
   if (info.object_fd() < 0) return Errno(ESTALE);
@@ -103,7 +97,7 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
   // FOPEN_DIRECT_IO makes the kernel send this handle's reads and writes to the daemon.
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
   // A write through a mapping does not update the attributes that the kernel has cached.
-  if (may_be_mapped_for_writing(handle)) {
+  if (handle.may_be_mapped_for_writing()) {
     mount_.invalidation.notifier().tell_attributes({encode({handle.node, handle.slot})});
   }
   return {};
@@ -273,7 +267,7 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
     const NodeRef ref = decode(entry.ino);
     mount_.nodes.state(ref.node).set_lacks_capabilities(true);
     CACHESHIM_TRY(handle, make_handle({*std::move(fd), true}, st, ref, job, flags));
-    if (may_be_mapped_for_writing(*handle)) entry.attr_timeout = 0;
+    if (handle->may_be_mapped_for_writing()) entry.attr_timeout = 0;
     mount_.publishing.note_built(job, path);
     return Created(entry, std::move(handle));
   });
@@ -425,7 +419,8 @@ Status Files::drop_privileges(const Request& request, NodeRef ref, int fd) {
 // Call when the last descriptor is closed and no more writes can follow.
 void Files::end_writing(FileHandle& handle) {
   Job& job = *handle.job;
-  job.unsettled.begin_publishing();  // before remove_writer(): wait_until_settled() must see no gap
+  job.unsettled
+      .begin_publishing();  // before remove_writer(): UnsettledWrites::wait() must see no gap
   job.unsettled.remove_writer(handle.device, handle.inode);
   mount_.publishing.retry_postponed(job);
   const Result<std::string> path = [&]() -> Result<std::string> {
@@ -458,8 +453,7 @@ Status Files::fsync(std::uint64_t fh, bool is_data_alone) {
   FileHandle* const handle = mount_.handles.file(fh);
   if (handle == nullptr) return Errno(EINVAL);
   CACHESHIM_CHECK(refresh_for_reading(*handle));
-  (void)sync_records(
-      handle->job->overlay);  // without the record, a copy shows its own inode number
+  (void)sync_records(handle->job->overlay);  // otherwise a copy shows its own inode number
   const int fd = handle->fd.get();
   if ((is_data_alone ? ::fdatasync(fd) : ::fsync(fd)) == -1) return Errno::last();
   return {};
