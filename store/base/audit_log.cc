@@ -100,7 +100,7 @@ Result<AuditRecord> parse_audit_line(std::string_view line) {
   if (!json.is_object()) return Errno(EINVAL);
   try {
     return record_in(json);
-  } catch (const std::exception&) {  // a field of another type
+  } catch (const std::exception&) {  // a field has the wrong type
     return Errno(EINVAL);
   }
 }
@@ -125,7 +125,8 @@ Status AuditLog::read_on(Places& places, const std::function<void(AuditRecord)>&
 
 Status AuditLog::read_naming(std::string_view name,
                              const std::function<void(AuditRecord)>& each) const {
-  // Otherwise the record contains the name with escapes.
+  // Only such a name is in the text of its record without escapes. For any other name, all lines
+  // are parsed.
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) {
     return c >= ' ' && c <= '~' && c != '"' && c != '\\' && c != '/';
   });
@@ -146,7 +147,7 @@ Status AuditLog::read_all(Places& places, std::string_view needle,
   return {};
 }
 
-// Reads complete lines only: an incomplete last line is read when it is complete.
+// Reads complete lines only. Leaves an incomplete last line for a later call.
 Status AuditLog::read_file(int file, off_t& place, std::string_view needle,
                            const std::function<void(AuditRecord)>& each) {
   std::string text;

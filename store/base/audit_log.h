@@ -28,19 +28,19 @@ struct AuditFile {
 };
 
 struct AuditRecord {
-  // An event of the base: files were added to it; or a unit was moved to trash, because a limit was
-  // exceeded or because it was damaged.
+  // kPublish: files were added to the base. kEvict and kRepair: a unit was moved to trash, because
+  // a limit was exceeded or because the unit was damaged.
   enum class Event { kPublish, kEvict, kRepair };
 
   Event event = Event::kPublish;
   double time = 0;   // seconds since 1970
   std::string node;  // the machine
-  std::string unit;  // the entry, in the form of EntryRef::unit(), or a file or directory of none
-  std::string job;   // of a publish: the publisher
+  std::string unit;  // the entry (EntryRef::unit()), or a file or directory of no entry
+  std::string job;   // kPublish: the publisher
   std::string cycle;
   std::optional<unsigned> uid;
-  std::vector<AuditFile> files;  // of a publish: the added files
-  std::string reason;            // of the other events
+  std::vector<AuditFile> files;  // kPublish: the added files
+  std::string reason;            // kEvict, kRepair
 };
 
 std::string_view to_string(AuditRecord::Event event);
@@ -55,14 +55,14 @@ class AuditLog {
   AuditLog(UniqueFd directory, std::string node)
       : directory_(std::move(directory)), node_(std::move(node)) {}
 
-  // Adds a line, with the time and this machine's name.
+  // Appends `record` as a line, with the current time and this machine's name.
   Status append(AuditRecord record) const;
 
   // Calls `each` with each record of each file, those of one file in order. Skips lines that are
   // not records.
   Status read(const std::function<void(AuditRecord)>& each) const;
-  // Calls with those records whose line contains `name`, and perhaps with others. Parses no other
-  // line: much faster.
+  // As read(), for the records whose line contains `name`, and perhaps for others. Much faster,
+  // because it does not parse the other lines.
   Status read_naming(std::string_view name, const std::function<void(AuditRecord)>& each) const;
   // The position up to which each file has been read, by inode: a rotated file keeps its position.
   using Places = std::map<std::pair<dev_t, ino_t>, off_t>;

@@ -42,7 +42,8 @@ class Lister {
   }
 
   void visit(const std::string& directory, bool is_known) {
-    std::map<std::string, std::size_t> groups;  // entries of files, by unit
+    // for entries that consist of files: the index in units_, by unit
+    std::map<std::string, std::size_t> groups;
     for (const sys::DirEntry& name : names_in(directory)) {
       const std::string path = join_path(directory, name.name);
       const bool is_dir = name.type == DT_DIR;
@@ -146,7 +147,7 @@ void sweep_trash(const Store& store, std::time_t keep_seconds) {
   const std::time_t oldest = std::time(nullptr) - keep_seconds;
   for (const sys::DirEntry& name : *names) {
     if (trashed_since(name.name) > oldest) continue;
-    (void)sys::remove_tree(store.trash(), name.name);  // else the next time
+    (void)sys::remove_tree(store.trash(), name.name);  // if this fails, the next sweep tries again
   }
 }
 

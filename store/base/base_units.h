@@ -11,23 +11,23 @@
 #include "store/base/store.h"
 #include "store/profiles/entry_map.h"
 
-// The base as units of eviction: entries; files of a known family that belong to no entry; the
-// contents of an unknown family's directory. Files in the store's root and lock files belong to no
-// unit.
+// Divides the base into units of eviction: entries; files of a known family that belong to no
+// entry; the contents of an unknown family's directory. Files in the store's root and lock files
+// belong to no unit.
 namespace cacheshim {
 
 struct BaseUnit {
   std::string unit;                // in the form of EntryRef::unit()
   std::vector<std::string> paths;  // the directory, or the files
   std::uint64_t bytes = 0;         // on disk
-  std::uint64_t files = 0;         // names, including directories: the count of an inode quota
+  std::uint64_t files = 0;         // names, including directories, as an inode quota counts them
   std::time_t last_use = 0;        // the latest time of a read or write of its files
 };
 
 // Returns one unit by its name, unmeasured.
 BaseUnit base_unit(const EntryMap& entries, const std::string& unit);
 
-// Skips unreadable objects. Takes one stat per file.
+// Returns all units of the base. Skips unreadable objects. Calls stat(2) once per file.
 std::vector<BaseUnit> list_base_units(const Store& store, const EntryMap& entries);
 
 // Returns a new name in trash, which contains the time.
@@ -42,7 +42,7 @@ Status discard_unit(const Store& store, const BaseUnit& unit, AuditRecord::Event
 // another form.
 std::time_t trashed_since(std::string_view name);
 
-// Removes objects that have been in trash for longer than this.
+// Removes objects that have been in trash for longer than `keep_seconds`.
 void sweep_trash(const Store& store, std::time_t keep_seconds);
 
 }  // namespace cacheshim

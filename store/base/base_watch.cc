@@ -32,7 +32,7 @@ std::unique_ptr<BaseWatch> BaseWatch::start(const std::vector<int>& directories,
 
 void add_change(std::vector<BaseChange>& changes, BaseChange change) {
   if (is_reserved_name(change.name)) {
-    if (change.kind == BaseChange::Kind::kContent) return;  // the contents of a marker do not count
+    if (change.kind == BaseChange::Kind::kContent) return;  // a marker's contents have no meaning
     std::string hidden = change.name.substr(kWhiteoutPrefix.size());
     // An opaque directory, or the encoding of a long name: the hidden names are unknown here.
     if (is_reserved_name(hidden)) return changes.push_back({BaseChange::Kind::kUnknown, {}, {}});
@@ -42,8 +42,8 @@ void add_change(std::vector<BaseChange>& changes, BaseChange change) {
 }
 
 bool is_local_file_system(int fd) {
-  // linux/magic.h and the file systems' own sources: file systems that a second machine may write
-  // to.
+  // The magic numbers (statfs(2)) of file systems that a second machine may write to. Sources:
+  // linux/magic.h and the file systems' own sources.
   constexpr std::array<unsigned long, 16> kShared = {
       0x6969,      // NFS
       0x517b,      // SMB

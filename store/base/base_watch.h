@@ -14,8 +14,8 @@ namespace cacheshim {
 // base is merged from several directories, to the directory that has changed.
 struct BaseChange {
   enum class Kind {
-    kName,           // `name` in `directory` was created, removed, or leads to another object
-    kDirectoryName,  // the same for a directory that was moved, with everything below it
+    kName,           // `name` in `directory` was created, removed or replaced
+    kDirectoryName,  // as kName, for a directory that was moved with everything below it
     kContent,  // data or attributes of `name` in `directory`, or of `directory` itself if it is ""
     kUnknown,  // changes were lost: anything may have changed
   };
@@ -34,15 +34,15 @@ class BaseWatch {
   // Called on the watch's own thread with the changes since the last call, in order.
   using Callback = std::function<void(const std::vector<BaseChange>&)>;
 
-  // Starts the best mode that works here for all of `directories`, no better than `best`. They are the
-  // base, or are merged into it; they may be anywhere, also in each other. They must stay open;
+  // Starts the best mode, up to `best`, that works here for all of `directories`. These are the
+  // base, or the directories that are merged into it; one may contain another. They must stay open;
   // each may be O_PATH.
   static std::unique_ptr<BaseWatch> start(const std::vector<int>& directories, WatchMode best,
                                           Callback changed);
   virtual ~BaseWatch() = default;  // ends the thread
 
   virtual WatchMode mode() const = 0;
-  // Call before a lookup in `directory`: returns whether changes in it will be reported from now on.
+  // Call before a lookup in `directory`. Returns whether changes in it are reported from now on.
   // Thread-safe; fast when repeated.
   virtual bool ensure(const std::string& directory) = 0;
 };

@@ -33,7 +33,7 @@ std::string path_of(int fd) {
   return target ? *std::move(target) : std::string();
 }
 
-// The part of `path` below `root`.
+// Returns the part of `path` below `root`; nothing if `path` is outside `root`.
 std::optional<std::string> below(const std::string& root, const std::string& path) {
   if (path == root) return "";
   const std::string prefix = root == "/" ? root : root + "/";
@@ -41,9 +41,9 @@ std::optional<std::string> below(const std::string& root, const std::string& pat
   return path.substr(prefix.size());
 }
 
-// The watched directories that one mount contains: the kernel reports their paths relative to it.
+// The watched directories that are on one mount, through which their paths are found.
 struct WatchedMount {
-  UniqueFd fd;  // of the first of them, not O_PATH: required by open_by_handle_at(2)
+  UniqueFd fd;  // of the first one; open_by_handle_at(2) does not accept an O_PATH descriptor
   std::uint64_t id = 0;
   fsid_t file_system{};
   std::vector<int> directories;
@@ -73,7 +73,8 @@ class FanotifyWatch final : public BaseWatch {
  private:
   void read_events();
   void take(const fanotify_event_metadata& event, std::vector<BaseChange>& changes);
-  // Its paths, one in each watched directory that contains it; valid until the next call.
+  // Returns the paths of an event's directory: one in each watched directory that contains it. The
+  // reference is valid until the next call.
   using Paths = std::vector<std::string>;
   const Paths& paths_of(const fanotify_event_info_fid& info, const file_handle& handle);
   Paths resolve(const fanotify_event_info_fid& info, const file_handle& handle) const;
@@ -129,8 +130,8 @@ void FanotifyWatch::take(const fanotify_event_metadata& event, std::vector<BaseC
       add_change(changes, {BaseChange::Kind::kContent, directory, name});
     }
   }
-  // An object that moved within a watched directory, into it or out of it, has other paths now. The
-  // event's own directory is not affected; its path is still right.
+  // If a directory was moved within a watched directory, into it or out of it, the cached paths of
+  // the directories below it are wrong. The paths of this event are still right.
   if (moved && !directories.empty()) directories_.clear();
 }
 
@@ -143,12 +144,14 @@ const FanotifyWatch::Paths& FanotifyWatch::paths_of(const fanotify_event_info_fi
   return directories_[key] = resolve(info, handle);
 }
 
-// Returns none for a directory outside the watched ones, or one that was removed: its parent's
-// event reports that. Handles of two file systems may be equal.
+// Returns no paths for a directory outside the watched ones, or for a removed one, whose removal
+// its parent's event reports. Compares the file system first, because handles of two file systems
+// may be equal.
 FanotifyWatch::Paths FanotifyWatch::resolve(const fanotify_event_info_fid& info,
                                             const file_handle& handle) const {
   Paths paths;
-  file_handle* const given = const_cast<file_handle*>(&handle);  // it is only read
+  // open_by_handle_at(2) only reads it
+  file_handle* const given = const_cast<file_handle*>(&handle);
   for (const WatchedMount& mount : mounts_) {
     if (std::memcmp(&mount.file_system, &info.fsid, sizeof info.fsid) != 0) continue;
     const UniqueFd opened(::open_by_handle_at(mount.fd.get(), given, O_PATH | O_CLOEXEC));

@@ -11,13 +11,13 @@
 #include "store/sys/paths.h"
 #include "store/sys/sys.h"
 
-// Watches each directory before a lookup in it, wherever it is, so that no change is missed; its
-// parent first, which reports the creation if the directory does not exist yet.
+// Watches each directory before a lookup in it, so that no change is missed. Watches its parent
+// first: if the directory does not exist yet, the parent's watch reports its creation.
 //
-// After two kinds of events, some paths are not watched: a directory that moves, since the paths of
-// the watches below it are not known any more; and a directory that appears where it was absent,
-// since it may get contents before it can be watched. Everything then counts as changed, and the
-// next lookups set the watches again.
+// Two kinds of events leave directories without a watch, or watches without a path. If a directory
+// moves, the paths of the watches below it are unknown. If a directory appears where it was absent,
+// it may get contents before it can be watched. Everything then counts as changed, and the next
+// lookups set the watches again.
 namespace cacheshim {
 namespace {
 
@@ -26,9 +26,10 @@ constexpr std::uint32_t kContent = IN_ATTRIB | IN_CLOSE_WRITE;
 constexpr std::uint32_t kEvents =
     kNames | kContent | IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
 
-// For a directory that was looked up and does not exist in one of the watched ones.
+// In place of a watch: the directory was looked up, but does not exist below this root.
 constexpr int kAbsent = -1;
-// Paths, including absent ones; far above the default limit of watches.
+// The maximum number of recorded paths, including absent ones; far above the default limit of
+// watches.
 constexpr std::size_t kMostRemembered = 1 << 20;
 
 class InotifyWatch final : public BaseWatch {
@@ -43,7 +44,7 @@ class InotifyWatch final : public BaseWatch {
   bool ensure(const std::string& directory) override;
 
  private:
-  using Watches = std::vector<int>;  // of one path, for each root: its watch, or kAbsent
+  using Watches = std::vector<int>;  // the watches of one path: one for each root, or kAbsent
   struct Place {
     std::size_t root;
     std::string directory;
@@ -64,7 +65,7 @@ class InotifyWatch final : public BaseWatch {
   const UniqueFd events_;
   const Callback changed_;
   Mutex mutex_;
-  // By watch: one directory may be in several roots.
+  // By watch. Several roots may contain one directory, which then has one watch.
   std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
   // By path; the parents of each path are also present.
   std::unordered_map<std::string, Watches> watches_ GUARDED_BY(mutex_);
@@ -98,7 +99,7 @@ Result<int> InotifyWatch::watch(const Place& place) {
   if (opened.failed_with(ENOENT) || opened.failed_with(ENOTDIR)) return kAbsent;
   if (!opened) return opened.error();
   const std::string path = "/proc/self/fd/" + std::to_string(opened->get());
-  // the link is part of our path
+  // `path` is a symlink, which the call must follow
   const std::uint32_t events = kEvents & ~std::uint32_t{IN_DONT_FOLLOW};
   const int added = ::inotify_add_watch(events_.get(), path.c_str(), events);
   if (added == -1) return Errno::last();
@@ -118,7 +119,7 @@ void InotifyWatch::forget_below(const std::string& directory) {
   });
 }
 
-// Also reports the pending events of the watches.
+// Removes all watches and reports that anything may have changed.
 void InotifyWatch::drop_all(std::vector<BaseChange>& changes) {
   for (const auto& [watch, places] : places_) (void)::inotify_rm_watch(events_.get(), watch);
   places_.clear();
@@ -148,9 +149,9 @@ void InotifyWatch::read_events() {
 void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& changes) {
   const MutexLock lock(mutex_);
   if ((event.mask & IN_Q_OVERFLOW) != 0)
-    return drop_all(changes);  // directories may have been created and removed
+    return drop_all(changes);  // the lost events may be about created and removed directories
   const auto found = places_.find(event.wd);
-  if (found == places_.end()) return;  // of a watch that was removed
+  if (found == places_.end()) return;  // the watch of this event was removed
   const bool moved =
       (event.mask & IN_MOVE_SELF) != 0 ||
       ((event.mask & IN_ISDIR) != 0 && (event.mask & (IN_MOVED_FROM | IN_MOVED_TO)) != 0);
@@ -161,7 +162,7 @@ void InotifyWatch::take(const inotify_event& event, std::vector<BaseChange>& cha
   for (const Place& place : places) take_at(place, event, changes);
 }
 
-// A removed directory stays recorded as absent, so that its reappearance is noticed.
+// Keeps a removed directory recorded as absent, so that its reappearance is detected.
 void InotifyWatch::take_at(const Place& place, const inotify_event& event,
                            std::vector<BaseChange>& changes) {
   if ((event.mask & IN_IGNORED) != 0) {

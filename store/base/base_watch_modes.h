@@ -16,20 +16,20 @@
 #include "store/base/base_watch.h"
 #include "store/sys/guard.h"
 
-// The two modes of base_watch.h, and their common code. Internal to store/.
+// The implementations of the two modes of base_watch.h, and their common code. Internal to store/.
 namespace cacheshim {
 
-// Returns null if the kernel, or this process's privileges, do not allow it.
+// Return null if the kernel does not support the mode, or this process lacks the privilege.
 std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& directories,
                                           const BaseWatch::Callback& changed);
 std::unique_ptr<BaseWatch> start_inotify(const std::vector<int>& directories,
                                          const BaseWatch::Callback& changed);
 
-// Adds a change; the change of a marker becomes that of the hidden name.
+// Adds `change`. Replaces the name of a marker by the name that the marker hides.
 void add_change(std::vector<BaseChange>& changes, BaseChange change);
 
-// A thread that reads a descriptor of events until it is stopped. After each batch it pauses: a
-// busy file system then causes at most some hundred wake-ups a second, not one per event.
+// A thread that reads a descriptor of events until it is stopped. It pauses after each batch, so
+// that a busy file system causes at most some hundred wake-ups a second instead of one per event.
 class EventThread {
  public:
   EventThread(int events, std::function<void()> read)
@@ -38,7 +38,7 @@ class EventThread {
   }
   ~EventThread() {
     const std::uint64_t one = 1;
-    (void)!::write(stop_.get(), &one, sizeof one);  // fails at 2^64 - 1 writes alone
+    (void)!::write(stop_.get(), &one, sizeof one);  // fails only after 2^64 - 1 writes
     thread_.join();
   }
   EventThread(const EventThread&) = delete;

@@ -13,7 +13,7 @@ struct EvictionLimits {
   std::optional<std::uint64_t> max_files;       // names, including directories
   std::optional<std::chrono::seconds> max_age;  // since the last use
   std::optional<std::uint64_t> min_free;        // bytes of the file system
-  std::optional<double> min_free_percent;       // of its size
+  std::optional<double> min_free_percent;       // percent of the file system's size
   // Units that were used more recently stay despite all other limits except min_free.
   std::chrono::seconds min_age{std::chrono::hours(48)};
 

@@ -13,7 +13,7 @@
 namespace cacheshim {
 namespace {
 
-// The use of the base as units are evicted.
+// Tracks the size of the base and its free space while units are chosen for eviction.
 class Budget {
  public:
   Budget(const EvictionLimits& limits, std::uint64_t free_bytes, std::uint64_t size_bytes)
@@ -65,7 +65,7 @@ EvictionReport choose_units(std::vector<BaseUnit> units, const EvictionLimits& l
     const std::time_t age = now - unit.last_use;
     std::string reason = budget.exceeded();
     if (reason.empty() && limits.max_age && age > limits.max_age->count()) reason = "max_age";
-    if (reason.empty()) break;  // all that follow are younger
+    if (reason.empty()) break;  // all following units were used later
     const bool is_young = age < limits.min_age.count();
     if (is_young && reason != "min_free") {
       report.is_over = reason != "max_age";
@@ -83,7 +83,7 @@ EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
                              const EvictionLimits& limits) {
   const auto space = sys::statvfs_fd(store.base());
   const std::uint64_t block = space ? space->f_frsize : 0;
-  // A file system that does not report its free space ignores min_free.
+  // If the file system does not report its free space, min_free is ignored.
   const std::uint64_t free_bytes = space ? space->f_bavail * block : ~std::uint64_t{0} / 2;
   const std::uint64_t size_bytes = space ? space->f_blocks * block : 0;
   return choose_units(list_base_units(store, entries), limits, std::time(nullptr), free_bytes,

@@ -15,13 +15,13 @@ namespace cacheshim {
 
 struct EvictedUnit {
   BaseUnit unit;
-  std::string reason;     // the name of the limit
+  std::string reason;     // the limit that was exceeded
   bool is_young = false;  // used within min_age, but space has run out
 };
 
 struct EvictionReport {
   std::vector<EvictedUnit> evicted;
-  std::uint64_t bytes = 0;  // of the evicted units
+  std::uint64_t bytes = 0;  // the size of the evicted units
   std::uint64_t files = 0;
   std::uint64_t bytes_before = 0;  // of the whole base
   std::uint64_t files_before = 0;
@@ -32,7 +32,8 @@ struct EvictionReport {
 EvictionReport plan_eviction(const Store& store, const EntryMap& entries,
                              const EvictionLimits& limits);
 
-// Evicts them. A unit that cannot be moved stays and is logged. Returns the removed paths.
+// Evicts the units of `report`. A unit that cannot be moved stays and is logged. Returns the
+// removed paths.
 std::vector<std::string> carry_out(const Store& store, EvictionReport& report);
 
 // Chooses the units to evict if `free` bytes of `size` are free; for plan_eviction() and tests.

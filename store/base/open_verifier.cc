@@ -59,7 +59,7 @@ void OpenVerifier::read_on() {
       unit_by_path_[file.path] = record.unit;
       units_[record.unit][file.path] = file;
     }
-  });  // what is not on record is not checked
+  });  // if this fails, files without a record are not checked
 }
 
 std::vector<AuditFile> OpenVerifier::files_of(const std::string& unit) const {
@@ -75,7 +75,7 @@ bool OpenVerifier::has_seen(const std::string& path, const Stamp& stamp) const {
   return seen != seen_.end() && seen->second == stamp;
 }
 
-// Whether there is nothing to be read for this path.
+// Whether no file has to be read before a process uses this path.
 bool OpenVerifier::is_known(const std::string& path, const std::string& unit) const {
   if (!clean_.contains(unit)) return false;
   if (!is_checked_name(base_name(path))) return true;
@@ -84,7 +84,8 @@ bool OpenVerifier::is_known(const std::string& path, const std::string& unit) co
   return !st || has_seen(path, stamp_of(*st));
 }
 
-// Reads what has not been read yet; the first thing that is wrong, or "".
+// Reads the unit's checked files that have not been read yet. Returns the first error, "" if there
+// is none.
 std::string OpenVerifier::fault_in(const std::string& unit) {
   std::vector<AuditFile> files;
   {
@@ -94,7 +95,7 @@ std::string OpenVerifier::fault_in(const std::string& unit) {
   for (const AuditFile& file : files) {
     const auto object = sys::open_beneath(store_.base(), file.path, O_PATH | O_NOFOLLOW);
     const auto st = object ? sys::stat_fd(object->get()) : object.error();
-    if (!st) continue;  // gone: a miss by itself
+    if (!st) continue;  // the file was removed: its lookup fails without this check
     {
       const MutexLock lock(mutex_);
       if (has_seen(file.path, stamp_of(*st))) continue;
@@ -136,7 +137,7 @@ OpenVerifier::Verdict OpenVerifier::check(const std::string& path) {
   const auto st = object ? sys::stat_fd(object->get()) : object.error();
   const MutexLock lock(mutex_);
   clean_.insert(unit);
-  // Not on record: there is nothing to hold it against.
+  // The file has no record, so there is no digest to compare it with.
   if (st && is_checked_name(base_name(path)) && !unit_by_path_.contains(path)) {
     seen_[path] = stamp_of(*st);
   }

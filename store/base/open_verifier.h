@@ -23,10 +23,10 @@ namespace cacheshim {
 // the whole entry: a program that has found an entry's first file must find the others. A damaged
 // entry goes to trash, so that programs find it missing and build it again.
 //
-// Thread-safe. No thread waits for another's reading, but two may read the same file.
+// Thread-safe. No thread waits while another one reads a file, so two may read the same file.
 class OpenVerifier {
  public:
-  // Both must outlive the object.
+  // `store` and `entries` must outlive the object.
   OpenVerifier(const Store& store, const EntryMap& entries) : store_(store), entries_(entries) {}
 
   // Whether a file of this name is compared with its digest.
@@ -69,12 +69,12 @@ class OpenVerifier {
   const Store& store_;
   const EntryMap& entries_;
   mutable Mutex mutex_;
-  AuditLog::Places places_ GUARDED_BY(mutex_);  // how far the records have been read
+  AuditLog::Places places_ GUARDED_BY(mutex_);  // the records have been read up to here
   std::unordered_map<std::string, std::map<std::string, AuditFile>> units_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, std::string> unit_by_path_ GUARDED_BY(mutex_);
-  // Files that were as on record, or are on none.
+  // Files that were equal to their record, or have no record.
   std::unordered_map<std::string, Stamp> seen_ GUARDED_BY(mutex_);
-  std::set<std::string> clean_ GUARDED_BY(mutex_);  // units
+  std::set<std::string> clean_ GUARDED_BY(mutex_);  // units whose files have been checked
 };
 
 }  // namespace cacheshim

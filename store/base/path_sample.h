@@ -15,13 +15,13 @@ namespace cacheshim {
 // (EntryRule::paths_in).
 struct PathSample {
   std::uint64_t entries = 0;  // entries that were read
-  bool is_whole = true;       // false: only those that could be read in time
+  bool is_whole = true;       // false: the deadline ended the search
   std::vector<DamagedFile> damaged;
 };
 
 // Reads entries in random order until `deadline`, so that each search of a large store reads other
-// entries. If the base's file system does not answer, this waits for at most one call. Does not
-// change access times if possible.
+// entries. If the base's file system does not answer, waits for at most one system call. Does not
+// change access times if it can avoid it.
 PathSample sample_recorded_paths(int base, const std::string& mount_path, const EntryMap& entries,
                                  std::chrono::steady_clock::time_point deadline);
 

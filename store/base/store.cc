@@ -159,7 +159,8 @@ Result<UniqueFd> Store::try_lock_base() const {
   return lock;
 }
 
-// The name need only be new: containers give equal host names and pids to several daemons.
+// Creates and locks this daemon's staging directory under an unused name. Tries several numbers,
+// because daemons in different containers may have equal host names and pids.
 Status Store::open_staging() {
   CACHESHIM_TRY(all, open_record_dir(control_.get(), "staging",
                                      join_path(kControlName, "staging")));

@@ -13,8 +13,8 @@
 //   STORE/NAME/…              the base
 //   STORE/.cacheshim/format   "1", then "mount <path>": the path this store is mounted at
 //   STORE/.cacheshim/layers/  the jobs' layers (or elsewhere, by --layers)
-//   STORE/.cacheshim/staging/<daemon>/   files on their way in; locked by their daemon while it lives
-//   STORE/.cacheshim/trash/   files on their way out
+//   STORE/.cacheshim/staging/<daemon>/   files being published; locked while their daemon lives
+//   STORE/.cacheshim/trash/   removed files, until they are swept
 //   STORE/.cacheshim/leases/  leases between daemons (lease_files.h, lock_files.h)
 //   STORE/.cacheshim/audit/   published, evicted and repaired units (audit_log.h)
 namespace cacheshim {
@@ -30,8 +30,8 @@ class Store {
   static std::variant<Store, StoreError> open(const std::string& path,
                                               const std::string& layers_path);
 
-  // Returns a base alone, without records: jobs get no layers from it and nothing is published to
-  // it.
+  // Returns a store that is only a base, without records: jobs get no layers from it and nothing is
+  // published to it.
   static Store bare(UniqueFd base);
 
   int base() const { return base_.get(); }
@@ -44,7 +44,8 @@ class Store {
   int trash() const { return trash_.get(); }
   const AuditLog& audit() const { return audit_; }
 
-  // The lock for eviction and repair, which is released with the descriptor. Errors: EWOULDBLOCK.
+  // Takes the lock for eviction and repair. Closing the descriptor releases it. Errors: EWOULDBLOCK
+  // if another process holds it.
   Result<UniqueFd> try_lock_base() const;
 
   // The recorded mount path, "" if there is none yet.

@@ -15,8 +15,8 @@ struct StoreFormat {
   std::string mount_path;  // at which the store was last mounted, "" if there is none yet
 };
 
-// Reads the text of a store's format file. Skips unknown lines. The other alternative is a message
-// why a store with such a file cannot be used.
+// Reads the text of a store's format file. Skips unknown lines. If a store with this file cannot be
+// used, returns a message that gives the reason.
 std::variant<StoreFormat, std::string> parse_store_format(std::string_view text);
 
 }  // namespace cacheshim

@@ -7,8 +7,8 @@
 
 #include "common/result.h"
 
-// Reads a store's records for a report, from outside, beside daemons that may serve it, without a
-// change and without taking a lock.
+// Reads a store's records for a report. Changes nothing and takes none of the store's locks, so
+// daemons may serve the store at the same time.
 namespace cacheshim {
 
 struct SurveyedLayer {
@@ -19,11 +19,11 @@ struct SurveyedLayer {
   bool is_served = false;  // by a daemon of this machine, whose lock is visible
 };
 
-// `layers`: the directory of the layers. Errors: those of reading it.
+// `layers` is the directory of the layers. Errors: those of reading it.
 Result<std::vector<SurveyedLayer>> survey_layers(int layers);
 
-// `control`: a store's .cacheshim. Returns the number of objects that have been in its trash for
-// longer than that. Errors: those of reading it; ENOENT if there is no trash.
+// `control` is a store's .cacheshim. Returns the number of objects that have been in its trash for
+// longer than `keep_seconds`. Errors: those of reading it; ENOENT if there is no trash.
 Result<std::size_t> count_old_trash(int control, long keep_seconds);
 
 // Counts directories in staging whose daemon is dead.

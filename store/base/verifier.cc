@@ -38,7 +38,8 @@ Result<std::map<std::string, Files>> recorded_units(const AuditLog& audit) {
   return units;
 }
 
-// Reading leaves no trace of use where that can be had.
+// Opens a file so that reading does not change its access time, unless this needs a privilege that
+// the daemon lacks.
 Result<UniqueFd> open_quietly(int base, const std::string& path) {
   constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
   auto opened = sys::open_beneath(base, path, kFlags | O_NOATIME);
@@ -125,7 +126,8 @@ Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bo
       if (fault.empty()) {
         ++report.files;
         report.bytes += file.size;
-      } else if (fault != kMissing || !is_wholly_gone(store.base(), files)) {  // evicted meanwhile
+      // the unit was evicted meanwhile
+      } else if (fault != kMissing || !is_wholly_gone(store.base(), files)) {
         report.damaged.push_back({path, unit, std::move(fault)});
       }
     }

@@ -31,8 +31,8 @@ inline constexpr const char* kMissing = "missing";
 // Returns the error of a file of the base, "" if it is as recorded.
 std::string fault_of(int base, const AuditFile& file);
 
-// Returns the error of a file of the base that names paths (EntryRule::paths_in), whoever has put
-// it there; "" for any other file.
+// Returns the error of a file of the base that names paths (EntryRule::paths_in), no matter how it
+// got there; "" for any other file.
 std::string path_fault_of(int base, const std::string& mount_path, const EntryMap& entries,
                           const std::string& path);
 

@@ -10,8 +10,9 @@
 
 namespace cacheshim {
 
-// The creator of a baton, for the daemon that takes over the layer of a dead daemon: one line each
-// in a file of the layer's directory. Of those with equal paths the last one counts.
+// Records the creator of each baton, for the daemon that takes over the layer of a dead daemon. A
+// file in the layer's directory has one line per record. Of several lines with the same path, the
+// last one counts.
 struct BatonRecord {
   std::string path;  // in the job's view
   ino_t inode = 0;
@@ -19,14 +20,14 @@ struct BatonRecord {
   std::uint64_t start_time = 0;  // clock ticks since boot
   std::vector<pid_t> ancestors;
   std::string boot;           // boot_id of the kernel
-  std::string pid_namespace;  // the namespace of the numbers
+  std::string pid_namespace;  // the PID namespace of `process` and `ancestors`
 };
 
 inline constexpr const char* kBatonRecordsFile = "batons.jsonl";
 
-// Returns one line, with its end; "" for a path that is not UTF-8, which then has no record.
+// Returns one line with its newline; "" for a path that is not UTF-8, which is not recorded.
 std::string to_line(const BatonRecord& record);
-// Skips lines that it cannot read and fields that it does not know.
+// Skips lines that it cannot parse, and unknown fields.
 std::vector<BatonRecord> parse_baton_records(std::string_view text);
 
 }  // namespace cacheshim

@@ -16,7 +16,7 @@ namespace cacheshim {
 Status record_closing(const std::string& run_dir, const std::string& cycle);
 void forget_closing(const std::string& run_dir);
 // Returns the recorded cycle, nothing if there is no readable record. Skips unknown fields; a
-// record without a cycle is that of cycle 0.
+// record without a cycle means cycle 0.
 std::optional<std::string> recorded_closing(const std::string& run_dir);
 
 }  // namespace cacheshim

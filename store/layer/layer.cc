@@ -16,7 +16,7 @@ namespace {
 
 constexpr mode_t kPrivateMode = 0700;
 constexpr const char* kLockFile = "owner.lock";
-constexpr unsigned kMostDaemons = 64;  // of one node that have layers of one job
+constexpr unsigned kMostDaemons = 64;  // daemons of one node that have layers of the same job
 
 Status ensure_dir(int parent, const std::string& name, mode_t mode) {
   const Status made = sys::make_dir_at(parent, name, mode);
@@ -132,8 +132,9 @@ Result<Layer> Layer::take_existing(int layers, const std::string& job, const std
   return layer;
 }
 
-// Whether `wanted` may take over an existing layer. A layer without a record was left so by its
-// creator or by a power failure. A layer that only root has used goes to the first other user.
+// Whether `wanted` may take over an existing layer. If a layer has no record, its creator died or
+// the power failed before the record was written. A layer that only root has used goes to the first
+// other user.
 bool Layer::may_be_taken(const LayerRecord& wanted) const {
   const auto text = sys::read_file(directory_.get(), kLayerRecordFile);
   if (!text) {
@@ -146,7 +147,8 @@ bool Layer::may_be_taken(const LayerRecord& wanted) const {
   return wanted.uid == old->uid;
 }
 
-// Syncs the directories above the record, whose rename does not make them durable.
+// Syncs the directories above the record, because the record's rename does not make their names
+// durable.
 Status Layer::sync_names(int layers) const {
   for (const std::string& path : {path_, std::string(parent_path(path_)), std::string()}) {
     CACHESHIM_TRY(directory, open_dir(layers, path));
@@ -185,7 +187,7 @@ Status Layer::prepare(const LayerRecord& wanted) {
     const auto old = parse_layer_record(*text);
     if (old && old->active) record_ = *old;
     if (!record_.uid) record_.uid = wanted.uid;
-    // Whatever happened to its job, the layer's contents still exist.
+    // The layer still has its contents, so the restrictions of the previous record still apply.
     record_.publish = wanted.publish;
     record_.vouched = wanted.vouched && old && old->vouched;
     record_.refused = old && !old->refused.empty() ? old->refused : wanted.refused;

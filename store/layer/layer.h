@@ -18,8 +18,8 @@ enum class Outcome { kNone, kSuccess, kFailure };
 std::string_view to_string(Outcome outcome);
 
 inline constexpr const char* kLayerRecordFile = "meta.json";  // in a layer's directory
-// In the name of the directory of a layer that has ended and is kept for some time; followed by the
-// time.
+// The directory's name of an ended layer that is kept for some time contains this mark, followed by
+// the time of its end.
 inline constexpr std::string_view kEndedLayerMark = ".ended-";
 
 // meta.json. Readers skip unknown fields, and missing ones keep these defaults, so that older and
@@ -47,7 +47,7 @@ std::string to_json(const LayerRecord& record);
 // Errors: EINVAL for text that is not a JSON object.
 Result<LayerRecord> parse_layer_record(std::string_view json);
 
-// Holds the layer's owner.lock while it lives. Move-only.
+// Holds the layer's owner.lock during its lifetime. Move-only.
 class Layer {
  public:
   // Takes the layer of this job, cycle and node; creates it if it is missing. On return, the
@@ -95,7 +95,7 @@ std::vector<Layer> take_orphans(int layers, const std::string& node);
 // Ends layers that are recorded as active, that no daemon holds and that no daemon will take over:
 // those of this node that are older than `started_before`, seconds since 1970, and those of other
 // nodes that have been unused for longer than `keep_seconds`. Leaves `uid-<uid>` layers to their
-// nodes. Returns the number.
+// nodes. Returns the number of ended layers.
 unsigned end_abandoned_layers(int layers, const std::string& node, std::time_t started_before,
                               std::time_t keep_seconds);
 

@@ -10,8 +10,8 @@
 namespace cacheshim {
 namespace {
 
-// The key of a whiteout, the text after ".wh." in its marker: the name itself except for very long
-// names.
+// Returns the key of a whiteout, the text after ".wh." in its marker. It is the whited-out name,
+// except for very long names.
 std::string_view key_of_marker(std::string_view marker) {
   return marker.substr(kWhiteoutPrefix.size());
 }

@@ -93,7 +93,7 @@ void LinkIndex::correct_links(struct stat& st) const {
   const File& file = files_.at(key->second);
   if (file.device != st.st_dev) return;
   st.st_nlink += file.names_left;
-  --st.st_nlink;  // the index's own
+  --st.st_nlink;  // the link in the index is not a visible name
 }
 
 Status LinkIndex::ensure_directory() {
@@ -113,7 +113,7 @@ Status LinkIndex::add_copy(const std::string& key, nlink_t names, int directory,
   const std::string record = known != nullptr ? file_name(key, *known) : std::string();
   const File file{known != nullptr ? known->names_left : names, true, st.st_dev, st.st_ino};
   CACHESHIM_CHECK(sys::link_at(directory, name, directory_.get(), file_name(key, file)));
-  // at worst an empty file remains
+  // if this fails, an empty file remains, which is harmless
   if (!record.empty()) (void)sys::unlink_at(directory_.get(), record);
   files_[key] = file;
   keys_[file.inode] = key;

@@ -26,7 +26,7 @@ namespace cacheshim {
 //
 // On disk: a directory of the layer's work directory that contains "copy.<key>.<names left>", the
 // link, or "none.<key>.<names left>", an empty file. Each change is one rename(2) or link(2). A
-// crash between those of one copy-up can leave the count one too high, never a name without its
+// crash between the calls of one copy-up can leave the count one too high, never a name without its
 // data. Similar to overlayfs's index=on (overlayfs.rst, "Non-standard behavior"). Not thread-safe:
 // part of an Overlay and under its lock.
 class LinkIndex {
@@ -34,7 +34,7 @@ class LinkIndex {
   static constexpr const char* kDirectory = "index";
 
   struct File {
-    nlink_t names_left = 0;  // of the base's
+    nlink_t names_left = 0;  // the base's names that are neither copied up nor hidden
     bool has_copy = false;
     dev_t device = 0;  // of the copy
     ino_t inode = 0;
@@ -45,7 +45,7 @@ class LinkIndex {
   // `lower` is LowerStack::Object's.
   static Result<std::string> key_of(int object, std::size_t lower);
 
-  // Starts with the contents of the work directory, which stays open.
+  // Reads the records in the work directory `work`, which must stay open.
   Status load(int work);
   void clear();  // there is no layer
   bool is_empty() const { return files_.empty(); }
@@ -64,12 +64,12 @@ class LinkIndex {
   // Sets st_nlink of an object in the layer to that of the merged view.
   void correct_links(struct stat& st) const;
 
-  // `name` in `directory` becomes the copy of a base file that has `names` names.
+  // Records `name` in `directory` as the copy of a base file that has `names` names.
   Status add_copy(const std::string& key, nlink_t names, int directory, const std::string& name);
   // Gives the copy a further name in the layer.
   Status link_copy(const std::string& key, int directory, const std::string& name) const;
-  // One of the base's names was copied up or hidden; if the file is not recorded yet, it had this
-  // number of names.
+  // Call when one of the base's names was copied up or hidden. `names` is the number of names that
+  // the file had before; it is used only if the file is not recorded yet.
   Status take_name(const std::string& key, nlink_t names);
   // Forgets the file of this copy if it has no name left. Returns whether it was forgotten.
   bool forget_if_gone(dev_t device, ino_t inode);

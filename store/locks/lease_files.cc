@@ -49,8 +49,8 @@ void LeaseFiles::release(std::string_view path, UniqueFd lease) const {
   (void)sys::unlink_at(directory_, lease_name(path));  // a leftover is an empty, unlocked file
 }
 
-// A process that gets the lock of a removed file finds that its name leads elsewhere, and tries
-// again.
+// A process may have opened a file that this removes. After it has locked the file, it finds that
+// the name leads to another file or to none, and tries again.
 void LeaseFiles::sweep() const {
   const auto files = sys::list_dir(directory_);
   if (!files) return;

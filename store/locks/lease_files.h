@@ -25,8 +25,8 @@ class LeaseFiles {
   // empty: exclusion is then limited to this daemon.
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;
-  // Removes files without a holder: a dead daemon has left them, or they took the locks of a baton
-  // (LockFiles).
+  // Removes files without a holder. Either a dead daemon has left them, or they took the locks of a
+  // baton (LockFiles).
   void sweep() const;
 
  private:

@@ -54,10 +54,10 @@ void LockAccess::apply(int fd) const {
   const mode_t wanted = acl_.empty() ? mode_ : mode_ | 0060;
   const auto acl = sys::get_xattr(fd, kAccessAcl);
   if ((st->st_mode & 07777) == wanted && (acl ? *acl : std::string()) == acl_) return;
-  // otherwise more users keep access
+  // if this fails, more users than wanted keep access
   if (acl_.empty() && acl) (void)sys::remove_xattr(fd, kAccessAcl);
   if ((st->st_mode & 07777) != mode_) (void)sys::set_mode(fd, mode_);
-  // without an ACL, the file is closed to all
+  // if this fails, all other users stay without access
   if (!acl_.empty()) (void)sys::set_xattr(fd, kAccessAcl, acl_, 0);
 }
 

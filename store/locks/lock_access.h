@@ -25,8 +25,8 @@ class LockAccess {
   explicit LockAccess(const std::optional<PublishAllow>& allow);
 
   mode_t mode() const { return mode_; }
-  // Sets this mode and ACL on the open lock file `fd`. Leaves a file alone that the daemon may not
-  // change. If the file system has no ACLs, only the service account can open the file.
+  // Sets this mode and ACL on the open lock file `fd`. Does nothing if the daemon may not change
+  // the file. If the file system has no ACLs, only the service account can open the file.
   void apply(int fd) const;
 
  private:

@@ -82,8 +82,9 @@ Status LockFiles::ensure_directory(const std::string& path) const {
   return made.failed_with(EEXIST) ? Status() : made;
 }
 
-// open(O_CREAT) of the base's file system makes or opens in one step. Here these are two steps, so that the
-// caller learns which one it was; another process may remove the file in between.
+// The file system's open(O_CREAT) creates or opens a file in one step. This function needs two
+// steps, because the caller must learn which one it was. Another process may remove the file in
+// between.
 Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
   const int plain_flags = flags & ~(O_CREAT | O_EXCL);
   if (is_hidden(path)) {
@@ -98,7 +99,7 @@ Result<LockFiles::Made> LockFiles::create(const std::string& path, int flags) {
     CACHESHIM_CHECK(ensure_directory(std::string(parent_path(path))));
     auto made = sys::open_beneath(base_, path, plain_flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     if (made) {
-      // Whatever the umask.
+      // Undoes the effect of the umask.
       CACHESHIM_CHECK(sys::set_mode(made->get(), mode));
       if (is_lock) access_.load()->apply(made->get());
       return Made{*std::move(made), true};
@@ -169,8 +170,9 @@ Status LockFiles::check_becomes_lock(const struct stat& st, const std::string& p
   return st.st_size > kMostLockBytes ? Status(Errno(EFBIG)) : Status();
 }
 
-// After a rename or link of `object` to `path` that ended as `named`: the job sees what has the name, be it this file
-// or the one that the others have locked.
+// Call after a rename or link of `object` to `path` with the result `named`. The job then sees the
+// file of this name: `object`, or a file that exists already and that other processes may have
+// locked.
 Status LockFiles::settle_arrival(int object, const std::string& path, const Status& named) {
   if (named) restrict(object);
   if (named || named.failed_with(EEXIST)) show(path);
@@ -214,7 +216,7 @@ Result<UniqueFd> LockFiles::rename_in(int directory, const std::string& name,
   return object;
 }
 
-// From another file system: a copy takes the name.
+// Copies a file from another file system into the base under the name `path`.
 Result<UniqueFd> LockFiles::copy_in(int directory, const std::string& name, const std::string& path,
                                     unsigned flags) const {
   static std::atomic<std::uint64_t> next{0};
@@ -228,7 +230,7 @@ Result<UniqueFd> LockFiles::copy_in(int directory, const std::string& name, cons
         sys::rename_at(staging_, staged, parent.get(), std::string(base_name(path)), flags));
     return sys::reopen(target.get(), O_PATH);
   }();
-  if (!copied) (void)sys::unlink_at(staging_, staged);  // else the next daemon sweeps it
+  if (!copied) (void)sys::unlink_at(staging_, staged);  // if this fails, the next daemon removes it
   return copied;
 }
 

@@ -33,20 +33,20 @@ class LockFiles {
   // `entries` must outlive the object.
   explicit LockFiles(const EntryMap& entries) : entries_(entries) {}
 
-  // From now on they belong to `base`, a writable directory that stays open; -1: they are ordinary
-  // files of the layer. `staging` is a directory on the base's file system, for files on their way
-  // into the base. `access` must outlive this object, and defines who may lock a lock file beside
-  // the mount.
+  // From now on the lock files belong to `base`, a writable directory that stays open; -1: they are
+  // ordinary files of the layer. `staging` is a directory on the base's file system, for files that
+  // are on their way into the base. `access` must outlive this object, and defines which users may
+  // lock a lock file beside the mount.
   void share(int base, const LockAccess* access = nullptr, int staging = -1) {
     if (access != nullptr) access_ = access;
     staging_ = staging;
     base_ = base;
   }
-  // Whether a regular file of this name is, or would be, a shared one.
+  // Whether a regular file of this name is, or would be, a file of the base.
   bool is_shared_name(std::string_view path) const {
     return base_ >= 0 && entries_.is_common(path);
   }
-  // The maximum size.
+  // Returns the maximum size of a file of the base with this name.
   off_t most_bytes(std::string_view path) const;
 
   struct Object {
@@ -66,38 +66,41 @@ class LockFiles {
   Status remove(const std::string& path) const;
   // Replaces an existing file with the file `name` of `directory`, which is on the base's file system.
   Status replace(const std::string& path, int directory, const std::string& name) const;
-  // For two lock files, or two shared ones; otherwise EXDEV.
+  // Both names must be lock files, or both of class `shared`. Errors: EXDEV otherwise.
   Status rename(const std::string& from, const std::string& to, unsigned flags);
 
-  // Moves names of lock files from or to the file `name` of `directory`, a directory of the layer. The
-  // object stays the same, and with it the locks that are held on it. The first function copies the
-  // file if `directory` is on another file system, and returns an O_PATH descriptor of the object that
-  // got the name, which other processes may have removed by then. Errors: EXDEV for the other
-  // functions in that case, and for names of class `shared`; EFBIG for a file that is too large;
-  // EEXIST.
+  // rename_in() and link_in() give a file of the layer the name of a lock file. rename_out() and
+  // link_out() give a lock file the name `name` in `directory`, a directory of the layer. The
+  // object stays the same, and with it the locks that are held on it. rename_in() copies the file
+  // if `directory` is on another file system, and returns an O_PATH descriptor of the object that
+  // got the name; other processes may have removed the name by then. Errors: EXDEV from the other
+  // functions if `directory` is on another file system, and for names of class `shared`; EFBIG for
+  // a file that is too large; EEXIST.
   Result<UniqueFd> rename_in(int directory, const std::string& name, const std::string& path,
                              unsigned flags);
   Status rename_out(const std::string& path, int directory, const std::string& name) const;
   Status link_in(int object, const std::string& path);  // `object`: any descriptor of the file
   Status link_out(const std::string& path, int directory, const std::string& name) const;
   Status link(const std::string& path, const std::string& new_path);
-  // Hides it only in this job's view, until it is created again or shown.
+  // Hides the file only in this job's view, until it is created again or shown.
   void hide(const std::string& path);
   void show(const std::string& path);
   std::vector<std::string> hidden_directories() const;
 
-  // Returns the base's file that takes the locks of `path`, a small `*.lock` in a cache without a
-  // profile, as an O_PATH descriptor. The file for a baton is among the store's leases: with the
-  // baton's own name, processes that use the base without a mount would wait for it, since a baton
-  // excludes by existing. Errors: ENOENT if there is none, and for other names; EFBIG for a larger
-  // file; EISDIR; EACCES for one that the daemon cannot write to.
+  // Whether open_named() and ensure_named() accept this name.
   bool may_become_lock(const std::string& path) const {
     return base_ >= 0 && entries_.may_become_lock(path);
   }
+  // open_named() and find_named() return the base's file that takes the locks of `path`, a small
+  // `*.lock` in a cache without a profile, or a baton. open_named() returns an O_PATH descriptor.
+  // The file for a baton is among the store's leases: with the baton's own name, processes that use
+  // the base without a mount would wait for it, since a baton excludes by existing. Errors: ENOENT
+  // if there is none, and for other names; EFBIG for a larger file; EISDIR; EACCES for one that the
+  // daemon cannot write to.
   Result<UniqueFd> open_named(const std::string& path) const;
   Result<Object> find_named(const std::string& path) const { return find(place_of_named(path)); }
-  // The same, but creates the file, empty, and the directories above it. LockAccess defines who may
-  // open it.
+  // As open_named(), but creates the file, empty, and the directories above it. LockAccess defines
+  // which users may open it.
   Result<UniqueFd> ensure_named(const std::string& path) const;
 
   // Adjusts a listing of `directory`: removes hidden lock files and, if the layer hides the base
@@ -108,7 +111,7 @@ class LockFiles {
  private:
   bool is_hidden(const std::string& path) const;
   std::string place_of_named(const std::string& path) const;
-  // Closes the file to users who may not lock it beside the mount.
+  // Removes access for users who may not lock the file beside the mount.
   void restrict(int object) const;
   Status ensure_directory(const std::string& path) const;
   Result<UniqueFd> open_parent(const std::string& path) const;

@@ -35,11 +35,11 @@ class SharedFile {
   bool is_unfinished() const REQUIRES(mutex) { return is_new_ && was_killed_; }
   void set_killed() REQUIRES(mutex) { was_killed_ = true; }
 
-  // Ensures that `fd`, open for reading and writing, refers to the copy, of the file's first
+  // Ensures that `fd`, open for reading and writing, refers to a staged copy of the file's first
   // `keep_bytes`.
   Status stage(int fd, off_t keep_bytes = kWholeFile) REQUIRES(mutex);
   // Syncs the copy and renames it to `path` of `files`; does nothing if nothing is staged. If the
-  // file does not exist any more, discards the copy. Errors leave it staged.
+  // file does not exist any more, discards the copy. If this fails, the copy stays staged.
   Status commit(int fd, const LockFiles& files, const std::string& path) REQUIRES(mutex);
   void discard() REQUIRES(mutex);
 

@@ -15,17 +15,18 @@
 namespace cacheshim::changes {
 namespace {
 
-// Its own user cannot enter it: what the lowers have below is inaccessible as well.
+// Returns true if the directory's owner cannot enter it. Objects of the lowers below it are then
+// inaccessible as well.
 bool is_closed_directory(mode_t mode) { return (mode & 0500) != 0500; }
 
-// Whether it can be removed or renamed with the mutex held shared.
+// Whether the object can be removed or renamed with the mutex held shared.
 bool is_own_file(const Overlay& overlay, const std::string& path, const Located& found)
     REQUIRES_SHARED(overlay.mutex()) {
   return found.where == Where::kUpper && !S_ISDIR(found.st.st_mode) && makes_shared(overlay, path);
 }
 
-// For a directory without markers that only the layer has: rmdir(2) itself tells whether it is
-// empty. Returns false if that is unknown, or not done.
+// Removes a directory that only the layer has and that contains no markers. rmdir(2) itself checks
+// that it is empty. Returns false if this is another kind of directory, or if it was not removed.
 bool try_remove_own_dir(Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex()) {
   if (!overlay.state.index.has_directory(path) || overlay.state.index.is_opaque(path) ||
@@ -78,7 +79,8 @@ Status exchange(Overlay& overlay, const std::string& from, const std::string& to
 
 }  // namespace
 
-// Not if there are hard links of base files: their records do not support it.
+// Returns false if there are records of hard links of base files (LinkIndex), which only an
+// exclusive holder may change.
 bool makes_shared(const Overlay& overlay, const std::string& path) {
   return overlay.state.upper && overlay.state.links.is_empty() &&
          overlay.state.index.has_directory(parent_path(path));
@@ -100,9 +102,9 @@ Result<UniqueFd> create_file(Overlay& overlay, const std::string& path, int flag
   return fd;
 }
 
-// The base may have a removed directory of this name: the new one must not merge with it. The
-// whiteout ensures that until the marker exists. It is not staged elsewhere, so that it inherits
-// group and ACL from the right directory.
+// The base may have a directory of this name that was removed here. The new directory must not
+// merge with it: the whiteout prevents this until the opaque marker exists. The new directory is
+// not staged in the work directory, so that it inherits group and ACL from its parent.
 Status make_dir(Overlay& overlay, const std::string& path, const NewObject& wanted) {
   CACHESHIM_CHECK(prepare_new_name(overlay, path));
   overlay.state.shadow(path, is_closed_directory(wanted.mode));
@@ -119,8 +121,8 @@ Status make_dir(Overlay& overlay, const std::string& path, const NewObject& want
 }
 
 Status make_node(Overlay& overlay, const std::string& path, const NewObject& wanted) {
-  // It would hide this name in further lowers if the layer became a lower itself. overlayfs also
-  // refuses it.
+  // A character device 0:0 would hide this name if the layer became a lower of an overlayfs.
+  // overlayfs refuses to create it as well.
   if (is_device_whiteout(wanted.mode, wanted.device)) return Errno(EPERM);
   if (S_ISREG(wanted.mode) && overlay.state.locks.is_shared_name(path)) {
     CACHESHIM_TRY(made, create_lock(overlay, path, O_RDONLY | O_EXCL));
@@ -159,14 +161,14 @@ Status link(Overlay& overlay, const std::string& path, const std::string& new_pa
   return {};
 }
 
-// In the directory itself, so that the file inherits its group and ACL.
+// Creates the file in the directory itself, so that it inherits the directory's group and ACL.
 Result<UniqueFd> make_tmpfile(Overlay& overlay, const std::string& dir, int flags,
                               const NewObject& wanted) {
   CACHESHIM_TRY(directory, ensure_upper_dir(overlay, dir));
   return make_tmpfile_as(directory.get(), flags, wanted);
 }
 
-// Uses a descriptor of the layer's own mount, on which the object was opened.
+// Uses a descriptor of the layer's own mount, because the object was opened on this mount.
 Status link_object(Overlay& overlay, int fd, const std::string& new_path) {
   if (overlay.state.locks.is_shared_name(new_path)) return link_into_base(overlay, fd, new_path);
   CACHESHIM_CHECK(prepare_new_name(overlay, new_path));

@@ -18,7 +18,7 @@
 // Overlay::mutex() says how the lock must be held.
 namespace cacheshim::changes {
 
-// Whether a function that creates something at `path` may be called while the lock is held shared.
+// Whether a function that creates an object at `path` may be called while the lock is held shared.
 bool makes_shared(const Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 
 // Creates and opens a regular file that does not exist yet (EEXIST; for a lock file, see
@@ -36,7 +36,8 @@ Status make_symlink(Overlay& overlay, const std::string& path, const std::string
 // `shared`; EFBIG. A file of the layer becomes a lock file by a link to such a name.
 Status link(Overlay& overlay, const std::string& path, const std::string& new_path)
     REQUIRES(overlay.mutex());
-// O_TMPFILE: a file without a name that belongs to the directory `dir`; and linkat(2) of it.
+// make_tmpfile() creates a file without a name that belongs to the directory `dir` (O_TMPFILE).
+// link_object() gives it a name (linkat(2)).
 Result<UniqueFd> make_tmpfile(Overlay& overlay, const std::string& dir, int flags,
                               const NewObject& wanted) REQUIRES(overlay.mutex());
 Status link_object(Overlay& overlay, int fd, const std::string& new_path) REQUIRES(overlay.mutex());
@@ -47,10 +48,11 @@ Status remove_file(Overlay& overlay, const std::string& path, Hold hold = Hold::
 Status remove_dir(Overlay& overlay, const std::string& path, Hold hold = Hold::kExclusive)
     REQUIRES_SHARED(overlay.mutex());
 
-// `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. No EXDEV, except for a lock file: with
-// RENAME_EXCHANGE, for an object that is not a regular file, and for names of class `shared`. A
-// file of the layer becomes a lock file by a rename to such a name, and the other way round; then
-// `new_lock` gets an O_PATH descriptor of it: another process may already have removed its name.
+// `flags`: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. Returns EXDEV only for the name of a lock file:
+// with RENAME_EXCHANGE, for an object that is not a regular file, and for names of class `shared`.
+// A file of the layer becomes a lock file by a rename to such a name, and the other way round. Then
+// `new_lock` gets an O_PATH descriptor of it, because another process may already have removed its
+// name.
 //
 // The object is first copied up, a directory with everything that the merged view has below it, and
 // then moved by one rename(2) within the layer. A directory that moves becomes opaque: it is not

@@ -13,10 +13,11 @@
 namespace cacheshim {
 namespace {
 
-// For names of one object that are on two file systems, or of class `shared`.
+// Returns EPERM instead of EXDEV, as link(2) may: the names are on two file systems, or of class
+// `shared`.
 Status as_link_error(Status linked) { return linked.failed_with(EXDEV) ? Errno(EPERM) : linked; }
 
-// Its directory is one of the view, which may not be in the base yet.
+// Checks that the view has the lock file's directory. The base need not have it yet.
 Status check_lock_directory(const Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex()) {
   CACHESHIM_TRY(directory, overlay.find(std::string(parent_path(path))));
@@ -87,13 +88,13 @@ Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path
   return overlay.state.locks.ensure_named(path);
 }
 
-// The base's listing of the directory is not the view's any more.
+// The view's listing of the directory then differs from the base's.
 void hide_lock(Overlay& overlay, const std::string& path) {
   overlay.state.shadow(std::string(parent_path(path)), false);
   overlay.state.locks.hide(path);
 }
 
-// If this returns EXDEV, mv(1) and similar programs copy.
+// Returns EXDEV if mv(1) and similar programs should copy instead.
 Status rename_common(Overlay& overlay, const std::string& from, const Located& source,
                      const std::string& to, const Result<Located>& target, unsigned flags,
                      UniqueFd* new_lock) {

@@ -15,23 +15,24 @@ namespace cacheshim {
 
 // Whether a lock file of the base is visible at `path`. Needs no lock.
 bool is_shared_lock(const Overlay& overlay, const std::string& path);
-// Creates and opens a lock file; if it exists and `flags` lack O_EXCL, opens that one. Requires:
-// LockFiles::is_shared_name(path). Errors: EEXIST, also for an object that is not a regular file.
+// Creates and opens a lock file. If the file exists and `flags` lack O_EXCL, opens the existing
+// file. Requires: LockFiles::is_shared_name(path). Errors: EEXIST, also for an object that is not a
+// regular file.
 Result<LockFiles::Made> create_lock(Overlay& overlay, const std::string& path, int flags)
     REQUIRES_SHARED(overlay.mutex());
 // Returns the base's file that takes the locks of the file at `path` (LockFiles::open_named());
-// creates it if `makes`. Errors: as there, and EACCES if the base lacks a directory above it that
-// the view closes to others: if the daemon created that directory, all users could read what the
-// job publishes in it.
+// creates it if `makes`. Errors: those of open_named(); and EACCES if the base lacks a directory
+// above the file that the view closes to others. If the daemon created that directory, all users
+// could read what the job publishes in it.
 Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path, bool makes)
     REQUIRES_SHARED(overlay.mutex());
-// LockFiles::hide(). The base's listing of the directory is not the view's any more.
+// Calls LockFiles::hide(). The view's listing of the directory then differs from the base's.
 void hide_lock(Overlay& overlay, const std::string& path);
 
-// ---- For the functions of store/overlay/: renames and links in which one name, or both, is a lock
-// file's
+// ---- For the functions of store/overlay/: renames and links that make a file a lock file, or the
+// reverse
 
-// If this returns EXDEV, mv(1) and similar programs copy.
+// Returns EXDEV if mv(1) and similar programs should copy instead.
 Status rename_common(Overlay& overlay, const std::string& from, const Located& source,
                      const std::string& to, const Result<Located>& target, unsigned flags,
                      UniqueFd* new_lock) REQUIRES_SHARED(overlay.mutex());

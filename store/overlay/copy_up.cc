@@ -108,7 +108,7 @@ Result<StagedCopies::Claim> begin_copy(Overlay& overlay, const std::string& path
   return overlay.state.staged.begin(std::move(source.fd), keep_bytes);
 }
 
-// Gives a copy the name of the base file that it was made of, `base`.
+// Renames a copy of `base` from the work directory to `path` in the layer.
 Status name_copy(Overlay& overlay, const std::string& path, const StagedCopies::Ticket& copy,
                  const struct stat& base, int parent) REQUIRES_SHARED(overlay.mutex()) {
   std::string key;
@@ -155,7 +155,7 @@ Status link_up(Overlay& overlay, const std::string& path, const Located& found)
   return {};
 }
 
-// If an object cannot be found, the change itself will meet the error.
+// Ignores objects that cannot be found: the change itself will return the error.
 Status prepare_below(Overlay& overlay, const std::string& path, off_t keep_bytes,
                      PreparedCopies& copies) EXCLUDES(overlay.mutex()) {
   std::vector<ListedEntry> children;

@@ -29,11 +29,13 @@ namespace cacheshim {
 // change is done. Errors: ENOSPC and others of copying (nothing kept).
 Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path,
                                        off_t keep_bytes = kWholeFile) EXCLUDES(overlay.mutex());
-// Ensures that the layer has `path` itself; of a file's data the first `keep_bytes`, or more.
-// Atomic: staged in the work directory, then renamed. Errors: ENOSPC (nothing kept).
+// Ensures that the layer has the object at `path`; of a file, at least the first `keep_bytes` of
+// its data. Atomic: the copy is staged in the work directory and then renamed. Errors: ENOSPC
+// (nothing kept).
 Status copy_up(Overlay& overlay, const std::string& path, off_t keep_bytes = kWholeFile)
     REQUIRES_SHARED(overlay.mutex());
-// Opens a regular file for writing, copied up first; O_TRUNC saves copying the data.
+// Copies a regular file up and opens it for writing. With O_TRUNC in `flags`, does not copy its
+// data.
 Result<UniqueFd> open_writable(Overlay& overlay, const std::string& path, int flags)
     REQUIRES(overlay.mutex());
 // Copies an object of the base that has lost its name in this view; `object` is an O_PATH
@@ -49,8 +51,9 @@ Status copy_up_found(Overlay& overlay, const std::string& path, const Located& f
                      off_t keep_bytes) REQUIRES_SHARED(overlay.mutex());
 // Copies `path`, a merged directory, with its contents into the layer, where it becomes opaque.
 Status copy_up_tree(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
-// Ensures that the layer has the directory `path` itself; and opens it, or its parent. Errors:
-// EBADF without a layer.
+// ensure_directory() ensures that the layer has the directory `path`; ensure_upper_dir() also opens
+// it. open_upper_parent() ensures and opens the directory above `path`. Errors: EBADF without a
+// layer.
 Status ensure_directory(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 Result<UniqueFd> ensure_upper_dir(Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex());

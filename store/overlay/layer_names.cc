@@ -31,7 +31,7 @@ std::string whiteout_of(const std::string& path) {
   return join_path(parent_path(path), whiteout_name(base_name(path)));
 }
 
-// Lock files alone do not make an entry: they may have been needed before it was begun.
+// Lock files do not count, because a process may have needed them before it began the entry.
 bool base_has_part_of(const Overlay& overlay, const std::string& entry)
     REQUIRES_SHARED(overlay.mutex()) {
   if (!overlay.find_in_base(entry)) return false;
@@ -63,8 +63,7 @@ void begin_entry(Overlay& overlay, const std::string& path) {
   if (overlay.state.entries.is_beside_entry(path)) return;
   const std::string entry(ref->entry);
   if (overlay.state.index.is_opaque(entry) || base_has_part_of(overlay, entry)) return;
-  // Without the marker the entry is merged like any other directory: worse, but not a reason to
-  // fail.
+  // Without the marker the entry is merged like any other directory. This is no reason to fail.
   (void)mark_opaque(overlay, entry);
 }
 
@@ -135,7 +134,7 @@ Status remove_upper_dir(Overlay& overlay, const std::string& path) {
   Status removed =
       remove_last_name(overlay, path, [&]() REQUIRES_SHARED(overlay.state.mutex) -> Status {
         Status unlinked = overlay.state.upper_paths->unlink(path, AT_REMOVEDIR);
-        if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // whiteouts and the opaque marker
+        if (!unlinked.failed_with(ENOTEMPTY)) return unlinked;  // it has whiteouts or a marker
         CACHESHIM_TRY(parent, open_upper_parent(overlay, path));
         const std::string staged = overlay.state.staged.new_name();
         CACHESHIM_CHECK(sys::rename_at(parent.get(), std::string(base_name(path)),
@@ -176,7 +175,7 @@ Status check_rename_target(const Overlay& overlay, const Located& source, const 
   return {};
 }
 
-// rename(2): nothing happens if both are names of one file.
+// rename(2) does nothing if both names belong to one file.
 bool are_one_file(const struct stat& one, const struct stat& other) {
   return S_ISREG(one.st_mode) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }

@@ -12,7 +12,8 @@
 namespace cacheshim {
 namespace {
 
-// The contents of an unknown cache's directory belong together, as in publishing.
+// Returns the unit of `path`. As in publishing, the contents of an unknown cache's directory are
+// one unit.
 std::string unit_of(const EntryMap& entries, const std::string& path) {
   if (const auto ref = entries.find(path)) return ref->unit();
   std::string_view rest = path;

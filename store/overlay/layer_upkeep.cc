@@ -26,7 +26,7 @@ Status empty_work(Overlay& overlay) REQUIRES(overlay.mutex()) {
   return {};
 }
 
-// Adds those that it holds to `further`.
+// Adds one directory of the layer to the index, and the paths of its subdirectories to `further`.
 Status load_directory(Overlay& overlay, int directory, const std::string& path,
                       std::vector<std::string>& further) REQUIRES(overlay.mutex()) {
   CACHESHIM_TRY(entries, sys::read_dir(directory));
@@ -37,7 +37,7 @@ Status load_directory(Overlay& overlay, int directory, const std::string& path,
       overlay.state.index.add_opaque(path);
     } else if (is_reserved_name(entry.name)) {
       overlay.state.shadow(
-          path, true);  // more than the one name, which a long one's marker does not tell
+          path, true);  // all names, because the marker of a long name does not contain it
       overlay.state.index.add_whiteout_marker(path, entry.name);
     } else if (entry.type == DT_DIR || entry.type == DT_UNKNOWN) {
       const Result<UniqueFd> child =
@@ -99,9 +99,9 @@ void prune_empty_dirs(Overlay& overlay, const std::string& path) {
   for (const sys::DirEntry& entry : *entries) {
     if (entry.type == DT_DIR) prune_empty_dirs(overlay, join_path(path, entry.name));
   }
-  // Only a directory that the base has as well: an empty one of the job's own belongs to the job.
+  // Removes only a directory that the base has as well: the job may need its own empty directories.
   if (!path.empty() && !overlay.find_in_base(path)) return;
-  // It stays if it has contents.
+  // This fails if the directory has contents.
   const auto unlink = [&]() REQUIRES_SHARED(overlay.state.mutex) {
     return overlay.state.upper_paths->unlink(path, AT_REMOVEDIR);
   };

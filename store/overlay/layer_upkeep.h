@@ -7,22 +7,22 @@
 #include "store/overlay/layer_names.h"
 #include "store/overlay/overlay.h"
 
-// The layer itself: for the daemon that takes it over, and for the publisher, which moves files of
-// it into the base.
+// Operations on the layer itself, for the daemon that takes it over, and for the publisher, which
+// moves files from it into the base.
 namespace cacheshim {
 
 // Reads the index of the layer's contents, which an earlier daemon may have left, and removes
 // staged files from the work directory.
 Status load_layer(Overlay& overlay) REQUIRES(overlay.mutex());
-// Writes the work directory's records of copies to disk. The copies themselves must be on disk
-// before. Takes no lock.
+// Writes the work directory's records of copies to disk. Requires: the copies themselves are on
+// disk. Takes no lock.
 inline Status sync_records(Overlay& overlay) { return overlay.state.origins.sync(); }
 
 // Removes a published file from the layer without a whiteout. The base's file may be the same
 // object.
 Status drop_file(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());
-// Removes the empty directories below `path`, and itself, that the base has as well: an empty one
-// of the job's own belongs to the job.
+// Removes the directories at and below `path` that are empty and that the base has as well. Keeps
+// empty directories that only the job has made.
 void prune_empty_dirs(Overlay& overlay, const std::string& path) REQUIRES(overlay.mutex());
 
 }  // namespace cacheshim

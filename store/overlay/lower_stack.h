@@ -33,13 +33,13 @@ class LowerStack {
     std::size_t lower;  // the index of its lower, 0 for the bottom
   };
 
-  // Directories that stay open and outlive the stack, the topmost first; at least one.
+  // `directories` must stay open and outlive the stack; the topmost is first. At least one.
   explicit LowerStack(const std::vector<int>& directories);
 
   // Returns the topmost object of this name, without following symlinks. Errors: ENOENT; ENOTDIR or
   // ELOOP if a component of the path is not a directory.
   Result<struct stat> find(const std::string& path) const;
-  // The same, opened; O_NOFOLLOW is added to `flags`.
+  // Opens the topmost object of this name; adds O_NOFOLLOW to `flags`. Errors: as for find().
   Result<Object> open(const std::string& path, int flags) const;
   // Returns all names of a merged directory, without markers.
   Result<std::vector<sys::DirEntry>> list(const std::string& path) const;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kRemovalFields = 1;
 constexpr std::size_t kRecordFields = 4;
-constexpr std::size_t kFewLines = 1024;  // not worth rewriting
+constexpr std::size_t kFewLines = 1024;  // a file with fewer lines is not rewritten
 
 // Returns the number of hexadecimal numbers in the line, 0 for a line of another form.
 std::size_t parse(std::string_view line, std::array<std::uint64_t, kRecordFields>& fields) {
@@ -76,7 +76,7 @@ void OriginLog::begin_load(int work) {
     rest.remove_prefix(end + 1);
     ++lines_;
   }
-  if (!rest.empty()) ++lines_;  // torn: a reason to rewrite the file
+  if (!rest.empty()) ++lines_;  // the last line is incomplete, so the file should be rewritten
 }
 
 void OriginLog::found(int directory, const std::string& name, ino_t inode) {
@@ -107,7 +107,7 @@ std::optional<ino_t> OriginLog::add(int directory, const std::string& name,
                                     const struct stat& base) {
   const auto lower = lowers_.find_device(base.st_dev);
   const auto copy = sys::stat_at(directory, name);
-  // base is on a file system that is mounted below a lower
+  // `base` is on a file system that is mounted inside of a lower
   if (!lower || !copy) return std::nullopt;
   put_back(copy->st_ino, {handle_of(directory, name), *lower, base.st_ino});
   return copy->st_ino;
@@ -141,7 +141,7 @@ std::optional<OriginLog::Record> OriginLog::remove(ino_t inode) {
   return taken.mapped();
 }
 
-// The next line would be appended to a line that was not written completely.
+// Undoes an incomplete write, because the next line would be appended to it.
 void OriginLog::append(const std::string& line) {
   if (!file_) {
     auto file = sys::open_beneath(work_, kFile, O_WRONLY | O_CREAT | O_APPEND, 0600);

@@ -19,16 +19,17 @@
 
 namespace cacheshim {
 
-// Which object of the lowers a copied-up object is a copy of: its copy is shown with that object's
-// inode number, also after a rename and by the next daemon, as overlayfs does by an xattr
-// (overlayfs.rst, "Inode properties").
+// Records, for each copied-up object, the object of the lowers that it was copied from. The mount
+// shows the copy with the inode number of this object, also after a rename and in the next daemon.
+// overlayfs does this by an xattr (overlayfs.rst, "Inode properties").
 //
-// On disk: a text file in the layer's work directory, to which each copy-up and each removal of a copy
-// adds one line. A record is written before the copy gets its name and taken back before the copy loses
-// its last one. It counts only for the object with the recorded file handle. So neither a crash between
-// two steps nor lines that a power cut has lost can give an object another one's number: at worst a copy
-// is shown with its own number. The file is rewritten when it holds twice as many lines as there are
-// copies. If it cannot be written, numbers last until the layer is unmounted.
+// On disk: a text file in the layer's work directory. Each copy-up, and each removal of a copy,
+// adds one line. A record is written before the copy gets its name, and is withdrawn before the
+// copy loses its last name. It applies only to the object with the recorded file handle. So if the
+// daemon crashes between two steps, or a power cut loses lines, no object gets the number of
+// another one: at worst a copy is shown with its own number. The file is rewritten when it has
+// twice as many lines as there are copies. If it cannot be written, the numbers are kept until the
+// layer is unmounted.
 //
 // Thread-safe. Inode numbers in arguments are those of objects of the layer, which is one file system.
 class OriginLog {
@@ -48,8 +49,9 @@ class OriginLog {
   // `lowers` must outlive the log.
   explicit OriginLog(const LowerStack& lowers) : lowers_(lowers) {}
 
-  // To take up a layer, call begin_load() with its work directory, which stays open, found() for every
-  // object of the layer, then end_load(). Objects that were not found have no record from then on.
+  // To take over a layer, call begin_load() with its work directory, which must stay open, found()
+  // for every object of the layer, then end_load(). This removes the records of objects that were
+  // not found.
   void begin_load(int work);
   void found(int directory, const std::string& name, ino_t inode);
   void end_load();
@@ -57,10 +59,11 @@ class OriginLog {
 
   bool is_empty() const { return count_ == 0; }
   std::optional<Origin> find(ino_t inode) const;
-  // `name` in `directory` is a copy of `base` and about to get its name in the layer. Returns the copy's inode
-  // number; nothing where no record was made.
+  // Call before `name` in `directory`, a copy of `base`, gets its name in the layer. Returns the
+  // copy's inode number; nothing if no record was made.
   std::optional<ino_t> add(int directory, const std::string& name, const struct stat& base);
-  // The object is about to lose its last name. Returns the record, for put_back() if it does not.
+  // Call before the object loses its last name. Returns the record, for put_back() if the object
+  // keeps its name.
   std::optional<Record> remove(ino_t inode);
   void put_back(ino_t inode, const Record& record);
   // Writes the records to disk.
@@ -86,7 +89,7 @@ class OriginLog {
   UniqueFd file_ GUARDED_BY(file_mutex_);  // made with the first record
   off_t size_ GUARDED_BY(file_mutex_) = 0;
   std::size_t lines_ GUARDED_BY(file_mutex_) = 0;
-  Records pending_ GUARDED_BY(file_mutex_);  // while a layer is taken up
+  Records pending_ GUARDED_BY(file_mutex_);  // while a layer is loaded
   std::atomic<bool> is_unsynced_{false};
 };
 

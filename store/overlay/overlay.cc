@@ -69,7 +69,7 @@ Result<Located> Overlay::locate_merged(const std::string& path) const {
   return locate_linked(path, st);
 }
 
-// A file of the base that has other names: one of these may have been copied up or hidden.
+// Locates a file of the base that has other names, one of which may have been copied up or hidden.
 Result<Located> Overlay::locate_linked(const std::string& path, const struct stat& st) const {
   CACHESHIM_TRY(key, link_key(*this, path));
   const LinkIndex::File* const file = state.links.find(key);

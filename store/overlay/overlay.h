@@ -49,9 +49,9 @@ class Overlay {
   // Returns the layer's own descriptor.
   int upper() const REQUIRES_SHARED(state.mutex) { return state.upper.get(); }
 
-  // Each function says how it must be held. A caller whose paths are made of names that a rename
-  // may change takes it before it makes them. Held across system calls on the layer and the base,
-  // never across a reply.
+  // Each function says how its caller must hold the mutex. A caller that builds a path from names
+  // must take the mutex first, because a rename may change the names. The mutex is held across
+  // system calls on the layer and the base, never across a reply.
   //
   // A change of a name may be made with it held shared if changes::makes_shared() or the `hold` of
   // the change allows it: the layer must have the directory, and no other change of this directory
@@ -60,9 +60,9 @@ class Overlay {
   // with the mutex held exclusively.
   SharedMutex& mutex() const RETURN_CAPABILITY(state.mutex) { return state.mutex; }
 
-  // The lock files, which belong to the base for all jobs once they are shared
-  // (LockFiles::share()). They are found, opened, created, renamed, linked and removed like other
-  // files, also while another process has them locked.
+  // The lock files, which belong to the base for all jobs after LockFiles::share(). They are found,
+  // opened, created, renamed, linked and removed like other files, also while another process has
+  // them locked.
   LockFiles& locks() { return state.locks; }
   const LockFiles& locks() const { return state.locks; }
 
@@ -71,7 +71,7 @@ class Overlay {
   Result<Located> locate(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Whether the layer has this directory itself.
   bool has_own_directory(const std::string& path) const { return state.index.has_directory(path); }
-  // For reading, or O_PATH: opens the layer's object, otherwise the base's. Does not follow
+  // Opens the layer's object, otherwise the base's, for reading or with O_PATH. Does not follow
   // symlinks.
   Result<Opened> open(const std::string& path, int flags) const REQUIRES_SHARED(state.mutex);
   Result<std::vector<ListedEntry>> list(const std::string& path) const REQUIRES_SHARED(state.mutex);
@@ -83,7 +83,8 @@ class Overlay {
   std::string why_hidden(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // Returns the base's object at `path` that the layer does not hide.
   Result<struct stat> find_in_base(const std::string& path) const REQUIRES_SHARED(state.mutex);
-  // For objects that were not found by name: sets st_nlink to that of the merged view.
+  // Call for an object that was not found by name. Sets st_nlink to its number of names in the
+  // merged view.
   void correct_links(struct stat& st) const REQUIRES_SHARED(state.mutex) {
     state.links.correct_links(st);
   }

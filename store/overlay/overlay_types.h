@@ -26,7 +26,7 @@ struct Opened {
   UniqueFd fd;
   bool in_upper;
   bool is_lock = false;  // belongs to the base and is changed in place (LockFiles)
-  off_t most_bytes = 0;  // then: its maximum size
+  off_t most_bytes = 0;  // of a lock file: its maximum size
 };
 
 // Where the object behind a name is.
@@ -60,7 +60,7 @@ enum class CopyUpStep {
   kNamed,    // the copy has its name in the layer
 };
 
-// Gets notifications of files whose data move. Must not call back.
+// Gets notifications of files whose data move. Must not call the overlay.
 class OverlayObserver {
  public:
   // The regular file at `path` is now the layer's own copy, `upper`. Overlay::mutex() is held
@@ -70,8 +70,8 @@ class OverlayObserver {
   // the lowers' object at `path` is hidden and, if `tree`, everything below it. Called with
   // Overlay::mutex() held, before the change is visible, and even if the change then fails.
   virtual void shadows(const std::string& /*path*/, bool /*tree*/) {}
-  // A copy-up has reached this step; an error ends it there. For tests, which stop, fail or kill
-  // it.
+  // A copy-up has reached this step; an error aborts it. Tests use this to stop, fail or kill a
+  // copy-up.
   virtual Status at_step(CopyUpStep) { return {}; }
 
  protected:

@@ -14,7 +14,7 @@
 namespace cacheshim {
 
 StagedCopy::~StagedCopy() {
-  // otherwise the daemon that takes over the layer does
+  // if this fails, the daemon that takes over the layer removes the copy
   if (!taken_) (void)sys::unlink_at(work(), name_);
 }
 

@@ -19,7 +19,7 @@
 namespace cacheshim {
 
 // A copy of a base file in the layer's work directory, to be renamed into the layer. If it is not
-// used, it is removed with its last holder.
+// used, the last holder removes it.
 class StagedCopy {
  public:
   StagedCopy(std::shared_ptr<const UniqueFd> work, std::string name, off_t keep_bytes)
@@ -38,7 +38,7 @@ class StagedCopy {
   const std::string name_;
   const off_t keep_bytes_;
   bool taken_ = false;
-  bool is_done_ = false;  // under StagedCopies' mutex, as is what follows
+  bool is_done_ = false;  // this and the next member: protected by StagedCopies' mutex
   Status outcome_;
 };
 
@@ -50,20 +50,20 @@ class StagedCopies {
   using Ticket = std::shared_ptr<StagedCopy>;
   struct Claim {
     Ticket copy;
-    bool is_maker;    // false: waits for another
+    bool is_maker;    // false: another request makes the copy
     UniqueFd source;  // open for reading
   };
 
-  // `observer` may be null; it gets the steps.
+  // `observer` may be null. Each step of a copy is reported to it.
   StagedCopies(OverlayObserver* observer, bool keep_owner)
       : observer_(observer), keep_owner_(keep_owner) {}
-  // Forgets all copies: from now on they are made in this directory; null for none.
+  // Forgets all copies. New ones are made in this directory; null: in none.
   void set_work(std::shared_ptr<const UniqueFd> work);
 
   // Claims a copy of this regular file in its current state, with at least the first `keep_bytes`
   // of its data: another request's copy, or a new one. Then call complete().
   Result<Claim> begin(UniqueFd source, off_t keep_bytes);
-  // Returns such a copy of the file with this state if it is complete; otherwise null.
+  // Returns the copy of the file in the state `st` if it is complete; otherwise null.
   Ticket find_ready(const struct stat& st, off_t keep_bytes);
   // Makes the copy, or waits for the thread that does; returns the result.
   Status complete(const Claim& claim);

@@ -8,7 +8,8 @@
 namespace cacheshim {
 namespace {
 
-// The length of the part of `path`, below its cache's directory, that names an entry by this rule.
+// Returns the length of the part of `path`, below its cache's directory, that names an entry by
+// this rule.
 std::optional<std::size_t> match(const EntryRule& rule, std::string_view path) {
   if (rule.is_directory()) return rule.path.match_front(path);
   if (!rule.path.matches(path)) return std::nullopt;

@@ -11,7 +11,7 @@
 // Finds the entry and the cache family of a path of the store, and the class of its name.
 namespace cacheshim {
 
-// The views point into the path of the query.
+// The string views point into the path that was passed to EntryMap::find().
 struct EntryRef {
   const Profile* profile;
   const EntryRule* rule;

@@ -58,7 +58,7 @@ void GlobAutomaton::add_chain(std::size_t set, const Glob& glob) {
   chains_.push_back(std::move(chain));
 }
 
-// The states that the symbol leads to, each from its previous state.
+// Returns the states that the symbol leads to from the state before them in their chain.
 GlobAutomaton::States GlobAutomaton::readable(const std::vector<std::vector<Glob>>& sets,
                                               Symbol symbol) const {
   States states(loops_.size());
@@ -70,7 +70,7 @@ GlobAutomaton::States GlobAutomaton::readable(const std::vector<std::vector<Glob
         ++state;
         if ((*token)[symbol]) set(states, state);
       }
-      ++state;  // the first one of the next chain
+      ++state;  // the first state of the next chain
     }
   }
   return states;

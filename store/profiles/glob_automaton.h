@@ -22,7 +22,8 @@ class GlobAutomaton {
  public:
   using Symbol = std::size_t;
   using Symbols = std::vector<bool>;                 // by symbol: whether it is in the set
-  using Glob = std::vector<std::optional<Symbols>>;  // one symbol of a set each; nothing is a star
+  // each element: the set of symbols that match; nothing is a star
+  using Glob = std::vector<std::optional<Symbols>>;
   using Word = std::vector<Symbol>;
 
   // Symbols are below `symbol_count`; those with a lower number come first in words.
@@ -35,7 +36,7 @@ class GlobAutomaton {
   bool explore(const Visit& visit) const;
 
  private:
-  using States = std::vector<std::uint64_t>;  // a bit each
+  using States = std::vector<std::uint64_t>;  // one bit per state
 
   States initial() const;
   States step(const States& from, const States& readable) const;
@@ -56,8 +57,8 @@ class GlobAutomaton {
   std::vector<Chain> chains_;
   States loops_;
   struct Move {
-    Symbol symbol;    // the first one of those with the same effect
-    States readable;  // states that it leads to from the state before
+    Symbol symbol;    // the first of the symbols with the same effect
+    States readable;  // the states that it leads to from the state before them
   };
   std::vector<Move> moves_;
 };

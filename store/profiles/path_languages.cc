@@ -14,7 +14,7 @@ namespace cacheshim {
 namespace {
 
 constexpr std::string_view kAnyDepthText = "**";
-constexpr std::size_t kAnyDepth = static_cast<std::size_t>(-1);  // among patterns of names
+constexpr std::size_t kAnyDepth = static_cast<std::size_t>(-1);  // stands for "**" in a Pattern
 
 // The bytes that names may have; letters first, so that examples are readable.
 std::vector<unsigned char> name_bytes() {
@@ -34,7 +34,8 @@ GlobAutomaton::Symbols symbols_of(const std::vector<unsigned char>& bytes, const
   return symbols;
 }
 
-// The length of the bracket expression that `pattern` begins with; 0 where '[' stands for itself.
+// Returns the length of the bracket expression that `pattern` begins with; 0 if '[' stands for
+// itself.
 std::size_t bracket_length(std::string_view pattern) {
   std::size_t at = 1;
   if (at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^')) ++at;

@@ -25,19 +25,20 @@ class PathLanguages {
   // Which languages contain the path, by their ids.
   using Accepts = std::vector<bool>;
 
-  // A language without a path, to be added to.
+  // Adds an empty language, to which the functions below add paths.
   Id add() { return patterns_.emplace_back(), patterns_.size() - 1; }
-  // Paths that PathPattern(`pattern`) matches; with `below`, also all paths below them.
+  // Adds the paths that PathPattern(`pattern`) matches; with `below`, also all paths below them.
   void add_pattern(Id language, std::string_view pattern, bool below = false);
-  // Paths whose last component matches the name pattern; with `below`, also all paths below them.
+  // Adds the paths whose last component matches the name pattern; with `below`, also all paths
+  // below them.
   void add_names(Id language, std::string_view pattern, bool below = false);
-  // Files whose name matches `pattern`, directly in a directory that `directory` matches.
+  // Adds the files whose name matches `pattern`, directly in a directory that `directory` matches.
   void add_names_in(Id language, std::string_view directory, std::string_view pattern);
-  // Paths whose name ends with this text.
+  // Adds the paths whose name ends with this text.
   void add_ending(Id language, std::string_view ending);
 
-  // A path with the fewest components for which `wanted` holds; nothing if there is none, or if the search exceeds
-  // its bounded number of steps.
+  // Returns a path with the fewest components for which `wanted` holds; nothing if there is none,
+  // or if the search exceeds its bounded number of steps.
   struct Found {
     bool is_decided;
     std::optional<std::string> path;
@@ -54,7 +55,7 @@ class PathLanguages {
   using Pattern = std::vector<NameSet>;  // "**" is kAnyDepth
 
   NameSet names_of(std::string_view pattern);
-  // Nothing if the search exceeds its bounded number of steps.
+  // Returns nothing if the search exceeds its bounded number of steps.
   std::optional<std::vector<Kind>> kinds() const;
 
   std::vector<std::vector<std::string>> names_;      // by set

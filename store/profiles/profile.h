@@ -106,8 +106,8 @@ struct ProfileError {
 std::variant<Profile, ProfileError> parse_profile(std::string_view text, std::string_view origin);
 
 struct ProfileSet {
-  std::vector<Profile> profiles;      // sorted by name; a later directory's profile replaces
-  std::vector<ProfileError> refused;  // these files are skipped
+  std::vector<Profile> profiles;      // sorted by name
+  std::vector<ProfileError> refused;  // the errors of the files that were skipped
 };
 
 // Reads one file. Returns an error if it cannot be read or parsed.

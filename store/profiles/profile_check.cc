@@ -19,12 +19,12 @@
 namespace cacheshim {
 namespace {
 
-// Lines of a parsed file, and the report.
+// Collects findings, with the lines of the parsed file that they are about.
 class Findings {
  public:
   Findings(const toml::table& table, std::string_view origin) : table_(table), origin_(origin) {}
 
-  // Where the value of `key` stands in `table`, or its element `index`.
+  // Returns the line of the value of `key` in `table`, or of the value's element `index`.
   static std::uint32_t line_of(const toml::table& table, std::string_view key,
                                std::size_t index = 0) {
     const toml::node* node = table.get(key);
@@ -65,7 +65,7 @@ void add_class_pattern(PathLanguages& languages, PathLanguages::Id id, const std
   }
 }
 
-// A profile's classes and entry rules as languages; one object a question.
+// A profile's classes and entry rules as languages. Use one object for each question.
 class Question {
  public:
   using Accepts = PathLanguages::Accepts;
@@ -73,7 +73,7 @@ class Question {
   explicit Question(const Profile& profile) : profile_(profile) {}
 
   PathLanguages& languages() { return languages_; }
-  // Names of this class, if they belong to no class that is tried before.
+  // Adds the names of this class that belong to no class that is tried before it.
   PathLanguages::Id add_class(NameClass wanted) {
     const PathLanguages::Id id = languages_.add();
     for (const auto& [name_class, pattern] : profile_.classes) {
@@ -82,20 +82,20 @@ class Question {
     }
     return id;
   }
-  // Paths that the rule matches if no earlier one does: those of its entries, and what is in them.
+  // Adds the paths that the rule matches and no earlier one: its entries and their contents.
   PathLanguages::Id add_paths(const EntryRule& rule) {
     const PathLanguages::Id id = languages_.add();
     languages_.add_pattern(id, rule.path.text(), rule.is_directory());
     return id;
   }
-  // Paths that end with one of the endings; all paths for a rule without endings.
+  // Adds the paths that end with one of the rule's endings; all paths if it has no endings.
   PathLanguages::Id add_endings(const EntryRule& rule) {
     const PathLanguages::Id id = languages_.add();
     if (rule.is_directory()) languages_.add_pattern(id, "**");
     for (const std::string& ending : rule.files) languages_.add_ending(id, ending);
     return id;
   }
-  // Whether `rule` is the first that matches.
+  // Returns the condition that `rule` is the first rule that matches.
   std::function<bool(const Accepts&)> is_first(std::size_t rule) {
     std::vector<std::pair<PathLanguages::Id, PathLanguages::Id>> rules;
     for (std::size_t i = 0; i <= rule; ++i) {
@@ -162,7 +162,8 @@ class ProfileCheck {
     }
   }
 
-  // Whether the rule applies to anything that is ever published.
+  // Reports a rule that applies to nothing, or to nothing that is ever published; then returns
+  // false.
   bool check_rule(std::size_t rule) {
     const toml::table& table = findings_.entry(rule);
     const EntryRule& entry = profile_.entries[rule];
@@ -242,7 +243,8 @@ class ProfileCheck {
         [&](const auto& held) { return is_entry(held) && held[within] && !held[apart]; });
   }
 
-  // The first ending that matches counts.
+  // An ending is never used if an earlier one matches the same names, because the first match
+  // counts.
   void check_endings(std::size_t rule) {
     const std::vector<std::string>& files = profile_.entries[rule].files;
     for (std::size_t i = 0; i < files.size(); ++i) {
@@ -257,7 +259,7 @@ class ProfileCheck {
     }
   }
 
-  // The paths of the lock files, below the cache's directory, as a pattern.
+  // Returns a pattern of the lock files' paths below the cache's directory.
   static std::string place_of_lock(const EntryRule& entry) {
     constexpr std::string_view kBesideEntry = "./";
     if (!entry.built_under.starts_with(kBesideEntry)) return entry.built_under;
@@ -342,7 +344,7 @@ class ProfileCheck {
     if (row_of(name_class).is_awaited) check_flight(pattern.text(), report);
   }
 
-  // The earlier class to which all names of the pattern, given for a later class, belong.
+  // Returns the earlier class to which all names belong that `pattern` assigns to `name_class`.
   std::optional<NameClass> shadowing_class(NameClass name_class, const std::string& pattern) const {
     Question question(profile_);
     std::vector<PathLanguages::Id> before;
@@ -396,7 +398,8 @@ class ProfileCheck {
   Findings& findings_;
 };
 
-// With the file's lines at hand. A file that was changed meanwhile may be no TOML any more.
+// Parses the file again, because findings contain line numbers. Returns a line with the error if
+// the file has changed meanwhile and is not TOML any more.
 std::vector<std::string> find_in(const std::string& path,
                                  const std::function<void(Findings&)>& find) {
   try {

@@ -45,7 +45,7 @@ Json to_json(const Profile& profile) {
   return json;
 }
 
-// Throws Json::exception where a value has another type, as all of the following.
+// Throws Json::exception if a value has the wrong type, as do the functions below.
 EntryRule rule_from(const Json& json) {
   EntryRule rule{.path = PathPattern(json.value("path", ""))};
   rule.files = json.value("files", Strings());
@@ -86,7 +86,7 @@ Profile profile_from(const Json& json) {
 
 }  // namespace
 
-// A file's name, or a pattern, need not be UTF-8: it is for people.
+// Replaces invalid bytes of file names and patterns that are not UTF-8: people read this text.
 std::string profiles_to_json(const std::vector<Profile>& profiles) {
   Json all = Json::array();
   for (const Profile& profile : profiles) all.push_back(to_json(profile));

@@ -34,7 +34,7 @@ bool is_default_path(std::string_view text) {
   return (text.size() > 1 && text[0] == '/') || (text.size() > 2 && text.substr(0, 2) == "~/");
 }
 
-// A pattern is for names within a directory: it holds no '/' and is not empty.
+// Reads patterns of names within a directory. Reports a pattern that is empty or contains '/'.
 std::vector<std::string> read_name_patterns(TomlReader& reader, std::string_view key) {
   auto patterns = reader.find_strings(key).value_or(std::vector<std::string>());
   for (const std::string& pattern : patterns) {
@@ -98,7 +98,7 @@ void read_evidence(TomlReader& reader, Profile& profile) {
   }
 }
 
-// Endings of file names; a single file's may be empty.
+// Reads the endings of file names. An ending may be empty.
 std::vector<std::string> read_endings(TomlReader& reader) {
   auto endings = reader.find_strings("files");
   if (!endings) return {};
@@ -111,8 +111,9 @@ std::vector<std::string> read_endings(TomlReader& reader) {
   return *std::move(endings);
 }
 
-// A path below the cache's directory, plain but for one '*' in the file's name; or "./" and a path
-// below the directory that the entry is in, where '*' may be in any component.
+// Reads a path below the cache's directory, with one '*' in the file's name and no other pattern
+// character; or "./" and a path below the directory that contains the entry, with '*' in any
+// component.
 std::string read_built_under(TomlReader& reader) {
   auto text = reader.find_string("built_under");
   if (!text) return "";
@@ -180,7 +181,7 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   return text.str();
 }
 
-// The profiles of one directory, by name; what is wrong goes to `refused`.
+// Returns the profiles of one directory, by name. Adds the errors of the others to `refused`.
 std::map<std::string, Profile> load_directory(const std::string& directory,
                                               std::vector<ProfileError>& refused) {
   std::vector<std::filesystem::path> files;

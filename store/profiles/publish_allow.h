@@ -7,8 +7,8 @@
 
 namespace cacheshim {
 
-// [publish] allow of the configuration: the users, groups and jobs that may publish. All others'
-// work stays in its layer.
+// [publish] allow of the configuration: the users, groups and jobs that may publish. The work of
+// all others stays in their layers.
 struct PublishAllow {
   std::set<unsigned> users;       // ids
   std::set<unsigned> groups;      // likewise, supplementary ones included

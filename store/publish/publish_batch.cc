@@ -19,8 +19,8 @@ constexpr std::size_t kMostBatchEntries = 1024;
 
 }  // namespace
 
-// Returns a stage that is ready to be synced, of a unit that is completely new to the base: its one
-// rename needs no lock of the entry. Returns nothing for any other unit, and on any conflict;
+// Stages a unit that is completely new to the base, ready to be synced. It needs no lock of the
+// entry, because a single rename adds it. Returns nothing for any other unit, and on any conflict;
 // publish() handles those.
 std::optional<Publisher::Stage> Publisher::try_stage_new(const Overlay& overlay,
                                                          const std::string& unit,

@@ -6,8 +6,8 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Drops the layer's part of an entry that the base has as well: as if it were published, with
-// nothing to add.
+// Drops the layer's part of an entry that the base has as well. This is publishing with nothing to
+// add.
 namespace cacheshim {
 
 bool Publisher::base_has_all(const Stage& stage) const {
@@ -17,7 +17,7 @@ bool Publisher::base_has_all(const Stage& stage) const {
   });
 }
 
-// After a failure the copies stay in the layer, as before.
+// If this fails, the copies stay in the layer.
 PublishReport Publisher::drop_copies(Overlay& overlay, const std::string& unit,
                                      PublishHooks& hooks) {
   if (!hooks.why_refused().empty()) return {};

@@ -24,11 +24,11 @@ class PublishHooks {
   virtual bool is_being_written(dev_t device, ino_t inode) = 0;
   // Waits for a close in progress. Returns false if a process continues to write. No lock is held.
   virtual bool wait_until_closed(dev_t device, ino_t inode) = 0;
-  // The base has other content for this unit. Returns false if that was already known. No lock is
-  // held.
+  // Called if the base has other content for this unit. Returns false if the daemon already knew
+  // this. No lock is held.
   virtual bool note_conflict(const std::string& unit) = 0;
-  // The unit stays in the layer for this reason or, if it is "", has been published. Returns false
-  // if that was already known. No lock is held.
+  // Called if the unit stays in the layer for this reason or, if it is "", has been published.
+  // Returns false if the daemon already knew this. No lock is held.
   virtual bool note_kept(const std::string& unit, const std::string& reason) = 0;
   // Returns why nothing of this job may be published, for messages; "" if it may. Called again with
   // Overlay::mutex() held exclusively, before the base is changed.
@@ -36,13 +36,13 @@ class PublishHooks {
   virtual PublishingJob identity() const = 0;
   // Whether the job has opened the base's entry and then changed it. No lock is held.
   virtual bool has_rejected(const std::string& /*unit*/) { return false; }
-  // The rejection has been recorded.
+  // Called when the rejection has been recorded.
   virtual void settle_rejected(const std::string& /*unit*/) {}
-  // Whether the job's rebuilds may replace the base's entries: it publishes entries as they become
-  // complete.
+  // Whether the job's rebuilds may replace the base's entries, because it publishes entries as soon
+  // as they are complete.
   virtual bool may_replace() const { return true; }
-  // Overlay::mutex() is held exclusively: `path` is now the base's file; the layer's name is about
-  // to be removed.
+  // Called when `path` has become the base's file, before the layer's name is removed.
+  // Overlay::mutex() is held exclusively.
   virtual void published(const std::string& path, const struct stat& base) = 0;
 };
 

@@ -17,11 +17,12 @@
 namespace cacheshim {
 namespace {
 
-// For an entry that is compared with its rebuild; a larger one is never replaced.
+// The maximum number of files of an entry that is compared with its rebuild. A larger entry is
+// never replaced.
 constexpr std::size_t kMostFiles = 16384;
 
-// An incomplete entry of the base may be under construction by a process without cacheshim, but not
-// after this time.
+// A process without cacheshim may still be building an incomplete entry of the base, but not if its
+// files have not changed for this time.
 constexpr std::time_t kQuietSeconds = 600;
 
 bool can_complete(const EntryRule& rule, std::string_view name) {
@@ -70,7 +71,7 @@ Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) con
   return names_path_outside(fd.get(), join_path(store_.mount_path(), ref->profile->name));
 }
 
-// Whether the base's entry is one of another mount path: it then counts as absent.
+// Whether the base's entry contains paths of another mount path. It then counts as absent.
 bool Publisher::is_of_no_use(const std::string& unit) const {
   const auto directory =
       sys::open_beneath(store_.base(), unit, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
@@ -82,7 +83,7 @@ bool Publisher::is_of_no_use(const std::string& unit) const {
          });
 }
 
-// The lock files of an entry that is about to be replaced are kept: a process may hold them.
+// Links the lock files of the replaced entry into its replacement, because processes may hold them.
 Status Publisher::carry_locks(const Stage& stage) const {
   const auto is_directory =
       sys::open_beneath(stage.directory(), Stage::kTree, O_PATH | O_DIRECTORY);

@@ -9,11 +9,11 @@
 #include "store/sys/sys.h"
 #include "store/sys/whiteout.h"
 
-// Which units of a layer are to be published: the profiles' rules of completeness.
+// Selects the units of a layer that are to be published, by the profiles' rules of completeness.
 namespace cacheshim {
 namespace {
 
-// The layer's own names in a directory, our markers left out.
+// Returns the layer's own names in a directory, without our markers.
 std::vector<sys::DirEntry> own_names(const Overlay& overlay, const std::string& path)
     REQUIRES_SHARED(overlay.mutex()) {
   const auto directory =
@@ -31,7 +31,7 @@ bool layer_has(const Overlay& overlay, const std::string& path) REQUIRES_SHARED(
 
 }  // namespace
 
-// Whether a directory of the layer holds anything that would be published.
+// Whether a directory of the layer contains anything that would be published.
 bool Publisher::holds_something(const Overlay& overlay, const std::string& directory) const {
   const auto names = own_names(overlay, directory);
   return std::any_of(names.begin(), names.end(), [&](const sys::DirEntry& entry) {
@@ -50,7 +50,8 @@ bool Publisher::is_complete_directory(const Overlay& overlay, const EntryRef& re
   std::vector<std::string> names;
   for (sys::DirEntry& entry : own_names(overlay, directory)) {
     const NameClassRow& row = row_of(entries_.class_of(join_path(directory, entry.name)));
-    // Somebody is at work in it. The baton that the entry is built under tells by its unlock, and may stay.
+    // A baton means that a process is building in the directory, unless it is the entry's own lock:
+    // its unlock reports the end of the build, so it may still exist.
     if (row.is_held_by_existing && !is_own_lock(ref, join_path(directory, entry.name))) {
       return false;
     }
@@ -75,7 +76,7 @@ bool Publisher::is_complete_directory(const Overlay& overlay, const EntryRef& re
 bool Publisher::is_complete(const Overlay& overlay, const EntryRef& ref, bool at_end) const {
   if (ref.rule->is_directory()) return is_complete_directory(overlay, ref, at_end);
   bool has_all = true;
-  bool has_some = false;  // of what would be published
+  bool has_some = false;  // whether the layer has a file that would be published
   bool is_told = false;
   for (const std::string& path : ref.file_paths()) {
     if (!layer_has(overlay, path)) {
@@ -108,7 +109,7 @@ bool Publisher::is_complete_in_base(const Overlay& overlay, const EntryRef& ref)
   return entries && std::any_of(entries->begin(), entries->end(), completes);
 }
 
-// Whether what has just happened to `path` can have completed its entry.
+// Whether the event of `path` can have completed its entry.
 bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arrival arrival) const {
   if (!ref.profile->may_publish_early()) return false;
   if (arrival == Arrival::kBuilt) return !ref.rule->built_under.empty();
@@ -120,7 +121,7 @@ bool Publisher::may_complete(const EntryRef& ref, const std::string& path, Arriv
   if (arrival == Arrival::kClosed && ref.rule->renamed) return false;
   if (ref.is_entry_directory()) return arrival == Arrival::kNamed;
   const std::string_view name = base_name(path);
-  if (ref.rule->completes(name)) return true;  // a scratch name may be what tells
+  if (ref.rule->completes(name)) return true;  // a scratch name may complete the entry
   if (entries_.is_beside_entry(path)) return false;
   if (!ref.rule->is_directory()) return ref.rule->needs_no_name();
   return ref.rule->completes_alone(name);

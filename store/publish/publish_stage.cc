@@ -40,7 +40,7 @@ Result<Publisher::Stage> Publisher::Stage::make(int staging, unsigned number,
 }
 
 Publisher::Stage::~Stage() {
-  if (directory_) (void)sys::remove_tree(staging_, name_);  // otherwise the next mount does
+  if (directory_) (void)sys::remove_tree(staging_, name_);  // if this fails, the next mount does
 }
 
 std::string Publisher::Stage::tree_path(const std::string& rest) { return join_path(kTree, rest); }
@@ -55,12 +55,12 @@ Status Publisher::Stage::make_directory(const std::string& rest) const {
 
 Status Publisher::Stage::add_file(StagedFile& file, int source) const {
   const std::string path = tree_path(file.rest);
-  // otherwise the job could still write to it through another name
+  // if it had another name, the job could still write to it
   if (file.source.st_nlink == 1) {
     const Status linked = sys::link_fd(source, directory_.get(), path);
     file.is_linked = static_cast<bool>(linked);
     if (linked) return {};
-    if (linked.failed_with(ENOENT)) return Errno(ESTALE);  // it has lost its name meanwhile
+    if (linked.failed_with(ENOENT)) return Errno(ESTALE);  // the file has lost its name meanwhile
   }
   // Another file system, or one without hard links: copy instead.
   CACHESHIM_TRY(target, sys::open_beneath(directory_.get(), path, O_RDWR | O_CREAT | O_EXCL, 0600));

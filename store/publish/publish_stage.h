@@ -15,7 +15,7 @@
 namespace cacheshim {
 
 struct Publisher::StagedFile {
-  std::string rest;         // within the unit; "" if the unit is a file itself
+  std::string rest;         // the path within the unit; "" if the unit is a file itself
   struct stat source {};    // of the layer's file when it was staged
   std::string digest;       // of a regular file that is new to the base
   std::string link_target;  // of a symlink; "" for a regular file
@@ -49,7 +49,7 @@ struct Publisher::Stage {
   static Result<bool> are_equal(const StagedFile& file, int source, int theirs);
 
   std::string unit;        // of an entry of several files: their directory
-  bool is_group = false;   // it is such an entry
+  bool is_group = false;   // the unit is an entry of several files
   bool opens_all = false;  // files that are closed to others are published open
   UniqueFd upper;          // the layer when the stage was made
   std::vector<StagedFile> files;

@@ -21,7 +21,7 @@
 namespace cacheshim {
 namespace {
 
-// A unit that changed while it was staged is staged again this often, then left for later.
+// The maximum number of attempts to stage a unit that changes meanwhile. It is then left for later.
 constexpr int kMostAttempts = 3;
 
 // Whether a symlink's target, taken from anywhere, does not lead upwards.
@@ -38,8 +38,9 @@ bool is_same_file(const struct stat& left, const struct stat& right) {
          left.st_mtim.tv_nsec == right.st_mtim.tv_nsec;
 }
 
-// After the last handle is closed, a mapping may still be open, and for a short time the kernel's
-// own descriptor of a passthrough file, which it releases after it has reported the close.
+// After the last handle is closed, a process may still have a mapping. For a short time, the kernel
+// also keeps its own descriptor of a passthrough file, which it releases after it has reported the
+// close.
 bool wait_until_unwritable(int fd) {
   constexpr int kMostLooks = 50;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
@@ -200,7 +201,8 @@ Result<Publisher::Stage> Publisher::begin_stage(const Overlay& overlay, const st
   return stage;
 }
 
-// Whether the family's files are closed to others only because of the way they are created.
+// Whether the family's files are closed to others only because the program creates them by
+// mkstemp(3).
 bool Publisher::opens_all(int upper, const std::string& unit) const {
   const auto ref = entries_.find(unit);
   if (!ref || !ref->profile->mkstemp) return false;
@@ -268,8 +270,8 @@ Status Publisher::collect_directory(Stage& stage, const std::string& rest,
   return {};
 }
 
-// An empty file of the base took the locks of the layer's file, whose contents (such as a process
-// id) belong to the job.
+// Whether an empty file of the base took the locks of the layer's file. The contents of the layer's
+// file (such as a process id) then belong to the job.
 bool Publisher::is_lock_by_use(const std::string& path, const struct stat& st) const {
   if (!S_ISREG(st.st_mode)) return false;
   if (entries_.is_bare_lock(path, st.st_size)) return true;
@@ -312,8 +314,8 @@ bool Publisher::may_point_to(std::string_view path, std::string_view target) con
   return target.starts_with(cache) && leads_down(target);
 }
 
-// Compares with the base and stages the missing files. Returns false if a common file differs: base
-// files do not change any more, so this needs no lock.
+// Compares the unit with the base and stages the missing files. Returns false if a file that both
+// have differs. Needs no lock, because files of the base do not change any more.
 Result<bool> Publisher::stage_files(Stage& stage, PublishHooks& hooks) const {
   if (!stage.is_group) {
     const auto existing = sys::open_beneath(store_.base(), stage.unit, O_PATH | O_NOFOLLOW);
@@ -382,7 +384,7 @@ Status Publisher::sync(const Stage& stage) const {
 Status Publisher::commit(Overlay& overlay, const Stage& stage, PublishHooks& hooks) const {
   CACHESHIM_CHECK(ensure_base_parents(stage.unit));
   const WriterLock lock(overlay.mutex());
-  if (!hooks.why_refused().empty()) return Errno(EACCES);  // since it was begun
+  if (!hooks.why_refused().empty()) return Errno(EACCES);  // the reason may be newer than the stage
   if (!is_unchanged(overlay, stage, hooks)) return Errno(ESTALE);
   const Status added = add_to_base(stage);
   // Another daemon has published the entry, or removed the one to be replaced: compare again.

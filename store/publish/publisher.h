@@ -22,10 +22,11 @@
 
 // Publishing: moves a job's complete entries from its layer into the base, one at a time.
 //
-// Files are staged beside the base (a hard link of the layer's file, which from then on no process
-// writes in place, or a copy if layer and base are on different file systems), synced, and then a
-// new entry is renamed in as a whole directory. Into an existing entry, absent files are added only
-// if all common ones are equal, the completing file last: first writer wins.
+// Files are staged beside the base: as a hard link of the layer's file, which from then on no
+// process writes in place, or as a copy if layer and base are on different file systems. They are
+// synced, and then a new entry is renamed in as a whole directory. Files are added to an existing
+// entry only if all files that both have are equal; the completing file is added last. So the first
+// writer wins.
 namespace cacheshim {
 
 class Publisher {
@@ -62,8 +63,9 @@ class Publisher {
   PublishReport refuse(const std::string& unit, PublishHooks& hooks);
 
   using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
-  // Publishes all complete units; with `job_succeeded` also those whose completeness is unknown:
-  // entries of such rules, guesses, and files of no entry or no known cache.
+  // Publishes all complete units; with `job_succeeded` also the units whose completeness is
+  // unknown: entries whose rules or profile do not tell it, and files of no entry or no known
+  // cache.
   PublishReport publish_all(Overlay& overlay, PublishHooks& hooks, bool job_succeeded,
                             const Progress& progress) EXCLUDES(overlay.mutex());
   // Returns the plan of publish_all() by unit, and changes nothing.

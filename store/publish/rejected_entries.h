@@ -58,7 +58,7 @@ struct Rebuild {
 // Thread-safe. Memory: kMostEntries records of one path and kMostJobs job ids each.
 class RejectedEntries {
  public:
-  // A single job may itself be faulty, and its user decides how many processes it has.
+  // Not 1: a single job may be faulty, and its user decides how many processes it has.
   static constexpr std::size_t kFewestJobs = 2;
   // A day: caches are filled again in hours, and one more replacement of 1,024 entries a day is not
   // noticeable.
@@ -76,7 +76,7 @@ class RejectedEntries {
     std::time_t replaced = 0;  // when it was last replaced; 0: it was not
   };
 
-  // Both must outlive it.
+  // `store` and `counters` must outlive the object.
   RejectedEntries(const Store& store, Counters& counters) : store_(store), counters_(counters) {}
 
   // The administrator has named the publishers ([publish] allow). Call before anything else.

@@ -76,7 +76,7 @@ bool is_wanted_first(const std::string& xattr) {
   return xattr.starts_with("user.") && !is_overlay_xattr(xattr);
 }
 
-// The attributes that chown(2) and chmod(2) change.
+// Whether to copy the xattr after owner and mode, because chown(2) and chmod(2) change it.
 bool is_wanted_last(const std::string& xattr) {
   return xattr == "system.posix_acl_access" || xattr == "system.posix_acl_default" ||
          xattr == "security.capability";
@@ -102,7 +102,7 @@ Result<bool> copy_owner(int target, const struct stat& st) {
 
 Status copy_attributes(int source, int target, const struct stat& st, bool keep_owner) {
   const auto listed = sys::list_xattrs(source);
-  // A file system without xattrs has none to copy.
+  // If the file system has no xattrs, there is nothing to copy.
   const std::vector<std::string> names = listed ? *listed : std::vector<std::string>();
   CACHESHIM_CHECK(copy_xattrs(source, target, names, is_wanted_first));
   mode_t mode = st.st_mode & 07777;

@@ -13,7 +13,8 @@ namespace cacheshim {
 // Restores a directory's times: the daemon's own files in it must not count as the job's changes.
 class KeepTimes {
  public:
-  // `path`: of the directory, from the open directory `dir`; without it `dir` itself.
+  // Keeps the times of the directory `path` below the open directory `dir`, or of `dir` if `path`
+  // is "".
   explicit KeepTimes(int dir, std::string path = {})
       : dir_(dir), path_(std::move(path)), st_(sys::stat_at(dir_, path_)) {}
   ~KeepTimes() {

@@ -32,7 +32,7 @@ struct Held {
 
 constexpr std::size_t kMostHeld = 32;
 thread_local std::array<Held, kMostHeld>
-    held;  // the first `count`, in the order in which they were taken
+    held;  // the first `count` are in use, in the order in which they were taken
 thread_local std::size_t count = 0;
 
 [[noreturn]] void fail(const char* what, const char* name) {

@@ -29,7 +29,7 @@
 //         LockTable::mutex_
 //       LockQueue::mutex                one at a time; also after LockTable::cycles_mutex_
 //         LockTable::mutex_, LockTable::keeper_mutex_
-//         what removes a lock file: OriginLog …, ViewFilter …, and the leaves below
+//         to remove a lock file: OriginLog …, ViewFilter …, and the leaves below
 //       JobViews::mutex_
 //         ViewFilter::mutex_
 //           MountOnlyEntries::mutex_
@@ -73,8 +73,9 @@ enum class LockRank : std::uint8_t {
   kLeaf,  // no lock is taken under it
 };
 
-// The locks that the calling thread holds. All abort the process, with a line on stderr that names the locks, where the
-// thread breaks the order. `lock` is any address that is the lock's own.
+// The locks that the calling thread holds. If the thread breaks the order, these functions abort
+// the process, with a line on stderr that names the locks. `lock` is any address that is the lock's
+// own.
 namespace held_locks {
 void add(const void* lock, LockRank rank);
 void add_unchecked(const void* lock,
@@ -84,7 +85,8 @@ void require(const void* lock, LockRank rank);
 void require_none();
 }  // namespace held_locks
 
-// A lock's part of the check, in builds with -Dlock_ranks=true (meson_options.txt). Else it is empty.
+// A lock's part of the check, in builds with -Dlock_ranks=true (meson_options.txt). Otherwise it
+// does nothing.
 #ifdef CACHESHIM_LOCK_RANKS
 class RankCheck {
  public:
@@ -97,7 +99,7 @@ class RankCheck {
  private:
   const LockRank rank_;
 };
-// Before a reply to the kernel.
+// Call before a reply to the kernel.
 inline void require_no_lock() { held_locks::require_none(); }
 #else
 class RankCheck {

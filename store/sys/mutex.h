@@ -9,11 +9,12 @@
 #include "store/sys/lock_ranks.h"
 #include "store/sys/thread_annotations.h"
 
-// The standard library's mutexes and condition variable, for clang's thread safety analysis and for the check of the lock
-// order (lock_ranks.h). Without that check they cost what the standard's do.
+// The standard library's mutexes and condition variable, for clang's thread safety analysis and for
+// the check of the lock order (lock_ranks.h). Without this check they are as fast as the standard
+// library's.
 namespace cacheshim {
 
-// std::mutex. The rank of a mutex under which no other lock is taken is the default.
+// std::mutex. The default rank is that of a mutex under which no other lock is taken.
 class CAPABILITY("mutex") Mutex {
  public:
   explicit Mutex(LockRank rank = LockRank::kLeaf) : check_(rank) {}
@@ -74,7 +75,7 @@ class CAPABILITY("mutex") SharedMutex {
   [[no_unique_address]] RankCheck check_;
 };
 
-// Holds a mutex as long as it lives.
+// Holds a mutex during its lifetime.
 class SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
@@ -86,7 +87,7 @@ class SCOPED_CAPABILITY MutexLock {
   Mutex& mutex_;
 };
 
-// The same, but can be released before and taken again.
+// As MutexLock, but can release the mutex earlier, and take it again.
 class SCOPED_CAPABILITY ReleasableMutexLock {
  public:
   explicit ReleasableMutexLock(Mutex& mutex) ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
@@ -136,8 +137,9 @@ class SCOPED_CAPABILITY ReaderLock {
   SharedMutex& mutex_;
 };
 
-// std::condition_variable. A wait may end without a notification: call it in a loop that tests the condition. There is no
-// form that takes the condition, since the analysis does not see in a lambda what its caller holds.
+// std::condition_variable. A wait may end without a notification: call it in a loop that tests the
+// condition. No overload takes the condition as a lambda, because the analysis does not know which
+// locks a lambda's caller holds.
 class CondVar {
  public:
   void wait(Mutex& mutex) REQUIRES(mutex) {
@@ -145,7 +147,7 @@ class CondVar {
     condition_.wait(lock);
     lock.release();
   }
-  // False once the time is over.
+  // Returns false if `time` has passed.
   template <class Clock, class Duration>
   bool wait_until(Mutex& mutex, const std::chrono::time_point<Clock, Duration>& time)
       REQUIRES(mutex) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr mode_t kSetIds = S_ISUID | S_ISGID;
 
-// An object, or its directory, by its name from an open directory; "" for `dir` itself.
+// Identifies an object by its name relative to the open directory `dir`; "" is `dir` itself.
 struct Named {
   int dir;
   std::string name;
@@ -25,7 +25,8 @@ Named directory_of(int dir, const std::string& name) {
   return {dir, std::string(parent_path(name))};
 }
 
-// The backing file system applies a default ACL by itself, and then no umask.
+// If the directory has a default ACL, the backing file system applies it, and the umask does not
+// count.
 mode_t masked_mode(const Named& directory, const NewObject& wanted) {
   if (!wanted.maker || (wanted.mode & wanted.maker->umask) == 0) return wanted.mode;
   if (sys::get_xattr_at(directory.dir, directory.name, kDefaultAcl)) return wanted.mode;
@@ -79,7 +80,7 @@ Status finish(const Named& directory, const Named& object, const NewObject& want
   return set_ids != 0 && given ? add_set_ids(object, set_ids) : Status();
 }
 
-// For objects that are created without being opened.
+// Finishes an object that was created without being opened.
 Status finish_name(int dir, const std::string& name, const NewObject& wanted, int unlink_flags) {
   const Status finished = finish(directory_of(dir, name), {dir, name}, wanted);
   if (!finished) (void)sys::unlink_at(dir, name, unlink_flags);  // the first error is returned

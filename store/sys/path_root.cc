@@ -15,7 +15,7 @@ UniqueFd clone_or_nothing(int directory) {
 
 PathRoot::PathRoot(int directory) : directory_(directory), clone_(clone_or_nothing(directory)) {}
 
-// A single component is always safe: there is nothing before it.
+// A single component is always safe, because no directory on the way can be a symlink.
 bool PathRoot::is_one_call(const std::string& path) const {
   if (clone_) return path.size() < PATH_MAX;
   return path.find('/') == std::string::npos;

@@ -18,10 +18,10 @@ namespace cacheshim {
 // path gives ELOOP; the last component may be a symlink.
 //
 // Of the system calls, only openat2(2) can forbid symlinks. Any other call needs three: open the
-// parent, use the name in it, close the parent. In a private copy of the directory's mount with
-// nosymfollow no path follows a symlink, and one call suffices (a stat takes 1.0 instead of 2.4 µs,
-// a miss 0.6 instead of 1.1). It requires privilege over the mount namespace (Linux 5.12); without
-// it, and for paths of PATH_MAX and more, three calls are made.
+// parent, use the name in it, close the parent. If the directory's mount is copied with
+// nosymfollow, no path in the copy follows a symlink, so one call suffices (a stat takes 1.0
+// instead of 2.4 µs, a miss 0.6 instead of 1.1). The copy requires privilege over the mount
+// namespace, and Linux 5.12. Without it, and for paths of PATH_MAX and more, three calls are made.
 //
 // The copy is a separate mount: link(2) and rename(2) give EXDEV between it and the directory's.
 // All names from one PathRoot are on one mount.
@@ -52,7 +52,7 @@ class PathRoot {
   bool is_one_call(const std::string& path) const;
 
   int directory_;
-  UniqueFd clone_;  // empty without that privilege
+  UniqueFd clone_;  // the private copy; empty without the privilege
 };
 
 }  // namespace cacheshim

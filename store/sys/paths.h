@@ -8,7 +8,8 @@
 // itself.
 namespace cacheshim {
 
-// Returns the parent directory of `path`, "" for one in the root; and its last component.
+// parent_path() returns the parent directory of `path`, "" for a name in the root. base_name()
+// returns the last component.
 std::string_view parent_path(std::string_view path);
 std::string_view base_name(std::string_view path);
 // Either part may be empty; the result is then the other one.

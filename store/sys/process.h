@@ -38,12 +38,13 @@ bool is_dead(const ProcessStat& stat);
 std::uint64_t ticks_since_boot();
 // Whether this thread is exiting because of a signal.
 bool is_being_killed(pid_t tid);
-// The scope of process numbers: this boot of the machine, and our PID namespace.
+// boot_id() and pid_namespace() identify the scope of process numbers: this boot, our PID
+// namespace.
 std::string boot_id();
 std::string pid_namespace();
-// Parses the text of /proc/PID/stat. No value if it has another form.
+// Parses the text of /proc/PID/stat. Returns nothing if it has another form.
 std::optional<ProcessStat> parse_stat(const std::string& text);
-// No value for a process that has exited. `proc`: the mount point of proc(5).
+// Returns nothing for a process that has exited. `proc`: the mount point of proc(5).
 std::optional<ProcessStat> stat_of(pid_t pid, const std::string& proc = "/proc");
 
 // One process, identified even after its number is reused.

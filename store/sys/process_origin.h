@@ -16,11 +16,12 @@ struct ProcessOrigin {
   std::uint64_t start_time = 0;  // clock ticks since boot
   std::vector<pid_t> ancestors;  // parent first
 
-  // For a process from before the last boot: no living process descends from it.
+  // Returns the origin of a process from before the last boot, from which no living process
+  // descends.
   static ProcessOrigin of_the_dead();
 };
 
-// Nothing is known of a process that has already exited.
+// Returns an origin with `process` 0 for a process that has already exited.
 ProcessOrigin origin_of(pid_t process);
 bool is_alive(const ProcessOrigin& origin);
 
@@ -30,8 +31,9 @@ bool is_alive(const ProcessOrigin& origin);
 // kind, children of an init that starts everything itself, are returned too.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 
-// Whether the process has its working directory in `directory`, or it or a file in it open. `directory`
-// is the end of its path, such as "/torch-extensions/py311/name", wherever it is mounted.
+// Whether the process has `directory` or a file in it open, or has its working directory there.
+// `directory` is the end of its path, such as "/torch-extensions/py311/name", wherever it is
+// mounted.
 bool has_open_in(pid_t process, const std::string& directory);
 
 }  // namespace cacheshim

@@ -11,7 +11,7 @@ namespace cacheshim {
 // according to /proc/locks: of this machine and of visible PID namespaces. Locks of open file
 // descriptions (F_OFD_SETLK) name no process and are left out. Thread-safe.
 bool is_locked_elsewhere(dev_t device, ino_t inode);
-// The same for a given table, for tests.
+// As above, for the text `table` of /proc/locks; for tests.
 bool is_locked_elsewhere(std::string_view table, dev_t device, ino_t inode, pid_t self);
 
 }  // namespace cacheshim

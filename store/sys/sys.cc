@@ -272,7 +272,7 @@ Status set_times_at(int dir, const std::string& name, const timespec times[2]) {
   return status_of(::utimensat(dir, name.c_str(), times, AT_SYMLINK_NOFOLLOW));
 }
 
-// getxattrat(2) exists since Linux 6.13.
+// Uses a path in /proc, because getxattrat(2) exists only since Linux 6.13.
 Result<std::string> get_xattr_at(int dir, const std::string& name, const char* xattr) {
   std::string path = ProcPath(dir).get();
   path.append(1, '/').append(name.empty() ? "." : name);
@@ -329,7 +329,7 @@ Result<std::vector<DirEntry>> list_dir(int dir) {
   return read_dir(readable.get());
 }
 
-// Not readdir(3): its stream takes an allocation of 32 KiB and three more system calls.
+// Does not use readdir(3), whose stream takes an allocation of 32 KiB and three more system calls.
 Result<std::vector<DirEntry>> read_dir(int dir) {
   CACHESHIM_TRY(directory, stat_fd(dir));
   std::vector<DirEntry> entries;
@@ -383,7 +383,7 @@ Status hoist(int directory, const std::string& name, unsigned& moved) {
     Status status;
     do {
       const std::string free_name = ".cacheshim-removed-" + std::to_string(moved++);
-      // also onto an empty directory
+      // rename(2) also replaces an empty directory
       status = rename_at(deeper.get(), entry.name, directory, free_name);
     } while (status.failed_with(EEXIST) || status.failed_with(ENOTEMPTY) ||
              status.failed_with(ENOTDIR));

@@ -31,7 +31,7 @@ Result<UniqueFd> open_path(const std::string& path, int flags, mode_t mode = 0);
 // symlink is followed. Errors: EPERM without privilege over the mount namespace, ENOSYS before
 // Linux 5.12.
 Result<UniqueFd> clone_without_symlinks(int dir);
-// The same, also read-only, for mount_clone(), which mounts it at `path`.
+// As clone_without_symlinks(), but also read-only. mount_clone() mounts the copy at `path`.
 Result<UniqueFd> clone_read_only(int dir);
 Status mount_clone(int clone, const std::string& path);
 
@@ -51,9 +51,10 @@ Status unlink_at(int dir, const std::string& name, int flags = 0);
 Status rename_at(int dir, const std::string& name, int new_dir, const std::string& new_name,
                  unsigned flags = 0);
 Status link_at(int dir, const std::string& name, int new_dir, const std::string& new_name);
-// Gives the open file `fd` another name. Errors: ENOENT if it has none left.
+// Gives the open file `fd` another name. Errors: ENOENT if the file has no name left.
 Status link_fd(int fd, int new_dir, const std::string& new_name);
-// Below a directory that no other user can change: symlinks in the path are followed.
+// Requires: no other user can change `dir` or a directory below it, because symlinks in the path
+// are followed.
 Status set_mode_at(int dir, const std::string& path, mode_t mode);
 
 // These work on any descriptor, including O_PATH ones (through /proc/self/fd).
@@ -68,7 +69,7 @@ Status remove_xattr(int fd, const char* name);
 Result<std::string> get_xattr(int fd, const char* name);
 Result<std::vector<std::string>> list_xattrs(int fd);
 
-// By names as in the ...at calls, without following symlinks; "" is `dir`.
+// `name` is relative to `dir`; "" is `dir` itself. Do not follow symlinks.
 Status set_owner_at(int dir, const std::string& name, uid_t uid, gid_t gid);
 Status set_times_at(int dir, const std::string& name, const timespec times[2]);
 Result<std::string> get_xattr_at(int dir, const std::string& name, const char* xattr);
@@ -76,8 +77,8 @@ Result<std::string> get_xattr_at(int dir, const std::string& name, const char* x
 Status sync_file(int fd);
 Status lock_file(int fd, int operation);  // flock(2)
 // Whether any process of this machine can write to the file, through a descriptor or a mapping.
-// `fd` is open for reading only, and no process opens the file meanwhile. False if the file system
-// cannot tell.
+// Requires: `fd` is open for reading only, and no process opens the file meanwhile. Returns false
+// if the file system cannot tell.
 bool can_be_written(int fd);
 Status write_all(int fd, std::string_view bytes);
 // Reads to the end of the file. Errors: EFBIG after `most_bytes` if there are more.
@@ -93,7 +94,7 @@ struct DirEntry {
 };
 // Returns all entries of an open directory (any descriptor of it) except "." and "..".
 Result<std::vector<DirEntry>> list_dir(int dir);
-// The same from the position of a readable descriptor, which must just have been opened for this.
+// As list_dir(), but reads through `dir` itself, which must be readable and at its start.
 Result<std::vector<DirEntry>> read_dir(int dir);
 
 // Whether only root, the service account and `owner` can change the contents of this directory.

@@ -27,7 +27,7 @@ class TaskQueue {
   }
   ~TaskQueue() { stop(); }
 
-  // Does nothing after stop(), which would otherwise not terminate.
+  // Does nothing after stop(), because stop() would otherwise never return.
   void post(std::function<void()> task) {
     {
       const MutexLock lock(mutex_);
@@ -37,7 +37,7 @@ class TaskQueue {
     wake_.notify_one();
   }
 
-  // The same if fewer than `most` tasks wait; returns whether it was accepted.
+  // As post(), but only if fewer than `most` tasks wait. Returns whether the task was accepted.
   bool try_post(std::function<void()> task, std::size_t most) {
     {
       const MutexLock lock(mutex_);
