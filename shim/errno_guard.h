@@ -5,7 +5,7 @@
 
 namespace cacheshim {
 
-// Restores errno.
+// Restores errno when it goes out of scope.
 class ErrnoGuard {
  public:
   ErrnoGuard() : saved_(errno) {}

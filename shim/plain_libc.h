@@ -77,7 +77,7 @@ inline constexpr int kStatVersion = 1;
 #else
 inline constexpr int kStatVersion = 0;
 #endif
-// The versions whose result is today's struct: two on x86_64.
+// Whether the version's result has today's struct; on x86_64 two versions have it.
 inline constexpr bool is_stat_version(int version) {
   return version >= 0 && version <= kStatVersion;
 }

@@ -3,14 +3,14 @@
 
 #include <array>
 
-// Replaces dlsym(RTLD_NEXT), which locks and may allocate, so that every name would have to be
-// resolved when the process starts, at 0.4 µs each. Objects that are loaded with the program are
-// never unloaded: their symbol tables can be read at any time, even in a signal handler.
+// Replaces dlsym(RTLD_NEXT). dlsym locks and may allocate, so every name would have to be resolved
+// when the process starts, at 0.4 µs each. Objects that are loaded with the program are never
+// unloaded, so their symbol tables can be read at any time, even in a signal handler.
 namespace cacheshim {
 namespace {
 
-// A preloaded allocator may open files in its first malloc, and dlsym may call malloc: the inner
-// resolution fails instead of recursing forever.
+// A preloaded allocator may open files in its first malloc, and dlsym may call malloc. The flag
+// makes the inner resolution fail, which would otherwise recurse forever.
 thread_local bool looking_up = false;
 
 constexpr std::size_t kMostNoted = 64;
@@ -37,7 +37,7 @@ const link_map* next_object() {
   return own == nullptr ? nullptr : own->l_next;
 }
 
-// Before glibc 2.34 dlsym is in another library, which few programs have.
+// For glibc before 2.34, where dlsym is in another library, which few programs have.
 void* find_without_dlsym(const SymbolName& name) {
   void* function = nullptr;
   for (const link_map* listed = next_object(); listed != nullptr; listed = listed->l_next) {
@@ -53,7 +53,7 @@ void* ask_loader(const SymbolName& name) {
   if (!may_be_defined(name)) return nullptr;
   looking_up = true;
   void* const found = find(RTLD_NEXT, name.text);
-  // Clears the error, which is ours and not the application's.
+  // Clears the dlerror(3) text: this library caused the error, not the application.
   if (const auto take_error = libc_loader().take_error; found == nullptr && take_error != nullptr) {
     (void)take_error();
   }

@@ -9,15 +9,15 @@
 
 #include "common/loaded_symbol.h"
 
-// The interposed originals: cacheshim::real::open is the open that would be called without the
-// library. Types come from libc's own headers and cannot drift.
+// The original functions of the interposed names: cacheshim::real::open is the open that the
+// program would call without this library. The types come from libc's own headers.
 namespace cacheshim {
 
 // Returns the address of `name` after this library in the search order, or null. Async-signal-safe
 // once note_next_objects() has returned, except for names that libc does not have.
 void* find_next_function(const SymbolName& name);
 
-// Records the objects behind this one, up to libc. Call in the constructor.
+// Records the objects after this library in the search order, up to libc. Call in the constructor.
 void note_next_objects();
 
 // The failure value of a call of this type.
@@ -37,7 +37,7 @@ class RealFunction {
   RealFunction(const RealFunction&) = delete;
   RealFunction& operator=(const RealFunction&) = delete;
 
-  // Sets ENOSYS and returns a failure if this libc has no such function.
+  // Sets ENOSYS and returns failure() if this libc has no such function.
   template <class... Args>
   auto operator()(Args... args) {
     const Pointer function = get();
@@ -49,8 +49,8 @@ class RealFunction {
     return function(args...);
   }
 
-  // Resolved at the first call: a process calls few of these functions, and resolving all takes 50
-  // µs of Python's start.
+  // Resolves the name at the first call: a process calls few of these functions, and resolving all
+  // of them would take 50 µs of Python's start.
   Pointer get() {
     const Pointer known = pointer_.load(std::memory_order_relaxed);
     if (known != nullptr) [[likely]]

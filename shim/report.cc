@@ -21,7 +21,7 @@ constinit std::atomic<bool> is_settled{false};
 constinit char report_file[PATH_MAX] = {};  // empty: stderr
 constinit bool had_stderr = true;
 
-// A program without stderr may have opened a data file under that number, possibly for reading too.
+// If the program had no stderr at its start, it may have opened a data file as descriptor 2 since.
 bool is_stderr(int fd) {
   if (!had_stderr) return false;
   const int flags = ::fcntl(fd, F_GETFL);
@@ -29,7 +29,8 @@ bool is_stderr(int fd) {
   return (flags & O_ACCMODE) != O_RDWR || ::lseek(fd, 0, SEEK_CUR) == -1;
 }
 
-// Blocks SIGPIPE in this thread while a line is written, and removes one that this write raised.
+// Blocks SIGPIPE in this thread while a line is written, and discards the signal if the write
+// raised it.
 class SigpipeGuard {
  public:
   SigpipeGuard() {

@@ -25,12 +25,12 @@ constinit Start start;
 constinit std::atomic<unsigned long> mount_device{0};
 constinit std::atomic<bool> directory_made[kMaxRoutes] = {};
 
-// Returns 0 or an errno.
+// Calls lstat(2). Returns 0 or the errno.
 int look(const char* path, struct stat& out) {
   return real::__lxstat(kStatVersion, path, &out) == 0 ? 0 : errno;
 }
 
-// mkdir -p. An error here shows in the call that needs the directory.
+// Works as mkdir -p. Ignores errors, because the call that needs the directory reports them.
 void make_directories(std::string_view path) {
   PathBuffer directory;
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -38,12 +38,12 @@ void make_directories(std::string_view path) {
     const bool last = i + 1 == path.size();
     if (i == 0 || (!last && path.data()[i + 1] != '/')) continue;
     directory.text[i + 1] = '\0';
-    (void)real::mkdir(directory.text, mode_t{0777});  // EEXIST except for the last one or two
+    (void)real::mkdir(directory.text, mode_t{0777});  // EEXIST for all but the last one or two
   }
 }
 
-// ".triton/cache/x" in the home directory. Few relative paths begin like a default path, so few
-// cause the system call that finds their directory.
+// Routes a relative path such as ".triton/cache/x" in the home directory. Few relative paths begin
+// like a default path, so few cause the system call that finds their directory.
 RoutedPath route_from_above(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;
@@ -58,7 +58,7 @@ RoutedPath route_from_above(PathAt at, PathBuffer& out) {
   }
 }
 
-// The route of a path without the mount. A relative path is unchanged, but its default directory
+// Routes a path after the mount is gone. A relative path stays unchanged, but its default directory
 // may have to be created, because the process has seen it exist.
 RoutedPath route_broken(PathAt at, PathBuffer& out) {
   const bool is_relative = at.path[0] != '/';
@@ -72,8 +72,8 @@ RoutedPath route_broken(PathAt at, PathBuffer& out) {
   return routed;
 }
 
-// A path with ".." may lead into a route from outside, or out of the route in which it starts:
-// there the kernel's parent directory is not the application's.
+// Routes a path with "..", which may lead into a route from outside, or out of the route in which
+// it starts. In the view, the kernel's parent directory is not the application's.
 RoutedPath route_climbing(PathAt at, PathBuffer& out) {
   RoutedPath result;
   result.path = at.path;
@@ -106,16 +106,16 @@ bool has_dot_dot(const char* path) {
 
 bool is_disconnected(int error) { return error == ENOTCONN || error == ECONNABORTED; }
 
-// Whether the mount is still there, after a call on it failed in a way that is also possible in a
-// plain directory. The device number tells: the mount of a new daemon has another one.
+// Whether the mount still exists. Call after a call on it failed in a way that is also possible in
+// a plain directory. Compares device numbers, because the mount of a new daemon has another one.
 bool mount_is_there() {
   struct stat root;
   const int error = look(router.mount().data(), root);
   if (is_disconnected(error)) return false;
   if (error == 0 && root.st_dev == mount_device.load(std::memory_order_relaxed)) return true;
   const Result<MountState> found = read_mount_state(router.mount());
-  // The result is unknown, but in a chroot the mount's path may be gone together with /proc.
-  // Otherwise the call's own error is returned.
+  // The state of the mount is unknown, but in a chroot the mount's path may be missing together
+  // with /proc. Otherwise the call's own error is returned.
   if (!found) return error != ENOENT && error != ENOTDIR;
   if (found->kind == MountKind::kNone) return false;
   mount_device.store(::gnu_dev_makedev(found->major, found->minor), std::memory_order_relaxed);
@@ -219,8 +219,8 @@ bool fell_back(PathAt at, CallKind kind, int error) {
   return true;
 }
 
-// Earlier knowledge of the mount does not count: after an unmount, a daemon may live on beside the
-// next one.
+// Does not use what the process already knows about the mount: after an unmount, a daemon may
+// continue to run beside the next one.
 bool is_device_of_mount(unsigned long device) {
   const auto root = look_at_root(router.mount());
   const auto found = root ? Result<MountState>(*root) : read_mount_state(router.mount());

@@ -5,24 +5,24 @@
 
 #include "shim/routing/router.h"
 
-// The state of this process, and the interface of the hooks to it.
+// The state of this process, and the interface through which the hooks use it.
 //
 // Problem: a hook runs in any thread, in signal handlers, between vfork and exec and before main,
-// on behalf of programs that do not know of it. Idea: the constructor decides everything and stores
-// it in static memory. After that, the state changes only from "active" to "broken" (the mount is
-// gone), by one atomic store; noted paths (given_back.h) are a hint in one word. Invariant: a hook
-// allocates nothing, locks nothing, and leaves errno as libc would have. Cost: one check of the
-// text of a path outside all caches (path_gate.h), or one copy of a routed path into 4 KiB of
-// stack.
+// in programs that do not expect it. Idea: the constructor decides everything and stores it in
+// static memory. After that, the state changes only from "active" to "broken" (the mount is gone),
+// by one atomic store; noted paths (given_back.h) are a hint in one word. Invariant: a hook
+// allocates nothing, locks nothing, and leaves errno as libc would have. Cost: for a path outside
+// all caches one check of its text (path_gate.h); for a routed path one copy into 4 KiB of stack.
 namespace cacheshim {
 
 enum class CallKind {
-  kLook,  // a failure is a valid result, unless the mount itself is gone
-  // creates a name: fails without effect on a directory that once was the mount
+  kLook,  // a failure is a valid result, unless the mount is gone
+  // creates a name: the call fails without effect on a directory that was the mount before
   kCreate,
 };
 
-// A path as it is passed to the *at calls; AT_FDCWD for other calls.
+// A path and the directory that it is relative to, as the *at calls take them; AT_FDCWD for other
+// calls.
 struct PathAt {
   int dirfd;
   const char* path;
@@ -35,16 +35,16 @@ enum class State { kInactive, kActive, kBroken };
 extern std::atomic<State> state;
 extern Router router;
 
-// Whether route() must be called at all.
+// Returns false if route() would leave the path unchanged.
 inline bool may_match(const char* path) { return path != nullptr && router.may_match(path); }
 
 // Returns the current route of the path; a null path is foreign. May change errno.
 RoutedPath route(PathAt at, PathBuffer& out);
 
-// Whether two names are one directory. May change errno.
+// Whether two paths lead to one directory. May change errno.
 bool same_directory(const char* a, const char* b);
 
-// Returns the kernel's name of the directory that relative paths of `dirfd` start at; empty if it
+// Returns the kernel's name of the directory that paths relative to `dirfd` start at; empty if it
 // is unknown. May change errno.
 std::string_view directory_of(int dirfd, PathBuffer& out);
 
@@ -53,14 +53,16 @@ std::string_view directory_of(int dirfd, PathBuffer& out);
 // Prints one line, once. May change errno.
 bool fell_back(PathAt at, CallKind kind, int error);
 
-// Whether this is the st_dev of files of the current mount. Async-signal-safe; may change errno.
+// Whether `device` is the st_dev of files of the current mount. Async-signal-safe; may change
+// errno.
 bool is_device_of_mount(unsigned long device);
 
-// The constructor's results.
+// The results of the constructor.
 struct Start {
   unsigned long device = 0;  // st_dev of files of the mount
   bool strict = false;       // never fall back
-  char* warned = nullptr;    // the value of CACHESHIM_WARNED in the environment: '1' once we warned
+  // the value of CACHESHIM_WARNED in the environment; '1' after the warning
+  char* warned = nullptr;
 };
 void activate(const Start& start);
 

@@ -18,7 +18,8 @@
 namespace cacheshim::direct {
 namespace {
 
-// One attempt to answer: the base's name, and whether the answer is valid.
+// One attempt to answer a call from the base: the path in the base, and whether the answer is
+// valid.
 class Attempt {
  public:
   explicit Attempt(const char* rest, bool needs_path = false)
@@ -61,10 +62,10 @@ class Attempt {
   // changes. Returns false for a directory, and for the process's first open of a path or an entry
   // in an hour if the daemon must record its use.
   bool may_have(int fd, std::uint64_t changes_before) const;
-  // The same for a directory that is to be listed: everybody may read it. The kernel has already
-  // checked this process's permission.
+  // As may_have(), for a directory that the program will list; every user may read it. The kernel
+  // has already checked this process's permission.
   bool may_list(int fd, std::uint64_t changes_before) const;
-  // Leaves the answer to the mount.
+  // Leaves the answer to the mount: restores errno and returns false.
   bool leave() const {
     errno = entry_errno_;
     return false;
@@ -86,7 +87,7 @@ class Attempt {
  private:
   bool take_path();
   bool is_for_base() const;
-  // A path finds nothing if the base is not there: after an umount, or under another mount.
+  // If the base is not there, after an umount or under another mount, its path finds nothing.
   bool is_of_base() const { return directory_ != AT_FDCWD || view_->is_base_in_sight(); }
   bool was_base() const { return directory_ == AT_FDCWD || is_held(directory_); }
   bool rules_allow() const;
@@ -109,7 +110,7 @@ bool is_plain_component(std::string_view name) {
   return !is_reserved(name.data());  // the shorter name is followed by '/' or the end
 }
 
-// Calls visit(component) for each component until it returns false.
+// Calls visit(component) for each component of the path until it returns false.
 template <class Visit>
 bool each_component(std::string_view path, Visit visit) {
   const char* at = path.data();
@@ -138,7 +139,8 @@ bool Attempt::take_path() {
   return true;
 }
 
-// Matching patterns takes longer than everything else except the system call.
+// Checks the marks first: to match the patterns takes longer than everything else except the system
+// call.
 bool Attempt::is_for_base() const {
   const auto view = reinterpret_cast<std::uintptr_t>(view_);
   if (marks.has(PathMarks::kForBase, probes_.path(), view)) return true;
@@ -178,8 +180,8 @@ bool Attempt::is_awaited() const {
   });
 }
 
-// Whether the view shows the object as its user's to any user, and no user would see it
-// differently.
+// Whether every user may read the object, and enter it if it is a directory. Then the view shows it
+// to all users in the same way.
 bool is_open_to_all(mode_t mode) {
   if (S_ISLNK(mode)) return true;
   if (S_ISDIR(mode)) return (mode & 0555) == 0555;
@@ -190,8 +192,9 @@ bool is_open_to_all(mode_t mode) {
 // layer's names. This read transfers nothing and is the fastest call that can tell.
 bool is_directory(int fd) { return ::read(fd, nullptr, 0) != 0; }
 
-// A new daemon counts from zero. The state includes the time, because the use of a file that is
-// opened all the time must also be recorded.
+// Returns the state in which a mark of an open is valid. It depends on the view, because a new
+// daemon counts from zero, and on the hour, because the use of a file that is opened all the time
+// must also be recorded.
 std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
   const auto hour = static_cast<std::uint64_t>(now) / kUseLookSeconds;
   return reinterpret_cast<std::uintptr_t>(view_) ^ changes * 0x9e3779b97f4a7c15 ^
@@ -199,7 +202,7 @@ std::uint64_t Attempt::opened_state(std::uint64_t changes, time_t now) const {
 }
 
 bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
-  // Read after the open, so that earlier replacements of the path are counted.
+  // Read after the open, so that the count includes earlier replacements of the path.
   const std::uint64_t counted = changes();
   const time_t now = ::time(nullptr);
   const bool was_opened = marks.has(PathMarks::kOpened, probes_.path(), opened_state(counted, now));
@@ -215,7 +218,8 @@ bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
     is_recorded = std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
     if (is_recorded && has_directory_entries()) marks.set(PathMarks::kOpened, entry, use);
   }
-  // A change that was counted since the open may have replaced it with a directory.
+  // Uses the count from before the open: a change that was counted since may have replaced the file
+  // with a directory.
   marks.set(PathMarks::kOpened, probes_.path(), opened_state(changes_before, now));
   return is_recorded;
 }
@@ -334,8 +338,8 @@ bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, in
   return attempt.answer_look();
 }
 
-// A process that may read or enter the object in the base may do so in the view; for other rights
-// the view's owner counts.
+// Answers only for the rights to read and to enter: a process that has them in the base has them in
+// the view too. For other rights the view's owner matters.
 bool try_access(const char* rest, int mode, int flags, int& result) {
   constexpr int kMostRights = R_OK | X_OK;
   if ((mode & ~kMostRights) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0)

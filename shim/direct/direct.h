@@ -14,18 +14,18 @@
 // answer is the view's.
 //
 // Each function returns true if it has answered: `result`, errno and the output arguments are then
-// what libc would have given for this path of the mount. Otherwise errno is unchanged, and only the
-// output buffers may have been written. The mount answers all unusual cases: symlinks, objects that
-// are neither a file nor a directory, files that not everybody may read, paths with "..". All
-// functions are async-signal-safe and make at most three system calls.
+// what libc would have given for this path of the mount. If it returns false, errno is unchanged,
+// and only the output buffers may have been written. The mount answers all unusual cases: symlinks,
+// objects that are neither a file nor a directory, files that not every user may read, paths with
+// "..". All functions are async-signal-safe and make at most three system calls.
 //
 // A descriptor of a directly opened file keeps the base's bytes after copy-up, as overlayfs's
 // read-only descriptors do. fstat shows it as the view's (hooks_fstat.cc).
 namespace cacheshim::direct {
 
 // Returns the part of `path` below the view if the path leads there through the mount and is
-// spelled plainly (MOUNT/triton/x, or MOUNT/.jobs/JOB/triton/x of this process's job). Otherwise,
-// and for null, returns null.
+// written plainly (MOUNT/triton/x, or MOUNT/.jobs/JOB/triton/x of this process's job). Returns null
+// for any other path, and for null.
 inline const char* rest_in_view(const char* path) {
   const std::string_view mount = runtime::router.mount();
   if (path == nullptr || path[0] != '/' || mount.empty() || path[1] != mount.data()[1] ||
@@ -48,7 +48,7 @@ bool try_stat(const char* rest, int flags, struct stat* out, int& result);
 bool try_statx(const char* rest, int flags, unsigned mask, struct statx* out, int& result);
 bool try_access(const char* rest, int mode, int flags, int& result);
 bool try_readlink(const char* rest, char* out, std::size_t capacity, ssize_t& result);
-// Whether the base has an object of this name that the view shows. Leaves errno alone.
+// Whether the base has an object of this name that the view shows. Leaves errno unchanged.
 bool has_name(const char* rest);
 
 // A directory of the base that had the same listing in the view when it was opened.
@@ -58,14 +58,14 @@ struct OpenedDirectory {
   const View* view = nullptr;
   ShadowProbes probes;
 
-  // Whether the part that was read so far is still the view's listing.
+  // Whether the part of the listing that was read so far still equals the view's.
   bool is_current() const { return view->is_alive() && !probes.may_be_shadowed(); }
 };
 // The caller counts the use of the descriptor (View::count_look()).
 bool try_open_directory(const char* rest, OpenedDirectory& result);
 
-// Whether names that begin like this are hidden in every view and cannot be created
-// (store/sys/whiteout.h).
+// Whether a name with this beginning is reserved (store/sys/whiteout.h): no view shows it, and no
+// process can create it.
 inline bool is_reserved(const char* name) {
   return name[0] == '.' && name[1] == 'w' && name[2] == 'h' && name[3] == '.';
 }

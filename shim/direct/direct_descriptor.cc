@@ -18,7 +18,8 @@
 namespace cacheshim::direct {
 namespace {
 
-// A hint only: bits remain set after their descriptors are closed.
+// Descriptors that were opened directly. Only a hint: bits remain set after their descriptors are
+// closed.
 constexpr unsigned kNoted = 1024;
 constinit std::atomic<std::uint64_t> noted[kNoted / 64] = {};
 
@@ -112,8 +113,8 @@ UniqueFd open_in_view(int fd) {
 }
 
 // Duplicates under other numbers, and descriptors that other processes have inherited, remain on
-// the base. The close of the second descriptor drops the process's record locks on the file: no
-// other call can put an open file under a given number.
+// the base. dup2(2) onto `fd` closes a descriptor of the base's file, which drops the process's
+// record locks on the file: no other call can put an open file under a given number.
 bool leave_base(int fd) {
   const UniqueFd again = open_in_view(fd);
   if (!again) return false;

@@ -10,23 +10,25 @@
 
 // Makes descriptors of directly opened files look like the view's.
 //
-// Such a descriptor is recognized by its mount, whatever happened to it since (dup, fork, exec).
-// The mount is checked only if the file is on the base's device. statx reports the mount and takes
-// as long as fstat; it comes first for numbers that were opened directly.
+// Such a descriptor is recognized by its mount, also after dup, fork and exec. The mount is checked
+// only if the file is on the base's device. statx reports the mount and takes as long as fstat; it
+// comes first for descriptor numbers that were opened directly.
 namespace cacheshim::direct {
 
 void note_descriptor(int fd);
 bool is_noted(int fd);
 
-// Whether the descriptor is of the base; `out` then has the view's attributes. Leaves errno alone.
+// Returns whether the descriptor is of the base; `out` then has the view's attributes. Leaves errno
+// unchanged.
 bool stat_descriptor(const View& view, int fd, struct stat& out);
 
-// Converts a result of fstat(2) or statx(2) in the same way.
+// Convert a result of fstat(2) or statx(2) for `fd` to the view's attributes, if `fd` is of the
+// base.
 void show_descriptor(int fd, struct stat& st);
 void show_descriptor(int fd, struct statx& st);
 
-// Whether a call of the ...at kind concerns the descriptor itself. Since Linux 6.11 the kernel
-// takes a null path for an empty one.
+// Whether a call of the ...at kind acts on the descriptor itself. Since Linux 6.11 the kernel takes
+// a null path for an empty one.
 inline bool is_of_descriptor(const char* path, long flags) {
   return (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0');
 }
@@ -35,25 +37,26 @@ inline bool is_of_descriptor(const char* path, long flags) {
 // all other names.
 const char* path_in_view(const char* name, PathBuffer& out);
 
-// If the descriptor is of the base and its object still has its name in the view: opens the object
+// If the descriptor is of the base and its object still has its name in the view, opens the object
 // again through the mount, with the same flags. Otherwise returns an empty descriptor. Leaves errno
-// alone.
+// unchanged.
 UniqueFd open_in_view(int fd);
-// Does the same under the same number and at the same offset. Returns whether it succeeded.
+// As open_in_view(), but replaces `fd` with the new descriptor, at the same offset. Returns whether
+// it succeeded.
 bool leave_base(int fd);
 
-// Whether this command of fcntl(2) concerns locks.
+// Whether this command of fcntl(2) is about locks or a kernel lease.
 bool is_lock(int command);
 
-// Whether this address is most likely in one of the callers' stack frames. Any other address may be
-// invalid: only the kernel can tell.
+// Whether this address is most likely in a stack frame of a caller. Any other address may be
+// invalid, which only the kernel can tell.
 inline bool is_of_callers(const void* place) {
   constexpr std::uintptr_t kNear = 64 * 1024;
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   return reinterpret_cast<std::uintptr_t>(place) - here < kNear;
 }
 
-// The result of an fstat(2) hook; `call` is libc's function.
+// Returns the result for a hook of fstat(2); `call` is libc's function.
 template <class Stat, class Call>
 int fstat_as_view(int fd, Stat* out, Call call) {
   static_assert(sizeof(Stat) == sizeof(struct stat));  // stat64 is the same

@@ -31,15 +31,16 @@ struct DirectoryId {
   bool operator==(const DirectoryId& other) const = default;
 };
 
-// Has mount 0 if the kernel does not report the mount.
+// Returns mount 0 if the kernel does not report the mount.
 DirectoryId id_of(int fd) {
   struct statx st;
   if (real::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &st) != 0) return {};
   return {st.stx_mnt_id, st.stx_ino};
 }
 
-// Returns the descriptor, which becomes held_directory, or -1. Until its number is published,
-// another thread may reuse it for a file of the program: then we must not close it.
+// Opens the base's directory as held_directory. Returns the descriptor, or -1. Until its number is
+// published, another thread may reuse the number for a file of the program: then this function must
+// not close it.
 int hold_directory(const View& view) {
   const UniqueFd low(real::open(view.base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!low) return -1;
@@ -59,13 +60,13 @@ int hold_directory(const View& view) {
 }
 
 // Runs once in a process's life, and once more for a new daemon's base. The child of a vfork shares
-// our memory but has its own descriptors: it executes another program before it counts far enough
-// to get here.
+// our memory but has its own descriptors. It does not get here, because it executes another program
+// before it has counted far enough.
 [[gnu::noinline]] int take_directory(const View& view) {
   const unsigned asked = asks.load(std::memory_order_relaxed);
   if (asked == 0) asker.store(::getpid(), std::memory_order_relaxed);
   if (asked != kAsksBefore) {
-    // approximately so many
+    // approximately: concurrent threads may count only once
     if (asked < kAsksBefore) asks.store(asked + 1, std::memory_order_relaxed);
     return -1;
   }
@@ -90,8 +91,8 @@ int base_directory(const View& view) {
   return -1;
 }
 
-// Another thread may be about to use it: its call then fails with EBADF, or reaches another
-// directory, and it discards the answer (is_held()).
+// Another thread may be about to use the descriptor. Its call then fails with EBADF or reaches
+// another directory, and the thread discards the answer (is_held()).
 void drop_base_directory() {
   const ErrnoGuard errno_guard;
   const int fd = held_directory.exchange(-1);

@@ -9,8 +9,8 @@
 
 // Directory streams that opendir(3) has opened on the base.
 //
-// libc itself reads them, so that every function of libc accepts such a stream. A table holds what
-// libc cannot know:
+// libc itself reads the streams, so that every function of libc accepts them. A table holds the
+// data that libc does not have:
 //   - The first entry counts only if the view's listing still equaled the base's when libc had read it. If not, a
 //     descriptor of the mount replaces the stream's, and libc reads again. After rewinddir(3) the next
 //     entry counts as a first one. A listing is therefore the view's at its first entry, as in the mount.
@@ -37,7 +37,7 @@ struct Stream {
 extern std::atomic<unsigned> stream_count;  // of the table
 Stream* find_known_stream(const DIR* stream);
 
-// Returns null for a stream that is libc's alone. Leaves errno alone.
+// Returns null for a stream that was not opened on the base. Leaves errno unchanged.
 inline Stream* find_stream(const DIR* stream) {
   if (stream_count.load(std::memory_order_relaxed) == 0) [[likely]]
     return nullptr;
@@ -52,12 +52,12 @@ inline bool opendir(const char* path, DIR*& result) {
 }
 
 // Call after libc has read the first entry, or found none. Returns whether libc must read it again.
-// Leaves errno alone.
+// Leaves errno unchanged.
 bool check_first(Stream& stream);
 // Whether no view shows this entry of a directory of the base. Leaves errno alone.
 bool is_hidden(int directory, const char* name, unsigned char type);
 
-// `call` is libc's readdir(3) of `stream`.
+// Returns the next entry that the view shows; `call` is libc's readdir(3) of `stream`.
 template <class Entry, class Call>
 Entry* read_entry(Stream& stream, Call call) {
   Entry* entry = call();
@@ -69,7 +69,7 @@ Entry* read_entry(Stream& stream, Call call) {
   return entry;
 }
 
-// The result of dirfd(3).
+// Returns the result of dirfd(3).
 int descriptor_of(Stream& stream);
 
 // Call before libc closes the stream.

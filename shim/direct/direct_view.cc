@@ -21,9 +21,9 @@
 #endif
 
 // Maps a view. No mapping is ever unmapped or changed, so that a call in another thread, or one
-// that a signal interrupts, can continue with it; a filter is replaced a few times in a job's life
-// at most. One thread maps at a time; meanwhile other threads use the mount. If a fork occurs
-// during this, the child uses the mount forever.
+// that a signal interrupts, can continue to use it; a filter is replaced a few times in a job's
+// life at most. One thread maps at a time; meanwhile other threads use the mount. If a process
+// forks during this, the child uses the mount forever.
 namespace cacheshim::direct {
 namespace {
 
@@ -117,8 +117,8 @@ bool take_state(std::string_view directory, View& view, Mapped& state) {
          ::gnu_dev_makedev(base.stx_dev_major, base.stx_dev_minor) == page->base_device;
 }
 
-// A process that cannot write its counters is not in the view. Root may write all counters, but
-// sees another user's view differently.
+// A process that cannot write its counters does not belong to the view. Root could write all
+// counters, but the mount shows root another user's view differently.
 bool take_counters(std::string_view directory, std::string_view job, View& view, Mapped& counters) {
   PathBuffer path;
   if (!name_in(directory, kCountersDirectory, job, path)) return false;
@@ -144,9 +144,10 @@ bool take_filter(std::string_view directory, std::string_view job, View& view, M
   return view.filter && !view.filter.is_retired();
 }
 
-// Root's paths go through the symlinks in the mount's root (Router::leave_view). The daemon answers
-// them by the job in the environment of the process, and with another job's view if it cannot read
-// that environment.
+// Whether the view is the one that root gets through the symlinks in the mount's root, where root's
+// paths go (Router::leave_view). The daemon chooses that view by the job in the process's
+// environment, and chooses another job's view if it cannot read the environment. Returns true for
+// all users except root.
 bool is_view_of_links(const Router& router, std::string_view job) {
   if (::geteuid() != 0) return true;
   if (router.size() == 0) return false;
@@ -223,8 +224,8 @@ const View* try_mapping() {
   return view;
 }
 
-// Threads that count at the same time should not share a cache line; their stacks select different
-// slots.
+// Selects the slot by the thread's stack, so that threads that count at the same time rarely share
+// a cache line.
 CounterSlot& own_slot(CounterSlot* slots) {
   const auto stack = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   return slots[((stack >> 12) * 0x9e3779b97f4a7c15) >> 58];

@@ -9,19 +9,20 @@
 
 namespace cacheshim::direct {
 
-// What the process has found out about paths: a mark is valid as long as something else is in the same state.
+// Facts that the process has found out about paths. A mark is valid as long as the given state has
+// not changed.
 //
-// The key of a path selects a slot, and a mark in the slot holds the whole key. Two paths are taken for one only if
-// their 64-bit keys agree: among a million paths the chance is 1 in 30 million (2^-25). The second path then counts as
-// checked because the first one was: the process may open a name directly that only the mount should open, or get a
-// descriptor of a directory of the base.
+// The key of a path selects a slot, and a mark in the slot holds the whole key. Two paths are
+// confused only if their 64-bit keys are equal: among a million paths the chance is 1 in 30 million
+// (2^-25). The second path then counts as checked because the first one was: the process may open a
+// name directly that only the mount should open, or get a descriptor of a directory of the base.
 //
-// A process that reads files has its slot fetched from far away, which can take as long as a tenth of a system call. So
-// the slot is requested before the base is asked.
+// A process that reads files must often fetch the slot from memory, which can take a tenth of the
+// time of a system call. So the slot is prefetched before the base is asked.
 class PathMarks {
  public:
   enum What : unsigned {
-    kForBase,  // the rules of the view in this state let it be asked for here
+    kForBase,  // the rules of the view allow direct answers for the path
     kOpened,  // it was opened as a file in this state, opened_state(), or listed in the complement of this
   };
   void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
@@ -34,7 +35,8 @@ class PathMarks {
 
  private:
   static constexpr std::size_t kSlots = 16384;
-  // Not 0, which is no mark. Of one state, the sums of two keys differ as the keys do; the last bit is the slot's.
+  // Never 0, which means no mark. For one state, the marks of two keys differ as the keys do; the
+  // last bit of the key is in the slot's number.
   static std::uint64_t mark(FilterKey path, std::uint64_t state) {
     return (path + state * 0x9e3779b97f4a7c15) | 1;
   }

@@ -14,15 +14,16 @@
 namespace cacheshim::given_back {
 namespace {
 
-// The spelling of a path: by this route, kNoRoute for MOUNT/NAME/x, or one of these values.
+// The spelling of a path: the route that it used, kNoRoute for MOUNT/NAME/x, or one of these
+// values.
 constexpr unsigned kAsView = kMaxRoutes + 1;
 constexpr unsigned kUnknown = kMaxRoutes + 2;
 
 constinit std::atomic<unsigned> last_used{kNoRoute};
 constinit std::atomic<bool> used[kMaxRoutes] = {};
 
-// The process that noted a spelling, and the spelling, in one of two slots that the process's
-// number selects: children of vfork write to their parent's memory, and must not change its slot.
+// The process that noted a spelling, and the spelling. The process's number selects two slots,
+// because a child of vfork writes to its parent's memory and must not change the parent's slot.
 struct alignas(std::uint64_t) Noted {
   pid_t process;
   unsigned manner;
@@ -35,7 +36,7 @@ std::atomic<Noted>& slot_of(pid_t process, unsigned choice) {
   return directories[(static_cast<unsigned>(process) + choice) % kSlots];
 }
 
-// Returns the record of this process's directory. A child of fork has its parent's.
+// Returns the record of this process's directory. A child of fork uses its parent's record.
 Noted find_noted() {
   for (const pid_t process : {::getpid(), ::getppid()}) {
     for (const unsigned choice : {0u, 1u}) {

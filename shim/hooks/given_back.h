@@ -14,19 +14,20 @@
 // caller of chdir has noted in CACHESHIM_FOLDER.
 namespace cacheshim::given_back {
 
-// Notes that the application used a path that went to `routed`, or passed it to chdir. A foreign
-// path does not change the noted use.
+// note_use() notes that the application used a path that the router changed to `routed`;
+// note_directory() that it passed the path to chdir. A foreign path does not change the noted use.
 void note_use(const RoutedPath& routed);
 void note_directory(const RoutedPath& routed);
 
-// Returns the value of CACHESHIM_FOLDER for a program that is started here: a default path, an
+// Returns the value of CACHESHIM_FOLDER for a program that this process starts: a default path, an
 // empty string for none, or null if the variable stays unchanged. The text remains valid.
 const char* directory_for_children();
 
 // These functions return `kernel_name` itself if it is not in the caller's view, and otherwise a
 // name in `out`. May change errno.
 const char* name(const char* kernel_name, PathBuffer& out);
-// The same for the result of a call that was given a path: spelled in the same way as that path.
+// As name(), for the result of a call that got a path: writes the name in the same spelling as that
+// path.
 const char* name_as(const char* kernel_name, const RoutedPath& routed, PathBuffer& out);
 const char* working_directory(const char* kernel_name, PathBuffer& out);
 

@@ -4,9 +4,9 @@
 #include "shim/direct/direct_directory.h"
 #include "shim/routing/routed_call.h"
 
-// Calls that close or replace descriptors spare ours (direct_directory.h). This also holds in the
-// child of a vfork, which shares the parent's memory but has its own descriptors: only dup2 to
-// exactly our number writes memory here.
+// Calls that close or replace descriptors spare held_directory (direct_directory.h). This also
+// holds in the child of a vfork, which shares the parent's memory but has its own descriptors: only
+// dup2 to exactly this number writes to the memory.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

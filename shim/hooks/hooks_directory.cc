@@ -29,7 +29,7 @@ namespace runtime = cacheshim::runtime;
 namespace {
 
 // Calls call(path, swap) with the routed path. `swap` converts results back; it is null if the path
-// was not rewritten. A failure is returned to the application, since these calls create nothing.
+// was not rewritten. Returns a failure to the application, because these calls create nothing.
 template <class Call>
 int call_restored(const char* path, Call call) {
   const PrefixSwap* const none = nullptr;
@@ -38,8 +38,8 @@ int call_restored(const char* path, Call call) {
   PathBuffer buffer;
   const RoutedPath routed = runtime::route({AT_FDCWD, path}, buffer);
   int own_errno = 0;
-  // Under the mount the root's symlinks lead to the same place, and results show the path as the
-  // application wrote it.
+  // For a path under the mount, the symlinks in the mount's root lead to the same place, and the
+  // results show the path as the application wrote it.
   const bool as_it_is = routed.route == cacheshim::kNoRoute || routed.from_length == 0;
   const PrefixSwap swap(path, routed);
   auto once = [&] {
@@ -129,7 +129,7 @@ int read_stream_into(DIR* stream, Entry* entry, Entry** result) {
   return error;
 }
 
-// After this, the next entry is the first one of a listing.
+// After this, the next entry counts as the first one of a listing.
 void note_rewound(DIR* stream) {
   direct::Stream* const known = direct::find_stream(stream);
   if (known != nullptr) known->is_new.store(true, std::memory_order_relaxed);
@@ -151,7 +151,7 @@ int keep(const Entry* entry) {
   return scan.filter == nullptr ? 1 : scan.filter(entry);
 }
 
-// A listing that equaled the view's when the directory was opened.
+// Scans the base's directory if its listing equaled the view's when it was opened.
 template <auto& real_scandirat, class Entry>
 bool scan_directly(const char* path, Entry*** out, int (*filter)(const Entry*),
                    int (*compare)(const Entry**, const Entry**), int& result) {

@@ -30,8 +30,8 @@ std::size_t count_words(char* const* words) {
   return count;
 }
 
-// Called after `script` could not be started because its interpreter is missing. Preserves errno on
-// failure.
+// Call after an exec of `script` has failed because its interpreter is missing. Leaves errno
+// unchanged on failure.
 [[gnu::noinline]] void exec_interpreter(const char* script, char* const* arguments,
                                         char* const* environment) {
   const cacheshim::ErrnoGuard errno_guard;

@@ -6,8 +6,8 @@
 #include "shim/direct/direct_descriptor.h"
 #include "shim/routing/routed_call.h"
 
-// Calls by descriptor that lock a file or change its attributes. They must not affect the base: a
-// directly opened descriptor is first replaced with one of the mount.
+// Calls by descriptor that lock a file or change its attributes. They must not affect the base, so
+// the hook first replaces a directly opened descriptor with one of the mount.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
@@ -26,7 +26,8 @@ CACHESHIM_EXPORT int flock(int fd, int operation) noexcept {
   return on_mount(fd, [=] { return real::flock(fd, operation); });
 }
 
-// The argument after the command is an int, a pointer or absent; all are passed in the same place.
+// The argument after the command is an int, a pointer or absent; the ABI passes all in the same
+// place.
 #define CACHESHIM_FCNTL(function)                               \
   CACHESHIM_EXPORT int function(int fd, int command, ...) {     \
     va_list arguments;                                          \

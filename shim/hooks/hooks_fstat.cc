@@ -4,9 +4,9 @@
 #include "shim/direct/direct_descriptor.h"
 #include "shim/routing/routed_call.h"
 
-// fstat of a directly opened file shows it as the view does, so that it agrees with stat of its
-// path, whether the base or the mount answers that: st_dev is the mount's. The inode numbers
-// already agree, since the mount shows the base's own (fuse/nodes/inode_numbers.h).
+// fstat of a directly opened file shows the file as the view does: st_dev is the mount's. So it
+// agrees with stat of the file's path, whether the base or the mount answers the stat. The inode
+// numbers already agree, because the mount shows the base's own (fuse/nodes/inode_numbers.h).
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;

@@ -6,16 +6,17 @@
 #include "shim/direct/direct_view.h"
 #include "shim/routing/routed_call.h"
 
-// Calls after which a process may be another user, see other mounts, or be killed for system calls
-// that a direct answer makes. The process must then drop the mappings of its view. The calls
-// themselves are passed to libc unchanged.
+// Calls after which a process may be another user, may see other mounts, or may be killed for
+// system calls that a direct answer makes. The process must then drop the mappings of its view. The
+// hooks pass the calls themselves to libc unchanged.
 
 namespace direct = cacheshim::direct;
 namespace real = cacheshim::real;
 
 namespace {
 
-// Also before the call, so that a concurrent thread does not use the old state.
+// Forgets the view before and after the call, so that a concurrent thread does not use the old
+// state.
 template <class Call>
 int change_user(Call call) {
   direct::forget_view();
@@ -43,7 +44,7 @@ CACHESHIM_EXPORT int setresuid(uid_t real_id, uid_t effective, uid_t saved) noex
 }
 
 CACHESHIM_EXPORT int setfsuid(uid_t uid) noexcept {
-  direct::give_up();  // of the calling thread alone
+  direct::give_up();  // setfsuid(2) changes only the calling thread
   return real::setfsuid(uid);
 }
 
@@ -67,7 +68,7 @@ CACHESHIM_EXPORT int unshare(int flags) noexcept {
   return real::unshare(flags);
 }
 
-// libc declares "...", which passes integers in the same places as these parameters.
+// libc declares "..."; its integers are passed in the same places as these parameters.
 CACHESHIM_EXPORT int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,
                                 unsigned long d) noexcept __asm__("prctl");
 int hook_prctl(int option, unsigned long a, unsigned long b, unsigned long c,

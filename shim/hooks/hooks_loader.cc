@@ -7,12 +7,13 @@
 
 // dlopen and dlmopen, for libraries in a route.
 //
-// Problem: libc uses the return address to identify the caller. For a plain name, the caller's
-// RPATH or RUNPATH counts; for $ORIGIN, its directory; for both, its namespace. If a wrapper called
-// libc, libc would use our library's. Idea: a few instructions check the path and then jump to
-// libc, with all arguments and the caller's return address in place. A routed path is absolute and
-// holds no $ORIGIN, so the caller does not matter (glibc searches the library's dependencies by the
-// library's own RUNPATH), and an ordinary function calls libc.
+// Problem: libc uses the return address to identify the caller. For a plain name, it uses the
+// caller's RPATH or RUNPATH; for $ORIGIN, the caller's directory; for both functions, the caller's
+// namespace. If a wrapper called libc, libc would use those of this library. Idea: a few
+// instructions check the path and then jump to libc, with all arguments and the caller's return
+// address in place. A routed path is absolute and contains no $ORIGIN, so the caller does not
+// matter (glibc searches the library's dependencies by the library's own RUNPATH), and an ordinary
+// function calls libc.
 
 namespace {
 
@@ -49,7 +50,7 @@ void* open_nowhere_in(Lmid_t, const char*, int) noexcept { return nullptr; }
 
 extern "C" {
 
-// The target of the jumps below.
+// Returns the function that the code below jumps to.
 [[gnu::visibility("hidden"), gnu::used]] decltype(&::dlopen) cacheshim_choose_dlopen(
     const char* path) {
   if (is_routed(path)) return open_routed;

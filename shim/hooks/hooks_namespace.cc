@@ -16,7 +16,7 @@ int create(int dirfd, const char* path, Call call) {
   return cacheshim::call_routed({dirfd, path}, CallKind::kCreate, call);
 }
 
-// The base may already have the name.
+// Asks the base first, because it may already have the name.
 template <class Call>
 int make_directory(int dirfd, const char* path, Call call) {
   return cacheshim::call_directly(
@@ -61,7 +61,7 @@ CACHESHIM_EXPORT int linkat(int from_fd, const char* from, int to_fd, const char
   });
 }
 
-// The target is text, so the hook passes it unchanged.
+// The target is plain text, so the hook passes it unchanged.
 CACHESHIM_EXPORT int symlink(const char* target, const char* path) noexcept {
   return create(AT_FDCWD, path, [=](const char* p) { return real::symlink(target, p); });
 }

@@ -23,7 +23,7 @@ CallKind kind_of(const char* mode) {
   return mode != nullptr && (*mode == 'w' || *mode == 'a') ? CallKind::kCreate : CallKind::kLook;
 }
 
-// Asks the base first if it may answer.
+// Asks the base first, if it may answer a call with these flags.
 template <class Call>
 [[gnu::noinline]] int open_slowly(PathAt at, int flags, Call call) {
   const auto ask = [=](const char* p, int& fd) { return direct::open(p, flags, fd); };
@@ -58,7 +58,7 @@ FILE* open_stream(const char* path, const char* mode) {
       [=](const char* p) { return real_fopen(p, mode); });
 }
 
-// A freopen that fails has closed the stream and cannot be repeated.
+// A freopen cannot be repeated, because it has closed the stream even if it fails.
 template <class Real>
 FILE* reopen_stream(Real& real_freopen, const char* path, const char* mode, FILE* stream) {
   if (!cacheshim::runtime::may_match(path)) return real_freopen(path, mode, stream);
@@ -96,8 +96,8 @@ CACHESHIM_OPEN(__open64)
 CACHESHIM_OPENAT(openat)
 CACHESHIM_OPENAT(openat64)
 
-// The variants that _FORTIFY_SOURCE uses for an open without a mode. They abort if a mode was
-// needed.
+// The variants that _FORTIFY_SOURCE uses for an open without a mode. They abort the program if the
+// flags require a mode.
 CACHESHIM_EXPORT int __open_2(const char* path, int flags) {
   return open_directly({AT_FDCWD, path}, flags,
                        [=](const char* p) { return real::__open_2(p, flags); });

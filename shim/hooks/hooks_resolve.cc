@@ -9,9 +9,10 @@
 #include "shim/routing/prefix_swap.h"
 #include "shim/routing/routed_call.h"
 
-// Functions that return a path, and those that change the working directory. The hook calls libc
-// first and converts the result into the application's path only if the result is in the view. A
-// name outside all caches costs only one comparison, and invalid pointers fail as in libc.
+// Functions that return a path, and functions that change the working directory. The hook calls
+// libc first and converts the result into the application's path only if the result is in the view.
+// For a name outside all caches this takes only one comparison, and invalid pointers fail as in
+// libc.
 
 using cacheshim::call_routed;
 using cacheshim::CallKind;
@@ -39,12 +40,12 @@ bool is_in_proc(int dirfd, const char* path) {
   return got == 0 && system.f_type == kProcMagic;
 }
 
-// Works on a text that may be truncated.
+// Whether a text that may be truncated can begin with `prefix`.
 bool may_begin_with(std::string_view text, std::string_view prefix) {
   return std::memcmp(text.data(), prefix.data(), std::min(text.size(), prefix.size())) == 0;
 }
 
-// `out` holds the first `got` bytes of the target of the link at `path`.
+// Converts the target of the link at `path`, of which `out` holds the first `got` bytes.
 ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, ssize_t got) {
   const std::string_view text(out, static_cast<std::size_t>(got));
   const direct::View* const view = direct::last_view();
@@ -82,7 +83,7 @@ char* restore_resolved(char* resolved, const RoutedPath& routed, bool allocated)
   if (name == resolved) return resolved;
   const std::size_t size = std::strlen(name) + 1;
   if (allocated) {
-    // libc allocated it for the application, which frees it.
+    // libc allocated the memory for the application, which frees it.
     char* const larger = static_cast<char*>(std::realloc(resolved, size));
     if (larger == nullptr) return resolved;
     resolved = larger;
@@ -91,7 +92,7 @@ char* restore_resolved(char* resolved, const RoutedPath& routed, bool allocated)
   return resolved;
 }
 
-// Returns the route of the path, without the path itself.
+// Returns the route of the path; the result does not contain the path itself.
 RoutedPath route_of(const char* path) {
   RoutedPath routed;
   if (!runtime::may_match(path)) return routed;
@@ -149,8 +150,8 @@ template <class Call>
   return out;
 }
 
-// `call` is libc's getcwd; `out` and `size` are getcwd's arguments. The kernel's name may not fit
-// although the application's does.
+// Calls libc's getcwd as `call`, and converts the result; `out` and `size` are getcwd's arguments.
+// The kernel's name may not fit although the application's name does.
 template <class Call>
 char* get_directory(char* out, std::size_t size, Call call) {
   if (!is_active()) return call();
@@ -162,8 +163,8 @@ char* get_directory(char* out, std::size_t size, Call call) {
   return get_directory_slowly(out, size, call);
 }
 
-// getcwd returns the name that was given to chdir. A relative path keeps the noted spelling; a
-// foreign path may have led to the mount through a symlink.
+// Notes the name for getcwd, which returns the name that was given to chdir. A relative path keeps
+// the noted spelling. A foreign path may have led to the mount through a symlink.
 void note_directory(const char* path, RoutedPath routed) {
   if (*path != '/' && routed.kind == RoutedPath::Kind::kForeign) return;
   if (routed.kind == RoutedPath::Kind::kForeign) routed.kind = RoutedPath::Kind::kUnchanged;

@@ -8,8 +8,9 @@
 #include "shim/start/child_environment.h"
 #include "shim/start/command.h"
 
-// posix_spawn and its file actions, and the functions that start a shell. With file actions, a
-// relative path starts at a directory that they may change, so it is not routed.
+// posix_spawn and its file actions, and the functions that start a shell. If there are file
+// actions, a relative path is not routed, because they may change the directory that it is relative
+// to.
 
 using cacheshim::CallKind;
 using cacheshim::ErrnoGuard;
@@ -92,7 +93,7 @@ int spawn_path(Real& real_spawn, const char* path, const Spawn& spawn, char* con
   });
 }
 
-// Routes the path of a file action in advance, since the child uses it.
+// Routes the path of a file action in advance, because the child opens it without a hook.
 template <class Add>
 int add_action(const char* path, CallKind kind, Add add) {
   if (!runtime::may_match(path) || *path != '/') return add(path);
@@ -105,9 +106,9 @@ int add_action(const char* path, CallKind kind, Add add) {
   return add(routed);
 }
 
-// During a call that starts a shell with the process's own environment: adds our variables if
-// LD_PRELOAD is missing. One thread at a time; the shell of a second thread finds them already
-// there.
+// Adds our variables to the process's own environment during a call that starts a shell with it, if
+// LD_PRELOAD is missing. One thread does this at a time; the shell of a second thread finds the
+// variables already there.
 class ShellEnvironment {
  public:
   ShellEnvironment() {

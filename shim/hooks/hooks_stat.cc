@@ -21,19 +21,19 @@ auto look_at(int dirfd, const char* path, Call call) {
   return call_routed({dirfd, path}, cacheshim::CallKind::kLook, call);
 }
 
-// For the old functions, of which only one version has today's struct: returns flags with which the
-// base may answer, or flags that leave the answer to the mount.
+// For the old functions, of which only one version has today's struct: returns flags that the base
+// may answer, or flags that only the mount answers.
 int flags_of(int version, int flags) {
   return cacheshim::is_stat_version(version) ? flags : AT_NO_AUTOMOUNT;
 }
 
-// The same for calls that the base may answer.
+// As look(), for calls that the base may answer.
 template <class Direct, class Call>
 int look_directly(int dirfd, const char* path, Direct direct_call, Call call) {
   return cacheshim::call_directly({dirfd, path}, cacheshim::CallKind::kLook, direct_call, call);
 }
 
-// stat64 is the same.
+// struct stat64 is the same as struct stat.
 template <class Stat>
 struct stat& as_stat(Stat& st) {
   static_assert(sizeof(Stat) == sizeof(struct stat));

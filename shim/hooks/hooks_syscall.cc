@@ -39,7 +39,8 @@ struct PathCall {
 
 constexpr CallKind kCreate = CallKind::kCreate;
 
-// First the *at calls, which all architectures have; then those that newer architectures lack.
+// The first calls are the *at calls, which all architectures have; newer architectures lack the
+// others.
 constexpr PathCall kCalls[] = {
     {SYS_openat, 0, 1},
     {SYS_newfstatat, 0, 1},
@@ -103,7 +104,7 @@ constexpr PathCall kCalls[] = {
 
 constexpr std::size_t kNumbers = 512;
 
-// The row of a number, counted from 1; 0 if there is none.
+// For each number of a call the row of the table, counted from 1; 0 if there is none.
 struct Rows {
   unsigned char of[kNumbers] = {};
   constexpr Rows() {
@@ -138,8 +139,8 @@ CallKind kind_of(const PathCall& call, const Arguments& arguments) {
   return (flags & O_CREAT) != 0 ? CallKind::kCreate : call.kind;
 }
 
-// Whether the kernel must resolve the path below its directory only: then no other path can replace
-// it.
+// Whether the call requires that the kernel resolve the path below its directory only
+// (RESOLVE_BENEATH or RESOLVE_IN_ROOT). No other path can then replace it.
 bool is_confined([[maybe_unused]] const Arguments& arguments) {
 #ifdef SYS_openat2
   const auto* const how = reinterpret_cast<const open_how*>(arguments.values[2]);
@@ -177,8 +178,8 @@ long make_exec(const PathCall& call, Arguments arguments) {
       });
 }
 
-// Calls that return a path, or that change the paths which other calls return: handled like libc's
-// functions.
+// Makes calls that return a path, or that change the paths which other calls return, as the hooks
+// of libc's functions do.
 bool make_as_libc(const Arguments& arguments, long& result) {
   const long* const v = arguments.values;
   const auto text = [&](int i) { return reinterpret_cast<char*>(v[i]); };
@@ -209,7 +210,7 @@ bool make_as_libc(const Arguments& arguments, long& result) {
   }
 }
 
-// For a call whose second argument is the path and whose flags are at this position.
+// For a call whose second argument is the path: `flags` is the position of its flags.
 bool is_of_descriptor(const Arguments& arguments, int flags) {
   return direct::is_of_descriptor(reinterpret_cast<const char*>(arguments.values[1]),
                                   arguments.values[flags]);
@@ -262,8 +263,8 @@ void show_descriptor(const Arguments& arguments) {
   }
 }
 
-// A process that is created with its own memory runs no code of ours that could react: so its
-// parent gives up direct answers before.
+// Whether the call creates a process with its own memory and other mounts. No hook runs in that
+// process before it uses them, so its parent must give up direct answers first.
 bool is_given_other_mounts(const Arguments& arguments) {
   auto flags = static_cast<unsigned long>(arguments.values[0]);
   if (arguments.number != SYS_clone) {
@@ -327,7 +328,7 @@ long make_by_number(const Arguments& arguments) {
 
 }  // namespace
 
-// libc declares "...", which passes integers in the same places as these parameters. C++ does not
+// libc declares "..."; its integers are passed in the same places as these parameters. C++ does not
 // allow another declaration under the same name.
 extern "C" [[gnu::visibility("default")]] long cacheshim_syscall(long number, long a, long b,
                                                                  long c, long d, long e,

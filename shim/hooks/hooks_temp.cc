@@ -9,10 +9,9 @@
 
 // Functions that write the name they chose into the application's template. The hook routes the
 // template into a buffer, libc fills the buffer, and the hook copies the six chosen characters
-// back. So the application sees its own path, whether the call succeeded or not, as without the
-// library.
+// back. So the application sees its own path, whether the call succeeds or fails.
 //
-// tmpfile, tmpnam and tmpnam_r use only /tmp and are libc's alone.
+// tmpfile, tmpnam and tmpnam_r use only /tmp, so they have no hooks.
 
 using cacheshim::CallKind;
 using cacheshim::PathBuffer;
@@ -105,8 +104,8 @@ CACHESHIM_EXPORT char* mktemp(char* text) noexcept {
   return text;
 }
 
-// TMPDIR comes before `directory`, as in libc. If TMPDIR is not routed, libc handles it, and our
-// argument is only its second choice.
+// TMPDIR comes before `directory`, as in libc. If TMPDIR is not routed, libc uses TMPDIR, and our
+// argument only if TMPDIR is unusable.
 CACHESHIM_EXPORT char* tempnam(const char* directory, const char* prefix) noexcept {
   const char* first = ::secure_getenv("TMPDIR");
   if (first == nullptr || *first == '\0' || !runtime::may_match(first)) first = directory;

@@ -21,7 +21,7 @@ std::string_view take_field(std::string_view& line) {
 
 bool is_octal(char c) { return c >= '0' && c <= '7'; }
 
-// Whether `field`, with its \040 and the like decoded, is `text`.
+// Whether `field`, after its escapes such as \040 are decoded, is `text`.
 bool decodes_to(std::string_view field, std::string_view text) {
   std::size_t at = 0;
   for (std::size_t i = 0; i < field.size(); ++i, ++at) {

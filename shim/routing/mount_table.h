@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <string_view>
 
-// Finds the cacheshim mount in the text of /proc/self/mountinfo (proc_pid_mountinfo(5)), which
-// lists mounts without a request to the daemon: a stat of the path itself would wait for it.
+// Finds the cacheshim mount in the text of /proc/self/mountinfo (proc_pid_mountinfo(5)). mountinfo
+// lists mounts without a request to the daemon, whereas a stat of the path would wait for the
+// daemon.
 namespace cacheshim {
 
 enum class MountKind {

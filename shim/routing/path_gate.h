@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-// The cost of a call whose path is outside all caches: one check of the path's text.
+// The check of a path's text. For a path outside all caches, it is the whole cost of a call.
 //
 // After a system call, little of this library is left in the processor's first-level cache, and a
 // line that must be fetched again takes longer than a comparison. So all data for this check is in
@@ -14,11 +14,11 @@ namespace cacheshim {
 
 class alignas(64) PathGate {
  public:
-  // No path passes before this call. Add all prefixes first.
+  // Before this call, lets no path pass. Add all prefixes first.
   void open() { is_open_.store(true, std::memory_order_relaxed); }
 
-  // Lets paths pass that begin with '/' and `second`, or relative ones that begin with `first`; and
-  // all paths with "..", which may lead anywhere.
+  // Lets absolute paths pass whose second character is `second`, and relative paths that begin with
+  // `first`. Paths with ".." may lead anywhere, so all of them pass.
   void add_absolute(char second) { absolute_.add(second); }
   void add_relative(char first) { relative_.add(first); }
 
@@ -43,7 +43,7 @@ class alignas(64) PathGate {
     std::uint64_t words_[2] = {};
   };
 
-  // A search for one byte takes a quarter of the time of a search for three, and few paths have
+  // Searches for one byte, which takes a quarter of the time of a search for three; few paths have
   // many dots.
   static bool has_two_dots(const char* path) {
     for (const char* dot = path; (dot = std::strchr(dot, '.')) != nullptr; ++dot) {

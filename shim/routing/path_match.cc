@@ -10,7 +10,7 @@ std::string_view rest_of(std::string_view text, std::size_t from) {
   return {text.data() + from, text.size() - from};
 }
 
-// Completes the match of a path that follows the whole prefix up to match.rest.
+// Completes the match of a path that contains the whole prefix up to match.rest.
 PathMatch end_match(std::string_view path, PathMatch match) {
   std::string_view rest = rest_of(path, match.rest);
   std::size_t depth = 0;
@@ -37,7 +37,7 @@ std::size_t parent_length(std::string_view prefix, std::size_t length) {
   return length;
 }
 
-// Compares a path with the prefix component by component.
+// Follows a path along the prefix, component by component.
 class Walk {
  public:
   explicit Walk(std::string_view prefix) : prefix_(prefix) {}

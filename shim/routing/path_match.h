@@ -12,14 +12,14 @@ struct PathMatch {
   bool matched = false;
   // Where the part after the prefix begins in the path: at a '/' or at its end.
   std::size_t rest = 0;
-  // If ".." occurs before the prefix is complete, the match holds only if path[0, head) and
-  // prefix[0, same_as) (the root directory, if 0) are one directory: a component before ".." may be
-  // a symlink. Otherwise head is 0.
+  // If ".." occurs before the prefix is complete, a component before it may be a symlink. The match
+  // then holds only if path[0, head) and prefix[0, same_as) (the root directory, if 0) are one
+  // directory. Otherwise head is 0.
   std::size_t head = 0;
   std::size_t same_as = 0;
-  // A path that climbs out of the prefix by ".." does not match: path[0, inside) is the prefix's
-  // directory itself, unless a component on the way is a symlink, and the ".." that leaves it ends
-  // at `left`.
+  // A path that leaves the prefix by ".." does not match. Unless a component on the way is a
+  // symlink, path[0, inside) is then the prefix's directory itself, and `left` is the end of the
+  // ".." that leaves it.
   std::size_t left = 0;
   std::size_t inside = 0;
 };
@@ -27,10 +27,10 @@ struct PathMatch {
 // `prefix` is absolute and plain, and not "/".
 PathMatch match_prefix(std::string_view path, std::string_view prefix);
 
-// The same for a path that follows its prefix up to `rest`.
+// As match_prefix(), for a path that is known to contain its prefix up to `rest`.
 PathMatch match_rest(std::string_view path, std::size_t rest);
 
-// Whether `path` has no "//", "." or "..": such a path matches a prefix as plain text or not at
+// Whether `path` has no "//", "." or "..". Such a path matches a prefix as plain text or not at
 // all.
 bool is_plain_path(std::string_view path);
 

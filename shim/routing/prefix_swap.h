@@ -3,8 +3,8 @@
 
 #include "shim/routing/router.h"
 
-// Converts paths that libc returns into the application's own: the argument began with the prefix
-// that the router inserted, and so does the result.
+// Converts paths that libc returns into the application's own. libc's argument began with the
+// prefix that the router inserted, so the result begins with it too.
 namespace cacheshim {
 
 class PrefixSwap {
@@ -20,8 +20,8 @@ class PrefixSwap {
   // Writes the application's path for `path` into `out`; returns `path` if it is not under the
   // prefix or does not fit.
   const char* restore(const char* path, PathBuffer& out) const;
-  // The same for a string from malloc, which it may reallocate, because the caller of libc's
-  // function owns that memory.
+  // As restore(), for a string from malloc, which this may reallocate, because the caller of libc's
+  // function owns the memory.
   char* restore_allocated(char* path) const;
 
  private:

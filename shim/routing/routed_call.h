@@ -11,11 +11,12 @@
 //
 // The lambda of a hook captures by value: then nothing refers to the hook's frame, and the hook
 // ends with a jump to libc if the path is foreign. With [&] it would return through a frame that
-// was pushed before the system call, which many processors mispredict: 10 to 20 ns.
+// was pushed before the system call. Many processors mispredict this return, which takes 10 to 20
+// ns.
 //
-// errno is set to 0 for the call, and restored afterwards if the call left it so. A stale value
-// then cannot count as this call's (pathconf fails without setting it), and to the application a
-// call that does not touch errno leaves it unchanged.
+// errno is set to 0 for the call. If the call leaves it 0, errno gets its old value back. So an old
+// value cannot be mistaken for this call's error (pathconf may fail without setting errno), and a
+// call that does not set errno leaves it unchanged for the application.
 namespace cacheshim {
 
 #define CACHESHIM_EXPORT extern "C" [[gnu::visibility("default")]]
@@ -30,14 +31,14 @@ auto call_with_own_errno(int entry_errno, int& own_errno, Call& call) {
   return result;
 }
 
-// The same for calls of which one path is the mount's (`is_ours`). Repeats the call while it fails
-// with ESTALE, which happens if a file is replaced between lookup and use. The kernel itself tries
-// twice, but two replacements in a row are enough, and a plain directory never returns this error.
-// Repeats once after an ENOENT if refresh() finds that the kernel was wrong (stale_name.h). In
-// either case the call has had no effect.
+// As call_with_own_errno(), for calls of which one path is the mount's (`is_ours`). Repeats the
+// call while it fails with ESTALE, which happens if a file is replaced between lookup and use. The
+// kernel itself tries twice, but fails after two replacements in a row, and a plain directory never
+// returns this error. Also repeats the call once after ENOENT if refresh() finds that the kernel
+// had cached a wrong absence (stale_name.h). In both cases the failed call has had no effect.
 template <class Call, class Refresh>
 auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call, Refresh refresh) {
-  int turns = is_ours ? 8 : 1;  // then the application gets ESTALE
+  int turns = is_ours ? 8 : 1;  // after these, the application gets ESTALE
   bool is_refreshed = false;
   for (;;) {
     const auto result = call_with_own_errno(entry_errno, own_errno, call);
@@ -48,8 +49,8 @@ auto call_while_stale(bool is_ours, int entry_errno, int& own_errno, Call& call,
   }
 }
 
-// Returns the route for a call that cannot be repeated: access(2) checks beforehand whether the
-// mount is still there, and whether the kernel knows the name. May change errno.
+// Returns the route for a call that cannot be repeated. access(2) checks beforehand whether the
+// mount still exists, and whether the kernel knows the name. May change errno.
 inline RoutedPath route_checked(PathAt at, CallKind kind, PathBuffer& buffer) {
   RoutedPath routed = runtime::route(at, buffer);
   if (routed.kind == RoutedPath::Kind::kForeign || real::access(routed.path, F_OK) == 0) {
@@ -113,7 +114,7 @@ template <class Call>
   return call_with_own_errno(entry_errno, own_errno, once);
 }
 
-// The same for calls with two names of which they create one: call(path_a, path_b).
+// As call_routed(), for calls with two names of which they create one: call(path_a, path_b).
 template <class Call>
 int call_routed_pair(PathAt a, PathAt b, Call call) {
   if (!runtime::may_match(a.path) && !runtime::may_match(b.path)) [[likely]] {

@@ -21,8 +21,8 @@ std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> p
 
 struct RoutedPath {
   enum class Kind {
-    kForeign,    // none of ours
-    kUnchanged,  // under the mount, as it is
+    kForeign,    // outside all routes
+    kUnchanged,  // under the mount, not changed
     kRewritten,
   };
   Kind kind = Kind::kForeign;

@@ -12,7 +12,8 @@ std::string_view rest_from(std::string_view text, std::size_t at) {
   return {text.data() + at, text.size() - at};
 }
 
-// Returns the length of the parent directory's path, without a '/' at the end: 0 for that of "/x".
+// Returns the length of the parent directory's path without a '/' at the end; 0 for the parent of
+// "/x".
 std::size_t parent_length(std::string_view path) {
   std::size_t length = path.size();
   while (length > 0 && path.data()[--length] != '/') {
@@ -91,7 +92,8 @@ const char* Router::path_of_name(std::string_view name) {
   return path.empty() ? nullptr : path.data();
 }
 
-// A component before ".." may be a symlink; then the kernel's result differs from the text's.
+// Checks a match with "..": a component before it may be a symlink, and then the kernel resolves
+// the path differently.
 bool Router::confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
                      SameDirectory same_directory) const {
   if (match.head == 0) return true;
@@ -103,7 +105,8 @@ bool Router::confirm(std::string_view path, std::string_view prefix, const PathM
          same_directory(head.text, directory.text);
 }
 
-// MOUNT/NAME/.. is MOUNT, wherever the symlink MOUNT/NAME leads.
+// Finds a path under the mount. MOUNT/NAME/.. is MOUNT, no matter where the symlink MOUNT/NAME
+// leads.
 Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_directory) const {
   Found found;
   PathMatch match = match_prefix(path, mount_);
@@ -119,14 +122,14 @@ Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_di
     match.left = below.left;
     match.inside = below.inside;
   } else {
-    match.left = 0;  // the kernel resolves it
+    match.left = 0;  // the kernel resolves the ".."
   }
   found.match = match;
   return found;
 }
 
-// Finds the longest prefix above the path, the last one of equal length; the mount comes before all
-// others.
+// Finds the longest prefix of the path, the last one of equal length. The mount takes precedence
+// over all others.
 Router::Found Router::find(std::string_view path, SameDirectory same_directory) const {
   const bool plain = is_plain_path(path);
   Found found;
@@ -147,14 +150,15 @@ Router::Found Router::find(std::string_view path, SameDirectory same_directory) 
   return found;
 }
 
-// Whether the part after the mount is the mount's root itself or one of cacheshim's own names.
+// Whether `rest`, the part after the mount, is the mount's root itself or one of cacheshim's own
+// names.
 bool Router::is_own_name(std::string_view rest) {
   const std::string_view name = take_next_component(rest);
   return name.empty() || name == kJobsName || name == kControlName;
 }
 
-// Whether a path that seems to leave view/NAME really does: if a component before its ".." is a
-// symlink, the kernel resolves it.
+// Whether a path that seems to leave view/NAME by ".." really leaves it. If a component before the
+// ".." is a symlink, the kernel must resolve it.
 bool Router::leaves(std::string_view path, const Found& found, std::string_view name,
                     SameDirectory same_directory) const {
   const std::size_t begin = found.route == kNoRoute ? found.name : found.match.rest;
@@ -167,7 +171,7 @@ bool Router::leaves(std::string_view path, const Found& found, std::string_view 
          same_directory(climbed.text, directory.text);
 }
 
-// Routes DEFAULT/.. to the parent, even if DEFAULT itself exists only in the view. The rest of the
+// Routes DEFAULT/.. to the parent, even if DEFAULT itself exists only in the view. The remaining
 // path may lead into a route again.
 RoutedPath Router::route_parent(std::string_view path, const Found& found, PathBuffer& out,
                                 SameDirectory same_directory, int turns) const {
@@ -185,7 +189,7 @@ RoutedPath Router::route_parent(std::string_view path, const Found& found, PathB
     if (turns == 0 || join_path(shorter, {parent, root, rest}) == 0) return result;
     std::string_view further = rest;
     PathBuffer directory;
-    // A directory above DEFAULT that does not exist has a parent by its name only.
+    // If a directory above DEFAULT does not exist, its parent is known only by name.
     if (take_next_component(further) != ".." || join_path(directory, {parent, "/"}) == 0 ||
         same_directory(directory.text, directory.text)) {
       break;

@@ -9,7 +9,7 @@
 #include "shim/routing/path_match.h"
 #include "shim/routing/routed_path.h"
 
-// Decides where paths go. Pure logic over text: it knows neither the mount nor libc's symbols,
+// Decides where paths lead. Pure logic over text: it knows neither the mount nor libc's symbols,
 // allocates nothing, and does not change after the constructor, so that any thread and any signal
 // handler may use it.
 //
@@ -18,18 +18,19 @@
 //   MOUNT/.jobs/JOB/NAME/x     itself                            DEFAULT/x
 //   DEFAULT/x                  MOUNT/.jobs/JOB/NAME/x            itself
 //
-// Without a JOB of its own (the daemon then finds the caller's) and in a bound view, MOUNT/x is
-// unchanged and DEFAULT/x goes to MOUNT/NAME/x.
+// If the process has no JOB of its own (the daemon then finds the caller's job), and in a bound
+// view, MOUNT/x is unchanged and DEFAULT/x goes to MOUNT/NAME/x.
 namespace cacheshim {
 
 class Router {
  public:
-  // Whether two names are one directory. Called only for paths with ".." before a prefix ends.
+  // Whether two paths lead to one directory. Called only for paths in which ".." occurs before the
+  // end of a prefix.
   using SameDirectory = bool (*)(const char* a, const char* b);
 
   constexpr Router() = default;
 
-  // `mount` is absolute and plain; `job` may be empty. Call first. Returns false if it does not
+  // `mount` is absolute and plain; `job` may be empty. Call first. Returns false if they do not
   // fit; then nothing is routed.
   bool set_mount(std::string_view mount, std::string_view job);
   // Adds DEFAULT of NAME for fall_back, and for routing to the mount if `routed`. `default_path` is
@@ -41,16 +42,17 @@ class Router {
 
   // Before this call, may_match() returns false.
   void open() { gate_.open(); }
-  // False only for a path that route() would leave unchanged; takes a few instructions.
+  // Returns false only for a path that route() would leave unchanged. Takes a few instructions.
   bool may_match(const char* path) const { return gate_.lets_pass(path); }
 
-  // Requires an absolute path.
+  // Requires: the path is absolute.
   RoutedPath route(const char* path, PathBuffer& out, SameDirectory same_directory) const {
     return route(path, out, same_directory, 3);
   }
-  // A relative path that begins with the end of a default path, such as ".triton/cache/x": `out`
-  // gets the directory that it would have to be relative to. Count `candidate` up from 0 until
-  // nothing is returned. If the caller is in that directory, complete_relative() makes the path.
+  // For a relative path that begins with the end of a default path, such as ".triton/cache/x":
+  // writes the directory that the path must be relative to into `out`. Count `candidate` up from 0
+  // until nothing is returned. If the caller is in that directory, complete_relative() returns the
+  // route.
   struct Relative {
     std::size_t route = kNoRoute;
     std::size_t directory_length = 0;  // in the default path's text
@@ -60,9 +62,9 @@ class Router {
   std::string_view default_path(std::size_t route) const { return routes_[route].from; }
   RoutedPath complete_relative(const char* path, const Relative& match, PathBuffer& out) const;
 
-  // The meaning of a kernel's name for an object in the caller's view.
+  // The result of parsing the kernel's name of an object in the caller's view.
   struct Place {
-    std::string_view name;  // NAME, in the given path; empty if that is not in the view
+    std::string_view name;  // NAME, in the given path; empty if the object is not in the view
     std::size_t rest = 0;   // where the part after NAME begins
   };
   Place find_place(const char* path, SameDirectory same_directory) const;
