@@ -11,7 +11,7 @@
 namespace cacheshim::cli {
 namespace {
 
-// Returns the part of `path` below `directory`; nothing if it is not below.
+// Returns the part of `path` below `directory`; nothing if `path` is not below it.
 std::optional<std::string> below(const std::string& path, const std::string& directory) {
   if (directory.empty() || directory == "/" || !path.starts_with(directory + "/"))
     return std::nullopt;

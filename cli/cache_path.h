@@ -14,12 +14,12 @@ std::string expand_home(const std::string& path);
 
 struct CachePath {
   std::string path;  // relative to the store, "triton/KEY/k.cubin"
-  std::string job;   // if the path names a job's view; otherwise empty
+  std::string job;   // the job whose view the path names; otherwise empty
 };
 
-// Interprets a path from the command line: below the mount, one of its views, the store or a
-// family's default path, or a path relative to the store such as "triton/KEY/k.cubin". Does not
-// follow symlinks, since those of a mount lead each job elsewhere. Returns nothing for any other
+// Interprets a path from the command line. It is below the mount, one of its views, the store or a
+// family's default path, or is relative to the store, such as "triton/KEY/k.cubin". Does not follow
+// symlinks, because the symlinks of a mount lead each job elsewhere. Returns nothing for any other
 // path.
 std::optional<CachePath> find_cache_path(const std::string& text, const std::string& mount,
                                          const std::string& store,

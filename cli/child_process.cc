@@ -28,8 +28,8 @@ sigset_t watched_signals() {
   return set;
 }
 
-// Blocks the watched signals, so that they can be received one by one, and unblocks them at the
-// end.
+// Blocks the watched signals, so that sigtimedwait(2) can receive them one by one. Unblocks them
+// when it is destroyed.
 class BlockedSignals {
  public:
   BlockedSignals() : set_(watched_signals()) { (void)::sigprocmask(SIG_BLOCK, &set_, &before_); }

@@ -7,18 +7,18 @@
 
 namespace cacheshim::cli {
 
-// What happens to the child when this process's own parent dies and a signal reports it.
+// What run_child() does if this process's own parent dies and a signal reports it.
 enum class OrphanPolicy { kGoOn, kKillChild };
 
-// Runs `body` in a child process, which exits with the result, and waits for it. Returns its exit
-// code, or 128 + N if signal N killed it, as shells do. The child gets `death_signal` when this
-// process is killed. Forwards SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 to the child,
-// except for those of the terminal, which the child gets anyway. Throws Failure if it cannot create
-// the child. Call from a process with one thread.
+// Runs `body` in a child process, which exits with the result, and waits for it. Returns the
+// child's exit code, or 128 + N if signal N killed it, as shells do. The child gets `death_signal`
+// when this process dies. Forwards SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 to the
+// child, except signals of the terminal, which the kernel also sends to the child. Throws Failure
+// if it cannot create the child. Call from a process with one thread.
 int run_child(const std::function<int()>& body, int death_signal, OrphanPolicy orphan);
 
-// Replaces this process with a command, found through PATH. Returns only on failure, after printing
-// one line, with a shell's exit code: 127 for a missing command, otherwise 126.
+// Replaces this process with a command, found through PATH. Returns only if this fails: prints one
+// line and returns a shell's exit code, 127 for a missing command, otherwise 126.
 int exec_command(const std::vector<std::string>& command);
 
 }  // namespace cacheshim::cli

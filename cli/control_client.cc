@@ -27,7 +27,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kReadSize = std::size_t{1} << 20;
-constexpr JsonLimits kAnswerLimits{std::size_t{1} << 30, 32};  // any user may run the daemon
+// not small: any user may run the daemon
+constexpr JsonLimits kAnswerLimits{std::size_t{1} << 30, 32};
 
 std::string reason(Errno error) { return std::generic_category().message(error.code()); }
 
@@ -52,7 +53,7 @@ Result<UniqueFd> open_at(int directory, const char* name, int flags) {
   return fd;
 }
 
-// Makes one read(2), appended to `text`; returns false at the end of the file.
+// Calls read(2) once and appends the result to `text`. Returns false at the end of the file.
 Result<bool> read_more(int fd, std::string& text) {
   const std::size_t before = text.size();
   text.resize(before + kReadSize);
@@ -92,7 +93,7 @@ ControlClient::ControlClient(const std::string& mount) : mount_(mount) {
   UniqueFd directory(::open((mount + "/" + std::string(kControlName)).c_str(),
                             O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory) fail_unavailable(mount, Errno::last());
-  // A store has a directory of this name too, but it is not a control directory.
+  // Distinguishes a control directory from a store's directory of the same name.
   if (auto version = open_at(directory.get(), "version", O_RDONLY); !version) {
     fail_unavailable(mount, version.error());
   }

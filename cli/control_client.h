@@ -25,11 +25,11 @@ class ControlClient {
   // Sends one request and reads up to its answer. Throws Failure with the daemon's own text and
   // exit code if it rejects the request, and Failure (unavailable) if the daemon exits meanwhile.
   nlohmann::json request(const nlohmann::json& request, const OnProgress& on_progress) const;
-  // The same, with progress on stderr.
+  // As above, with progress on stderr.
   nlohmann::json request(const nlohmann::json& request) const;
 
-  // Returns the answer as the daemon wrote it, one line, unparsed: for long answers that are only
-  // passed on.
+  // Returns the answer as the daemon wrote it: one line, unparsed. For long answers that the caller
+  // only passes on.
   std::string request_text(const nlohmann::json& request) const;
 
   // Returns the text of a file of the control directory, such as "stats".
@@ -41,7 +41,7 @@ class ControlClient {
   const std::string& mount() const { return mount_; }
 
  private:
-  // Calls `take` with each line until it returns that the line was the answer.
+  // Calls `take` with each line, until it returns true: the line was the answer.
   void exchange(const nlohmann::json& request,
                 const std::function<bool(std::string_view line)>& take) const;
 

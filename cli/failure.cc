@@ -9,7 +9,7 @@ namespace cacheshim::cli {
 void print_line(const std::string& message) {
   // One write, so that lines of several processes do not interleave.
   const std::string line = fmt::format("cacheshim: {}\n", message);
-  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody is left to read it
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // stderr is closed
 }
 
 }  // namespace cacheshim::cli

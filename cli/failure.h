@@ -17,7 +17,7 @@ class Failure : public std::runtime_error {
   int exit_code_;
 };
 
-// "cacheshim: MESSAGE" on stderr.
+// Prints "cacheshim: MESSAGE" to stderr.
 void print_line(const std::string& message);
 
 }  // namespace cacheshim::cli

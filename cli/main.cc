@@ -61,20 +61,21 @@ Environment:
 Configuration: /etc/cacheshim/cacheshim.toml and profiles.d/*.toml beside it for root,
 ~/.config/cacheshim/ (or XDG_CONFIG_HOME/cacheshim/) for others. See man cacheshim.toml.)";
 
-// Returns for example "cacheshim job end", as far as the command line was understood.
+// Returns the commands that CLI11 has recognized, for example "cacheshim job end".
 std::string chosen_command(const CLI::App& app) {
   std::string name = app.get_name();
   for (const CLI::App* command : app.get_subcommands()) name += " " + chosen_command(*command);
   return name;
 }
 
-// Returns the first word that neither the program nor the chosen command knows, or "".
+// Returns the first word that neither the program nor the chosen command accepts, or "".
 std::string find_unknown_word(const CLI::App& app) {
   const auto left = app.remaining(/*recurse=*/true);
   return left.empty() ? "" : left.front();
 }
 
-// CLI11 reports help and version as errors, which they are not; its other errors are usage errors.
+// CLI11 reports help and version as errors, although they are none. All its other errors are usage
+// errors.
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
   std::string message = error.what();
@@ -132,8 +133,8 @@ int run_program(std::vector<std::string> words) {
 }  // namespace
 }  // namespace cacheshim::cli
 
-// kProgramMark: a job's script may preload our library into every program that it runs, including
-// this one.
+// The mark (kProgramMark) makes the preloaded library do nothing in this program: a job's script
+// may preload the library into every program that it runs, including this one.
 extern "C" {
 [[gnu::visibility("default"), gnu::used]] extern const char cacheshim_program_mark;
 const char cacheshim_program_mark = 0;

@@ -8,8 +8,8 @@
 
 namespace cacheshim::cli {
 
-// The files that are installed with the running program, found relative to the program, so that a
-// moved prefix works.
+// The files that were installed with the running program. Their paths are relative to the
+// program's, so that a moved prefix works.
 struct Installation {
   std::string library;   // PREFIX/lib/libcacheshim.so
   std::string profiles;  // PREFIX/share/cacheshim/profiles
@@ -19,29 +19,29 @@ Installation find_installation();
 
 // Returns the value of a variable, or nothing if it is unset or empty.
 std::optional<std::string> find_variable(std::string_view name);
-// Whether a switch is on, by the library's own rule: any value except "0" and the empty one.
+// Whether a switch is on. As in the library, any value except "0" and the empty one turns it on.
 bool is_switched_on(std::string_view name);
 
-// /etc/cacheshim for root, XDG_CONFIG_HOME/cacheshim (~/.config) for other users; empty if there is
-// none.
+// Returns /etc/cacheshim for root, XDG_CONFIG_HOME/cacheshim (~/.config) for other users; empty if
+// there is none.
 std::string config_dir();
 
-// Returns the directories of profiles; a profile of a later directory replaces one of an earlier
-// directory: the shipped ones, profiles.d in config_dir(), and profiles.d beside the named
-// configuration file, if any.
+// Returns the directories of profiles: the shipped profiles, profiles.d in config_dir(), and
+// profiles.d beside the given configuration file, if any. A profile of a later directory replaces
+// one of an earlier directory.
 std::vector<std::string> profile_directories(const std::string& shipped,
                                              const std::string& config = "");
 
-// Returns the run directory of a mount at `mount_point`; empty if there is no place for it.
+// Returns the run directory of a mount at `mount_point`; empty if this user has no place for it.
 std::string run_dir(std::string_view mount_point);
-// The same for a daemon of root, whoever calls.
+// As run_dir(), for a daemon of root, no matter which user calls.
 std::string run_dir_of_root(std::string_view mount_point);
 
-// Returns `path` made absolute, with its symlinks resolved as far as its directories exist. A last
-// component that cannot be checked, such as that of a dead mount, stays unchanged.
+// Returns `path` made absolute. Resolves the symlinks of its existing part. A last component that
+// cannot be checked, such as a dead mount, stays unchanged.
 std::string resolve_path(const std::string& path);
 
-// Whether `path` is `directory` or below it; both come from resolve_path().
+// Whether `path` is `directory` or below it. Requires: both come from resolve_path().
 bool lies_in(std::string_view path, std::string_view directory);
 
 // Whether this process is root outside of any user namespace.

@@ -15,7 +15,7 @@ constexpr std::chrono::seconds kLinePeriod{10};
 constexpr std::string_view kClearLine = "\r\033[K";
 
 void write_to_stderr(std::string_view text) {
-  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody is left to read it
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // stderr is closed
 }
 
 std::string describe(std::string_view what, std::uint64_t done, std::uint64_t total) {

@@ -9,8 +9,8 @@
 
 namespace cacheshim::cli {
 
-// Shows the progress of a long operation: nothing in its first second, then one line that is
-// rewritten in place on a terminal, or a new line every ten seconds elsewhere.
+// Shows the progress of a long operation. Prints nothing in the first second. Then, on a terminal,
+// rewrites one line in place; elsewhere, prints a new line every ten seconds.
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
@@ -22,10 +22,10 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress() { finish(); }
 
-  // `total` 0: unknown; `done` also 0: no numbers are shown.
+  // If `total` is 0, it is unknown; if `done` is 0 as well, no numbers are shown.
   void update(std::string_view what, std::uint64_t done, std::uint64_t total,
               Clock::time_point now = Clock::now());
-  // Clears the line on the terminal.
+  // Clears the line, if it is on a terminal.
   void finish();
 
  private:

@@ -15,8 +15,8 @@ class ProcessEnvironment final : public Environment {
   std::string_view find(std::string_view name) const override;
 };
 
-// Returns the job or attempt of a `run`: that of the option, otherwise that of the environment,
-// otherwise a new job. Throws Failure (usage) for an invalid option.
+// Return the job and the attempt of a `run`: the option's, otherwise the environment's, otherwise a
+// new job. Throw Failure (usage) for an invalid option.
 JobId choose_job(const std::string& option);
 JobId choose_cycle(const std::string& option);
 
@@ -27,16 +27,16 @@ void check_job_id(const std::string& id);
 // library's entries.
 std::string without_our_library(const std::string& list);
 
-// Whether an entry of LD_PRELOAD is our library, by its name.
+// Whether an entry of LD_PRELOAD names our library.
 bool is_our_library(std::string_view path);
-// Returns the entries of such a list.
+// Returns the entries of a list in the format of LD_PRELOAD.
 std::vector<std::string> preload_entries(std::string_view list);
 
 // Puts `library` in front of LD_PRELOAD. Returns false if it does not exist or its path is not
 // allowed there.
 bool preload(const std::string& library);
 
-// Sets the variables for the command and the preloaded library.
+// Sets the variables that the command and the preloaded library read.
 void export_job(const std::string& mount, const JobId& job, const std::string& cycle_option);
 
 }  // namespace cacheshim::cli

@@ -61,7 +61,7 @@ std::string rejection_text(const nlohmann::json& rejected) {
 
 std::string format_time(std::int64_t seconds) {
   if (seconds == 0) return "-";
-  // In a long table, most times equal that of the previous row.
+  // Reuses the last result: in a long table, most times are equal to the time in the previous row.
   thread_local std::pair<std::int64_t, std::string> last{0, ""};
   if (last.first == seconds) return last.second;
   const time_t time = seconds;

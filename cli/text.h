@@ -13,11 +13,12 @@ namespace cacheshim::cli {
 // Prints "name    value" lines with aligned values.
 void print_pairs(const std::vector<std::pair<std::string, std::string>>& pairs);
 
-// Prints columns of equal width, separated by two blanks; the last one is not padded.
+// print_table() prints columns of equal width, separated by two blanks; the last column is not
+// padded. format_table() returns this text.
 void print_table(const std::vector<std::vector<std::string>>& rows);
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
-// Returns a member of an object; an empty result if it is missing, null or of another type.
+// Return a member of an object; "" or 0 if it is missing, null or of another type.
 std::string text_of(const nlohmann::json& object, const char* key);
 std::uint64_t count_of(const nlohmann::json& object, const char* key);
 

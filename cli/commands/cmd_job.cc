@@ -227,7 +227,8 @@ constexpr std::array<const char*, kHeads.size()> kColumns = {
 constexpr std::size_t kStarted = 5;
 using Cells = std::array<std::string_view, kHeads.size()>;
 
-// Returns the cells of one line in the order of our columns.
+// Returns the cells of one line in the order of our columns. `places` has the position of each
+// column.
 Cells cells_of(std::string_view line, const std::array<std::size_t, kHeads.size()>& places) {
   Cells cells;
   cells.fill("-");
@@ -241,8 +242,8 @@ Cells cells_of(std::string_view line, const std::array<std::size_t, kHeads.size(
   return cells;
 }
 
-// Prints the daemon's rows as a table; a daemon of another version may have fewer or more columns.
-// A table may have ten thousand jobs, so cells are not copied to strings.
+// Formats the daemon's rows as a table. A daemon of another version may have fewer or more columns.
+// A table may have ten thousand jobs, so the cells are not copied to strings.
 std::string table_of(const json& answer) {
   const json columns = answer.value("columns", json::array());
   std::array<std::size_t, kHeads.size()> places;
@@ -277,7 +278,7 @@ std::string table_of(const json& answer) {
   return table;
 }
 
-// For a daemon that does not support the compact list.
+// Adds the jobs of a daemon that does not support the compact list.
 void add_objects(const json& answer, std::vector<Row>& table) {
   for (const json& job : answer.value("jobs", json::array())) {
     table.push_back(

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// COMMAND runs on an empty overlay over its cache directory, in a mount namespace of its own like
-// that of `run --store`, and the daemon records all requests. Rejected alternatives: the preloaded
+// COMMAND runs on an empty overlay over its cache directory, in a mount namespace of its own as
+// with `run --store`, and the daemon records all requests. Rejected alternatives: the preloaded
 // library does not see static programs and raw system calls, and many containers deny ptrace(2).
-// Calls that the kernel answers itself are not recorded: a second stat of a file, and an O_EXCL
-// that fails.
+// The daemon cannot record calls that the kernel answers itself: a second stat of a file, and a
+// failed open with O_EXCL.
 //
-// The second run has a mount of its own over the same files, so that the kernel's caches are empty.
+// The second run has a mount of its own over the files of the first one, so that the kernel's
+// caches are empty.
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -47,7 +48,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// the largest file that is searched for paths
+// larger files are not searched for paths
 constexpr std::size_t kMostText = std::size_t{1} << 20;
 
 struct LearnArguments {
@@ -57,7 +58,7 @@ struct LearnArguments {
   std::vector<std::string> command;
 };
 
-// A temporary directory below TMPDIR, removed with its contents.
+// A temporary directory below TMPDIR. The destructor removes it with its contents.
 class Workplace {
  public:
   Workplace() {
@@ -72,7 +73,7 @@ class Workplace {
   ~Workplace() {
     const auto parent = sys::open_path(fs::path(path_).parent_path(), O_RDONLY | O_DIRECTORY);
     if (parent)
-      // otherwise it stays in TMPDIR
+      // if this fails, the directory stays in TMPDIR
       (void)sys::remove_tree(parent->get(), fs::path(path_).filename());
   }
   Workplace(const Workplace&) = delete;
@@ -100,7 +101,7 @@ class Learner {
   int learn() {
     RunResult first = run();
     if (first.code == kExitUnavailable && first.events.empty())
-      return first.code;  // the error has been printed
+      return first.code;  // the daemon has printed the error
     if (first.code != 0) {
       throw Failure(kExitFailed,
                     fmt::format("'{}' failed with exit code {}; no profile was printed",

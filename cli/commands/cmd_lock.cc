@@ -37,7 +37,7 @@ int do_lock(const LockArguments& arguments) {
     throw Failure(timed_out ? kExitTimedOut : kExitFailed,
                   refused->message() + "; the command was not run");
   }
-  // As with flock(1), processes that the command leaves running keep the lock.
+  // As with flock(1), processes that the command starts and leaves running keep the lock.
   (void)::fcntl(lock.fd(), F_SETFD, 0);  // cannot fail for an open descriptor
   return run_child([&] { return exec_command(arguments.command); }, SIGTERM, OrphanPolicy::kGoOn);
 }

@@ -27,7 +27,7 @@ struct MountArguments {
   bool standby = false;
 };
 
-// Whether there is still a mount to make.
+// Waits as a standby. Returns whether this process must mount.
 bool stand_by(const std::string& mount_point, DaemonOptions& options) {
   UniqueFd lock;
   if (wait_as_standby(run_dir(resolve_path(mount_point)), options.cycle, lock) ==

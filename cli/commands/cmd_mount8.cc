@@ -2,8 +2,8 @@
 //
 // The helpers of mount(8) and umount(8) for an existing mount: mount.fuse.cacheshim performs `mount
 // -o remount`, umount.fuse.cacheshim unmounts. umount(2) returns before the daemon has exited. The
-// helper waits for the daemon, so that the caller can at once mount again, or unmount the file
-// system below.
+// umount helper waits for the daemon, so that its caller can at once mount again, or unmount the
+// file system below the mount.
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -35,7 +35,8 @@ namespace {
 
 constexpr int kUmountFailed = 32;  // umount(8)'s exit code
 constexpr std::chrono::seconds kDeadline{30};
-constexpr std::chrono::seconds kElsewhere{1};  // after this time, the mount may be in use elsewhere
+// if the daemon takes longer, the mount may be in use elsewhere
+constexpr std::chrono::seconds kElsewhere{1};
 constexpr std::chrono::milliseconds kPoll{20};
 
 struct UmountArguments {
@@ -62,8 +63,8 @@ bool is_of_store(const std::string& path) {
   return ::access(fmt::format("{}/{}/version", path, kControlName).c_str(), F_OK) == 0;
 }
 
-// mount(8) merges the options of the fstab line, or of the mount, with the given ones, and passes
-// all of them. This ignores options that cannot change for an existing mount.
+// mount(8) merges the given options with the fstab line's or the mount's options, and passes all of
+// them. This function ignores options that cannot change for an existing mount.
 unsigned long wanted_flags(const std::vector<std::string>& texts, bool is_store) {
   MountOptions options = default_mount_options();
   if (!is_store && is_real_root()) options.flags = 0;  // the defaults of mount.fuse.cacheshim
@@ -73,7 +74,8 @@ unsigned long wanted_flags(const std::vector<std::string>& texts, bool is_store)
   return options.flags;
 }
 
-// Whether the daemon accepts changes, that is, has layers or an upperdir. Only the daemon knows.
+// Whether the daemon accepts changes, that is, has layers or an upperdir. Asks the daemon, because
+// nothing else shows this.
 bool takes_changes(const std::string& path, bool is_store) {
   if (is_store) {
     std::ifstream file(fmt::format("{}/{}/status", path, kControlName));
@@ -108,7 +110,7 @@ void remount(const std::string& given, const std::vector<std::string>& texts) {
                 fmt::format("'{}' is in use{}; nothing was unmounted", mount.path, who));
 }
 
-// Returns false if the mount is still there, read-only.
+// Returns false if the mount still exists and is read-only.
 bool detach(const MountEntry& mount, const UmountArguments& arguments) {
   const int flags = (arguments.lazy ? MNT_DETACH : 0) | (arguments.force ? MNT_FORCE : 0);
   if (::umount2(mount.path.c_str(), flags | UMOUNT_NOFOLLOW) == 0) return true;
@@ -153,7 +155,8 @@ void wait_for_daemon(const MountEntry& mount, const DaemonEnd& daemon, bool lazy
 }
 
 void umount_as_helper(const UmountArguments& arguments) {
-  // umount(8) has resolved it. Resolving it again could wait for a daemon that hangs.
+  // umount(8) has resolved the path. If this function resolved it again, it could wait for a daemon
+  // that hangs.
   const bool is_absolute = arguments.path.starts_with('/');
   const std::string path = is_absolute ? arguments.path : resolve_path(arguments.path);
   const MountEntry mount = find_mount_to("unmounted", path, kUmountFailed);

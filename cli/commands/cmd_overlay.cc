@@ -25,7 +25,7 @@ struct OverlayArguments {
   bool foreground = false;
 };
 
-// Makes the paths absolute: the daemon works in another current directory.
+// Makes the paths absolute, because the daemon has another working directory.
 OverlayDirectories resolve(const OverlayDirectories& given) {
   OverlayDirectories directories;
   for (const std::string& lower : given.lowers) {
@@ -48,8 +48,8 @@ OverlayDirectories resolve(const OverlayDirectories& given) {
   return directories;
 }
 
-// A mount point that is itself a lower, or a parent of one of the directories, hides it only from
-// other processes.
+// Checks only the directories that the daemon writes to. A mount point may be a lower, or contain
+// one of the directories: this hides them only from other processes.
 void check_mount_is_outside(const std::string& mount_point, const OverlayDirectories& directories) {
   if (directories.upper.empty()) return;
   if (lies_in(mount_point, directories.upper))

@@ -25,7 +25,7 @@ std::string joined(const std::vector<std::string>& texts, const char* none) {
 
 std::string or_none(const std::string& text) { return text.empty() ? "-" : text; }
 
-// Returns the profiles that the mount uses; without a mount, all that a mount would load now.
+// Returns the profiles that the mount uses; if `mount` is empty, all that a mount would load now.
 // Prints invalid ones.
 std::vector<Profile> load_for_reading(const std::string& mount) {
   return mount.empty() ? load_all_profiles(find_installation().profiles)
@@ -104,7 +104,7 @@ void show_profile(const std::string& name, const std::string& mount) {
   print_pairs(pairs);
 }
 
-// Returns the installed profiles that remain in use beside those in the given files.
+// Returns the installed profiles, except those that a given file replaces.
 std::vector<Profile> installed_beside(const std::vector<std::string>& files) {
   auto installed = load_profiles(profile_directories(find_installation().profiles)).profiles;
   for (const std::string& file : files) {

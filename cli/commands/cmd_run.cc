@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job must never fail because of us: without a mount, or with one that denies access, the command
-// still runs, without the cache, and one line says so. Only --store, which requests a mount for
-// this command alone, and CACHESHIM_STRICT=1 make it an error.
+// A job must never fail because of cacheshim: without a mount, or with one that denies access, the
+// command still runs, without the cache, and one line says so. This is an error only with --store,
+// which requests a mount for this command alone, and with CACHESHIM_STRICT=1.
 #include <errno.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -59,7 +59,8 @@ int run_command(const Run& run, OrphanPolicy orphan) {
   return run_child([&] { return exec_command(run.arguments.command); }, SIGKILL, orphan);
 }
 
-// One job's view, bound into a container, has no control directory: the command just uses it.
+// Whether the mount is one job's view that is bound into a container. It has no control directory,
+// so the command just uses it.
 bool is_bound_view(const std::string& mount) {
   struct statfs status {};
   if (::statfs(mount.c_str(), &status) != 0 || status.f_type != kFuseMagic) return false;
@@ -95,7 +96,7 @@ void fail_if_required(const Run& run, const std::string& why) {
   }
 }
 
-// The variable disables the library, even if the job's script preloads it.
+// Sets the variable that disables the library, because the job's script may preload it.
 int run_without_cache(const Run& run, const std::string& why, OrphanPolicy orphan) {
   fail_if_required(run, why);
   print_line(why + "; running the command without the cache");
@@ -153,7 +154,7 @@ int do_run(const RunArguments& arguments) {
   return run_on_store(run, installation.profiles);
 }
 
-// The options of run, lock and profile learn whose value may be a separate word.
+// The options of run, lock and profile learn that may have their value in a separate word.
 constexpr std::string_view kWithValue[] = {"--mount",   "--store", "--job",      "--cycle",
                                            "--timeout", "--name",  "--variable", "--cache"};
 

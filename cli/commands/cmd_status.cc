@@ -63,7 +63,7 @@ std::string publishers_text(const std::string& publishers) {
   return publishers == "every local user" ? publishers + " may publish" : publishers;
 }
 
-// Describes how soon a raw process's change of the base is visible.
+// Describes how soon a change of the base by a process without the mount is visible.
 std::string freshness_text(const json& status) {
   const std::string watch = text_of(status, "watch");
   const std::string here = watch == "none" ? "seen within 1 s" : "seen at once, by " + watch;
@@ -71,7 +71,7 @@ std::string freshness_text(const json& status) {
   return here + "; those of other machines within 1 s";
 }
 
-// Describes which processes lock files exclude.
+// Describes which processes exclude each other by lock files.
 std::string locks_text(const json& status) {
   if (text_of(status, "locks") != "this mount") return "as far as the store's file system does";
   return "among the processes of this mount alone: the store's file system knows no locks";

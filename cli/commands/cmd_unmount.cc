@@ -32,8 +32,9 @@ namespace cacheshim::cli {
 namespace {
 
 constexpr std::chrono::seconds kDaemonDeadline{30};
-constexpr std::chrono::seconds kLeaveDeadline{2};  // for processes whose requests were failed
-// so that the daemon does not revert the closing too early
+// for processes whose requests the daemon has failed
+constexpr std::chrono::seconds kLeaveDeadline{2};
+// added to the daemon's time limit, so that it does not revert the closing too early
 constexpr std::chrono::seconds kMargin{5};
 constexpr std::chrono::milliseconds kPoll{20};
 
@@ -58,8 +59,8 @@ bool try_detach(const std::string& path, int flags) {
                                          std::generic_category().message(errno)));
 }
 
-// Returns nothing if the request fails: a plain overlay has no control directory, or the mount is
-// really in use.
+// Returns nothing if the request fails: a plain overlay has no control directory, or processes
+// really use the mount.
 std::optional<nlohmann::json> ask_daemon(const std::string& path, const nlohmann::json& request) {
   try {
     return ControlClient(path).request(request);
@@ -68,8 +69,8 @@ std::optional<nlohmann::json> ask_daemon(const std::string& path, const nlohmann
   }
 }
 
-// Returns the processes that use the mount for more than waiting for a lock or a reply of the
-// daemon.
+// Returns the processes that use the mount, except those that only wait for a lock or a reply of
+// the daemon.
 std::vector<MountUser> find_working_users(const std::string& path, const MountEntry& mount) {
   std::vector<MountUser> users = find_mount_users(mount);
   const auto waiting = ask_daemon(path, {{"op", "waiting"}});
@@ -81,8 +82,9 @@ std::vector<MountUser> find_working_users(const std::string& path, const MountEn
   return users;
 }
 
-// Users of the mount may only be waiting: the daemon then fails their requests. With a grace time
-// it does so regardless of working processes, for which this function waits.
+// The users of the mount may only be waiting: the daemon then fails their requests. With a grace
+// time, the daemon fails the requests even if other processes work on the mount; this function
+// waits for these processes.
 void detach_from_users(const std::string& path, const MountEntry& mount,
                        std::chrono::seconds grace) {
   const bool is_wanted_anyway = grace.count() > 0;
@@ -128,7 +130,8 @@ void wait_for_daemon(const std::string& path, const MountEntry& mount, const Dae
   }
 }
 
-// No record says that the mount was closed for good, so a standby takes over.
+// Frees the mount of a dead daemon. Does not record that the mount is closed for good, so a standby
+// takes over.
 void free_dead(const std::string& path) {
   const pid_t successor = find_successor(path);
   if (successor != 0) {

@@ -14,22 +14,22 @@ void add_overlay(CLI::App& app, int& exit_code);
 void add_unmount(CLI::App& app, int& exit_code);
 void add_mount8_helpers(CLI::App& app,
                         int& exit_code);  // remount and umount-as-helper; hidden in the help
-// `command`, which must outlive `app`, is the result of take_command().
+// `command` is the result of take_command() and must outlive `app`.
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
-// The same for `lock`, and for `profile learn`.
+// `command` as for add_run(); for `lock`, and for `profile learn`.
 void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
 void add_job(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);  // status and stats
 void add_profile(CLI::App& app, const std::vector<std::string>& command, int& exit_code);
-// Adds its subcommand `learn`.
+// Adds the subcommand `learn` of `profile`.
 void add_learn(CLI::App& profile, const std::vector<std::string>& command, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_gc(CLI::App& app, int& exit_code);  // gc and verify
 void add_doctor(CLI::App& app, int& exit_code);
 
-// Removes the COMMAND of `run`, `lock` or `profile learn` from `words`, the program's arguments:
-// everything after "--", or from the first word that is neither an option nor the FILE of `lock`.
-// Returns nothing for other commands.
+// Removes the COMMAND of `run`, `lock` or `profile learn` from `words`, the program's arguments,
+// and returns it: everything after "--", or from the first word on that is neither an option nor
+// the FILE of `lock`. Returns nothing for other commands.
 std::vector<std::string> take_command(std::vector<std::string>& words);
 
 // A help formatter for these commands: its usage line shows the COMMAND too.

@@ -22,12 +22,12 @@ struct Config {
   std::optional<std::chrono::seconds> flight_timeout;
   std::optional<PublishPolicy> publish;
   std::optional<PublishAllow> allow;
-  std::string cuda_defaults;  // [cuda], in the format of the run directory's file
+  std::string cuda_defaults;  // [cuda], in the format of the run directory's file `cuda`
   std::optional<bool> verify_on_open;
   EvictionLimits gc;
   std::optional<std::chrono::seconds> gc_interval;
-  std::optional<WatchMode> watch;  // the best available; a weaker one if it does not work
-  std::optional<bool> io_uring;    // whether to receive requests over it, if the kernel allows it
+  std::optional<WatchMode> watch;  // the best mode; a weaker one is used if it does not work
+  std::optional<bool> io_uring;    // whether to use io_uring, if the kernel allows it
 };
 
 // Throws Failure (usage) with "FILE:LINE: reason".

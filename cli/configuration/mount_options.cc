@@ -20,9 +20,9 @@ struct Option {
 
 constexpr unsigned long kAtimes = MS_NOATIME | MS_RELATIME | MS_STRICTATIME;
 
-// Options that mount(8) passes for an ordinary fstab line are accepted if they match the mount's
-// actual behavior. suid and dev are missing: a store's mount never has them. Otherwise every user
-// who may publish could give set-id programs to others.
+// For an ordinary fstab line mount(8) passes these options, which are accepted if they match the
+// mount's actual behavior. suid and dev are missing: a store's mount never has them, because
+// otherwise every user who may publish could give set-id programs to others.
 constexpr Option kFlags[] = {
     {"ro", MS_RDONLY, 0},
     {"rw", 0, MS_RDONLY},
@@ -49,8 +49,8 @@ constexpr std::string_view kSilent[] = {"defaults", "allow_other", "default_perm
                                         "nouser",   "owner",       "group",
                                         "silent",   "loud"};
 
-// Words that only mount(8) and umount(8) use. mount(8) repeats the ids of an existing mount's
-// options for a remount.
+// Options that only mount(8) and umount(8) use. For a remount, mount(8) passes the user and group
+// ids in an existing mount's options again.
 constexpr std::string_view kSilentKeys[] = {
     "x-", "user=", "uhelper=", "comment=", "user_id=", "group_id="};
 

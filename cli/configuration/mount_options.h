@@ -14,14 +14,14 @@ struct MountOptions {
   unsigned long flags = 0;  // MS_*
   OwnerRule owners;
   std::string source;            // fsname=, unescaped; empty: not given
-  bool may_be_nonempty = false;  // the mount point
+  bool may_be_nonempty = false;  // whether the mount point may have contents
 };
 
 // The defaults of a mount without -o: nosuid, nodev.
 MountOptions default_mount_options();
 
-// Splits the texts of one or more -o at ','. "\," stands for a comma within a word; any other '\'
-// stays.
+// Splits the arguments of one or more -o at ','. "\," is a comma within a word; any other '\' is
+// kept.
 std::vector<std::string> split_options(const std::vector<std::string>& texts);
 
 // Replaces each "\x" with x.
@@ -30,7 +30,7 @@ std::string undo_backslashes(std::string_view text);
 // Applies one word with the semantics of mount(8) and fstab. Returns false for an unknown word.
 bool apply_mount_option(const std::string& word, MountOptions& options);
 
-// Parses the -o of a store. Throws Failure (usage) for an unknown word.
+// Parses the -o arguments of a store's mount. Throws Failure (usage) for an unknown word.
 MountOptions parse_mount_options(const std::vector<std::string>& texts);
 
 // Lists the words that apply_mount_option() knows, for messages.

@@ -17,7 +17,7 @@ namespace cacheshim::cli {
 namespace {
 
 // Options of fuse-overlayfs and of the kernel's overlayfs that change how they work but not the
-// result. Accepted, so that their command lines work unchanged.
+// result. They are accepted, so that existing command lines work unchanged.
 constexpr std::string_view kIgnored[] = {
     "threaded",     "fast_ino", "noxattrs",    "static_nlink", "volatile",
     "fsync",        "timeout",  "writeback",   "clone_fd",     "debug",
@@ -59,7 +59,7 @@ std::optional<unsigned> parse_id(std::string_view value) {
 
 bool apply_squash(std::string_view key, std::string_view value, OwnerRule& owners) {
   if (key == "squash_to_root" && value.empty()) {
-    // The two other options take precedence over this one, in any order.
+    // squash_to_uid and squash_to_gid take precedence over this option, in any order.
     owners.shown_uid = owners.shown_uid.value_or(0);
     owners.shown_gid = owners.shown_gid.value_or(0);
     return true;
@@ -131,7 +131,7 @@ OverlayOptions parse_overlay_options(const std::vector<std::string>& texts, bool
   for (const std::string& word : split_options(texts)) apply(word, options, is_root);
   check_directories(options.directories);
   OwnerRule& owners = options.mount.owners;
-  if (!owners.keep) {  // all processes share one view, whose user is the one who mounts it
+  if (!owners.keep) {  // one view for all processes; it belongs to the user who mounts
     owners.keep = true;
     owners.shown_uid = owners.shown_uid.value_or(::geteuid());
     owners.shown_gid = owners.shown_gid.value_or(::getegid());

@@ -9,7 +9,8 @@
 
 namespace cacheshim::cli {
 
-// The -o of a plain overlay, with fuse-overlayfs's spelling.
+// The result of parsing the -o arguments of a plain overlay, which are spelled as in
+// fuse-overlayfs.
 struct OverlayOptions {
   OverlayDirectories directories;  // as given, not checked yet
   MountOptions mount;

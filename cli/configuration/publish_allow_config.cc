@@ -29,7 +29,7 @@ std::optional<unsigned> group_id(const std::string& name) {
 
 using FindId = std::optional<unsigned> (*)(const std::string& name);
 
-// Reads an array of names and ids. `texts` gets them as written.
+// Reads an array of names and ids. Adds them to `texts` as they are written.
 std::set<unsigned> read_ids(TomlReader& allow, std::string_view key, std::string_view what,
                             FindId find_id, std::vector<std::string>& texts) {
   std::set<unsigned> ids;

@@ -9,8 +9,8 @@
 namespace cacheshim::cli {
 
 // Reads the table `allow` of [publish]: users and groups by name or id, and SLURM's jobs by
-// pattern. Returns nothing if the table is missing, so that everybody may publish; with an empty
-// table nobody may.
+// pattern. Returns nothing if the table is missing: every user may then publish. With an empty
+// table, no user may.
 std::optional<PublishAllow> read_publish_allow(TomlReader& publish, TomlProblem& problem);
 
 }  // namespace cacheshim::cli

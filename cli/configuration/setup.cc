@@ -57,8 +57,8 @@ std::string check_directory(std::string_view what, const std::string& path, int 
 
 namespace {
 
-// Rejects a cacheshim mount as a store: each request of the second daemon would become a request to
-// the first.
+// Rejects a store that is in a cacheshim mount: each request to the second daemon would cause a
+// request to the first.
 void refuse_own_mount(const std::string& store) {
   const auto mounts = read_mounts();
   const MountEntry* above = nullptr;
@@ -68,7 +68,7 @@ void refuse_own_mount(const std::string& store) {
   }
   if (above == nullptr || above->type != kFilesystemType) return;
   const std::string version = fmt::format("{}/{}/version", above->path, kControlName);
-  // a plain overlay may be a store like any directory
+  // a plain overlay lacks this file; it may contain a store, as any directory may
   if (::access(version.c_str(), F_OK) != 0) return;
   throw Failure(
       kExitUsage,
@@ -77,8 +77,8 @@ void refuse_own_mount(const std::string& store) {
                   store, above->path));
 }
 
-// In a store, layers may only be in STORE/.cacheshim/layers: the rest belongs to the base, which
-// all jobs see, or is cleaned up by the daemon.
+// Rejects layers in the store, except in STORE/.cacheshim/layers: all other directories belong to
+// the base, which all jobs see, or are cleaned up by the daemon.
 void check_layers(const std::string& layers, const std::string& store) {
   if (lies_in(layers, fmt::format("{}/{}/layers", store, kControlName))) return;
   const bool is_inside = lies_in(layers, store);
@@ -91,15 +91,14 @@ void check_layers(const std::string& layers, const std::string& store) {
                   layers, is_inside ? "it is in" : "it holds", store));
 }
 
-// Whether to mount the store read-only: only with -o ro, and only if the store cannot be written
-// to.
+// Whether to mount the store read-only. This needs -o ro, and a store that cannot be written to.
 bool is_for_reading(const std::string& store, unsigned long flags) {
   const std::string records = fmt::format("{}/{}", store, kControlName);
   const std::string& written = ::access(records.c_str(), F_OK) == 0 ? records : store;
   if (::faccessat(AT_FDCWD, written.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return false;
   if (errno != EROFS && errno != EACCES) return false;
   if ((flags & MS_RDONLY) != 0) return true;
-  if (errno == EACCES) return false;  // the daemon reports the reason
+  if (errno == EACCES) return false;  // the daemon will report the reason
   throw Failure(kExitUnavailable,
                 fmt::format("cannot use the store '{}': cannot write to '{}': {}; mount it with -o "
                             "ro to read from it; nothing was mounted",

@@ -9,7 +9,7 @@
 
 namespace cacheshim::cli {
 
-// The command line's settings for a daemon.
+// The settings for a daemon that come from the command line.
 struct DaemonArguments {
   std::string store;
   std::string layers;
@@ -21,8 +21,8 @@ struct DaemonArguments {
 // names it in messages. Throws Failure (unavailable).
 std::string check_directory(std::string_view what, const std::string& path, int access);
 
-// Returns the profiles of profile_directories(). Prints invalid ones and leaves them out. Throws
-// Failure (unavailable) if there are no shipped ones.
+// Returns the profiles of profile_directories(). Prints the errors of invalid ones and leaves them
+// out. Throws Failure (unavailable) if there are no shipped profiles.
 std::vector<Profile> load_all_profiles(const std::string& shipped, const std::string& config = "");
 
 // Combines command line, configuration and profiles; sets everything except the mount point. Throws

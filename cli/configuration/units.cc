@@ -16,7 +16,7 @@ struct Unit {
   const char* name;
 };
 
-constexpr Unit kUnits[] = {{'w', 7 * 86400, nullptr},  // read, but never written
+constexpr Unit kUnits[] = {{'w', 7 * 86400, nullptr},  // accepted, but never printed
                            {'d', 86400, "d"},
                            {'h', 3600, "h"},
                            {'m', 60, "min"},
@@ -83,7 +83,7 @@ std::string format_duration(std::chrono::seconds duration) {
   for (const Unit& unit : kUnits) {
     if (unit.name == nullptr) continue;
     const std::int64_t count = rest / unit.seconds;
-    if (parts > 0) ++parts;  // "1 d 5 s" would look exact although it is not
+    if (parts > 0) ++parts;  // counts a zero too: "1 d 5 s" would look exact, but is not
     if (count > 0) {
       text += fmt::format("{}{} {}", text.empty() ? "" : " ", count, unit.name);
       if (parts == 0) parts = 1;

@@ -9,7 +9,7 @@
 
 namespace cacheshim::cli {
 
-// Parses "90", "90s", "10m", "2h", "7d" or "1w"; returns nothing for any other text and for values
+// Parses "90", "90s", "10m", "2h", "7d" or "1w". Returns nothing for any other text, and for values
 // out of range.
 std::optional<std::chrono::seconds> parse_duration(std::string_view text);
 
@@ -17,7 +17,7 @@ std::optional<std::chrono::seconds> parse_duration(std::string_view text);
 // most 10 years.
 std::optional<std::chrono::milliseconds> parse_timeout(std::string_view text);
 
-// For CLI::Option::check(): returns why `text` is not a timeout; "" if it is one.
+// Returns why `text` is not a timeout, for CLI::Option::check(); "" if it is one.
 std::string timeout_problem(const std::string& text);
 
 // Parses "4096", "10K", "500M", "20G", "2T" in powers of 1024, as bytes; returns nothing for any
@@ -30,7 +30,7 @@ std::string format_duration(std::chrono::seconds duration);
 // Formats in powers of 1024: "512 B", "1.5 KiB".
 std::string format_size(std::uint64_t bytes);
 
-// "1 file", "2 files".
+// Returns a count with its unit: "1 file", "2 files".
 std::string format_count(std::uint64_t count, std::string_view singular, std::string_view plural);
 
 }  // namespace cacheshim::cli

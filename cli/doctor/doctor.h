@@ -36,27 +36,27 @@ class Findings {
   std::vector<Finding> all_;
 };
 
-// The subject of the checks.
+// The mount, store and configuration that the checks examine.
 struct DoctorContext {
   std::string mount;      // "" if there is none
   std::string store;      // "" if it is unknown
   nlohmann::json status;  // the daemon's status; null if there is none
   uid_t account = 0;      // the account that serves, or would serve, the store
-  std::string config;     // as given, "" for the default one
-  // Returns the daemon's value, "" if there is none.
+  std::string config;     // the given file; "" for the default one
+  // Returns the member `key` of the daemon's status, "" if there is none.
   std::string said(const char* key) const {
     return status.is_object() ? status.value(key, "") : "";
   }
-  bool is_available = true;  // mount and store; a check reports it if they are not
+  bool is_available = true;  // whether mount and store are usable; if not, a check reports it
 };
 
-// Checks the machine: /dev/fuse, the requirements of a rootless mount, the kernel, dead mounts.
+// Checks the machine: /dev/fuse, the requirements of a rootless mount, the kernel, and dead mounts.
 void check_machine(Findings& findings);
-// Checks the mount, if one is to be checked. Sets the rest of `context` from its daemon's status.
+// Checks the mount, if there is one. Sets the rest of `context` from its daemon's status.
 void check_mount(DoctorContext& context, Findings& findings);
 // Checks the daemon's counts of entries that jobs reject. Called by check_mount().
 void check_rejected(const DoctorContext& context, Findings& findings);
-// Reports entries that name files outside `mount_path`, as far as a bounded search finds them.
+// Reports entries that name files outside `mount_path`. The search is bounded, so it may miss some.
 // Called by check_store().
 void check_recorded_paths(const DoctorContext& context, int base, const std::string& mount_path,
                           Findings& findings);
@@ -64,12 +64,12 @@ void check_recorded_paths(const DoctorContext& context, int base, const std::str
 void check_store(DoctorContext& context, Findings& findings);
 // Checks configuration, profiles and library.
 void check_installation(const DoctorContext& context, Findings& findings);
-// Checks what a job that is started from here would find: its variables and default cache
-// directories.
+// Checks the variables and default cache directories of a job that is started in this environment.
 void check_environment(const DoctorContext& context, Findings& findings);
 
 enum class Reply { kGood, kDead, kNone };
-// Whether the file system at `path` answers. A child makes the call, and may be left waiting.
+// Returns whether the file system at `path` answers. A child process makes the call, so that this
+// process does not wait for it; the child may keep waiting.
 Reply ask_file_system(const std::string& path);
 
 }  // namespace cacheshim::cli

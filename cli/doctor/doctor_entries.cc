@@ -10,11 +10,12 @@
 #include "cli/text.h"
 #include "store/base/path_sample.h"
 
-// Entries of the base that no job can use.
+// Checks for entries of the base that no job can use.
 namespace cacheshim::cli {
 namespace {
 
-// A job's prologue waits for the doctor; this is enough for some 50,000 entries in the page cache.
+// Short, because a job's prologue waits for the doctor; enough for some 50,000 entries in the page
+// cache.
 constexpr std::chrono::seconds kSampleTime{2};
 constexpr std::size_t kMostNamed = 3;
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kCheck = "environment";
 constexpr std::string_view kOurPrefix = "CACHESHIM_";
-// All variables that users may set, and those that the library sets for children.
+// All variables that users may set, and those that the library sets for child processes.
 constexpr std::array<std::string_view, 16> kKnown = {
     kMountVariable,     kJobVariable,         kCycleVariable,      kRoutesVariable,
     kPublishVariable,   kDisableVariable,     kStrictVariable,     kLogVariable,
@@ -122,7 +122,7 @@ void check_mount_variable(const DoctorContext& context, Findings& findings) {
       "name one of the two everywhere");
 }
 
-// A cache's own variable that leads elsewhere takes precedence over the mount.
+// Reports a cache's own variable that leads elsewhere, because it takes precedence over the mount.
 void check_cache_variables(const DoctorContext& context, const std::vector<Profile>& profiles,
                            Findings& findings) {
   const std::string mount =
@@ -150,8 +150,7 @@ struct Closed {
   struct stat st {};
 };
 
-// Returns the directory itself, or its nearest existing parent below HOME, if its user could not
-// write there.
+// Returns the directory, or its nearest existing parent below HOME, if `user` cannot write there.
 std::optional<Closed> find_closed(const std::string& path, const std::string& home, uid_t user) {
   for (std::string at = path; at.size() > home.size(); at.resize(at.find_last_of('/'))) {
     Closed closed{at, {}};
@@ -166,8 +165,8 @@ std::optional<Closed> find_closed(const std::string& path, const std::string& ho
   return std::nullopt;
 }
 
-// Directories that another user has left in HOME, such as a container's build or sudo, cause
-// PermissionError as soon as the caches are used without a mount.
+// Reports directories in HOME that another user has left (by a container's build or sudo). They
+// cause PermissionError as soon as the caches are used without a mount.
 void check_default_directories(const std::vector<Profile>& profiles, Findings& findings) {
   constexpr const char* kName = "default caches";
   const auto home = find_variable("HOME");

@@ -57,8 +57,8 @@ void check_profiles(const DoctorContext& context, Findings& findings) {
   }
 }
 
-// Returns the dynamic loader's messages for a program that starts with this LD_PRELOAD, or the
-// reason why it does not start.
+// Returns the messages of the dynamic loader for a program that starts with this LD_PRELOAD, or the
+// reason why the program does not start.
 std::string loader_complaint(const std::string& preload) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";

@@ -33,8 +33,8 @@ constexpr uid_t kNobody = 65534;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// Returns the exit status of a child that runs `body`; nothing if it does not exit in time. Such a
-// child is left running, and does not hold our output open.
+// Runs `body` in a child and returns its exit status; nothing if the child does not exit in time.
+// It is then left running, and does not keep our output open.
 std::optional<int> ask_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -99,8 +99,8 @@ bool allows_others(const char* path) {
   return false;
 }
 
-// The program itself mounts, in a user namespace if it is not root. fusermount3 is only for users
-// who unmount the mount of a dead daemon.
+// Mounting does not need fusermount3: the program itself mounts, in a user namespace if it is not
+// root. Users need fusermount3 only to unmount the mount of a dead daemon.
 void check_fusermount(Findings& findings) {
   constexpr const char* kCheck = "fusermount3";
   constexpr const char* kConf = "/etc/fuse.conf";
@@ -131,7 +131,7 @@ void check_rootless(Findings& findings) {
   }
   const auto error = ask_child([] {
     if (::geteuid() == 0)
-      (void)!::setresuid(kNobody, kNobody, kNobody);  // root may lack another one
+      (void)!::setresuid(kNobody, kNobody, kNobody);  // root may lack other ids
     return ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : errno;
   });
   if (error.value_or(0) == 0) return findings.ok(kCheck, "", "users may make user namespaces");

@@ -43,7 +43,7 @@ std::optional<uid_t> server_of(const MountEntry& mount) {
   return parsed.ec == std::errc() ? std::optional(uid) : std::nullopt;
 }
 
-// Returns false if no further checks are possible.
+// Returns false if the remaining checks are not possible.
 bool check_daemon(DoctorContext& context, Findings& findings) {
   constexpr const char* kCheck = "mount";
   const Reply reply = ask_file_system(context.mount);

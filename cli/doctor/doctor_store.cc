@@ -30,7 +30,7 @@ constexpr long kOldTrashSeconds = 24 * 3600;
 
 std::string reason(Errno error) { return std::generic_category().message(error.code()); }
 
-// The store's descriptors; this user may have no access to its records.
+// The store's descriptors. `control` is empty if this user has no access to the records.
 struct OpenStore {
   UniqueFd base;
   UniqueFd control;
@@ -154,7 +154,7 @@ void check_format(const DoctorContext& context, const OpenStore& store, Findings
               fmt::format("version {}, mounted at '{}'", format.version, format.mount_path));
 }
 
-// Returns "" if it is unknown.
+// Returns the mount path that the store has recorded; "" if it is unknown.
 std::string recorded_mount_path(const OpenStore& store) {
   const auto text = store.control ? sys::read_file(store.control.get(), kStoreFormatFile)
                                   : Result<std::string>(Errno(EACCES));
@@ -164,7 +164,7 @@ std::string recorded_mount_path(const OpenStore& store) {
   return format != nullptr ? format->mount_path : "";
 }
 
-// Checks mode bits only, for another user than this one; the user's groups are unknown.
+// Whether user `uid` may write, by the mode bits only: the groups of another user are unknown here.
 bool may_write(const struct stat& st, uid_t uid) {
   if (uid == 0) return true;
   if (st.st_uid == uid) return (st.st_mode & S_IWUSR) != 0;

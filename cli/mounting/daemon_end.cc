@@ -29,7 +29,7 @@ pid_t holder_of(int lock) {
 UniqueFd open_holder(int lock, pid_t holder) {
   if (holder <= 0) return UniqueFd();
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, holder, 0)));
-  // Not another process that has got the same number meanwhile.
+  // Checks that the lock's holder has not changed: another process may have got the same number.
   return holder_of(lock) == holder ? std::move(process) : UniqueFd();
 }
 
@@ -53,7 +53,7 @@ DaemonEnd::DaemonEnd(const std::string& run_dir) {
 
 bool DaemonEnd::wait(std::chrono::milliseconds time) const {
   if (!process_ && (!lock_ || ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0)) return true;
-  struct pollfd end = {process_.get(), POLLIN, 0};  // without a process this just waits
+  struct pollfd end = {process_.get(), POLLIN, 0};  // without a process this only sleeps
   return ::poll(&end, 1, static_cast<int>(time.count())) == 1;
 }
 

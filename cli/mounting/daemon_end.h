@@ -11,28 +11,29 @@
 
 namespace cacheshim::cli {
 
-// The end of a mount's daemon. Construct it before the mount is detached: the daemon removes its
-// run directory before it releases everything else, and the next daemon may create that directory
-// again.
+// Waits for the end of a mount's daemon. Construct it before the mount is detached: the daemon
+// removes its run directory before it releases everything else, and the next daemon may then create
+// that directory again.
 class DaemonEnd {
  public:
-  // Without a run directory there is nothing to wait for.
+  // If `run_dir` is empty or does not exist, wait() returns at once.
   explicit DaemonEnd(const std::string& run_dir);
 
-  // Its process id; 0 if no process has the lock, or if /proc does not name its holder.
+  // Returns the daemon's process id; 0 if no process has the lock, or if /proc does not show its
+  // holder.
   pid_t holder() const { return holder_; }
 
   // Waits at most `time` for the daemon to exit; returns whether it has.
   bool wait(std::chrono::milliseconds time) const;
 
  private:
-  UniqueFd lock_;  // its lock file, which it holds until its run directory is removed
+  UniqueFd lock_;  // the daemon's lock file; locked until its run directory is removed
   pid_t holder_ = 0;
   UniqueFd process_;  // a pidfd; empty if /proc does not show the process
 };
 
-// Returns the process that holds the flock(2) on the file, from a table like /proc/locks; 0 if
-// there is none.
+// Returns the process that holds the flock(2) on the file, from a table such as /proc/locks; 0 if
+// no process holds it.
 pid_t find_flock_holder(std::string_view table, dev_t device, ino_t inode);
 
 }  // namespace cacheshim::cli

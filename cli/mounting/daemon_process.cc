@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon reports over a pipe: "R" once its mount is usable, or its exit code and one line.
-// Until then it dies with the command that started it, so that an interrupted `mount` leaves
-// nothing.
+// The daemon writes to a pipe: "R" when its mount is usable, or its exit code and one line. Until
+// then it dies with the command that started it, so that an interrupted `mount` leaves no daemon or
+// mount.
 #include "cli/mounting/daemon_process.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@
 namespace cacheshim::cli {
 namespace {
 
-constexpr int kPipeFd = 3;  // the one descriptor a daemon keeps besides 0 to 2
+constexpr int kPipeFd = 3;  // besides 0 to 2, the only descriptor that a daemon keeps
 constexpr int kPollMs = 200;
 constexpr std::size_t kLogBytes = 4 << 20;
 constexpr std::size_t kLogFiles = 2;
@@ -55,10 +55,10 @@ void log_to_stderr(spdlog::level::level_enum level) {
 void log_to_file(const std::string& run_dir) {
   if (run_dir.empty()) return spdlog::set_level(spdlog::level::off);
   try {
-    // The daemon's umask is 0, and other users must not write here.
+    // The daemon's umask is 0, but other users must not write to the log.
     spdlog::file_event_handlers handlers;
     handlers.after_open = [](const spdlog::filename_t&, std::FILE* file) {
-      // not fatal: other users cannot enter the directory either
+      // an error is ignored: other users cannot enter the directory either
       (void)::fchmod(::fileno(file), 0644);
     };
     log_to(std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
@@ -79,7 +79,7 @@ void redirect_to_null(int fd) {
   if (null) (void)::dup2(null.get(), fd);  // otherwise the descriptor stays unchanged
 }
 
-// Closes the caller's descriptors, which must not stay open for the life of the mount.
+// Closes the descriptors of the process that mounts: they must not stay open as long as the mount.
 void keep_only_pipe(int pipe) {
   if (pipe != kPipeFd) (void)::dup2(pipe, kPipeFd);
   (void)::close_range(kPipeFd + 1, ~0U, 0);

@@ -12,15 +12,15 @@ enum class DaemonLife {
   kWithParent,  // gets SIGTERM when this process exits; logs warnings to stderr
 };
 
-// Starts serve() in a process with its own session and returns its pid once the mount is usable.
+// Runs serve() in a new process with its own session. Returns its pid when the mount is usable.
 // Throws Failure with the daemon's own message if it cannot start. Call from a process with one
 // thread.
 pid_t start_daemon(const DaemonOptions& options, DaemonLife life);
 
-// Runs serve() in this process, logging to stderr. Throws Failure as above.
+// Runs serve() in this process, with the log on stderr. Throws Failure as start_daemon().
 void run_in_foreground(const DaemonOptions& options);
 
-// Calls one of the two: the last step of commands that mount.
+// Calls run_in_foreground() or start_daemon(): the last step of commands that mount.
 void mount_and_serve(const DaemonOptions& options, bool foreground);
 
 }  // namespace cacheshim::cli

@@ -24,8 +24,8 @@ bool is_owned_by(pid_t process, uid_t uid) {
   return ::stat(fmt::format("/proc/{}", process).c_str(), &st) == 0 && st.st_uid == uid;
 }
 
-// Finds a process of the run directory's owner. Other users may be able to open its lock, but do
-// not mount anything.
+// Returns a process of the run directory's owner that holds the lock or waits for it. Processes of
+// other users do not count: they may be able to lock the file, but do not mount anything.
 pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
   struct stat st {};
   if (::stat(lock_file.c_str(), &st) == -1) return 0;
@@ -38,7 +38,8 @@ pid_t find_owners_process(const std::string& lock_file, bool waits_only) {
   return 0;
 }
 
-// The daemon may belong to root and the caller to another user.
+// Searches two run directories, because the daemon may belong to root and the caller to another
+// user.
 pid_t find_process(const std::string& mount_point, bool waits_only) {
   for (const std::string& directory : {run_dir(mount_point), run_dir_of_root(mount_point)}) {
     if (directory.empty()) continue;
@@ -50,8 +51,8 @@ pid_t find_process(const std::string& mount_point, bool waits_only) {
 
 }  // namespace
 
-// After the dead daemon's lock is gone, a process that waited for it is in neither list until it
-// runs again: tens of milliseconds on a busy machine. Therefore this polls for a while.
+// Polls for a while: after the kernel has released the dead daemon's lock, a process that waited
+// for it is in neither list until it runs again, tens of milliseconds on a busy machine.
 pid_t find_successor(const std::string& mount_point) {
   const auto deadline = std::chrono::steady_clock::now() + kHandOver;
   pid_t process = find_process(mount_point, false);

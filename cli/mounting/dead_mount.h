@@ -9,14 +9,14 @@
 // not be unmounted.
 namespace cacheshim::cli {
 
-// The process that takes over the mount of a dead daemon, or waits to do so: `cacheshim mount --standby`.
-// It is found by the lock of the run directory. Returns 0 if there is none, or if /proc/locks does not show
-// it (another PID namespace).
+// Returns the process that takes over the mount of a dead daemon, or waits to do so (`cacheshim
+// mount --standby`). The lock of the run directory identifies it. Returns 0 if there is none, or if
+// /proc/locks does not show it (another PID namespace).
 pid_t find_successor(const std::string& mount_point);
-// The same while the daemon lives and holds the lock itself.
+// As find_successor(), for a mount whose daemon lives and holds the lock.
 pid_t find_standby(const std::string& mount_point);
 
-// Advice to the user about a mount whose daemon is dead, and about one whose daemon hangs.
+// Return advice to the user about a mount whose daemon is dead, and about one whose daemon hangs.
 std::string dead_mount_advice(const std::string& mount_point);
 std::string hung_mount_advice(const std::string& mount_point);
 

@@ -28,7 +28,7 @@ bool has_only_letters(const std::string& word, const char* letters) {
          word.find_first_not_of(letters, 1) == std::string::npos;
 }
 
-// `ignored`: letters that have no effect here.
+// `ignored` are the letters of options that have no effect here.
 HelperWords sort_words(const std::vector<std::string>& words, const char* ignored) {
   HelperWords sorted;
   for (auto at = words.begin(); at != words.end(); ++at) {
@@ -61,7 +61,7 @@ std::vector<std::string> words_for_store(const HelperWords& given) {
   return words;
 }
 
-// Escapes for split_options() and undo_backslashes().
+// Escapes a value so that split_options() and undo_backslashes() restore it.
 std::string escape_value(const std::string& value) {
   std::string escaped;
   for (const char c : value) {

@@ -11,12 +11,12 @@ namespace cacheshim::cli {
 // cannot be used, or if it is not empty and `may_be_nonempty` is not set.
 std::string check_mount_point(const std::string& given, bool may_be_nonempty);
 
-// For CLI11's check(): returns why the value of an option is not a valid path.
+// Returns why the value of an option is not a valid path, for CLI11's check().
 std::string refuse_empty_path(const std::string& path);
 
-// Throws Failure (usage) if `directory`, which the daemon is to serve or to write to, is the mount
+// Throws Failure (usage) if `directory`, which the daemon will serve or write to, is the mount
 // point, is below it or contains it. Otherwise the daemon would wait for itself, or users could not
-// reach the directory. `what` names the directory in the message. Both paths come from
+// reach the directory. `what` names the directory in the message. Requires: both paths come from
 // resolve_path().
 void check_apart(const std::string& mount_point, std::string_view what,
                  const std::string& directory);

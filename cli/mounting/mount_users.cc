@@ -52,7 +52,7 @@ std::string name_of(pid_t pid) {
   return name;
 }
 
-// Whether a link of /proc leads into the mount. DONT_SYNC: the kernel answers from its own memory.
+// Whether a link in /proc leads into the mount. With DONT_SYNC, the kernel does not ask the daemon.
 bool leads_into(const std::string& link, const MountEntry& mount) {
   struct statx status {};
   if (::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC, STATX_MNT_ID, &status) != 0) return false;
@@ -80,7 +80,7 @@ Files open_files(pid_t pid, const MountEntry& mount) {
   return found;
 }
 
-// maps has the device as hexadecimal major:minor.
+// Whether the process maps a file of the mount. maps shows the device as hexadecimal major:minor.
 bool has_mapping(pid_t pid, const MountEntry& mount) {
   unsigned major = 0;
   unsigned minor = 0;
@@ -91,7 +91,7 @@ bool has_mapping(pid_t pid, const MountEntry& mount) {
 
 constexpr std::string_view kRequest = "request to its daemon";
 
-// Empty if there is none.
+// Returns how the process uses the mount; empty if it does not.
 std::string_view find_use(pid_t pid, const MountEntry& mount) {
   if (leads_into(proc_path(pid, "cwd"), mount)) return "current directory";
   if (leads_into(proc_path(pid, "root"), mount)) return "root directory";

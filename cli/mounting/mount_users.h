@@ -18,13 +18,13 @@ struct MountUser {
 };
 
 // Returns the processes that keep a mount busy, as far as /proc shows them to this user. Makes no
-// request to the file system itself, so that it works on a mount whose daemon hangs.
+// request to the mount's daemon, so that it works if the daemon hangs.
 std::vector<MountUser> find_mount_users(const MountEntry& mount);
 
 // Returns the processes of other mount namespaces that see the same file system, one per namespace.
 std::vector<MountUser> find_other_namespaces(const MountEntry& mount);
 
-// "python3 (pid 12, open file), bash (pid 9, current directory) and 3 more"
+// Returns, for example, "python3 (pid 12, open file), bash (pid 9, current directory) and 3 more".
 std::string describe_users(const std::vector<MountUser>& users);
 
 // Returns the other processes in this process's mount namespace.

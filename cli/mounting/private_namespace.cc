@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // If the mount point does not exist and only root could create it, this replaces the root
-// directory, as bubblewrap does, with a tmpfs into which every entry of the old root is bound, next
-// to the new directory. The tmpfs is then made read-only, so that no process writes to a root
-// directory that disappears at the end.
+// directory, as bubblewrap does. A tmpfs becomes the root; every entry of the old root is bound
+// into it, next to the new directory. The tmpfs is then made read-only, so that no process writes
+// to a root directory that disappears with the namespace.
 #include "cli/mounting/private_namespace.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ void unshare_namespaces() {
   write_file("/proc/self/gid_map", fmt::format("{} {} 1", gid, gid));
 }
 
-// Returns a directory that can be mounted on temporarily.
+// Returns a directory on which a file system can be mounted temporarily.
 const char* find_scaffold() {
   for (const char* path : {"/tmp", "/run", "/mnt"}) {
     if (fs::is_directory(path)) return path;
@@ -129,7 +129,7 @@ void enter_private_namespace(const std::string& mount_point) {
   std::error_code error;
   const fs::path cwd = fs::current_path(error);
   unshare_namespaces();
-  // Slave, not private: an automounter's mounts must still appear.
+  // Slave, not private, because an automounter's mounts must still appear here.
   must(::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0,
        "keeping mounts to ourselves");
   ensure_mount_point(mount_point);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Three processes: the original process only waits and forwards signals. Its child, the keeper,
-// moves into the private namespace, starts the daemon and runs the body. If the original process is
-// killed, the keeper gets SIGTERM and still cleans up. If the keeper is killed, the daemon gets
-// SIGTERM and the command SIGKILL, the original process kills the remaining processes, and the
-// namespace disappears with them.
+// There are three processes. The original process only waits and forwards signals. Its child, the
+// keeper, moves into the private namespace, starts the daemon and runs the body. If the original
+// process is killed, the keeper gets SIGTERM and still cleans up. If the keeper is killed, the
+// daemon gets SIGTERM and the command SIGKILL, the original process kills the remaining processes,
+// and the namespace disappears with them.
 #include "cli/mounting/private_run.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ constexpr int kDaemonMs = 30'000;    // for the daemon to exit after the unmount
 constexpr int kDaemonTermMs = 5000;  // and after SIGTERM
 constexpr int kPollMs = 200;
 
-// Whether the process exits within `timeout_ms`; works for children too, and does not reap them.
+// Whether the process exits within `timeout_ms`. Works for children too, and does not reap them.
 bool is_gone_within(pid_t pid, int timeout_ms) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return true;
@@ -58,7 +58,7 @@ void signal_all(const std::vector<pid_t>& pids, int signal) {
   for (const pid_t pid : pids) (void)::kill(pid, signal);  // it may have exited already
 }
 
-// Processes that the command left running would keep the file system busy.
+// Kills processes that the command left running, because they would keep the file system busy.
 void end_leftovers(pid_t daemon) {
   std::vector<pid_t> left = processes_of_this_namespace();
   std::erase(left, daemon);
@@ -90,7 +90,8 @@ std::vector<pid_t> children_of_this_process() {
   return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
 }
 
-// Orphans exist only if the keeper was killed; they have become our children.
+// Kills orphans. They exist only if the keeper was killed, and have become children of this
+// process.
 void end_orphans() {
   for (auto left = children_of_this_process(); !left.empty(); left = children_of_this_process()) {
     signal_all(left, SIGTERM);
@@ -101,7 +102,7 @@ void end_orphans() {
   }
 }
 
-// From here on signals must not interrupt the cleanup.
+// Call when the cleanup begins, which signals must not interrupt.
 void block_signals() {
   sigset_t all;
   (void)::sigfillset(&all);
@@ -110,7 +111,7 @@ void block_signals() {
 
 int keep(DaemonOptions options, pid_t caller, const std::function<int()>& body) {
   enter_private_namespace(options.mount_point);
-  // A change of credentials clears the parent death signal.
+  // The kernel clears the parent death signal if a process changes its credentials.
   (void)::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != caller) return kExitFailed;
   if (!cover_run_dir(options.run_dir)) options.run_dir.clear();

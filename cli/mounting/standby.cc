@@ -17,8 +17,8 @@
 namespace cacheshim::cli {
 namespace {
 
-// Whether the path still leads to the open file: a daemon that exits cleanly removes its directory,
-// and the next one creates another.
+// Whether the path still leads to the open file. A daemon that exits cleanly removes its run
+// directory, and the next one creates another.
 bool is_current(int fd, const std::string& path) {
   struct stat held {};
   struct stat named {};
@@ -34,7 +34,7 @@ StandbyEnd wait_as_standby(const std::string& run_dir, const std::string& cycle,
                   "a standby needs a run directory, and there is no place for one");
   }
   const std::string path = fmt::format("{}/{}", run_dir, kRunLockFile);
-  // Records of other cycles do not count. Checked before and after each wait.
+  // Ignores the records of other cycles. Checks the record before and after each wait.
   while (recorded_closing(run_dir) != cycle) {
     UniqueFd held(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     if (!held && errno == ENOENT) {

@@ -12,8 +12,8 @@ enum class StandbyEnd {
   kDied,    // no daemon serves it: it died, or there never was one
 };
 
-// Sleeps in flock(2) as long as a daemon holds the lock of the run directory. On kDied `lock` is
-// that lock, if it exists, so that no other standby also takes over.
+// Waits in flock(2) while a daemon holds the lock of the run directory. If it returns kDied, `lock`
+// holds that lock, if the file exists, so that no other standby takes over as well.
 StandbyEnd wait_as_standby(const std::string& run_dir, const std::string& cycle, UniqueFd& lock);
 
 }  // namespace cacheshim::cli
