@@ -65,7 +65,7 @@ inline constexpr auto kCounterRows = std::to_array<CounterRow>({
 
 using CounterValues = std::array<std::uint64_t, kCounterRows.size()>;
 
-// In the order of kCounterRows.
+// Returns the values in the order of kCounterRows.
 inline CounterValues read_counters(const Counters& counters, const CounterReadings& readings) {
   return {
 #define CACHESHIM_COUNTER(name, section, unit, help) counters.name.load(std::memory_order_relaxed),
@@ -76,8 +76,7 @@ inline CounterValues read_counters(const Counters& counters, const CounterReadin
   };
 }
 
-// Returns whether each row has a help text and follows a row of its own section or of an earlier
-// one.
+// Whether each row has a help text, and no row follows a row of a later section.
 constexpr bool are_complete(const auto& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].help.empty()) return false;

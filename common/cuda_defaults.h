@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-// The text of the configuration's [cuda] section per program: the daemon writes it into its run
-// directory, and cuda_hooks reads it when a process starts.
+// The settings of the configuration's [cuda] section by program, as text. The daemon writes the
+// text into its run directory, and cuda_hooks reads it when a process starts.
 //
 // Layout: lines PROGRAM \t POLICY \t MATCH \n. PROGRAM is a pattern of fnmatch(3) for the last
 // component of the program's name; the first matching line counts.
@@ -30,7 +30,7 @@ bool parse_cuda_policy(std::string_view name, CudaPolicy& out);
 
 struct CudaDefault {
   CudaPolicy policy = CudaPolicy::kAuto;
-  std::string_view match;  // a POSIX extended regular expression; within the text
+  std::string_view match;  // a POSIX extended regular expression; points into the text
 };
 
 // Returns the entry of `text` for `program`, which ends with a NUL, or the default if no line

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <string_view>
 
-// The shadow filter of a view: a Bloom filter of the base names that the layer shadows. The daemon
-// writes it and the preloaded library maps it read-only, so that a process can itself tell that
-// only the base has a name.
+// The shadow filter of a view: a Bloom filter of the base's names that the layer shadows. The
+// daemon writes the filter and the preloaded library maps it read-only, so that a process can find
+// out without a request that only the base has a name.
 //
 // Keys: a path, if the layer has or hides this name; "below" a path, if the layer hides everything
 // that the base has under it. Bits are never cleared. When a filter becomes too small, or its owner
@@ -54,8 +54,8 @@ struct alignas(64) FilterHeader {
 
 using FilterKey = std::uint64_t;
 
-// The key of a path from the view's root, component by component: key_of(key_of(kRootKey,
-// "triton"), "KEY").
+// Returns the key of `component` in a directory. The key of a path is computed from the view's
+// root, component by component: key_of(key_of(kRootKey, "triton"), "KEY").
 inline constexpr FilterKey kRootKey = 0x9e3779b97f4a7c15;
 inline FilterKey key_of(FilterKey directory, std::string_view component) {
   return XXH3_64bits_withSeed(component.data(), component.size(), directory);
@@ -113,7 +113,7 @@ class ShadowProbes {
  public:
   static constexpr std::size_t kMostComponents = 15;
 
-  // Call first.
+  // Call before the other functions.
   void begin(const FilterView& filter) {
     filter_ = &filter;
     add(key_below(directory_));
@@ -135,10 +135,10 @@ class ShadowProbes {
   }
   // The path's own key.
   FilterKey path() const { return directory_; }
-  // The key of the path's first two components: a cache, and a directory or file in it. A path that
-  // has fewer components has kRootKey.
+  // Returns the key of the path's first two components: a cache, and a directory or file in it;
+  // kRootKey for a path with fewer components.
   FilterKey entry() const { return entry_; }
-  // Whether the base must not be asked, or its answer must not be used.
+  // Returns true if the caller must not ask the base, or must not use its answer.
   bool may_be_shadowed() const {
     if (filter_->is_retired()) return true;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -157,7 +157,7 @@ class ShadowProbes {
   FilterKey entry_ = kRootKey;
   std::size_t depth_ = 0;
   std::size_t count_ = 0;
-  // not cleared: only the first count_ are valid
+  // not initialized: only the first count_ elements are valid
   std::array<FilterPlace, kMostComponents + 1> places_;
 };
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
-// The other files of the run directory for direct opens, beside the filters (direct_filter.h).
+// The files of the run directory for direct opens, other than the filters (direct_filter.h).
 //
-//   <run directory>/state           MountPage and the name rules; shows whether the mount lives
+//   <run directory>/state           MountPage and the name rules; shows whether the mount is alive
 //                views/<job>       the job's filter
 //                counters/<job>    CounterSlots, which the processes of the view's user may write
 //                base/             the base, bound read-only and nosymfollow
@@ -18,12 +18,12 @@ inline constexpr std::string_view kViewsDirectory = "views";
 inline constexpr std::string_view kCountersDirectory = "counters";
 inline constexpr std::string_view kBaseDirectory = "base";
 
-// The access time records a file's use, renewed once in this period: eviction depends on it. If a
-// process finds an older one, it opens the file through the mount, and the daemon renews it. Eviction
-// takes the latest use of an entry's files, so one file is enough.
+// Eviction depends on the access times of files, which are renewed once in this period. If a
+// process finds an older access time, it opens the file through the mount, and the daemon renews
+// the time. Eviction takes the latest use of an entry's files, so one file is enough.
 inline constexpr std::int64_t kUseGrainSeconds = 24 * 60 * 60;
-// The interval at which a process that repeatedly opens a file, or files of one entry, checks an
-// access time.
+// The interval at which a process checks an access time again if it repeatedly opens the same file,
+// or files of one entry.
 inline constexpr std::uint64_t kUseLookSeconds = 60 * 60;
 
 inline constexpr std::uint32_t kMountPageMagic = 0x504d5343;  // "CSMP"
@@ -41,14 +41,14 @@ struct MountPage {
   std::uint64_t device;       // st_dev of the mount's files
   std::uint64_t base_device;  // of the base's directory, which is bound at base/
   std::uint64_t base_inode;
-  // Incremented after each change of a name in the base: while it stays the same, a process need
-  // not repeat its check of a name. 0 if the daemon is not notified of all changes.
+  // Incremented after each change of a name in the base. While the value is unchanged, a process
+  // need not check a name again. 0 if the daemon is not notified of all changes.
   std::uint64_t base_changes;
 };
 inline constexpr std::uint32_t kAliveMask = 0x3fffffff;  // FUTEX_TID_MASK
 
-// The inode number of the mount's root: the daemon's, or the kernel's own until it has asked the
-// daemon.
+// The inode number of the mount's root: the daemon's number or, before the kernel has asked the
+// daemon, the kernel's own.
 inline constexpr std::uint64_t kMountRootInode = (std::uint64_t{1} << 62) | 1;
 inline constexpr std::uint64_t kUnaskedRootInode = 1;
 
@@ -71,9 +71,9 @@ inline bool is_alive(const std::uint32_t* word) {
   return (__atomic_load_n(word, __ATOMIC_ACQUIRE) & kAliveMask) != 0;
 }
 
-// A counter is the sum of its slots; each thread picks a slot, so that few threads share one.
+// Each counter is the sum of its slots. Each thread selects a slot, so that few threads share one.
 struct alignas(64) CounterSlot {
-  std::uint64_t opens;  // served from the base
+  std::uint64_t opens;  // opens that were served from the base
   std::uint64_t looks;  // other answers from the base, including absent names
 };
 inline constexpr std::size_t kCounterSlots = 64;

@@ -13,11 +13,11 @@ constexpr bool is_id_char(char c) {
          c == '-';
 }
 
-// "." and ".." have valid characters, but cannot name a job's own directory.
+// Whether the text has valid characters, but cannot be the name of a job's own directory.
 bool is_dots(std::string_view text) { return text == "." || text == ".."; }
 
-// Removes the part of `text` before `delimiter`, and the delimiter, and returns that part. Uses
-// pointers, as this whole file does: substr() would bring std::__throw_out_of_range into the
+// Removes the part of `text` before `delimiter`, and the delimiter, and returns this part. This
+// file uses pointers instead of substr(), which would bring std::__throw_out_of_range into the
 // preloaded library.
 std::string_view take_until(std::string_view& text, char delimiter) {
   const void* hit = text.empty() ? nullptr : std::memchr(text.data(), delimiter, text.size());

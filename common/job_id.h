@@ -17,28 +17,28 @@ inline constexpr std::size_t kMaxJobId = 128;  // bytes
 class JobId {
  public:
   JobId() = default;
-  // Converts any text to a valid id.
+  // Converts any text to a valid id, as above.
   static JobId from_text(std::string_view text);
   static JobId for_uid(uid_t uid);  // uid-<uid>
 
   bool empty() const { return length_ == 0; }
   std::string_view view() const { return {text_.data(), length_}; }
-  void append(std::string_view text);  // converted as above; truncated at kMaxJobId
+  void append(std::string_view text);  // the text is converted as above, and truncated at kMaxJobId
 
  private:
   std::array<char, kMaxJobId> text_{};
   std::size_t length_ = 0;
 };
 
-// Whether the id is uid-<uid> of another user than `uid`. This id belongs to that user alone; no variable
-// gives it to another.
+// Whether the id is uid-<uid> of a user other than `uid`. The id belongs to that user alone: no
+// variable can give it to another user.
 bool is_of_another_uid(std::string_view id, uid_t uid);
 
-// Whether `text` is already a job id (not empty, and from_text would not change it).
+// Whether `text` is a job id: not empty, and not changed by from_text().
 bool is_job_id(std::string_view text);
 
 // Reads environment variables. `find` returns the value of `name`, or an empty view if it is unset
-// or empty; the view stays valid while the environment does.
+// or empty. The view is valid as long as the environment is.
 class Environment {
  public:
   virtual std::string_view find(std::string_view name) const = 0;
@@ -47,7 +47,7 @@ class Environment {
   ~Environment() = default;
 };
 
-// An environment block as /proc/PID/environ holds it: NAME=value strings, each ended by a NUL.
+// An environment block in the format of /proc/PID/environ: NAME=value strings, each ended by a NUL.
 class EnvironmentBlock final : public Environment {
  public:
   explicit EnvironmentBlock(std::string_view block) : block_(block) {}
@@ -57,15 +57,17 @@ class EnvironmentBlock final : public Environment {
   std::string_view block_;
 };
 
-// The job that the environment names, or an empty id. In this order: CACHESHIM_JOB, SLURM_JOB_ID,
-// GITHUB_RUN_ID-GITHUB_JOB-RUNNER_NAME, CI_JOB_ID, BUILD_TAG, PBS_JOBID, LSB_JOBID.
+// Returns the job that the environment names, or an empty id. The first variable that is set
+// counts: CACHESHIM_JOB, SLURM_JOB_ID, GITHUB_RUN_ID-GITHUB_JOB-RUNNER_NAME, CI_JOB_ID, BUILD_TAG,
+// PBS_JOBID, LSB_JOBID.
 JobId job_from_environment(const Environment& environment);
 
-// The SLURM job that a /proc/PID/cgroup text names by a path component job_<digits>, or an empty id.
+// Returns the SLURM job that the text of /proc/PID/cgroup names by a path component job_<digits>,
+// or an empty id.
 JobId slurm_job_from_cgroup(std::string_view cgroup_text);
 
-// The attempt: CACHESHIM_CYCLE, SLURM_RESTART_COUNT, GITHUB_RUN_ATTEMPT or
-// TORCHELASTIC_RESTART_COUNT, made a valid id as above; "0" where none is set.
+// Returns the attempt: CACHESHIM_CYCLE, SLURM_RESTART_COUNT, GITHUB_RUN_ATTEMPT or
+// TORCHELASTIC_RESTART_COUNT, converted to a valid id; "0" if none is set.
 JobId cycle_from_environment(const Environment& environment);
 
 }  // namespace cacheshim

@@ -10,7 +10,7 @@
 namespace cacheshim {
 namespace {
 
-// Formats the file's identity like the table: "00:13:1234".
+// Formats the file's identity as in /proc/locks: "00:13:1234".
 std::string name_of(dev_t device, ino_t inode) {
   std::ostringstream name;
   name << std::hex << std::setfill('0') << std::setw(2) << major(device) << ':' << std::setw(2)

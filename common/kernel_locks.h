@@ -11,12 +11,12 @@ namespace cacheshim {
 struct KernelLock {
   bool is_flock =
       false;  // otherwise fcntl; locks of open file descriptions name no process and are left out
-  bool waits = false;  // for another holder's lock
+  bool waits = false;  // waits for a lock that another process holds
   pid_t process = 0;
 };
 
-// Returns the locks on a file, and the requests that wait for one, from a table like /proc/locks:
-// those of this machine and of visible PID namespaces.
+// Returns the locks on a file, and the requests that wait for one, from a table such as
+// /proc/locks, which shows those of this machine and of visible PID namespaces.
 std::vector<KernelLock> kernel_locks(std::string_view table, dev_t device, ino_t inode);
 
 }  // namespace cacheshim

@@ -14,8 +14,8 @@ const T* at_address(std::uintptr_t address) {
   return reinterpret_cast<const T*>(address);
 }
 
-// This object's own dynamic section, which the linker defines. Renamed, since <link.h> declares the
-// name for any object.
+// This object's own dynamic section, which the linker defines. It has another name here, because
+// <link.h> declares _DYNAMIC for any object.
 extern "C" [[gnu::visibility("hidden")]] const ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC");
 
 // Replaces strcmp, which sanitizers interpose.
@@ -74,8 +74,8 @@ int look_at_listed(dl_phdr_info* listed, std::size_t, void* data) {
   return search.is_it(LoadedObject(object_of(*listed)), search.out) ? 1 : 0;
 }
 
-// An object without the hash table that this file reads may define any name. The kernel's vDSO,
-// which has no such table on some machines, is not part of dlsym's search.
+// If an object lacks the hash table that this file reads, it may define any name. On some machines
+// the kernel's vDSO lacks it too, but dlsym does not search the vDSO.
 int may_listed_define(dl_phdr_info* listed, std::size_t, void* data) {
   const link_map object = object_of(*listed);
   const bool is_vdso = listed->dlpi_addr == ::getauxval(AT_SYSINFO_EHDR);
@@ -94,7 +94,7 @@ bool any_loaded(Search search) {
   return false;
 }
 
-// Several threads may write this concurrently; they write equal values.
+// Several threads may write these at the same time; they write equal values.
 constinit std::atomic<decltype(LibcLoader::find)> known_find{nullptr};
 constinit std::atomic<decltype(LibcLoader::open)> known_open{nullptr};
 constinit std::atomic<decltype(LibcLoader::locate)> known_locate{nullptr};
@@ -143,7 +143,7 @@ LoadedObject::LoadedObject(const link_map& object) : base_(object.l_addr) {
 }
 
 const ElfW(Sym) * LoadedObject::find(const SymbolName& name) const {
-  constexpr ElfW(Half) kHidden = 0x8000;  // a version that only objects linked against it use
+  constexpr ElfW(Half) kHidden = 0x8000;  // marks a version that only objects linked against it use
   if (!is_readable()) return nullptr;
   constexpr std::uint32_t kWordBits = 8 * sizeof(ElfW(Addr));
   const std::uint32_t bucket_count = gnu_hash_[0];

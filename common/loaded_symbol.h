@@ -7,18 +7,19 @@
 #include <cstdint>
 
 // Finds functions in loaded objects by reading the loader's list and the ELF tables in memory. A
-// library that exports dlsym and dlvsym has no other way to libc's own: a search by name would find
-// itself.
+// library that exports dlsym and dlvsym has no other way to find libc's own: a search by name would
+// find the library's.
 //
-// As long as that list exists, nothing here calls a function that a sanitizer interposes: a
+// If the loader's list exists, nothing here calls a function that a sanitizer interposes: a
 // sanitizer calls dlsym for its own functions before its interceptors are ready.
 namespace cacheshim {
 
-// Returns the first object of this process's list; the others follow by l_next. Null if the program
-// does not expose the list (static programs, and those linked by -z rodynamic).
+// Returns the first object of this process's list; l_next leads to the others. Returns null if the
+// program does not expose the list (static programs, and those linked by -z rodynamic).
 const link_map* first_loaded();
 
-// Returns the object of this code; null if the list is missing, or in another namespace (dlmopen).
+// Returns the object that contains this code; null if the list is missing, or if the object is in
+// another namespace (dlmopen).
 const link_map* own_object();
 
 // A name and its hash, computed at compile time.
@@ -29,7 +30,7 @@ struct SymbolName {
     }
   }
   const char* text;
-  std::uint32_t hash = 5381;  // of DT_GNU_HASH
+  std::uint32_t hash = 5381;  // the hash function of DT_GNU_HASH
 };
 
 // The symbols that an object in memory defines. Needs DT_GNU_HASH, which every glibc since 2.5 has.
@@ -37,19 +38,19 @@ struct SymbolName {
 // LSB's "Symbol Versioning".
 class LoadedObject {
  public:
-  constexpr LoadedObject() = default;  // one that is not readable
+  constexpr LoadedObject() = default;  // is not readable
   explicit LoadedObject(const link_map& object);
 
-  // Whether find() can give an answer.
+  // Whether find() can return a result.
   bool is_readable() const {
     return gnu_hash_ != nullptr && symbols_ != nullptr && strings_ != nullptr;
   }
-  // Returns the symbol that dlsym would choose, the default version; null if there is none.
+  // Returns the symbol that dlsym would choose (the default version); null if there is none.
   const ElfW(Sym) * find(const SymbolName& name) const;
-  // Returns the address of its symbol if that is a function and not chosen at run time
-  // (STT_GNU_IFUNC), otherwise null.
+  // Returns the address of `symbol` if it is a function and is not chosen at run time
+  // (STT_GNU_IFUNC); otherwise null.
   void* function(const ElfW(Sym) * symbol) const;
-  bool is_called(const char* soname) const;  // DT_SONAME
+  bool is_called(const char* soname) const;  // whether DT_SONAME is `soname`
 
  private:
   std::uintptr_t base_ = 0;
@@ -60,26 +61,26 @@ class LoadedObject {
   std::uintptr_t soname_offset_ = 0;  // in strings_; 0: none
 };
 
-// The symbol by which the library recognizes the program cacheshim (cli/main.cc exports it). The library does
-// nothing there, because this program must see the mount as it is.
+// The symbol that cli/main.cc exports, by which the library recognizes the program cacheshim. The
+// library does nothing in this program, because it must see the mount as it is.
 inline constexpr SymbolName kProgramMark("cacheshim_program_mark");
 
-// Returns whether the program itself, not one of its libraries, exports `mark`. Returns false if the program
-// has no pointer to the loader's list.
+// Whether the program itself, and not one of its libraries, exports `mark`. Returns false if the
+// program has no pointer to the loader's list.
 bool is_marked_program(const SymbolName& mark);
 
 inline constexpr const char* kLibcName = "libc.so.6";
 
-// False if the program has another libc, even one that imitates glibc.
+// Returns false if the program has another libc, even one that imitates glibc.
 bool is_glibc_loaded();
 
 // Whether any object of this process except this library may define the name. Call this before dlsym: a dlsym
 // that fails replaces an error that the application has not yet read with dlerror(3). Takes the loader's lock.
 bool may_be_defined(const SymbolName& name);
 
-// libc's own dynamic loader functions, never an interposer's. A member is null if libc does not
-// have it: dlvsym on musl; all members on a glibc before 2.34, until an object loads libdl.so.2.
-// Thread-safe; may be called before any constructor.
+// libc's own functions of the dynamic loader, never those of an interposer. A member is null if
+// libc does not have it: dlvsym on musl; all members on a glibc before 2.34, until an object loads
+// libdl.so.2. Thread-safe; may be called before any constructor.
 struct LibcLoader {
   void* (*find)(void* handle, const char* name);     // dlsym
   void* (*open)(const char* path, int flags);        // dlopen

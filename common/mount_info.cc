@@ -13,7 +13,7 @@ namespace {
 
 bool is_octal(char c) { return c >= '0' && c <= '7'; }
 
-// The kernel writes space, tab, newline and backslash as \ooo.
+// Replaces escapes: the kernel writes space, tab, newline and backslash as \ooo.
 std::string undo_escapes(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -36,7 +36,7 @@ std::vector<std::string> split(const std::string& line) {
   return words;
 }
 
-// ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS
+// Parses a line "ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS".
 std::optional<MountEntry> parse_line(const std::string& line) {
   const std::vector<std::string> words = split(line);
   if (words.size() < 9) return std::nullopt;
@@ -81,8 +81,8 @@ std::vector<MountEntry> read_mounts() {
 }
 
 bool is_dead_mount(const std::string& path) {
-  // Not stat(2), which the kernel may answer from its cache. ECONNABORTED: the kernel was still
-  // aborting the daemon's requests.
+  // Does not call stat(2), which the kernel may answer from its cache. statfs(2) fails with
+  // ECONNABORTED while the kernel is aborting the daemon's requests.
   struct statfs status {};
   return ::statfs(path.c_str(), &status) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }

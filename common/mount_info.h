@@ -13,7 +13,7 @@ namespace cacheshim {
 struct MountEntry {
   std::uint64_t id = 0;
   std::string device;         // "major:minor", decimal
-  std::string path;           // with its escapes undone
+  std::string path;           // without escapes
   std::string type;           // "fuse.cacheshim"
   std::string options;        // of this mount: "rw,nosuid,nodev"
   std::string super_options;  // of the file system: "rw,user_id=0,…"
@@ -21,14 +21,14 @@ struct MountEntry {
 
 std::vector<MountEntry> parse_mount_info(std::string_view text);
 
-// Returns the visible mount at `path` itself: of several, the last one, which covers the others.
+// Returns the visible mount at `path` itself. If there are several, this is the last one, which
+// covers the others.
 std::optional<MountEntry> find_mount(const std::vector<MountEntry>& mounts, std::string_view path);
 
 // Returns the mounts that this process sees now.
 std::vector<MountEntry> read_mounts();
 
-// Whether the daemon of a FUSE mount is dead. A living daemon that does not answer blocks this
-// call.
+// Whether the daemon of a FUSE mount is dead. Blocks if the daemon is alive but does not answer.
 bool is_dead_mount(const std::string& path);
 
 }  // namespace cacheshim

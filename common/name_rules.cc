@@ -12,11 +12,12 @@ bool is_special(char c) { return c == '*' || c == '?' || c == '[' || c == '\\'; 
 // The kind of the pattern's next item.
 enum class Item { kByte, kAnyByte, kAnything };
 
-// Consumes the bracket expression at `at`: one without classes or escapes stands for any byte.
+// Consumes the bracket expression at `at`. An expression without classes or escapes matches any
+// byte.
 Item take_bracket(const char*& at, const char* end) {
   const char* close = at + 1;
   if (close != end && (*close == '!' || *close == '^')) ++close;
-  if (close != end && *close == ']') ++close;  // the first one is one of the bytes
+  if (close != end && *close == ']') ++close;  // a first ']' is one of the bytes
   for (; close != end && *close != ']'; ++close) {
     if (*close == '[' || *close == '\\') return Item::kAnything;
   }
@@ -45,13 +46,13 @@ const char* skip_to(const char* at, const char* end, const char* text, const cha
 
 }  // namespace
 
-// Without recursion: of several stars, only the last needs backtracking.
+// Uses no recursion: of several stars, only the last one needs backtracking.
 bool may_match_pattern(std::string_view pattern, std::string_view name) {
   const char* at = pattern.data();
   const char* const end = at + pattern.size();
   const char* text = name.data();
   const char* const text_end = text + name.size();
-  const char* star = nullptr;  // what follows it
+  const char* star = nullptr;  // the part of the pattern after the last star
   const char* tried = nullptr;
   for (;;) {
     if (at == end && text == text_end) return true;
@@ -81,7 +82,8 @@ char first_of_all_matches(std::string_view pattern) {
   return pattern.empty() || is_special(pattern.front()) ? '\0' : pattern.front();
 }
 
-// A byte within an expression need not occur in the name.
+// Returns NUL if the pattern has a bracket expression or escape: its last character need not occur
+// in the name.
 char last_of_all_matches(std::string_view pattern) {
   for (const char c : pattern) {
     if (c == '[' || c == '\\') return '\0';

@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <string_view>
 
-// The special names of a cache family, as a flat table: the preloaded library serves only ordinary
-// names from the base. The daemon writes it from the profiles, and makes a pattern wider than the
-// profile's if that is simpler: additional names go to the mount, which is always correct.
+// The special names of each cache family, as a flat table. The preloaded library answers only for
+// ordinary names from the base. The daemon writes the table from the profiles. If it is simpler,
+// the daemon makes a pattern wider than the profile's: additional names go to the mount, which is
+// always correct.
 namespace cacheshim {
 
 enum class NameRule : std::uint32_t {
@@ -16,23 +17,23 @@ enum class NameRule : std::uint32_t {
   kAwaited = 2,
 };
 
-// Layout: `count` of these, then the rules, then the strings, which end with a NUL. Offsets count
-// from the table's start.
+// Layout: `count` FamilyRecords, then the rules, then the strings, which end with a NUL. Offsets
+// are relative to the table's start.
 struct FamilyRecord {
   std::uint32_t name;  // the family's directory
   std::uint32_t name_length;
-  std::uint32_t rules;  // the first of its NameRuleRecords
+  std::uint32_t rules;  // the offset of the first of its NameRuleRecords
   std::uint32_t rule_count;
   // Not 0: the family's entries are directories, so recording the use of one file of an entry is
   // enough.
   std::uint32_t has_directory_entries;
 };
 struct NameRuleRecord {
-  std::uint32_t pattern;  // as of fnmatch(3) without flags
+  std::uint32_t pattern;  // a pattern of fnmatch(3) without flags
   std::uint32_t pattern_length;
   NameRule rule;
-  // The first and last character of every matching name, so that most names need no full match;
-  // NUL: it varies.
+  // The first and the last character of all matching names, so that most names need no full match.
+  // NUL if the names differ in it.
   char first;
   char last;
 };
@@ -42,12 +43,12 @@ struct NameRuleRecord {
 class NameRules {
  public:
   NameRules() = default;
-  // Returns an empty table if an offset leads out of it.
+  // Returns an empty table if an offset points outside the table.
   static NameRules over(std::string_view bytes, std::uint32_t family_count);
 
   // Returns the rules of one family; null if it has none.
   const FamilyRecord* find(std::string_view family) const;
-  // `name` is not empty.
+  // Requires: `name` is not empty.
   bool any_applies(const FamilyRecord& family, NameRule rule, std::string_view name) const;
 
  private:

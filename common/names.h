@@ -17,7 +17,8 @@ inline constexpr std::string_view kFilesystemType = "fuse.cacheshim";
 inline constexpr std::string_view kRunBase = "/run";
 inline constexpr std::string_view kRunDirName = "cacheshim";
 inline constexpr std::string_view kRoutesFile = "routes";
-inline constexpr std::string_view kRunLockFile = "lock";  // flocked by the daemon while it lives
+// the daemon holds an flock(2) on it while it lives
+inline constexpr std::string_view kRunLockFile = "lock";
 
 inline constexpr std::string_view kMountVariable = "CACHESHIM_MOUNT";
 inline constexpr std::string_view kJobVariable = "CACHESHIM_JOB";
@@ -26,14 +27,14 @@ inline constexpr std::string_view kRoutesVariable = "CACHESHIM_ROUTES";
 inline constexpr std::string_view kPublishVariable = "CACHESHIM_PUBLISH";
 inline constexpr std::string_view kDisableVariable = "CACHESHIM_DISABLE";
 inline constexpr std::string_view kStrictVariable = "CACHESHIM_STRICT";
-// The base of default paths for a program without HOME; added to clean environments like the
-// others.
+// The directory that replaces HOME in default paths, for a program without HOME. Like the other
+// variables, it is added to an environment from which it is missing.
 inline constexpr std::string_view kHomeVariable = "CACHESHIM_HOME";
 inline constexpr std::string_view kLogVariable = "CACHESHIM_LOG";
 
 // Writes the run directory's name for a mount path into `out` and returns its length, or 0 if it
-// does not fit. Drops the leading '/', replaces other '/' with '-', and '-', '\' and bytes below
-// 0x21 with \xNN, as systemd-escape --path does.
+// does not fit. Works as systemd-escape --path: drops the leading '/', replaces each other '/' with
+// '-', and '-', '\' and bytes below 0x21 with \xNN.
 std::size_t escape_mount_path(std::string_view path, char* out, std::size_t capacity);
 
 }  // namespace cacheshim

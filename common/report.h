@@ -4,11 +4,11 @@
 #include <initializer_list>
 #include <string_view>
 
-// The preloaded library's only output: one line about an error. Defined in shim/.
+// The only output of the preloaded library: one line about an error. Defined in shim/.
 namespace cacheshim {
 
-// Writes "cacheshim: ", the parts and a newline with one write(2). Async-signal-safe; leaves errno
-// alone; a closed pipe at stderr raises no SIGPIPE. Truncates a line over 1 KiB.
+// Writes "cacheshim: ", the parts and a newline with one write(2). Truncates a line of more than 1
+// KiB. Async-signal-safe. Leaves errno unchanged, and raises no SIGPIPE if stderr is a closed pipe.
 void report_line(std::initializer_list<std::string_view> parts);
 
 }  // namespace cacheshim

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-// A value or an errno: the one type for "may fail". Header-only, without exceptions or allocation,
-// so that the preloaded library can use it as well.
+// A value or an errno: the only type for results of functions that may fail. Header-only, without
+// exceptions or allocation, so that the preloaded library can use it as well.
 namespace cacheshim {
 
 // An errno value that a function returns. Never 0.
@@ -31,7 +31,7 @@ class [[nodiscard]] Result {
 
   explicit operator bool() const { return value_.has_value(); }
   Errno error() const { return Errno(error_); }
-  // Whether this is the error `code`; false for a value.
+  // Returns whether this is the error `code`; false for a value.
   bool failed_with(int code) const { return !value_ && error_ == code; }
 
   T& operator*() & { return *value_; }

@@ -7,9 +7,9 @@
 #include "common/result.h"
 
 // The routes as a flat table that the preloaded library maps: the data of the profiles, readable
-// without a parser. The daemon writes it to the run directory's file `routes`. The same table, made
-// of the shipped profiles at build time, is part of the library for containers that have no run
-// directory.
+// without a parser. The daemon writes the table to the file `routes` in the run directory. The
+// library also contains a table that is made from the shipped profiles at build time, for
+// containers without a run directory.
 //
 // Layout (native byte order, all offsets from the start of the table):
 //   RouteTableHeader, then `route_count` RouteRecords, then the strings, each ended by a NUL.
@@ -25,15 +25,15 @@ struct RouteTableHeader {
   std::uint32_t route_count;
 };
 
-// One default path of one cache family. Every field is an offset of a string; the empty string
+// One default path of one cache family. Every field is the offset of a string; the empty string
 // means "none".
 struct RouteRecord {
   std::uint32_t name;  // directory name under the mount, such as "triton"
   // environment variable that moves the cache, such as "TRITON_CACHE_DIR"
   std::uint32_t variable;
-  // variables, separated by ':'; if one is set, the library leaves the cache alone
+  // variables, separated by ':'; if one is set, the library does not redirect the cache
   std::uint32_t unless;
-  std::uint32_t default_path;  // such as "~/.triton/cache"; ~ is HOME
+  std::uint32_t default_path;  // such as "~/.triton/cache"; ~ stands for HOME
 };
 
 // A checked, read-only view of a table. Owns nothing; the bytes must outlive it.
