@@ -4,8 +4,8 @@
 namespace cacheshim::cuda {
 namespace {
 
-// The setting works for every way to the driver, hooked or not, except for a driver that was
-// initialized earlier: the driver reads the variable in cuInit.
+// Sets the variable before main. The driver reads it in cuInit, so the setting also works for
+// programs that reach the driver without a hook, except if the driver was initialized earlier.
 [[gnu::constructor]] void start_process() { start(); }
 
 }  // namespace

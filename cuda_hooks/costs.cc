@@ -22,7 +22,7 @@ struct Costs {
   std::atomic<std::int64_t> bytes{0};
 };
 constinit Costs costs;
-// a forked child inherits its parent's counts, and prints nothing
+// the process that counts: a forked child inherits its parent's counts, and prints nothing
 constinit std::atomic<pid_t> owner{0};
 constinit std::atomic<bool> driver_is_eager{false};
 
@@ -50,7 +50,7 @@ std::size_t free_device_bytes(Driver& driver) {
   return get_info(&free, &total) == CUDA_SUCCESS ? free : 0;
 }
 
-// "12.3": tenths of a unit as text.
+// Formats tenths of a unit as "12.3".
 class Decimal {
  public:
   explicit Decimal(std::uint64_t tenths, bool with_tenth) {

@@ -6,12 +6,12 @@
 
 #include "cuda_hooks/driver.h"
 
-// Counts the cost of loading if CACHESHIM_CUDA_REPORT=1 is set, and prints one line when the
-// process ends.
+// If CACHESHIM_CUDA_REPORT=1 is set, measures the time and memory that loading takes, and prints
+// one line when the process exits.
 namespace cacheshim::cuda {
 
-// Measures one call that loads modules, and the preloading after it. Does nothing if the report is
-// off.
+// Measures one call that loads modules, and the preloading after it. Does nothing without the
+// report.
 class CostMeter {
  public:
   explicit CostMeter(Driver& driver);
@@ -29,7 +29,7 @@ class CostMeter {
   std::size_t free_before_ = 0;  // bytes of device memory; 0: unknown
 };
 
-// Records that the driver of this process was initialized, and its loading mode.
+// Records that this process has initialized the driver, and the driver's loading mode.
 void note_driver(bool is_eager);
 // Records that `count` kernels were loaded because their names match.
 void note_preloaded(unsigned count);

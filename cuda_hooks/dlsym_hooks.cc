@@ -5,8 +5,8 @@
 #include "cuda_hooks/driver.h"
 #include "cuda_hooks/process.h"
 
-// The C side of dlsym_entry.S. A process that never requests a function of the driver pays only two
-// character comparisons here.
+// The C part of dlsym_entry.S. In a process that never requests a function of the driver, this
+// takes only two comparisons of characters.
 
 using namespace cacheshim;
 using namespace cacheshim::cuda;
@@ -28,7 +28,7 @@ namespace {
 void* find_nothing(void*, const char*) { return nullptr; }
 void* find_no_version(void*, const char*, const char*) { return nullptr; }
 
-// The next function in the search order, which may be another interposer's.
+// Returns the next function in the search order, which may belong to another interposer.
 template <class Function>
 Function find_next(std::atomic<Function>& next, const char* name, Function nothing) {
   const Function known = next.load(std::memory_order_relaxed);

@@ -28,7 +28,7 @@ constexpr const char* kCallNames[] = {
 #undef CACHESHIM_CUDA_CALL
 };
 
-// A failing dlsym would set an error that the application's next dlerror returns.
+// Calls dlsym. If it fails, removes the error, which the application's next dlerror would return.
 void* find_quietly(void* handle, const char* name) {
   const LibcLoader loader = libc_loader();
   if (loader.find == nullptr) return nullptr;
@@ -37,19 +37,21 @@ void* find_quietly(void* handle, const char* name) {
   return found;
 }
 
-// Returns the next function in the search order, otherwise that of the loaded driver: Python opens
-// its extensions with RTLD_LOCAL, and so also the driver that they are linked to.
+// Returns the next function in the search order, otherwise the loaded driver's function: Python
+// opens its extensions with RTLD_LOCAL, so the driver that they are linked to is not in the search
+// order.
 void* find_direct(const char* name) {
   if (!may_be_defined(SymbolName(name))) return nullptr;
   if (void* const next = find_quietly(RTLD_NEXT, name)) return next;
-  // Never closed: the caller is linked to it, so the driver stays loaded as long as the caller.
+  // The handle is never closed. The caller is linked to the driver, so the driver stays loaded as
+  // long as the caller.
   const auto open = libc_loader().open;
   if (open == nullptr) return nullptr;
   void* const driver = open("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   return driver == nullptr ? nullptr : find_quietly(driver, name);
 }
 
-// libcuda.so.1, libcuda.so.580.65.06, …
+// Matches libcuda.so.1, libcuda.so.580.65.06 and so on.
 bool is_driver(const char* path) {
   constexpr char kPrefix[] = "libcuda.so";
   const char* const slash = std::strrchr(path, '/');
@@ -100,7 +102,7 @@ bool Driver::take(void* base, void* handle) {
 
 void* Driver::base() {
   void* base = base_.load(std::memory_order_acquire);
-  while (base == &being_taken) {  // until the few stores above are done
+  while (base == &being_taken) {  // until the other thread has filled the slot
     (void)::sched_yield();
     base = base_.load(std::memory_order_acquire);
   }

@@ -5,8 +5,8 @@
 
 #include "cuda_hooks/driver_api.h"
 
-// The drivers of this process: the hooked functions, the real ones, and the driver that each hook
-// stands for.
+// The drivers of this process. For each driver: the functions that are hooked, and the real
+// functions behind the hooks.
 //
 // Slot 0 serves programs and libraries that are linked to the driver: our exports come first in the
 // search order, and the next functions are resolved at the first call. The other slots are images
@@ -42,7 +42,7 @@ class Driver {
     real_[static_cast<unsigned>(row)].store(function, std::memory_order_release);
   }
 
-  // The driver's function of that name, or null if this driver has none.
+  // Returns the driver's function of this name, or null if this driver has none.
 #define CACHESHIM_CUDA_CALL(name) \
   auto name() { return reinterpret_cast<decltype(&::name)>(find_call(Call::name)); }
 #include "cuda_hooks/calls.def"
@@ -52,22 +52,22 @@ class Driver {
   friend int find_slot(void* function, void* handle);
   void* find_call(Call call);
   void* base();
-  // Assigns a free slot to the image at `base`; false if another thread took the slot first.
+  // Assigns a free slot to the image at `base`. Returns false if another thread has taken the slot.
   bool take(void* base, void* handle);
 
-  std::atomic<void*> base_{nullptr};  // of the image; the direct slot has none
+  std::atomic<void*> base_{nullptr};  // of the image; null in slot 0
   std::atomic<void*> real_[static_cast<unsigned>(Row::kCount)] = {};
   std::atomic<void*> calls_[static_cast<unsigned>(Call::kCount)] = {};
 };
 
 extern Driver drivers[kSlots];
 
-// Returns the slot of the libcuda image that contains `function`, assigning one if necessary;
-// `handle` is the handle of the search. Returns 0 if no image contains it (another library may have
-// a function of that name), or if there are more images than slots.
+// Returns the slot of the libcuda image that contains `function`; assigns a slot if the image has
+// none. `handle` is the handle that dlsym searched. Returns 0 if no image contains the function
+// (another library may have a function of this name), or if there are more images than slots.
 int find_slot(void* function, void* handle);
 
-// Returns the hook of `row` for the driver of `slot`.
+// Returns the hook of `row` that calls the driver of `slot`.
 void* find_hook(int slot, Row row);
 
 }  // namespace cacheshim::cuda

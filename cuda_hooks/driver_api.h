@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of the CUDA driver API that is hooked or called, so that the build needs no toolkit.
-// Source: cuda.h of CUDA 13.0, with its names; tests/cuda compares the two if it finds a cuda.h. If
-// cuda.h has been included before, its types are used.
+// The part of the CUDA driver API that this library hooks or calls, so that the build needs no
+// toolkit. Source: cuda.h of CUDA 13.0, with its names; tests/cuda compares the two if it finds a
+// cuda.h. If cuda.h was included before, its types are used.
 #ifndef __cuda_cuda_h__
 
 using cuuint64_t = std::uint64_t;
@@ -16,7 +16,7 @@ using CUlibrary = struct CUlib_st*;
 using CUkernel = struct CUkern_st*;
 using CUcontext = struct CUctx_st*;
 
-// Only passed on.
+// Only passed to the driver.
 enum CUjit_option : unsigned {};
 enum CUlibraryOption : unsigned {};
 
@@ -39,7 +39,7 @@ enum CUdriverProcAddressQueryResult : unsigned {
 
 extern "C" {
 
-// Hooked (symbols.def).
+// Functions that are hooked (symbols.def).
 CUresult cuInit(unsigned int flags);
 CUresult cuModuleLoad(CUmodule* module, const char* path);
 CUresult cuModuleLoadData(CUmodule* module, const void* image);
@@ -53,14 +53,14 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_optio
                                void** jit_values, unsigned int jit_count, CUlibraryOption* options,
                                void** values, unsigned int count);
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode);
-// Version 1 (11.3) and version 2 (12.0); cuda.h maps the plain name to the second.
+// Version 1 (11.3) and version 2 (12.0); cuda.h maps the plain name to version 2.
 #undef cuGetProcAddress
 #undef cuGetProcAddress_v2
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags);
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status);
 
-// Called (calls.def).
+// Functions that are called (calls.def).
 CUresult cuCtxGetCurrent(CUcontext* context);
 CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes);
 CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule module);

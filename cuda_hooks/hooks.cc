@@ -9,8 +9,8 @@
 
 // The hooks: one body for each kind of function in symbols.def.
 //
-// They run between an application and its driver, so they hold no lock during the driver's call,
-// return its result, and pass calls through that the driver itself makes to its exports.
+// They run between an application and its driver. So they hold no lock during the driver's call,
+// return its result, and pass through the calls that the driver itself makes to its exports.
 namespace cacheshim::cuda {
 namespace {
 
@@ -29,7 +29,7 @@ class DepthGuard {
 
 bool steps_aside() { return depth > 0 || is_off(); }
 
-// The function behind one hook.
+// The real function behind one hook.
 template <class Function>
 struct Target {
   int slot;
@@ -53,7 +53,7 @@ void say_what_is_set() {
   }
 }
 
-// Before 11.7 no driver was lazy or had this query.
+// Records the driver's loading mode. Drivers before 11.7 lack this query, and none of them is lazy.
 void check_driver(Driver& driver) {
   CUmoduleLoadingMode mode = CU_MODULE_EAGER_LOADING;
   const auto get_mode = driver.cuModuleGetLoadingMode();
@@ -107,9 +107,9 @@ CUresult hook_Library(Target<Function> target, CUlibrary* library, Rest... rest)
   return result;
 }
 
-// The CUDA runtime registers every kernel early if the loading mode is EAGER, and otherwise one by
-// one at their first launch. So that `select` finds the kernels, the runtime gets EAGER from a lazy
-// driver.
+// The CUDA runtime registers all kernels early if the loading mode is EAGER; otherwise it registers
+// each kernel at its first launch. `select` needs the kernels early, so this hook returns EAGER to
+// the runtime although the driver is lazy.
 template <class Function>
 CUresult hook_Mode(Target<Function> target, CUmoduleLoadingMode* mode) {
   const Function real = target.find();
@@ -120,7 +120,8 @@ CUresult hook_Mode(Target<Function> target, CUmoduleLoadingMode* mode) {
   return result;
 }
 
-// Both versions have the same name; the requested version decides which one the caller gets.
+// Returns the row of the version that the caller gets: both versions have the same name, and the
+// requested API version selects one.
 Row find_row_of(const char* symbol, int version) {
   const Row row = find_row(symbol);
   constexpr int kSecondVersionSince = 12000;
@@ -187,7 +188,8 @@ void* find_hook(int slot, Row row) {
 
 }  // namespace cacheshim::cuda
 
-// The exports that programs and libraries linked to the driver call instead of the driver's own.
+// The exports: programs and libraries that are linked to the driver call them instead of the
+// driver's own functions.
 #define CACHESHIM_CUDA_SYMBOL(name, group, parameters, arguments)                                  \
   extern "C" [[gnu::visibility("default")]] CUresult name parameters {                             \
     return cacheshim::cuda::Hooks<cacheshim::cuda::kDirectSlot>::name(CACHESHIM_UNWRAP arguments); \

@@ -12,7 +12,7 @@
 namespace cacheshim::cuda {
 namespace {
 
-// These become parts of the environment, so they are not const.
+// Not const, because these become parts of the environment.
 constinit char eager_entry[] = "CUDA_MODULE_LOADING=EAGER";
 constinit char lazy_entry[] = "CUDA_MODULE_LOADING=LAZY";
 constinit char eager_mark[] = "CACHESHIM_CUDA_SET=EAGER";
@@ -40,15 +40,15 @@ void remove_entry(std::string_view name) {
   for (; *entry != nullptr; ++entry) *entry = entry[1];
 }
 
-// setenv and putenv are resolved behind this library: bash exports functions of these names, which
-// use tables that it has not set up yet.
+// Returns the function after this library in the search order, for setenv and putenv: bash exports
+// functions of these names, which use tables that it has not set up yet.
 template <class Function>
 Function behind_us(const char* name) {
   const auto find = libc_loader().find;
   return find == nullptr ? nullptr : reinterpret_cast<Function>(find(RTLD_NEXT, name));
 }
 
-// Not putenv, which allocates: this runs in every process, and few of them use CUDA.
+// Does not call putenv, which allocates: this runs in every process, and few of them use CUDA.
 void add_entry(char* entry) {
   std::size_t count = 0;
   if (::environ != nullptr) {
@@ -100,7 +100,7 @@ void set_loading_at_start(Loading loading) {
     case Loading::kEager:
     case Loading::kLazy:
       const bool eager = loading == Loading::kEager;
-      // possibly by the user, whose value it then remains
+      // if the user has set this value already, it stays the user's
       if (is_set_to(value_of(loading))) return;
       put_entry(kLoadingVariable, eager ? eager_entry : lazy_entry);
       put_entry(kSetVariable, eager ? eager_mark : lazy_mark);
@@ -112,7 +112,7 @@ void ensure_loading(Loading loading) {
   const char* const wanted = value_of(loading);
   if (is_set_to(wanted)) return;
   const auto set = behind_us<decltype(&::setenv)>("setenv");
-  if (set == nullptr) return;  // the driver is then queried, and a warning gives its mode
+  if (set == nullptr) return;  // the loading mode is then queried, and a warning contains it
   (void)set(kLoadingVariable.data(), wanted, 1);
   (void)set(kSetVariable.data(), wanted, 1);
 }

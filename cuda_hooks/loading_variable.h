@@ -6,7 +6,7 @@
 #include "common/job_id.h"
 #include "cuda_hooks/policy.h"
 
-// The variables of this process's environment that set the driver's loading mode.
+// Sets the variables of this process's environment that determine the driver's loading mode.
 namespace cacheshim::cuda {
 
 class ProcessEnvironment final : public Environment {
@@ -14,13 +14,13 @@ class ProcessEnvironment final : public Environment {
   std::string_view find(std::string_view name) const override;
 };
 
-// Sets CUDA_MODULE_LOADING as the plan says, and records for children that this library set it.
-// Allocates nothing unless the environment has more than a thousand variables. Call before main: no
-// other thread may use the environment.
+// Sets or removes CUDA_MODULE_LOADING as `loading` requires, and records for child processes that
+// this library has set it. Allocates nothing unless the environment has more than a thousand
+// variables. Call before main, because no other thread may use the environment.
 void set_loading_at_start(Loading loading);
 
-// The same later, when an application may have changed the value: does nothing if it is right. Uses
-// setenv(3), with its rules for threads.
+// As set_loading_at_start(), for a later time, when an application may have changed the value. Does
+// nothing if the value is right. Uses setenv(3), with its rules for threads.
 void ensure_loading(Loading loading);
 
 }  // namespace cacheshim::cuda

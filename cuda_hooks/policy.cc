@@ -10,7 +10,7 @@ bool same(std::string_view a, std::string_view b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-// The value of CUDA_MODULE_LOADING, and its origin.
+// The value of CUDA_MODULE_LOADING, and whether this library has set it.
 struct Inherited {
   std::string_view value;
   bool ours;
@@ -22,8 +22,9 @@ Inherited read_inherited(const Environment& environment) {
   return {value, !value.empty() && same(value, environment.find(kSetVariable))};
 }
 
-// Of the user's values only LAZY and EAGER are a decision. Other valid values (DEFAULT, and AUTO,
-// which an application's parent process may have set) leave the mode to the driver.
+// Of the values that a user sets, only LAZY and EAGER are decisions. The other valid values
+// (DEFAULT, and AUTO, which an application's parent process may have set) leave the mode to the
+// driver.
 Loading choose_loading(CudaPolicy policy, const Inherited& inherited) {
   switch (policy) {
     case CudaPolicy::kOff:

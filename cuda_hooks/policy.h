@@ -6,26 +6,26 @@
 #include "common/cuda_defaults.h"
 #include "common/job_id.h"
 
-// The decisions of a process about lazy loading, made from text alone.
+// The decisions of a process about lazy loading, made only from text.
 namespace cacheshim::cuda {
 
 // The driver's own variable. Source: CUDA C++ Programming Guide, "Lazy Loading".
 inline constexpr std::string_view kLoadingVariable = "CUDA_MODULE_LOADING";
-// The value that a parent process with this library has set, so that children can distinguish it
-// from the user's.
+// The variable that contains the value that a parent process with this library has set. It
+// distinguishes this value from the user's.
 inline constexpr std::string_view kSetVariable = "CACHESHIM_CUDA_SET";
 
 enum class Loading {
   kLeave,  // the variable stays unchanged
   kEager,
   kLazy,
-  kUnset,  // an ancestor with this library has set it
+  kUnset,  // remove the variable: an ancestor with this library has set it
 };
 
 struct Plan {
   CudaPolicy policy = CudaPolicy::kOff;
   Loading loading = Loading::kLeave;
-  bool user_is_lazy = false;        // and that is respected
+  bool user_is_lazy = false;        // and the library respects it
   std::string_view refused_policy;  // the invalid text of CACHESHIM_CUDA_EAGER
   std::string_view match;           // for kSelect
 };
@@ -33,7 +33,8 @@ struct Plan {
 // `defaults` is the configuration's entry for this program; the environment takes precedence.
 Plan make_plan(const Environment& environment, const CudaDefault& defaults);
 
-// The plan of a process in which the library is disabled: it reverts an ancestor's setting.
+// Returns the plan of a process in which the library is disabled. The plan reverts the setting of
+// an ancestor.
 Plan make_disabled_plan(const Environment& environment);
 
 }  // namespace cacheshim::cuda

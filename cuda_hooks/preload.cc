@@ -36,8 +36,8 @@ bool matches(const char* name) {
   return name != nullptr && ::regexec(&pattern, name, 0, nullptr, 0) == 0;
 }
 
-// Handles of the driver, as many as a module has: in their own pages, since the library does not
-// allocate.
+// Space for as many handles of the driver as a module has. Uses pages of its own, because the
+// library does not allocate from the heap.
 template <class Handle>
 class HandleArray {
  public:

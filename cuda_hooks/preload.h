@@ -3,19 +3,19 @@
 
 #include "cuda_hooks/driver.h"
 
-// The policy `select`: the driver stays lazy, and only kernels with matching names are loaded
-// immediately. Experimental.
+// The policy `select`: the driver stays lazy, and the library loads only kernels with matching
+// names immediately. Experimental.
 namespace cacheshim::cuda {
 
-// Whether there is a valid pattern. If there is none, or it does not compile, prints one line once:
-// then everything stays as lazy as without the library.
+// Whether there is a valid pattern. If there is none, or if it does not compile, prints one line
+// (once per process), and all kernels stay as lazy as without the library.
 bool is_selecting();
 
 // Loads the matching kernels of the module that was just loaded. A kernel that cannot be loaded
 // stays lazy.
 void preload_module(Driver& driver, CUmodule module);
-// Loads a library's kernels into the current context; without a context they stay lazy, and one
-// line says so once.
+// Loads the matching kernels of a library into the current context. Without a context they stay
+// lazy, and one line reports it once.
 void preload_library(Driver& driver, CUlibrary library);
 
 }  // namespace cacheshim::cuda

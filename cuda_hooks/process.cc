@@ -47,7 +47,7 @@ class FixedText {
   bool fits_ = true;
 };
 
-// Copies `text` to `buffer`, truncated if necessary: the environment may change later.
+// Copies `text` to `buffer`, truncated if necessary, because the environment may change later.
 template <std::size_t kCapacity>
 void keep(std::string_view& text, char (&buffer)[kCapacity]) {
   const std::size_t size = text.size() < kCapacity ? text.size() : kCapacity - 1;
@@ -56,8 +56,8 @@ void keep(std::string_view& text, char (&buffer)[kCapacity]) {
   text = {buffer, size};
 }
 
-// Normalizes the mount's path as in the name of the run directory: no double slashes, none at the
-// end.
+// Writes the mount's path as it is in the name of the run directory: without double slashes or a
+// slash at the end.
 template <std::size_t kCapacity>
 void append_normalised(FixedText<kCapacity>& out, std::string_view path) {
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -79,7 +79,8 @@ std::size_t read_defaults(std::string_view base, std::string_view directory) {
   return got > 0 ? static_cast<std::size_t>(got) : 0;
 }
 
-// If the process's environment sets a policy, the file is not read.
+// Returns the configuration's settings for this program. Does not read the file if the process's
+// environment sets a policy.
 CudaDefault find_defaults(const Environment& environment) {
   if (!environment.find(kCudaEagerVariable).empty()) return {};
   FixedText<PATH_MAX> mount;

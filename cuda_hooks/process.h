@@ -5,11 +5,12 @@
 
 #include "cuda_hooks/policy.h"
 
-// This process's plan. The constructor makes it, or the first call to the driver, if that comes
-// earlier: a library's own constructor may run before a preloaded one.
+// This process's plan. The constructor makes it. If a call to the driver comes earlier, this call
+// makes it: the constructor of another library may run before a preloaded library's.
 namespace cacheshim::cuda {
 
-// Makes the plan and sets the environment, once. Reads at most two files, of the run directory.
+// Makes the plan and sets the environment, once. Reads at most two files, both in the run
+// directory.
 void start();
 
 // Returns the plan; calls start() if necessary. Its strings stay valid.
@@ -17,7 +18,7 @@ const Plan& plan();
 
 inline bool is_off() { return plan().policy == CudaPolicy::kOff; }
 
-// Returns true for the first caller of a process.
+// Returns true only for the first call in a process with this flag.
 inline bool is_first(std::atomic<bool>& said) {
   return !said.load(std::memory_order_relaxed) && !said.exchange(true);
 }
