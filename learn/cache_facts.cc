@@ -17,7 +17,7 @@ namespace cacheshim::learn {
 namespace {
 
 constexpr std::size_t kMostExamples = 3;
-constexpr std::size_t kMostPatterns = 20;  // of one kind
+constexpr std::size_t kMostPatterns = 20;  // the most patterns of one kind
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -65,7 +65,7 @@ class Finder {
   }
 
  private:
-  // The first rule that matches counts: rules for deeper paths come first.
+  // Sorts rules for deeper paths first, because the first rule that matches counts.
   void sort_entries() {
     const auto depth = [](const EntryFacts& entry) {
       return std::count(entry.path.begin(), entry.path.end(), '/');
@@ -82,8 +82,8 @@ class Finder {
     });
   }
 
-  // Returns a pattern that matches all of these paths and no other file's name; otherwise the names
-  // themselves.
+  // Returns a pattern that matches all of these paths and no other file's name; if there is none,
+  // the names.
   std::vector<std::string> patterns_of(const std::set<std::string>& paths) const {
     std::set<std::string> names;
     for (const std::string& path : paths) names.insert(name_of(path));
@@ -106,7 +106,8 @@ class Finder {
     }
   }
 
-  // The kernel itself answers an O_EXCL that fails, so only the name shows that the file is a lock.
+  // Judges by the name, because the daemon does not see an open with O_EXCL that fails: the kernel
+  // itself answers it.
   bool is_baton(const History::Gone& gone) const {
     const std::string name = name_of(gone.path);
     return gone.is_exclusive && gone.to.empty() && !first_.locked.contains(gone.path) &&
@@ -202,8 +203,8 @@ class Finder {
     facts_.entries.push_back(std::move(entry));
   }
 
-  // The ending of the last file comes last into the base; an empty ending fits all names, so it is
-  // tried last.
+  // Returns the endings in the order in which their files come into the base: the last file's
+  // ending is last. An empty ending matches all names, so it is tried last.
   std::vector<std::string> endings_of(const EntryGroup& group) const {
     std::vector<std::string> endings;
     for (const auto& [entry, files] : group.members) {
@@ -226,7 +227,7 @@ class Finder {
     std::set<std::string> alone;
     for (const auto& [directory, files] : group.members) {
       const File& file = first_.files.at(files.back());
-      // the rename of the directory completes it
+      // the rename of the directory completes the entry
       if (file.arrival == Arrival::kWithDirectory) return;
       if (file.arrival == Arrival::kInPlace) return;
       const std::string& path = files.back();

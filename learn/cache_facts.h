@@ -20,7 +20,8 @@ struct Observed {
 // Entries that match one pattern.
 struct EntryFacts {
   std::string path;
-  std::vector<std::string> endings;  // of entries of files; empty: directories
+  // of entries that consist of files; empty: entries are directories
+  std::vector<std::string> endings;
   std::string seen;
   bool is_renamed = true;  // whether renames put all files into place
   std::vector<Observed> complete;
@@ -36,24 +37,25 @@ struct CacheFacts {
   std::vector<Observed> locks;
   std::vector<Observed> batons;
   std::vector<std::string> notes;
-  bool has_files = false;            // whether the command made any, kept or not
+  // whether the command has made files, even if it has removed them
+  bool has_files = false;
   bool is_closed_to_others = false;  // all files have a mode like mkstemp's
 };
 
 struct Evidence {
   std::vector<FileEvent> first;
   std::optional<std::vector<FileEvent>>
-      second;  // of a second run of the command on the files of the first
-  // The mode and text of a file that exists at the end; no text for a large one.
+      second;  // of a second run of the command on the files of the first run
+  // The mode and text of a file that exists at the end; a large file has no text here.
   struct Content {
     unsigned mode = 0;
     std::string text;
   };
   std::function<std::optional<Content>(const std::string& path)> read;
-  std::string directory;  // the cache's, as seen by the command
+  std::string directory;  // the cache's directory, as the command sees it
 };
 
-// Pure except for `read`.
+// Returns the facts. Pure except for `read`.
 CacheFacts find_facts(const Evidence& evidence);
 
 }  // namespace cacheshim::learn

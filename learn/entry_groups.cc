@@ -51,7 +51,7 @@ class Grouping {
     }
     std::sort(in_order_.begin(), in_order_.end());
     std::map<std::string, std::optional<Unit>> units;
-    std::set<std::string> around;  // directories that entries are in
+    std::set<std::string> around;  // directories that contain entries
     for (const auto& [order, path] : in_order_) {
       const auto& unit = units[path] = unit_of(path);
       if (!unit) continue;
@@ -89,7 +89,8 @@ class Grouping {
     return std::nullopt;
   }
 
-  // The part above the entry is literal, except for levels that spread keys.
+  // Returns the pattern of an entry's path. The part above the entry is literal, except for levels
+  // that spread keys over directories.
   static std::string pattern_of(const Unit& unit) {
     const auto parts = components(unit.entry);
     std::string pattern;

@@ -21,10 +21,11 @@ struct EntryGroups {
   std::vector<std::string> others;  // files that fit no entry
 };
 
-// Pure. Finds entries in this order: a directory that was renamed into place; otherwise the object
-// at the first name on the path that looks like a key, which is a directory or files with this
-// common beginning; otherwise a directory beside others with a file of the same name. A directory
-// around entries is not an entry itself. `left_out` are files of no entry, such as locks.
+// Groups the files into entries. For each file, the first of these that applies is its entry: a
+// directory that was renamed into place; the object at the first name on the path that looks like a
+// key, which is a directory or the files with this common beginning; a directory beside others that
+// contain a file of the same name. A directory that contains entries is not an entry itself.
+// `left_out` are files that belong to no entry, such as locks. Pure.
 EntryGroups group_entries(const std::map<std::string, File>& files,
                           const std::set<std::string>& left_out);
 

@@ -25,10 +25,10 @@ struct FileEvent {
   Op op;
   pid_t thread;
   std::string path;           // below the cache's directory; "" for that directory
-  std::string to = {};        // of kRename and kLink
-  int error = 0;              // an errno: the call had no effect
-  bool writes = false;        // of kOpen and kCreate
-  bool is_exclusive = false;  // of kCreate: O_EXCL
+  std::string to = {};        // the new path; only for kRename and kLink
+  int error = 0;              // an errno; not 0: the call had no effect
+  bool writes = false;        // only for kOpen and kCreate
+  bool is_exclusive = false;  // only for kCreate: O_EXCL
 };
 
 }  // namespace cacheshim::learn

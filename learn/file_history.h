@@ -11,23 +11,23 @@
 
 namespace cacheshim::learn {
 
-// How a name appeared.
+// The way in which a name appeared.
 enum class Arrival { kInPlace, kRenamed, kWithDirectory };
 
 struct File {
   bool is_directory = false;
   Arrival arrival = Arrival::kInPlace;
   std::size_t order = 0;               // its position among all events
-  std::string renamed_directory = {};  // of kWithDirectory: the new name of the directory
+  std::string renamed_directory = {};  // for kWithDirectory: the new name of the directory
   bool is_exclusive = false;           // created with O_EXCL
 };
 
-// The files that a run has left, and those that it has removed.
+// The files that exist after a run, and those that it has removed.
 struct History {
   std::map<std::string, File> files;  // files and directories that exist at the end, by path
   struct Gone {
     std::string path;
-    std::string to;  // the new name, or ""
+    std::string to;  // the new name if it was renamed, otherwise ""
     bool is_directory;
     bool is_exclusive;
   };
@@ -42,7 +42,8 @@ struct History {
   std::set<pid_t> threads;
 };
 
-// Pure. `before`: the files that existed when the events began.
+// Returns the history that the events describe. `before` are the files that existed before the
+// events. Pure.
 History replay(const std::vector<FileEvent>& events, const std::map<std::string, File>& before);
 
 }  // namespace cacheshim::learn

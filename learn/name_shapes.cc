@@ -8,18 +8,19 @@
 namespace cacheshim::learn {
 namespace {
 
-constexpr char kFinal = '\1';  // stands for the final name in a temporary one
+constexpr char kFinal = '\1';  // replaces the final name within a temporary one
 const char* const kUuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
 constexpr std::size_t kKeyHex = 8;
 constexpr std::size_t kKeyLength = 16;
 constexpr std::size_t kMostNames = 2000;  // the most names that are compared with one another
-constexpr std::size_t kLongestKept = 40;  // characters as '?'; a longer part is '*'
+// the longest part that becomes '?'; a longer one becomes '*'
+constexpr std::size_t kLongestKept = 40;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
 bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Letters and digits, or letters of both cases: unlike a word of a language.
+// Whether the text has letters and digits, or letters of both cases, unlike a word of a language.
 bool looks_random(std::string_view text) {
   const auto count = [&](auto is) { return std::count_if(text.begin(), text.end(), is); };
   const auto digits = count(is_digit);
@@ -49,7 +50,7 @@ std::string replaced(const std::string& text, const std::regex& part) {
   return result.append(rest, text.cend());
 }
 
-// Replaces numbers that are process ids, or look like one, with '*'.
+// Replaces numbers that are process ids, or that look like process ids, with '*'.
 std::string without_ids(const std::string& text, const std::set<pid_t>& threads) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -70,8 +71,8 @@ std::string without_ids(const std::string& text, const std::set<pid_t>& threads)
   return result;
 }
 
-// Replaces the random part at the end: that of Python's tempfile, or six characters as of
-// mkstemps(3), before a suffix or none.
+// Replaces the random part at the end of the name: as Python's tempfile makes it, or six characters
+// as mkstemps(3) makes them, with or without a suffix.
 std::string without_random_end(const std::string& text) {
   static const std::regex python("(?:tmp|\1)([a-z0-9_]{8})(?=\\.|$)");
   if (std::regex_search(text, python)) return replaced(text, python);
@@ -81,8 +82,8 @@ std::string without_random_end(const std::string& text) {
   return replaced(text, six);
 }
 
-// Merges two shapes: each differing part becomes '?' for each character in shapes of one length,
-// otherwise '*'. Returns nothing if little is left.
+// Merges two shapes that differ in one part. This part becomes one '?' per character if both shapes
+// have the same length, otherwise '*'. Returns nothing if too little is left.
 std::optional<std::string> merged(const std::string& a, const std::string& b) {
   const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   const auto front = static_cast<std::size_t>(differs.first - a.begin());
@@ -184,7 +185,8 @@ std::optional<std::string> common_pattern(const std::set<std::string>& names) {
   const auto key = end_of_key(front);
   if (names.size() == 1 && !key) return literal(front);
   if (names.size() == 1) back = front.substr(*key);
-  // Only whole words count: the beginning ends, and the ending begins, at a separator.
+  // Keeps only whole words: the common beginning must end at a separator, and the common ending
+  // must begin at one.
   const auto front_end = front.find_last_of("._-");
   front = key || front_end == front.npos ? "" : front.substr(0, front_end + 1);
   const auto back_begin = back.find_first_of("._-");

@@ -9,15 +9,15 @@
 #include <string_view>
 #include <vector>
 
-// Derives from the names of one run the parts that stay the same and the parts that each run
+// Finds out, from the names of one run, which parts of names are constant and which parts each run
 // chooses. Pure.
 namespace cacheshim::learn {
 
 // Returns the name as a pattern that matches only this name.
 std::string literal(std::string_view name);
 
-// Returns the end of the part that looks like a key: a UUID, 8 hexadecimal digits or 16 letters and
-// digits. Nothing if there is none.
+// Returns the end of the part of `name` that looks like a key: a UUID, 8 hexadecimal digits, or 16
+// letters and digits. Returns nothing if there is none.
 std::optional<std::size_t> end_of_key(std::string_view name);
 
 // Whether the name looks like a level that spreads keys over directories: one or two hexadecimal
@@ -29,19 +29,19 @@ struct TemporaryName {
   std::string final_name;  // the new name, or ""
 };
 
-// Returns a pattern of similar temporary names. '*' stands for the final name and for process ids,
-// that is, the numbers among `threads` and all others of three digits or more. '?' stands for each
-// character of a UUID, of a long hexadecimal number, and of the random part of mkstemp(3), Python's
-// tempfile and similar functions.
+// Returns a pattern that matches similar temporary names. '*' stands for the final name and for
+// process ids: the numbers among `threads`, and all others of three digits or more. '?' stands for
+// each character of a UUID, of a long hexadecimal number, and of the random part that mkstemp(3),
+// Python's tempfile and similar functions make.
 std::string shape_of(const TemporaryName& temporary, const std::set<pid_t>& threads);
 
-// Returns the shapes of all names, each once. Shapes that differ in one part are merged.
+// Returns the shapes of all names, each once. Merges shapes that differ in only one part.
 std::vector<std::string> shapes_of(const std::vector<TemporaryName>& names,
                                    const std::set<pid_t>& threads);
 
-// Returns a pattern for all of the names: their common beginning and ending, or the name if they
-// are all equal. Returns nothing if they have neither. A beginning that is a key does not count,
-// nor does an ending without a '.', '_' or '-'.
+// Returns a pattern for all of the names: their common beginning and ending, or the name itself if
+// they are all equal. Returns nothing if they have neither. A beginning that is a key does not
+// count, nor does an ending without a '.', '_' or '-'.
 std::optional<std::string> common_pattern(const std::set<std::string>& names);
 
 }  // namespace cacheshim::learn

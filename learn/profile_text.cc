@@ -10,9 +10,9 @@ namespace cacheshim::learn {
 namespace {
 
 constexpr std::size_t kWidth = 110;
-constexpr std::string_view kIndent = "  ";  // of a comment's further lines
+constexpr std::string_view kIndent = "  ";  // of the second and later lines of a comment
 
-// Text that a program chose goes into comments: remove control characters.
+// Removes control characters, because text that a program chose goes into comments.
 std::string plain(std::string_view text) {
   std::string result(text);
   std::replace_if(

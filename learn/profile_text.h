@@ -16,8 +16,8 @@ struct ProfileHead {
   std::vector<std::string> notes;  // about the run itself
 };
 
-// Returns the TOML text of a profile (docs/profiles.md) with evidence "guess": a comment on the
-// observation precedes each part. Parts that a guess may not have, or that would not work, become
+// Returns the TOML text of a profile (docs/profiles.md) with evidence "guess". A comment with the
+// observation precedes each part. Parts that a guess may not have, or that would not work, are
 // comments.
 std::string profile_text(const ProfileHead& head, const CacheFacts& facts);
 

@@ -17,7 +17,7 @@
 namespace cacheshim::learn {
 namespace {
 
-// Returns the protocol structure at `at`; missing bytes are zero.
+// Returns the protocol structure at offset `at`; missing bytes are zero.
 template <class Body>
 Body read(std::string_view bytes, std::size_t at) {
   Body body{};
@@ -120,7 +120,7 @@ class Decoder {
     const std::size_t body = sizeof in;
     switch (in.opcode) {
       case FUSE_LOOKUP:
-        // Node 0 is an ENOENT that the kernel may cache.
+        // If the node is 0, the reply is an ENOENT that the kernel may cache.
         return name(Op::kLookup, in, text_at(request, body),
                     node == 0 && error == 0 ? ENOENT : error, node);
       case FUSE_MKDIR:
@@ -159,7 +159,8 @@ class Decoder {
     if (events_.size() < kMostEvents) events_.push_back(std::move(event));
   }
 
-  // A call on a name in a directory; if it created or found an object, `node` is its number.
+  // Adds a call on a name in a directory. If it has created or found an object, `node` is its
+  // number.
   void name(Op op, const fuse_in_header& in, const std::string& name, int error,
             std::uint64_t node) {
     if (error == 0 && node != 0) names_.know(node, in.nodeid, name);
@@ -175,7 +176,7 @@ class Decoder {
   void create(const fuse_in_header& in, std::string_view request, int error, std::uint64_t node) {
     const auto body = read<fuse_create_in>(request, sizeof in);
     const std::string name = text_at(request, sizeof in + sizeof body);
-    if (name == "/") return;  // O_TMPFILE: the file gets a name when it is linked
+    if (name == "/") return;  // O_TMPFILE: linking the file gives it a name
     if (error == 0) names_.know(node, in.nodeid, name);
     const auto path = names_.path(in.nodeid, name);
     if (!path) return;

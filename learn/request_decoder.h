@@ -8,8 +8,8 @@
 
 namespace cacheshim::learn {
 
-// Pure. Reads RequestTrace::records(); stops at an incomplete record, and leaves out requests of
-// unknown files: at most kMostEvents, of paths of at most kMostDepth components.
+// Decodes RequestTrace::records(). Stops at an incomplete record, and omits requests on unknown
+// files. Returns at most kMostEvents events, for paths of at most kMostDepth components. Pure.
 inline constexpr std::size_t kMostEvents = 500'000;
 inline constexpr int kMostDepth = 64;
 std::vector<FileEvent> decode_requests(std::string_view records);
