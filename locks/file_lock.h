@@ -23,12 +23,13 @@
 
 namespace cacheshim {
 
-// The reason why a lock was not obtained.
+// The reason why a lock attempt has failed.
 struct LockError {
   enum class Reason {
-    kTimedOut,    // other processes held it for the whole timeout
+    kTimedOut,    // other processes held the lock during the whole timeout
     kCannotOpen,  // the lock file cannot be made or opened
-    // the file system returned an error: no locks there (ENOLCK, ENOSYS), or the mount closes
+    // the file system has returned an error: it has no locks (ENOLCK, ENOSYS), or the mount is
+    // closing
     kCannotLock,
   };
   Reason reason;
@@ -45,24 +46,24 @@ struct LockError {
 };
 
 // Opens no descriptor before the first lock(). Movable; a moved-from object is like a new one with
-// an empty path. Not thread-safe: each thread has its own, and two objects of one process exclude
-// each other like those of two processes.
+// an empty path. Not thread-safe: use one object per thread. Two objects of one process exclude
+// each other like the objects of two processes.
 //
-// Uses flock(2) and not fcntl(2): an flock belongs to the descriptor, so that closing another
-// descriptor of the same file does not release it. A child of fork(2) shares the lock until it
-// closes the descriptor or calls exec (O_CLOEXEC). The lock file is never removed: the remover
-// would hold a lock on a file without a name.
+// Uses flock(2), not fcntl(2): an flock belongs to the descriptor, so closing another descriptor of
+// the same file does not release it. A child of fork(2) shares the lock until it closes the
+// descriptor or calls exec (O_CLOEXEC). The lock file is never removed, because the process that
+// removes it would hold a lock on a file without a name.
 class FileLock {
  public:
   enum class Mode { kShared, kExclusive };
-  using Result = std::optional<LockError>;  // empty if it is locked
+  using Result = std::optional<LockError>;  // empty if the object has the lock
 
   static constexpr std::chrono::milliseconds kCadence{50};
   static constexpr std::chrono::seconds kDefaultTimeout{10};
 
-  // Locks `path`.lock. Does not open it yet.
+  // Will lock `path`.lock. Does not open the file yet.
   explicit FileLock(std::string path) : path_(std::move(path) + ".lock") {}
-  // Locks exactly this file.
+  // Will lock the file `lock_path` itself.
   static FileLock of_file(std::string lock_path) {
     FileLock lock{std::string()};
     lock.path_ = std::move(lock_path);
@@ -83,14 +84,14 @@ class FileLock {
   }
   ~FileLock() { close(); }
 
-  // Waits without a limit; continues after signals. An existing lock is converted as by flock(2):
-  // not atomically.
+  // Waits without a limit; continues after signals. If the object already holds a lock, converts it
+  // as flock(2) does: not atomically.
   [[nodiscard]] Result lock(Mode mode = Mode::kExclusive) { return take(operation(mode)); }
-  // Does not wait.
+  // As lock(), but fails instead of waiting.
   [[nodiscard]] Result try_lock(Mode mode = Mode::kExclusive) {
     return take(operation(mode) | LOCK_NB);
   }
-  // Tries every kCadence until `timeout` has passed; once if it is zero or less.
+  // Tries every kCadence until `timeout` has passed; if `timeout` is zero or less, tries once.
   [[nodiscard]] Result try_lock_for(std::chrono::milliseconds timeout = kDefaultTimeout,
                                     Mode mode = Mode::kExclusive) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -103,12 +104,12 @@ class FileLock {
                             : std::chrono::nanoseconds(kCadence));
     }
   }
-  // The file remains. No effect if nothing is locked.
+  // Releases the lock; does nothing if there is none. Does not remove the file.
   void unlock() noexcept { close(); }
 
   bool is_locked() const noexcept { return locked_; }
   const std::string& path() const noexcept { return path_; }
-  // A descriptor to pass to a child; -1 if nothing is locked.
+  // Returns the descriptor, to pass it to a child; -1 if nothing is locked.
   int fd() const noexcept { return fd_; }
 
  private:
@@ -121,8 +122,8 @@ class FileLock {
     (void)::nanosleep(&span, nullptr);  // a signal only shortens it
   }
 
-  // In a directory without write permission, an existing lock file also works: flock(2) needs no
-  // write permission.
+  // An existing lock file is usable even in a directory without write permission, and without write
+  // permission for the file: flock(2) does not need it.
   int open_file() const {
     constexpr mode_t kForAll = 0666;
     int fd = -1;
