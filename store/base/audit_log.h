@@ -58,8 +58,8 @@ class AuditLog {
   // Appends `record` as a line, with the current time and this machine's name.
   Status append(AuditRecord record) const;
 
-  // Calls `each` with each record of each file, those of one file in order. Skips lines that are
-  // not records.
+  // Calls `each` with every record of every file; the records of one file come in their order.
+  // Skips lines that are not records.
   Status read(const std::function<void(AuditRecord)>& each) const;
   // As read(), for the records whose line contains `name`, and perhaps for others. Much faster,
   // because it does not parse the other lines.

@@ -67,7 +67,7 @@ class Lister {
     measure(unit, path);
   }
 
-  // No recursion: a publisher may make trees of any depth.
+  // Uses no recursion, because a publisher may make trees of any depth.
   void measure(BaseUnit& unit, const std::string& path) const {
     std::vector<std::string> paths{path};
     while (!paths.empty()) {

@@ -35,7 +35,7 @@ uid_t uid_given_by(int directory) {
   const std::string name = fmt::format("{}.probe-{}", kControlName, ::getpid());
   if (!sys::make_dir_at(directory, name, kPrivateMode)) return sys::own_uid();
   const auto st = sys::stat_at(directory, name);
-  (void)sys::unlink_at(directory, name, AT_REMOVEDIR);  // if it stays, its name says what it was
+  (void)sys::unlink_at(directory, name, AT_REMOVEDIR);  // if it stays, the name explains it
   return st ? st->st_uid : sys::own_uid();
 }
 

@@ -25,8 +25,8 @@ struct StoreError {
 
 class Store {
  public:
-  // Opens the store at `path`, an existing directory, and creates missing records. Removes from
-  // staging and trash what dead daemons have left. `layers_path` may be empty.
+  // Opens the store at `path`, an existing directory, and creates missing records. Removes the
+  // files that dead daemons have left in staging and trash. `layers_path` may be empty.
   static std::variant<Store, StoreError> open(const std::string& path,
                                               const std::string& layers_path);
 

@@ -28,8 +28,8 @@ Result<UniqueFd> open_dir(int parent, const std::string& name) {
   return sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY);
 }
 
-// Returns EPERM for a directory that another user owns, or can change. `layers` itself has been
-// checked.
+// Returns EPERM if a user other than the daemon's owns the directory or can change it. Requires:
+// `layers` itself has been checked.
 Status check_own_dir(int layers, const std::string& path) {
   CACHESHIM_TRY(top, sys::stat_fd(layers));
   CACHESHIM_TRY(directory, open_dir(layers, path));
@@ -53,11 +53,11 @@ void for_each_layer(int layers, Function&& function) {
     const auto names = sys::list_dir(directory->get());
     if (!names) continue;
     for (const sys::DirEntry& name : *names) function(job.name, name.name);
-    (void)sys::unlink_at(layers, job.name, AT_REMOVEDIR);  // stays unless it is empty
+    (void)sys::unlink_at(layers, job.name, AT_REMOVEDIR);  // fails if it is not empty
   }
 }
 
-// Some file systems cannot sync directories, and return EINVAL.
+// Ignores EINVAL, which some file systems return because they cannot sync directories.
 Status sync_dir(int directory) {
   const Status synced = sys::sync_file(directory);
   return synced.failed_with(EINVAL) ? Status() : synced;
@@ -223,7 +223,7 @@ Status Layer::end(int layers, Outcome outcome, bool keep) {
   const Status saved = save(ended);
   if (!keep) {
     CACHESHIM_CHECK(sys::remove_tree(layers, path_));
-    // Stays if the job has layers of other cycles.
+    // This fails if the job has layers of other cycles.
     (void)sys::unlink_at(layers, std::string(parent_path(path_)), AT_REMOVEDIR);
     return {};
   }

@@ -60,9 +60,9 @@ class Layer {
   static Result<Layer> take_existing(int layers, const std::string& job, const std::string& name);
 
   const LayerRecord& record() const { return record_; }
-  // Relative to the layers' directory.
+  // The path relative to the layers' directory.
   const std::string& path() const { return path_; }
-  // Saves the record durably. record() stays the previous one if that fails.
+  // Saves the record durably. If this fails, record() is still the previous one.
   Status save(const LayerRecord& record);
 
   // Appends a complete line to a file beside the record. Not synced.

@@ -13,13 +13,12 @@
 // An index in memory of what a layer has and hides: its directories, the names that it has whited
 // out and the directories that it has made opaque.
 //
-// Only this daemon changes a layer, so the directories on disk, with their markers, are the record
-// and this is their index. If the layer does not have the directory of a name, a lookup goes
-// directly to the lowers, and one walk over the index tells whether they are hidden. The index is a
-// tree like the layer's own, so that a rename or removal handles everything below in one step. It
-// does not contain files. Thread-safe by a lock of its own, innermost and never held across a
-// system call; the Overlay makes a change on disk and its record here atomic. Paths are as in
-// paths.h.
+// Only this daemon changes a layer, so the directories and markers on disk are the record, and this
+// is their index. If the layer does not have the directory of a name, a lookup goes directly to the
+// lowers, and one walk over the index tells whether they are hidden. The index is a tree like the
+// layer's own, so that a rename or removal handles everything below in one step. It does not
+// contain files. Thread-safe: its lock is the innermost one and is not held across a system call.
+// The Overlay makes a change on disk and its record here atomic. Paths are as in paths.h.
 namespace cacheshim {
 
 class LayerIndex {

@@ -47,7 +47,7 @@ class LinkIndex {
 
   // Reads the records in the work directory `work`, which must stay open.
   Status load(int work);
-  void clear();  // there is no layer
+  void clear();  // call if there is no layer any more
   bool is_empty() const { return files_.empty(); }
   // Calls `function(directory, name, inode)` for each copy.
   template <class Function>
@@ -61,7 +61,7 @@ class LinkIndex {
   // Opens and checks the copy of a file that has one.
   Result<UniqueFd> open_copy(const std::string& key, int flags) const;
   Result<struct stat> stat_copy(const std::string& key) const;
-  // Sets st_nlink of an object in the layer to that of the merged view.
+  // Sets st_nlink of an object in the layer to its number of names in the merged view.
   void correct_links(struct stat& st) const;
 
   // Records `name` in `directory` as the copy of a base file that has `names` names.

@@ -11,8 +11,8 @@
 
 namespace cacheshim {
 
-// The users who may open a lock file of the base beside the mount, by its path in the store or in
-// the base that is bound in the run directory. A process that can open a file, even only for
+// Defines which users may open a lock file of the base beside the mount, by its path in the store
+// or in the base that is bound in the run directory. A process that can open a file, even only for
 // reading, can lock it and block others.
 //
 // If every local user may publish, all users may open it (mode 0666). If `[publish] allow` is set,
@@ -34,7 +34,8 @@ class LockAccess {
   std::string acl_;  // in the kernel's format; "" for none
 };
 
-// Whether a file of the base is such a lock file, whose mode does not apply in a view.
+// Whether a file of the base is a lock file with the sticky bit, whose mode does not apply in a
+// view.
 bool is_closed_lock(const struct stat& st);
 
 }  // namespace cacheshim

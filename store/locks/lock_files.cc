@@ -142,7 +142,7 @@ Result<UniqueFd> LockFiles::ensure_named(const std::string& path) const {
   const int flags = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   const mode_t mode = access_.load()->mode();
   const auto made = sys::open_beneath(base_, place, flags, mode);
-  if (made) CACHESHIM_CHECK(sys::set_mode(made->get(), mode));  // whatever the umask
+  if (made) CACHESHIM_CHECK(sys::set_mode(made->get(), mode));  // undoes the umask
   if (!made && !made.failed_with(EEXIST)) return made.error();
   return restricted(open_named(path));
 }

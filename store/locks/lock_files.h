@@ -53,7 +53,7 @@ class LockFiles {
     UniqueFd fd;  // O_PATH
     struct stat st;
   };
-  // Errors: ENOENT, also for a hidden one; EISDIR for anything that is not a regular file.
+  // Errors: ENOENT, also for a hidden file; EISDIR for anything that is not a regular file.
   Result<Object> find(const std::string& path) const;
   Result<UniqueFd> open(const std::string& path, int flags) const;
   struct Made {

@@ -21,8 +21,7 @@ namespace cacheshim::changes {
 // Whether a function that creates an object at `path` may be called while the lock is held shared.
 bool makes_shared(const Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 
-// Creates and opens a regular file that does not exist yet (EEXIST; for a lock file, see
-// create_lock()).
+// Creates and opens a regular file. Errors: EEXIST. For a lock file, see create_lock().
 Result<UniqueFd> create_file(Overlay& overlay, const std::string& path, int flags,
                              const NewObject& wanted) REQUIRES_SHARED(overlay.mutex());
 Status make_dir(Overlay& overlay, const std::string& path, const NewObject& wanted)

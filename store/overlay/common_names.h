@@ -9,8 +9,9 @@
 #include "store/overlay/overlay.h"
 #include "store/overlay/overlay_types.h"
 
-// Names of lock files. Lock files are in the base and all other files in the layer, so an object
-// moves between the two when a rename or link makes its name a lock file's, or the other way round.
+// Names of lock files. Lock files are in the base and all other files in the layer. So an object
+// moves from one to the other if a rename or link gives it the name of a lock file, or gives a lock
+// file another name.
 namespace cacheshim {
 
 // Whether a lock file of the base is visible at `path`. Needs no lock.

@@ -92,7 +92,7 @@ Status copy_up_special(Overlay& overlay, const std::string& path, const struct s
     return name_staged(overlay, staged, parent.get(), path, st);
   }();
   if (!made)
-    (void)sys::unlink_at(overlay.state.work->get(), staged);  // otherwise the next daemon does
+    (void)sys::unlink_at(overlay.state.work->get(), staged);  // if this fails, the next daemon does
   return made;
 }
 

@@ -44,7 +44,8 @@ bool base_has_part_of(const Overlay& overlay, const std::string& entry)
 
 }  // namespace
 
-// If the layer itself has an object at `path`, the change finds it and returns EEXIST.
+// If the layer itself has an object at `path`, this succeeds, and the change then fails with
+// EEXIST.
 Status prepare_new_name(Overlay& overlay, const std::string& path) {
   CACHESHIM_CHECK(overlay.state.check_name(path));
   const Result<struct stat> below = overlay.find_in_base(path);

@@ -16,8 +16,8 @@ namespace cacheshim {
 
 // ---- A new name
 
-// Checks that `path` may get an object, and ensures that the layer has the directory above it. If
-// the layer itself has an object there, the change finds it and returns EEXIST. Errors: EEXIST.
+// Checks that `path` may get an object, and ensures that the layer has the directory above it.
+// Errors: EEXIST; but if the layer itself has an object there, only the change fails with it.
 Status prepare_new_name(Overlay& overlay, const std::string& path) REQUIRES_SHARED(overlay.mutex());
 // Call before the first file of an entry is created, at `path`. Makes the entry's directory opaque
 // if the base has no part of the entry.

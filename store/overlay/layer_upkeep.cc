@@ -43,7 +43,8 @@ Status load_directory(Overlay& overlay, int directory, const std::string& path,
       const Result<UniqueFd> child =
           sys::open_beneath(directory, entry.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
       const std::string child_path = join_path(path, entry.name);
-      const bool is_file = !child && is_missing(child.error());  // DT_UNKNOWN and no directory
+      // of type DT_UNKNOWN, and not a directory
+      const bool is_file = !child && is_missing(child.error());
       overlay.state.shadow(child_path, is_file);
       if (is_file) continue;
       if (!child) return child.error();
@@ -68,7 +69,7 @@ Status load_layer(Overlay& overlay) {
       [&overlay](int directory, const std::string& name, ino_t inode) {
         overlay.state.origins.found(directory, name, inode);
       });
-  // No recursion, and one descriptor at a time: a job may make trees of any depth.
+  // Uses no recursion, and one descriptor at a time, because a job may make trees of any depth.
   std::vector<std::string> directories{""};
   while (!directories.empty()) {
     const std::string path = std::move(directories.back());

@@ -15,8 +15,8 @@
 #include "store/sys/path_root.h"
 #include "store/sys/sys.h"
 
-// The read-only directories below a job's own layer: one directory (a store's base), or several, of
-// which each hides objects of the same names in the following ones.
+// The read-only directories below a job's own layer: one directory (a store's base), or several.
+// Each of several hides objects of the same names in those below it.
 //
 // Nothing is cached: others may change the lowers at any time. With one lower a lookup is one
 // system call; with several each directory on the path is merged again. A lower hides lower objects

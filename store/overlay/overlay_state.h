@@ -30,7 +30,7 @@ struct OverlayState {
   void shadow(const std::string& path, bool tree) const {
     if (observer != nullptr) observer->shadows(path, tree);
   }
-  // The store's own records are no part of any view.
+  // Whether the path is one of the store's own records, which no view shows.
   bool is_store_record(std::string_view path) const;
   // Returns EPERM for names that no job may create.
   Status check_name(const std::string& path) const;

@@ -24,9 +24,9 @@ struct EntryRef {
   bool counts_rebuilds() const {
     return profile->may_publish_early() && rule->is_end_seen() && !rule->renewed;
   }
-  // The entry in the form that publishing uses: its directory, or the first of its files.
+  // Returns the entry in the form that publishing uses: its directory, or the first of its files.
   std::string unit() const;
-  // For an entry of files: their paths.
+  // Returns the paths of the files of an entry of files.
   std::vector<std::string> file_paths() const;
 };
 
@@ -38,10 +38,10 @@ class EntryMap {
 
   const std::vector<Profile>& profiles() const { return profiles_; }
   const Profile* find_profile(std::string_view name) const;
-  // Returns nothing for a path of an unknown family, above its entries, or of a file that belongs
-  // to none.
+  // Returns nothing for a path of an unknown family, for a path above the entries, and for a file
+  // that belongs to no entry.
   std::optional<EntryRef> find(std::string_view path) const;
-  // In an unknown family every name is private.
+  // Returns the class of the name at `path`; in an unknown family every name is private.
   NameClass class_of(std::string_view path) const;
   bool is_scratch(std::string_view path) const { return class_of(path) == NameClass::kScratch; }
   bool is_lock(std::string_view path) const;

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-// All combinations in which words can match sets of globs, for words over any small alphabet: bytes of a name, or
-// names of a path.
+// Finds all combinations in which words can match sets of globs. The words have any small alphabet:
+// bytes of a name, or names of a path.
 //
 // A glob is a chain of states, one for each symbol that it has read, and a star is a loop on a state. A set of
 // states is a set of bits. Two rules keep the number of these sets small. A state with a loop replaces the states before

@@ -9,7 +9,7 @@ namespace cacheshim {
 
 // How the overlay treats a name, whatever the file contains.
 enum class NameClass : unsigned char {
-  kPrivate,  // of its job, until its entry is published
+  kPrivate,  // belongs to its job until its entry is published
   kScratch,  // a temporary name, and all names below it
   kLock,     // flock or fcntl: one inode of the base for all jobs
   kBaton,    // created by O_EXCL, removed to release it: an entry that has one is not complete
@@ -33,7 +33,8 @@ struct NameClassRow {
   bool is_awaited = false;           // single flight: one process builds it, the others wait
 };
 
-// All classes, in the order in which a profile's patterns are tried. The last one is every other name.
+// All classes, in the order in which a profile's patterns are tried. The last row is for all other
+// names.
 inline constexpr std::array<NameClassRow, 6> kNameClasses = {{
     {.name_class = NameClass::kScratch,
      .name = "scratch",

@@ -29,7 +29,7 @@ class PathPattern {
   std::vector<std::string> parts_;
 };
 
-// fnmatch(3) of one name. A name that is too long for a file matches nothing.
+// Matches one name as fnmatch(3) does. A name that is too long for a file matches nothing.
 bool matches_name(const std::string& pattern, std::string_view name);
 
 }  // namespace cacheshim

@@ -26,7 +26,8 @@ std::string_view to_string(Evidence evidence);
 // The files that form an entry, and the signs that an entry is complete. An entry is published and evicted as a whole.
 struct EntryRule {
   PathPattern path;  // of the entry's directory, or of each of its files; relative to the cache's directory
-  // Empty: an entry is a directory. Otherwise an entry is the files whose names differ only in these endings.
+  // Empty: an entry is a directory. Otherwise an entry consists of the files whose names differ
+  // only in these endings.
   std::vector<std::string> files = {};
   // Patterns of names. An entry is complete if it has a file that matches `complete`, or if its only file matches
   // `complete_single`, and if it has no baton. Checked when such a file gets its name or is closed, when a directory
@@ -87,7 +88,8 @@ struct Profile {
   // Returns the class of `path`, which is relative to the cache's directory. A pattern without '/' matches the last
   // component at any depth.
   NameClass class_of(std::string_view path) const;
-  // Returns class_of(path) == wanted, for most paths without matching the patterns of the other classes.
+  // Faster than class_of(path) == wanted: for most paths, does not match the patterns of other
+  // classes.
   bool is_of(std::string_view path, NameClass wanted) const;
   bool has(NameClass wanted) const;
   bool may_publish_early() const { return evidence != Evidence::kGuess; }

@@ -215,9 +215,10 @@ class ProfileCheck {
     }
   }
 
-  // An entry of the rule `inner` in a directory that the later rule `outer` matches. "**" matches any directories, also
-  // some that the program never makes: then there is a finding only if all entries lie in such directories. If a rule
-  // between the two matches the directory first, the finding is for that rule.
+  // Returns an entry of the rule `inner` that is in a directory that the later rule `outer`
+  // matches. "**" matches any directories, also some that the program never makes: then there is a
+  // finding only if all entries are in such directories. If a rule between the two matches the
+  // directory first, the finding is for that rule.
   std::optional<std::string> entry_within(std::size_t inner, std::size_t outer) const {
     const std::string& directories = profile_.entries[outer].path.text();
     const std::string& entries = profile_.entries[inner].path.text();

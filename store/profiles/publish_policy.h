@@ -6,7 +6,7 @@
 
 namespace cacheshim {
 
-// When the entries of a job are published, in increasing order.
+// When the entries of a job are published; the strictest policy is first.
 enum class PublishPolicy {
   kNever,
   kEnd,       // at the job's success

@@ -12,8 +12,8 @@
 #include "store/publish/publish_stage.h"
 #include "store/sys/sys.h"
 
-// Replaces entries of the base with a job's build: those whose paths lead elsewhere
-// (EntryRule::paths_in), and those that their readers keep rejecting (rejected_entries.h).
+// Replaces entries of the base with a job's build: entries that name paths outside this mount
+// (EntryRule::paths_in), and entries that jobs keep rejecting (rejected_entries.h).
 namespace cacheshim {
 namespace {
 
@@ -63,7 +63,8 @@ std::optional<std::vector<BaseFile>> list_files(int base, const EntryMap& entrie
 
 }  // namespace
 
-// Whether a file that contains absolute paths by its profile is useless at the recorded mount path.
+// Whether a file that contains absolute paths, according to its profile, is useless at the recorded
+// mount path.
 Result<bool> Publisher::has_foreign_paths(int root, const std::string& path) const {
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->holds_paths(base_name(path))) return false;
@@ -98,8 +99,8 @@ Status Publisher::carry_locks(const Stage& stage) const {
   return {};
 }
 
-// After the exchange the staging directory has the replaced entry. Open files there remain
-// readable. If this fails, it is removed with the staging directory.
+// Call after the exchange, when the staging directory has the replaced entry. Open files there
+// remain readable. If this fails, the entry is removed with the staging directory.
 void Publisher::put_in_trash(const Stage& stage) const {
   (void)sys::rename_at(stage.directory(), std::string(Stage::kTree), store_.trash(),
                        new_trash_name());
@@ -175,9 +176,9 @@ void Publisher::note_unpublished_rebuild(const std::string& unit, PublishHooks& 
   hooks.settle_rejected(unit);
 }
 
-// Only a whole entry replaces one: while the job's view still shows a file of the base, the job's
-// build needs that file. Entries of several files are not replaced, since no single rename replaces
-// them.
+// Only a whole entry may replace the base's: while the job's view still shows a file of the base,
+// the job's build needs that file. Entries of several files are not replaced, because no single
+// rename replaces them.
 bool Publisher::may_replace(const Overlay& overlay, const Stage& stage, const std::string& unit,
                             const PublishHooks& hooks) {
   if (stage.is_group || !hooks.may_replace()) return false;

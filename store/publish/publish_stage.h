@@ -24,8 +24,9 @@ struct Publisher::StagedFile {
   bool in_base = false;    // the base already has an equal one
 };
 
-// A unit on its way into the base: a directory in staging whose "tree" becomes the base's. The
-// destructor removes it with its remaining contents. Used by one thread.
+// A unit on its way into the base: a directory in staging, in which the object "tree" will become
+// the base's. The destructor removes the directory with its remaining contents. Use from one
+// thread.
 struct Publisher::Stage {
   static constexpr std::string_view kTree = "tree";
   static Result<Stage> make(int staging, unsigned number, const std::string& unit);

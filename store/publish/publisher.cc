@@ -24,7 +24,7 @@ namespace {
 // The maximum number of attempts to stage a unit that changes meanwhile. It is then left for later.
 constexpr int kMostAttempts = 3;
 
-// Whether a symlink's target, taken from anywhere, does not lead upwards.
+// Whether a symlink's target contains no "..", so that it leads downwards from anywhere.
 bool leads_down(std::string_view target) {
   while (!target.empty()) {
     if (take_component(target) == "..") return false;

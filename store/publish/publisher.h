@@ -31,7 +31,7 @@ namespace cacheshim {
 
 class Publisher {
  public:
-  // All must outlive the publisher. Thread-safe.
+  // `store`, `entries` and `counters` must outlive the publisher. Thread-safe.
   Publisher(const Store& store, const EntryMap& entries, Counters& counters)
       : store_(store), entries_(entries), counters_(counters), rejected_(store, counters) {}
 

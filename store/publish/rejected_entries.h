@@ -79,7 +79,8 @@ class RejectedEntries {
   // `store` and `counters` must outlive the object.
   RejectedEntries(const Store& store, Counters& counters) : store_(store), counters_(counters) {}
 
-  // The administrator has named the publishers ([publish] allow). Call before anything else.
+  // Call if the administrator has named the publishers ([publish] allow), before all other
+  // functions.
   void trust_publishers() { trusts_publishers_ = true; }
   void set_clock(std::function<std::time_t()> now) { now_ = std::move(now); }
 

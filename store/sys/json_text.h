@@ -27,7 +27,8 @@ nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = kRec
 std::string dump_json(const nlohmann::ordered_json& json, int indent = -1);
 
 bool is_utf8(std::string_view text);
-// Lower-case hexadecimal digits, two per byte; from_hex() returns "" for anything else.
+// Convert bytes to lower-case hexadecimal digits, two per byte, and back. from_hex() returns "" for
+// any other text.
 std::string to_hex(std::string_view bytes);
 std::string from_hex(std::string_view digits);
 

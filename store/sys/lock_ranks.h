@@ -48,7 +48,8 @@
 // All others are the last and are taken with no lock held: CallerJobs, Closer, OpenVerifier, RejectedEntries, transport/.
 namespace cacheshim {
 
-// A thread that holds a lock takes only locks of a higher rank, and none of its own rank: an order of the tree above.
+// A thread that holds a lock takes only locks of a higher rank, and none of its own rank. The ranks
+// are one linear order of the tree above.
 enum class LockRank : std::uint8_t {
   kJobEnd,
   kListing,

@@ -32,7 +32,7 @@ struct ProcessStat {
   pid_t parent = 0;
   std::uint64_t start_time = 0;  // clock ticks since boot
 };
-// Whether it is a zombie, or is exiting.
+// Whether the process is a zombie, or is exiting.
 bool is_dead(const ProcessStat& stat);
 // The current time in the unit of ProcessStat::start_time.
 std::uint64_t ticks_since_boot();
@@ -64,7 +64,7 @@ bool contains(const Lineage& lineage, const Process& process);
 
 // Returns a pidfd, readable once the process has exited; empty if it has exited already.
 UniqueFd watch_process(const Process& process);
-// Whether a signal or a debugger has stopped it.
+// Whether a signal or a debugger has stopped the process.
 bool is_stopped(const Process& process);
 
 }  // namespace cacheshim

@@ -25,10 +25,11 @@ struct ProcessOrigin {
 ProcessOrigin origin_of(pid_t process);
 bool is_alive(const ProcessOrigin& origin);
 
-// Returns the living processes that may descend from a dead one. A child whose parent dies goes to
-// an ancestor of it (a subreaper, otherwise init), so that the topmost process above a descendant
-// that started after `origin` is the child of one of `origin.ancestors`. Other processes of this
-// kind, children of an init that starts everything itself, are returned too.
+// Returns the living processes that may descend from a dead one. When a process dies, its children
+// get one of its ancestors as their parent (a subreaper, otherwise init). So among the processes
+// above a descendant, the topmost one that started after `origin` is a child of one of
+// `origin.ancestors`. This also returns unrelated processes of this kind: the children of an init
+// that starts everything itself.
 std::vector<pid_t> possible_descendants(const ProcessOrigin& origin);
 
 // Whether the process has `directory` or a file in it open, or has its working directory there.

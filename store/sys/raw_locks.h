@@ -8,8 +8,8 @@
 namespace cacheshim {
 
 // Whether a process other than this one has the file locked or waits for it, by flock or fcntl,
-// according to /proc/locks: of this machine and of visible PID namespaces. Locks of open file
-// descriptions (F_OFD_SETLK) name no process and are left out. Thread-safe.
+// according to /proc/locks, which shows the locks of this machine and of visible PID namespaces.
+// Ignores locks of open file descriptions (F_OFD_SETLK), because they name no process. Thread-safe.
 bool is_locked_elsewhere(dev_t device, ino_t inode);
 // As above, for the text `table` of /proc/locks; for tests.
 bool is_locked_elsewhere(std::string_view table, dev_t device, ino_t inode, pid_t self);

@@ -21,7 +21,7 @@ Status status_of(int rc) {
   return {};
 }
 
-// A path of the open file itself, for calls that accept no O_PATH descriptor.
+// The path of an open file in /proc/self/fd, for calls that accept no O_PATH descriptor.
 class ProcPath {
  public:
   explicit ProcPath(int fd) { std::snprintf(text_, sizeof text_, "/proc/self/fd/%d", fd); }
@@ -200,8 +200,8 @@ Status link_fd(int fd, int new_dir, const std::string& new_name) {
 
 Result<UniqueFd> reopen(int fd, int flags) { return open_path(ProcPath(fd).get(), flags); }
 
-// The direct call first: the way through /proc, which an O_PATH descriptor needs, takes three times
-// as long.
+// Tries the direct call first: a call through /proc, which an O_PATH descriptor needs, takes three
+// times as long.
 Status set_mode(int fd, mode_t mode) {
   if (::fchmod(fd, mode) == 0) return {};
   if (errno != EBADF) return Errno::last();
@@ -287,8 +287,9 @@ Status sync_file(int fd) { return status_of(::fsync(fd)); }
 
 Status lock_file(int fd, int operation) { return status_of(::flock(fd, operation)); }
 
-// A read lease is granted only if no process has the file open for writing (F_SETLEASE, fcntl(2)).
-// An open for writing while we hold it breaks the lease with a signal: one that is ignored.
+// The kernel grants a read lease (F_SETLEASE, fcntl(2)) only if no process has the file open for
+// writing. If a process opens it for writing during the lease, the kernel sends a signal, SIGURG,
+// which is ignored.
 bool can_be_written(int fd) {
   (void)::fcntl(fd, F_SETSIG, SIGURG);  // cannot fail for a known signal
   const bool refused = ::fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN;

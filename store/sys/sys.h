@@ -14,14 +14,15 @@
 #include "common/result.h"
 #include "common/unique_fd.h"
 
-// The system calls of the store and the daemon, each wrapped once: a result instead of -1 and
-// errno, descriptors that close themselves and are O_CLOEXEC from birth, and no call that follows a
-// symlink. All are thread-safe; errors are those of the call's man page unless stated otherwise.
+// The system calls of the store and the daemon, each wrapped once. They return a result instead of
+// -1 and errno, return descriptors that close themselves and are O_CLOEXEC from the start, and
+// follow no symlink. All are thread-safe; errors are those of the call's man page unless stated
+// otherwise.
 namespace cacheshim::sys {
 
 // openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS: no object that a
 // job has created below `dir` can lead outside. "" is `dir` itself; a path longer than PATH_MAX is
-// walked in parts. Errors: ELOOP for a symlink in the path, EXDEV for a way out.
+// opened in parts. Errors: ELOOP for a symlink in the path, EXDEV for a path that leads outside.
 Result<UniqueFd> open_beneath(int dir, std::string_view path, int flags, mode_t mode = 0);
 
 // openat(2) of the daemon's own paths, not of a job's (a store's root, /proc).
@@ -39,8 +40,8 @@ Status mount_clone(int clone, const std::string& path);
 Result<struct stat> stat_at(int dir, const std::string& name);
 Result<struct stat> stat_fd(int fd);
 Result<struct statvfs> statvfs_fd(int fd);
-// The file system's identifier of the object, name_to_handle_at(2): the same bytes as long as it
-// lives, and never reused. `name` as in stat_at(). Errors: EOPNOTSUPP.
+// Returns the file system's identifier of the object (name_to_handle_at(2)), which stays the same
+// during the object's lifetime and is never reused. `name` as in stat_at(). Errors: EOPNOTSUPP.
 Result<std::string> file_handle(int dir, const std::string& name = "");
 
 Status make_dir_at(int dir, const std::string& name, mode_t mode);

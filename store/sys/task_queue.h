@@ -12,8 +12,8 @@
 namespace cacheshim {
 
 // Threads for work that a receiver must not wait for: publishing and the ends of jobs. Tasks start
-// in the order of post(). A task that throws is logged. A task that must answer a request has to
-// ensure that itself (OnceAnswer).
+// in the order of post(). If a task throws, the exception is logged. A task that must answer a
+// request must itself ensure that it does (OnceAnswer).
 class TaskQueue {
  public:
   // Throws std::system_error if it cannot create the threads.

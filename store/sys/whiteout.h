@@ -16,8 +16,8 @@ inline constexpr std::string_view kWhiteoutPrefix = ".wh.";
 // An empty file of this name in a directory hides everything that the base has in that directory.
 inline constexpr std::string_view kOpaqueMarker = ".wh..wh..opq";
 
-// The name of the empty file that hides `name`: ".wh." + name or, for names of more than 251 bytes,
-// which would not fit, ".wh..wh.long." + xxh3-128 of the name in hex.
+// Returns the name of the empty file that hides `name`: ".wh." + name or, if `name` has more than
+// 251 bytes and this would not fit, ".wh..wh.long." + xxh3-128 of the name in hex.
 std::string whiteout_name(std::string_view name);
 
 // Whether the whiteout of `name` has the second form.
