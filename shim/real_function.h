@@ -20,7 +20,7 @@ void* find_next_function(const SymbolName& name);
 // Records the objects after this library in the search order, up to libc. Call in the constructor.
 void note_next_objects();
 
-// The failure value of a call of this type.
+// Returns the failure value of a function with this result type.
 template <class R>
 constexpr R failure() {
   if constexpr (std::is_pointer_v<R>) {

@@ -26,7 +26,7 @@ struct Stream {
   std::atomic<DIR*> stream{nullptr};
   std::atomic<bool> is_new{false};   // no entry has been read since it was opened or rewound
   std::atomic<bool> is_base{false};  // libc reads the base instead of the mount
-  // The result of dirfd(3), of the mount, which we must close; -1: none yet.
+  // The result of dirfd(3): a descriptor of the mount, which this library must close; -1: none yet.
   std::atomic<int> descriptor{0};
   union {
     char none;
@@ -34,7 +34,7 @@ struct Stream {
   };
 };
 
-extern std::atomic<unsigned> stream_count;  // of the table
+extern std::atomic<unsigned> stream_count;  // the number of streams in the table
 Stream* find_known_stream(const DIR* stream);
 
 // Returns null for a stream that was not opened on the base. Leaves errno unchanged.
@@ -54,7 +54,7 @@ inline bool opendir(const char* path, DIR*& result) {
 // Call after libc has read the first entry, or found none. Returns whether libc must read it again.
 // Leaves errno unchanged.
 bool check_first(Stream& stream);
-// Whether no view shows this entry of a directory of the base. Leaves errno alone.
+// Whether no view shows this entry of a directory of the base. Leaves errno unchanged.
 bool is_hidden(int directory, const char* name, unsigned char type);
 
 // Returns the next entry that the view shows; `call` is libc's readdir(3) of `stream`.

@@ -14,7 +14,8 @@
 #include "shim/start/command.h"
 
 // syscall(2), by which CPython, libtorch and uv make calls for which their libc has no function. A
-// table tells which arguments are paths; all other numbers pass on with the next instruction.
+// table tells which arguments are paths; calls with any other number pass through with the next
+// instruction.
 
 using cacheshim::CallKind;
 using cacheshim::PathAt;

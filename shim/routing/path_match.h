@@ -24,7 +24,7 @@ struct PathMatch {
   std::size_t inside = 0;
 };
 
-// `prefix` is absolute and plain, and not "/".
+// Requires: `prefix` is absolute and plain, and not "/".
 PathMatch match_prefix(std::string_view path, std::string_view prefix);
 
 // As match_prefix(), for a path that is known to contain its prefix up to `rest`.

@@ -75,7 +75,7 @@ class Router {
   std::string_view route_name(std::size_t route) const { return routes_[route].name; }
   std::size_t size() const { return route_count_; }
 
-  // The route of a path once the mount is gone; kForeign means that the path is unchanged.
+  // Returns the route of a path after the mount is gone; kForeign means that the path is unchanged.
   RoutedPath fall_back(const char* path, PathBuffer& out, SameDirectory same_directory) const;
 
   // For a path that route() or complete_relative() wrote into `out`: substitutes MOUNT/NAME/x for

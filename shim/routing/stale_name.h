@@ -14,7 +14,7 @@ namespace cacheshim {
 
 // Call after a call on the mount's `path` has failed with ENOENT. Returns whether the base has the
 // object that the call needs: the name, or for kCreate its directory. The kernel has then looked
-// that up again, so the caller should repeat the call. Leaves errno alone. Async-signal-safe.
+// this object up again, so repeat the call. Leaves errno unchanged. Async-signal-safe.
 bool refresh_stale_name(const char* path, CallKind kind);
 
 }  // namespace cacheshim

@@ -27,8 +27,8 @@ bool names_library(char* const* environment);
 
 enum class Library {
   kAsItIs,
-  kAdded,    // and our other variables
-  kDropped,  // from LD_PRELOAD: the program's loader could only print an error
+  kAdded,    // this library and our other variables are added
+  kDropped,  // removed from LD_PRELOAD: the loader could only print an error
 };
 
 // The change of an environment, and the space that it takes.

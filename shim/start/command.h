@@ -67,7 +67,7 @@ auto call_for_child(PathAt at, char* const* environment, Call call) {
 // again, it would restart itself forever.
 bool is_restart_without_library(PathAt at, char* const* environment);
 
-// The same as call_for_child(), for the program that replaces this one.
+// As call_for_child(), for the program that replaces this one.
 template <class Call>
 auto call_with_environment(PathAt at, char* const* environment, Call call) {
   if (!is_restart_without_library(at, environment)) return call_for_child(at, environment, call);

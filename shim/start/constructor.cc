@@ -33,7 +33,7 @@
 namespace cacheshim {
 namespace {
 
-// a machine with hundreds of runnable threads takes tens of ms
+// long, because on a machine with hundreds of runnable threads an answer takes tens of ms
 constexpr int kRoutesTimeoutMs = 3000;
 constexpr std::string_view kWarnedVariable = "CACHESHIM_WARNED";
 constinit char warned_entry[] = "CACHESHIM_WARNED=0";  // becomes part of the environment
@@ -59,7 +59,7 @@ class CollectedActions final : public StartActions {
   void apply() const {
     for (std::size_t i = 0; i < count_; ++i) {
       const Variable& variable = variables_.data()[i];
-      // otherwise only the default path is routed
+      // if this fails, only the default path is routed
       (void)real_setenv(variable.name, variable.value, 1);
     }
   }
@@ -116,7 +116,7 @@ Result<RouteTable> read_routes(std::string_view base, std::string_view mount) {
   return RouteTable::parse({routes_text, got});
 }
 
-// Used if the run directory is not visible, as in most containers.
+// For processes that do not see the run directory, as in most containers.
 Result<RouteTable> read_routes_of_mount(std::string_view mount) {
   PathBuffer path;
   if (join_path(path, {mount, "/", kControlName, "/", kRoutesFile}) == 0) return Errno(ENOENT);
@@ -126,8 +126,9 @@ Result<RouteTable> read_routes_of_mount(std::string_view mount) {
 
 constinit bool has_no_routes_of_mount = false;  // and the user has been told
 
-// Prints nothing for a dead daemon, for an older one, which has no such file, and for a sandbox
-// that allows no child process: everything else works there.
+// Reports why the routes cannot be read. Prints nothing for a dead daemon, for an older daemon,
+// which has no such file, and for a sandbox that allows no child process: everything else works
+// there.
 void say_why(const ProcessEnvironment& environment, Errno error, std::string_view mount) {
   std::string_view why;
   if (error == ETIMEDOUT) why = "the daemon does not answer";
@@ -139,7 +140,8 @@ void say_why(const ProcessEnvironment& environment, Errno error, std::string_vie
                "; running with the built-in routes"});
 }
 
-// The daemon's routes, from its run directory or else through the mount; or the built-in ones.
+// Returns the daemon's routes, from its run directory or else through the mount; or the built-in
+// ones.
 Result<RouteTable> find_routes(const ProcessEnvironment& environment, MountKind kind,
                                std::string_view mount) {
   for (const std::string_view base : run_bases(environment)) {
@@ -168,7 +170,7 @@ JobId find_job(const ProcessEnvironment& environment) {
     if (got) length = *got;
   }
   const JobId job = job_of_process(environment, {cgroup, length});
-  // the daemon knows the caller's job
+  // without an id, the daemon finds the caller's job itself
   return is_of_another_uid(job.view(), ::geteuid()) ? JobId() : job;
 }
 

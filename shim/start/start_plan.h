@@ -26,8 +26,8 @@ class StartActions {
   ~StartActions() = default;
 };
 
-// The job whose view a process may name by path. Empty if the daemon must decide: the environment
-// names no job, or it names a SLURM job and the cgroup names another one.
+// Returns the job whose view a process may name by path. Returns an empty id if the daemon must
+// decide: the environment names no job, or it names a SLURM job and the cgroup names another one.
 JobId job_of_process(const Environment& environment, std::string_view cgroup_text);
 
 // Adds the profiles' routes to `router`, whose mount is set. Skips a family if its variable names a
