@@ -38,7 +38,7 @@ namespace {
 
 constexpr int kLeftoverMs = 1000;    // for processes that the command left running, after SIGTERM
 constexpr int kDaemonMs = 30'000;    // for the daemon to exit after the unmount
-constexpr int kDaemonTermMs = 5000;  // and after SIGTERM
+constexpr int kDaemonTermMs = 5000;  // for the daemon to exit after SIGTERM
 constexpr int kPollMs = 200;
 
 // Whether the process exits within `timeout_ms`. Works for children too, and does not reap them.
