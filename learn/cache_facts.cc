@@ -221,7 +221,7 @@ class Finder {
     return endings;
   }
 
-  // Adds the file that was renamed into its directory last.
+  // Adds the files that complete an entry: the file that was renamed into its directory last.
   void add_completion(const EntryGroup& group, EntryFacts& entry) const {
     std::set<std::string> last;
     std::set<std::string> alone;
