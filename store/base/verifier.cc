@@ -126,8 +126,8 @@ Result<VerifyReport> verify_base(const Store& store, const EntryMap& entries, bo
       if (fault.empty()) {
         ++report.files;
         report.bytes += file.size;
-      // the unit was evicted meanwhile
       } else if (fault != kMissing || !is_wholly_gone(store.base(), files)) {
+        // a missing file is damage only if the whole unit was not evicted meanwhile
         report.damaged.push_back({path, unit, std::move(fault)});
       }
     }
