@@ -78,7 +78,7 @@ class Store {
   bool has_other_daemons_ = false;
 };
 
-// The name of this machine in the records.
+// Returns the name of this machine in the records.
 std::string node_name();
 
 }  // namespace cacheshim

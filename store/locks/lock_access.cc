@@ -50,7 +50,7 @@ LockAccess::LockAccess(const std::optional<PublishAllow>& allow) {
 void LockAccess::apply(int fd) const {
   const auto st = sys::stat_fd(fd);
   if (!st || !S_ISREG(st->st_mode) || st->st_uid != sys::own_uid()) return;
-  // the mask appears as the group's mode
+  // if a file has an ACL, its mode shows the ACL's mask instead of the group's permissions
   const mode_t wanted = acl_.empty() ? mode_ : mode_ | 0060;
   const auto acl = sys::get_xattr(fd, kAccessAcl);
   if ((st->st_mode & 07777) == wanted && (acl ? *acl : std::string()) == acl_) return;

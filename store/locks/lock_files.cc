@@ -21,7 +21,7 @@
 namespace cacheshim {
 namespace {
 
-constexpr int kMostTries = 1000;  // to make or open a file that others make and remove meanwhile
+constexpr int kMostTries = 1000;  // for a file that others make and remove meanwhile
 constexpr mode_t kSharedMode = 0644;  // beside the mount only the service account may write
 
 }  // namespace

@@ -43,7 +43,7 @@ Status copy_up_directory(Overlay& overlay, int parent, const std::string& path,
   }();
   if (!made) {
     (void)sys::unlink_at(overlay.state.work->get(), staged,
-                         AT_REMOVEDIR);  // otherwise the next daemon does
+                         AT_REMOVEDIR);  // if this fails, the next daemon does
     return made;
   }
   overlay.state.index.add_directory(path);

@@ -165,7 +165,7 @@ void OriginLog::rewrite() {
     lines_ = records_.size();
   }
   file_.reset();                                      // append() opens the new one
-  (void)sys::replace_file(work_, kFile, text, 0600);  // otherwise the longer one stays
+  (void)sys::replace_file(work_, kFile, text, 0600);  // if this fails, the old file stays
 }
 
 Status OriginLog::sync() {

@@ -46,9 +46,9 @@ enum class Hold { kShared, kExclusive };
 inline constexpr int kNeedsExclusive = EDEADLK;
 
 struct OverlayOptions {
-  // Copy-up keeps owners, ACLs and file capabilities.
+  // Whether copy-up keeps owners, ACLs and file capabilities.
   bool keep_owner = false;
-  // The base is a store's, whose records no view shows.
+  // Whether the base belongs to a store, whose records no view shows.
   bool has_store_records = true;
 };
 

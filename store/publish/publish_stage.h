@@ -16,9 +16,9 @@ namespace cacheshim {
 
 struct Publisher::StagedFile {
   std::string rest;         // the path within the unit; "" if the unit is a file itself
-  struct stat source {};    // of the layer's file when it was staged
-  std::string digest;       // of a regular file that is new to the base
-  std::string link_target;  // of a symlink; "" for a regular file
+  struct stat source {};    // the layer's file when it was staged
+  std::string digest;       // for a regular file that is new to the base
+  std::string link_target;  // the target of a symlink; "" for a regular file
   bool completes = false;
   bool is_linked = false;  // staged as another name of the layer's file, not as a copy
   bool in_base = false;    // the base already has an equal one
@@ -35,7 +35,7 @@ struct Publisher::Stage {
   ~Stage();
 
   static std::string tree_path(const std::string& rest);
-  std::string path_of(const StagedFile& file) const;  // in the base and in the layer
+  std::string path_of(const StagedFile& file) const;  // its path in the base and in the layer
 
   int directory() const { return directory_.get(); }
   Status make_directory(const std::string& rest) const;

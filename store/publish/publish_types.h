@@ -30,7 +30,7 @@ struct PublishReport {
 // The planned publishing of one unit of a layer.
 struct UnitPlan {
   std::string unit;
-  std::uint64_t files = 0;  // that would be added to the base
+  std::uint64_t files = 0;  // files that would be added to the base
   std::uint64_t bytes = 0;
   std::string why_kept;  // why the unit would stay in the layer; "" if it would not
 };

@@ -14,7 +14,7 @@ inline constexpr off_t kWholeFile = std::numeric_limits<off_t>::max();
 
 struct CopyOptions {
   off_t keep_bytes = kWholeFile;  // the length of the data to copy
-  // Also copies the owner, ACLs and file capabilities.
+  // Whether to copy the owner, ACLs and file capabilities as well.
   bool keep_owner = false;
 };
 

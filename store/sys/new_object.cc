@@ -46,7 +46,8 @@ bool is_born_as(const struct stat& directory, const Maker& maker) {
   return maker.gid == sys::own_gid() && maker.gid == directory.st_gid;
 }
 
-// EINVAL: an id that our user namespace does not have.
+// Whether the error means that the daemon may not give the object away. EINVAL: our user namespace
+// does not have the id.
 bool is_refusal(const Status& given) {
   return given.failed_with(EPERM) || given.failed_with(EINVAL);
 }

@@ -34,7 +34,7 @@ struct ProcessStat {
 };
 // Whether the process is a zombie, or is exiting.
 bool is_dead(const ProcessStat& stat);
-// The current time in the unit of ProcessStat::start_time.
+// Returns the current time in the unit of ProcessStat::start_time.
 std::uint64_t ticks_since_boot();
 // Whether this thread is exiting because of a signal.
 bool is_being_killed(pid_t tid);
