@@ -99,7 +99,7 @@ int descriptor_of(Stream& stream) {
   if (known >= 0) return known;
   if (!stream.is_base.load(std::memory_order_relaxed)) return stream.opened.fd;
   UniqueFd opened = open_in_view(stream.opened.fd);
-  if (!opened) return stream.opened.fd;  // read-only, and shown as the view's
+  if (!opened) return stream.opened.fd;  // a read-only descriptor, shown as the view's
   int before = -1;
   if (!stream.descriptor.compare_exchange_strong(before, opened.get())) return before;
   return opened.release();

@@ -23,7 +23,7 @@ class PathMarks {
  public:
   enum What : unsigned {
     kForBase,  // the rules of the view allow direct answers for the path
-    kOpened,  // it was opened as a file in this state, opened_state(), or listed in the complement of this
+    kOpened,  // the process has opened it in this opened_state(), or has listed it in the complement of the state
   };
   void fetch(FilterKey path) const { __builtin_prefetch(slots_[path % kSlots]); }
   bool has(What what, FilterKey path, std::uint64_t state) const {

@@ -48,7 +48,7 @@ std::size_t count_words(char* const* words) {
   words[at++] = const_cast<char*>(script);
   for (std::size_t i = 1; i < count; ++i) words[at++] = arguments[i];
   words[at] = nullptr;
-  // on failure, the script's own error is returned
+  // if this fails, the script's own error is returned
   (void)real::execve(routed.path, words, environment);
 }
 

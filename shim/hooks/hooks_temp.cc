@@ -93,7 +93,7 @@ CACHESHIM_EXPORT char* mkdtemp(char* text) noexcept {
   return made == nullptr ? nullptr : text;
 }
 
-// Fails with an empty template.
+// On failure, the template becomes an empty string.
 CACHESHIM_EXPORT char* mktemp(char* text) noexcept {
   if (!runtime::may_match(text)) return real::mktemp(text);
   const char* const made = fill_template(text, 0, [](char* t) {
