@@ -17,7 +17,7 @@ struct MountOptions {
   bool may_be_nonempty = false;  // whether the mount point may have contents
 };
 
-// The defaults of a mount without -o: nosuid, nodev.
+// Returns the defaults of a mount without -o: nosuid, nodev.
 MountOptions default_mount_options();
 
 // Splits the arguments of one or more -o at ','. "\," is a comma within a word; any other '\' is
