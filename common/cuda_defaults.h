@@ -20,9 +20,9 @@ inline constexpr std::string_view kCudaReportVariable = "CACHESHIM_CUDA_REPORT";
 
 enum class CudaPolicy {
   kOff,     // the library changes nothing
-  kAuto,    // modules are loaded eagerly, unless the user asks for LAZY
-  kForce,   // eagerly, whatever the user asks for
-  kSelect,  // lazily, except for the kernels whose names match (experimental)
+  kAuto,    // the driver loads modules eagerly, unless the user asks for LAZY
+  kForce,   // it loads them eagerly, whatever the user asks for
+  kSelect,  // it loads them lazily, except kernels whose names match (experimental)
 };
 
 // Converts "off", "auto", "force" or "select" to `out`; returns false for any other name.
