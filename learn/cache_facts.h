@@ -20,7 +20,7 @@ struct Observed {
 // Entries that match one pattern.
 struct EntryFacts {
   std::string path;
-  // of entries that consist of files; empty: entries are directories
+  // the endings of the files that form an entry; empty: entries are directories
   std::vector<std::string> endings;
   std::string seen;
   bool is_renamed = true;  // whether renames put all files into place
