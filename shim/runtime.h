@@ -35,7 +35,7 @@ enum class State { kInactive, kActive, kBroken };
 extern std::atomic<State> state;
 extern Router router;
 
-// Returns false if route() would leave the path unchanged.
+// Returns false only for a path that route() would leave unchanged.
 inline bool may_match(const char* path) { return path != nullptr && router.may_match(path); }
 
 // Returns the current route of the path; a null path is foreign. May change errno.

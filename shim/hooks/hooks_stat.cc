@@ -27,7 +27,7 @@ int flags_of(int version, int flags) {
   return cacheshim::is_stat_version(version) ? flags : AT_NO_AUTOMOUNT;
 }
 
-// As look(), for calls that the base may answer.
+// As look_at(), for calls that the base may answer.
 template <class Direct, class Call>
 int look_directly(int dirfd, const char* path, Direct direct_call, Call call) {
   return cacheshim::call_directly({dirfd, path}, cacheshim::CallKind::kLook, direct_call, call);
