@@ -38,14 +38,14 @@ StoreKeeper::StoreKeeper(const Store& store, const EntryMap& entries, Counters& 
                                          : nullptr),
       is_base_local_(is_local_file_system(store.base())) {}
 
-// Eviction depends on access times. The kernel does not set them for reads from its page cache, and not on a file
-// system that is mounted noatime.
+// Eviction depends on access times. The kernel does not set them for reads from its page cache, nor on a file system
+// that is mounted noatime. So the daemon sets them.
 void StoreKeeper::note_use(int fd, const struct stat& st, int flags) const {
   if ((flags & O_NOATIME) != 0) return;
   const std::time_t used = std::max(st.st_atime, st.st_mtime);
   if (!options_.is_tended || used >= std::time(nullptr) - kUseGrainSeconds) return;
   const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
-  (void)sys::set_times(fd, times);  // of a base that we may only read
+  (void)sys::set_times(fd, times);  // fails if the daemon may only read the base
 }
 
 std::vector<std::string> StoreKeeper::check_on_open(const std::string& path) {

@@ -37,20 +37,22 @@ class StoreKeeper {
   StoreKeeper(const Store& store, const EntryMap& entries, Counters& counters,
               Invalidator& invalidator, const Options& options);
 
-  // No other machine changes the base.
+  // `is_local`: no other machine changes the base.
   void set_base_local(bool is_local) { is_base_local_ = is_local; }
 
-  // Errors: EWOULDBLOCK while another daemon or request does the same. These functions take long.
+  // Errors: EWOULDBLOCK while another daemon or request collects garbage or repairs. Both functions
+  // take long.
   Result<EvictionReport> collect_garbage(bool dry_run);
   Result<VerifyReport> verify(bool repair, const VerifyProgress& progress);
-  // Posts a round to `tasks` if one is due. For one thread.
+  // Posts a maintenance round to `tasks` if one is due. Call from one thread only.
   void tend_if_due(TaskQueue& tasks);
 
-  // A file of the base has been opened with these flags: eviction goes by access times.
+  // Call when a file of the base has been opened with `flags`. Sets the file's access time, on
+  // which eviction depends.
   void note_use(int fd, const struct stat& st, int flags) const;
   bool verifies_on_open() const { return verifier_ != nullptr; }
-  // verify_on_open: before a process sees the entry of `path` in the base, verifies it. Returns the
-  // paths that went to trash because the entry is damaged.
+  // For verify_on_open: verifies the entry of `path` in the base. Call before a process sees the
+  // entry. Returns the paths that went to trash because the entry is damaged.
   std::vector<std::string> check_on_open(const std::string& path);
 
  private:

@@ -12,8 +12,9 @@
 namespace cacheshim {
 namespace {
 
-// A base file that changed recently may still be being written. The daemon learns of the end when
-// the writer closes it; until then the kernel's cached attributes expire soon.
+// A process may still be writing to a base file that changed recently. The daemon learns that the
+// file is finished when the writer closes it; until then the kernel's cached attributes expire
+// soon.
 constexpr time_t kSettleSeconds = 5;
 
 bool has_settled(const struct stat& st) {
@@ -36,14 +37,14 @@ DirectoryLookup CacheTimeouts::begin(const Job& job, std::string directory) {
   return {&job, std::move(directory), generation, watched, job.views.claim.is_made()};
 }
 
-// Uids that share a job see each other's changes without invalidations. Only this daemon changes
-// the layer.
+// Uids that share a job must see each other's changes without invalidations, so the kernel caches
+// nothing. It caches names in a layer for long, because only this daemon changes the layer.
 double CacheTimeouts::of_name(const DirectoryLookup& lookup, const Found* found) const {
   if (lookup.job->views.shares_uids()) return 0;
   if (found != nullptr && found->in_upper) return kLongTimeout;
   if (lookup.generation != invalidation_.generations().of(lookup.directory)) return 0;
-  // The daemon does not know which absent names the kernel caches. If invalidations may be lost, it
-  // must be able to expire all of them at once.
+  // The kernel caches absent names for long only if the daemon can expire all names at once: the
+  // daemon does not know which absent names are cached, and invalidations may be lost.
   const bool can_expire = found != nullptr || invalidation_.notifier().knows_epoch();
   return lookup.watched && can_expire ? kLongTimeout : kShortTimeout;
 }
@@ -52,7 +53,7 @@ double CacheTimeouts::of_attributes(const DirectoryLookup& lookup, const Found& 
                                     NodeRef ref) {
   const double timeout = of_name(lookup, &found);
   if (may_be_written_unseen(lookup, found, ref)) return 0;
-  if (lookup.claimed != lookup.job->views.claim.is_made()) return 0;  // it may be shown as root's
+  if (lookup.claimed != lookup.job->views.claim.is_made()) return 0;  // may still show root as owner
   if (found.in_upper || timeout != kLongTimeout) return timeout;
   if (S_ISDIR(found.st.st_mode)) return timeout;
   return has_settled(found.st) ? kLongTimeout : kShortTimeout;
@@ -68,7 +69,7 @@ bool CacheTimeouts::may_be_written_unseen(const DirectoryLookup& lookup, const F
   if (!path) return true;
   const auto can_be_written = [&]() REQUIRES_SHARED(lookup.job->overlay.mutex()) {
     const auto file = lookup.job->overlay.open(*path, O_RDONLY);
-    return !file || sys::can_be_written(file->fd.get());  // not opened, so unknown
+    return !file || sys::can_be_written(file->fd.get());  // if the open failed: assume yes
   };
   return io_modes_.check_may_be_written(encode(ref), can_be_written);
 }

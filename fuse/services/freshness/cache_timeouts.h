@@ -35,9 +35,9 @@ class CacheTimeouts {
   void stop() { watch_.reset(); }
   WatchMode watch_mode() const { return watch_->mode(); }
 
-  // Call before the base is asked.
+  // Reads the change counter of the directory. Call before the lookup in the base.
   DirectoryLookup begin(const Job& job, std::string directory) REQUIRES_SHARED(job.overlay.mutex());
-  // For a name that leads to `found`, or is absent if `found` is nullptr.
+  // Returns the timeout of a name that leads to `found`, or that is absent if `found` is nullptr.
   double of_name(const DirectoryLookup& lookup, const Found* found) const;
   double of_attributes(const DirectoryLookup& lookup, const Found& found, NodeRef ref)
       REQUIRES_SHARED(lookup.job->overlay.mutex());

@@ -9,8 +9,8 @@
 namespace cacheshim {
 
 // If a node is invalidated while the kernel waits for its attributes, the kernel drops the answer
-// and checks permissions with the old attributes. So the node of the request is left out, and
-// further callers that request nodes do not wait.
+// and checks permissions with the old attributes. So invalidate() skips the node of this request,
+// and later requests that contain a node are answered without waiting for the invalidation.
 void ClaimNews::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
   if (job.views.claim.begin_invalidation()) {
     tasks_.post([this, &job, asked, answer = std::move(answer)] {
@@ -28,8 +28,8 @@ void ClaimNews::answer_entered(Job& job, NodeIndex asked, std::function<void()> 
   }
 }
 
-// The kernel requests the attributes of the view's root at every lookup of its name, and before it
-// denies access.
+// Skips the view's root: the kernel requests its attributes at every lookup of its name, and before
+// it denies access.
 void ClaimNews::invalidate(const Job& job, NodeIndex asked) const {
   std::vector<NodeId> nodes;
   for (const NodeNames::NamedNode& named : nodes_.names().all_of(&job)) {

@@ -11,19 +11,19 @@
 namespace cacheshim {
 
 // Handles the first user other than root, who claims a job's view. The kernel may have cached
-// attributes of the view as root's. They are invalidated before that user gets an answer, so that
-// the user's next calls see the new ones. Only attributes have changed, and the kernel invalidates
-// attributes without waiting. So an answer can wait for this whatever locks its request holds. It
-// can take long if the kernel has cached much of the view; therefore a separate thread does it.
-// Thread-safe.
+// attributes of the view that show root as owner. The daemon invalidates them before that user gets
+// an answer, so that the user's next calls see the new ones. Only attributes have changed, and the
+// kernel invalidates attributes without waiting for a lock. So the answer can wait for the
+// invalidation, whatever locks its request holds. The invalidation can take long if the kernel has
+// cached much of the view; therefore a separate thread sends it. Thread-safe.
 class ClaimNews {
  public:
   ClaimNews(const NodeTable& nodes, const Invalidation& invalidation)
       : nodes_(nodes), invalidation_(invalidation) {}
 
-  // Calls `answer`, with which a caller enters a job's view, once the kernel knows the view's
-  // owner. `asked`: the node whose attributes the answer contains, unless it is the view's root; or
-  // 0.
+  // Calls `answer`, which answers the request by which a caller enters a job's view, once the old
+  // attributes are invalidated. `asked`: the node whose attributes the answer contains; 0 if it is
+  // the view's root, or if there is none.
   void answer_entered(Job& job, NodeIndex asked, std::function<void()> answer);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }

@@ -11,8 +11,8 @@ namespace cacheshim {
 
 // Counts the changes of the base per directory. The kernel must not cache an answer that was
 // computed before a change but reaches the kernel after the invalidation; the counters identify
-// such answers. Directories share counters by their hash: at worst an answer is cached for a
-// shorter time than possible. Thread-safe.
+// such answers. Directories whose hashes collide share a counter; at worst the kernel caches an
+// answer for a shorter time than possible. Thread-safe.
 class Generations {
  public:
   std::uint64_t of(std::string_view directory) const { return counter(directory) + all_; }

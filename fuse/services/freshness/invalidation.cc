@@ -16,7 +16,8 @@ Notifier::Notice node_notice(NodeId node) { return {node, {}, Notifier::Notice::
 
 Notifier::Notice epoch_notice() { return {0, {}, Notifier::Notice::Kind::kEpoch}; }
 
-// If a directory was removed, everything below it was too, whether the kernel knew it or not.
+// Returns the changes for removed paths. Each counts as the name of a directory, because the
+// removal of a directory removes all names below it, including those that the daemon does not list.
 std::vector<BaseChange> changes_by(const std::vector<std::string>& gone) {
   std::vector<BaseChange> changes;
   for (const std::string& path : gone) {
@@ -32,7 +33,7 @@ void Invalidation::add(const BaseChange& change, const Job& job, Notices& notice
   const NodeIndex directory = nodes_.names().find_path(job.view_root, change.directory);
   if (directory == 0) return;
   const bool is_content = change.kind == BaseChange::Kind::kContent;
-  // A changed name changes its directory too.
+  // A changed name also changes the directory that contains it.
   const NodeIndex changed =
       is_content && !change.name.empty() ? nodes_.find(directory, change.name) : directory;
   for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
@@ -49,8 +50,8 @@ void Invalidation::name_changed(const Job& job, const std::string& directory,
   notifier_->post(std::move(notices), std::move(held), std::move(done));
 }
 
-// No thread waits for this: a write that itself waits for its answer may lock the pages of the
-// other views.
+// No thread waits for this invalidation, which may have to wait for pages of the other views: a
+// write that waits for its own answer may have locked them.
 void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
   if (!job.views.shares_uids()) return;
   Notices notices;
@@ -61,7 +62,8 @@ void Invalidation::data_changed(const Job& job, NodeIndex node, ViewSlot slot) {
   notifier_->post(std::move(notices), {}, [] {});
 }
 
-// For a kernel that cannot invalidate all names at once (Linux before 6.16).
+// Adds all nodes of the job, and also all names if the kernel cannot invalidate all names at once
+// (Linux before 6.16).
 void Invalidation::add_all(const Job& job, Notices& notices) const {
   for (const NodeNames::NamedNode& named : nodes_.names().all_of(&job)) {
     for (std::size_t slot = 0; slot < job.views.count(); ++slot) {
@@ -85,7 +87,8 @@ Invalidation::Notices Invalidation::notices_of(const std::vector<BaseChange>& ch
     moved = moved || change.kind == BaseChange::Kind::kDirectoryName;
   }
   if (direct_ != nullptr) direct_->changes.count();
-  // If a directory has moved, everything below it has moved too, whether the kernel knew it or not.
+  // If a directory has moved, all names below it have moved too, whether the kernel knew them or
+  // not.
   if (moved || lost) generations_.change_all();
   Notices notices;
   if (moved || lost) notices.push_back(epoch_notice());
@@ -121,9 +124,9 @@ Invalidation::Notices Invalidation::notices_of(const PublishReport& report, cons
   return notices;
 }
 
-// From now on the publisher's own view shows the other names that the base has in the directories
-// of its entry, which were hidden while the entry was only in the layer, and shows the base's files
-// in place of its copies.
+// Returns the invalidations in the publisher's own view. This view now shows the other names that
+// the base has in the directories of the entry, which were hidden while only the layer had the
+// entry, and it shows the base's files in place of the job's copies.
 Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& report,
                                                          const Job& job) const {
   const std::set<std::string_view> published(report.paths.begin(), report.paths.end());
@@ -143,7 +146,7 @@ Invalidation::Notices Invalidation::notices_of_uncovered(const PublishReport& re
   return notices;
 }
 
-// Returns when the kernel has processed them.
+// Blocks until the kernel has processed the invalidations.
 void Invalidation::notify_and_wait(Notices notices) const {
   auto sent = std::make_shared<std::promise<void>>();
   auto future = sent->get_future();
@@ -173,7 +176,8 @@ void Invalidation::gone_and_wait(const std::vector<std::string>& paths) {
   if (!paths.empty()) notify_and_wait(notices_of(changes_by(paths)));
 }
 
-// The answer must come before the invalidations of the directory itself.
+// The answer must come before the invalidations of names in the directory, which wait for the
+// directory's lock until the request is answered.
 void Invalidation::gone_before_answer(const std::vector<std::string>& paths, NodeId directory,
                                       Done answer) {
   if (paths.empty()) return answer();

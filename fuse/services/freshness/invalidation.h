@@ -33,14 +33,15 @@ class Invalidation final : public Invalidator {
   const Generations& generations() const { return generations_; }
 
   void base_changed(const std::vector<BaseChange>& changes);
-  // Call when a name of the job's view has changed otherwise than by a request for that name. Then
-  // calls `done`.
+  // Call when a name of the job's view has changed other than by a request for that name. Calls
+  // `done` after the invalidation.
   void name_changed(
       const Job& job, const std::string& directory, const std::string& name,
       std::vector<NodeId> held = {}, Done done = [] {});
   // Call when one view of a job that several uids share has changed a file's data. Does not wait.
   void data_changed(const Job& job, NodeIndex node, ViewSlot slot);
-  // Same as gone(), but calls `answer` of a request that holds `directory` in between.
+  // As gone(), for a request that holds `directory`: calls `answer` before the invalidations of
+  // names in `directory`, which wait for the request, and after all others.
   void gone_before_answer(const std::vector<std::string>& paths, NodeId directory, Done answer);
 
   void published(const PublishReport& report, const Job& publisher, std::vector<NodeId> held,

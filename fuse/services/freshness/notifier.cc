@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kExpireOnly = 1;
 constexpr std::int32_t kIncreaseEpoch = 8;  // FUSE_NOTIFY_INC_EPOCH, linux/fuse.h since 6.16
 
-// For the invalidation of a node.
+// Values of fuse_notify_inval_inode_out::off.
 constexpr std::int64_t kFromTheFirstPage = 0;
 constexpr std::int64_t kAttributesAlone = -1;
 
@@ -101,7 +101,7 @@ void Notifier::run_front() {
   queue_.pop_front();
 }
 
-// They go through the queue like any other, for post() to see them.
+// Appends the due repeats to the queue, where post() finds them as it finds any other notification.
 void Notifier::queue_due_repeats() {
   while (!repeats_.empty() && repeats_.front().due <= Clock::now()) {
     queue_.push_back({std::move(repeats_.front().notices), [] {}, true});
@@ -120,7 +120,8 @@ void Notifier::send(const Notice& notice) const {
   }
 }
 
-// Errors of all three: ENOENT if the kernel has nothing cached. Other errors have no remedy.
+// The three functions below ignore errors: ENOENT says that the kernel has cached nothing, and
+// other errors have no remedy.
 void Notifier::send_name(const Notice& notice) const {
   fuse_notify_inval_entry_out body{};
   body.parent = notice.directory;

@@ -23,7 +23,7 @@ namespace cacheshim {
 // own request holds. Hence the one rule of post(): if a queued or current invalidation concerns a
 // directory that a request holds, that request is answered first. As the queue is strictly first
 // in, first out, a blocked invalidation then always waits for a request that a receiver answers
-// without us.
+// without the notifier.
 //
 // The kernel looks an expired name up again without any lock, so an answer from before a change may
 // arrive after the invalidation. Names are therefore invalidated twice, a short time apart.
@@ -33,7 +33,7 @@ class Notifier {
   struct Notice {
     enum class Kind : std::uint8_t {
       kName,   // `name` in `directory`: the kernel must look it up again
-      kNode,   // attributes and data, or the listing, of `directory`, which may be any node
+      kNode,   // `directory`, here any node: its attributes and its data or listing
       kEpoch,  // all names; requires kernel support (set_protocol)
     };
     DirectoryId directory = 0;
@@ -45,8 +45,9 @@ class Notifier {
   explicit Notifier(int fuse_fd);
   ~Notifier() { stop(); }
 
-  // Sends the queued invalidations, and nothing afterwards: post() then calls `done` at once. Call
-  // while the daemon still answers requests, since an invalidation may wait for one. Idempotent.
+  // Sends the queued invalidations and ends the thread. From then on post() sends nothing and calls
+  // `done` at once. Call while the daemon still answers requests, since an invalidation may wait
+  // for one. Idempotent.
   void stop() EXCLUDES(mutex_);
 
   // Sets the minor protocol version from the kernel's INIT request.
@@ -59,8 +60,8 @@ class Notifier {
   void post(std::vector<Notice> notices, std::vector<DirectoryId> held, std::function<void()> done)
       EXCLUDES(mutex_);
 
-  // Invalidates only the attributes of these nodes, not their data and listings: at once, on the
-  // caller's thread, since the kernel waits for no directory and no page in this case.
+  // Invalidates the attributes of these nodes, but not their data and listings. Does so on the
+  // caller's thread, since in this case the kernel waits for no directory lock and no page.
   void tell_attributes(const std::vector<DirectoryId>& nodes) const;
 
   // Invalidates one name, on the caller's thread. Blocks until the kernel has released the lock of

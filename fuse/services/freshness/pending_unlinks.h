@@ -46,7 +46,7 @@ class PendingUnlinks {
   void begin(NodeId file, NodeId directory, std::string name);
   // Call in a request that holds the lock of the file: it shows that step 3 is over.
   void end(NodeId file);
-  // Call after the link count has been read.
+  // Whether step 3 may still be to come for the file. Call after the link count has been read.
   bool has(NodeId file);
   // Call while the daemon still answers requests. Idempotent.
   void stop() { tasks_.stop(); }
@@ -55,7 +55,7 @@ class PendingUnlinks {
   struct Removal {
     NodeId directory;
     std::string name;
-    std::uint64_t number;  // tells two removals of names of one file apart
+    std::uint64_t number;  // distinguishes two removals of names of one file
   };
 
   void settle_soon() REQUIRES(mutex_);

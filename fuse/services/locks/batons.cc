@@ -53,7 +53,7 @@ Batons::~Batons() {
 
 void Batons::wake() const {
   const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);  // full: the thread is already awake
+  (void)!::write(wake_.get(), &one, sizeof one);  // EAGAIN: the thread is already awake
 }
 
 void Batons::watch(const Baton& baton, ProcessOrigin maker) {

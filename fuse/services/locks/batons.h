@@ -24,7 +24,7 @@ struct Baton {
   ino_t inode = 0;
 };
 
-// What Batons asks of the system; replaced in tests.
+// The functions by which Batons examines processes; replaced in tests.
 struct BatonSystem {
   // Returns a descriptor that is readable once the process has ended, or none if there is no such
   // process or it cannot be watched.
@@ -37,10 +37,10 @@ struct BatonSystem {
   static BatonSystem real();
 };
 
-// Watches the creators of batons: if one dies without removing its baton, all others would wait
-// forever. The baton is passed to `reap`, which removes it, when the process is dead and no
-// descendant works in the baton's directory any more. If the daemon cannot see the creator, the
-// baton stays.
+// Watches the creators of batons. If a creator dies without removing its baton, all other processes
+// would wait forever. So once the creator is dead and no descendant works in the baton's directory
+// any more, Batons passes the baton to `reap`, which removes it. If the daemon cannot see the
+// creator, the baton stays.
 //
 // A thread of its own sleeps on the creators' pidfds. Thread-safe.
 class Batons {
@@ -50,10 +50,11 @@ class Batons {
   Batons(const Batons&) = delete;
   Batons& operator=(const Batons&) = delete;
 
-  // Replaces an earlier watch of that name. Does nothing without a creator.
+  // Watches `maker`, the creator of `baton`. Ends an earlier watch of that name. If `maker` is
+  // unknown (process 0), does only that.
   void watch(const Baton& baton, ProcessOrigin maker);
   void removed(const Job* job, const std::string& path);
-  // Reaps the batons whose creators are gone. The thread does so.
+  // Reaps the batons whose creators are gone. The thread of this object calls this.
   void tend_once() EXCLUDES(mutex_);
 
  private:

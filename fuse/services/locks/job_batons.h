@@ -19,11 +19,12 @@ namespace cacheshim {
 // that the next daemon also watches their creators. Thread-safe.
 class JobBatons {
  public:
-  // All must outlive it. `reap` removes a baton whose maker has died; it is called with no lock held.
+  // All must outlive it.
   JobBatons(const EntryMap& entries, const NodeTable& nodes, const JobTable& jobs)
       : entries_(entries), nodes_(nodes), jobs_(jobs) {}
 
-  // Call before any other method. Also watches the batons that an earlier daemon has left.
+  // Call before any other method. Also watches the batons that an earlier daemon has left. `reap`
+  // removes a baton whose creator has died; it is called with no lock held.
   void start(std::function<void(const Baton&)> reap);
   void stop() { batons_.reset(); }
 

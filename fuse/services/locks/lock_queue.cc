@@ -13,8 +13,8 @@
 namespace cacheshim {
 namespace {
 
-// A descriptor that was closed longer ago than this is still open elsewhere: otherwise its RELEASE
-// would have arrived.
+// If a descriptor was closed longer ago than this and no RELEASE has arrived, a duplicate of it is
+// still open.
 constexpr std::chrono::milliseconds kLeavingFor{100};
 
 bool is_busy(int error) { return error == EWOULDBLOCK || error == EACCES; }
@@ -99,7 +99,7 @@ bool LockQueue::covers(const LockRequest& request, const Range& range) {
          end_of(range.start, range.length) <= end_of(request.start, request.length);
 }
 
-// Keeps the bytes before and after those of `request`.
+// Removes the bytes of `request` from `ranges`; keeps the bytes before and after them.
 void LockQueue::subtract(std::vector<Range>& ranges, const LockRequest& request) {
   const off_t end = end_of(request.start, request.length);
   std::vector<Range> left;
@@ -181,8 +181,8 @@ int LockQueue::try_set_again(const LockRequest& request, bool& is_any_dropped) {
   return try_set(request);
 }
 
-// If there are many descriptors, each call checks other ones, so that repeated requests find a
-// close.
+// Whether the process has closed one of the descriptors. If there are many, each call checks
+// others, so that repeated requests find a closed one.
 bool LockQueue::has_closed_one(const Owner& owner) const {
   const std::size_t count = owner.descriptors.size();
   for (std::size_t looks = 0; looks < std::min(count, kMostLooks); ++looks) {
@@ -192,15 +192,15 @@ bool LockQueue::has_closed_one(const Owner& owner) const {
   return false;
 }
 
-// Record locks of a process that has closed a descriptor, or that has exited while a child keeps
-// the file open.
+// Whether the owner has lost its record locks: its process has closed a descriptor, or has exited
+// while a child keeps the file open.
 bool LockQueue::has_lost_locks(const Owner& owner) const {
   if (owner.ends_with_one && !owner.descriptors.empty()) return has_closed_one(owner);
   return !owner.tells_close && system_.has_ended(owner.process);
 }
 
-// Returns whether any was dropped. Stops at the first conflicting owner that still has its locks: while
-// it remains, the others do not matter.
+// Drops conflicting record locks whose owners have lost them. Returns whether it dropped any. Stops at the first
+// conflicting owner that still has its locks, because the request must wait for this owner in any case.
 bool LockQueue::drop_stale(const LockRequest& request) {
   if (!request.is_record) return false;
   bool is_any_dropped = false;
@@ -274,9 +274,10 @@ int LockQueue::ask(const LockRequest& request, Answers& answers) {
   }
   bool is_any_dropped = false;
   int error = try_set_again(request, is_any_dropped);
-  // Unlocked, downgraded, or lost by a conversion that failed.
+  // The owner's lock may have been released, downgraded, or lost by a failed conversion.
   if (had_lock || is_any_dropped) pump(answers);
-  // One that was granted now may have weakened the lock that is in the way. So may this request.
+  // A waiting request that pump() has granted may have replaced the conflicting lock by a weaker
+  // one. Granting this request may do the same for others.
   if (is_busy(error) && !answers.empty()) {
     error = try_set(request);
     if (!is_busy(error)) pump(answers);
@@ -336,7 +337,8 @@ int LockQueue::find(const LockRequest& request, struct flock& lock, Answers& ans
   lock = range_of(request);
   const int error = system_.find((*owner)->fd.get(), lock);
   if (error != 0 || lock.l_type == F_UNLCK || lock.l_pid > 0) return error;
-  // A lock of ours, which the kernel associates with a descriptor and not with a process.
+  // The lock is one of this queue: the kernel knows its descriptor but no process. Find the process
+  // of its owner.
   LockRequest there = request;
   there.start = lock.l_start;
   there.length = lock.l_len;
@@ -391,7 +393,7 @@ void LockQueue::poll(Answers& answers) {
       ++waiter;
     }
   }
-  if (waiters_.size() < before) pump(answers);  // the requests that were behind them
+  if (waiters_.size() < before) pump(answers);  // tries the requests that were behind them
 }
 
 void LockQueue::move_to(UniqueFd file, bool is_shared) {

@@ -25,11 +25,12 @@ namespace cacheshim {
 
 // The queue's calls to the system; replaced in tests. Errors are errno values, 0 for none.
 struct LockSystem {
-  // Does not wait: flock(2), or F_OFD_SETLK of a range, on the owner's own descriptor.
+  // Sets a lock without waiting: flock(2), or F_OFD_SETLK of a range, on the owner's own
+  // descriptor.
   std::function<int(int fd, const LockRequest& request)> set;
   // F_OFD_GETLK: whether another owner's lock conflicts.
   std::function<int(int fd, struct flock& lock)> find;
-  // Have the contracts of the functions in open_descriptors.h.
+  // These four have the contracts of the functions in open_descriptors.h.
   std::function<bool(pid_t process)> has_ended;
   std::function<std::vector<OpenDescriptor>(pid_t process, std::uint64_t shown_inode, int known)>
       descriptors;
@@ -74,7 +75,8 @@ class LockQueue {
   bool dropped GUARDED_BY(mutex) = false;  // no longer the file's queue
   bool moved GUARDED_BY(mutex) = false;    // two ids lead to it (LockTable::move)
 
-  // Returns 0 if done, an error for the reply, or EINPROGRESS if the request must wait.
+  // Tries the request. Returns 0 if it is granted, an error for the reply, or EINPROGRESS if it
+  // must wait.
   int ask(const LockRequest& request, Answers& answers) REQUIRES(mutex);
   void add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call, std::uint64_t ticket)
       REQUIRES(mutex);
@@ -96,14 +98,14 @@ class LockQueue {
   void refuse_all(int error, Answers& answers) REQUIRES(mutex);
 
   bool has_waiters() const REQUIRES(mutex) { return !waiters_.empty(); }
-  // Adds the owners whose record locks conflict with the requests that these owners of record locks wait for.
+  // Adds to `blockers` the owners whose record locks conflict with the waiting record lock requests of `owners`.
   void add_blockers(const std::set<std::uint64_t>& owners, std::set<std::uint64_t>& blockers) const
       REQUIRES(mutex);
   // Adds the handles of waiting requests, and their processes.
   void add_waiting(std::set<std::uint64_t>& handles, std::set<pid_t>& processes) const
       REQUIRES(mutex);
   bool is_unused() const REQUIRES(mutex) { return owners_.empty() && waiters_.empty(); }
-  // Whether this request releases all of an exclusive lock that its owner has.
+  // Whether `unlock` releases the whole of an exclusive lock that its owner has.
   bool gives_up_exclusive(const LockRequest& unlock) const REQUIRES(mutex);
   // Whether `process` has an exclusive lock here.
   bool is_held_by(pid_t process) const REQUIRES(mutex);
@@ -142,7 +144,7 @@ class LockQueue {
     std::uint64_t ticket;
     std::optional<Clock::time_point> until;  // of a request that waits only for kGrace
   };
-  using OwnerKey = std::pair<bool, std::uint64_t>;  // of records; the number of the owner
+  using OwnerKey = std::pair<bool, std::uint64_t>;  // whether it owns record locks; its number
   using Owners = std::map<OwnerKey, Owner>;
 
   static bool conflict(const LockRequest& request, bool is_record, const Range& range);

@@ -18,9 +18,10 @@
 
 namespace cacheshim {
 
-// Lock files of the base that jobs unlink. If other processes have locked a file or wait for it,
-// the file stays, because otherwise its locks would exclude no process any more: it is hidden from
-// the job that unlinked it, and removed after the last of these locks. Thread-safe.
+// Unlinks lock files of the base for jobs. If other processes have locked a file or wait for its
+// lock, the file must stay, because locks of an unlinked file would exclude no later process. So
+// the file is hidden from the job that unlinked it, and is removed once the last of these locks is
+// released. Thread-safe.
 class LockRemovals {
  public:
   // Both must outlive it.
@@ -29,7 +30,7 @@ class LockRemovals {
   // Whether `process` has the lock file at `path` locked.
   bool is_held_by(const Job& job, const std::string& path, pid_t process)
       REQUIRES_SHARED(job.overlay.mutex());
-  // Unlinks a lock file for `process`. `hold`: as for Overlay::remove_file().
+  // Unlinks a lock file for `process`. `hold`: as for changes::remove_file().
   Status remove(Job& job, const std::string& path, pid_t process, Hold hold)
       REQUIRES_SHARED(job.overlay.mutex());
   // Call when the job has created the file again: it must no longer be removed for this job.

@@ -25,7 +25,7 @@ struct LockRequest {
   std::uint64_t shown_inode = 0;  // st_ino, as /proc shows it of the caller's descriptors
 };
 
-// A request that is answered once, possibly by another thread than the one that made it.
+// A lock request that is answered once, possibly by another thread than the one that made it.
 class LockCall {
  public:
   virtual ~LockCall() = default;

@@ -17,7 +17,8 @@
 namespace cacheshim {
 namespace {
 
-// How soon the next waiter gets a lock that was released beside the mount.
+// The polling interval for a lock that a process beside the mount has, and for which a request
+// waits.
 constexpr std::chrono::milliseconds kPoll{5};
 // The polling interval for a file that a process beside the mount has locked and for which no
 // request waits.
@@ -30,7 +31,7 @@ void give(LockQueue::Answers& answers) {
   answers.clear();
 }
 
-// An anonymous file that is locked in place of a job's file.
+// Makes an anonymous file that is locked in place of a job's file.
 Result<UniqueFd> make_stand_in() {
   UniqueFd fd(::memfd_create("cacheshim-lock", MFD_CLOEXEC));
   if (!fd) return Errno::last();
@@ -64,8 +65,9 @@ LockTable::Queue LockTable::find_queue(const LockFileId& id) {
   return found == queues_.end() ? nullptr : found->second;
 }
 
-// Tested once per file system, before any lock exists there: a later ENOLCK is a shortage, and a
-// change of the method at that time would grant one lock twice.
+// Whether the file system supports locks. Tested once per file system, before any lock exists on
+// it. A later ENOLCK means that the kernel is short of locks; to lock a stand-in from then on could
+// grant one lock twice.
 bool LockTable::can_lock(int file, std::uint64_t device) {
   {
     const MutexLock lock(mutex_);
@@ -173,7 +175,7 @@ std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& reque
   {
     const MutexLock keeper(keeper_mutex_);
     waiting_.insert(queue);
-    called_ |= std::this_thread::get_id() == keeper_.get_id();  // it is among the others now
+    called_ |= std::this_thread::get_id() == keeper_.get_id();  // the keeper itself must visit it again
   }
   waiting.wait(ticket);  // no thread can answer it, because we hold the queue
   return ticket;
@@ -226,7 +228,7 @@ void LockTable::move(const LockFileId& from, const LockFileId& to, const Opener&
   if (queue == nullptr) return;
   bool is_shared = false;
   auto file = file_of(to, open, is_shared);
-  if (!file) return;  // they exclude each other as before
+  if (!file) return;  // the lock stays on the old file, among the job's processes
   const MutexLock lock(queue->mutex);
   if (queue->dropped) return;
   queue->move_to(*std::move(file), is_shared);
@@ -390,7 +392,8 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
   return again;
 }
 
-// Until there is something to do: at the latest after a moment if queues or files must be polled.
+// Blocks until the keeper has something to do. Blocks at most kPoll if queues must be polled, at
+// most kIdlePoll if there are files of watch_idle().
 void LockTable::wait_for_call(bool polls) {
   const bool is_timed = polls || watches_;
   const auto deadline = std::chrono::steady_clock::now() + (polls ? kPoll : kIdlePoll);

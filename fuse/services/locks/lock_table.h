@@ -41,17 +41,17 @@ class LockTable {
   LockTable(const LockTable&) = delete;
   LockTable& operator=(const LockTable&) = delete;
 
-  // Answers `call` now or later: 0, EAGAIN for a request that does not wait, EINTR, EDEADLK for a record lock
-  // whose owner would wait for itself (break_cycle()), ENOLCK once the table is closed, or the file system's
-  // error. Where the file system of a shared file does not support locks (ENOLCK, ENOSYS, EOPNOTSUPP at the
-  // first), it is locked among this mount's processes alone.
+  // Answers `call` now or later: 0, EAGAIN for a request that does not wait, EINTR, EDEADLK for a record lock whose
+  // owner would wait for itself (break_cycle()), ENOLCK once the table is closed, or the file system's error. If the
+  // file system of a shared file does not support locks (the first one fails with ENOLCK, ENOSYS or EOPNOTSUPP), the
+  // lock excludes only processes of this mount.
   void lock(const LockFileId& id, const Opener& open, const LockRequest& request,
             std::unique_ptr<LockCall> call);
   // The shared file `to`, which is not locked yet, has replaced a job's own file `from`, by a
   // rename or link: the locks and waiting requests move to it. Requests by either id use the same
   // queue until the last one is gone.
   void move(const LockFileId& from, const LockFileId& to, const Opener& open);
-  // Whether this request releases all of an exclusive lock that its owner has on the file.
+  // Whether `unlock` releases the whole of an exclusive lock that its owner has on the file.
   bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
   // Whether `process` has an exclusive lock on the file.
   bool is_held_by(const LockFileId& id, pid_t process);
@@ -64,7 +64,8 @@ class LockTable {
   // FLUSH and RELEASE of a handle.
   void closed(const LockFileId& id, std::uint64_t handle, std::uint64_t owner);
   void released(const LockFileId& id, std::uint64_t handle);
-  // May be called from LockCall::wait(), and under locks of the caller's.
+  // Makes the keeper answer a waiting request with EINTR. May be called from LockCall::wait(), and
+  // with locks held.
   void interrupt(std::uint64_t ticket);
 
   // The waiting requests: the number of their handles, and their processes (0: not visible).
@@ -73,27 +74,31 @@ class LockTable {
     std::set<pid_t> processes;
   };
   Waiting waiting();
-  // Refuses the requests that wait, and those that are about to, with ENOLCK. Returns the replies to those that wait.
+  // Refuses with ENOLCK the waiting requests, and until reopen() those that would have to wait. Returns the replies to
+  // the waiting requests.
   PendingReplies close();
   void reopen() { closed_ = false; }
-  // Same as close(), and ends the keeper: the idle hook is not called any more. Call it before the
-  // hook's objects are destroyed. Further calls do nothing. Not for several threads at once.
+  // As close(), and ends the keeper, which then no longer calls the idle hook. Call before the
+  // objects that the hook uses are destroyed. Idempotent, but not thread-safe.
   void stop();
-  // Answers interrupted requests, tries those whose locks may have ended without an event, and calls
-  // the idle hook. Returns whether that must be repeated soon. The keeper does so; only a table
-  // without one (LockSystem::has_keeper) needs the call.
+  // Answers interrupted requests, tries the requests whose conflicting locks may have ended without an event, and calls
+  // the idle hook. Returns true if it must be called again soon. The keeper calls it; only the owner of a table without
+  // a keeper (LockSystem::has_keeper) must.
   bool tend_once() EXCLUDES(keeper_mutex_);
   // Runs `action` while no process but `process` has a lock on the file or waits for one, and no
-  // new request starts. Errors: EBUSY if another process does, otherwise the action's.
+  // new request starts. Errors: EBUSY if another process has a lock or waits for one, otherwise the
+  // errors of `action`.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
                        const std::function<Status()>& action);
-  // Sets the function that the keeper calls for each file of watch_idle(), with no lock held, from time to time while
-  // no process has or awaits a lock on the file, until it returns true. Call once, before watch_idle().
+  // Sets the idle hook. From time to time the keeper calls it for each file of watch_idle(), with no lock held, until
+  // it returns true. The hook must check whether a process has a lock on the file or waits for one (unless_wanted()).
+  // Call once, before watch_idle().
   void set_idle_hook(std::function<bool(const LockFileId&)> when_idle) {
     hook_ = std::move(when_idle);
   }
   void watch_idle(const LockFileId& id);
-  // Whether some file system knew no locks, so that exclusion ends at this daemon.
+  // Whether a file system of the base does not support locks, so that locks exclude only processes
+  // of this mount.
   bool is_local_only() const {
     const MutexLock lock(mutex_);
     return !local_only_.empty();
@@ -127,12 +132,12 @@ class LockTable {
   Counters& counters_;
   const LockSystem system_;
   std::function<bool(const LockFileId&)> hook_;
-  std::atomic<bool> watches_{false};   // some files
+  std::atomic<bool> watches_{false};   // watched_ is not empty
   std::atomic<std::size_t> count_{0};  // of queues
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<bool> closed_{false};
 
-  // Held during the search for one cycle, so that one request of it is refused.
+  // Held during the search for a cycle, so that only one request of the cycle is refused.
   Mutex cycles_mutex_{LockRank::kLockCycles};
 
   mutable Mutex mutex_{LockRank::kLockTable};

@@ -14,7 +14,7 @@
 
 namespace cacheshim {
 
-// The base's file that takes the locks of a job's own file.
+// A file of the base on which the locks of a job's own file are taken.
 struct NamedLock {
   std::string path;  // of the job's file
   UniqueFd object;  // O_PATH
@@ -60,7 +60,7 @@ class NamedLocks {
   }
   // Same as LockTable::find().
   int find(const Lock& lock, const LockRequest& request, struct flock& found);
-  // Same as those of LockTable: FLUSH and RELEASE of a handle of any file.
+  // As the functions of LockTable. Call for FLUSH and RELEASE of a handle of any file.
   void closed(const FileHandle& handle, std::uint64_t fh, std::uint64_t owner);
   void released(FileHandle& handle, std::uint64_t fh);
 
@@ -85,7 +85,7 @@ class NamedLocks {
   LockTable& table_;
   const LockFiles& base_;
   std::atomic<std::size_t> count_{0};  // of entries, to be read without the mutex
-  Mutex mutex_{LockRank::kNamedLocks};  // also of changes of FileHandle::uses_named_lock
+  Mutex mutex_{LockRank::kNamedLocks};  // also guards changes of FileHandle::uses_named_lock
   std::unordered_map<NodeIndex, Entry> entries_ GUARDED_BY(mutex_);
 };
 

@@ -14,8 +14,8 @@
 namespace cacheshim {
 namespace {
 
-// An answer that is given at most once. A task that throws cannot know whether it has answered, and
-// a request must not be answered twice.
+// Returns a function that calls `answer` at most once. After an exception a task cannot know
+// whether it has answered, and a request must not be answered twice.
 std::function<void()> once(std::function<void()> answer) {
   auto is_given = std::make_shared<std::atomic<bool>>(false);
   return [is_given = std::move(is_given), answer = std::move(answer)] {
@@ -70,8 +70,8 @@ std::vector<std::string> Publishing::take_built(Job& job, std::string_view lock_
   });
 }
 
-// If a file is still open for writing and no process holds the lock, its close does not publish it:
-// it waits for the job's success.
+// If a file is still open for writing, its entry is not published here. Its later close does not
+// publish it either, because no process holds the lock then; the success of the job does.
 void Publishing::built(Job& job, std::vector<std::string> paths, std::vector<NodeId> held,
                        Answer answer) {
   if (job.policy.is_refused()) {
@@ -172,7 +172,7 @@ std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
 }
 
 PublishReport Publishing::end_job(Job& job, Outcome outcome, const Publisher::Progress& progress) {
-  PendingReplies replies;  // given on return, when the lock below has been released
+  PendingReplies replies;  // sent on return, after the lock below has been released
   const MutexLock ending(job.end_mutex);
   PublishReport report;
   if (!job.life.is_active()) return report;

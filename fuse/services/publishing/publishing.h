@@ -19,7 +19,7 @@
 
 namespace cacheshim {
 
-// Publishing and the ends of jobs: their triggers, and the replies that wait for them. Tasks do the
+// Publishes entries and ends jobs, and delays the replies that must wait for this. Tasks do the
 // work, never a receiver. Thread-safe; call with no lock held.
 class Publishing {
  public:
@@ -32,8 +32,9 @@ class Publishing {
     Invalidator& invalidator;
     const DirectAccess* direct;  // may be null
     std::chrono::seconds layer_keep;
-    // Whether a process waits for a name, and a notification about one: `completed` is the entry
-    // that the change of `path` has completed, or "".
+    // `is_awaited` returns whether any process waits for a name. `note_arrival` notifies the
+    // waiters for `path` of a change to it; `completed` is the entry that the change has completed,
+    // or "".
     std::function<bool()> is_awaited;
     std::function<void(const Job& job, const std::string& path, const std::string& completed)>
         note_arrival;
@@ -46,11 +47,11 @@ class Publishing {
   const Publisher& publisher() const { return publisher_; }
   const RejectionWatch& rejections() const { return rejections_; }
 
-  // Publishes what `path` has just completed, then calls `answer`. `held` are the directories that the request to be
-  // answered holds.
+  // Publishes the entry that a change of `path` has just completed, if any, then calls `answer`. `held`: the
+  // directories that the request to be answered holds.
   void completed(Job& job, const std::string& path, Arrival arrival, std::vector<NodeId> held,
                  Answer answer);
-  // Call for an object that was just created, or got its name.
+  // Call when an object has just been created, or has just got its name.
   void note_built(Job& job, const std::string& path);
   // Returns the objects that the job has built under this lock file since it took the lock.
   std::vector<std::string> take_built(Job& job, std::string_view lock_file) const;

@@ -22,7 +22,8 @@ void RejectionWatch::note_opened(const FileHandle& handle, pid_t thread) const {
   if (ref && ref->counts_rebuilds()) job.reads.note_read(ref->unit(), thread);
 }
 
-// A temporary file, or one that is added to the entry, is no rejection: the base has no such name.
+// To write a temporary file, or to add a file to the entry, is no rejection: the base does not have
+// a file of that name.
 void RejectionWatch::note_changed(Job& job, const std::string& path, pid_t thread) const {
   if (!job.reads.has_any()) return;
   const auto ref = entries_.find(path);

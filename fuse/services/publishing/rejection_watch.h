@@ -16,10 +16,11 @@ namespace cacheshim {
 // Detects which jobs reject entries of the base (store/publish/rejected_entries.h), from their
 // requests.
 //
-// A preloaded process opens files of the base directly, and the daemon does not see which. If such
-// a job rebuilds an entry, it may have rejected the entry, or it may have written without opening
-// the entry first. From then on every job opens this entry through the mount (MountOnlyEntries), so
-// that the daemon sees the next job's reads. Such a first rebuild does not count.
+// A preloaded process opens files of the base directly, and the daemon does not see which files it
+// reads. If such a job rebuilds an entry, it may have rejected the entry, or it may have written
+// without opening the entry first. From then on every job opens this entry through the mount
+// (MountOnlyEntries), so that the daemon sees the next job's reads. The first rebuild, during which
+// it did not see them, does not count.
 //
 // Thread-safe. Call with no lock held.
 class RejectionWatch {
@@ -38,7 +39,7 @@ class RejectionWatch {
   void note_opened(const FileHandle& handle, pid_t thread) const;
   // Call when the thread has created or removed a name, before it is published.
   void note_changed(Job& job, const std::string& path, pid_t thread) const;
-  // Call when the job has completed the entry, and does not publish it now.
+  // Call when the job has completed the entry but does not publish it now.
   void note_unpublished(Job& job, const std::string& entry) const;
   void note_published(Job& job, const std::string& entry, const PublishReport& report) const;
 

@@ -36,8 +36,9 @@ Result<struct stat> SharedFiles::change_named(const std::string& path, int file,
   return sys::stat_fd(fd.get());
 }
 
-// Returns the file's current path, "" if it has lost its name: it was renamed with its node, or
-// replaced underneath, which leaves the node without a name.
+// Returns the file's current path, which a rename may have changed. If another process has replaced
+// the file, which leaves the node without a name, returns the path of the open. Returns "" if a
+// request has unlinked the file.
 std::string SharedFiles::path_of(const FileHandle& handle) const {
   const ReaderLock lock(handle.job->overlay.mutex());
   const NodeInfo info = nodes_.info(handle.node);
@@ -51,7 +52,7 @@ Status SharedFiles::commit(FileHandle& handle, pid_t closing) const {
   SharedFile& shared = *handle.shared;
   const MutexLock lock(shared.mutex);
   if (is_being_killed(closing)) {
-    shared.set_killed();  // another process that has it open may continue with it
+    shared.set_killed();  // another process that has the file open may still write it
     return {};
   }
   if (path.empty()) return {};

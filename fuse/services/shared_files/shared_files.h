@@ -38,20 +38,21 @@ class SharedFiles {
   // Returns null for a file that is not staged: a lock, or a file that is only read.
   std::unique_ptr<SharedFile> make(const std::string& path, Common kind, int flags,
                                    bool is_new) const;
-  // Runs `change` on the staged copy of the handle's file, whose first `keep_bytes` are needed.
+  // Runs `change` on the staged copy of the handle's file. The copy must have at least the first
+  // `keep_bytes` of the file.
   static Result<std::size_t> change(FileHandle& handle, const Change& change,
                                     off_t keep_bytes = kWholeFile);
   // Applies `change` to a named file that is not open, and replaces the file.
   Result<struct stat> change_named(const std::string& path, int file, off_t keep_bytes,
                                    const std::function<Status(int fd)>& change) const;
-  // Call when a thread has opened it, and when it closes a descriptor of it; the handle is gone
-  // afterwards.
+  // Call note_opened() when a thread has opened the file, commit() when a thread closes a
+  // descriptor of it, and released() when the handle is released.
   void note_opened(const FileHandle& handle, pid_t thread);
   Status commit(FileHandle& handle, pid_t closing) const;
   void released(FileHandle& handle);
 
-  // The writes of `thread` itself to the node's file, as fstat(2) shows them: that request has no
-  // handle.
+  // The attributes of the staged copy to which the process of `thread` writes, if it has one.
+  // fstat(2) must show them, but its request has no handle.
   struct OwnCopy {
     Result<struct stat> st;
     bool in_upper;

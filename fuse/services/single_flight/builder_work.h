@@ -9,21 +9,22 @@
 
 #include "store/sys/process.h"
 
-// Whether a process that has begun a build still works at it, from the data in /proc about it and
-// its descendants.
+// Determines whether a process that has begun a build still works at it, from the data in /proc
+// about the process and its descendants.
 namespace cacheshim {
 
 struct BuilderWork {
-  bool has_ended = false;  // the thread that began the build
-  // That thread, or a descendant, currently has a processor, waits for one or for a disk, or
-  // publishes its build: a builder on a busy machine is not idle.
+  bool has_ended = false;  // the thread that began the build has exited
+  // The thread that began the build, or a descendant, runs, waits for a processor or a disk, or is
+  // in a system call that may publish the build. So a builder on a busy machine is not idle.
   bool is_running = false;
   // Processor time so far, per process.
   std::map<pid_t, std::chrono::nanoseconds> used = {};
 };
 
-// `thread` is one of the process `builder`. Returns no value if /proc does not show it, as in a
-// kernel without CONFIG_PROC_CHILDREN. Takes some 50 µs.
+// Returns the work of the process `builder`, whose thread `thread` has begun the build. Returns no
+// value if /proc does not show its children, as in a kernel without CONFIG_PROC_CHILDREN. Takes
+// some 50 µs.
 std::optional<BuilderWork> work_of(pid_t builder, const Process& thread);
 
 // The work of one builder over time. Not thread-safe.
@@ -31,7 +32,8 @@ class BuilderActivity {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::seconds kIdleFor{1};
-  // A builder with less than this in kIdleFor is idle: threads that only wait wake up now and then.
+  // A builder that uses less processor time than this within kIdleFor is idle. The value is not 0,
+  // because threads that only wait wake up now and then.
   static constexpr std::chrono::milliseconds kLeastWork{50};
 
   // Records the builder's processor time until `now`. Returns whether it has been idle for
@@ -42,7 +44,7 @@ class BuilderActivity {
  private:
   std::map<pid_t, std::chrono::nanoseconds> used_;
   std::chrono::nanoseconds total_{0};
-  std::deque<std::pair<Time, std::chrono::nanoseconds>> history_;  // of total_, kIdleFor back
+  std::deque<std::pair<Time, std::chrono::nanoseconds>> history_;  // total_ over the last kIdleFor
 };
 
 }  // namespace cacheshim

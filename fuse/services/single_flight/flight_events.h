@@ -9,17 +9,17 @@
 
 namespace cacheshim {
 
-// The events for which the thread that ends waits blocks: the exit of a builder, or wake().
-// Thread-safe, without a lock.
+// The events that wake the thread that ends waits, which blocks in wait(): the exit of a builder,
+// or a call of wake(). Thread-safe, without a lock.
 class FlightEvents {
  public:
-  static constexpr std::uint64_t kNoSerial = 0;  // of no builder
+  static constexpr std::uint64_t kNoSerial = 0;  // no builder has it
 
   FlightEvents();
 
-  // From now on wait() reports the serial once the process behind the pidfd has exited; until it is
-  // closed. If this fails, the daemon does not see the builder's end, and waiters wait until their
-  // timeout.
+  // From now on, and until the pidfd is closed, wait() reports `serial` if the process of the pidfd
+  // has exited. If this fails, the daemon does not see the builder's end, and waiters wait until
+  // their timeout.
   void watch(int pidfd, std::uint64_t serial);
   void wake() const;
   // An eventfd, for callers that outlive this object.

@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 // its builder has removed.
 constexpr milliseconds kTick(50);
 
-// The interval of checks of a builder's work in /proc.
+// The interval at which the daemon reads a builder's work from /proc.
 constexpr milliseconds kBuilderTick(100);
 
 }  // namespace
@@ -76,8 +76,8 @@ void FlightTender::end_late_waits() {
   }
 }
 
-// Another daemon has released the lease, so the name may exist: check_names() tests this before a
-// process becomes the builder.
+// Tries to take the leases that other daemons held. If one has been released, the name may exist:
+// check_names() tests this before a process becomes the builder.
 void FlightTender::try_others_leases() {
   for (auto& [key, lease] : table_.leases) {
     if (!lease.is_others) continue;
@@ -103,7 +103,7 @@ std::vector<LeaseFinding> FlightTender::take_findings() {
   return findings;
 }
 
-// Inspects, for each name with waiters, the views of all jobs that take part.
+// Inspects each name with waiters in the views of the builder's job and of the waiters' jobs.
 void FlightTender::check_names() {
   FlightAnswers answers;
   for (LeaseFinding& finding : take_findings()) {
@@ -115,8 +115,8 @@ void FlightTender::check_names() {
   give(answers);
 }
 
-// If the builder is done and the entry is not complete in a waiter's view, another process must
-// build it.
+// Ends the waits that have got their result. If the builder is done and the entry is not complete
+// in a waiter's view, hands the lease to the process that has waited longest.
 void FlightTender::settle(const LeaseFinding& finding) {
   const auto found = table_.leases.find(finding.key);
   if (found == table_.leases.end()) return;
@@ -157,8 +157,8 @@ bool FlightTender::has_stopped_building(Lease& lease, const BuilderWork& work) c
          (lease.waits.empty() && now - lease.since >= options_.timeout);
 }
 
-// A lease without waiters ends without an effect: its thread may only have checked whether the
-// entry exists.
+// Ends the leases of builders that have stopped. A lease with waiters counts as a failed build. One
+// without waiters does not: its thread may only have checked whether the entry exists.
 void FlightTender::check_builders() {
   std::vector<Watched> all = take_watched();
   for (Watched& watched : all) watched.work = options_.work_of(watched.builder, watched.thread);

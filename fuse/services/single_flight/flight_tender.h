@@ -10,8 +10,8 @@
 
 namespace cacheshim {
 
-// Ends waits and leases without a request that causes it: after the exit of a builder, a timeout,
-// a finished or failed build. Used by one thread.
+// Ends waits and leases that no request ends: after the exit of a builder, a timeout, or a finished
+// or failed build. Call from one thread only.
 class FlightTender {
  public:
   // All must outlive it.

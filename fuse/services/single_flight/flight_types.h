@@ -34,15 +34,16 @@ struct EntryState {
   bool completes = false;
 };
 
-// A request for `path`, a name of the store that its caller misses.
+// A request for the lease of `path`, a name of the store that the caller has not found.
 struct LeaseRequest {
   std::string path;
   Job* job;
-  bool publishes;  // all views show its build; otherwise only those of its own job
+  bool publishes;  // all jobs will see its build; otherwise only its own job
   Lineage lineage;
   pid_t thread;
-  std::string entry = {};  // that `path` belongs to, or is
-  // For an entry whose rule has one_by_one: the rule. A thread builds one entry of it at a time.
+  std::string entry = {};  // the entry that `path` is, or is a part of
+  // The entry's rule if it has one_by_one, otherwise null. A thread builds only one entry of such a
+  // rule at a time.
   const void* rule = nullptr;
 
   bool is_entry() const { return entry == path; }
@@ -52,16 +53,16 @@ struct LeaseRequest {
 // A change that a job has just made in an entry's directory. It shows that the job still builds its
 // names there, or that it has given up.
 enum class BuildStep {
-  kTemporary,  // created a file that is not a part of the entry
+  kTemporary,  // created a file that is no part of the entry
   kPart,       // created or renamed a part of the entry
-  kCleared,    // removed a temporary file: without a part, the build has failed
+  kCleared,    // removed a temporary file: if it has made no part, the build has failed
 };
 
 // For display: the builder and the number of waiters of each name.
 struct FlightDescription {
   std::string path;
-  std::string job;  // empty for all
-  pid_t leader;     // or the expected builder; 0 for a process of another daemon
+  std::string job;  // empty: the lease is for all jobs
+  pid_t leader;     // the builder or the expected one; 0: a process of another daemon
   std::size_t waiting;
   std::string leader_job;  // empty for a process of another daemon
   std::vector<std::string> waiting_jobs;
@@ -70,9 +71,10 @@ struct FlightDescription {
 struct FlightOptions {
   std::chrono::milliseconds timeout;  // 0: no process waits
   LeaseFiles leases;
-  // Takes Overlay::mutex().
+  // Returns the state of `path` in the job's view. Takes Overlay::mutex().
   std::function<EntryState(const Job& job, const std::string& path)> inspect;
-  // Whether a thread of the job builds one by one. Called with the mutex held.
+  // `builds`: whether a thread of the job now builds an entry of a rule with one_by_one. Called
+  // with the mutex held.
   std::function<void(Job& job, bool builds)> note_building = [](Job&, bool) {};
   // The time, and a builder's work; replaced in tests.
   std::function<FlightTime()> now = std::chrono::steady_clock::now;
@@ -81,7 +83,7 @@ struct FlightOptions {
   // How processes are watched; replaced in tests.
   std::function<UniqueFd(const Process&)> watch = watch_process;
   std::function<bool(const Process&)> is_stopped = cacheshim::is_stopped;
-  // False: work happens only in calls of Flights::tend_once().
+  // False: Flights has no thread, and its owner calls Flights::tend_once().
   bool has_thread = true;
 };
 

@@ -121,7 +121,8 @@ Flights::Answer Flights::open_lease(const LeaseRequest& request) {
   return {Advice::kLead, 0};
 }
 
-// Whether the process waits until the builder of its last name takes the lease.
+// If the builder of the process's last name may take the lease soon, records it as the expected
+// builder and returns true: the process must then wait.
 bool Flights::expect_builder(Lease& lease, const LeaseRequest& request) {
   const auto expected = table_.past.expected_builder(request, options_.now());
   if (!expected) return false;
@@ -130,7 +131,7 @@ bool Flights::expect_builder(Lease& lease, const LeaseRequest& request) {
   lease.expected = expected->builder;
   lease.expected_until = expected->until;
   lease.expecting = request.process().pid;
-  events_.wake();  // to check when that is over
+  events_.wake();  // to end this wait in time
   return true;
 }
 
@@ -159,8 +160,8 @@ bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait
   return true;
 }
 
-// The thread begins an entry of a rule with `one_by_one`: its earlier builds by the same rule have
-// failed.
+// If the thread begins an entry of a rule with `one_by_one`, its earlier builds by the same rule
+// have failed: ends their leases.
 void Flights::fail_others_of(const LeaseRequest& request) {
   if (request.rule == nullptr) return;
   for (auto it = table_.leases.begin(); it != table_.leases.end();) {
@@ -226,7 +227,7 @@ void Flights::finished(const Job& job, const std::string& path) {
   if (is_to_be_checked) events_.wake();
 }
 
-// Returns whether the names have waiters.
+// Returns whether any of the names has waiters.
 bool Flights::note_finished(const Job& job, const std::string& path) {
   table_.forget_failures(path);
   bool have_waiters = false;

@@ -26,11 +26,11 @@ namespace cacheshim {
 // that has waited longest becomes the builder. If the builder continues but its build has evidently
 // failed, all processes that wait for the name, and all that look it up during
 // LeaseTable::kFailedFor, build it themselves: their builds will probably fail too. A waiter that
-// has waited for `timeout`, or is interrupted, builds the entry itself. From then on a process that
-// builds sees its job's files unchanged. The name of an entry that is built elsewhere and renamed
-// into place is handled likewise: its placeholder is a directory. Such an entry does not change
-// during its build. So its builder is watched as long as it holds the lease: the build has failed
-// when the builder's thread has exited, or when it has used no processor for
+// has waited for `timeout`, or is interrupted, builds the entry itself. A process that builds the
+// entry sees the job's files as they are, never a placeholder. The name of an entry that is built
+// elsewhere and renamed into place is handled likewise: its placeholder is a directory. Such an
+// entry does not change during its build. So its builder is watched as long as it holds the lease:
+// the build has failed when the builder's thread has exited, or when it has used no processor for
 // BuilderActivity::kIdleFor.
 //
 // A waiter that has got one result and looks up the next one waits a short time for the builder of
@@ -49,13 +49,14 @@ namespace cacheshim {
 // This class decides what each request gets. LeaseTable holds the leases, and FlightTender ends
 // waits on a thread.
 //
-// Thread-safe. Call with no lock held; callbacks run with none but where they say so.
+// Thread-safe. Call with no lock held; callbacks run with no lock held unless they say otherwise.
 class Flights {
  public:
   enum class Advice {
-    // has got the lease: build, but repeat the lookup first, since the name may just have appeared
+    // the caller has got the lease: it must build, but first repeat the lookup, since the name may
+    // just have appeared
     kLead,
-    kBuild,  // is the builder, or has waited enough
+    kBuild,  // the caller builds already, or has waited long enough
     kWait,   // return `placeholder`
   };
   struct Answer {
@@ -82,8 +83,8 @@ class Flights {
   // and published if it may be.
   void finished(const Job& job, const std::string& path) EXCLUDES(table_.mutex);
   std::vector<FlightDescription> describe() const EXCLUDES(table_.mutex);
-  // Ends the waits that are over. Blocks up to `timeout` for the exit of a process, or for a
-  // change; -1: without a limit. The thread of this object does nothing else.
+  // Blocks up to `timeout` (-1: without a limit) for the exit of a builder, or for a change. Then
+  // ends the waits that are over. The thread of this object only calls this function.
   void tend_once(std::chrono::milliseconds timeout) EXCLUDES(table_.mutex);
   // Call before the mount goes away: waiters build the entries themselves, and so does every
   // process until reopen(). Returns the replies to the waiters.

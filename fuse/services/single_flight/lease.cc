@@ -43,7 +43,8 @@ bool Lease::is_awaited_by(const Process& process) const {
 }
 
 bool Lease::is_returned_to(const LeaseRequest& request, FlightTime now) const {
-  // An entry that is built elsewhere does not change during the build.
+  // An entry that is built elsewhere does not change during the build, so has_begun would say
+  // nothing.
   if (is_entry) return false;
   return is_led_by_thread_of(request) && !has_begun && last_lookup &&
          now - *last_lookup > kFlightApproach;
@@ -88,7 +89,7 @@ bool is_busy(const Leases& leases, const Process& process) {
 // A complete entry without the name is the final answer too, unless the name may still be added.
 bool LeaseFinding::releases(const Lease& lease, const Job* job) const {
   const auto found = states.find(job);
-  if (found == states.end()) return false;  // it joined later: the next check handles it
+  if (found == states.end()) return false;  // the job joined later: the next check handles it
   const EntryState& state = found->second;
   const bool has_answer = state.has_name || !state.completes;
   if (finished.contains(job)) return has_answer;

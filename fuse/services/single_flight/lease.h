@@ -28,7 +28,7 @@ inline constexpr std::chrono::milliseconds kFlightApproach{20};
 struct Lease {
   using Waits = std::list<std::shared_ptr<FlightWait>>;
 
-  // Makes the request's process the builder. `pidfd` tells its end.
+  // Makes the request's process the builder. `pidfd`: a descriptor of this process.
   void set_builder(const LeaseRequest& request, UniqueFd pidfd, FlightTime now);
 
   bool is_led_by_thread_of(const LeaseRequest& request) const {
@@ -41,40 +41,42 @@ struct Lease {
 
   // ---- Signs that the build has failed although its process continues (docs/single-flight.md)
 
-  // The request's thread is the builder, looks the name up again, and has made nothing meanwhile.
+  // Whether the request's thread is the builder, looks the name up again, and has made no file
+  // since.
   bool is_returned_to(const LeaseRequest& request, FlightTime now) const;
   // Counts a lookup by the builder's thread. Returns whether it has looked the name up so often
   // that it cannot be building.
   bool count_lookup(const LeaseRequest& request, FlightTime now);
 
   std::optional<Process> leader;
-  bool is_others = false;  // another daemon's: its builder is not known here
+  bool is_others = false;  // another daemon's: this daemon does not know the builder
   Job* job = nullptr;      // the builder's
   Process thread;
-  std::string entry = {};  // of the name, as is the rule: see LeaseRequest
+  std::string entry = {};  // this and `rule`: as in LeaseRequest
   const void* rule = nullptr;
   bool is_entry = false;
-  // For an entry: its builder's work, and the time of the next check in /proc.
+  // If is_entry: the builder's work, and the time of the next check in /proc.
   BuilderActivity activity;
   FlightTime next_check;
-  FlightTime since;  // the start of its lease
-  // Since the lease began: whether its job has made a file in the entry's directory, and a part of
-  // the entry itself.
+  FlightTime since;  // the time at which the builder got the lease
+  // Whether the builder's job has made, since the lease began, a file in the entry's directory, and
+  // a part of the entry itself.
   bool has_begun = false;
   bool has_part = false;
-  int lookups = 0;  // by that thread since the lease began
-  // The last lookup by that thread since the lease began. Empty if it was waiting when it became
-  // the builder: it then looks the name up once more.
+  int lookups = 0;  // by `thread` since the lease began
+  // The last lookup by `thread` since the lease began. Empty if the thread was waiting when it
+  // became the builder: it then looks the name up once more.
   std::optional<FlightTime> last_lookup;
   UniqueFd watched;
   std::uint64_t serial = 0;
   UniqueFd file;
-  std::vector<Process> builders;  // in addition to the builder
+  std::vector<Process> builders;  // other builders, without the lease
   Waits waits;
   std::unordered_map<const Job*, NodeIndex> placeholders;
   bool is_to_be_checked = false;
-  std::set<const Job*> finished;  // since the last check
-  // by the builder's job, and not settled yet: then nothing counts as a failure
+  std::set<const Job*> finished;  // jobs that have finished the name since the last check
+  // The builder's job has finished the name, and FlightTender has not checked the result yet. Until
+  // then nothing counts as a failure of the build.
   bool is_finished = false;
   // The expected builder, the time until which no other process may build, and the process that
   // waits for it.
@@ -87,17 +89,18 @@ struct Lease {
 using LeaseKey = std::pair<std::string, const Job*>;
 using Leases = std::map<LeaseKey, Lease>;
 
-// Whether a builder, such as that of `lease`, already waits for the caller. It is enough that a
-// descendant of the builder does, because the builder may wait for that; or that the caller works
-// for the process that is waited for.
+// Whether a wait of `caller` for `lease` would close a cycle: the builder of `lease` waits,
+// directly or through other builders, for a name that the caller or an ancestor of it builds. A
+// wait of a builder's descendant counts as the builder's, because the builder may wait for its
+// descendant.
 bool closes_cycle(const Leases& leases, const Lineage& caller, const Lease& lease);
 // Whether the process or a descendant of it waits for any name.
 bool waits_for_any(const Leases& leases, const Process& process);
 // Whether the process builds with a lease, or waits.
 bool is_busy(const Leases& leases, const Process& process);
 
-// The state of a lease's name in the views of all jobs that take part. Found with the lock
-// released, so the lease may have changed since.
+// The state of a lease's name in the views of the builder's job and of the waiters' jobs. It was
+// determined with the lock released, so the lease may have changed since.
 struct LeaseFinding {
   LeaseKey key;
   std::set<const Job*> finished;

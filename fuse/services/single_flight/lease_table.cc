@@ -125,7 +125,8 @@ NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
     nodes_.count_lookup(known->second);
     return known->second;
   }
-  // One lookup count of ours, so that the node lives as long as the lease, and one of the kernel's.
+  // The daemon counts one lookup of its own, so that the node lives as long as the lease, and one
+  // for the kernel.
   const NodeIndex node = nodes_.intern_nameless(job, {}, UniqueFd());
   nodes_.count_lookup(node);
   lease.placeholders[job] = node;
@@ -133,7 +134,7 @@ NodeIndex LeaseTable::placeholder_of(Iterator found, Job* job) {
   return node;
 }
 
-// Call when a lease has got or lost its builder, a process of this job.
+// Call when a lease has got or lost a builder that is a process of this job.
 void LeaseTable::note_building(Job* job) const {
   if (job == nullptr) return;
   const bool builds = std::any_of(leases.begin(), leases.end(), [&](const auto& each) {

@@ -20,17 +20,17 @@
 
 namespace cacheshim {
 
-// All leases, how they pass from builder to builder and end, and the lock over them: what Flights
-// and FlightTender share.
+// All leases and their lock, which Flights and FlightTender share. Passes leases from builder to
+// builder and ends them.
 //
-// Call with `mutex` held, where nothing else is said. A call that ends waits collects their
-// answers; the caller takes them before it releases the lock, and gives them afterwards.
+// Call with `mutex` held, unless a function says otherwise. A call that ends waits collects their
+// answers. Take them with take_answers() before you release the lock, and give them afterwards.
 class LeaseTable {
  public:
   using Iterator = Leases::iterator;
 
-  // Each lease holds two descriptors. A process with this number of builds loses its oldest lease
-  // without waiters.
+  // Each lease holds two descriptors. If a process has this number of leases and needs another, it
+  // loses its oldest one without waiters.
   static constexpr std::size_t kMostLed = 64;
   static constexpr std::size_t kMostLeases = 1024;  // further processes build without a lease
   static constexpr std::chrono::seconds kFailedFor{60};
@@ -40,12 +40,13 @@ class LeaseTable {
              FlightEvents& events)
       : options_(options), nodes_(nodes), counters_(counters), events_(events) {}
 
-  // Whether there are leases, or names whose builds have failed. Take no lock.
+  // Whether there are leases, and whether there are names whose builds have failed. These functions
+  // take no lock.
   bool any() const { return count_ != 0; }
   bool remembers_failures() const { return remembers_failures_; }
 
   // All find functions return leases.end() if there is none. A lease for all jobs takes precedence
-  // over that of a job that does not publish.
+  // over a lease of one job that does not publish.
   Iterator find(const LeaseRequest& request) REQUIRES(mutex);
   Iterator find_by_placeholder(NodeIndex placeholder) REQUIRES(mutex);
   Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);
@@ -54,8 +55,8 @@ class LeaseTable {
   bool make_room(const Process& builder) REQUIRES(mutex);
   // Adds a lease that no process holds yet.
   Iterator add(LeaseKey key, const LeaseRequest& request) REQUIRES(mutex);
-  // Makes the request's process the builder; `pidfd` tells its end. Ends the waits of its own
-  // threads and descendants, which may have begun before.
+  // Makes the request's process the builder; `pidfd` is a descriptor of it. Ends the waits of its
+  // own threads and descendants, which may have begun before.
   void lead(Iterator lease, const LeaseRequest& request, UniqueFd pidfd) REQUIRES(mutex);
   // Makes the process that has waited longest the builder; without a waiter the lease ends.
   void hand_over(Iterator lease) REQUIRES(mutex);
@@ -63,7 +64,7 @@ class LeaseTable {
   void release(Lease& lease, Lease::Waits::iterator wait, bool as_builder) REQUIRES(mutex);
   // Ends a lease and its waits.
   void erase(Iterator lease) REQUIRES(mutex);
-  // The same for a build that has failed: no process waits for its name for kFailedFor.
+  // As erase(), for a build that has failed: no process waits for its name for kFailedFor.
   void fail(Iterator lease) REQUIRES(mutex);
   // Forgets the failed builds of `path` and everything below it.
   void forget_failures(const std::string& path) REQUIRES(mutex);

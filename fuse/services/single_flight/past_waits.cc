@@ -10,14 +10,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Threads that have not come again: they have exited or lost interest.
+// The maximum number of records. Records of threads that never look the name up again would stay.
 constexpr std::size_t kMost = 4096;
 
 // A builder is expected for twice as long as its follower took to request the next name, because
 // both share the processors with all other followers.
 constexpr milliseconds kShortestExpected(25);
 constexpr milliseconds kLongestExpected(60);
-constexpr milliseconds kLongestStep(250);  // otherwise it will not request the next one
+constexpr milliseconds kLongestStep(250);  // no builder is expected after a longer one
 
 }  // namespace
 

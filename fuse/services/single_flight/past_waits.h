@@ -16,13 +16,13 @@ namespace cacheshim {
 // thread-safe: part of LeaseTable and under its lock.
 class PastWaits {
  public:
-  // The wait of this request has ended.
+  // Call when the wait of this request has ended.
   void add(const LeaseRequest& request);
   // Whether the thread has waited for this name and now looks it up for the first time since. The
   // kernel repeats the lookup once after a wait, and does not accept a second ESTALE.
   bool take(const LeaseRequest& request);
 
-  // The wait has ended because `builder` has built the name.
+  // Call when the wait has ended because `builder` has built the name.
   void note_builder(const LeaseRequest& request, const Process& builder, FlightTime now);
   struct Expected {
     Process builder;
@@ -42,7 +42,7 @@ class PastWaits {
     bool expects = true;
   };
 
-  std::unordered_map<pid_t, std::string> waited_;  // by thread: the name
+  std::unordered_map<pid_t, std::string> waited_;  // the name, by thread
   std::unordered_map<pid_t, Follower> followers_;  // by process
 };
 

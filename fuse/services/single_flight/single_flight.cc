@@ -30,16 +30,16 @@ void SingleFlight::start(const Store& store, std::chrono::seconds timeout) {
       nodes_, counters_);
 }
 
-// A name of class `flight`: an entry's own directory, which is built elsewhere and renamed into
-// place; or a name in an entry whose directory is in the caller's layer. If no job has begun the
-// entry, perhaps no process will build the name.
+// Accepts names of class `flight`: the directory of an entry that is built elsewhere and renamed
+// into place, or a name in an entry whose directory is in the caller's layer. If the layer does not
+// have the directory, perhaps no process will build the name.
 bool SingleFlight::is_worth_waiting_for(const Job& job, const std::string& path) const {
   if (!flights_ || !row_of(entries_.class_of(path)).is_awaited) return false;
   const auto ref = entries_.find(path);
   if (!ref || !ref->rule->is_directory() || !ref->profile->may_publish_early()) return false;
   if (ref->is_entry_directory()) return true;
   if (!job.overlay.has_own_directory(std::string(ref->entry))) return false;
-  // No process adds a name that is not a completing one to an entry that is complete.
+  // Once an entry is complete, processes add to it only names that complete it.
   if (!can_tell(*ref->rule) || can_complete(*ref->rule, path)) return true;
   return !publisher_.is_complete_in_base(job.overlay, *ref) &&
          !(ref->rule->says_when_complete() && publisher_.is_complete(job.overlay, *ref, false));

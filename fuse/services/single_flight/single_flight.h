@@ -37,11 +37,11 @@ class SingleFlight {
   void reopen() const {
     if (flights_) flights_->reopen();
   }
-  // Answers those that wait.
+  // Answers the waiting requests.
   void stop() { flights_.reset(); }
   // Null without single flight.
   Flights* flights() const { return flights_.get(); }
-  // Whether any process waits or builds.
+  // Whether any process waits for a name or builds one.
   bool any() const { return flights_ && flights_->any(); }
 
   bool is_worth_waiting_for(const Job& job, const std::string& path) const
