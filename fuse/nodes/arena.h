@@ -12,10 +12,10 @@
 
 namespace cacheshim {
 
-// Slots with an index, 1 upwards, that are reused after release; nodes and handles are in one each.
-// The kernel holds only the index of a node or a handle, so that the slots can move to shared
-// memory that outlives a worker process without a change outside this class. Memory is freed in
-// chunks, once all slots of one are released.
+// An array of slots whose indexes start at 1 and are reused after release. Nodes and handles are in
+// an arena each. The kernel holds only the index of a node or a handle, so that the slots can move
+// to shared memory that outlives a worker process without a change outside this class. Memory is
+// freed in chunks, once all slots of a chunk are released.
 //
 // Thread-safe; get() takes no lock. A slot stays in place until it is released; the caller ensures
 // that no thread uses it afterwards (the kernel sends nothing more after FORGET or RELEASE).
@@ -43,7 +43,7 @@ class Arena {
   }
 
   void release(std::uint32_t index) {
-    get(index) = Slot();  // its destructors may wait for other locks, so not under ours
+    get(index) = Slot();  // without the lock: a destructor may wait for other locks
     const MutexLock lock(mutex_);
     const std::uint32_t chunk = (index - 1) / kChunk;
     Use& use = uses_[chunk];
@@ -53,7 +53,8 @@ class Arena {
     if (use.free.size() == kChunk) drop_chunk(chunk);
   }
 
-  // Returns null for an index that is in no chunk. Any other may be free: then the slot is as new.
+  // Returns null for an index that is in no chunk. The slot of any other index may be free; it then
+  // has its initial value.
   Slot* find(std::uint32_t index) const {
     const std::uint32_t number = (index - 1) / kChunk;
     if (index == 0 || number >= kMostChunks) return nullptr;
@@ -90,7 +91,7 @@ class Arena {
     (*chunks_)[chunk].store(new Slot[kChunk], std::memory_order_release);
     Use& use = uses_[chunk];
     use.free.resize(kChunk);
-    for (std::uint32_t i = 0; i < kChunk; ++i) {  // the lowest is taken first
+    for (std::uint32_t i = 0; i < kChunk; ++i) {  // the lowest index is used first
       use.free[i] = static_cast<std::uint16_t>(kChunk - 1 - i);
     }
     return chunk;

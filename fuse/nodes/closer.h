@@ -13,8 +13,8 @@
 namespace cacheshim {
 
 // Closes the last descriptors of objects without a name on a thread of its own: the file system
-// then frees their blocks, which takes long on a disk with discards (ext4's discard). It checks at
-// intervals, so that a stream of these causes no wake-up each. Thread-safe.
+// then frees their blocks, which takes long on a disk with discards (ext4's discard). The thread
+// checks at intervals, so that a stream of descriptors does not wake it for each one. Thread-safe.
 class Closer {
  public:
   Closer() : thread_([this] { run(); }) {}
@@ -24,7 +24,7 @@ class Closer {
       stopping_ = true;
     }
     wake_.notify_one();
-    thread_.join();  // the rest is closed with doomed_
+    thread_.join();  // the destructor of doomed_ closes the rest
   }
   Closer(const Closer&) = delete;
   Closer& operator=(const Closer&) = delete;

@@ -27,7 +27,7 @@ struct FileHandle {
   NodeIndex node = 0;
   ViewSlot slot = 0;
   Job* job = nullptr;
-  bool keeps_pages = true;  // cached pages of an earlier open are still right
+  bool keeps_pages = true;  // pages that the kernel cached before the open are still valid
   bool in_upper = false;
   bool writable = false;
   int access = 0;                       // O_RDONLY, O_WRONLY or O_RDWR
@@ -37,15 +37,16 @@ struct FileHandle {
   // Every read(2) and write(2) is a request, bypassing the kernel's cache and the backing file if
   // there is one.
   bool direct_io = false;
-  // The file for which it counts as a writer: a writable one, or one that the kernel reads by
-  // itself, since that must not become a file of the base, which could be copied up.
+  // Whether the handle counts as a writer of the file `device` and `inode`. A writable handle does.
+  // So does a handle whose file the kernel reads by itself, because this file must not become a
+  // file of the base, which could be copied up.
   bool counts_as_writer = false;
   dev_t device = 0;
   ino_t inode = 0;
   bool is_lock_file = false;                 // of the base, the same for all jobs
-  off_t most_bytes = 0;                      // its maximum size then
+  off_t most_bytes = 0;                      // the maximum size of a lock file
   bool is_shared_file = false;               // of the base, of class `shared`
-  std::unique_ptr<SharedFile> shared;        // then, if it is open for writing
+  std::unique_ptr<SharedFile> shared;        // of a shared file that is open for writing
   std::atomic<bool> uses_named_lock{false};  // its locks may be those of a base file (NamedLocks)
   bool tells_close = false;  // the kernel sends FLUSH for each closed descriptor
   std::atomic<bool> has_noatime{false};  // whether fd has O_NOATIME
@@ -53,8 +54,8 @@ struct FileHandle {
   // Whether a process can write through a mapping that the daemon does not see.
   bool may_be_mapped_for_writing() const { return backing_id != 0 && access == O_RDWR; }
 
-  // Call before a read with these flags of the caller's file: fcntl(F_SETFL) may change O_NOATIME
-  // at any time.
+  // Sets O_NOATIME of `fd` as `flags`, the flags of the caller's file, have it. Call before each
+  // read, since fcntl(F_SETFL) may change O_NOATIME at any time.
   void follow_noatime(int flags) {
     const bool is_wanted = (flags & O_NOATIME) != 0;
     if (has_noatime == is_wanted) return;
@@ -63,13 +64,13 @@ struct FileHandle {
   }
 };
 
-// An open directory: a listing, taken at the first read and after each rewind, so that it stays
-// consistent whatever happens to the directory meanwhile. An entry's position is a hash of its
-// name. It is the same in every listing, so that a cached listing, or one that continues after a
-// change, continues at the right place, and telldir(3) works.
+// An open directory and its listing. The listing is taken at the first read and after each rewind,
+// so that it stays consistent while the directory changes. An entry's position is a hash of its
+// name. The position is the same in every listing. So telldir(3) works, and a cached listing, or
+// one that continues after a change, continues at the right place.
 struct DirHandle {
   NodeIndex node = 0;
-  UniqueFd object;  // an O_PATH descriptor of it, in the layer or the base
+  UniqueFd object;  // an O_PATH descriptor of the directory, in the layer or the base
   struct Entry {
     std::uint64_t place;
     ListedEntry listed;
@@ -91,7 +92,7 @@ struct ControlHandle {
 using Handle = std::variant<std::monostate, std::unique_ptr<FileHandle>, std::unique_ptr<DirHandle>,
                             TextHandle, ControlHandle>;
 
-// Handles by their number in fi->fh.
+// Handles by their number, which the kernel sends as `fh`.
 class HandleTable {
  public:
   std::uint64_t add(Handle handle) {

@@ -14,7 +14,8 @@ namespace cacheshim {
 
 using SharedFd = std::shared_ptr<const UniqueFd>;
 
-// A node's descriptor, or none. Must stay in place while it is held as a common file's.
+// A node's descriptor, or none. Must not move in memory while HeldObjects holds it for a common
+// file.
 struct HeldObject {
   SharedFd fd;
   std::optional<std::list<HeldObject*>::iterator> place;  // among the common files
@@ -33,8 +34,8 @@ class HeldObjects {
  public:
   static constexpr std::size_t kMostHeld = 1024;  // descriptors of common files
 
-  // Makes `fd` the descriptor of a common file that was just looked up, unless the file has one: a
-  // thread may be about to use that.
+  // Makes `fd` the descriptor of a common file that was just looked up. If the file has a
+  // descriptor, keeps that one, which a thread may be about to use.
   void hold_common(HeldObject& object, UniqueFd fd) {
     if (object.place) {
       common_.splice(common_.end(), common_, *object.place);
@@ -68,7 +69,7 @@ class HeldObjects {
   std::vector<SharedFd> take_released() { return std::exchange(released_, {}); }
 
  private:
-  std::list<HeldObject*> common_;  // in the order of their lookups
+  std::list<HeldObject*> common_;  // the oldest lookup first
   std::vector<SharedFd> released_;
 };
 

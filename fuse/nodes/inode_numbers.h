@@ -11,8 +11,8 @@
 namespace cacheshim {
 
 // Inode numbers of the mount. Base, further lowers and layers may be on file systems with equal
-// inode numbers, but a mount has one st_dev for all, by which programs distinguish files (tar and
-// cp find hard links, others loops).
+// inode numbers, but a mount has one st_dev for all. Programs identify files by st_dev and st_ino:
+// tar and cp find hard links by them, other programs loops.
 //
 // Objects of the first file system keep their numbers. Those of the others get the file system's
 // index in the table in bits 48 to 60. Numbers that need these bits themselves, which local file

@@ -17,7 +17,7 @@ namespace cacheshim {
 
 // Decides which open files the kernel reads and writes by itself (FUSE passthrough, kernel 6.9).
 //
-// The kernel has each inode in one mode at a time: through its page cache and the daemon, or
+// The kernel uses each inode in one mode at a time: through its page cache and the daemon, or
 // directly to one backing file. If an open is answered with the other mode, it fails with EIO. So
 // the first handle decides for all handles that are open at the same time. The daemon learns of a
 // close after the kernel has processed it, never before, so the count here is at least the
@@ -34,15 +34,15 @@ namespace cacheshim {
 // can_be_written().
 class IoModes {
  public:
-  // Allows passthrough. Before this call all handles use the daemon, and none is counted. `device`:
-  // the descriptor of /dev/fuse.
+  // Allows passthrough. Before this call the daemon reads and writes for all handles, and counts
+  // none. `device`: the descriptor of /dev/fuse.
   void enable(int device) { device_ = device; }
   bool is_enabled() const { return device_ >= 0 && !refused_; }
 
   struct Opening {
     int fd;                 // the backing file, open
     const struct stat& st;  // of it
-    bool wanted;            // request passthrough, if it is the first
+    bool wanted;            // request passthrough, if this is the first handle
     bool readable;          // and so may be mapped
     bool writable;
   };
@@ -55,7 +55,7 @@ class IoModes {
   // mapping exists. `can_be_written` may take no lock of the daemon except LayerIndex's. No thread
   // can open the file for writing during the call.
   bool check_may_be_written(NodeId inode, const std::function<bool()>& can_be_written);
-  // Call when that handle is closed, or its open has failed.
+  // Call when a handle that open() has counted is closed, or when its open has failed.
   void close(NodeId inode);
   void forget(NodeId inode);
 

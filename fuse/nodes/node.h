@@ -18,18 +18,18 @@ namespace cacheshim {
 struct Node {
   // Data that few nodes have.
   struct Extra {
-    std::vector<std::pair<NodeIndex, std::string>> names;  // further ones, of a hard link
+    std::vector<std::pair<NodeIndex, std::string>> names;  // all but the first
     HeldObject object;
   };
 
   std::uint64_t lookups = 0;  // changed under the shared lock too, by std::atomic_ref
   std::uint64_t ino = 0;
-  ino_t inode = 0;  // with `device`: the object that holds the data now
+  ino_t inode = 0;  // with `device`: identifies the object that has the data now
   Job* job = nullptr;
   std::unique_ptr<char[]> name;  // NUL-terminated
   std::unique_ptr<Extra> extra;
   NodeIndex parent = 0;        // 0 for a node without a name
-  std::uint32_t children = 0;  // nodes that have this one as a name's parent
+  std::uint32_t children = 0;  // the number of names whose parent this node is
   [[no_unique_address]] NodeState state;
   Common common = Common::kNone;
   InodeNumbers::Place device = 0;

@@ -44,17 +44,17 @@ struct NodeInfo {
   bool is_view_root = false;
   bool is_dir = false;
   bool removed = false;       // has no name any more
-  bool was_unlinked = false;  // then: removed by a request, not from outside this view
+  bool was_unlinked = false;  // if removed: by a request, not from outside this view
   bool in_upper = false;
   Common common = Common::kNone;
-  // An O_PATH descriptor of the object: of a removed object, if it is held; of a common object that
+  // An O_PATH descriptor of the object if it is removed and held, or if it is a common object that
   // was looked up recently; otherwise null. It stays open as long as this struct exists.
   std::shared_ptr<const UniqueFd> object;
 
   int object_fd() const { return object ? object->get() : -1; }
 };
 
-// A name in the table. Valid as long as its component's text is.
+// A name in the table. Valid as long as the text of `component`.
 struct NodeName {
   NodeIndex parent;
   std::string_view component;

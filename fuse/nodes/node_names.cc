@@ -18,7 +18,7 @@ void NodeNames::add_link(NodeIndex index, NodeIndex parent, std::string_view com
 }
 
 void NodeNames::remove(NodeIndex parent, std::string_view component, Removed removed) {
-  std::vector<SharedFd> released;  // closed last
+  std::vector<SharedFd> released;  // closed after the lock is released
   const WriterLock lock(tree_.mutex);
   const NodeName name{parent, component};
   const NodeIndex index = tree_.find(name);
@@ -33,7 +33,7 @@ void NodeNames::remove(NodeIndex parent, std::string_view component, Removed rem
 }
 
 void NodeNames::lose_name(NodeIndex index, UniqueFd object) {
-  std::vector<SharedFd> released;  // closed last
+  std::vector<SharedFd> released;  // closed after the lock is released
   const WriterLock lock(tree_.mutex);
   Node& node = tree_.at(index);
   if (node.named) {
@@ -92,7 +92,7 @@ std::size_t NodeNames::drop_all(const Job* job, NodeIndex view_root) {
     if (is_of_layer && index != view_root) files.push_back(index);
   });
   for (const NodeIndex index : files) {
-    // Once per name, as often as the index was listed.
+    // The index is in the list once for each of its names.
     const Node& node = tree_.at(index);
     const std::string component = node.name.get();
     if (node.named) tree_.detach(index, {node.parent, component});

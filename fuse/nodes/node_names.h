@@ -13,11 +13,11 @@
 
 namespace cacheshim {
 
-// The names by which nodes are found, and their changes.
+// Finds nodes by their names, and changes these names.
 //
-// Call the functions that change something with the Overlay::mutex() of the job held exclusively,
-// so that a path stays valid as long as another caller holds that mutex; part() and lose_name()
-// with it held in any way. Thread-safe.
+// Call functions that make changes with the Overlay::mutex() of the job held exclusively, so that a
+// path stays valid as long as another caller holds that mutex. For part() and lose_name() a shared
+// lock suffices. Thread-safe.
 class NodeNames {
  public:
   explicit NodeNames(NodeTree& tree) : tree_(tree) {}
@@ -34,20 +34,21 @@ class NodeNames {
     bool has_links = false;  // the file has further names
   };
   void remove(NodeIndex parent, std::string_view name, Removed removed);
-  // The node's first name no longer leads to it: another process has removed or replaced the file
-  // outside this view. `object` is an O_PATH descriptor of it, taken from an open handle.
+  // Call when the node's first name no longer leads to it, because another process has removed or
+  // replaced the file outside this view. `object` is an O_PATH descriptor of the node's file, taken
+  // from an open handle.
   void lose_name(NodeIndex node, UniqueFd object);
-  // Call before intern() for an object of the layer that was just created. If a node of this name
-  // exists, the new object is not a copy of its object: that object was removed by another process
-  // since the kernel's lookup.
+  // Call before intern() for an object of the layer that was just created. If a node of another
+  // object has this name, the node loses it: another process has removed that object since the
+  // kernel's lookup.
   void part(NodeIndex parent, std::string_view name, const struct stat& made);
   void rename(NodeIndex parent, std::string_view name, NodeIndex new_parent,
               std::string_view new_name);
   void exchange(NodeIndex parent, std::string_view name, NodeIndex new_parent,
                 std::string_view new_name);
 
-  // Removes all names of a job's objects except the roots' and the directories': its layer is gone.
-  // Returns their number, including directories.
+  // Call when a job's layer is gone. Removes all names of the job's files, but not of its root and
+  // directories. Returns the number of names, including directories.
   std::size_t drop_all(const Job* job, NodeIndex view_root);
   // Returns the first name of every object of a job except its root.
   struct NamedNode {

@@ -43,7 +43,7 @@ void NodeObjects::published(NodeIndex parent, std::string_view component, const 
 }
 
 void NodeObjects::copied_nameless(NodeIndex index, const struct stat& st, UniqueFd object) {
-  SharedFd before;  // closed last
+  SharedFd before;  // closed after the lock is released
   const WriterLock lock(tree_.mutex);
   Node& node = tree_.at(index);
   before = std::exchange(node.ensure_extra().object.fd,
@@ -54,7 +54,7 @@ void NodeObjects::copied_nameless(NodeIndex index, const struct stat& st, Unique
 }
 
 void NodeObjects::become_common(NodeIndex index, CommonFile file) {
-  std::vector<SharedFd> released;  // closed last
+  std::vector<SharedFd> released;  // closed after the lock is released
   const WriterLock lock(tree_.mutex);
   Node& node = tree_.at(index);
   const bool is_copy = !tree_.ids.is_at(node, file.st);
@@ -67,7 +67,7 @@ void NodeObjects::become_common(NodeIndex index, CommonFile file) {
 }
 
 void NodeObjects::become_own(NodeIndex index, const struct stat& st) {
-  std::vector<SharedFd> released;  // closed last
+  std::vector<SharedFd> released;  // closed after the lock is released
   const WriterLock lock(tree_.mutex);
   Node& node = tree_.at(index);
   tree_.ids.move(index, node, st);
@@ -98,7 +98,7 @@ std::uint64_t NodeObjects::shown_inode(NodeIndex parent, std::string_view name, 
 
 void NodeObjects::add_device(dev_t device) {
   const WriterLock lock(tree_.mutex);
-  (void)tree_.ids.number(device, 0);  // knows the device from now on
+  (void)tree_.ids.number(device, 0);  // makes the device known
 }
 
 }  // namespace cacheshim

@@ -13,29 +13,31 @@
 
 namespace cacheshim {
 
-// Which object of the layer or the base a node stands for, as its data move by copy-up, publishing
-// and renames. The node keeps its inode number, and open handles see another epoch.
+// Records which object of the layer or the base a node stands for. This changes when copy-up,
+// publishing or a rename moves the node's data. The node then keeps its inode number and begins a
+// new epoch, which open handles see.
 //
-// Thread-safe. Call the functions that change something with the Overlay::mutex() of the job held
+// Thread-safe. Call functions that make changes with the Overlay::mutex() of the job held
 // exclusively.
 class NodeObjects {
  public:
   explicit NodeObjects(NodeTree& tree) : tree_(tree) {}
 
-  // Whether its path still leads to the node's object, or to its copy in the layer.
+  // Whether the object `st`, which the node's path leads to, is the node's object or its copy in
+  // the layer.
   bool is_current(NodeIndex node, const struct stat& st, bool in_upper) const;
 
   // Makes the mount's root the root of this job's view: an object like those below it.
   void make_root_view(Job* job, const struct stat& st, bool in_upper);
-  // The object's data have moved.
+  // Call when the object's data have moved to `st`.
   void moved(NodeIndex node, const struct stat& st, bool in_upper);
   // As moved(), for a name that now leads to the base's file. If the node has further names, which
   // stay in the layer, it loses this one.
   void published(NodeIndex parent, std::string_view name, const struct stat& base);
-  // The base's object of a node without a name was copied: `object` is the layer's own.
+  // Call when the base's object of a node without a name was copied: `object` is the copy.
   void copied_nameless(NodeIndex node, const struct stat& st, UniqueFd object);
-  // A rename has made the node's file a lock file of the base, `file`; or the job's own file, whose
-  // locks remain those of the inode.
+  // Call when a rename has made the node's file a lock file of the base (`file`), or the job's own
+  // file. The locks of the job's own file remain those of its inode.
   void become_common(NodeIndex node, CommonFile file);
   void become_own(NodeIndex node, const struct stat& st);
   // Returns the inode whose locks the node's file uses, because the job has, or had, the file under

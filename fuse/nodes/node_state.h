@@ -8,11 +8,11 @@
 
 namespace cacheshim {
 
-// What the daemon remembers about a node's file beside its names: read and changed without the
-// table's lock, by any thread, as long as the node lives. All accesses are sequentially consistent;
-// the members are not std::atomic so that a node can be moved.
+// The state of a node's file, apart from its names. Any thread may read and change it without the
+// table's lock, as long as the node lives. All accesses are sequentially consistent; the members
+// are not std::atomic so that a node can be moved.
 //
-// The state of locks has two sides: one thread opens a file, another locks it.
+// One thread may open a file while another locks it:
 //   1. The first calls add_silent_handle(), then reads takes_locks().
 //   2. The second calls set_takes_locks(), then reads silent_handles().
 // So at least one of the two sees the other's change.
@@ -27,9 +27,9 @@ class NodeState {
   // call.
   bool has_same_data(const struct stat& st);
 
-  // Whether the object, which is the layer's own, is known to have no file capabilities. This is
-  // set when the daemon has checked or created it, until its attributes are changed or its data
-  // move.
+  // Whether the daemon knows that the object, which is in the layer, has no file capabilities. Set
+  // when the daemon has checked or created the object; cleared when its attributes change or its
+  // data move.
   bool lacks_capabilities() const { return std::atomic_ref(lacks_capabilities_) != 0; }
   void set_lacks_capabilities(bool lacks) {
     std::atomic_ref(lacks_capabilities_).store(static_cast<std::uint8_t>(lacks));
@@ -39,7 +39,7 @@ class NodeState {
   // first call of lock_by_inode() on.
   bool locks_by_inode() const { return std::atomic_ref(locks_by_inode_) != 0; }
   void lock_by_inode() { std::atomic_ref(locks_by_inode_).store(1); }
-  // Whether a process has locked the file since the kernel knows it.
+  // Whether a process has locked the file since the node was made.
   bool takes_locks() const { return std::atomic_ref(takes_locks_) != 0; }
   void set_takes_locks() { std::atomic_ref(takes_locks_).store(1); }
   // The number of open handles whose close the kernel does not report (FLUSH).

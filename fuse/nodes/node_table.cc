@@ -102,7 +102,7 @@ NodeIndex NodeTable::intern(NodeIndex parent, std::string_view component, Job* j
 
 NodeIndex NodeTable::intern_common(NodeIndex parent, std::string_view component, Job* job,
                                    CommonFile file) {
-  std::vector<SharedFd> released;  // closed last
+  std::vector<SharedFd> released;  // closed after the lock is released
   const WriterLock lock(tree_.mutex);
   const NodeIndex index = intern_locked({parent, component}, job, Found{file.st, false}, file.kind);
   tree_.held.hold_common(tree_.at(index).ensure_extra().object, std::move(file.object));
@@ -188,7 +188,7 @@ void NodeTable::forget(NodeIndex index, std::uint64_t count) {
     released = tree_.held.take_released();
   }
   closer_.close(std::move(released));
-  if (trims) (void)::malloc_trim(0);  // 0: there was nothing to return
+  if (trims) (void)::malloc_trim(0);  // 0 is no error: there was no memory to return
 }
 
 }  // namespace cacheshim

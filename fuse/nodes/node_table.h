@@ -20,17 +20,17 @@
 
 namespace cacheshim {
 
-// The objects behind the names of a job's view, as far as the kernel has looked them up.
+// The objects behind the names of a job's view, for the names that the kernel has looked up.
 //
 // A node has a name (parent and component) and finds its object by walking from the job's roots, so
 // it holds no descriptor and is not affected by copy-up and publishing. Hard links share one node,
 // with further names beside the first. A node whose last name is removed keeps an O_PATH descriptor
-// instead. Any process may remove and recreate common files at any time, while others open them:
-// their nodes hold a descriptor from the lookup on, so that an open gets the file that the lookup
-// found (HeldObjects). Once that is closed, the file is found by its name again.
+// instead. Any process may remove and recreate common files at any time, while others open them. So
+// their nodes hold a descriptor from the lookup on, and an open gets the file that the lookup found
+// (HeldObjects). Once the descriptor is closed, the node finds the file by its name again.
 //
-// This class makes nodes, finds them and frees them; names() changes their names, objects() the
-// objects that they stand for, and state() has what is kept beside these.
+// This class makes nodes, finds them and frees them; names() changes their names, objects() changes
+// the objects that they stand for, and state() returns the rest of their state.
 //
 // Thread-safe by one reader-writer lock (NodeTree), never held across a system call. Finding a
 // node, looking a known one up again and forgetting some of its lookups take it shared; only adding
@@ -43,7 +43,7 @@ class NodeTable {
   const NodeNames& names() const { return names_; }
   NodeObjects& objects() { return objects_; }
 
-  // Whether the kernel may name this node. Other methods require that.
+  // Whether the kernel may send this node in a request. Other methods require a known node.
   bool is_known(NodeIndex node) const;
   NodeInfo info(NodeIndex node) const;
   // Takes no lock.
@@ -51,26 +51,27 @@ class NodeTable {
   // Returns the path from the view's root, "" for the root itself. Errors: ESTALE for a node
   // without a name.
   Result<std::string> path(NodeIndex node) const;
-  // Returns the component of its lookup, for other nodes than objects too.
+  // Returns the last component of the node's name. Also for nodes of the mount's own directories.
   std::string name(NodeIndex node) const;
   // Returns 0 if the kernel knows no such node.
   NodeIndex find(NodeIndex parent, std::string_view name) const;
 
-  // Returns a node of the mount's own directories; found again by parent and name. Counts one
-  // lookup.
+  // Returns the node of this parent and name in the mount's own directories, which it makes if
+  // necessary. Counts one lookup.
   NodeIndex intern_own(NodeIndex parent, std::string_view name, NodeKind kind, Job* job = nullptr);
-  // Returns the node of an object that a lookup has found. Counts one lookup. If the name leads to
-  // another object than before (the base has replaced it), it gets a new node.
+  // Returns the node of an object that a lookup has found. Counts one lookup. If the name now leads
+  // to another object, because a process has replaced the file in the base, the name gets a new
+  // node.
   NodeIndex intern(NodeIndex parent, std::string_view name, Job* job, const Found& found);
-  // The same as intern() of a common file.
+  // As intern(), for a common file.
   NodeIndex intern_common(NodeIndex parent, std::string_view name, Job* job, CommonFile file);
   // Returns a node for a file that never had a name, `object` being an O_PATH descriptor of it.
   // Without a descriptor the node stands for an object that does not exist yet.
   NodeIndex intern_nameless(Job* job, const struct stat& st, UniqueFd object);
   // Counts one more lookup of an existing node.
   void count_lookup(NodeIndex node);
-  // The kernel drops `count` lookups; frees the node when none are left. Does nothing for an
-  // unknown node.
+  // Subtracts `count` lookups, which the kernel has dropped, and frees the node when none are left.
+  // Does nothing for an unknown node.
   void forget(NodeIndex node, std::uint64_t count);
 
   std::uint32_t size() const { return tree_.size(); }

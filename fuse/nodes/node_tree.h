@@ -17,15 +17,15 @@
 
 namespace cacheshim {
 
-// The nodes with their names, and the one reader-writer lock over them: what NodeTable, NodeNames
-// and NodeObjects share. Nothing else uses it. Takes about 130 bytes per file, including its name.
+// The nodes with their names, and the reader-writer lock over them. Only NodeTable, NodeNames and
+// NodeObjects use this class. Takes about 130 bytes per file, including its name.
 //
 // Call with `mutex` held, and never hold it across a system call.
 class NodeTree {
  public:
-  NodeTree();  // with the root, which always stays
+  NodeTree();  // makes the root, which is never freed
 
-  // A node of the mount's own directories, or of an object; it has no lookups yet.
+  // Make a node of the mount's own directories, or of an object. It has no lookups yet.
   NodeIndex make(const NodeName& name, NodeKind kind, Job* job) REQUIRES(mutex);
   NodeIndex make_nameless(Job* job) REQUIRES(mutex);
   // Needs no lock: a node stays in place until it is freed.
@@ -36,7 +36,8 @@ class NodeTree {
     return found != nullptr && found->name != nullptr;
   }
   std::uint32_t size() const { return nodes_.in_use(); }
-  // Frees a node without lookups and children, and its parents that become so.
+  // Frees the node if it has no lookups and no children, and then each parent to which this
+  // applies.
   void free_if_unused(NodeIndex node) REQUIRES(mutex);
   // Whether many nodes have been freed since the last call that returned true.
   bool take_many_freed() REQUIRES(mutex);
@@ -50,8 +51,8 @@ class NodeTree {
   }
   // Gives a node a name, its first or a further one.
   void attach(NodeIndex node, const NodeName& name) REQUIRES(mutex);
-  // Takes a name from a node. If it was the last one, the node keeps the descriptor `object`, if
-  // that is not empty.
+  // Removes a name of the node. If it was the last one, the node keeps the descriptor `object`,
+  // unless that is empty.
   void detach(NodeIndex node, const NodeName& name, UniqueFd object = UniqueFd()) REQUIRES(mutex);
   void move_name(const NodeName& from, const NodeName& to) REQUIRES(mutex);
   // Calls `function(index, node)` for every name of a job's objects, except its roots.

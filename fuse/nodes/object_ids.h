@@ -14,8 +14,8 @@
 
 namespace cacheshim {
 
-// Which object of a backing file system each node stands for, and the nodes of files with several
-// names. Not thread-safe: part of the node table and under its lock.
+// Records which object of a backing file system each node stands for, and finds the nodes of files
+// with several names. Not thread-safe: part of the node table and under its lock.
 class ObjectIds {
  public:
   FileId id_of(const Node& node) const { return {numbers_.device(node.device), node.inode}; }
@@ -23,9 +23,9 @@ class ObjectIds {
     return id_of(node) == FileId{st.st_dev, st.st_ino};
   }
   // Whether a lookup that finds this object at the node's name has found the node's object, or its
-  // copy. Only this daemon changes a layer, and it reports every removed name. So an object in the
-  // layer in place of the base's is its copy, and only in the base can a name lead to a different
-  // object.
+  // copy. Only this daemon changes a layer, and it reports every removed name. So if the layer has
+  // an object in place of the base's, it is a copy of it, and a name can lead to a different object
+  // only in the base.
   bool is_same(const Node& node, const struct stat& st, bool in_upper) const {
     if (node.is_dir != S_ISDIR(st.st_mode)) return false;
     return node.is_dir || is_at(node, st) || (in_upper && !node.in_upper);
@@ -35,7 +35,7 @@ class ObjectIds {
     node.device = numbers_.find_or_add(st.st_dev);
     node.inode = st.st_ino;
   }
-  // The same for a file that may have several names: the node continues to represent all of them.
+  // As set(), for a file that may have several names: the node continues to represent all of them.
   void move(NodeIndex index, Node& node, const struct stat& st) {
     const auto before = find(index, node);
     const bool is_linked = before != linked_.end();
