@@ -31,8 +31,8 @@ pid_t parent_of(pid_t pid) {
   return static_cast<pid_t>(stat_field(*stat, 4).value_or(0));
 }
 
-// Compares all four of its user ids. The owner of /proc/PID does not suffice: it is root for a
-// process that is not dumpable, whatever its user.
+// Whether all four user ids of the process are `uid`. The owner of /proc/PID does not suffice: it
+// is root for every process that is not dumpable.
 bool is_wholly_of(pid_t pid, uid_t uid) {
   const auto status = read_proc(pid, "status");
   if (!status) return false;

@@ -24,9 +24,9 @@ struct Caller {
 };
 
 // The job that a process claims, by the shared code of common/job_id.h: its environment, otherwise
-// its cgroup, otherwise its parent's claim, otherwise uid-<uid>. The environment is that of its
-// exec. That of a set-id program does not count, since its caller has made it; nor does the
-// uid-<uid> of another user.
+// its cgroup, otherwise its parent's claim, otherwise uid-<uid>. The environment is the one that
+// the process got at its exec. The environment of a set-id program does not count, since its caller
+// has made it; nor does the uid-<uid> of another user.
 struct JobClaim {
   JobId job;
   JobId cycle;
@@ -37,8 +37,9 @@ struct JobClaim {
 std::vector<gid_t> groups_of(pid_t tid);
 
 // Thread-safe. Caches a thread's claim by its id, start time and the address of its environment.
-// While the thread waits for our answer its id cannot be reused, a later thread of the same id has
-// another start time, and an exec, which may bring another environment, changes the address.
+// While the thread waits for the daemon's answer its id cannot be reused, a later thread of the
+// same id has another start time, and an exec, which may bring another environment, changes the
+// address.
 class CallerJobs {
  public:
   JobClaim claim_of(const Caller& caller);

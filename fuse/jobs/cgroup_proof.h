@@ -9,10 +9,11 @@
 
 namespace cacheshim {
 
-// SLURM's jobs as the kernel proves them. The text of /proc/PID/cgroup alone proves nothing: a user
-// with a delegated part of the tree, as systemd gives each user, may create a directory job_4711
-// there and move into it. So every directory from the top of the tree to the job's must belong to
-// root and be writable only by root: then root has created it, and has put the process there.
+// Determines the SLURM job of a process, if the kernel's data prove it. The text of
+// /proc/PID/cgroup alone proves nothing: a user with a delegated part of the tree, as systemd gives
+// each user, may create a directory job_4711 there and move into it. So every directory from the
+// top of the tree to the job's must belong to root and be writable only by root: then root has
+// created it, and has put the process there.
 class CgroupProof {
  public:
   // `mountinfo`: the text of /proc/self/mountinfo. Trees that are mounted later are unknown.

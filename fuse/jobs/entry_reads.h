@@ -22,7 +22,8 @@ namespace cacheshim {
 // Does not detect a program that reads with one thread and builds with another. Thread-safe.
 class EntryReads {
  public:
-  // 400 KiB per job at most. A rejection whose read was dropped is not detected.
+  // The records of one job take at most 400 KiB. If they are dropped, a rejection after an earlier
+  // read is not detected.
   static constexpr std::size_t kMostReads = 8192;
   static constexpr std::size_t kMostRejected = 1024;
 

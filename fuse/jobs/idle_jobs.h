@@ -17,11 +17,11 @@ namespace cacheshim {
 
 // Ends jobs that have been unused for `job_idle` and have no living process. Requests alone do not
 // show that a job is over: a process may sleep or compute for hours between two of them. So this
-// reads /proc before it ends a job, and only then. Not thread-safe, except may_end().
+// class reads /proc before it ends a job, and only then. Not thread-safe, except may_end().
 //
 // Cost: at most one pass over /proc per tick, on a separate thread, which uses at most a twentieth
-// of one core. For a living job, one of its processes is remembered; no pass searches for it while
-// that process lives.
+// of one core. The class remembers one process of each living job; while that process lives, no
+// pass searches for the job.
 class IdleJobs {
  public:
   using Clock = std::chrono::steady_clock;
@@ -48,7 +48,7 @@ class IdleJobs {
   const std::function<void(Job&)> end_;
   const std::string proc_;
   std::map<Job*, Process> living_;  // one process of each job that had one in the last pass
-  // The current pass over /proc; asked_ is empty if there is none.
+  // The jobs that the current pass over /proc searches for; empty if there is no pass.
   std::vector<Job*> asked_;
   struct Pass {
     LivingProcesses found;

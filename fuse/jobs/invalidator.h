@@ -26,14 +26,15 @@ class Invalidator {
   virtual void published(const PublishReport& report, const Job& publisher,
                          std::vector<NodeId> held, Done answer) = 0;
   virtual void published_and_wait(const PublishReport& report, const Job& publisher) = 0;
-  // The job's view now shows the base's files in place of the job's copies. Then calls `answer`.
+  // Call when the job's view shows the base's files in place of the job's copies. Invalidates the
+  // names, then calls `answer`.
   virtual void uncovered(const PublishReport& report, const Job& job, Done answer) = 0;
-  // These paths of the base, and everything below them, were removed.
+  // Call when these paths of the base, and everything below them, were removed.
   virtual void gone(const std::vector<std::string>& paths) = 0;
   virtual void gone_and_wait(const std::vector<std::string>& paths) = 0;
-  // The job's layer was removed, and its nodes are about to be dropped. Requires: Overlay::mutex()
-  // held exclusively. The returned function invalidates them, and waits: call it once the mutex is
-  // released.
+  // Call when the job's layer was removed, before its nodes are dropped. Requires: Overlay::mutex()
+  // held exclusively. Returns a function that invalidates the nodes and blocks until the kernel has
+  // processed this: call it once the mutex is released.
   virtual Done layer_dropped(const Job& job) = 0;
 };
 

@@ -75,7 +75,8 @@ PendingReplies Job::finish(Outcome outcome) {
   return life.end(outcome);
 }
 
-// Reads the cycle first, since begin() sets it last: the record has no policy of an earlier cycle.
+// Reads the cycle first, since begin() sets it last. So the record never has the policy of an
+// earlier cycle.
 LayerRecord Job::wanted_record() const {
   LayerRecord wanted;
   wanted.job = id;

@@ -35,17 +35,17 @@ struct JobSettings {
   // A writable descriptor of the base, whose lock files a publishing job uses; or -1.
   int lock_base = -1;
   int lock_staging = -1;                    // for LockFiles::share()
-  const LockAccess* lock_access = nullptr;  // of these
+  const LockAccess* lock_access = nullptr;  // to these
   // The shared memory that tells processes what they may read from the base directly; null: none.
   const DirectAccess* direct = nullptr;
-  // Counts beginnings and ends of all jobs.
+  // Counts the beginnings and ends of all jobs; null: not counted.
   std::atomic<std::uint64_t>* changes = nullptr;
-  // Not everybody may publish: the writers of each layer are checked.
+  // Whether only some users may publish: the daemon then checks the writers of each layer.
   bool is_restricted = false;
 };
 
-// A job of this mount: its layer, its parts, and what concerns several of them. Never freed while the mount lives, so
-// that nodes can point at it. Thread-safe; so is each part.
+// A job of this mount: its layer, its parts, and the functions that concern several parts. Never freed while the mount
+// lives, so that nodes can point at it. Thread-safe; so is each part.
 class Job final : private OverlayObserver {
  public:
   Job(std::string job_id, std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
@@ -71,21 +71,22 @@ class Job final : private OverlayObserver {
   void begin(const JobClaim& claim, PublishPolicy mount_policy, bool shared_uids);
   // Takes over a layer that an earlier daemon left; open_layer() is the caller's next step.
   void adopt(Layer taken, PublishPolicy mount_policy) REQUIRES(overlay.mutex());
-  // Ends what begin() has set. The layer must have been removed before. Returns the replies to those who wait.
+  // Ends what begin() has begun. Requires: the layer has been removed. Returns the replies to the requests that wait
+  // for the end.
   PendingReplies finish(Outcome outcome) EXCLUDES(overlay.mutex());
 
   // ---- The layer comes with the first change.
   std::optional<Layer> layer GUARDED_BY(overlay.mutex());
   Status ensure_layer(int layers) REQUIRES(overlay.mutex());
-  Status open_layer() REQUIRES(overlay.mutex());  // the overlay continues with `layer`
-  // For the plain overlay: its layer is passed once, here, and no record is kept; or it has none,
-  // and ensure_layer() returns EROFS.
+  Status open_layer() REQUIRES(overlay.mutex());  // makes `layer` the overlay's layer
+  // For a plain overlay: sets its layer, of which no record is kept. Call at most once. Without a
+  // layer, ensure_layer() returns EROFS.
   Status use_plain_layer(UniqueFd upper, UniqueFd work) REQUIRES(overlay.mutex());
-  // Drops what the parts know of the layer, which was removed.
+  // Call when the layer was removed: its parts then drop their data about the layer.
   void forget_layer() REQUIRES(overlay.mutex());
 
   // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change
-  // that causes this. Errors: those of writing the record, which comes first.
+  // that causes this. Errors: those of writing the record, which must succeed first.
   Status refuse_publishing(const std::string& why) EXCLUDES(overlay.mutex());
   // Ensures that the layer's record names its owner, durably. Call before the first answer to the
   // owner, with no lock held. Takes no time if there is no layer, or if the owner is already
@@ -96,12 +97,12 @@ class Job final : private OverlayObserver {
   void copied_up(const std::string& path, const struct stat& upper) override;
   void shadows(const std::string& path, bool tree) override { filter.add(path, tree); }
   LayerRecord wanted_record() const;
-  // Call after a change of the policy.
+  // Applies the policy to the layer's locks. Call after a change of the policy.
   void share_locks() EXCLUDES(share_mutex_);
 
   NodeTable& nodes_;
   const JobSettings settings_;
-  Mutex share_mutex_;  // held while the policy's consequences for the layer's locks are set
+  Mutex share_mutex_;  // held by share_locks()
 };
 
 }  // namespace cacheshim

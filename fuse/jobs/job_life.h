@@ -23,7 +23,8 @@ class JobLife {
   explicit JobLife(std::atomic<std::uint64_t>* changes = nullptr) : changes_(changes) {}
 
   void begin(std::string cycle, std::time_t started) EXCLUDES(mutex_);
-  // Returns the replies to those who wait for the end. Another thread may begin the job at once.
+  // Ends the job. Returns the replies to the requests that wait for the end. Another thread may
+  // begin the job again at once.
   PendingReplies end(Outcome outcome) EXCLUDES(mutex_);
 
   bool is_active() const { return active_.load(); }

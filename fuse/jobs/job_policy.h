@@ -13,14 +13,14 @@
 
 namespace cacheshim {
 
-// A job's publish policy, and whether its layer may be published. The first change by a user who may not publish ends
-// this: the daemon records it before the change is made, and only the end of the layer removes the
-// record, whatever the job's name, its daemon and its later writers are. Thread-safe.
+// A job's publish policy, and whether its layer may be published. After the first change by a user who may not publish,
+// the layer may not be published. The daemon records this refusal before it makes the change. Only the end of the layer
+// removes the record, whatever the job's name, its daemon and its later writers are. Thread-safe.
 class JobPolicy {
  public:
   struct Settings {
     PublishPolicy initial = PublishPolicy::kComplete;  // until begin()
-    // Not everybody may publish: the writers of each layer are checked.
+    // Whether only some users may publish: the daemon then checks the writers of each layer.
     bool is_restricted = false;
   };
   JobPolicy(std::string job_id, const Settings& settings)
@@ -34,20 +34,21 @@ class JobPolicy {
   PublishPolicy wanted() const { return wanted_.load(); }
   bool may_publish() const { return effective() != PublishPolicy::kNever; }
 
-  // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. Requires for these: its
+  // ---- The layer's refusal. `layer` is the job's layer, or null if it has none. These functions require: its
   // Overlay::mutex() held exclusively.
   // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change
   // that causes this. Errors: those of writing the record; the next call tries again.
   Status refuse(const std::string& why, Layer* layer) EXCLUDES(mutex_);
-  // Call for a layer that may have existed before: takes over what its record says.
+  // Call for a layer that may have existed before: takes over the refusal in its record.
   void take_over(Layer& layer) EXCLUDES(mutex_);
   // Call once the layer is removed: its refusal ends with it.
   void forget_layer() EXCLUDES(mutex_);
 
-  // Whether nothing of the layer can ever be published: this is recorded, or there is no layer.
+  // Whether nothing of the layer can ever be published: its record has the refusal, or there was no
+  // layer yet at the time of the refusal.
   bool is_refused() const { return is_recorded_; }
-  std::string why_refused() const EXCLUDES(mutex_);  // for messages; "" if it is not
-  // Sets what a new layer's record says of this.
+  std::string why_refused() const EXCLUDES(mutex_);  // for messages; "" if not refused
+  // Sets the policy and the refusal in a new layer's record.
   void fill(LayerRecord& record) const EXCLUDES(mutex_);
 
  private:

@@ -34,7 +34,7 @@ using LivingProcesses = std::map<std::string, Process>;  // one process per job
 LivingProcesses find_living_processes(const std::vector<JobUsers>& jobs,
                                       const std::string& proc = "/proc");
 
-// Whether this very process still exists and is no zombie.
+// Whether the process with this id and start time still exists and is no zombie.
 bool is_living(const Process& process, const std::string& proc = "/proc");
 
 // The processes that are known to use a job, whatever they exec. Not thread-safe.
@@ -43,7 +43,7 @@ class KnownProcesses {
   // Notes the process of a thread; does nothing if /proc does not show it. Fast for a known thread, since every
   // READLINK in the mount's root calls this.
   void note(pid_t tid);
-  // Returns one that lives, if there is any; forgets those that have exited.
+  // Returns a known process that lives, if there is any. Forgets the processes that have exited.
   std::optional<Process> find_living(const std::string& proc = "/proc");
   std::size_t count() const { return known_.size(); }  // of threads
   void clear() { known_.clear(); }
@@ -57,7 +57,7 @@ class KnownProcesses {
     std::uint64_t seen;
   };
   std::map<pid_t, Known> known_;  // by thread
-  std::size_t most_ = 4096;       // when there are as many, those that have exited are forgotten
+  std::size_t most_ = 4096;       // with as many, note() forgets those that have exited
 };
 
 }  // namespace cacheshim

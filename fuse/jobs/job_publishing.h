@@ -18,8 +18,8 @@
 
 namespace cacheshim {
 
-// What a job has published, and why its other entries stay in the layer. Answers the publisher's queries about the job.
-// Thread-safe.
+// Records what a job has published, and why its other entries stay in the layer. Answers the publisher's queries about
+// the job. Thread-safe.
 class JobPublishing final : public PublishHooks {
  public:
   struct Parts {  // all outlive it
@@ -47,7 +47,7 @@ class JobPublishing final : public PublishHooks {
   // Returns the reason why the last attempt did not publish the unit; "" if there was none, or if
   // it is published.
   std::string why_kept(const std::string& unit) const EXCLUDES(mutex_);
-  // The layer was removed: no unit stays in it.
+  // Call when the layer was removed: no unit stays in it.
   void forget_layer() EXCLUDES(mutex_);
 
  private:
@@ -65,7 +65,7 @@ class JobPublishing final : public PublishHooks {
   const Parts parts_;
   mutable Mutex mutex_;
   Total total_ GUARDED_BY(mutex_);
-  // Counted once an entry, however often it is tried.
+  // Each entry counts once, however often the publisher tries it.
   std::set<std::string> conflicts_ GUARDED_BY(mutex_);
   std::map<std::string, std::string> kept_ GUARDED_BY(mutex_);  // units and reasons
 };

@@ -68,8 +68,8 @@ std::vector<Job*> JobTable::all() const {
   return jobs;
 }
 
-// Repeats the loop if a job has ended meanwhile; no job begins, so the loop terminates. Takes a
-// fraction of a millisecond for ten thousand jobs.
+// Repeats the loop if a job has ended meanwhile. The loop terminates, because no job can begin
+// while the lock is held. Takes a fraction of a millisecond for ten thousand jobs.
 std::vector<JobTable::State> JobTable::states() const {
   const MutexLock lock(mutex_);
   std::vector<State> states;

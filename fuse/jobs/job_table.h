@@ -23,7 +23,7 @@ class JobTable {
            const DirectAccess* direct = nullptr);
 
   Job* find(const std::string& id) const;  // null for none
-  // Returns the job, which is active from now on.
+  // Returns the job. Begins it if it is not active.
   Job& ensure_active(const std::string& id, const JobClaim& claim, bool shared_uids = false);
   std::vector<Job*> all() const;
   std::size_t active_count() const;
@@ -35,17 +35,17 @@ class JobTable {
   };
   std::vector<State> states() const;
   PublishPolicy policy() const { return policy_; }
-  // Not everybody may publish. Call before there are jobs.
+  // Allows only some users to publish. Call before there are jobs.
   void restrict_publishing() { is_restricted_ = true; }
   // `access` must outlive the table.
   void set_lock_access(const LockAccess& access) { lock_access_ = &access; }
 
-  // The one job of a plain overlay, whose view is the whole mount. It is never active, so it does
-  // not end.
+  // Makes the only job of a plain overlay, whose view is the whole mount. The job is never active,
+  // so it does not end.
   Job& make_plain(std::shared_ptr<const LowerStack> lowers);
 
-  // Takes over the layers of dead daemons of this node: their jobs may still be running. They end
-  // by job_idle like any other.
+  // Takes over the layers of dead daemons of this node, because their jobs may still be running.
+  // These jobs end by job_idle like any other.
   void adopt_orphans();
 
   // The layers below every job's layer: the store's base.
@@ -65,7 +65,7 @@ class JobTable {
   bool is_restricted_ = false;
   const LockAccess* lock_access_ = nullptr;
   const std::shared_ptr<const LowerStack> lowers_;
-  std::atomic<std::uint64_t> changes_{0};  // of jobs that have begun or ended
+  std::atomic<std::uint64_t> changes_{0};  // the number of beginnings and ends of jobs
   mutable Mutex mutex_{LockRank::kJobTable};
   std::map<std::string, std::unique_ptr<Job>> jobs_ GUARDED_BY(mutex_);
 };

@@ -36,7 +36,8 @@ struct stat View::show(const struct stat& st, bool in_upper, bool is_root) const
   shown.st_uid = uid.value_or(sys::own_uid());
   shown.st_gid = uid ? gid : sys::own_gid();
   shown.st_mode &= ~static_cast<mode_t>(S_ISVTX);
-  // 1: not counted, as in overlayfs and btrfs. Direct answers show the same.
+  // 1 means that subdirectories are not counted, as in overlayfs and btrfs. Direct answers show 1
+  // too.
   if (S_ISDIR(st.st_mode)) shown.st_nlink = 1;
   return shown;
 }

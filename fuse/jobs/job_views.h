@@ -44,7 +44,7 @@ class ViewClaim {
   void make_invalidated() { state_ = State::kInvalidated; }
   bool is_made() const { return state_ != State::kFree; }
 
-  // Returns true if the caller must do that invalidation and then report it.
+  // Returns true if the caller must send the invalidation and then call end_invalidation().
   bool begin_invalidation() {
     State made = State::kMade;
     return state_.compare_exchange_strong(made, State::kInvalidating);
@@ -57,7 +57,7 @@ class ViewClaim {
   std::atomic<State> state_{State::kFree};
 };
 
-// The views of a job, their owners, and the processes that have entered them. Each request asks for a view: a call
+// The views of a job, their owners, and the processes that have entered them. Each request needs its view, so a call
 // takes at most one uncontended lock. Thread-safe.
 class JobViews {
  public:
@@ -70,13 +70,13 @@ class JobViews {
   // `use` and `filter` must outlive it. `filter` is opened for the first view's owner while the job is active.
   JobViews(const Settings& settings, JobUse& use, ViewFilter& filter);
 
-  // Begins and ends with the job. The views keep their owners for its next beginning.
+  // Call when the job begins and ends. The views keep their owners until the job begins again.
   void begin(bool shared_uids, std::optional<uid_t> recorded_owner = std::nullopt)
       EXCLUDES(mutex_);
   void end() EXCLUDES(mutex_);
 
-  // Returns the view of this uid, and claims it if it has no owner. Returns the first view, whose
-  // mode denies access, for a uid that the job is closed to.
+  // Returns the view of this uid, and claims it if it has no owner. For a uid that the job is
+  // closed to, returns the first view, whose mode denies access.
   ViewSlot enter(const Caller& caller) EXCLUDES(mutex_);
   // Returns a living process that has entered a view, if there is any; forgets those that have
   // exited. `proc`: as for stat_of().

@@ -15,8 +15,8 @@ namespace cacheshim {
 // A file in shared memory, mapped for writing. Move-only; unmapped by the destructor.
 class MappedFile {
  public:
-  // Makes the file `name`, of zeros, in the open directory `dir`. `commit()` renames it into place,
-  // replacing an older one; without that call it has no name. All of it is allocated, so that
+  // Makes the file `name`, of zeros, in the open directory `dir`. Until commit() renames it into
+  // place, replacing an older one, its name begins with ".". All of its space is allocated, so that
   // writing to it cannot fail. Errors: ENOSPC and others of open, fallocate and mmap.
   static Result<MappedFile> make(int dir, const std::string& name, std::size_t size_bytes,
                                  mode_t mode);

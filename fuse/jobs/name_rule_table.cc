@@ -17,8 +17,8 @@ bool has_letter(std::string_view component) {
   return component.find_first_not_of("*?") != component.npos;
 }
 
-// Returns a component that every path has which the pattern matches, or which is below such a path:
-// the last component that does not match all names.
+// Returns the last component of the pattern that does not match all names. Every path that the
+// pattern matches, and every path below it, has a component that matches this one.
 std::string telling_component(std::string_view pattern) {
   std::string_view found = "*";
   while (!pattern.empty()) {

@@ -13,9 +13,9 @@ struct OwnerRule {
   // system; new objects belong to the caller. Otherwise (owner=squash) everything in a view belongs
   // to its user.
   bool keep = false;
-  // With keep: shown to everybody in place of the real owners, and immutable. New objects get these
-  // owners. A set-id bit is not set if the real owner is another one: a process could use it to run
-  // as that owner.
+  // With keep: the owners that everybody sees in place of the real ones, and that nobody can
+  // change. New objects get these owners. A set-id bit is not set if the real owner is another one:
+  // a process could use it to run as that owner.
   std::optional<uid_t> shown_uid;
   std::optional<gid_t> shown_gid;
   // With keep: POSIX ACLs of the backing files are used.

@@ -14,12 +14,12 @@ namespace cacheshim {
 // caller, never with a process's own claims. Thread-safe.
 class PublishTrust {
  public:
-  // With nothing, everybody may publish.
+  // Without a value, everybody may publish.
   explicit PublishTrust(std::optional<PublishAllow> allow);
 
   bool is_restricted() const { return allow_.has_value(); }
-  // Returns why the caller's changes are not published, for messages; "" if they are. Immediate for
-  // a caller whose user or group is allowed, otherwise by a read of /proc, some 20 µs.
+  // Returns why the caller's changes are not published, for messages; "" if they are. Reads /proc,
+  // which takes some 20 µs, unless the caller's user or group is allowed.
   std::string why_refused(const Caller& caller) const;
   bool may_publish(const Caller& caller) const {
     return !is_restricted() || why_refused(caller).empty();

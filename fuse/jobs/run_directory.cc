@@ -39,8 +39,8 @@ Result<UniqueFd> make_directory(int dir, std::string_view name) {
   return sys::open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
 }
 
-// A mutex that its owner never unlocks: when the owner's thread exits in any way, the kernel
-// removes its id from the futex word (get_robust_list(2)), which the library reads.
+// Locks the mutex for the lifetime of the calling thread. When the thread exits in any way, the
+// kernel removes its id from the futex word (get_robust_list(2)), which the library reads.
 Status hold_for_life(pthread_mutex_t* mutex) {
   pthread_mutexattr_t attributes;
   (void)::pthread_mutexattr_init(&attributes);  // these cannot fail with these arguments
@@ -78,7 +78,8 @@ Result<RunDirectory> RunDirectory::make(const std::string& path, UniqueFd lock,
   if (st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) return Errno(EPERM);
   if (!lock) {
     CACHESHIM_TRY(own, sys::open_beneath(fd.get(), kRunLockFile, O_RDWR | O_CREAT, 0600));
-    // A user who could open it could lock it, and keep the mount from being served.
+    // A user who could open the lock file could lock it, and so prevent a daemon from serving the
+    // mount.
     CACHESHIM_CHECK(sys::set_mode(own.get(), 0600));
     CACHESHIM_CHECK(sys::lock_file(own.get(), LOCK_EX | LOCK_NB));
     lock = std::move(own);

@@ -22,9 +22,9 @@ namespace cacheshim {
 // rest.
 class RunDirectory {
  public:
-  // With an empty `path` nothing is created. `lock` is the directory's lock if the caller already
-  // holds it; empty `routes` are those of a plain overlay, which has none. Errors: EWOULDBLOCK if a
-  // living daemon has the directory, EPERM if another user could change its contents.
+  // Creates nothing if `path` is empty. `lock` is the directory's lock if the caller already holds
+  // it. `routes` is empty for a plain overlay. Errors: EWOULDBLOCK if a living daemon has the
+  // directory, EPERM if another user could change its contents.
   static Result<RunDirectory> make(const std::string& path, UniqueFd lock,
                                    const std::string& routes, const std::string& cuda_defaults);
   RunDirectory(RunDirectory&& other) noexcept;

@@ -26,15 +26,16 @@ class UnsettledWrites {
   void add_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
   void remove_writer(dev_t device, ino_t inode) EXCLUDES(mutex_);
   bool is_being_written(dev_t device, ino_t inode) const EXCLUDES(mutex_);
-  // Waits for a close in progress. Returns false if the file stays open.
+  // Blocks up to the release delay until the file's last writer has closed it. Returns false if the
+  // file stays open.
   bool wait_until_closed(dev_t device, ino_t inode) EXCLUDES(mutex_);
 
-  // Each call of the first is followed by one of the second.
+  // Call end_publishing() once for each call of begin_publishing().
   void begin_publishing() EXCLUDES(mutex_);
   void end_publishing() EXCLUDES(mutex_);
 
   // Waits for publishing and for closes in progress, so that all effects of the job's processes
-  // before their exit are complete. Gives up after a while if a file stays open.
+  // before their exit are complete. Stops waiting for a close after the release delay.
   void wait() EXCLUDES(mutex_);
 
  private:

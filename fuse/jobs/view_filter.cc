@@ -53,7 +53,8 @@ void ViewFilter::open(uid_t uid, gid_t gid) {
   make_file();
 }
 
-// An entry that is added later is added to every filter.
+// Adds the keys of the entries that are mount-only now. RejectionWatch adds later ones to every
+// filter.
 void ViewFilter::add_mount_only() {
   for (const std::string& entry : directories_->mount_only.all()) {
     const FilterKey key = key_of_path(entry);
@@ -154,8 +155,8 @@ void ViewFilter::clear(const std::vector<std::string>& kept) {
   make_file();
 }
 
-// Only the view's own user may write there, and no user may truncate the file, which would kill the
-// processes that have mapped it; so the file belongs to the daemon.
+// Makes the file of counters. Only the view's user may write to it, or truncate it, which would
+// kill a process that reads it through a mapping. So the daemon reads it by pread(2).
 void ViewFilter::make_counters() {
   auto made = MappedFile::make(directories_->counters.get(), job_, kCountersBytes, 0600);
   if (!made || !made->commit(directories_->counters.get(), job_)) return;
@@ -166,7 +167,7 @@ void ViewFilter::make_counters() {
 
 void ViewFilter::give_counters() {
   if (!counters_) return;
-  // If this fails, the processes cannot open it, and use the mount.
+  // If this fails, the processes cannot open the counters, and use the mount.
   (void)sys::set_owner(counters_.get(), uid_, gid_);
 }
 

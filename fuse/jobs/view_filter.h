@@ -17,11 +17,12 @@
 #include "fuse/jobs/name_rule_table.h"
 #include "store/sys/mutex.h"
 
-// Publishes what a job's layer shadows to the processes of its view (common/direct_filter.h), and
-// collects their counts of direct answers.
+// Tells the processes of a job's view which names the job's layer shadows (common/direct_filter.h),
+// and collects their counts of direct answers.
 namespace cacheshim {
 
-// MountPage::base_changes. Attach it and call begin() before anything else; then it is thread-safe.
+// The counter MountPage::base_changes. Call attach() and begin() before anything else; after that
+// it is thread-safe.
 class BaseChanges {
  public:
   void attach(std::uint64_t* word) { word_ = word; }
@@ -57,7 +58,8 @@ class MountOnlyEntries {
   std::unordered_set<std::string> entries_ GUARDED_BY(mutex_);
 };
 
-// The directories of a mount's run directory for this.
+// The data of a mount that direct answers use, with the directories of filters and counters in its
+// run directory.
 struct DirectAccess {
   DirectAccess(UniqueFd views_directory, UniqueFd counters_directory,
                const std::vector<Profile>& profiles)
@@ -75,7 +77,7 @@ struct DirectAccess {
 // processes use the mount.
 class ViewFilter {
  public:
-  // `directories` outlives it; null: there is no file.
+  // `directories` must outlive it; null: the job has no filter file.
   ViewFilter(std::string job, const DirectAccess* directories);
   ~ViewFilter();
 
@@ -84,12 +86,13 @@ class ViewFilter {
   void open(uid_t uid, gid_t gid);
   // Sets another owner: the processes map the filter again.
   void set_owner(uid_t uid, gid_t gid);
-  // The job has ended: no process may use the filter any more. Keeps the added keys.
+  // Call when the job has ended: no process may use the filter any more. Keeps the added keys.
   void close();
 
   // Call before the change begins that shadows `path` and, if `tree`, the base's files below it.
   void add(std::string_view path, bool tree);
-  // The layer was removed: drops all keys except the names `kept`. No key may be added meanwhile.
+  // Call when the layer was removed. Drops all keys except those of the names `kept`. No other
+  // thread may add a key meanwhile.
   void clear(const std::vector<std::string>& kept = {});
 
   // Sets whether a process of the job builds something: FilterHeader::building.
@@ -123,7 +126,7 @@ class ViewFilter {
   std::uint32_t word_count_ GUARDED_BY(mutex_) = 0;
   MappedFile file_ GUARDED_BY(mutex_);
   UniqueFd counters_ GUARDED_BY(mutex_);
-  Counts before_ GUARDED_BY(mutex_);  // of counters that are gone
+  Counts before_ GUARDED_BY(mutex_);  // the counts of closed counter files
 };
 
 }  // namespace cacheshim
