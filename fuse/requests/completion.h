@@ -11,16 +11,16 @@
 namespace cacheshim {
 
 // Completes one pending request of the kernel, exactly once: with EIO if it is destroyed before
-// that. `R` is a Result. It holds the dispatcher's identification of the request and the functions
-// that reply to it, so it allocates nothing. Move-only. Any thread may complete it; call with no
-// lock held.
+// that. `R` is a Result. A completion consists of the dispatcher's identification of the request
+// and the functions that reply to it, so it allocates nothing. Move-only. Any thread may complete
+// it; call with no lock held.
 template <class R>
 class Completion {
  public:
   struct Replier {
     void (*reply)(void* request, const R& result);
-    // From now on an interrupt of the request is passed to `waiter`. nullptr reverts that, and
-    // waits for a call in progress.
+    // Passes an interrupt of the request to `waiter` from now on. With nullptr, ends that, and
+    // waits until a call in progress has returned.
     void (*watch)(void* request, Interruptible* waiter) = nullptr;
   };
 

@@ -6,7 +6,7 @@ namespace cacheshim {
 // A waiting request that may be interrupted.
 class Interruptible {
  public:
-  // May be called at any time and by any thread, under the caller's locks. Takes no lock that is
+  // Any thread may call this at any time, with its locks held. Implementations take no lock that is
   // held while the request is completed.
   virtual void interrupt() = 0;
 

@@ -7,8 +7,8 @@
 
 namespace cacheshim {
 
-// Replies to requests that wait no longer. A function that ends waits returns them, so that its caller gives them once it
-// has released its locks: no lock is held across a reply. What is not given is given on destruction.
+// Replies to requests whose waits have ended. No lock may be held across a reply. So a function that ends waits returns
+// the replies, and its caller gives them once it has released its locks. The destructor gives those that are left.
 class [[nodiscard]] PendingReplies {
  public:
   PendingReplies() = default;

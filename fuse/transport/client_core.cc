@@ -25,7 +25,7 @@ constexpr seconds kLongestPause{64};
 
 constexpr int kProcessorField = 39;  // proc(5), /proc/PID/stat
 
-// -1 if /proc does not show it.
+// Returns -1 if /proc does not show the core.
 int core_of(pid_t thread) {
   const auto stat = read_proc(thread, "stat");
   const auto core = stat ? stat_field(*stat, kProcessorField) : std::nullopt;
@@ -44,7 +44,8 @@ cpu_set_t only(int core) {
   return cores;
 }
 
-// Tested by a separate thread: a thread that cannot return from SCHED_IDLE would stay there.
+// Whether a thread may leave SCHED_IDLE again. A separate thread tests this, because a thread that
+// may not would stay SCHED_IDLE.
 bool may_return() {
   bool returned = false;
   std::thread([&returned] {

@@ -31,13 +31,13 @@ bool go_to_core(int core);
 // Receivers of a fixed core, which handle the requests of that core (RingLoop), stay there and need
 // not follow: another receiver has the next core.
 //
-// Used only if the daemon may leave SCHED_IDLE again (CAP_SYS_NICE, or RLIMIT_NICE), on several
-// cores, and if the daemon has no other policy. A thread that a guest creates would also be
+// Used only if the daemon may leave SCHED_IDLE again (CAP_SYS_NICE, or RLIMIT_NICE), may run on
+// several cores, and has the policy SCHED_OTHER. A thread that a guest creates would also be
 // SCHED_IDLE: the daemon creates all of its threads when it starts.
 class ClientCore {
  public:
-  // One receiver's stays, one after the other. Only for its own thread, which the destructor makes
-  // an ordinary one again.
+  // The stays of one receiver, one after the other. Only the receiver's thread may use it. The
+  // destructor makes that thread an ordinary one again.
   class Guest {
    public:
     explicit Guest(ClientCore& core) : core_(core) {}
@@ -45,8 +45,8 @@ class ClientCore {
     Guest(const Guest&) = delete;
     Guest& operator=(const Guest&) = delete;
 
-    // Notes a request that is not answered yet, so that the thread `client` is blocked; 0 if the
-    // kernel does not identify the client.
+    // Call for a request before it is answered, while the thread `client` is blocked in it.
+    // `client` is 0 if the kernel does not identify the client.
     void note_request(pid_t client);
     // Call if there is no request although the client should have sent one by now: it may be on
     // another core.
@@ -68,16 +68,16 @@ class ClientCore {
   };
 
   ClientCore();
-  // For a receiver that already runs on this core, if `anywhere` may have guests.
+  // For a receiver that already runs on `core`. May have guests only if `anywhere` may.
   ClientCore(const ClientCore& anywhere, int core);
   ClientCore(const ClientCore&) = delete;
   ClientCore& operator=(const ClientCore&) = delete;
 
-  // For the thread that watches the receivers.
+  // ---- For the thread that watches the receivers
   bool has_guest() const { return guest_ != 0 && ended_ != Ended::kResting; }
   // Makes the guest, which makes no progress, an ordinary thread at once. May be repeated.
   void stop() { end_stay(Ended::kStopped); }
-  // The same for a guest that has nothing to do: it may return soon.
+  // As stop(), for a guest that has nothing to do. It may return soon.
   void rest() { end_stay(Ended::kResting); }
 
  private:
@@ -94,7 +94,7 @@ class ClientCore {
   // the guest's thread id; set before the thread becomes SCHED_IDLE, cleared after it has left
   std::atomic<pid_t> guest_{0};
   std::atomic<Ended> ended_{Ended::kNot};
-  // Written by guests, of which there is one at a time.
+  // Only a guest writes these, and there is one guest at a time.
   Clock::duration pause_;
   Clock::time_point not_before_;
 };

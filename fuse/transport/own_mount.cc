@@ -50,7 +50,7 @@ pid_t start(const Call& call, int flags) {
   return ::clone(make_call, stack + kStackBytes, flags | CLONE_FILES, const_cast<Call*>(&call));
 }
 
-// With WNOHANG, returns 0 if it has not exited yet.
+// Waits for the child's exit. With WNOHANG, returns 0 if it has not exited yet.
 pid_t wait_for(pid_t child, int flags) {
   pid_t ended;
   do {
@@ -87,7 +87,7 @@ std::unique_ptr<QueueDrain::Question> ask(const std::string& mount_point, int co
   return std::make_unique<Process>(process);
 }
 
-// CLONE_VFORK waits like a call, but a fatal signal ends the wait.
+// With CLONE_VFORK, clone(2) blocks until the child has exited, but a fatal signal ends the wait.
 void detach(const std::string& mount_point) {
   const pid_t process = start({mount_point.c_str(), -1, true}, CLONE_VFORK);
   if (process != -1) (void)wait_for(process, 0);

@@ -75,9 +75,10 @@ bool QueueDrain::check_once() {
   return !queues_.empty();
 }
 
-// Returns whether no request waits for an entry any more. Asks if that is unknown. When all
-// receivers of the core are idle, there is an entry for the question, and no other request on this
-// core takes it first. A blocked receiver is ignored after kPatience ticks.
+// Returns whether no request waits for an entry any more. Makes a request of its own if that is
+// unknown. It does so when all receivers of the core are idle: then there is an entry for it, and
+// no other request on this core takes the entry first. A blocked receiver is ignored after
+// kPatience ticks.
 bool QueueDrain::is_drained(std::uint16_t core, Queue& queue) const {
   std::erase_if(queue.questions, [](const auto& question) { return question->is_over(); });
   const std::uint64_t arrivals = queue.receivers->arrivals();

@@ -46,7 +46,8 @@ class QueueDrain {
     virtual ~Question() = default;
     virtual bool is_over() = 0;
   };
-  // Makes such a request on a core and does not wait for the answer. Returns nullptr if it cannot.
+  // Makes a request to the daemon's own mount on a core, and does not wait for the answer. Returns
+  // nullptr if it cannot.
   using Ask = std::function<std::unique_ptr<Question>(std::uint16_t core)>;
 
   // Throws std::system_error if it cannot create a thread. Without a thread, the caller calls
@@ -60,10 +61,11 @@ class QueueDrain {
   // entries, if any, have been registered. Any thread may call it; `receivers` must outlive the
   // drain.
   void note_held(const Receivers& receivers, std::uint16_t core);
-  // The receivers must still be answering. Idempotent.
+  // Ends the thread. Call while the receivers still answer requests. Idempotent.
   void stop();
-  // Checks each core that may have waiting requests, and asks if one has. Returns whether any such
-  // core is left. The thread calls this once in a millisecond. Not thread-safe.
+  // Checks each core that may have waiting requests, and makes a request of its own on a core that
+  // may still have some. Returns whether any such core is left. The thread calls this once per
+  // millisecond. Not thread-safe.
   bool check_once() EXCLUDES(mutex_);
 
  private:
@@ -85,7 +87,7 @@ class QueueDrain {
   CondVar news_;
   std::map<std::uint16_t, const Receivers*> noted_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::map<std::uint16_t, Queue> queues_;  // the thread's
+  std::map<std::uint16_t, Queue> queues_;  // used only by the thread
   std::thread thread_;
 };
 

@@ -27,7 +27,8 @@ using Clock = std::chrono::steady_clock;
 // How long the head polls for the next request before it sleeps: longer than a client needs from
 // one answer to its next request, about as long as waking a sleeping core takes.
 constexpr auto kSpin = std::chrono::microseconds(50);
-// Failed spins after which the head stops spinning, and short pauses after which it starts again.
+// The head stops spinning after kMostCredit failed spins. It starts again when a request arrives
+// within kShortPause.
 constexpr unsigned kMostCredit = 4;
 constexpr auto kShortPause = std::chrono::microseconds(100);
 // Requests without a pause after which another receiver is called to help.
@@ -88,7 +89,7 @@ void ReceiveLoop::end() {
     stopping_ = true;
   }
   const std::uint64_t one = 1;
-  (void)!::write(stop_event_.get(), &one, sizeof one);  // fails at 2^64 - 1 writes alone
+  (void)!::write(stop_event_.get(), &one, sizeof one);  // fails only if the counter is full
   call_.notify_all();
   watcher_call_.notify_all();
 }
@@ -173,7 +174,7 @@ bool ReceiveLoop::has_request() const {
   return ::poll(&event, 1, 0) > 0;
 }
 
-// Returns whether it arrived soon.
+// Blocks until a request arrives or the loop ends. Returns whether that took less than kShortPause.
 bool ReceiveLoop::wait_for_request() const {
   const auto begin = Clock::now();
   pollfd events[] = {{fd_, POLLIN, 0}, {stop_event_.get(), POLLIN, 0}};
@@ -204,8 +205,8 @@ void ReceiveLoop::lead(unsigned self, RequestBuffer& buffer) {
     }
     if (streak == kBusyStreak) {
       streak = 0;
-      // On its own core a client has already sent its next request whenever it has been answered:
-      // that does not count as a crowd.
+      // On the client's own core, the client has always sent its next request by the time the head
+      // runs again. So a streak does not show that several clients send requests.
       if (!guest.is_in()) call_helper();
     }
     handle_as_head(buffer, guest);
@@ -222,8 +223,9 @@ void ReceiveLoop::handle_as_head(RequestBuffer& buffer, ClientCore::Guest& guest
     call_head();
     return handle(buffer);
   }
-  // The order is the reverse of that in watch(). No two heads have the same number: a deposed head
-  // may still be reading its last request.
+  // Changes progress_ before it reads watcher_sleeps_; watch() does the reverse. The change is
+  // atomic, so that two heads never get the same number: a deposed head may still be reading its
+  // last request.
   std::uint64_t before = progress_;
   while (!progress_.compare_exchange_weak(before, (before + 2) | 1)) continue;
   const std::uint64_t busy = (before + 2) | 1;

@@ -42,18 +42,19 @@ std::size_t payload_bytes() {
   return kBytes;
 }
 
-// Of io_uring_enter(2): errors that a repetition may avoid.
+// Whether io_uring_enter(2) may succeed when it is repeated after this error.
 bool is_passing(int error) {
   return error == EINTR || error == EAGAIN || error == EBUSY || error == ENOMEM;
 }
 
-// Per queue. More than one, since a client's next request may follow its release of a file, for
-// which it does not wait; not more, since requests in further entries wait while one takes long.
+// Entries per queue. One is too few: a client does not wait for the RELEASE of a file, and its next
+// request may follow at once. More are harmful: while one request takes long, the requests in
+// further entries wait.
 constexpr unsigned kEntriesOfQueue = 2;
 constexpr unsigned kSubmissions = 16;
 
-// An answer happens before its client's next request, on any core. ThreadSanitizer knows that of
-// read(2) and write(2), but not of io_uring.
+// An answer happens before its client's next request, on any core. ThreadSanitizer knows this order
+// for read(2) and write(2), but not for io_uring.
 #ifdef __SANITIZE_THREAD__
 std::atomic<unsigned> seen{0};
 void show_what_came_before() { seen.fetch_add(1, std::memory_order_release); }
@@ -137,7 +138,8 @@ std::unique_ptr<RequestRing> RequestRing::make(int device,
     return nullptr;
   }
   ring->is_set_up_ = true;
-  // A forked process (own_mount) would keep the ring, and with it /dev/fuse, when we are dead.
+  // A forked process (own_mount) would keep the ring, and with it /dev/fuse, after the daemon's
+  // death.
   if (::io_uring_ring_dontfork(&ring->ring_) != 0) return nullptr;
   for (CoreQueue& queue : ring->queues_) {
     for (unsigned i = 0; i < kEntriesOfQueue; ++i) {
@@ -242,7 +244,7 @@ void RequestRing::take(const io_uring_cqe& completion) {
 }
 
 void RequestRing::note_held(CoreQueue& queue) {
-  // If there is no memory for it, ours or the kernel's, one entry fewer receives requests.
+  // If the daemon or the kernel has no memory for the entry, one entry fewer receives requests.
   RingEntry* const spare = queue.entries < kEntriesOfQueue ? add_entry(queue) : nullptr;
   if (spare == nullptr) return;
   spare->is_spare_ = true;
@@ -276,7 +278,7 @@ bool RequestRing::has_request() const {
 
 void RequestRing::wake() {
   const std::uint64_t one = 1;
-  (void)!::write(call_.get(), &one, sizeof one);  // fails at 2^64 - 1 writes alone
+  (void)!::write(call_.get(), &one, sizeof one);  // fails only if the counter is full
 }
 
 }  // namespace cacheshim

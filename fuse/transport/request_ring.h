@@ -35,22 +35,22 @@ class RingEntry {
   RingEntry(const RingEntry&) = delete;
   RingEntry& operator=(const RingEntry&) = delete;
 
-  // The request in the format of /dev/fuse: its header and the rest, in one piece. It stays
-  // unchanged when it is answered, except for one that is too long for a copy (a FUSE_WRITE's
-  // data).
+  // The request in the format of /dev/fuse: its header and the rest, in one piece. The answer does
+  // not overwrite it, unless it is too long for a copy (a FUSE_WRITE's data).
   char* bytes() const { return bytes_; }
   std::size_t size() const { return size_; }
 
   // The id of the unanswered request; 0 if there is none. Any thread may call it.
   std::uint64_t unique() const { return unique_.load(std::memory_order_acquire); }
-  // Any thread may store the answer there, once.
+  // Stores the answer in the entry. Call once per request, from any thread.
   void put_answer(const iovec* parts, int count);
   // Call twice for each request: when it has been answered, and when its handler has returned, so
   // that it stays unchanged for both. Returns true for the second call, which gives the entry back.
   bool release() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   RequestRing& ring() const { return *ring_; }
   CoreQueue& queue() const { return *queue_; }
-  // A place for an answer after its header, so that it need not be copied: room() bytes.
+  // A place for room() bytes of an answer without its header. An answer that is written there need
+  // not be copied.
   char* answer_space() const;
   static std::size_t room();
 
@@ -96,7 +96,7 @@ class RequestRing {
   RequestRing(const RequestRing&) = delete;
   RequestRing& operator=(const RequestRing&) = delete;
 
-  // ---- For the one thread that it is of
+  // ---- For the ring's own thread
 
   // Registers its entries, once FUSE_INIT has been answered. Returns 0, or an error number.
   int begin();
@@ -119,14 +119,14 @@ class RequestRing {
   // Whether there is a request that wait() has not returned yet.
   bool has_request() const;
   void wake();
-  // Why there are no more requests: an error number, of which ENODEV and ENOTCONN mean that the
-  // kernel has unmounted. 0: more may come.
+  // Returns an error number if no more requests will come; ENODEV and ENOTCONN mean that the kernel
+  // has unmounted. Returns 0 if more may come.
   int failure() const { return failure_; }
 
  private:
   RequestRing(int device, const std::vector<std::uint16_t>& cores);
 
-  RingEntry* add_entry(CoreQueue& queue);  // nullptr where there is no memory
+  RingEntry* add_entry(CoreQueue& queue);  // nullptr: no memory
   io_uring_sqe& next_submission();
   void submit_command(RingEntry& entry, unsigned command);
   void listen();

@@ -40,7 +40,7 @@ class RequestTrace {
   void add_request(const char* bytes);
   void add_reply(const iovec* parts, int count);
 
-  // Call them after the daemon's end.
+  // Call these after the daemon has exited.
   std::string_view records() const;
   bool is_full() const;
 

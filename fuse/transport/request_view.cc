@@ -9,15 +9,15 @@
 namespace cacheshim {
 namespace {
 
-// What follows the header of a request: a structure of at least `body` bytes, `names` strings with
-// their NULs, and data whose length the structure tells.
+// The form of a request behind its header: a structure of at least `body` bytes, `names` strings
+// with their NULs, and data whose length is in the structure.
 struct Form {
   std::uint32_t opcode;
   std::size_t body = 0;
   std::uint8_t names = 0;
 };
 
-// What any kernel sends; newer ones append to it (`flags2` and what follows it).
+// The size that every kernel sends; newer kernels append fields (`flags2` and later ones).
 constexpr std::size_t kInitBytes = 16;
 
 constexpr std::array kForms = {
@@ -61,7 +61,7 @@ constexpr std::array kForms = {
     Form{FUSE_COPY_FILE_RANGE, sizeof(fuse_copy_file_range_in)},
 };
 
-// The length of the data behind the body and the names.
+// Returns the length of the data behind the body and the names.
 std::size_t data_bytes(std::uint32_t opcode, const char* body) {
   const auto read = [body](std::size_t offset) {
     std::uint32_t number = 0;

@@ -23,8 +23,8 @@ class RequestView {
   // The thread that waits for the answer; 0 if there is none.
   pid_t client() const { return static_cast<pid_t>(header().pid); }
 
-  // Whether the structure, the names and the data of its opcode are all there. libfuse does not check
-  // that. An opcode that libfuse does not know is well-formed.
+  // Whether the request has the complete structure, names and data of its opcode. libfuse does not check that. An
+  // opcode that libfuse does not know is well-formed.
   bool is_well_formed() const;
   bool expects_reply() const;
 
@@ -40,13 +40,13 @@ class RequestView {
     std::memcpy(bytes_ + sizeof(fuse_in_header) + sizeof(fuse_create_in), kTmpfileName, 2);
   }
 
-  // Whether the kernel reads ahead, so that its client continues while we copy. Larger requests may
-  // take long.
+  // Whether the kernel reads ahead, so that the client continues while the daemon copies the data.
+  // Larger reads count as requests that may_last().
   bool is_read_ahead() const {
     return header().opcode == FUSE_READ && body<fuse_read_in>().size == kLargeBytes;
   }
 
-  // Whether it may inherently take long: it syncs, copies, or moves much data.
+  // Whether the request inherently may take long: it syncs, copies, or moves much data.
   bool may_last() const {
     switch (header().opcode) {
       case FUSE_FSYNC:

@@ -44,8 +44,8 @@ bool is_enabled() {
   return value == 'Y';
 }
 
-// num_possible_cpus(), for each of which the kernel has a queue: "0-3,8-11" are eight. Returns 0 if
-// it is unknown.
+// Returns num_possible_cpus(), the number of the kernel's queues: 8 for "0-3,8-11". Returns 0 if it
+// is unknown.
 unsigned count_possible_cores() {
   std::ifstream list(kPossibleCores);
   unsigned count = 0;
@@ -169,7 +169,7 @@ void RingLoop::close() {
   if (phase_ != Phase::kServing) return;
   phase_ = Phase::kEnding;
   looks_->stop();
-  drain_->stop();  // which may be waiting for one of our answers
+  drain_->stop();  // it may be waiting for an answer
   phase_ = Phase::kAnswering;
   for (Receiver* const receiver : receivers_) receiver->ring->wake();
   have_closed_->wait();
@@ -203,7 +203,7 @@ void RingLoop::run(Core& core, Receiver& self) {
   spdlog::critical("taking requests by io_uring failed: {}; the daemon ends",
                    std::strerror(failure));
   spdlog::default_logger()->flush();
-  std::_Exit(kExitUnavailable);  // the kernel then fails all waiting requests, perhaps one of ours
+  std::_Exit(kExitUnavailable);  // fails all waiting requests, perhaps one by the daemon
 }
 
 // During the unmount, giving an entry back may fail with any error.
@@ -212,7 +212,7 @@ bool RingLoop::is_unmounted() const {
   return ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
 }
 
-// Returns when there is nothing more to receive: 0, or an error number.
+// Receives requests until no more come. Returns 0, or an error number.
 int RingLoop::serve(Core& core, Receiver& self) {
   ClientCore::Guest guest(*self.client_core);
   if (const int failure = self.ring->begin(); failure != 0) return failure;
@@ -239,7 +239,8 @@ const std::vector<RingEntry*>& RingLoop::wait(Core& core, Receiver& self) {
   return requests;
 }
 
-// Returns whether there were any.
+// Gives the entries that other threads have answered back to the kernel. Returns whether there were
+// any.
 bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
   const std::vector<RingEntry*> entries = core.answered.take();
   for (RingEntry* const entry : entries) self.ring->give_back(*entry);
@@ -249,7 +250,7 @@ bool RingLoop::send_answers_of_others(Core& core, Receiver& self) {
 void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEntry& entry) {
   RequestView request(entry.bytes(), entry.size());
   request.translate();
-  // When it has been answered, the entry may belong to another thread, and to another request.
+  // Once the request is answered, the entry may belong to another thread, and to another request.
   CoreQueue& queue = entry.queue();
   const Asked asked{entry.unique(), request.client()};
   if (request.may_last()) {
@@ -264,11 +265,12 @@ void RingLoop::take(Core& core, Receiver& self, ClientCore::Guest& guest, RingEn
   if (asked.client != 0 && !look_for_signal(asked)) post_look(asked);
 }
 
-// The kernel reports a signal once we have the request, but up to Linux 6.18 never one that its
-// client had before (dev_do_read() does, through /dev/fuse). The client's sleep differs:
-// request_wait_answer() is interruptible until a signal comes, and TASK_KILLABLE from then on,
-// which also shows as 'D'. While it is not yet asleep, it may not have checked yet whether we have
-// the request. Returns false if this must be checked again.
+// Interrupts the request if its client has got a signal of which the kernel does not tell the
+// daemon. The kernel reports a signal that comes after the daemon has received the request. Up to
+// Linux 6.18 it never reports a signal that came before over a ring; over /dev/fuse, dev_do_read()
+// does. The client's state in /proc shows it: request_wait_answer() sleeps interruptibly until a
+// signal comes, and TASK_KILLABLE ('D') from then on. A client that is not yet asleep may not have
+// checked yet whether the daemon has the request. Returns false if the caller must check again.
 bool RingLoop::look_for_signal(const Asked& asked) {
   const auto stat = stat_of(asked.client);
   if (stat && stat->state == 'D') interrupt(asked.unique);
@@ -283,7 +285,8 @@ void RingLoop::post_look(const Asked& asked) {
   });
 }
 
-// Interrupts as the kernel would. libfuse knows which requests want it.
+// Passes libfuse an interrupt of the request, as the kernel would send it. libfuse knows which
+// requests can be interrupted.
 void RingLoop::interrupt(std::uint64_t unique) {
   constexpr std::uint64_t kOfInterrupt = 1;  // FUSE_INT_REQ_BIT
   struct {
@@ -301,7 +304,7 @@ void RingLoop::interrupt(std::uint64_t unique) {
   fuse_session_process_buf(session_, &bytes);
 }
 
-// Returns whether it has been answered meanwhile.
+// Passes the request to libfuse. Returns whether it has been answered meanwhile.
 bool RingLoop::handle(RingEntry& entry) {
   handled = &entry;
   handle_request(session_, {entry.bytes(), entry.size()});
@@ -364,8 +367,8 @@ bool RingLoop::has_guests() const {
                      [](Receiver* receiver) { return receiver->client_core->has_guest(); });
 }
 
-// Ends the stay of a guest that makes no progress; returns whether it has made progress since the
-// last time.
+// Ends the stay of the receiver's guest if it makes no progress. Returns whether the receiver has
+// made progress since the last call.
 bool RingLoop::look_after(Receiver& receiver) {
   const std::uint64_t now = receiver.progress;
   const bool has_got_on = now != receiver.seen_progress;
@@ -385,7 +388,8 @@ void RingLoop::wake_watcher() {
   watcher_call_.notify_one();
 }
 
-// A guest that waits for the core would wait long. Awake only while there is a guest.
+// Ends the stays of guests that wait for their core, because they might wait long. Awake only while
+// there is a guest.
 void RingLoop::watch() {
   const MutexLock lock(mutex_);
   for (unsigned idle_ticks = 0; phase_ != Phase::kOver;) {

@@ -63,11 +63,12 @@ class RingLoop {
     // handled.
     std::atomic<std::uint64_t> progress{0};
     bool is_at_work() const { return progress % 2 != 0; }
-    std::uint64_t seen_progress = 0;  // the watcher's
+    std::uint64_t seen_progress = 0;  // used only by the watcher
     std::thread thread;
   };
-  // Entries whose requests other threads than their receivers have answered, until a receiver sends
-  // them. A busy receiver checks this after its work; an idle one must be woken.
+  // Entries whose requests were answered by other threads than their receivers, until a receiver
+  // sends the answers. A busy receiver checks for such entries after its work; an idle one must be
+  // woken.
   class Answered {
    public:
     void add(RingEntry& entry);
@@ -132,7 +133,7 @@ class RingLoop {
   std::unique_ptr<std::latch> have_closed_;
   std::atomic<Phase> phase_{Phase::kSetUp};
   std::atomic<bool> watcher_sleeps_{false};
-  Mutex mutex_;  // of watcher_call_
+  Mutex mutex_;  // for watcher_call_
   CondVar watcher_call_;
   std::thread watcher_;
 };

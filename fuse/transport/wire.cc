@@ -13,7 +13,7 @@
 namespace cacheshim::wire {
 namespace {
 
-// Newer than some of the headers that this is built with.
+// Some headers with which cacheshim is built do not have these constants yet.
 constexpr std::uint32_t kPassthroughInFlags2 = 1U << 5;  // FUSE_PASSTHROUGH, 1 << 37
 constexpr std::uint32_t kOverIoUringInFlags2 = 1U << 9;  // FUSE_OVER_IO_URING, 1 << 41
 constexpr std::uint32_t kFopenPassthrough = 1U << 7;     // FOPEN_PASSTHROUGH
@@ -90,7 +90,8 @@ void patch_init(const iovec& payload) {
   });
 }
 
-// It is at the end: the answer to a FUSE_CREATE has the entry before it.
+// Changes the fuse_open_out at the end of the answer: the answer to a FUSE_CREATE has the entry
+// before it.
 void patch_open(const iovec& payload) {
   if (payload.iov_len < sizeof(OpenOut)) return;
   char* const end = static_cast<char*>(payload.iov_base) + payload.iov_len;
@@ -150,7 +151,7 @@ ssize_t send(int fd, iovec* parts, int count, void* /*userdata*/) {
   }
   if (rings != nullptr && rings->answer(parts, count)) return total(parts, count);
   const ssize_t sent = ::writev(fd, parts, count);
-  // From now on the kernel waits for them.
+  // From now on the kernel sends requests to the rings, and waits for them.
   if (is_answer && sent > 0 && agrees_on_rings()) rings->start();
   return sent;
 }

@@ -41,9 +41,9 @@ struct Connection {
   bool can_pass_through = false;
   bool is_by_rings = false;
 };
-// Accepts the kernel's features that we need: parallel lookups in a directory (which 3.14 assumes
-// and does not request), set-id bits that we must clear on a write, requests through rings, if
-// there are any, and, if `pass_through`, reads and writes that bypass the daemon.
+// Accepts the kernel's features that the daemon needs: parallel lookups in a directory (which
+// libfuse 3.14 assumes and does not request), the duty to clear set-id bits on a write, requests
+// through rings, if there are any, and, if `pass_through`, reads and writes that bypass the daemon.
 Connection connect(bool pass_through);
 
 // ---- FUSE_WRITE, FUSE_SETATTR of a size: the caller may not leave set-id bits and capabilities.
@@ -56,9 +56,9 @@ pid_t lock_process();
 // ---- FUSE_OPEN, FUSE_CREATE: the kernel reads and writes this backing file itself.
 void pass_through(std::uint32_t backing_id);
 
-// Registers a file that the kernel shall read and write by itself, from an open descriptor of it.
-// Needs CAP_SYS_ADMIN in the initial user namespace. Returns 0 if that is impossible; ELOOP: the
-// file system is itself stacked on others.
+// Registers a backing file, open as `fd`, that the kernel shall read and write by itself. Needs
+// CAP_SYS_ADMIN in the initial user namespace. Returns 0 if that is impossible; ELOOP: the file
+// system is itself stacked on others.
 std::uint32_t register_backing(int device, int fd);
 void release_backing(int device, std::uint32_t backing_id);
 
