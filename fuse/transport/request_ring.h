@@ -36,7 +36,7 @@ class RingEntry {
   RingEntry& operator=(const RingEntry&) = delete;
 
   // The request in the format of /dev/fuse: its header and the rest, in one piece. The answer does
-  // not overwrite it, unless it is too long for a copy (a FUSE_WRITE's data).
+  // not overwrite it, unless the request is too long for a copy (a FUSE_WRITE's data).
   char* bytes() const { return bytes_; }
   std::size_t size() const { return size_; }
 

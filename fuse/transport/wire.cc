@@ -151,7 +151,7 @@ ssize_t send(int fd, iovec* parts, int count, void* /*userdata*/) {
   }
   if (rings != nullptr && rings->answer(parts, count)) return total(parts, count);
   const ssize_t sent = ::writev(fd, parts, count);
-  // From now on the kernel sends requests to the rings, and waits for them.
+  // From now on the kernel waits for the rings.
   if (is_answer && sent > 0 && agrees_on_rings()) rings->start();
   return sent;
 }
