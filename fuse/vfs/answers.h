@@ -9,31 +9,35 @@
 
 namespace cacheshim {
 
-// Entries and attributes as a view shows them, and how long the kernel may cache them. Thread-safe.
+// Computes entries and attributes as a view shows them, and how long the kernel may cache them.
+// Thread-safe.
 class Answers {
  public:
   Answers(Mount& mount, Objects& objects) : mount_(mount), objects_(objects) {}
 
   Result<struct stat> show(NodeRef ref, const NodeInfo& info, const struct stat& st,
                            bool in_upper) const;
-  // The attributes of the object at the node's path. If the node has lost its name, those of the object that it holds.
+  // Returns the attributes of the object at the node's path or, if the node has lost its name, of the object that it
+  // holds.
   Result<Attributes> object_attr(NodeRef ref, const NodeInfo& given);
-  // The attributes that fstat(2) of an open descriptor shows.
+  // Returns the attributes that fstat(2) of an open descriptor shows. Errors: ESTALE if the node is
+  // not open.
   Result<Attributes> attr_of_open(NodeRef ref) const;
-  // For an open file of class `shared`: `st` is the result of fstat(2) on the handle's own descriptor.
+  // Returns the attributes of an open file of class `shared`. `st`: the result of fstat(2) on the handle's own
+  // descriptor.
   Result<Attributes> handle_attr(NodeRef ref, const NodeInfo& info, struct stat st, bool in_upper);
-  // The attributes with the caller's own writes to such a file, which no other process sees yet. Returns nothing if the
-  // caller does not have it open for writing.
+  // Returns the attributes of a file of class `shared` after the caller's own writes, which no other process sees yet.
+  // Returns nothing if the caller does not have the file open for writing.
   std::optional<Result<Attributes>> attr_of_writer(const Request& request, NodeRef ref,
                                                    const NodeInfo& info);
 
-  // ---- Each adds one to the node's lookup count, which a FORGET takes back.
+  // ---- These functions add one to the node's lookup count, from which a FORGET subtracts it.
   Result<Entry> entry_of(Job& job, NodeRef parent, const std::string& name, Found found,
                          const DirectoryLookup& lookup) REQUIRES_SHARED(job.overlay.mutex());
   // Returns an entry with `ino` 0 if the name does not exist.
   Result<Entry> find_entry(Job& job, NodeRef parent, const std::string& name)
       REQUIRES_SHARED(job.overlay.mutex());
-  // The same for an object that the caller has just created.
+  // As find_entry(), for an object that the caller has just created.
   Result<Entry> made_entry(Job& job, NodeRef parent, const std::string& name)
       REQUIRES_SHARED(job.overlay.mutex());
 

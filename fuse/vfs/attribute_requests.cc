@@ -28,8 +28,8 @@ Result<bool> may_have(int fd, const char* name) {
   return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
 }
 
-// The error for an attribute that the mount does not store. The file system supports neither POSIX ACLs nor trusted
-// attributes: EOPNOTSUPP. No file has a security attribute: ENODATA.
+// Returns the error for an attribute that the mount does not store. The file system supports neither POSIX ACLs nor
+// trusted attributes: EOPNOTSUPP. No file has a security attribute: ENODATA.
 Errno foreign_xattr(const char* name) {
   return Errno(std::string_view(name).starts_with("security.") ? ENODATA : EOPNOTSUPP);
 }
@@ -56,8 +56,8 @@ Status apply_attr(int fd, const struct stat& attr, int to_set) {
   return sys::set_times(fd, times);
 }
 
-// The attributes of a setattr that the mount ignores. owner=squash: the kernel has already refused a chown by any user
-// except root, and root's has no effect.
+// Returns the attributes that the mount ignores in a setattr. owner=squash: the kernel has already refused a chown by
+// any user except root, and a chown by root has no effect.
 int ignored_attrs(const OwnerRule& owners) {
   int ignored = FATTR_CTIME;  // the backing file system sets it
   if (!owners.keep || owners.shown_uid) ignored |= FATTR_UID;
@@ -233,7 +233,7 @@ Result<Attributes> AttributeRequests::setattr(const Request& request, NodeId ino
   CACHESHIM_CHECK(change_attr(request, ref, info, attr, to_set, handle));
   auto changed = answers_.object_attr(ref, info);
   return changed.failed_with(ESTALE) ? answers_.attr_of_open(ref)
-                                     : changed;  // others have removed it
+                                     : changed;  // ESTALE: another process has removed it
 }
 
 Result<std::string> AttributeRequests::readlink(const Request& request, NodeId ino) {
@@ -336,7 +336,7 @@ Result<std::string> AttributeRequests::listxattr(NodeId ino) {
     CACHESHIM_TRY(fd, objects_.open_object(*info.job, ref.node));
     CACHESHIM_TRY(st, sys::stat_fd(fd.get()));
     std::string names;
-    if (S_ISLNK(st.st_mode)) return names;  // an O_PATH descriptor does not give them
+    if (S_ISLNK(st.st_mode)) return names;  // an O_PATH descriptor cannot list them
     CACHESHIM_TRY(all, sys::list_xattrs(fd.get()));
     for (const std::string& name : all) {
       if (keeps_xattr(name.c_str())) names.append(name).append(1, '\0');

@@ -144,8 +144,7 @@ Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int 
     return open_readable(ref, job, flags);
   });
   if (opened.failed_with(ESTALE) && mount_.open_files.has(ref.node)) {
-    // The file is open elsewhere. After ESTALE the kernel repeats the open: by /proc/PID/fd without a new lookup, or by
-    // a name after one.
+    // After ESTALE the kernel repeats the open: through /proc/PID/fd at once, or by name after a new lookup.
     const WriterLock lock(job.overlay.mutex());
     (void)objects_.settle_name(job, ref.node);  // an error does not matter: this open fails in any case
   }
@@ -453,7 +452,7 @@ Status Files::fsync(std::uint64_t fh, bool is_data_alone) {
   FileHandle* const handle = mount_.handles.file(fh);
   if (handle == nullptr) return Errno(EINVAL);
   CACHESHIM_CHECK(refresh_for_reading(*handle));
-  (void)sync_records(handle->job->overlay);  // otherwise a copy shows its own inode number
+  (void)sync_records(handle->job->overlay);  // without the record, a copy shows its own inode number
   const int fd = handle->fd.get();
   if ((is_data_alone ? ::fdatasync(fd) : ::fsync(fd)) == -1) return Errno::last();
   return {};

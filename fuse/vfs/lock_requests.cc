@@ -38,7 +38,7 @@ class PendingLock final : public LockCall, public Interruptible {
   std::uint64_t ticket_ = 0;  // 0: it is not waiting
 };
 
-// When the lock is granted, runs `before` first, which must call its argument. The argument replies.
+// A lock request that runs `before` when the lock is granted. `before` must call its argument, which replies.
 class GrantedCall final : public LockCall {
  public:
   using Before = std::function<void(std::function<void()> answer)>;
@@ -174,8 +174,8 @@ bool LockRequests::may_share_lock(const Request& request, const FileHandle& hand
          (use == LockUse::kLock || mount_.trust.may_publish(request.caller));
 }
 
-// Returns the file of the base that takes the locks of the handle's file (NamedLocks). Returns null if only the job's
-// own processes exclude each other: for other names, for larger files, for jobs that may not publish, and while a
+// Returns the file of the base on which the locks of the handle's file are taken (NamedLocks). Returns null if only the
+// job's own processes exclude each other: for other names, for larger files, for jobs that may not publish, and while a
 // process holds a lock that it took on the job's own file.
 NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle& handle,
                                              LockUse use) {
@@ -261,7 +261,8 @@ void LockRequests::setlk(const Request& request, const LockTarget& target, const
   LockRequest wanted = record_request(request, *handle, target, lock);
   wanted.waits = waits;
   wanted.thread = request.caller.tid;
-  // The own handle counts: a duplicate of its descriptor may stay open, also in a child.
+  // The request's own handle counts too: a duplicate of its descriptor may stay open, also in a
+  // child.
   wanted.others_close_unseen = mount_.nodes.state(handle->node).silent_handles() > 0;
   set_lock(request, *handle, wanted, std::move(completion));
 }
@@ -283,7 +284,7 @@ Result<struct flock> LockRequests::getlk(const Request& request, const LockTarge
 Status LockRequests::flush(const Request& request, const LockTarget& target) {
   FileHandle* const handle = mount_.handles.file(target.fh);
   if (handle == nullptr) return {};
-  // Before its locks are released and another process reads the file.
+  // Commits the copy before the locks are released, because another process may then read the file.
   const Status committed =
       handle->shared ? mount_.shared_files.commit(*handle, request.caller.tid) : Status();
   forget_built(*handle, /*is_record=*/true, target.owner);

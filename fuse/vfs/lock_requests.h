@@ -29,8 +29,8 @@ class LockRequests {
              StatusCompletion completion);
   Result<struct flock> getlk(const Request& request, const LockTarget& target,
                              const struct flock& lock);
-  // A process has closed a descriptor, perhaps not the last one of the handle. Replaces a file of class `shared` with
-  // its written copy.
+  // Call when a process has closed a descriptor, perhaps not the last one of the handle. Replaces a file of class
+  // `shared` with its written copy.
   Status flush(const Request& request, const LockTarget& target);
 
   void release_locks(FileHandle& handle, std::uint64_t fh);
@@ -44,7 +44,7 @@ class LockRequests {
       REQUIRES_SHARED(job.overlay.mutex());
 
  private:
-  // What a request does with the lock.
+  // The effect of a request on the lock.
   enum class LockUse { kLock, kUnlock, kFind };
 
   LockFileId lock_file_id(const FileHandle& handle) const;

@@ -62,12 +62,13 @@ class Objects {
   // Returns nothing if the kernel has no node of that name.
   NodeNames::Removed keep_object(const Overlay& overlay, NodeIndex parent, const std::string& name,
                                  const std::string& path) const REQUIRES_SHARED(overlay.mutex());
-  // The same for a request that removes the name.
+  // As keep_object(), for a request that removes the name. If the file has further names, also
+  // begins a pending unlink (PendingUnlinks).
   NodeNames::Removed prepare_removal(const Overlay& overlay, NodeRef parent,
                                      const std::string& name, const std::string& path)
       REQUIRES_SHARED(overlay.mutex());
-  // verify_on_open: verifies the base's entry before a process sees it, and moves a damaged one to the trash. Returns
-  // the paths that are gone.
+  // For verify_on_open: verifies the base's entry before a process sees it, and moves a damaged entry to the trash.
+  // Returns the removed paths.
   std::vector<std::string> trash_if_damaged(NodeRef ref);
 
   // Runs `change` with Overlay::mutex() held shared. If it returns kNeedsExclusive, runs it again with the mutex held

@@ -26,9 +26,9 @@ class OwnTree {
   Result<Entry> lookup_job(const Request& request, const std::string& name, bool make);
   // Completes a lookup of a view once the kernel's attributes that showed it without an owner are invalidated.
   void complete_job(EntryCompletion completion, const Result<Entry>& entry);
-  // `mkdir MOUNT/name`, as by `mkdir -p MOUNT/name/…`: creates the directory in the caller's view, to which the name in
-  // the root leads. Fails with EEXIST, because the kernel has created no directory here; `mkdir -p` continues after
-  // that.
+  // Serves `mkdir MOUNT/name`, as by `mkdir -p MOUNT/name/…`. Creates the directory in the caller's view, to which the
+  // name in the root leads. Fails with EEXIST, because the kernel has created no directory here; `mkdir -p` continues
+  // after that.
   void make_in_root(const Request& request, const std::string& name, mode_t mode,
                     EntryCompletion completion);
   struct stat own_attr(NodeIndex node, const NodeInfo& info) const;

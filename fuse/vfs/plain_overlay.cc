@@ -32,7 +32,7 @@ Result<UniqueFd> open_directory(const std::string& path) {
   return sys::open_path(path, O_RDONLY | O_DIRECTORY);
 }
 
-// Closing the descriptor releases the lock.
+// Opens and locks the directory. Closing the descriptor releases the lock.
 Result<UniqueFd> take_directory(const std::string& path) {
   CACHESHIM_TRY(directory, open_directory(path));
   CACHESHIM_CHECK(sys::lock_file(directory.get(), LOCK_EX | LOCK_NB));
@@ -79,7 +79,8 @@ bool sees_itself(const DaemonOptions& options) {
   });
 }
 
-// If only the access times cannot be set, the mount still succeeds.
+// Opens the directories through copies of their mounts if that is needed. If a failure only affects
+// access times, the mount still succeeds.
 std::variant<PlainOverlay, DaemonError> with_copies(PlainOverlay overlay,
                                                     const DaemonOptions& options) {
   if (!overlay.mounts.are_needed()) return overlay;

@@ -22,7 +22,7 @@ namespace cacheshim {
 
 class ControlSession;
 
-// The caller of a request, and what else the kernel sends with every request.
+// The caller of a request, and further data that the kernel sends with the request.
 struct Request {
   Caller caller;
   mode_t umask = 0;
@@ -90,7 +90,7 @@ using EntryCompletion = Completion<Result<Entry>>;
 using AttributesCompletion = Completion<Result<Attributes>>;
 using OpenCompletion = Completion<Result<OpenedFile>>;
 
-// For a completion that a std::function captures.
+// Makes a completion copyable, so that a std::function can capture it.
 template <class R>
 std::shared_ptr<Completion<R>> share(Completion<R> completion) {
   return std::make_shared<Completion<R>>(std::move(completion));
