@@ -62,7 +62,7 @@ void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == -1) return;
   limit.rlim_cur = limit.rlim_max;
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);  // otherwise the limit stays as it was
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);  // if this fails, the limit stays as it was
   if (::getrlimit(RLIMIT_NOFILE, &limit) == -1 || limit.rlim_cur >= kFewFiles) return;
   spdlog::warn(
       "the daemon may have {} files open (RLIMIT_NOFILE), and each file that any process has open on "
@@ -75,7 +75,7 @@ std::string shown_path(const DaemonOptions& options) {
   return options.shown_path.empty() ? options.mount_point : options.shown_path;
 }
 
-// For messages.
+// Returns the directory to name in messages.
 std::string served_directory(const DaemonOptions& options) {
   return options.overlay ? options.overlay->lowers.front() : options.store_dir;
 }
@@ -149,7 +149,7 @@ struct MountEvents {
   std::function<void()> on_left;     // see wait_for_signal()
 };
 
-// Mounts and serves until the end.
+// Mounts the file system and serves it until it is unmounted or a signal arrives.
 std::optional<DaemonError> serve_mount(Mount& mount, const DaemonOptions& options,
                                        const MountEvents& events,
                                        const std::function<void()>& on_ready) {
@@ -213,7 +213,7 @@ void warn_of_run_directory(const std::string& run_dir, Errno error) {
                "jobs take their routes and read the base through the mount");
 }
 
-// For `status`; empty if there are no layers.
+// Returns the directory of the layers, for `status`; empty if there are no layers.
 std::string layers_path(const DaemonOptions& options) {
   if (options.is_store_read_only) return "";
   return options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
@@ -309,7 +309,7 @@ std::optional<DaemonError> serve_overlay(const DaemonOptions& options,
   return serve_mount(mount, options, events, on_ready);
 }
 
-// Opens the base alone. Checks the store's format record if it can be read.
+// Opens only the store's base. Checks the store's format record if it is readable.
 std::variant<Store, StoreError> open_read_only(const std::string& path) {
   auto base = sys::open_path(path, O_RDONLY | O_DIRECTORY);
   if (!base) {
@@ -325,7 +325,7 @@ std::variant<Store, StoreError> open_read_only(const std::string& path) {
   return Store::bare(*std::move(base));
 }
 
-// A store that is only read has no layers, so jobs cannot change anything.
+// Returns the options for a read-only store. It has no layers, so jobs cannot change anything.
 DaemonOptions without_changes(DaemonOptions options) {
   options.publish = PublishPolicy::kNever;
   options.flight_timeout = std::chrono::seconds(0);

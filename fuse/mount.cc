@@ -65,7 +65,7 @@ Mount::~Mount() { stop(); }
 
 Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueFd work) {
   lowers_ = lowers;
-  // In a fixed order: inode numbers depend on it.
+  // The order must be the same at each start, because inode numbers depend on it.
   std::vector<int> all = lowers;
   if (upper) all.push_back(upper.get());
   for (const int directory : all) {

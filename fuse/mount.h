@@ -143,7 +143,7 @@ class Mount {
 
   int device_ = -1;  // the session's
   std::atomic<bool> uses_io_uring_{false};
-  std::vector<int> lowers_;  // the base: one directory, or those of a plain overlay
+  std::vector<int> lowers_;  // the base's directory, or the lower directories of a plain overlay
   bool is_base_local_;
   std::unique_ptr<IdleJobs> idle_jobs_;
   Mutex closing_mutex_{LockRank::kClosing};

@@ -436,7 +436,7 @@ struct Operation {
   bool takes_long;
 };
 
-// The client gets an answer even if the operation throws.
+// Runs the operation. The client gets an answer even if the operation throws.
 void run_operation(const Operation& operation, const ControlRequest& request) {
   if (run_guarded("a control request", [&] { operation.run(request); })) return;
   (void)run_guarded("its answer", [&] {

@@ -23,7 +23,7 @@ class Ticker {
   // Calls `then` at `when`. Replaces the call that was set before; an empty function only cancels it.
   void call_at(std::chrono::steady_clock::time_point when, std::function<void()> then);
   // Waits until all clients have read the answers that were given to them. Does not wait for a request without an
-  // answer, such as that of the caller.
+  // answer, such as the caller's own request.
   void wait_until_answered(std::chrono::milliseconds at_most);
 
  private:

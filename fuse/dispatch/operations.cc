@@ -48,7 +48,8 @@ std::optional<std::uint64_t> handle_of(const fuse_file_info* fi) {
   return fi == nullptr ? std::nullopt : std::optional(fi->fh);
 }
 
-// The kernel names no other nodes. The tables trust the operations, and these trust the request.
+// Throws if the request names an unknown node. The kernel sends only known nodes, and neither the
+// operations nor the tables check them.
 void require_known_nodes(const Filesystem& fs) {
   const auto require = [&](std::uint64_t id) {
     if (!fs.mount.nodes.is_known(decode(id).node)) throw std::out_of_range("unknown node");
@@ -58,8 +59,8 @@ void require_known_nodes(const Filesystem& fs) {
   if (second != first) require(second);
 }
 
-// `answer` replies on every path. If `replies_itself`, it has passed the request to a completion, which replies when it
-// is destroyed.
+// Runs `answer`, which replies on every path. If `replies_itself`, `answer` has passed the request to a completion,
+// which replies when it is destroyed.
 template <class Answer>
 void guard(fuse_req_t req, Answer&& answer, bool replies_itself) {
   try {
@@ -123,7 +124,8 @@ void init(void* filesystem, fuse_conn_info* connection) {
   // The kernel must not detect changed data by the times, because the daemon's own writes change them. The daemon
   // invalidates data that others change (Notifier), and checks at each open whether a base file has changed.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_AUTO_INVAL_DATA);
-  // Only for large replies over /dev/fuse. ReceiveLoop reads the requests without splice.
+  // Splice is used only for large replies over /dev/fuse. ReceiveLoop reads the requests without
+  // it.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_MOVE);
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_WRITE);
   if (!agreed.is_by_rings) connection->want |= connection->capable & FUSE_CAP_SPLICE_WRITE;
