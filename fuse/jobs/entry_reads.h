@@ -39,7 +39,8 @@ class EntryReads {
   void clear();
 
  private:
-  // Hints: a change that follows a read of the same thread sees the read.
+  // Hints, read without the mutex. A thread that changes a file after its own read of the entry
+  // sees that read.
   std::atomic<bool> has_any_{false};
   std::atomic<bool> has_rejected_any_{false};
   mutable Mutex mutex_;

@@ -35,7 +35,7 @@ struct JobSettings {
   // A writable descriptor of the base, whose lock files a publishing job uses; or -1.
   int lock_base = -1;
   int lock_staging = -1;                    // for LockFiles::share()
-  const LockAccess* lock_access = nullptr;  // to these
+  const LockAccess* lock_access = nullptr;  // to these lock files
   // The shared memory that tells processes what they may read from the base directly; null: none.
   const DirectAccess* direct = nullptr;
   // Counts the beginnings and ends of all jobs; null: not counted.
@@ -75,7 +75,7 @@ class Job final : private OverlayObserver {
   // for the end.
   PendingReplies finish(Outcome outcome) EXCLUDES(overlay.mutex());
 
-  // ---- The layer comes with the first change.
+  // ---- The layer is created with the first change.
   std::optional<Layer> layer GUARDED_BY(overlay.mutex());
   Status ensure_layer(int layers) REQUIRES(overlay.mutex());
   Status open_layer() REQUIRES(overlay.mutex());  // makes `layer` the overlay's layer

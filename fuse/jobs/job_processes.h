@@ -45,7 +45,7 @@ class KnownProcesses {
   void note(pid_t tid);
   // Returns a known process that lives, if there is any. Forgets the processes that have exited.
   std::optional<Process> find_living(const std::string& proc = "/proc");
-  std::size_t count() const { return known_.size(); }  // of threads
+  std::size_t count() const { return known_.size(); }  // the number of threads
   void clear() { known_.clear(); }
 
  private:

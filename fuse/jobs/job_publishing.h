@@ -22,7 +22,7 @@ namespace cacheshim {
 // the job. Thread-safe.
 class JobPublishing final : public PublishHooks {
  public:
-  struct Parts {  // all outlive it
+  struct Parts {  // all must outlive JobPublishing
     const std::string& job_id;
     const JobLife& life;
     const JobViews& views;
@@ -34,7 +34,7 @@ class JobPublishing final : public PublishHooks {
   };
   explicit JobPublishing(const Parts& parts) : parts_(parts) {}
 
-  // What the job has published since begin().
+  // The totals of all publishing by the job since begin().
   struct Total {
     std::uint64_t entries = 0;
     std::uint64_t files = 0;

@@ -15,7 +15,7 @@ bool View::may_read(const struct stat& st) const {
   mode_t granted = st.st_mode & 07;
   const bool in_group =
       st.st_gid == gid || std::find(groups.begin(), groups.end(), st.st_gid) != groups.end();
-  if (st.st_uid == *uid) return true;  // its own: shown with its real mode
+  if (st.st_uid == *uid) return true;  // the user's own object keeps its real mode
   if (in_group) {
     granted = (st.st_mode >> 3) & 07;
   }
@@ -82,7 +82,7 @@ ViewSlot JobViews::enter(const Caller& caller) {
       return static_cast<ViewSlot>(slot);
     }
   }
-  // Root leaves a view without an owner to the first other user.
+  // Root does not become the owner of a view without one; the first other user does.
   if (caller.uid == 0 && (!views_.front().uid || !shared_uids_)) return 0;
   View mine{caller.uid, caller.gid, groups_of(caller.tid)};
   if (!views_.front().uid) {

@@ -7,7 +7,7 @@
 
 namespace cacheshim {
 
-// The shown owners of the objects of a mount, and the owners of new ones.
+// The owners that a mount shows for its objects, and that it gives to new objects.
 struct OwnerRule {
   // owner=keep: each object has its own owner, mode and ACL, which the kernel checks as on any file
   // system; new objects belong to the caller. Otherwise (owner=squash) everything in a view belongs
@@ -18,7 +18,7 @@ struct OwnerRule {
   // a process could use it to run as that owner.
   std::optional<uid_t> shown_uid;
   std::optional<gid_t> shown_gid;
-  // With keep: POSIX ACLs of the backing files are used.
+  // With keep: whether the mount uses the POSIX ACLs of the backing files.
   bool acls = true;
 };
 

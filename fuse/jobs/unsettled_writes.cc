@@ -47,7 +47,7 @@ void UnsettledWrites::wait() {
   const auto deadline = std::chrono::steady_clock::now() + release_delay_;
   const MutexLock lock(mutex_);
   while (!writers_.empty() && settled_.wait_until(mutex_, deadline)) continue;
-  while (publishing_ != 0) settled_.wait(mutex_);  // every task ends
+  while (publishing_ != 0) settled_.wait(mutex_);  // ends, because every publishing task ends
 }
 
 }  // namespace cacheshim

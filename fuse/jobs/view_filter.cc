@@ -80,7 +80,7 @@ void ViewFilter::close() {
   retire();
   file_ = MappedFile();
   (void)sys::unlink_at(directories_->views.get(), job_);     // retired: a leftover is harmless
-  (void)sys::unlink_at(directories_->counters.get(), job_);  // likewise
+  (void)sys::unlink_at(directories_->counters.get(), job_);  // a leftover is harmless
   before_ = read_counts();
   counters_.reset();
 }
@@ -112,7 +112,7 @@ void ViewFilter::make_file() {
   if (done) return;
   spdlog::warn("cannot write the filter of job '{}': {}; its processes open through the mount",
                job_, std::strerror(done.error().code()));
-  (void)sys::unlink_at(directories_->views.get(), job_);  // the previous one is retired
+  (void)sys::unlink_at(directories_->views.get(), job_);  // the previous filter, which is retired
   file_ = MappedFile();
 }
 

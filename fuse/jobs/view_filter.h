@@ -26,7 +26,7 @@ namespace cacheshim {
 class BaseChanges {
  public:
   void attach(std::uint64_t* word) { word_ = word; }
-  // From now on every change is counted.
+  // Starts to count changes.
   void begin() const {
     if (word_ != nullptr) std::atomic_ref(*word_).store(1);
   }

@@ -41,7 +41,7 @@ class IoModes {
 
   struct Opening {
     int fd;                 // the backing file, open
-    const struct stat& st;  // of it
+    const struct stat& st;  // its attributes
     bool wanted;            // request passthrough, if this is the first handle
     bool readable;          // and so may be mapped
     bool writable;

@@ -63,7 +63,7 @@ class ClientCore {
     pid_t client_ = 0;
     unsigned streak_ = 0;  // requests of this client, one after the other
     unsigned moves_ = 0;   // recent moves of the client to another core
-    int at_ = -1;          // the core
+    int at_ = -1;          // the core on which the guest runs
     bool is_in_ = false;
   };
 
@@ -90,7 +90,7 @@ class ClientCore {
 
   cpu_set_t everywhere_{};  // the cores that the receivers may use
   bool is_possible_ = false;
-  const int own_core_ = -1;      // -1: the client's
+  const int own_core_ = -1;      // -1: guests run on the client's core
   // the guest's thread id; set before the thread becomes SCHED_IDLE, cleared after it has left
   std::atomic<pid_t> guest_{0};
   std::atomic<Ended> ended_{Ended::kNot};

@@ -35,7 +35,7 @@ constexpr auto kShortPause = std::chrono::microseconds(100);
 constexpr unsigned kBusyStreak = 16;
 
 constexpr auto kWatchTick = std::chrono::milliseconds(2);
-constexpr unsigned kIdleTicks = 50;  // then the watcher sleeps
+constexpr unsigned kIdleTicks = 50;  // after that, the watcher sleeps
 
 // The largest request of the kernel: 256 pages, and the headers.
 std::size_t buffer_bytes() {
@@ -82,7 +82,7 @@ ReceiveLoop::~ReceiveLoop() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// Wakes all receivers for the last time.
+// Ends the loop: wakes all receivers, which then return.
 void ReceiveLoop::end() {
   {
     const MutexLock lock(mutex_);
@@ -150,7 +150,7 @@ ReceiveLoop::Received ReceiveLoop::receive(RequestBuffer& buffer) {
       return Received::kRequest;
     }
     if (size == -1 && errno == EAGAIN) return Received::kNothing;
-    // ENOENT: the request was interrupted before we received it.
+    // ENOENT: the request was interrupted before the daemon received it.
     if (size == -1 && (errno == EINTR || errno == ENOENT)) continue;
     if (size == -1 && errno != ENODEV) {  // ENODEV: unmounted
       spdlog::error("reading /dev/fuse failed: {}; the mount ends", std::strerror(errno));
@@ -251,7 +251,7 @@ void ReceiveLoop::wake_watcher() {
 void ReceiveLoop::watch() {
   const MutexLock lock(mutex_);
   std::uint64_t before = 0;
-  std::uint64_t deposed = 0;  // the request that already blocks its head
+  std::uint64_t deposed = 0;  // the value of progress_ when the last head was deposed
   for (unsigned idle_ticks = 0; !stopping_;) {
     (void)watcher_call_.wait_for(mutex_, kWatchTick);
     const std::uint64_t now = progress_;

@@ -66,7 +66,7 @@ class ReceiveLoop {
   ClientCore client_core_;
 
   std::atomic<bool> stopping_{false};
-  std::atomic<unsigned> head_{0};  // the receiver's number, 1 upwards; 0: one has been called
+  std::atomic<unsigned> head_{0};  // the head's number, from 1 upwards; 0: a new head was called
   // The head's requests so far, shifted left by one; the last bit is set while it handles one.
   std::atomic<std::uint64_t> progress_{0};
   std::atomic<bool> watcher_sleeps_{false};

@@ -22,7 +22,7 @@ class RequestRing;
 // The kernel's queue of one core.
 struct CoreQueue {
   std::uint16_t core = 0;
-  unsigned entries = 0;  // entries of one ring that wait for a request there
+  unsigned entries = 0;  // entries of one ring that wait for a request of this core
 };
 
 // A buffer for one request and its answer, which the kernel fills and reads. It belongs to the

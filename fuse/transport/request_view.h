@@ -33,7 +33,7 @@ class RequestView {
   void translate() {
     static_assert(sizeof kTmpfileName == 2);
     constexpr std::uint32_t kTmpfile =
-        51;  // FUSE_TMPFILE: linux/fuse.h since 6.1, else as FUSE_CREATE
+        51;  // FUSE_TMPFILE, linux/fuse.h since 6.1; otherwise like FUSE_CREATE
     constexpr std::size_t kLeast = sizeof(fuse_in_header) + sizeof(fuse_create_in) + 2;
     if (header().opcode != kTmpfile || size_ < kLeast) return;
     header().opcode = FUSE_CREATE;

@@ -47,8 +47,8 @@ class Session {
 
   std::string mount_point_;
   fuse_session* session_ = nullptr;
-  int fd_ = -1;           // the session's
-  bool detached_ = true;  // there is no mount of it
+  int fd_ = -1;           // the session's descriptor
+  bool detached_ = true;  // the session has no mount
   std::unique_ptr<RingLoop> rings_;
   std::unique_ptr<ReceiveLoop> loop_;
 };

@@ -32,7 +32,7 @@ struct BackingMap {
 constexpr unsigned long kBackingOpen = _IOW(229, 1, BackingMap);
 constexpr unsigned long kBackingClose = _IOW(229, 2, std::uint32_t);
 
-struct InitIn {  // the whole struct, of which older headers know the beginning
+struct InitIn {  // all of fuse_init_in; older headers have only its beginning
   std::uint32_t major, minor, max_readahead, flags, flags2;
 };
 struct InitOut {

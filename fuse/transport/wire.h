@@ -46,14 +46,14 @@ struct Connection {
 // through rings, if there are any, and, if `pass_through`, reads and writes that bypass the daemon.
 Connection connect(bool pass_through);
 
-// ---- FUSE_WRITE, FUSE_SETATTR of a size: the caller may not leave set-id bits and capabilities.
+// ---- FUSE_WRITE, FUSE_SETATTR of a size: whether the change must clear set-id bits, capabilities.
 bool kills_set_ids();
 
 // ---- FUSE_SETLK, FUSE_SETLKW, FUSE_GETLK: the id of the calling process (not of its thread) in
 // the daemon's PID namespace; 0 for an unlock, and for a process outside this namespace.
 pid_t lock_process();
 
-// ---- FUSE_OPEN, FUSE_CREATE: the kernel reads and writes this backing file itself.
+// ---- FUSE_OPEN, FUSE_CREATE: makes the kernel read and write this backing file itself.
 void pass_through(std::uint32_t backing_id);
 
 // Registers a backing file, open as `fd`, that the kernel shall read and write by itself. Needs

@@ -194,7 +194,7 @@ Result<Attributes> AttributeRequests::change_staged(NodeRef ref, const NodeInfo&
   return answers_.handle_attr(ref, info, st, handle.in_upper);
 }
 
-// truncate(2) and ftruncate(2) of a file of class `shared`. Returns nothing for other changes and files.
+// Serves truncate(2) and ftruncate(2) of a file of class `shared`. Returns nothing for other changes and files.
 std::optional<Result<Attributes>> AttributeRequests::try_change_shared(
     NodeRef ref, const NodeInfo& info, const struct stat& attr, int to_set, FileHandle* handle) {
   if (handle != nullptr && handle->shared) return change_staged(ref, info, attr, to_set, *handle);

@@ -435,7 +435,7 @@ void Files::release(std::uint64_t fh) {
     lock_requests_.release_locks(*handle, fh);
     mount_.open_files.remove(handle->node, handle->fd.get());
     mount_.shared_files.released(*handle);
-    // Before end_writing(), so that the daemon itself does not hold the file open for writing when it is published.
+    // Close it before end_writing(): the daemon itself must not have the file open for writing when it is published.
     handle->fd.reset();
     mount_.io_modes.close(encode({handle->node, handle->slot}));
     if (handle->counts_as_writer) end_writing(*handle);

@@ -24,7 +24,7 @@ class Invalidation final : public Invalidator {
 
   // Call before any other method. `device`: the session's descriptor, which must outlive it.
   void start(int device) { notifier_ = std::make_unique<Notifier>(device); }
-  // Same as Notifier::stop().
+  // As Notifier::stop().
   void stop() {
     if (notifier_) notifier_->stop();
   }

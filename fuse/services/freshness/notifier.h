@@ -17,13 +17,13 @@ namespace cacheshim {
 // Sends invalidations to the kernel, from a thread of its own.
 //
 // In the kernel, the invalidation of an entry waits for the lock of the directory, and the sender
-// of a request in that directory holds this lock until we answer. So a request handler never sends
-// invalidations. A publisher's reply is delayed until the other views are invalidated; that is safe
-// as long as no reply waits, directly or indirectly, for the invalidation of a directory that its
-// own request holds. Hence the one rule of post(): if a queued or current invalidation concerns a
-// directory that a request holds, that request is answered first. As the queue is strictly first
-// in, first out, a blocked invalidation then always waits for a request that a receiver answers
-// without the notifier.
+// of a request in that directory holds this lock until the daemon answers. So a request handler
+// never sends invalidations. A publisher's reply is delayed until the other views are invalidated;
+// that is safe as long as no reply waits, directly or indirectly, for the invalidation of a
+// directory that its own request holds. Hence the one rule of post(): if a queued or current
+// invalidation concerns a directory that a request holds, that request is answered first. As the
+// queue is strictly first in, first out, a blocked invalidation then always waits for a request
+// that a receiver answers without the notifier.
 //
 // The kernel looks an expired name up again without any lock, so an answer from before a change may
 // arrive after the invalidation. Names are therefore invalidated twice, a short time apart.

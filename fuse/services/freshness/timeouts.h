@@ -3,7 +3,7 @@
 
 namespace cacheshim {
 
-// How long the kernel may cache our answers, in seconds.
+// How long the kernel may cache the daemon's answers, in seconds.
 //
 // If every change causes an invalidation (this daemon's own changes, and those that BaseWatch
 // sees), the timeout only limits how long the kernel uses an outdated answer that it received after

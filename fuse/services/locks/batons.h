@@ -16,7 +16,8 @@ namespace cacheshim {
 
 class Job;
 
-// A lock file that excludes by existing (O_CREAT|O_EXCL), and that its creator must remove.
+// A lock file that excludes other processes by its existence (O_CREAT|O_EXCL). Its creator must
+// remove it.
 struct Baton {
   Job* job = nullptr;
   std::string path;  // in the job's view

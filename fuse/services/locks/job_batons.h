@@ -15,8 +15,8 @@
 
 namespace cacheshim {
 
-// The batons of profiles: files that exclude by existing (O_EXCL). The job's layer records them, so
-// that the next daemon also watches their creators. Thread-safe.
+// The batons of profiles: files that exclude other processes by their existence (O_EXCL). The job's
+// layer records them, so that the next daemon also watches their creators. Thread-safe.
 class JobBatons {
  public:
   // All must outlive it.

@@ -473,7 +473,7 @@ bool LockQueue::is_wanted_by_others(pid_t process) const {
                      [&](const Waiter& waiter) { return waiter.request.process != process; });
 }
 
-// Of requests for the whole file only the first counts: the others wait for it.
+// Of the requests for the whole file, checks only the first: the others wait for it.
 bool LockQueue::needs_poll() const {
   bool first_seen = false;
   return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) REQUIRES(mutex) {

@@ -73,7 +73,7 @@ class LockQueue {
 
   Mutex mutex{LockRank::kLockQueue};
   bool dropped GUARDED_BY(mutex) = false;  // no longer the file's queue
-  bool moved GUARDED_BY(mutex) = false;    // two ids lead to it (LockTable::move)
+  bool moved GUARDED_BY(mutex) = false;    // two ids lead to this queue (LockTable::move)
 
   // Tries the request. Returns 0 if it is granted, an error for the reply, or EINPROGRESS if it
   // must wait.

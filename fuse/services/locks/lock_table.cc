@@ -177,7 +177,7 @@ std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& reque
     waiting_.insert(queue);
     called_ |= std::this_thread::get_id() == keeper_.get_id();  // the keeper itself must visit it again
   }
-  waiting.wait(ticket);  // no thread can answer it, because we hold the queue
+  waiting.wait(ticket);  // no other thread can answer it: this one holds the mutex
   return ticket;
 }
 

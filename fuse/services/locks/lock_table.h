@@ -55,13 +55,14 @@ class LockTable {
   bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
   // Whether `process` has an exclusive lock on the file.
   bool is_held_by(const LockFileId& id, pid_t process);
-  // Whether a process has a lock on the file or waits for one; whether the file has a queue at all.
+  // is_wanted(): whether a process has a lock on the file or waits for one. is_in_use(): whether
+  // the file has a queue.
   bool is_wanted(const LockFileId& id);
   bool is_in_use(const LockFileId& id) { return find_queue(id) != nullptr; }
-  // F_GETLK. Returns an errno value, or 0 with `lock` filled in.
+  // Serves F_GETLK. Returns an errno value, or 0 with `lock` filled in.
   int find(const LockFileId& id, const Opener& open, const LockRequest& request,
            struct flock& lock);
-  // FLUSH and RELEASE of a handle.
+  // Call for FLUSH and RELEASE of a handle.
   void closed(const LockFileId& id, std::uint64_t handle, std::uint64_t owner);
   void released(const LockFileId& id, std::uint64_t handle);
   // Makes the keeper answer a waiting request with EINTR. May be called from LockCall::wait(), and

@@ -53,12 +53,12 @@ class NamedLocks {
   // As use(), for a file without a lock. First makes `object`, the base's file at `path`, its lock.
   Result<Lock> add(FileHandle& handle, std::string path, UniqueFd object);
 
-  // Same as LockTable::lock(). The handle must stay until `call` is answered.
+  // As LockTable::lock(). The handle must stay until `call` is answered.
   void lock(FileHandle& handle, Lock lock, const LockRequest& request,
             std::unique_ptr<LockCall> call) {
     lock_again(handle, std::move(lock), request, std::move(call), kMostAttempts);
   }
-  // Same as LockTable::find().
+  // As LockTable::find().
   int find(const Lock& lock, const LockRequest& request, struct flock& found);
   // As the functions of LockTable. Call for FLUSH and RELEASE of a handle of any file.
   void closed(const FileHandle& handle, std::uint64_t fh, std::uint64_t owner);

@@ -67,7 +67,7 @@ LockCallKind kind_of(unsigned long command) {
   }
 }
 
-// Whether the object is really absent, and not only inaccessible to us.
+// Whether the object is really absent, and not only inaccessible to the daemon.
 bool is_gone(Errno error) { return error == ENOENT || error == ESRCH; }
 
 bool is_fuse(const MountEntry& mount) { return mount.type.starts_with("fuse"); }
@@ -109,7 +109,8 @@ bool has_descriptor(pid_t process, const OpenDescriptor& descriptor) {
                         fdinfo_field(*text, "mnt_id")} == descriptor;
 }
 
-// The thread may have sent the request but not be asleep yet: /proc then says "running".
+// Tries several times: the thread may have sent the request but not be asleep yet. /proc then says
+// "running".
 LockCallArguments lock_call_arguments(pid_t thread) {
   constexpr int kMostLooks = 20;
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000};

@@ -23,7 +23,7 @@ namespace cacheshim {
 // work, never a receiver. Thread-safe; call with no lock held.
 class Publishing {
  public:
-  struct Parts {  // all outlive it
+  struct Parts {  // all must outlive Publishing
     const Store& store;
     const EntryMap& entries;
     Counters& counters;
@@ -63,7 +63,7 @@ class Publishing {
   // Publishes the entries that were complete while a file of theirs was open for writing.
   void retry_postponed(Job& job);
 
-  // ---- These take long. `progress` may be called by the calling thread.
+  // ---- These functions take long. They may call `progress` on the calling thread.
   PublishReport publish_job(Job& job, const Publisher::Progress& progress);
   PublishReport end_job(Job& job, Outcome outcome, const Publisher::Progress& progress);
   // Returns how many names of the layer the kernel knew.

@@ -73,7 +73,7 @@ class SharedFiles {
   const LockFiles& files_;
   Mutex mutex_;
   std::map<NodeIndex, std::vector<Opening>> openings_ GUARDED_BY(mutex_);
-  std::atomic<std::size_t> count_{0};  // of openings
+  std::atomic<std::size_t> count_{0};  // the number of openings
 };
 
 }  // namespace cacheshim

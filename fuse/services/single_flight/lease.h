@@ -50,7 +50,7 @@ struct Lease {
 
   std::optional<Process> leader;
   bool is_others = false;  // another daemon's: this daemon does not know the builder
-  Job* job = nullptr;      // the builder's
+  Job* job = nullptr;      // the builder's job
   Process thread;
   std::string entry = {};  // this and `rule`: as in LeaseRequest
   const void* rule = nullptr;

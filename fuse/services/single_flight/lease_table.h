@@ -51,7 +51,8 @@ class LeaseTable {
   Iterator find_by_placeholder(NodeIndex placeholder) REQUIRES(mutex);
   Iterator find_by_serial(std::uint64_t serial) REQUIRES(mutex);
 
-  // Whether the process may hold one more lease; ends its oldest one if there are too many.
+  // Returns whether the process may get one more lease. Ends its oldest lease without waiters if it
+  // has too many.
   bool make_room(const Process& builder) REQUIRES(mutex);
   // Adds a lease that no process holds yet.
   Iterator add(LeaseKey key, const LeaseRequest& request) REQUIRES(mutex);

@@ -12,7 +12,7 @@
 namespace cacheshim {
 
 // Records of waits that have ended. They identify the lookup that the kernel repeats after a wait,
-// and the builder of one name, who is expected to build its waiters' next names too. Not
+// and the builder of one name, which is expected to build its waiters' next names too. Not
 // thread-safe: part of LeaseTable and under its lock.
 class PastWaits {
  public:
@@ -38,7 +38,7 @@ class PastWaits {
   // A waiter's record of the process that built the entry it waited for.
   struct Follower {
     Process builder;
-    FlightTime since;  // the time at which it continued
+    FlightTime since;  // the time at which the waiter continued
     bool expects = true;
   };
 
