@@ -82,7 +82,7 @@ class Job final : private OverlayObserver {
   // For a plain overlay: sets its layer, of which no record is kept. Call at most once. Without a
   // layer, ensure_layer() returns EROFS.
   Status use_plain_layer(UniqueFd upper, UniqueFd work) REQUIRES(overlay.mutex());
-  // Call when the layer was removed: its parts then drop their data about the layer.
+  // Call when the layer was removed: the job's parts then drop their data about it.
   void forget_layer() REQUIRES(overlay.mutex());
 
   // Ensures that no daemon ever publishes the layer's contents from now on. Call before the change

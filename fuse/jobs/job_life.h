@@ -15,8 +15,8 @@
 
 namespace cacheshim {
 
-// Whether a job is active, how it has ended, and who waits for its end. A job that has ended can begin again.
-// Thread-safe.
+// Records whether a job is active, how it has ended, and which requests wait for its end. A job that has ended can
+// begin again. Thread-safe.
 class JobLife {
  public:
   // Counts beginnings and ends in `changes`, if it is not null.

@@ -46,7 +46,7 @@ struct Connection {
 // through rings, if there are any, and, if `pass_through`, reads and writes that bypass the daemon.
 Connection connect(bool pass_through);
 
-// ---- FUSE_WRITE, FUSE_SETATTR of a size: whether the change must clear set-id bits, capabilities.
+// ---- FUSE_WRITE, FUSE_SETATTR of a size: whether it must clear set-id bits and capabilities.
 bool kills_set_ids();
 
 // ---- FUSE_SETLK, FUSE_SETLKW, FUSE_GETLK: the id of the calling process (not of its thread) in

@@ -435,7 +435,7 @@ void Files::release(std::uint64_t fh) {
     lock_requests_.release_locks(*handle, fh);
     mount_.open_files.remove(handle->node, handle->fd.get());
     mount_.shared_files.released(*handle);
-    // Close it before end_writing(): the daemon itself must not have the file open for writing when it is published.
+    // Closes the file before end_writing(), because the daemon itself must not have it open for writing then.
     handle->fd.reset();
     mount_.io_modes.close(encode({handle->node, handle->slot}));
     if (handle->counts_as_writer) end_writing(*handle);

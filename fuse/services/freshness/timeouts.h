@@ -9,7 +9,7 @@ namespace cacheshim {
 // sees), the timeout only limits how long the kernel uses an outdated answer that it received after
 // the invalidation.
 inline constexpr double kLongTimeout = 60.0;
-// Used if a change may remain undetected: a change by another machine, or one without a watch.
+// Used if a change may remain undetected: another machine makes it, or the directory has no watch.
 inline constexpr double kShortTimeout = 1.0;
 
 }  // namespace cacheshim

@@ -76,8 +76,8 @@ void FlightTender::end_late_waits() {
   }
 }
 
-// Tries to take the leases that other daemons held. If one has been released, the name may exist:
-// check_names() tests this before a process becomes the builder.
+// Tries to take the leases that other daemons hold. If another daemon has released one, the name
+// may exist: check_names() tests this before a process becomes the builder.
 void FlightTender::try_others_leases() {
   for (auto& [key, lease] : table_.leases) {
     if (!lease.is_others) continue;

@@ -74,7 +74,7 @@ bool only_asks(pid_t thread) {
       return true;
     case SYS_openat:
       return opens_what_is_there(call->arguments[2]);
-    case SYS_statx:  // with this flag it uses the attributes of the lookup
+    case SYS_statx:  // with AT_STATX_DONT_SYNC it uses the attributes of the lookup
       return (call->arguments[2] & AT_STATX_DONT_SYNC) == 0;
     default:
       return false;
