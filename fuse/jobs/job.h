@@ -30,7 +30,8 @@ namespace cacheshim {
 // The settings of a mount for its jobs.
 struct JobSettings {
   OwnerRule owners;
-  // The one job of a plain overlay: its view has no owner, and its root is an ordinary directory.
+  // Whether this is the only job of a plain overlay, whose view has no owner and an ordinary
+  // directory as its root.
   bool is_plain = false;
   // A writable descriptor of the base, whose lock files a publishing job uses; or -1.
   int lock_base = -1;

@@ -63,7 +63,8 @@ class JobViews {
  public:
   struct Settings {
     OwnerRule owners;
-    // The view of a plain overlay: it has no owner, and its root is an ordinary directory.
+    // Whether this is the view of a plain overlay, which has no owner and an ordinary directory as
+    // its root.
     bool is_plain = false;
     std::optional<uid_t> owner;  // of the first view; empty: the first user other than root becomes the owner
   };

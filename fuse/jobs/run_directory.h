@@ -34,7 +34,7 @@ class RunDirectory {
   // creates the directories of filters and counters. Errors: EPERM without privilege over the mount
   // namespace.
   Status offer_base(int base, const std::vector<Profile>& profiles);
-  // The result of offer_base(), or null. Lives as long as this object.
+  // Returns the result of offer_base(), or null. The result lives as long as this object.
   const DirectAccess* direct() const { return direct_ ? direct_.get() : nullptr; }
   // Announces the mount with this device number. Call in the thread that exits last: the library
   // takes the exit of this thread for the exit of the daemon.

@@ -30,8 +30,8 @@ namespace cacheshim {
 // Such a mapping also changes st_mtime without a request. From the first open that allows a mapping
 // on, the kernel may cache no attributes of the inode.
 //
-// Thread-safe: a mutex for each of some sets of inodes, held across one ioctl(2) or
-// can_be_written().
+// Thread-safe. The inodes are divided among kShards mutexes, each of which is held across at most
+// one ioctl(2) or can_be_written().
 class IoModes {
  public:
   // Allows passthrough. Before this call the daemon reads and writes for all handles, and counts

@@ -20,7 +20,8 @@ namespace cacheshim {
 // fstat(2), fchmod(2) and similar calls with the node only, and a node finds its object by name.
 // When the name is gone, these descriptors lead to the object.
 //
-// Thread-safe: a mutex for each of some sets of nodes, held across one open(2) or fstat(2).
+// Thread-safe. The nodes are divided among kShards mutexes, each of which is held across at most
+// one open(2) or fstat(2).
 class OpenFiles {
  public:
   // `fd` must stay open until remove(), but may come to refer to another file (FileHandle).

@@ -44,8 +44,9 @@ class RingEntry {
   std::uint64_t unique() const { return unique_.load(std::memory_order_acquire); }
   // Stores the answer in the entry. Call once per request, from any thread.
   void put_answer(const iovec* parts, int count);
-  // Call twice for each request: when it has been answered, and when its handler has returned, so
-  // that it stays unchanged for both. Returns true for the second call, which gives the entry back.
+  // Call twice for each request: when it has been answered, and when its handler has returned.
+  // Until both have happened, the entry stays unchanged. Returns true for the second call, whose
+  // caller gives the entry back.
   bool release() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   RequestRing& ring() const { return *ring_; }
   CoreQueue& queue() const { return *queue_; }

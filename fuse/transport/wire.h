@@ -57,8 +57,8 @@ pid_t lock_process();
 void pass_through(std::uint32_t backing_id);
 
 // Registers a backing file, open as `fd`, that the kernel shall read and write by itself. Needs
-// CAP_SYS_ADMIN in the initial user namespace. Returns 0 if that is impossible; ELOOP: the file
-// system is itself stacked on others.
+// CAP_SYS_ADMIN in the initial user namespace. Returns 0 if that is impossible, as for a file
+// system that is itself stacked on others (ELOOP).
 std::uint32_t register_backing(int device, int fd);
 void release_backing(int device, std::uint32_t backing_id);
 

@@ -49,8 +49,8 @@ Result<Attributes> Answers::attr_by_path(NodeRef ref) {
   if (!mount_.nodes.objects().is_current(ref.node, found->st, found->in_upper))
     return Errno(ESTALE);
   CACHESHIM_TRY(shown, show(ref, info, found->st, found->in_upper));
-  // The kernel checks permissions by the cached mode, but a process with CAP_DAC_OVERRIDE passes any check. The daemon
-  // may learn of a user who enters the view from this request alone, so the kernel must repeat it.
+  // The kernel checks permissions by the cached mode, but a process with CAP_DAC_OVERRIDE passes any check. This
+  // request may be the daemon's only sign of a user who enters the view, so the kernel must repeat it.
   const bool is_private_root = info.is_view_root && info.job->views.are_private();
   const double keep =
       is_private_root ? kShortTimeout : mount_.timeouts.of_attributes(lookup, *found, ref);

@@ -80,8 +80,8 @@ class LockQueue {
   int ask(const LockRequest& request, Answers& answers) REQUIRES(mutex);
   void add_waiter(const LockRequest& request, std::unique_ptr<LockCall> call, std::uint64_t ticket)
       REQUIRES(mutex);
-  // Finds the lock that conflicts with a record lock request: F_UNLCK in `lock.l_type` if there is
-  // none.
+  // Sets `lock` to a lock that conflicts with a record lock request; `lock.l_type` is F_UNLCK if
+  // there is none.
   int find(const LockRequest& request, struct flock& lock, Answers& answers) REQUIRES(mutex);
   // Call when `owner` has closed a descriptor of the handle and so loses its record locks.
   void closed(std::uint64_t handle, std::uint64_t owner, Answers& answers) REQUIRES(mutex);

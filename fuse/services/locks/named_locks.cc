@@ -11,7 +11,7 @@
 namespace cacheshim {
 namespace {
 
-// A request for whose answer no process waits.
+// Ignores the answer to an unlock request that the daemon itself makes.
 class NoCall final : public LockCall {
   void wait(std::uint64_t) override {}
   void answer(int) override {}
