@@ -20,7 +20,7 @@
 
 namespace cacheshim {
 
-// One uid's view of a job: the owner that its files are shown with.
+// One uid's view of a job: the owner whom the view shows for its files.
 struct View {
   std::optional<uid_t> uid;  // empty: only root has used it
   gid_t gid = 0;

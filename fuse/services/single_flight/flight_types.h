@@ -80,7 +80,7 @@ struct FlightOptions {
   std::function<FlightTime()> now = std::chrono::steady_clock::now;
   std::function<std::optional<BuilderWork>(pid_t builder, const Process& thread)> work_of =
       cacheshim::work_of;
-  // How processes are watched; replaced in tests.
+  // The functions that watch processes; replaced in tests.
   std::function<UniqueFd(const Process&)> watch = watch_process;
   std::function<bool(const Process&)> is_stopped = cacheshim::is_stopped;
   // False: Flights has no thread, and its owner calls Flights::tend_once().
