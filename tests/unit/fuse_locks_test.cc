@@ -20,84 +20,10 @@
 #include "store/sys/process_origin.h"
 #include "store/sys/raw_locks.h"
 #include "store/sys/sys.h"
-#include "tests/unit/scratch.h"
+#include "tests/unit/lock_requests_fixture.h"
 
 namespace cacheshim {
 namespace {
-
-constexpr std::chrono::seconds kDeadline{10};
-
-// What became of one call.
-class Outcome {
- public:
-  void set(int error) {
-    const std::lock_guard lock(mutex_);
-    error_ = error;
-    changed_.notify_all();
-  }
-  // The answer; -1 where there is none.
-  int now() {
-    const std::lock_guard lock(mutex_);
-    return error_.value_or(-1);
-  }
-  int wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kDeadline, [this] { return error_.has_value(); });
-    return error_.value_or(-1);
-  }
-  std::atomic<std::uint64_t> ticket{0};
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<int> error_;
-};
-
-class Call final : public LockCall {
- public:
-  explicit Call(std::shared_ptr<Outcome> outcome) : outcome_(std::move(outcome)) {}
-  void wait(std::uint64_t ticket) override { outcome_->ticket = ticket; }
-  void answer(int error) override { outcome_->set(error); }
-
- private:
-  const std::shared_ptr<Outcome> outcome_;
-};
-
-struct Locks : testing::Test {
-  static LockRequest flock_request(std::uint64_t handle, short type, bool waits) {
-    LockRequest request;
-    request.owner = request.handle = handle;
-    request.process = static_cast<pid_t>(1000 + handle);
-    request.type = type;
-    request.waits = waits;
-    request.tells_close = true;
-    return request;
-  }
-  static LockRequest record_request(std::uint64_t owner, short type, off_t start, off_t length) {
-    LockRequest request = flock_request(owner, type, true);
-    request.is_record = true;
-    request.start = start;
-    request.length = length;
-    return request;
-  }
-  std::shared_ptr<Outcome> ask(LockTable& table, const LockFileId& id, const LockRequest& request) {
-    auto outcome = std::make_shared<Outcome>();
-    table.lock(
-        id, [this] { return sys::open_path(path, O_PATH); }, request,
-        std::make_unique<Call>(outcome));
-    return outcome;
-  }
-  // The lock file as another process of this machine has it.
-  UniqueFd raw() { return *sys::open_path(path, O_RDWR); }
-
-  Scratch scratch;
-  const std::string path = scratch / "x.lock";
-  const UniqueFd made = *sys::open_path(path, O_RDWR | O_CREAT, 0666);
-  const struct stat st = *sys::stat_fd(made.get());
-  const LockFileId shared{st.st_dev, st.st_ino};
-  const LockFileId own{0, 7};
-  Counters counters;
-};
 
 TEST_F(Locks, RawHoldersAndOursExcludeEachOther) {
   LockTable table(counters);
@@ -164,22 +90,22 @@ TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
   EXPECT_EQ(ask(table, own, flock_request(4, F_RDLCK, true))->now(), 0);
 }
 
-// An interrupt that had come before the request waits: libfuse tells of it from within.
+// An interrupt that arrives before the request waits: libfuse reports it while wait() runs.
 TEST_F(Locks, AnInterruptFromWithinWaitIsHeeded) {
   class Interrupted final : public LockCall {
    public:
-    Interrupted(LockTable& table, std::shared_ptr<Outcome> outcome)
+    Interrupted(LockTable& table, std::shared_ptr<LockOutcome> outcome)
         : table_(table), outcome_(std::move(outcome)) {}
     void wait(std::uint64_t ticket) override { table_.interrupt(ticket); }
     void answer(int error) override { outcome_->set(error); }
 
    private:
     LockTable& table_;
-    const std::shared_ptr<Outcome> outcome_;
+    const std::shared_ptr<LockOutcome> outcome_;
   };
   LockTable table(counters);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
-  auto outcome = std::make_shared<Outcome>();
+  auto outcome = std::make_shared<LockOutcome>();
   table.lock(own, {}, flock_request(2, F_WRLCK, true),
              std::make_unique<Interrupted>(table, outcome));
   EXPECT_EQ(outcome->wait(), EINTR);
@@ -253,94 +179,6 @@ TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
   EXPECT_EQ(waiter->now(), -1);
   alive = false;
   EXPECT_EQ(waiter->wait(), 0);
-}
-
-// Process 1001 locks bytes from 1 on and dies, and no event reports that.
-struct LocksOfADeadHolder : Locks {
-  LocksOfADeadHolder() {
-    LockRequest quiet = record_request(1, F_WRLCK, 1, 0);
-    quiet.tells_close = false;
-    EXPECT_EQ(ask(table, own, quiet)->now(), 0);
-  }
-  LockSystem system() {
-    LockSystem system = LockSystem::real();
-    system.has_ended = [this](pid_t process) {
-      return is_dead && (process == 1001 || process == 1005);
-    };
-    system.has_keeper = false;
-    return system;
-  }
-
-  bool is_dead = false;
-  LockTable table{counters, system()};
-};
-
-TEST_F(LocksOfADeadHolder, AWaiterGetsThemWhenAnotherRequestFindsTheHolderDead) {
-  const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
-  EXPECT_EQ(waiter->now(), -1);
-  is_dead = true;
-  EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 5, 1))->now(), 0);
-  EXPECT_EQ(waiter->now(), 0);
-}
-
-TEST_F(LocksOfADeadHolder, AWaiterGetsThemWhenFGetlkFindsTheHolderDead) {
-  const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
-  is_dead = true;
-  struct flock found {};
-  EXPECT_EQ(table.find(own, {}, record_request(3, F_RDLCK, 5, 1), found), 0);
-  EXPECT_EQ(found.l_type, F_UNLCK);
-  EXPECT_EQ(waiter->now(), 0);
-}
-
-TEST_F(LocksOfADeadHolder, AWaiterGetsThemThoughTheOtherRequestHasToWait) {
-  ASSERT_EQ(ask(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
-  const auto waiter = ask(table, own, record_request(2, F_RDLCK, 1, 1));
-  is_dead = true;
-  EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 0, 0))->now(), -1);
-  EXPECT_EQ(waiter->now(), 0);
-}
-
-// The waiter that gets its lock weakens the one that the other request would wait for.
-TEST_F(LocksOfADeadHolder, TheRequestThatFindsTheHolderDeadIsTriedAgain) {
-  ASSERT_EQ(ask(table, own, record_request(4, F_WRLCK, 0, 1))->now(), 0);
-  const auto waiter = ask(table, own, record_request(4, F_RDLCK, 0, 0));
-  EXPECT_EQ(waiter->now(), -1);
-  is_dead = true;
-  EXPECT_EQ(ask(table, own, record_request(3, F_RDLCK, 0, 0))->now(), 0);
-  EXPECT_EQ(waiter->now(), 0);
-}
-
-// The two holders have died. The drop of one has the waiter tried, which has the asker's own dropped.
-TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
-  LockRequest quiet = record_request(5, F_WRLCK, 0, 1);
-  quiet.tells_close = false;
-  ASSERT_EQ(ask(table, own, quiet)->now(), 0);
-  const auto waiter = ask(table, own, record_request(2, F_WRLCK, 0, 0));
-  EXPECT_EQ(waiter->now(), -1);
-  is_dead = true;
-  struct flock found {};
-  EXPECT_EQ(table.find(own, {}, record_request(1, F_WRLCK, 0, 1), found), 0);
-  EXPECT_EQ(waiter->now(), 0);
-  EXPECT_EQ(found.l_type, F_WRLCK);
-  EXPECT_EQ(found.l_pid, 1002);
-}
-
-// The request is tried again after a waiter has weakened its lock, and weakens a lock itself.
-TEST_F(LocksOfADeadHolder, AWaiterGetsALockThatARepeatedRequestWeakens) {
-  LockTable others{counters, system()};
-  LockRequest quiet = record_request(1, F_WRLCK, 15, 5);
-  quiet.tells_close = false;
-  ASSERT_EQ(ask(others, own, quiet)->now(), 0);
-  ASSERT_EQ(ask(others, own, record_request(3, F_WRLCK, 0, 10))->now(), 0);
-  ASSERT_EQ(ask(others, own, record_request(4, F_WRLCK, 10, 5))->now(), 0);
-  const auto weakens = ask(others, own, record_request(4, F_RDLCK, 10, 10));
-  const auto reader = ask(others, own, record_request(2, F_RDLCK, 0, 5));
-  EXPECT_EQ(weakens->now(), -1);
-  EXPECT_EQ(reader->now(), -1);
-  is_dead = true;
-  EXPECT_EQ(ask(others, own, record_request(3, F_RDLCK, 0, 20))->now(), 0);
-  EXPECT_EQ(weakens->now(), 0);
-  EXPECT_EQ(reader->now(), 0);
 }
 
 // The first request in the queue waits for a lock that the second one, once granted, weakens.

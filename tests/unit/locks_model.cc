@@ -298,7 +298,7 @@ void World::check_waiters() {
   }
 }
 
-// FLUSH, which the kernel sends for a handle that tells of its closes. The record locks are gone in
+// FLUSH, which the kernel sends for a handle with tells_close. The record locks are gone in
 // any case.
 void World::close_descriptor(const ModelProcess& process, std::size_t file) {
   if (!process.tells_close) return;
