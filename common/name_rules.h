@@ -26,7 +26,7 @@ struct FamilyRecord {
   std::uint32_t rule_count;
   // Not 0: the family's entries are directories, so recording the use of one file of an entry is
   // enough.
-  std::uint32_t has_directory_entries;
+  std::uint32_t entries_are_directories;
 };
 struct NameRuleRecord {
   std::uint32_t pattern;  // a pattern of fnmatch(3) without flags

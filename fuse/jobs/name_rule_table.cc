@@ -47,7 +47,7 @@ Rules rules_of(const Profile& profile) {
   return rules;
 }
 
-bool has_directory_entries(const Profile& profile) {
+bool entries_are_directories(const Profile& profile) {
   return !profile.entries.empty() &&
          std::all_of(profile.entries.begin(), profile.entries.end(), [](const EntryRule& rule) {
            return rule.is_directory() && rule.path.text() == "*";
@@ -84,7 +84,7 @@ NameRuleTable::NameRuleTable(const std::vector<Profile>& profiles)
     const std::string& name = profiles[i].name;
     append(bytes_, FamilyRecord{add(name), length(name), static_cast<std::uint32_t>(rules_at),
                                 static_cast<std::uint32_t>(all[i].size()),
-                                has_directory_entries(profiles[i])});
+                                entries_are_directories(profiles[i])});
     rules_at += all[i].size() * sizeof(NameRuleRecord);
     for (const auto& [rule, pattern] : all[i]) {
       append(records,

@@ -91,7 +91,7 @@ class Attempt {
   bool is_of_base() const { return directory_ != AT_FDCWD || view_->is_base_in_sight(); }
   bool was_base() const { return directory_ == AT_FDCWD || is_held(directory_); }
   bool rules_allow() const;
-  bool has_directory_entries() const;
+  bool entries_are_directories() const;
   bool is_awaited() const;
   std::uint64_t opened_state(std::uint64_t changes, time_t now) const;
 
@@ -161,9 +161,9 @@ bool Attempt::rules_allow() const {
   });
 }
 
-bool Attempt::has_directory_entries() const {
+bool Attempt::entries_are_directories() const {
   const FamilyRecord* const family = view_->rules.find(rest_.substr(0, rest_.find('/')));
-  return family != nullptr && family->has_directory_entries != 0;
+  return family != nullptr && family->entries_are_directories != 0;
 }
 
 // Whether the mount must report the absence: another process may be building the name, or its
@@ -216,7 +216,7 @@ bool Attempt::may_have(int fd, std::uint64_t changes_before) const {
     struct stat st;
     if (real::__fxstat(kStatVersion, fd, &st) != 0 || S_ISDIR(st.st_mode)) return false;
     is_recorded = std::max(st.st_atim.tv_sec, st.st_mtim.tv_sec) >= now - kUseGrainSeconds;
-    if (is_recorded && has_directory_entries()) marks.set(PathMarks::kOpened, entry, use);
+    if (is_recorded && entries_are_directories()) marks.set(PathMarks::kOpened, entry, use);
   }
   // Uses the count from before the open: a change that was counted since may have replaced the file
   // with a directory.

@@ -123,7 +123,7 @@ TEST(NameRuleTable, MarksFamiliesWhoseDirectoriesAreEntries) {
     profile.name = "one";
     profile.entries = std::move(entries);
     const NameRuleTable table({profile});
-    return NameRules::over(table.bytes(), table.family_count()).find("one")->has_directory_entries;
+    return NameRules::over(table.bytes(), table.family_count()).find("one")->entries_are_directories;
   };
   const auto rule = [](std::string_view path, std::vector<std::string> files = {}) {
     EntryRule made{.path = PathPattern(path)};
