@@ -11,12 +11,16 @@ since the kernel's share of a look by path grows with each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 JOB = "race"
 CACHE = "home/.cache/triton"  # below what is mounted, and below the native directory
 OURS = "cacheshim"
 SHIMMED = "ours, shimmed"
+LIBRARY = "libcacheshim.so"
+LIBRARY_BEFORE = "libcacheshim-before.so"
+BEFORE = "before"
+SHIMMED_BEFORE = "before, shimmed"
 NATIVE = "native"
 
 _FUSE_OVERLAYFS = (
@@ -41,7 +45,7 @@ class Contestant:
     seen_at: str = "{mount}/" + CACHE
     is_fuse_peer: bool = True  # one that the bars compare with
     publishes: bool = False
-    preload: bool = False  # of libcacheshim.so, into the processes that ask
+    preload: str = ""  # the library that the worker preloads, by its name in the race's directory
 
 
 CONTESTANTS = (
@@ -62,7 +66,7 @@ CONTESTANTS = (
         seen_at="{mount}/triton",
         is_fuse_peer=False,
         publishes=True,
-        preload=True,
+        preload=LIBRARY,
     ),
     # The same code without a store.
     Contestant(
@@ -87,5 +91,26 @@ CONTESTANTS = (
 OURS_AND_NATIVE = tuple(one for one in CONTESTANTS if one.name in (NATIVE, OURS, SHIMMED))
 
 
+def of_another_build(contestant: Contestant, name: str) -> Contestant:
+    """The same contestant with the program and the library of `scripts/bench --before`."""
+    return replace(
+        contestant,
+        name=name,
+        mount=tuple(word.replace("{cacheshim}", "{before}") for word in contestant.mount),
+        unmount=tuple(word.replace("{cacheshim}", "{before}") for word in contestant.unmount),
+        preload=contestant.preload and LIBRARY_BEFORE,
+    )
+
+
 def named(name: str) -> Contestant:
     return next(one for one in CONTESTANTS if one.name == name)
+
+
+# Beside their counterparts of this build, so that the two take their samples one after the other.
+WITH_ANOTHER_BUILD = (
+    named(NATIVE),
+    named(OURS),
+    of_another_build(named(OURS), BEFORE),
+    named(SHIMMED),
+    of_another_build(named(SHIMMED), SHIMMED_BEFORE),
+)

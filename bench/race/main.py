@@ -19,7 +19,9 @@ from pathlib import Path
 import report
 import scale
 from bars import Bar, bars
-from contestants import CONTESTANTS, OURS, OURS_AND_NATIVE
+from contestants import (
+    CONTESTANTS, LIBRARY, LIBRARY_BEFORE, OURS, OURS_AND_NATIVE, WITH_ANOTHER_BUILD, Contestant,
+)
 from rows import ROWS, Row
 from sampling import Patience, Results, race
 from stage import Stage, run
@@ -40,6 +42,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rows", default="", help="only these, by name, with commas between")
     parser.add_argument("--ours", action="store_true",
                         help="only the native directory, and cacheshim with and without the library")
+    parser.add_argument("--before", type=Path, metavar="DIST",
+                        help="only native, cacheshim, and another build of it: DIST/bin/cacheshim and "
+                             "DIST/lib/libcacheshim.so")
     parser.add_argument("--samples", type=int, help="of each cell (7; with --quick 3)")
     parser.add_argument("--patience", type=float, default=600, metavar="SECONDS",
                         help="for repeating disturbed samples, in all (600; with --quick 60)")
@@ -69,16 +74,18 @@ def chosen_rows(names: str) -> list[Row]:
     return [row for row in ROWS if row.name in wanted]
 
 
-def enter(area: Path, worker: Path, library: Path, own_disk: bool) -> tuple[Path, Path]:
-    """Area, worker and library at paths that every user can enter, in this mount namespace alone."""
+def enter(arguments: argparse.Namespace) -> tuple[Path, Path]:
+    """Area, worker and libraries at paths that every user can enter, in this mount namespace alone."""
     inside = Path(os.environ["CACHESHIM_LAB"]) / "race"
     inside.mkdir()
-    if own_disk:
+    if arguments.own_disk:
         mount_own_disk(inside)
     else:
-        run(["mount", "--bind", area, inside], 10)
-    shutil.copy(library, inside)
-    return inside, Path(shutil.copy(worker, inside / "race_worker"))
+        run(["mount", "--bind", arguments.area, inside], 10)
+    shutil.copy(arguments.library, inside / LIBRARY)
+    if arguments.before:
+        shutil.copy(arguments.before / "lib" / LIBRARY, inside / LIBRARY_BEFORE)
+    return inside, Path(shutil.copy(arguments.worker, inside / "race_worker"))
 
 
 def mount_own_disk(directory: Path) -> None:
@@ -104,6 +111,12 @@ def touch_memory() -> None:
     mmap.mmap(-1, size, flags=flags).close()
 
 
+def contestants_of(arguments: argparse.Namespace) -> tuple[Contestant, ...]:
+    if arguments.before:
+        return WITH_ANOTHER_BUILD
+    return OURS_AND_NATIVE if arguments.ours else CONTESTANTS
+
+
 def take_race(stage: Stage, arguments: argparse.Namespace) -> tuple[Results, list[Row], int]:
     if (arguments.walk or arguments.views) and not arguments.rows:
         return {}, [], 0
@@ -111,7 +124,7 @@ def take_race(stage: Stage, arguments: argparse.Namespace) -> tuple[Results, lis
     samples = arguments.samples or (3 if arguments.quick else 7)
     patience = Patience(60 if arguments.quick else arguments.patience, attempts=3)
     seconds = 0.2 if arguments.quick else 0.4
-    some = OURS_AND_NATIVE if arguments.ours else CONTESTANTS
+    some = contestants_of(arguments)
     return race(stage, some, rows, samples, seconds, patience), rows, samples
 
 
@@ -129,8 +142,9 @@ def take_scale(stage: Stage, arguments: argparse.Namespace) -> tuple[list[str], 
 def main() -> int:
     arguments = parse_arguments()
     keys = KEYS_QUICK if arguments.quick else KEYS
-    area, worker = enter(arguments.area, arguments.worker, arguments.library, arguments.own_disk)
-    stage = Stage(area, arguments.cacheshim, worker, keys, arguments.user)
+    area, worker = enter(arguments)
+    before = arguments.before and arguments.before / "bin" / "cacheshim"
+    stage = Stage(area, arguments.cacheshim, worker, keys, arguments.user, before=before)
     stage.prepare()
     # A process of its own: where less memory is allowed than is free, the kernel ends that one.
     toucher = multiprocessing.Process(target=touch_memory)
@@ -142,7 +156,8 @@ def main() -> int:
     summary = Summary(results)
     seen = [*bars(summary, rows), *seen]
     about = report.about(area, samples, requests)
-    print(report.text(summary, rows, [about, *lines], seen))
+    names = [one.name for one in contestants_of(arguments)]
+    print(report.text(summary, rows, names, [about, *lines], seen))
     if arguments.json:
         arguments.json.write_text(
             json.dumps(report.as_json(summary, seen, [about, *lines]), indent=1) + "\n")

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bars import Bar
-from contestants import CONTESTANTS, NATIVE
+from contestants import BEFORE, NATIVE, OURS, SHIMMED, SHIMMED_BEFORE
 from rows import Row
 from sampling import NOT_ITS_ROW, QUIET_CORES, Results
 from summary import Summary, cpu, rate
@@ -54,13 +54,12 @@ def short(value: float) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def table(summary: Summary, rows: list[Row]) -> Iterator[str]:
-    names = [one.name for one in CONTESTANTS]
+def table(summary: Summary, rows: list[Row], names: list[str]) -> Iterator[str]:
     yield f"{'':31} p{names[0]:>20}" + "".join(f"{name:>15}" for name in names[1:]) + "  spread"
     for row in rows:
         for processes in row.processes:
             cells = (_cell(summary, row, processes, name) for name in names)
-            yield f"{row.title:31} {processes}{''.join(cells)} {_spread(summary, row, processes)}"
+            yield f"{row.title:31} {processes}{''.join(cells)} {_spread(summary, row, processes, names)}"
 
 
 def _cell(summary: Summary, row: Row, processes: int, name: str) -> str:
@@ -83,10 +82,21 @@ def _three_digits(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.3f}" if ratio < 0.1 else f"{ratio:.2f}"
 
 
-def _spread(summary: Summary, row: Row, processes: int) -> str:
-    known = [summary.spread(row.name, processes, one.name) for one in CONTESTANTS]
+def _spread(summary: Summary, row: Row, processes: int, names: list[str]) -> str:
+    known = [summary.spread(row.name, processes, name) for name in names]
     known = sorted(value for value in known if value is not None)
     return f"±{100 * known[len(known) // 2]:.0f} %".rjust(7) if known else ""
+
+
+def comparison(summary: Summary, rows: list[Row]) -> Iterator[str]:
+    """This build against another: medians of the ratios of the rates within a round."""
+    yield f"{'this build over the other':31} p{'mount':>10}{'shimmed':>10}"
+    for row in rows:
+        for processes in row.processes:
+            ratios = (summary.ratio(row.name, processes, *pair)
+                      for pair in ((OURS, BEFORE), (SHIMMED, SHIMMED_BEFORE)))
+            told = "".join(f"{_three_digits(ratio) or '–':>10}" for ratio in ratios)
+            yield f"{row.title:31} {processes}{told}"
 
 
 def reasons(results: Results) -> Iterator[str]:
@@ -97,10 +107,14 @@ def reasons(results: Results) -> Iterator[str]:
             yield f"– {name}, {row}: {cell.failure.removeprefix('race_worker: ')}"
 
 
-def text(summary: Summary, rows: list[Row], lines: list[str], bars: list[Bar]) -> str:
+def text(
+    summary: Summary, rows: list[Row], names: list[str], lines: list[str], bars: list[Bar]
+) -> str:
     parts = ["\n".join(lines)]
     if rows:
-        parts += ["\n".join(table(summary, rows)), LEGEND, "\n".join(reasons(summary.results))]
+        parts += ["\n".join(table(summary, rows, names)), LEGEND, "\n".join(reasons(summary.results))]
+    if rows and BEFORE in names:
+        parts.append("\n".join(comparison(summary, rows)))
     if bars:
         parts.append("Bars\n" + "\n".join(f"  {bar.line()}" for bar in bars))
     return "\n\n".join(part for part in parts if part)

@@ -54,6 +54,7 @@ class Stage:
     keys: int
     user: int  # by uid, who owns the trees and does what is timed
     empty_files: bool = False
+    before: Path | None = None  # the program of another build
 
     @property
     def lower(self) -> Path:
@@ -76,10 +77,6 @@ class Stage:
     @property
     def native(self) -> Path:
         return self.area / "native" / CACHE
-
-    @property
-    def library(self) -> Path:
-        return self.area / "libcacheshim.so"
 
     @property
     def mount_point(self) -> Path:
@@ -107,12 +104,12 @@ class Stage:
         run([self.worker, "tree", tree, "--keys", self.keys, *empty], ROW_TIMEOUT_S, user=user)
 
     def work(
-        self, *arguments: object, publish: str | None = None, preload: bool = False
+        self, *arguments: object, publish: str | None = None, preload: str = ""
     ) -> dict[str, float]:
         """Runs the worker, as the race's user, and returns what it tells."""
         environment = {**os.environ, "CACHESHIM_JOB": JOB}
         if preload:
-            environment["LD_PRELOAD"] = str(self.library)
+            environment["LD_PRELOAD"] = str(self.area / preload)
             environment["CACHESHIM_MOUNT"] = str(self.mount_point)
         if publish:
             environment["CACHESHIM_PUBLISH"] = publish
@@ -163,6 +160,7 @@ class Stage:
             word.format(
                 base=self.locked_base, store=self.store, native=self.native, mount=self.mount_point,
                 upper=self.scratch / "upper", work=self.scratch / "work", cacheshim=self.cacheshim,
+                before=self.before,
             )
             for word in words
         ]
