@@ -15,6 +15,7 @@ namespace cacheshim {
 namespace {
 
 constexpr std::chrono::seconds kShortestIdleInterval{1};
+constexpr std::chrono::milliseconds kSearchInterval{100};  // at which a search for processes is checked
 constexpr std::chrono::seconds kAnswerDeadline{1};
 
 }  // namespace
@@ -85,23 +86,33 @@ Status Mount::show_plain(const std::vector<int>& lowers, UniqueFd upper, UniqueF
 void Mount::start(int device, std::function<void(const Baton&)> reap) {
   device_ = device;
   invalidation.start(device);
-  timeouts.watch(lowers_, options.watch, is_base_local_);
+  timeouts.watch(loop, lowers_, options.watch, is_base_local_);
   const bool sees_all = timeouts.watch_mode() == WatchMode::kFanotify && is_base_local_;
   if (options.direct != nullptr && sees_all) options.direct->changes.begin();
-  single_flight.start(store, options.flight_timeout);
-  const auto interval =
-      std::max<std::chrono::milliseconds>(options.job_idle / 10, kShortestIdleInterval);
+  single_flight.start(loop, store, options.flight_timeout);
   idle_jobs_ = std::make_unique<IdleJobs>(jobs, options.job_idle, [this](Job& job) {
     tasks.post([this, &job] {
       if (!idle_jobs_->may_end(job)) return;
       (void)publishing.end_job(job, Outcome::kNone, [](auto, auto) {});
     });
   });
-  ticker = std::make_unique<Ticker>(interval, [this] {
-    idle_jobs_->tick();
-    keeper.tend_if_due(tasks);
-  });
-  batons.start(std::move(reap));
+  next_tending_ = EventLoop::Clock::now() + idle_interval();
+  tending_.wake();
+  batons.start(loop, std::move(reap));
+  loop.start();
+}
+
+std::chrono::milliseconds Mount::idle_interval() const {
+  return std::max<std::chrono::milliseconds>(options.job_idle / 10, kShortestIdleInterval);
+}
+
+// Ends idle jobs, and tends the store. Returns when to call it again.
+EventLoop::Clock::time_point Mount::tend() {
+  const auto now = EventLoop::Clock::now();
+  if (now < next_tending_) return next_tending_;
+  idle_jobs_->tick();
+  keeper.tend_if_due(tasks);
+  return next_tending_ = now + (idle_jobs_->is_searching() ? kSearchInterval : idle_interval());
 }
 
 void Mount::connected(const Protocol& agreed) {
@@ -133,7 +144,7 @@ void Mount::close_waits() {
     replies += refuse_waits();
   }
   replies.give();
-  if (ticker) ticker->wait_until_answered(kAnswerDeadline);
+  ticker.wait_until_answered(kAnswerDeadline);
 }
 
 void Mount::close_waits_for(std::chrono::seconds time) {
@@ -141,10 +152,21 @@ void Mount::close_waits_for(std::chrono::seconds time) {
   {
     const MutexLock lock(closing_mutex_);
     replies += refuse_waits();
+    reopen_at_ = EventLoop::Clock::now() + time;
   }
+  reopening_.wake();
   replies.give();
-  ticker->call_at(std::chrono::steady_clock::now() + time, [this] { reopen_waits(); });
-  ticker->wait_until_answered(kAnswerDeadline);
+  ticker.wait_until_answered(kAnswerDeadline);
+}
+
+EventLoop::Clock::time_point Mount::reopen_if_due() {
+  {
+    const MutexLock lock(closing_mutex_);
+    if (EventLoop::Clock::now() < reopen_at_) return reopen_at_;
+    reopen_at_ = EventLoop::kNever;
+  }
+  reopen_waits();
+  return EventLoop::kNever;
 }
 
 void Mount::reopen_waits() {
@@ -166,10 +188,11 @@ void Mount::finish_tasks() {
 
 void Mount::stop() {
   finish_tasks();
-  locks.stop();
+  loop.stop();
+  locks.close().give();
   batons.stop();
   timeouts.stop();
-  ticker.reset();
+  ticker.stop();
   single_flight.stop();  // after the last publishing, which reports to it
 }
 

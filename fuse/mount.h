@@ -34,6 +34,7 @@
 #include "fuse/services/shared_files/shared_files.h"
 #include "fuse/services/single_flight/single_flight.h"
 #include "store/base/store.h"
+#include "store/sys/event_loop.h"
 #include "store/sys/mutex.h"
 #include "store/sys/task_queue.h"
 
@@ -112,9 +113,10 @@ class Mount {
   OpenFiles open_files;
   IoModes io_modes;
   std::atomic<int> releases{0};  // RELEASE requests in progress that have not released their locks
-  LockTable locks{counters, lock_system()};
+  EventLoop loop;  // of the services below
+  LockTable locks{counters, loop, lock_system()};
   LockFiles base_locks{entries};
-  LockRemovals lock_removals{locks, base_locks};
+  LockRemovals lock_removals{loop, locks, base_locks};
   NamedLocks named_locks{locks, base_locks};
   CallerJobs callers;
   const LockAccess lock_access;
@@ -135,20 +137,28 @@ class Mount {
   // For long tasks that no request waits for. Publishing has a queue of its own, so that a request never waits behind
   // these.
   TaskQueue tasks{2};
-  std::unique_ptr<Ticker> ticker;
+  Ticker ticker{loop};
 
  private:
   LockSystem lock_system();
   PendingReplies refuse_waits() REQUIRES(closing_mutex_);
+  EventLoop::Clock::time_point reopen_if_due() EXCLUDES(closing_mutex_);
+  std::chrono::milliseconds idle_interval() const;
+  EventLoop::Clock::time_point tend();
 
   int device_ = -1;  // the session's
   std::atomic<bool> uses_io_uring_{false};
   std::vector<int> lowers_;  // the base's directory, or the lower directories of a plain overlay
   bool is_base_local_;
   std::unique_ptr<IdleJobs> idle_jobs_;
+  EventLoop::Clock::time_point next_tending_{};
   Mutex closing_mutex_{LockRank::kClosing};
   bool is_closed_for_good_ GUARDED_BY(closing_mutex_) = false;
+  EventLoop::Clock::time_point reopen_at_ GUARDED_BY(closing_mutex_) = EventLoop::kNever;
   std::atomic<bool> is_closing_{false};
+  EventLoop::Task reopening_{loop, "allowing waits again",
+                             [this](const auto&) { return reopen_if_due(); }};
+  EventLoop::Task tending_{loop, "tending jobs and the store", [this](const auto&) { return tend(); }};
 };
 
 }  // namespace cacheshim

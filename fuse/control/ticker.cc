@@ -2,6 +2,7 @@
 #include "fuse/control/ticker.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "store/sys/guard.h"
@@ -9,46 +10,38 @@
 namespace cacheshim {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(100);  // a read waits for two ticks at most
+using Clock = EventLoop::Clock;
+
+constexpr std::chrono::milliseconds kTick{100};  // a read waits for two ticks at most
 
 }  // namespace
 
-Ticker::Ticker(std::chrono::milliseconds idle_interval, std::function<void()> on_idle_interval)
-    : idle_interval_(idle_interval),
-      on_idle_interval_(std::move(on_idle_interval)),
-      thread_([this] { run(); }) {}
+Ticker::Ticker(EventLoop& loop)
+    : task_(loop, "ticking control files", [this](const auto&) { return tick(); }) {}
 
-Ticker::~Ticker() {
+void Ticker::stop() {
+  task_.stop();
+  std::vector<std::weak_ptr<ControlSession>> watched;
   {
     const MutexLock lock(mutex_);
-    stopping_ = true;
+    watched.swap(watched_);
   }
-  wake_.notify_all();
-  thread_.join();
-  // No reader may outlive the libfuse session that it is completed through.
-  for (const auto& watched : watched_) {
-    if (const auto session = watched.lock()) session->close();
+  for (const auto& one : watched) {
+    if (const auto session = one.lock()) session->close();
   }
 }
 
 void Ticker::watch(std::shared_ptr<ControlSession> session) {
   {
     const MutexLock lock(mutex_);
+    if (watched_.empty()) next_tick_ = Clock::now() + kTick;
     watched_.push_back(std::move(session));
   }
-  wake_.notify_all();
-}
-
-void Ticker::call_at(std::chrono::steady_clock::time_point when, std::function<void()> then) {
-  {
-    const MutexLock lock(mutex_);
-    then_ = std::move(then);
-    call_at_ = when;
-  }
-  wake_.notify_all();
+  task_.wake();
 }
 
 bool Ticker::has_unread_answers() {
+  const MutexLock lock(mutex_);
   return std::any_of(watched_.begin(), watched_.end(), [](const auto& watched) {
     const auto session = watched.lock();
     return session && session->has_unread_answer();
@@ -57,43 +50,30 @@ bool Ticker::has_unread_answers() {
 
 void Ticker::wait_until_answered(std::chrono::milliseconds at_most) {
   constexpr std::chrono::milliseconds kPoll{5};
-  const auto deadline = std::chrono::steady_clock::now() + at_most;
-  const MutexLock lock(mutex_);
-  while (has_unread_answers() && std::chrono::steady_clock::now() < deadline) {
-    (void)wake_.wait_for(mutex_, kPoll);
-  }
+  const auto deadline = Clock::now() + at_most;
+  while (has_unread_answers() && Clock::now() < deadline) std::this_thread::sleep_for(kPoll);
 }
 
-std::optional<Ticker::Due> Ticker::wait_until_due(std::chrono::steady_clock::time_point idle_due) {
-  const MutexLock lock(mutex_);
-  if (stopping_) return std::nullopt;
-  std::erase_if(watched_, [](const auto& watched) {
-    const auto session = watched.lock();
-    return !session || !session->is_waiting();
-  });
-  if (watched_.empty()) {
-    (void)wake_.wait_until(mutex_, then_ ? std::min(idle_due, call_at_) : idle_due);
-  } else {
-    (void)wake_.wait_for(mutex_, kTick);
+// Returns the time of the next tick.
+Clock::time_point Ticker::tick() {
+  std::vector<std::weak_ptr<ControlSession>> watched;
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(watched_, [](const auto& one) {
+      const auto session = one.lock();
+      return !session || !session->is_waiting();
+    });
+    if (watched_.empty()) return EventLoop::kNever;
+    if (Clock::now() < next_tick_) return next_tick_;
+    watched = watched_;
+    next_tick_ = Clock::now() + kTick;
   }
-  const bool is_due = then_ && std::chrono::steady_clock::now() >= call_at_;
-  return Due{watched_, is_due ? std::exchange(then_, nullptr) : nullptr};
-}
-
-void Ticker::run() {
-  auto idle_due = std::chrono::steady_clock::now() + idle_interval_;
-  while (const auto due = wait_until_due(idle_due)) {
-    if (due->then) (void)run_guarded("what was due", due->then);
-    for (const auto& watched : due->sessions) {
-      (void)run_guarded("a line of progress", [&] {
-        if (const auto session = watched.lock()) session->tick();
-      });
-    }
-    if (std::chrono::steady_clock::now() >= idle_due) {
-      (void)run_guarded("tending jobs and the store", on_idle_interval_);
-      idle_due = std::chrono::steady_clock::now() + idle_interval_;
-    }
+  for (const auto& one : watched) {
+    (void)run_guarded("a line of progress", [&] {
+      if (const auto session = one.lock()) session->tick();
+    });
   }
+  return Clock::now() + kTick;
 }
 
 }  // namespace cacheshim

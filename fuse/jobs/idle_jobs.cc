@@ -13,7 +13,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPassWait = 100ms;  // a pass over a thousand processes takes a third of this time
 constexpr auto kSlowPass = 60s;
 constexpr int kRestFactor = 19;  // a pass of 1 s is followed by 19 s without one
 
@@ -37,9 +36,6 @@ void IdleJobs::tick() {
   }
   if (idle.empty() || !asked_.empty() || Clock::now() < next_pass_) return;
   begin_pass(std::move(idle));
-  if (asked_.empty()) return;
-  (void)pass_.wait_for(kPassWait);
-  finish_pass();
 }
 
 // Marks living jobs as used, so that a job's idle time begins when its last process exits, and not
@@ -54,7 +50,7 @@ void IdleJobs::keep_living() {
 }
 
 // The thread is detached. If it blocks on a process whose memory map is locked, it must not block
-// the ticker or the daemon's end. It has copies of all its input.
+// the event loop or the daemon's end. It has copies of all its input.
 void IdleJobs::begin_pass(std::vector<Job*> jobs) {
   std::vector<JobUsers> users;
   for (Job* job : jobs) {

@@ -19,7 +19,7 @@ namespace cacheshim {
 // show that a job is over: a process may sleep or compute for hours between two of them. So this
 // class reads /proc before it ends a job, and only then. Not thread-safe, except may_end().
 //
-// Cost: at most one pass over /proc per tick, on a separate thread, which uses at most a twentieth
+// Cost: at most one pass over /proc at a time, on a separate thread, which uses at most a twentieth
 // of one core. The class remembers one process of each living job; while that process lives, no
 // pass searches for the job.
 class IdleJobs {
@@ -31,8 +31,10 @@ class IdleJobs {
   IdleJobs(JobTable& jobs, std::chrono::seconds job_idle, std::function<void(Job&)> end,
            std::string proc = "/proc");
 
-  // Call regularly. Blocks for 100 ms at most.
+  // Call regularly, and soon again while is_searching(). Does not block.
   void tick();
+  // Whether a pass over /proc is in progress. Only for the caller of tick().
+  bool is_searching() const { return !asked_.empty(); }
 
   // Whether the job may end, is active, and has not been used for `job_idle`. Thread-safe.
   bool may_end(const Job& job) const;

@@ -250,7 +250,7 @@ Result<OpenedFile> OwnTree::open_own(NodeRef ref, const NodeInfo& info, int flag
   opened.direct_io = true;  // the text is made at the open, so st_size is 0
   if (info.kind == NodeKind::kControlFile && mount_.nodes.name(ref.node) == "control") {
     auto session = std::make_shared<ControlSession>();
-    mount_.ticker->watch(session);
+    mount_.ticker.watch(session);
     opened.fh = mount_.handles.add(ControlHandle{std::move(session)});
   } else {
     if (wants_write(flags)) return Errno(EACCES);

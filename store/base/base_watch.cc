@@ -21,11 +21,11 @@ class NoWatch final : public BaseWatch {
 
 }  // namespace
 
-std::unique_ptr<BaseWatch> BaseWatch::start(const std::vector<int>& directories, WatchMode best,
-                                            Callback changed) {
+std::unique_ptr<BaseWatch> BaseWatch::start(EventLoop& loop, const std::vector<int>& directories,
+                                            WatchMode best, Callback changed) {
   std::unique_ptr<BaseWatch> watch;
-  if (best == WatchMode::kFanotify) watch = start_fanotify(directories, changed);
-  if (!watch && best != WatchMode::kNone) watch = start_inotify(directories, changed);
+  if (best == WatchMode::kFanotify) watch = start_fanotify(loop, directories, changed);
+  if (!watch && best != WatchMode::kNone) watch = start_inotify(loop, directories, changed);
   if (!watch) watch = std::make_unique<NoWatch>();
   return watch;
 }

@@ -10,6 +10,8 @@
 
 namespace cacheshim {
 
+class EventLoop;
+
 // A change of the base that this process did not make. Paths are relative to the base or, if the
 // base is merged from several directories, to the directory that has changed.
 struct BaseChange {
@@ -31,15 +33,15 @@ struct BaseChange {
 // inotify(7).
 class BaseWatch {
  public:
-  // Called on the watch's own thread with the changes since the last call, in order.
+  // Called on the loop's thread with the changes since the last call, in order.
   using Callback = std::function<void(const std::vector<BaseChange>&)>;
 
   // Starts the best mode, up to `best`, that works here for all of `directories`. These are the
   // base, or the directories that are merged into it; one may contain another. They must stay open;
   // each may be O_PATH.
-  static std::unique_ptr<BaseWatch> start(const std::vector<int>& directories, WatchMode best,
-                                          Callback changed);
-  virtual ~BaseWatch() = default;  // ends the thread
+  static std::unique_ptr<BaseWatch> start(EventLoop& loop, const std::vector<int>& directories,
+                                          WatchMode best, Callback changed);
+  virtual ~BaseWatch() = default;  // waits for a call of `changed` in progress
 
   virtual WatchMode mode() const = 0;
   // Call before a lookup in `directory`. Returns whether changes in it are reported from now on.

@@ -61,11 +61,12 @@ std::optional<WatchedMount> mount_of(int directory) {
 
 class FanotifyWatch final : public BaseWatch {
  public:
-  FanotifyWatch(UniqueFd group, std::vector<WatchedMount> mounts, Callback changed)
+  FanotifyWatch(EventLoop& loop, UniqueFd group, std::vector<WatchedMount> mounts,
+                Callback changed)
       : group_(std::move(group)),
         mounts_(std::move(mounts)),
         changed_(std::move(changed)),
-        thread_(group_.get(), [this] { read_events(); }) {}
+        reader_(loop, group_.get(), [this] { read_events(); }) {}
 
   WatchMode mode() const override { return WatchMode::kFanotify; }
   bool ensure(const std::string&) override { return true; }
@@ -83,7 +84,7 @@ class FanotifyWatch final : public BaseWatch {
   const std::vector<WatchedMount> mounts_;
   const Callback changed_;
   std::unordered_map<std::string, Paths> directories_;  // by handle
-  EventThread thread_;                              // the last member: it uses all the others
+  EventReader reader_;  // the last member: it uses all the others
 };
 
 void FanotifyWatch::read_events() {
@@ -183,7 +184,7 @@ std::vector<WatchedMount> mounts_of(const std::vector<int>& directories) {
 
 }  // namespace
 
-std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& directories,
+std::unique_ptr<BaseWatch> start_fanotify(EventLoop& loop, const std::vector<int>& directories,
                                           const BaseWatch::Callback& changed) {
   std::vector<WatchedMount> mounts = mounts_of(directories);
   UniqueFd group(::fanotify_init(
@@ -195,7 +196,7 @@ std::unique_ptr<BaseWatch> start_fanotify(const std::vector<int>& directories,
       return nullptr;
     }
   }
-  return std::make_unique<FanotifyWatch>(std::move(group), std::move(mounts), changed);
+  return std::make_unique<FanotifyWatch>(loop, std::move(group), std::move(mounts), changed);
 }
 
 }  // namespace cacheshim

@@ -34,11 +34,11 @@ constexpr std::size_t kMostRemembered = 1 << 20;
 
 class InotifyWatch final : public BaseWatch {
  public:
-  InotifyWatch(const std::vector<int>& roots, UniqueFd events, Callback changed)
+  InotifyWatch(EventLoop& loop, const std::vector<int>& roots, UniqueFd events, Callback changed)
       : roots_(roots),
         events_(std::move(events)),
         changed_(std::move(changed)),
-        thread_(events_.get(), [this] { read_events(); }) {}
+        reader_(loop, events_.get(), [this] { read_events(); }) {}
 
   WatchMode mode() const override { return WatchMode::kInotify; }
   bool ensure(const std::string& directory) override;
@@ -69,7 +69,7 @@ class InotifyWatch final : public BaseWatch {
   std::unordered_map<int, std::vector<Place>> places_ GUARDED_BY(mutex_);
   // By path; the parents of each path are also present.
   std::unordered_map<std::string, Watches> watches_ GUARDED_BY(mutex_);
-  EventThread thread_;  // the last member: it uses all the others
+  EventReader reader_;  // the last member: it uses all the others
 };
 
 bool InotifyWatch::ensure(const std::string& directory) {
@@ -188,11 +188,11 @@ void InotifyWatch::take_at(const Place& place, const inotify_event& event,
 
 }  // namespace
 
-std::unique_ptr<BaseWatch> start_inotify(const std::vector<int>& directories,
+std::unique_ptr<BaseWatch> start_inotify(EventLoop& loop, const std::vector<int>& directories,
                                          const BaseWatch::Callback& changed) {
   UniqueFd events(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!events) return nullptr;
-  return std::make_unique<InotifyWatch>(directories, std::move(events), changed);
+  return std::make_unique<InotifyWatch>(loop, directories, std::move(events), changed);
 }
 
 }  // namespace cacheshim

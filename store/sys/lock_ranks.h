@@ -28,7 +28,7 @@
 //       NamedLocks::mutex_
 //         LockTable::mutex_
 //       LockQueue::mutex                one at a time; also after LockTable::cycles_mutex_
-//         LockTable::mutex_, LockTable::keeper_mutex_
+//         LockTable::mutex_, LockTable::waiting_mutex_
 //         to remove a lock file: OriginLog …, ViewFilter …, and the leaves below
 //       JobViews::mutex_
 //         ViewFilter::mutex_
@@ -45,7 +45,7 @@
 //       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, LockFiles::mutex_, OpenFiles::Shard::mutex,
 //       Batons::mutex_, Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
 //
-// All others are the last and are taken with no lock held: CallerJobs, Closer, OpenVerifier, RejectedEntries, transport/.
+// All others are the last and are taken with no lock held: CallerJobs, Closer, EventLoop, OpenVerifier, RejectedEntries, transport/.
 namespace cacheshim {
 
 // A thread that holds a lock takes only locks of a higher rank, and none of its own rank. The ranks

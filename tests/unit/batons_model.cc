@@ -64,6 +64,7 @@ class World {
   std::set<std::pair<pid_t, std::string>>
       working_;  // descendants, by the process and the directory
   std::string fault_;
+  EventLoop loop_;  // not started
   Batons batons_;
 };
 
@@ -77,11 +78,10 @@ BatonSystem World::system() {
               [this](const ProcessOrigin& maker, const std::string& directory) {
                 if (!dead_.contains(maker.process)) fault("a living maker counts as dead");
                 return is_in_use(maker.process, directory.substr(1));
-              },
-          .has_thread = false};
+              }};
 }
 
-World::World() : batons_([this](const Baton& baton) { reap(baton); }, system()) {
+World::World() : batons_(loop_, [this](const Baton& baton) { reap(baton); }, system()) {
   for (std::size_t at = 0; at < kProcesses; ++at) processes_.push_back({next_pid_++, {}});
 }
 
@@ -127,7 +127,7 @@ void World::reap(const Baton& baton) {
 }
 
 void World::tend() {
-  batons_.tend_once();
+  loop_.run_all();
   for (std::size_t path = 0; path < kPaths; ++path) {
     if (may_be_reaped(path)) fault(path_of(path) + " is left though its maker is dead");
   }

@@ -308,7 +308,7 @@ void Model::tend() {
     if (leader != nullptr && (leader->is_stopped || !leader->is_alive))
       state.leader_may_be_replaced = true;
   }
-  world_.flights.tend_once(milliseconds(0));
+  world_.loop.run_all();
   check_leaders();
   note_failures(0, false);
   check_released();

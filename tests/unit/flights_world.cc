@@ -27,7 +27,7 @@ bool works_for(const Lineage& lineage, pid_t pid) {
 
 World::World(const std::vector<Job*>& jobs, Counters& counts)
     : counters(counts),
-      flights({.timeout = kTimeout,
+      flights(loop, {.timeout = kTimeout,
                .leases = LeaseFiles(-1),
                .inspect =
                    [this](const Job& job, const std::string& path) {
@@ -48,8 +48,7 @@ World::World(const std::vector<Job*>& jobs, Counters& counts)
                    [this](const Process& asked) {
                      const ModelProcess* const process = find(asked.pid);
                      return process != nullptr && process->is_alive && process->is_stopped;
-                   },
-               .has_thread = false},
+                   }},
               nodes, counts) {
   for (std::size_t at = 0; at < kProcesses; ++at) {
     ModelProcess process;

@@ -91,6 +91,7 @@ struct World {
   std::chrono::milliseconds now{0};
   std::array<NameState, kNames> names;
   std::vector<ModelProcess> processes;
+  EventLoop loop;  // not started
   Flights flights;
 };
 

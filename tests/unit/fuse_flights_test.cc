@@ -50,6 +50,7 @@ class FlightsTest : public OverlayTest {
  protected:
   FlightsTest() {
     for (Job* job : {&one_, &two_}) job->begin({}, PublishPolicy::kComplete, false);
+    loop_.start();
   }
 
   // Two lease requests of one process are two of its threads if their numbers differ.
@@ -121,7 +122,8 @@ class FlightsTest : public OverlayTest {
   Job two_{"two", lowers_, entries_, counters_, nodes_};
   const Sleeper leader_;
   const Sleeper other_;
-  Flights flights_{{.timeout = std::chrono::minutes(2),
+  EventLoop loop_;
+  Flights flights_{loop_, {.timeout = std::chrono::minutes(2),
                     .leases = LeaseFiles(-1),
                     .inspect = [this](const Job&, const std::string&) { return inspect(); },
                     .note_building =

@@ -55,6 +55,8 @@ class Call final : public LockCall {
 };
 
 struct LockRules : testing::Test {
+  LockRules() { loop.start(); }
+
   static LockRequest request(std::uint64_t owner, off_t start, off_t length = 1,
                              short type = F_WRLCK) {
     LockRequest request;
@@ -95,7 +97,8 @@ struct LockRules : testing::Test {
   std::atomic<bool> releasing{false};
   std::atomic<int> searches{0};  // of all descriptors of a process
   std::atomic<int> looks{0};     // at one
-  LockTable table{counters, [this] {
+  EventLoop loop;
+  LockTable table{counters, loop, [this] {
                     system.arguments = [this](pid_t) { return LockCallArguments{kind, 3}; };
                     system.is_releasing = [this] { return releasing.load(); };
                     system.descriptors = [this](pid_t, std::uint64_t, int) {

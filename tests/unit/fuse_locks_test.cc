@@ -26,7 +26,7 @@ namespace cacheshim {
 namespace {
 
 TEST_F(Locks, RawHoldersAndOursExcludeEachOther) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   const UniqueFd other = raw();
   EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, false))->now(), 0);
   EXPECT_TRUE(sys::lock_file(other.get(), LOCK_EX | LOCK_NB).failed_with(EWOULDBLOCK));
@@ -36,7 +36,7 @@ TEST_F(Locks, RawHoldersAndOursExcludeEachOther) {
 }
 
 TEST_F(Locks, AWaiterGetsALockThatARawHolderReleases) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   UniqueFd other = raw();
   ASSERT_TRUE(sys::lock_file(other.get(), LOCK_EX));
   const auto waiter = ask(table, shared, flock_request(1, F_WRLCK, true));
@@ -46,7 +46,7 @@ TEST_F(Locks, AWaiterGetsALockThatARawHolderReleases) {
 }
 
 TEST_F(Locks, AWaiterBehindOneOfOursIsLeftAloneWhenRawOnesComeBetween) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
   UniqueFd other = raw();
   ASSERT_TRUE(sys::lock_file(other.get(), LOCK_SH));
@@ -59,7 +59,7 @@ TEST_F(Locks, AWaiterBehindOneOfOursIsLeftAloneWhenRawOnesComeBetween) {
 
 // As the daemon does to ask its own mount.
 TEST_F(Locks, AReleasedLockIsFreeThoughAForkedProcessHasACopyOfItsDescriptor) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   const LockRequest records = record_request(3, F_WRLCK, 0, 10);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   ASSERT_EQ(ask(table, own, records)->now(), 0);
@@ -78,7 +78,7 @@ TEST_F(Locks, AReleasedLockIsFreeThoughAForkedProcessHasACopyOfItsDescriptor) {
 }
 
 TEST_F(Locks, AnInterruptedWaiterLeavesTheQueueToTheNext) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_RDLCK, true))->now(), 0);
   const auto writer = ask(table, own, flock_request(2, F_WRLCK, true));
   const auto reader = ask(table, own, flock_request(3, F_RDLCK, true));
@@ -103,7 +103,7 @@ TEST_F(Locks, AnInterruptFromWithinWaitIsHeeded) {
     LockTable& table_;
     const std::shared_ptr<LockOutcome> outcome_;
   };
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   auto outcome = std::make_shared<LockOutcome>();
   table.lock(own, {}, flock_request(2, F_WRLCK, true),
@@ -113,7 +113,7 @@ TEST_F(Locks, AnInterruptFromWithinWaitIsHeeded) {
 
 // For a few milliseconds: a busy machine may take them all from one try.
 TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   std::uint64_t holder = 1;
   for (int outcome = EAGAIN; outcome != 0; ++holder) {
@@ -133,7 +133,7 @@ TEST_F(Locks, ANonblockingRequestWaitsForAHandleThatIsBeingClosed) {
 }
 
 TEST_F(Locks, AWithdrawnRequestBlocksNoOther) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   LockRequest shared_request = flock_request(1, F_RDLCK, true);
   shared_request.tells_close = false;
   ASSERT_EQ(ask(table, own, shared_request)->now(), 0);
@@ -144,7 +144,7 @@ TEST_F(Locks, AWithdrawnRequestBlocksNoOther) {
 }
 
 TEST_F(Locks, LocksAndWaitersMoveToTheFileThatTheJobsFileBecomes) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
   const auto waiter = ask(table, own, flock_request(3, F_WRLCK, true));
@@ -170,7 +170,7 @@ TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
   LockSystem system = LockSystem::real();
   bool alive = true;
   system.has_ended = [&](pid_t process) { return process == 1001 && !alive; };
-  LockTable table(counters, system);
+  LockTable table(counters, loop, system);
   LockRequest quiet = record_request(1, F_WRLCK, 0, 0);
   quiet.tells_close = false;
   ASSERT_EQ(ask(table, own, quiet)->now(), 0);
@@ -183,7 +183,7 @@ TEST_F(Locks, RecordLocksOfAProcessThatIsGoneAreNoObstacle) {
 
 // The first request in the queue waits for a lock that the second one, once granted, weakens.
 TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 1))->now(), 0);
   ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 5, 1))->now(), 0);
   const auto reader = ask(table, own, record_request(3, F_RDLCK, 5, 1));
@@ -196,7 +196,7 @@ TEST_F(Locks, AWaiterGetsALockThatALaterOneWeakens) {
 }
 
 TEST_F(Locks, RecordLocksWaitForTheirOwnBytesAlone) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, record_request(1, F_WRLCK, 0, 10))->now(), 0);
   ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
   const auto low = ask(table, own, record_request(3, F_WRLCK, 5, 1));
@@ -211,7 +211,7 @@ TEST_F(Locks, RecordLocksWaitForTheirOwnBytesAlone) {
 }
 
 TEST_F(Locks, FindNamesTheProcessInTheWay) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, record_request(1, F_RDLCK, 0, 10))->now(), 0);
   ASSERT_EQ(ask(table, own, record_request(2, F_WRLCK, 20, 10))->now(), 0);
   struct flock found {};
@@ -233,7 +233,7 @@ TEST_F(Locks, WithoutFileSystemLocksTheMountsTableLocks) {
       (void)::fstat(fd, &asked);
       return asked.st_ino == st.st_ino && asked.st_dev == st.st_dev ? error : real.set(fd, request);
     };
-    LockTable table(counters, system);
+    LockTable table(counters, loop, system);
     EXPECT_FALSE(table.is_local_only());
     EXPECT_EQ(ask(table, shared, flock_request(1, F_WRLCK, true))->now(), 0) << error;
     EXPECT_TRUE(table.is_local_only());
@@ -252,7 +252,7 @@ TEST_F(Locks, AShortageOfLocksIsAnError) {
   system.set = [&](int fd, const LockRequest& request) {
     return is_short ? ENOLCK : real.set(fd, request);
   };
-  LockTable table(counters, system);
+  LockTable table(counters, loop, system);
   ASSERT_EQ(ask(table, shared, flock_request(1, F_RDLCK, true))->now(), 0);
   table.released(shared, 1);
   is_short = true;
@@ -261,7 +261,7 @@ TEST_F(Locks, AShortageOfLocksIsAnError) {
 }
 
 TEST_F(Locks, ClosingFailsWaitingAndLaterRequests) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
   table.close().give();
@@ -272,7 +272,7 @@ TEST_F(Locks, ClosingFailsWaitingAndLaterRequests) {
 
 // The caller holds a lock while it closes the table, and gives the replies without it.
 TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   ASSERT_EQ(ask(table, own, flock_request(1, F_WRLCK, true))->now(), 0);
   const auto waiter = ask(table, own, flock_request(2, F_WRLCK, true));
   PendingReplies replies = table.close();
@@ -281,24 +281,8 @@ TEST_F(Locks, ClosingReturnsTheRepliesAndGivesNone) {
   EXPECT_EQ(waiter->now(), ENOLCK);
 }
 
-// What the hook uses may be destroyed then.
-TEST_F(Locks, AStoppedTableCallsItsIdleHookNoMore) {
-  LockTable table(counters);
-  std::atomic<int> calls{0};
-  table.set_idle_hook([&](const LockFileId&) { return ++calls == 0; });
-  table.watch_idle(shared);
-  while (calls == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  table.stop();
-  const int calls_at_stop = calls;
-  table.watch_idle(shared);
-  // A table that is not stopped calls it twice in this time.
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  EXPECT_EQ(calls, calls_at_stop);
-  table.stop();
-}
-
 TEST_F(Locks, ManyThreadsExcludeEachOther) {
-  LockTable table(counters);
+  LockTable table(counters, loop);
   int inside = 0;  // guarded by the lock under test: ThreadSanitizer sees where it fails
   std::vector<std::thread> threads;
   for (std::uint64_t handle = 1; handle <= 8; ++handle) {

@@ -20,12 +20,12 @@ struct LocksOfADeadHolder : Locks {
     system.has_ended = [this](pid_t process) {
       return is_dead && (process == 1001 || process == 1005);
     };
-    system.has_keeper = false;
     return system;
   }
 
   bool is_dead = false;
-  LockTable table{counters, system()};
+  EventLoop resting;  // not started, so that only requests find the holder dead
+  LockTable table{counters, resting, system()};
 };
 
 TEST_F(LocksOfADeadHolder, AWaiterGetsThemWhenAnotherRequestFindsTheHolderDead) {
@@ -80,7 +80,7 @@ TEST_F(LocksOfADeadHolder, FGetlkByAnOwnerThatLosesItsLocksMeanwhile) {
 
 // The request is tried again after a waiter has weakened its lock, and weakens a lock itself.
 TEST_F(LocksOfADeadHolder, AWaiterGetsALockThatARepeatedRequestWeakens) {
-  LockTable others{counters, system()};
+  LockTable others{counters, resting, system()};
   LockRequest quiet = record_request(1, F_WRLCK, 15, 5);
   quiet.tells_close = false;
   ASSERT_EQ(ask(others, own, quiet)->now(), 0);

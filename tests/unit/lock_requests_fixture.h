@@ -14,6 +14,7 @@
 #include <string>
 
 #include "fuse/services/locks/lock_table.h"
+#include "store/sys/event_loop.h"
 #include "store/sys/sys.h"
 #include "tests/unit/scratch.h"
 
@@ -59,6 +60,8 @@ class TestLockCall final : public LockCall {
 };
 
 struct Locks : testing::Test {
+  Locks() { loop.start(); }
+
   static LockRequest flock_request(std::uint64_t handle, short type, bool waits) {
     LockRequest request;
     request.owner = request.handle = handle;
@@ -92,6 +95,7 @@ struct Locks : testing::Test {
   const LockFileId shared{st.st_dev, st.st_ino};
   const LockFileId own{0, 7};
   Counters counters;
+  EventLoop loop;
 };
 
 }  // namespace cacheshim

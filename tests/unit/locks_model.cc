@@ -105,6 +105,7 @@ class World {
   milliseconds now_{std::chrono::hours(1)};
   const UniqueFd shared_;
   const std::array<LockFileId, kFiles> ids_;
+  EventLoop loop_;  // not started
   LockTable table_;
   pid_t next_pid_ = kFirstPid;
   std::uint64_t next_handle_ = 1;
@@ -135,14 +136,13 @@ LockSystem World::system() {
   system.arguments = [](pid_t) { return LockCallArguments{LockCallKind::kOfProcess, -1}; };
   system.is_releasing = [] { return false; };
   system.now = [this] { return LockQueue::Clock::time_point() + now_; };
-  system.has_keeper = false;
   return system;
 }
 
 World::World(const std::string& shared_file, Counters& counters)
     : shared_(*sys::open_path(shared_file, O_RDWR)),
       ids_{LockFileId{0, 7}, id_of(shared_)},
-      table_(counters, system()) {
+      table_(counters, loop_, system()) {
   for (std::size_t at = 0; at < kProcesses; ++at) processes_.push_back(make_process(at % 2 == 0));
 }
 
@@ -375,7 +375,7 @@ void World::toggle_table() {
 }
 
 void World::tend() {
-  (void)table_.tend_once();
+  loop_.run_all();
   settle();
   is_unseen_ = false;
   for (const auto& outcome : waiting_) {

@@ -25,9 +25,10 @@ bool has_settled(const struct stat& st) {
 
 }  // namespace
 
-void CacheTimeouts::watch(const std::vector<int>& lowers, WatchMode mode, bool is_local) {
+void CacheTimeouts::watch(EventLoop& loop, const std::vector<int>& lowers, WatchMode mode,
+                          bool is_local) {
   is_local_ = is_local;
-  watch_ = BaseWatch::start(lowers, mode,
+  watch_ = BaseWatch::start(loop, lowers, mode,
                             [this](const auto& changes) { invalidation_.base_changed(changes); });
 }
 

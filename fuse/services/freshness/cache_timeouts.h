@@ -31,7 +31,7 @@ class CacheTimeouts {
       : invalidation_(invalidation), nodes_(nodes), io_modes_(io_modes) {}
 
   // Call before any other method. `lowers`: the base's directories; `is_local`: no other machine changes them.
-  void watch(const std::vector<int>& lowers, WatchMode mode, bool is_local);
+  void watch(EventLoop& loop, const std::vector<int>& lowers, WatchMode mode, bool is_local);
   void stop() { watch_.reset(); }
   WatchMode watch_mode() const { return watch_->mode(); }
 

@@ -2,14 +2,12 @@
 #include "fuse/services/locks/batons.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
+#include <chrono>
 #include <utility>
-#include <vector>
 
 #include "store/sys/guard.h"
 #include "store/sys/paths.h"
@@ -18,7 +16,7 @@ namespace cacheshim {
 namespace {
 
 // The interval at which the daemon checks whether the descendants of a dead creator are done.
-constexpr int kOrphanPollMs = 100;
+constexpr std::chrono::milliseconds kOrphanPoll{100};
 
 // Returns a pidfd of the creator; empty if it has exited, even if another process now has its id.
 UniqueFd watch_process(const ProcessOrigin& maker) {
@@ -36,25 +34,10 @@ bool has_descendant_in(const ProcessOrigin& maker, const std::string& directory)
 
 BatonSystem BatonSystem::real() { return {watch_process, cacheshim::is_alive, has_descendant_in}; }
 
-Batons::Batons(std::function<void(const Baton&)> reap, BatonSystem system)
+Batons::Batons(EventLoop& loop, std::function<void(const Baton&)> reap, BatonSystem system)
     : reap_(std::move(reap)),
       system_(std::move(system)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      thread_(system_.has_thread ? std::thread([this] { run(); }) : std::thread()) {}
-
-Batons::~Batons() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  wake();
-  if (thread_.joinable()) thread_.join();
-}
-
-void Batons::wake() const {
-  const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);  // EAGAIN: the thread is already awake
-}
+      task_(loop, "watching the creators of batons", [this](const auto&) { return tend(); }) {}
 
 void Batons::watch(const Baton& baton, ProcessOrigin maker) {
   removed(baton.job, baton.path);
@@ -63,11 +46,11 @@ void Batons::watch(const Baton& baton, ProcessOrigin maker) {
   watched.baton = baton;
   watched.maker = std::move(maker);
   watched.pidfd = system_.watch(watched.maker);
-  {
-    const MutexLock lock(mutex_);
-    watched_.push_back(std::move(watched));
-  }
-  wake();
+  const MutexLock lock(mutex_);
+  watched_.push_back(std::move(watched));
+  UniqueFd& pidfd = watched_.back().pidfd;
+  if (pidfd && !task_.watch(pidfd.get(), 0)) pidfd.reset();
+  if (!pidfd) task_.wake();  // tend() then polls the creator
 }
 
 void Batons::removed(const Job* job, const std::string& path) {
@@ -103,28 +86,7 @@ std::list<Batons::Watched> Batons::take_orphans() {
   return orphans;
 }
 
-void Batons::run() {
-  for (;;) {
-    std::vector<pollfd> events{{wake_.get(), POLLIN, 0}};
-    bool polls = false;
-    {
-      const MutexLock lock(mutex_);
-      if (stopping_) return;
-      for (const Watched& watched : watched_) {
-        polls |= watched.is_orphan || !watched.pidfd;
-        if (!watched.is_orphan && watched.pidfd) {
-          events.push_back({watched.pidfd.get(), POLLIN, 0});
-        }
-      }
-    }
-    (void)::poll(events.data(), events.size(), polls ? kOrphanPollMs : -1);
-    std::uint64_t count = 0;
-    (void)!::read(wake_.get(), &count, sizeof count);  // EAGAIN: another descriptor was ready
-    tend_once();
-  }
-}
-
-void Batons::tend_once() {
+EventLoop::Clock::time_point Batons::tend() {
   std::list<Watched> in_use;
   for (Watched& orphan : take_orphans()) {
     if (is_in_use(orphan)) {
@@ -136,6 +98,10 @@ void Batons::tend_once() {
   }
   const MutexLock lock(mutex_);
   watched_.splice(watched_.end(), in_use);
+  const bool polls = std::any_of(watched_.begin(), watched_.end(), [](const Watched& watched) {
+    return watched.is_orphan || !watched.pidfd;
+  });
+  return polls ? EventLoop::Clock::now() + kOrphanPoll : EventLoop::kNever;
 }
 
 }  // namespace cacheshim

@@ -3,12 +3,14 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <string>
-#include <thread>
+#include <vector>
 
 #include "common/unique_fd.h"
+#include "store/sys/event_loop.h"
 #include "store/sys/mutex.h"
 #include "store/sys/process_origin.h"
 
@@ -33,8 +35,6 @@ struct BatonSystem {
   std::function<bool(const ProcessOrigin& maker)> is_alive;
   // Whether a living descendant of a dead process works in the directory.
   std::function<bool(const ProcessOrigin& maker, const std::string& directory)> is_in_use;
-  // Whether Batons has a thread. Otherwise its caller calls tend_once().
-  bool has_thread = true;
   static BatonSystem real();
 };
 
@@ -43,11 +43,11 @@ struct BatonSystem {
 // any more, Batons passes the baton to `reap`, which removes it. If the daemon cannot see the
 // creator, the baton stays.
 //
-// A thread of its own sleeps on the creators' pidfds. Thread-safe.
+// The loop waits for the creators' pidfds. Thread-safe.
 class Batons {
  public:
-  explicit Batons(std::function<void(const Baton&)> reap, BatonSystem system = BatonSystem::real());
-  ~Batons();
+  Batons(EventLoop& loop, std::function<void(const Baton&)> reap,
+         BatonSystem system = BatonSystem::real());
   Batons(const Batons&) = delete;
   Batons& operator=(const Batons&) = delete;
 
@@ -55,8 +55,6 @@ class Batons {
   // unknown (process 0), does only that.
   void watch(const Baton& baton, ProcessOrigin maker);
   void removed(const Job* job, const std::string& path);
-  // Reaps the batons whose creators are gone. The thread of this object calls this.
-  void tend_once() EXCLUDES(mutex_);
 
  private:
   struct Watched {
@@ -66,8 +64,8 @@ class Batons {
     bool is_orphan = false;
   };
 
-  void run();
-  void wake() const;
+  // Reaps the batons whose creators are gone. Returns when to call it again.
+  EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
   // Removes from the list the batons whose creators are gone, and returns them.
   std::list<Watched> take_orphans();
   bool is_dead(const Watched& watched) const;
@@ -75,11 +73,9 @@ class Batons {
 
   const std::function<void(const Baton&)> reap_;
   const BatonSystem system_;
-  const UniqueFd wake_;
   Mutex mutex_;
   std::list<Watched> watched_ GUARDED_BY(mutex_);
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  EventLoop::Task task_;  // the last member: it uses all the others
 };
 
 }  // namespace cacheshim

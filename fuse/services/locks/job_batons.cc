@@ -9,8 +9,8 @@
 
 namespace cacheshim {
 
-void JobBatons::start(std::function<void(const Baton&)> reap) {
-  batons_ = std::make_unique<Batons>(std::move(reap));
+void JobBatons::start(EventLoop& loop, std::function<void(const Baton&)> reap) {
+  batons_ = std::make_unique<Batons>(loop, std::move(reap));
   watch_left_ones();
 }
 

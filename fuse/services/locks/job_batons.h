@@ -24,8 +24,8 @@ class JobBatons {
       : entries_(entries), nodes_(nodes), jobs_(jobs) {}
 
   // Call before any other method. Also watches the batons that an earlier daemon has left. `reap`
-  // removes a baton whose creator has died; it is called with no lock held.
-  void start(std::function<void(const Baton&)> reap);
+  // removes a baton whose creator has died; the loop calls it with no lock held.
+  void start(EventLoop& loop, std::function<void(const Baton&)> reap);
   void stop() { batons_.reset(); }
 
   // Call when `thread` has created this file with O_EXCL.

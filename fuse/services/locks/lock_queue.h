@@ -39,8 +39,6 @@ struct LockSystem {
   // Whether a RELEASE may be in progress that LockTable has not received; true if unknown.
   std::function<bool()> is_releasing;
   std::function<std::chrono::steady_clock::time_point()> now;
-  // Whether LockTable has a keeper. Otherwise its caller calls tend_once().
-  bool has_keeper = true;
   static LockSystem real();
 };
 

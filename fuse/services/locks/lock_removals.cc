@@ -4,6 +4,8 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <chrono>
+#include <vector>
 
 #include "store/overlay/changes.h"
 #include "store/overlay/common_names.h"
@@ -11,10 +13,20 @@
 #include "store/sys/sys.h"
 
 namespace cacheshim {
+namespace {
 
-LockRemovals::LockRemovals(LockTable& locks, const LockFiles& files)
-    : locks_(locks), files_(files) {
-  locks_.set_idle_hook([this](const LockFileId& id) { return finish(id); });
+// The polling interval for a lock file that a process beside the mount has locked.
+constexpr std::chrono::milliseconds kPoll{200};
+
+}  // namespace
+
+LockRemovals::LockRemovals(EventLoop& loop, LockTable& locks, const LockFiles& files)
+    : locks_(locks),
+      files_(files),
+      task_(loop, "removing lock files", [this](const auto&) { return tend(); }) {
+  locks_.set_release_hook([this] {
+    if (has_removals_) task_.wake();
+  });
 }
 
 bool LockRemovals::is_held_by(const Job& job, const std::string& path, pid_t process) {
@@ -36,12 +48,13 @@ Status LockRemovals::remove(Job& job, const std::string& path, pid_t process, Ho
   if (!removed.failed_with(EBUSY)) return removed;
   {
     const MutexLock lock(mutex_);
-    Removal& removal = removals_[{id.device, id.inode}];
+    Removal& removal = removals_[id];
     removal.path = path;
     removal.jobs.insert(&job);
+    has_removals_ = true;
     hide_lock(job.overlay, path);
   }
-  locks_.watch_idle(id);
+  task_.wake();
   return {};
 }
 
@@ -53,13 +66,25 @@ void LockRemovals::forget(Job& job, const struct stat& st) {
   if (found->second.jobs.empty()) removals_.erase(found);
 }
 
-// Returns whether the removal is settled.
-bool LockRemovals::finish(const LockFileId& id) {
+EventLoop::Clock::time_point LockRemovals::tend() {
+  std::vector<LockFileId> ids;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [id, removal] : removals_) ids.push_back(id);
+  }
+  for (const LockFileId& id : ids) finish(id);
+  const MutexLock lock(mutex_);
+  has_removals_ = !removals_.empty();
+  return has_removals_ ? EventLoop::Clock::now() + kPoll : EventLoop::kNever;
+}
+
+// Removes the file, unless a process has a lock on it or waits for one.
+void LockRemovals::finish(const LockFileId& id) {
   std::string path;
   {
     const MutexLock lock(mutex_);
-    const auto found = removals_.find({id.device, id.inode});
-    if (found == removals_.end()) return true;
+    const auto found = removals_.find(id);
+    if (found == removals_.end()) return;
     path = found->second.path;
   }
   const auto open = [&] { return files_.open(path, O_PATH); };
@@ -73,13 +98,12 @@ bool LockRemovals::finish(const LockFileId& id) {
         if (is_locked_elsewhere(id.device, id.inode)) return Errno(EBUSY);
         return files_.remove(path);
       });
-  if (removed.failed_with(EBUSY)) return false;
+  if (removed.failed_with(EBUSY)) return;
   const MutexLock lock(mutex_);
-  const auto found = removals_.find({id.device, id.inode});
-  if (found == removals_.end()) return true;
+  const auto found = removals_.find(id);
+  if (found == removals_.end()) return;
   for (Job* job : found->second.jobs) job->overlay.locks().show(path);
   removals_.erase(found);
-  return true;
 }
 
 }  // namespace cacheshim

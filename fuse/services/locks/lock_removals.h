@@ -4,16 +4,16 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include <cstdint>
+#include <atomic>
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "common/result.h"
 #include "fuse/jobs/job.h"
 #include "fuse/services/locks/lock_table.h"
 #include "store/locks/lock_files.h"
+#include "store/sys/event_loop.h"
 #include "store/sys/mutex.h"
 
 namespace cacheshim {
@@ -24,8 +24,8 @@ namespace cacheshim {
 // released. Thread-safe.
 class LockRemovals {
  public:
-  // Both must outlive it.
-  LockRemovals(LockTable& locks, const LockFiles& files);
+  // All must outlive it.
+  LockRemovals(EventLoop& loop, LockTable& locks, const LockFiles& files);
 
   // Whether `process` has the lock file at `path` locked.
   bool is_held_by(const Job& job, const std::string& path, pid_t process)
@@ -42,12 +42,16 @@ class LockRemovals {
     std::set<Job*> jobs;
   };
 
-  bool finish(const LockFileId& id) EXCLUDES(mutex_);
+  // Removes the files that are free by now. Returns when to call it again.
+  EventLoop::Clock::time_point tend() EXCLUDES(mutex_);
+  void finish(const LockFileId& id) EXCLUDES(mutex_);
 
   LockTable& locks_;
   const LockFiles& files_;
   Mutex mutex_{LockRank::kRemovals};
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Removal> removals_ GUARDED_BY(mutex_);
+  std::map<LockFileId, Removal> removals_ GUARDED_BY(mutex_);
+  std::atomic<bool> has_removals_{false};
+  EventLoop::Task task_;  // the last member: it uses all the others
 };
 
 }  // namespace cacheshim

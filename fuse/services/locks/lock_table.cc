@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include "store/sys/guard.h"
 #include "store/sys/sys.h"
 
 namespace cacheshim {
@@ -20,9 +19,6 @@ namespace {
 // The polling interval for a lock that a process beside the mount has, and for which a request
 // waits.
 constexpr std::chrono::milliseconds kPoll{5};
-// The polling interval for a file that a process beside the mount has locked and for which no
-// request waits.
-constexpr std::chrono::milliseconds kIdlePoll{200};
 
 bool knows_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
 
@@ -40,23 +36,10 @@ Result<UniqueFd> make_stand_in() {
 
 }  // namespace
 
-LockTable::LockTable(Counters& counters, LockSystem system)
+LockTable::LockTable(Counters& counters, EventLoop& loop, LockSystem system)
     : counters_(counters),
       system_(std::move(system)),
-      keeper_(system_.has_keeper ? std::thread([this] { keep(); }) : std::thread()) {}
-
-LockTable::~LockTable() { stop(); }
-
-void LockTable::stop() {
-  close().give();
-  if (!keeper_.joinable()) return;
-  {
-    const MutexLock lock(keeper_mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_one();
-  keeper_.join();
-}
+      task_(loop, "tending locks", [this](const auto&) { return tend(); }) {}
 
 LockTable::Queue LockTable::find_queue(const LockFileId& id) {
   if (count_ == 0) return nullptr;
@@ -113,8 +96,12 @@ Result<LockTable::Queue> LockTable::ensure_queue(const LockFileId& id, const Ope
 
 // The last step of a visit that may have changed the queue: takes it out of the table if it is unused.
 void LockTable::end_visit(const LockFileId& id, const Queue& queue) {
+  if (!queue->has_waiters()) {
+    on_release_();
+  } else if (queue->needs_poll()) {
+    call_loop();
+  }
   queue->dropped |= queue->is_unused();
-  if (!queue->dropped || watches_) wake_if_needed(*queue);
   if (!queue->dropped) return;
   const MutexLock lock(mutex_);
   if (queue->moved) {
@@ -126,16 +113,13 @@ void LockTable::end_visit(const LockFileId& id, const Queue& queue) {
   count_ = queues_.size();
 }
 
-void LockTable::wake_if_needed(const LockQueue& queue) {
-  if (std::this_thread::get_id() == keeper_.get_id()) return;  // the keeper checks again by itself
-  const bool may_be_idle = watches_ && !queue.has_waiters();
-  if (!may_be_idle && (!queue.has_waiters() || !queue.needs_poll())) return;
+void LockTable::call_loop() {
   {
-    const MutexLock lock(keeper_mutex_);
-    if (called_) return;
-    called_ = true;
+    const MutexLock lock(waiting_mutex_);
+    if (is_called_) return;
+    is_called_ = true;
   }
-  wake_.notify_one();
+  task_.wake();
 }
 
 void LockTable::lock(const LockFileId& id, const Opener& open, const LockRequest& request,
@@ -173,9 +157,8 @@ std::uint64_t LockTable::add_waiter(const Queue& queue, const LockRequest& reque
   LockCall& waiting = *call;
   queue->add_waiter(request, std::move(call), ticket);
   {
-    const MutexLock keeper(keeper_mutex_);
+    const MutexLock keeper(waiting_mutex_);
     waiting_.insert(queue);
-    called_ |= std::this_thread::get_id() == keeper_.get_id();  // the keeper itself must visit it again
   }
   waiting.wait(ticket);  // no other thread can answer it: this one holds the mutex
   return ticket;
@@ -203,7 +186,7 @@ bool LockTable::waits_for_itself(std::uint64_t owner) {
   constexpr int kMostSteps = 10;  // like Linux
   constexpr std::size_t kMostOwners = 256;
   const std::vector<Queue> waiting = [this] {
-    const MutexLock lock(keeper_mutex_);
+    const MutexLock lock(waiting_mutex_);
     return std::vector<Queue>(waiting_.begin(), waiting_.end());
   }();
   std::set<std::uint64_t> seen;
@@ -252,13 +235,6 @@ bool LockTable::is_held_by(const LockFileId& id, pid_t process) {
   return queue->is_held_by(process);
 }
 
-bool LockTable::is_wanted(const LockFileId& id) {
-  const Queue queue = find_queue(id);
-  if (queue == nullptr) return false;
-  const MutexLock lock(queue->mutex);
-  return queue->is_wanted_by_others(-1);
-}
-
 int LockTable::find(const LockFileId& id, const Opener& open, const LockRequest& request,
                     struct flock& lock) {
   for (;;) {
@@ -271,6 +247,7 @@ int LockTable::find(const LockFileId& id, const Opener& open, const LockRequest&
       const MutexLock guard(queue->mutex);
       if (queue->dropped) continue;
       error = queue->find(request, lock, answers);
+      end_visit(id, queue);
     }
     give(answers);
     return error;
@@ -303,10 +280,10 @@ void LockTable::released(const LockFileId& id, std::uint64_t handle) {
 
 void LockTable::interrupt(std::uint64_t ticket) {
   {
-    const MutexLock lock(keeper_mutex_);
+    const MutexLock lock(waiting_mutex_);
     interrupts_.push_back(ticket);
   }
-  wake_.notify_one();
+  call_loop();
 }
 
 std::vector<LockTable::Queue> LockTable::all_queues() {
@@ -351,29 +328,6 @@ Status LockTable::unless_wanted(const LockFileId& id, const Opener& open, pid_t 
   }
 }
 
-void LockTable::watch_idle(const LockFileId& id) {
-  {
-    const MutexLock lock(keeper_mutex_);
-    if (std::find(watched_.begin(), watched_.end(), id) == watched_.end()) watched_.push_back(id);
-    watches_ = called_ = true;
-  }
-  wake_.notify_one();
-}
-
-void LockTable::visit_idle() {
-  std::vector<LockFileId> ids;
-  {
-    const MutexLock lock(keeper_mutex_);
-    ids = watched_;
-  }
-  for (const LockFileId& id : ids) {
-    if (!hook_(id)) continue;
-    const MutexLock lock(keeper_mutex_);
-    std::erase(watched_, id);
-    watches_ = !watched_.empty();
-  }
-}
-
 // Returns whether the queue must be checked again soon.
 bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts) {
   LockQueue::Answers answers;
@@ -384,7 +338,7 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
     if (queue->needs_poll()) queue->poll(answers);
     again = queue->needs_poll();
     if (!queue->has_waiters()) {
-      const MutexLock keeper(keeper_mutex_);
+      const MutexLock keeper(waiting_mutex_);
       waiting_.erase(queue);
     }
   }
@@ -392,42 +346,17 @@ bool LockTable::visit(const Queue& queue, const std::vector<std::uint64_t>& inte
   return again;
 }
 
-// Blocks until the keeper has something to do. Blocks at most kPoll if queues must be polled, at
-// most kIdlePoll if there are files of watch_idle().
-void LockTable::wait_for_call(bool polls) {
-  const bool is_timed = polls || watches_;
-  const auto deadline = std::chrono::steady_clock::now() + (polls ? kPoll : kIdlePoll);
-  while (!stopping_ && !called_ && interrupts_.empty()) {
-    if (!is_timed) {
-      wake_.wait(keeper_mutex_);
-    } else if (!wake_.wait_until(keeper_mutex_, deadline)) {
-      return;
-    }
-  }
-}
-
-bool LockTable::tend_once() {
-  ReleasableMutexLock lock(keeper_mutex_);
-  called_ = false;
+// Answers interrupted requests, and tries those whose conflicting locks may have ended without an event. Returns when to
+// call it again.
+EventLoop::Clock::time_point LockTable::tend() {
+  ReleasableMutexLock lock(waiting_mutex_);
+  is_called_ = false;
   const auto interrupts = std::exchange(interrupts_, {});
   const std::vector<Queue> waiting(waiting_.begin(), waiting_.end());
   lock.unlock();
   bool polls = false;
   for (const Queue& queue : waiting) polls |= visit(queue, interrupts);
-  if (watches_) visit_idle();
-  return polls;
-}
-
-void LockTable::keep() {
-  for (bool polls = false;;) {
-    {
-      const MutexLock lock(keeper_mutex_);
-      if (stopping_) return;
-      wait_for_call(polls);
-    }
-    polls = false;
-    (void)run_guarded("tending locks", [&] { polls = tend_once(); });
-  }
+  return polls ? EventLoop::Clock::now() + kPoll : EventLoop::kNever;
 }
 
 }  // namespace cacheshim

@@ -2,17 +2,18 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "common/counters.h"
 #include "fuse/requests/pending_replies.h"
 #include "fuse/services/locks/lock_queue.h"
+#include "store/sys/event_loop.h"
 #include "store/sys/mutex.h"
 
 namespace cacheshim {
@@ -23,12 +24,12 @@ namespace cacheshim {
 struct LockFileId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
-  friend bool operator==(const LockFileId&, const LockFileId&) = default;
+  friend auto operator<=>(const LockFileId&, const LockFileId&) = default;
   bool is_shared() const { return device != 0; }
 };
 
 // All locks of a mount. Each file has a LockQueue, which is made with its first lock and dropped with its last handle.
-// One thread, the keeper, polls the locks whose release no event reports. It sleeps while no request waits for them.
+// The loop polls the locks whose release no event reports, while a request waits for them.
 //
 // Thread-safe. Calls are answered with no lock held.
 class LockTable {
@@ -36,8 +37,8 @@ class LockTable {
   // Returns a descriptor of a shared file (O_PATH is enough). Called with no lock held.
   using Opener = std::function<Result<UniqueFd>()>;
 
-  explicit LockTable(Counters& counters, LockSystem system = LockSystem::real());
-  ~LockTable();
+  LockTable(Counters& counters, EventLoop& loop, LockSystem system = LockSystem::real());
+  ~LockTable() { close().give(); }
   LockTable(const LockTable&) = delete;
   LockTable& operator=(const LockTable&) = delete;
 
@@ -55,9 +56,7 @@ class LockTable {
   bool gives_up_exclusive(const LockFileId& id, const LockRequest& unlock);
   // Whether `process` has an exclusive lock on the file.
   bool is_held_by(const LockFileId& id, pid_t process);
-  // is_wanted(): whether a process has a lock on the file or waits for one. is_in_use(): whether
-  // the file has a queue.
-  bool is_wanted(const LockFileId& id);
+  // Whether a process has a lock on the file or waits for one.
   bool is_in_use(const LockFileId& id) { return find_queue(id) != nullptr; }
   // Serves F_GETLK. Returns an errno value, or 0 with `lock` filled in.
   int find(const LockFileId& id, const Opener& open, const LockRequest& request,
@@ -65,7 +64,7 @@ class LockTable {
   // Call for FLUSH and RELEASE of a handle.
   void closed(const LockFileId& id, std::uint64_t handle, std::uint64_t owner);
   void released(const LockFileId& id, std::uint64_t handle);
-  // Makes the keeper answer a waiting request with EINTR. May be called from LockCall::wait(), and
+  // Makes the loop answer a waiting request with EINTR. May be called from LockCall::wait(), and
   // with locks held.
   void interrupt(std::uint64_t ticket);
 
@@ -79,25 +78,14 @@ class LockTable {
   // the waiting requests.
   PendingReplies close();
   void reopen() { closed_ = false; }
-  // As close(), and ends the keeper, which then no longer calls the idle hook. Call before the
-  // objects that the hook uses are destroyed. Idempotent, but not thread-safe.
-  void stop();
-  // Answers interrupted requests, tries the requests whose conflicting locks may have ended without an event, and calls
-  // the idle hook. Returns true if it must be called again soon. The keeper calls it; only the owner of a table without
-  // a keeper (LockSystem::has_keeper) must.
-  bool tend_once() EXCLUDES(keeper_mutex_);
   // Runs `action` while no process but `process` has a lock on the file or waits for one, and no
   // new request starts. Errors: EBUSY if another process has a lock or waits for one, otherwise the
   // errors of `action`.
   Status unless_wanted(const LockFileId& id, const Opener& open, pid_t process,
                        const std::function<Status()>& action);
-  // Sets the idle hook. From time to time the keeper calls it for each file of watch_idle(), with no lock held, until
-  // it returns true. The hook must check whether a process has a lock on the file or waits for one (unless_wanted()).
-  // Call once, before watch_idle().
-  void set_idle_hook(std::function<bool(const LockFileId&)> when_idle) {
-    hook_ = std::move(when_idle);
-  }
-  void watch_idle(const LockFileId& id);
+  // Sets a function that is called, with locks held, when a request or a close may have left a file without locks and
+  // waiting requests. Call once, before the first request.
+  void set_release_hook(std::function<void()> hook) { on_release_ = std::move(hook); }
   // Whether a file system of the base does not support locks, so that locks exclude only processes
   // of this mount.
   bool is_local_only() const {
@@ -122,18 +110,15 @@ class LockTable {
   void break_cycle(const LockFileId& id, const Queue& queue, const LockRequest& request,
                    std::uint64_t ticket);
   bool waits_for_itself(std::uint64_t owner) REQUIRES(cycles_mutex_);
-  void wake_if_needed(const LockQueue& queue) REQUIRES(queue.mutex);
+  void call_loop() EXCLUDES(waiting_mutex_);
   std::uint64_t add_waiter(const Queue& queue, const LockRequest& request,
                            std::unique_ptr<LockCall> call) REQUIRES(queue->mutex);
-  void keep();
-  void wait_for_call(bool polls) REQUIRES(keeper_mutex_);
+  EventLoop::Clock::time_point tend() EXCLUDES(waiting_mutex_);
   bool visit(const Queue& queue, const std::vector<std::uint64_t>& interrupts);
-  void visit_idle();
 
   Counters& counters_;
   const LockSystem system_;
-  std::function<bool(const LockFileId&)> hook_;
-  std::atomic<bool> watches_{false};   // watched_ is not empty
+  std::function<void()> on_release_ = [] {};
   std::atomic<std::size_t> count_{0};  // of queues
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<bool> closed_{false};
@@ -146,14 +131,11 @@ class LockTable {
   std::set<std::uint64_t> local_only_ GUARDED_BY(mutex_);  // devices without locks
   std::set<std::uint64_t> lockable_ GUARDED_BY(mutex_);    // devices with working locks
 
-  Mutex keeper_mutex_;
-  CondVar wake_;
-  std::set<Queue> waiting_ GUARDED_BY(keeper_mutex_);  // with waiters
-  std::vector<std::uint64_t> interrupts_ GUARDED_BY(keeper_mutex_);
-  std::vector<LockFileId> watched_ GUARDED_BY(keeper_mutex_);
-  bool called_ GUARDED_BY(keeper_mutex_) = false;
-  bool stopping_ GUARDED_BY(keeper_mutex_) = false;
-  std::thread keeper_;
+  Mutex waiting_mutex_;
+  std::set<Queue> waiting_ GUARDED_BY(waiting_mutex_);  // with waiters
+  std::vector<std::uint64_t> interrupts_ GUARDED_BY(waiting_mutex_);
+  bool is_called_ GUARDED_BY(waiting_mutex_) = false;  // tend() will run
+  EventLoop::Task task_;                              // the last member: it uses all the others
 };
 
 }  // namespace cacheshim

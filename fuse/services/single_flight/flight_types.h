@@ -83,8 +83,6 @@ struct FlightOptions {
   // The functions that watch processes; replaced in tests.
   std::function<UniqueFd(const Process&)> watch = watch_process;
   std::function<bool(const Process&)> is_stopped = cacheshim::is_stopped;
-  // False: Flights has no thread, and its owner calls Flights::tend_once().
-  bool has_thread = true;
 };
 
 }  // namespace cacheshim

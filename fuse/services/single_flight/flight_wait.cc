@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuse/services/single_flight/flight_wait.h"
 
-#include <sys/eventfd.h>
-
 #include "store/sys/guard.h"
 
 namespace cacheshim {
 
-void FlightWait::begin(const std::string& path, FlightTime deadline, int wake_event) {
+void FlightWait::begin(const std::string& path, FlightTime deadline, const EventLoop::Task& tender) {
   request_.path = path;
   deadline_ = deadline;
-  wake_event_ = wake_event;
+  tender_ = &tender;
 }
 
 void FlightWait::interrupt() {
   interrupted_ = true;
-  const int event = wake_event_;
-  if (event >= 0) (void)::eventfd_write(event, 1);  // fails only if the thread is already awake
+  if (const EventLoop::Task* const tender = tender_) tender->wake();
 }
 
 void give(const FlightAnswers& answers) {

@@ -10,6 +10,7 @@
 
 #include "fuse/requests/interruptible.h"
 #include "fuse/services/single_flight/flight_types.h"
+#include "store/sys/event_loop.h"
 
 namespace cacheshim {
 
@@ -24,8 +25,8 @@ class FlightWait final : public Interruptible {
   void interrupt() override;
   void answer() const { answer_(); }
 
-  // For Flights, under its lock. `wake_event` wakes the thread that ends waits.
-  void begin(const std::string& path, FlightTime deadline, int wake_event);
+  // For Flights, under its lock. `tender`, which must outlive the requests, ends waits.
+  void begin(const std::string& path, FlightTime deadline, const EventLoop::Task& tender);
   const LeaseRequest& request() const { return request_; }
   bool is_late(FlightTime now) const { return deadline_ <= now; }
   bool is_interrupted() const { return interrupted_; }
@@ -33,7 +34,7 @@ class FlightWait final : public Interruptible {
  private:
   const std::function<void()> answer_;
   std::atomic<bool> interrupted_{false};
-  std::atomic<int> wake_event_{-1};
+  std::atomic<const EventLoop::Task*> tender_{nullptr};
   LeaseRequest request_;
   FlightTime deadline_;
 };

@@ -5,27 +5,17 @@
 #include <utility>
 
 #include "fuse/jobs/job.h"
-#include "store/sys/guard.h"
 
 namespace cacheshim {
 
-Flights::Flights(FlightOptions options, NodeTable& nodes, Counters& counters)
+Flights::Flights(EventLoop& loop, FlightOptions options, NodeTable& nodes, Counters& counters)
     : options_(std::move(options)),
-      table_(options_, nodes, counters, events_),
+      table_(options_, nodes, counters, task_),
       tender_(options_, table_, counters),
-      counters_(counters) {
-  if (options_.has_thread) thread_ = std::thread([this] { run(); });
-}
+      counters_(counters),
+      task_(loop, "tending flights", [this](const auto& ended) { return tend(ended); }) {}
 
-Flights::~Flights() {
-  close().give();
-  {
-    const MutexLock lock(table_.mutex);
-    stopping_ = true;
-  }
-  events_.wake();
-  if (thread_.joinable()) thread_.join();
-}
+Flights::~Flights() { close().give(); }
 
 PendingReplies Flights::close() {
   FlightAnswers answers;
@@ -45,16 +35,11 @@ void Flights::reopen() {
   closed_ = false;
 }
 
-void Flights::run() {
-  const auto is_stopping = [&] {
-    const MutexLock lock(table_.mutex);
-    return stopping_;
-  };
-  while (!is_stopping()) tend_once(tender_.time_to_next_check());
-}
-
-void Flights::tend_once(std::chrono::milliseconds timeout) {
-  (void)run_guarded("tending flights", [&] { tender_.tend(events_.wait(timeout)); });
+// Ends the waits that are over, after the exit of builders or at a time. Returns when to call it again.
+EventLoop::Clock::time_point Flights::tend(const std::vector<std::uint64_t>& ended) {
+  tender_.tend(ended);
+  const auto wait = tender_.time_to_next_check();
+  return wait.count() < 0 ? EventLoop::kNever : EventLoop::Clock::now() + wait;
 }
 
 Flights::Answer Flights::look(const LeaseRequest& request) {
@@ -131,7 +116,7 @@ bool Flights::expect_builder(Lease& lease, const LeaseRequest& request) {
   lease.expected = expected->builder;
   lease.expected_until = expected->until;
   lease.expecting = request.process().pid;
-  events_.wake();  // to end this wait in time
+  task_.wake();  // to end this wait in time
   return true;
 }
 
@@ -142,7 +127,7 @@ void Flights::wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wai
   }();
   if (!waits) return wait->answer();
   counters_.flight_waits.fetch_add(1, std::memory_order_relaxed);
-  events_.wake();  // the thread must start its timer, and handle an earlier interrupt
+  task_.wake();  // to start its timer, and to handle an earlier interrupt
 }
 
 bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait>& wait) {
@@ -155,7 +140,7 @@ bool Flights::begin_wait(NodeIndex placeholder, const std::shared_ptr<FlightWait
     lease.builders.push_back(request.process());
     return false;
   }
-  wait->begin(found->first.first, options_.now() + options_.timeout, events_.wake_event());
+  wait->begin(found->first.first, options_.now() + options_.timeout, task_);
   lease.waits.push_back(wait);
   return true;
 }
@@ -224,7 +209,7 @@ void Flights::finished(const Job& job, const std::string& path) {
     answers = table_.take_answers();
   }
   give(answers);
-  if (is_to_be_checked) events_.wake();
+  if (is_to_be_checked) task_.wake();
 }
 
 // Returns whether any of the names has waiters.

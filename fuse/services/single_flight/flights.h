@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/counters.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/requests/pending_replies.h"
-#include "fuse/services/single_flight/flight_events.h"
 #include "fuse/services/single_flight/flight_tender.h"
 #include "fuse/services/single_flight/flight_types.h"
 #include "fuse/services/single_flight/flight_wait.h"
 #include "fuse/services/single_flight/lease_table.h"
+#include "store/sys/event_loop.h"
 
 namespace cacheshim {
 
@@ -47,7 +46,7 @@ namespace cacheshim {
 // result.
 //
 // This class decides what each request gets. LeaseTable holds the leases, and FlightTender ends
-// waits on a thread.
+// waits on the loop's thread.
 //
 // Thread-safe. Call with no lock held; callbacks run with no lock held unless they say otherwise.
 class Flights {
@@ -64,7 +63,7 @@ class Flights {
     NodeIndex placeholder;  // one lookup of it is counted for the kernel
   };
 
-  Flights(FlightOptions options, NodeTable& nodes, Counters& counters);
+  Flights(EventLoop& loop, FlightOptions options, NodeTable& nodes, Counters& counters);
   ~Flights();  // answers the waiters
 
   Answer look(const LeaseRequest& request) EXCLUDES(table_.mutex);
@@ -83,9 +82,6 @@ class Flights {
   // and published if it may be.
   void finished(const Job& job, const std::string& path) EXCLUDES(table_.mutex);
   std::vector<FlightDescription> describe() const EXCLUDES(table_.mutex);
-  // Blocks up to `timeout` (-1: without a limit) for the exit of a builder, or for a change. Then
-  // ends the waits that are over. The thread of this object only calls this function.
-  void tend_once(std::chrono::milliseconds timeout) EXCLUDES(table_.mutex);
   // Call before the mount goes away: waiters build the entries themselves, and so does every
   // process until reopen(). Returns the replies to the waiters.
   PendingReplies close() EXCLUDES(table_.mutex);
@@ -100,16 +96,15 @@ class Flights {
       REQUIRES(table_.mutex);
   void fail_others_of(const LeaseRequest& request) REQUIRES(table_.mutex);
   bool note_finished(const Job& job, const std::string& path) REQUIRES(table_.mutex);
-  void run();
+  EventLoop::Clock::time_point tend(const std::vector<std::uint64_t>& ended)
+      EXCLUDES(table_.mutex);
 
   const FlightOptions options_;
-  FlightEvents events_;
   LeaseTable table_;
   FlightTender tender_;
   Counters& counters_;
   bool closed_ GUARDED_BY(table_.mutex) = false;
-  bool stopping_ GUARDED_BY(table_.mutex) = false;
-  std::thread thread_;
+  EventLoop::Task task_;  // the last member: it uses all the others
 };
 
 }  // namespace cacheshim

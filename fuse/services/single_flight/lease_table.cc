@@ -60,9 +60,10 @@ void LeaseTable::lead(Iterator found, const LeaseRequest& request, UniqueFd pidf
   }
   lease.serial = next_serial_++;
   serials_[lease.serial] = key;
-  events_.watch(lease.watched.get(), lease.serial);
+  // If this fails, the daemon does not notice the builder's exit, and waiters wait until their timeout.
+  (void)tender_.watch(lease.watched.get(), lease.serial);
   counters_.flight_leases.fetch_add(1, std::memory_order_relaxed);
-  if (lease.is_entry) events_.wake();  // to watch the builder
+  if (lease.is_entry) tender_.wake();  // to watch the builder
   for (auto wait = lease.waits.begin(); wait != lease.waits.end();) {
     const auto at = wait++;
     if (contains((*at)->request().lineage, *lease.leader)) release(lease, at, true);

@@ -13,9 +13,9 @@
 #include "common/unique_fd.h"
 #include "fuse/nodes/node_table.h"
 #include "fuse/services/single_flight/failed_builds.h"
-#include "fuse/services/single_flight/flight_events.h"
 #include "fuse/services/single_flight/lease.h"
 #include "fuse/services/single_flight/past_waits.h"
+#include "store/sys/event_loop.h"
 #include "store/sys/mutex.h"
 
 namespace cacheshim {
@@ -35,10 +35,11 @@ class LeaseTable {
   static constexpr std::size_t kMostLeases = 1024;  // further processes build without a lease
   static constexpr std::chrono::seconds kFailedFor{60};
 
-  // All must outlive the table.
+  // All must outlive the table. `tender` runs once a builder has exited, with the serial of its lease, and when an entry
+  // has got a builder.
   LeaseTable(const FlightOptions& options, NodeTable& nodes, Counters& counters,
-             FlightEvents& events)
-      : options_(options), nodes_(nodes), counters_(counters), events_(events) {}
+             const EventLoop::Task& tender)
+      : options_(options), nodes_(nodes), counters_(counters), tender_(tender) {}
 
   // Whether there are leases, and whether there are names whose builds have failed. These functions
   // take no lock.
@@ -85,12 +86,12 @@ class LeaseTable {
   const FlightOptions& options_;
   NodeTable& nodes_;
   Counters& counters_;
-  FlightEvents& events_;
+  const EventLoop::Task& tender_;
   std::atomic<std::size_t> count_{0};
   std::atomic<bool> remembers_failures_{false};
   std::unordered_map<NodeIndex, LeaseKey> placeholders_ GUARDED_BY(mutex);
   std::map<std::uint64_t, LeaseKey> serials_ GUARDED_BY(mutex);
-  std::uint64_t next_serial_ GUARDED_BY(mutex) = FlightEvents::kNoSerial + 1;
+  std::uint64_t next_serial_ GUARDED_BY(mutex) = 1;
   FlightAnswers answers_ GUARDED_BY(mutex);
 };
 

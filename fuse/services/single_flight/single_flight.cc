@@ -21,10 +21,11 @@ bool can_complete(const EntryRule& rule, std::string_view path) {
 
 }  // namespace
 
-void SingleFlight::start(const Store& store, std::chrono::seconds timeout) {
+void SingleFlight::start(EventLoop& loop, const Store& store, std::chrono::seconds timeout) {
   if (timeout.count() == 0) return;
   const auto look = [this](const Job& job, const std::string& path) { return inspect(job, path); };
   flights_ = std::make_unique<Flights>(
+      loop,
       FlightOptions{timeout, LeaseFiles(store.leases()), look,
                     [](Job& job, bool builds) { job.filter.set_building(builds); }},
       nodes_, counters_);

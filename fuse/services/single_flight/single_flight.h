@@ -32,7 +32,7 @@ class SingleFlight {
         counters_(counters) {}
 
   // Without this call no process waits, and the other calls do nothing.
-  void start(const Store& store, std::chrono::seconds timeout);
+  void start(EventLoop& loop, const Store& store, std::chrono::seconds timeout);
   PendingReplies close() const { return flights_ ? flights_->close() : PendingReplies(); }
   void reopen() const {
     if (flights_) flights_->reopen();
