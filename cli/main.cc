@@ -26,36 +26,36 @@ constexpr const char* kDescription =
 
 constexpr const char* kFooter = R"(Examples:
   cacheshim mount --store /data/ci-cache /ci-cache     serve a store on this machine (root)
-  cacheshim run python train.py                        run one job on it
-  cacheshim run --store ~/cache python train.py        the same with no mount and no root
-  cacheshim status                                     what is mounted, who may publish
-  cacheshim job end 4711 --success                     publish the rest of a job
+  cacheshim run python train.py                        run one command as a job
+  cacheshim run --store ~/cache python train.py        the same, without a mount and without root
+  cacheshim status                                     show what is mounted and who may publish
+  cacheshim job end 4711 --success                     end a job and publish its complete entries
   cacheshim lock build.lock make                       run a command under a lock
-  cacheshim explain ~/.triton/cache/KEY/k.cubin        where a file comes from, who published it
-  cacheshim profile learn --variable X_CACHE -- x      a profile of what x does in its cache
-  cacheshim doctor                                     what is wrong here, and what to do
-  cacheshim gc --dry-run                               what the limits would evict
-  cacheshim unmount /ci-cache
-  cacheshim overlay -o lowerdir=/a:/b,upperdir=/u,workdir=/w /mnt   an overlay without a store
+  cacheshim explain ~/.triton/cache/KEY/k.cubin        show where a file comes from and who published it
+  cacheshim profile learn --variable X_CACHE -- x      draft a profile from what x does in its cache
+  cacheshim doctor                                     report problems of this machine and their solutions
+  cacheshim gc --dry-run                               list what the limits would evict
+  cacheshim unmount /ci-cache                          end the mount
+  cacheshim overlay -o lowerdir=/a:/b,upperdir=/u,workdir=/w /mnt   mount an overlay without a store
 
 Exit codes:
   0   success
   1   the operation failed
-  2   wrong usage: unknown option or configuration key, bad job id
+  2   incorrect usage: unknown option or configuration key, invalid job id
   69  mount or store not available
   75  timed out
   run and lock return their command's own code
 
 Environment:
-  CACHESHIM_MOUNT     the mount that is meant, where it is not /ci-cache
-  CACHESHIM_JOB       job id; else that of SLURM, GitHub Actions, GitLab, Jenkins, PBS or LSF
-  CACHESHIM_CYCLE     the job's attempt; else the scheduler's
-  CACHESHIM_PUBLISH   never, end or complete: publish less than the mount would
+  CACHESHIM_MOUNT     the mount (default: /ci-cache)
+  CACHESHIM_JOB       job id (default: that of SLURM, GitHub Actions, GitLab, Jenkins, PBS or LSF)
+  CACHESHIM_CYCLE     the job's attempt (default: the scheduler's)
+  CACHESHIM_PUBLISH   never, end or complete: restrict publishing for this job
   CACHESHIM_STRICT=1  fail instead of running without the cache
-  CACHESHIM_DISABLE=1 run as if cacheshim were not there
-  CACHESHIM_LOG       file for the preloaded library's lines, instead of stderr
-  CACHESHIM_ROUTES    /PATH=NAME:...: further paths to send to the mount
-  CACHESHIM_EXEC=leave   leave children without LD_PRELOAD as they are
+  CACHESHIM_DISABLE=1 run as if cacheshim were not installed
+  CACHESHIM_LOG       file for the preloaded library's messages (default: stderr)
+  CACHESHIM_ROUTES    /PATH=NAME:...: more paths to redirect to the mount
+  CACHESHIM_EXEC=leave   do not preload children whose environment has no LD_PRELOAD
   CACHESHIM_CUDA_EAGER, CACHESHIM_CUDA_MATCH, CACHESHIM_CUDA_REPORT   see man cacheshim-cuda
 
 Configuration: /etc/cacheshim/cacheshim.toml and profiles.d/*.toml beside it for root,

@@ -116,13 +116,13 @@ void add_doctor(CLI::App& app, int& exit_code) {
                    "The mount (default: $CACHESHIM_MOUNT or /ci-cache; with --store alone, none)")
       ->type_name("M");
   command->add_option("--store", arguments->store, "The store, mounted or not")->type_name("DIR");
-  command->add_option("--config", arguments->config, "Configuration, as for mount")
+  command->add_option("--config", arguments->config, "Configuration file, as for mount")
       ->type_name("FILE");
   command->add_flag("--json", arguments->as_json, "As JSON");
   command->footer(
-      "One line per check: ok, warning or problem, the check, the place, the finding, what to do.\n"
-      "It changes nothing, and can run at any time. As root it sees more (docs/doctor.md).\n"
-      "Exit codes: 0 no problem, 1 a problem, 69 no such mount, its daemon is dead, or no such store.");
+      "Prints one line per check: ok, warning or problem; the check; the place; the finding; what to do.\n"
+      "Changes nothing, and can run at any time. Checks more as root (docs/doctor.md).\n"
+      "Exit codes: 0 no problem; 1 a problem; 69 no such mount, its daemon is dead, or no such store.");
   command->callback([arguments, &exit_code] { exit_code = examine(*arguments); });
 }
 

@@ -155,7 +155,9 @@ void add_explain(CLI::App& app, int& exit_code) {
       ->add_option("PATH", arguments->path,
                    "Path below the mount or the store, a cache's default path, or triton/KEY/NAME")
       ->required();
-  command->add_option("--job", arguments->job, "As this job sees it (default: the caller's)")
+  command
+      ->add_option("--job", arguments->job,
+                   "Explain the path as this job sees it (default: the caller's job)")
       ->type_name("ID");
   command
       ->add_option("--mount", arguments->mount,

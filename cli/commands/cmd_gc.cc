@@ -102,21 +102,22 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* help,
 
 void add_gc(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<GcArguments>();
-  CLI::App* gc = add_command(app, "gc", "Evict from the base until its limits hold", arguments);
-  gc->add_flag("--dry-run", arguments->dry_run, "Only say what would go");
+  CLI::App* gc =
+      add_command(app, "gc", "Evict entries from the base until its limits hold", arguments);
+  gc->add_flag("--dry-run", arguments->dry_run, "Only print what would be evicted");
   gc->footer(
-      "Whole entries go, the least recently used first, until max_size, max_files, max_age and\n"
-      "min_free of [gc] in the configuration hold; none that was used within min_age (48 h), unless\n"
-      "space runs out. The daemon does the same by itself every [gc] interval (10 min). For root, or\n"
-      "the user who mounted the store.");
+      "Evicts whole entries, the least recently used first, until max_size, max_files, max_age and\n"
+      "min_free of [gc] in the configuration hold. Keeps entries that were used within min_age (48 h),\n"
+      "unless space runs out. The daemon does the same at each interval of [gc] (10 min). Only for root\n"
+      "and for the user who mounted the store.");
   gc->callback([arguments, &exit_code] { exit_code = collect_garbage(*arguments); });
   auto verifying = std::make_shared<GcArguments>();
   CLI::App* check =
       add_command(app, "verify", "Verify base files against the recorded digests", verifying);
   check->add_flag("--repair", verifying->repair, "Move damaged entries to trash");
   check->footer(
-      "Exit codes: 0 all is as recorded, or was repaired; 1 something is damaged. For root, or the\n"
-      "user who mounted the store.");
+      "Exit codes: 0 every file matches its record, or was repaired; 1 something is damaged. Only for\n"
+      "root and for the user who mounted the store.");
   check->callback([verifying, &exit_code] { exit_code = verify(*verifying); });
 }
 

@@ -338,28 +338,28 @@ CLI::App* add_with_id(CLI::App& parent, const std::shared_ptr<JobArguments>& arg
 
 void add_job(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<JobArguments>();
-  CLI::App* job = app.add_subcommand("job", "Start, end and show the jobs of a mount");
+  CLI::App* job = app.add_subcommand("job", "Start, end and show jobs of a mount");
   job->require_subcommand(1);
   const auto with_id = [&](const char* name, const char* help, Action action) {
     return add_with_id(*job, arguments, name, help, action, exit_code);
   };
   with_id("start", "Start a job before its first process", start)
-      ->add_flag("--shared-uids", arguments->shared_uids, "Let further users into this job");
-  CLI::App* end_command = with_id("end", "End a job; success publishes what is complete", end);
+      ->add_flag("--shared-uids", arguments->shared_uids, "Allow other users in this job");
+  CLI::App* end_command = with_id("end", "End a job; success publishes complete entries", end);
   end_command->add_flag("--success", arguments->success, "The job succeeded");
   end_command->add_flag("--failure", arguments->failure,
                         "The job failed: nothing more is published");
   end_command
       ->add_option("--cycle", arguments->cycle,
-                   "Only this attempt: fails if another attempt has begun")
+                   "End only this attempt; fail if another attempt has begun")
       ->type_name("N");
   end_command->footer("One of --success and --failure is required.");
-  add_command(*job, arguments, "list", "All jobs that the daemon knows", list, exit_code)
+  add_command(*job, arguments, "list", "List all jobs that the daemon knows", list, exit_code)
       ->add_flag("--json", arguments->as_json, "As JSON");
-  with_id("show", "One job", show)->add_flag("--json", arguments->as_json, "As JSON");
-  with_id("wait", "Wait until a job has ended; returns 0 for success, else 1", wait)
+  with_id("show", "Show one job", show)->add_flag("--json", arguments->as_json, "As JSON");
+  with_id("wait", "Wait until a job has ended; exit with 0 if it succeeded, otherwise with 1", wait)
       ->add_option("--timeout", arguments->timeout,
-                   "Give up after S seconds, or 500ms, 10m, …, with exit code 75")
+                   "Give up with exit code 75 after S seconds (or 500ms, 10m, …)")
       ->type_name("S")
       ->check(timeout_problem);
   const auto with_plan = [&](const char* name, const char* help, Action action,
@@ -373,12 +373,12 @@ void add_job(CLI::App& app, int& exit_code) {
   };
   with_plan(
       "publish", "Publish a job's complete entries now", publish,
-      "Each complete entry goes into the base as a whole, whatever the job's policy; all else stays in\n"
-      "its layer. A job that may not publish publishes nothing.");
+      "Each complete entry goes into the base as a whole, whatever the job's policy is. Everything else\n"
+      "stays in the job's layer. A job that may not publish publishes nothing.");
   with_plan(
       "discard", "Discard a job's own files", discard,
-      "Discards its layer, with all that the job has written and not published. The base is visible\n"
-      "again where the job had removed something. The job continues with an empty layer.");
+      "Discards the job's layer, with everything that the job has written but not published. Base files\n"
+      "that the job had removed from its view are visible again. The job continues with an empty layer.");
 }
 
 }  // namespace cacheshim::cli

@@ -225,7 +225,7 @@ void add_learn(CLI::App& profile, const std::vector<std::string>& command, int& 
       ->type_name("NAME");
   learn
       ->add_option("--variable", arguments->variable,
-                   "Variable that moves the cache: set for COMMAND")
+                   "Variable that moves the cache; it is set for COMMAND")
       ->type_name("VAR");
   learn->add_option("--cache", arguments->cache, "COMMAND's cache directory (default: a new one)")
       ->type_name("DIR");
@@ -233,9 +233,9 @@ void add_learn(CLI::App& profile, const std::vector<std::string>& command, int& 
   learn->footer(
       "Runs COMMAND with an empty cache, and then again with the files that it has left there. COMMAND sees only these\n"
       "files at DIR; the real contents are neither read nor changed. Needs /dev/fuse, but neither root nor a mount.\n"
-      "Prints the profile; COMMAND's own output goes to stderr. The profile is a guess, and comments give the observations;\n"
-      "docs/profiles.md says how to continue.\n"
-      "Exit codes: 0 a profile was printed, 1 COMMAND failed or made no file there, 69 no private mount is possible.");
+      "Prints the profile; COMMAND's own output goes to stderr. The profile is a guess, with the observations as\n"
+      "comments; docs/profiles.md explains how to check it.\n"
+      "Exit codes: 0 a profile was printed; 1 COMMAND failed or created no file there; 69 no private mount is possible.");
   learn->callback([arguments, &command, &exit_code] {
     arguments->command = command;
     check_arguments(*arguments);

@@ -47,18 +47,18 @@ int do_lock(const LockArguments& arguments) {
 void add_lock(CLI::App& app, const std::vector<std::string>& command, int& exit_code) {
   auto arguments = std::make_shared<LockArguments>();
   CLI::App* lock = app.add_subcommand("lock", "Run a command while a file is locked");
-  lock->add_flag("--shared", arguments->shared, "A shared lock (default: an exclusive one)");
+  lock->add_flag("--shared", arguments->shared, "Take a shared lock (default: an exclusive lock)");
   lock->add_option("--timeout", arguments->timeout,
-                   "Give up after S seconds, or 500ms, 10m, …, with exit code 75 (default: wait)")
+                   "Give up with exit code 75 after S seconds (or 500ms, 10m, …; default: wait)")
       ->type_name("S")
       ->check(timeout_problem);
   lock->add_option("FILE", arguments->file,
-                   "Lock file, created if it does not exist; or a directory")
+                   "Lock file, which is created if it does not exist; or a directory")
       ->required();
   lock->formatter(make_formatter_with_command());
   lock->footer(
       "Uses flock(2), as flock(1) and Python's filelock do. Returns COMMAND's\n"
-      "own exit code, 128 + N if signal N ended it, 75 on timeout. FILE stays.");
+      "own exit code, 128 + N if signal N ended it, or 75 on timeout. FILE is not removed.");
   lock->callback([arguments, &command, &exit_code] {
     if (command.empty()) {
       throw Failure(kExitUsage, "lock needs a COMMAND; see cacheshim lock --help");

@@ -65,19 +65,19 @@ void do_mount(const MountArguments& arguments) {
 void add_mount(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<MountArguments>();
   CLI::App* mount = app.add_subcommand(
-      "mount", "Show a store of cache directories at MOUNTPOINT; returns once it is usable");
+      "mount", "Show a store of cache directories at MOUNTPOINT; return once the mount is usable");
   mount->add_option("--store", arguments->daemon.store, "Directory that holds the caches")
       ->type_name("DIR")
       ->check(refuse_empty_path)
       ->required();
   mount
       ->add_option("--layers", arguments->daemon.layers,
-                   "Directory of the jobs' layers (default: STORE/.cacheshim/layers)")
+                   "Directory for the jobs' layers (default: STORE/.cacheshim/layers)")
       ->type_name("DIR");
   mount
       ->add_option("--config", arguments->daemon.config,
-                   "Configuration (default: /etc/cacheshim/cacheshim.toml for root, else "
-                   "~/.config/cacheshim/cacheshim.toml)")
+                   "Configuration file (default: /etc/cacheshim/cacheshim.toml for root, "
+                   "~/.config/cacheshim/cacheshim.toml for others)")
       ->type_name("FILE");
   mount
       ->add_option("-o", arguments->daemon.options,
@@ -85,7 +85,8 @@ void add_mount(CLI::App& app, int& exit_code) {
       ->type_name("OPT[,OPT...]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  mount->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
+  mount->add_flag("--foreground", arguments->foreground,
+                  "Stay in the foreground and log to stderr");
   mount->add_flag("--standby", arguments->standby,
                   "Stay in the foreground; mount again when the serving daemon dies");
   mount
@@ -94,14 +95,15 @@ void add_mount(CLI::App& app, int& exit_code) {
       ->check(refuse_empty_path)
       ->required();
   mount->footer(
-      "The mount point has to be empty (or -o nonempty) and apart from the store. mount frees a mount whose\n"
-      "daemon has died, and waits at most 10 s for a daemon that is still finishing. With -o ro\n"
-      "the store may be read-only too. The daemon logs to\n"
-      "/run/cacheshim/MOUNT/log (not root: XDG_RUNTIME_DIR/cacheshim/MOUNT/log).\n"
-      "A standby exits with 0 when the mount is closed for good, by unmount or SIGTERM, in its own\n"
-      "cycle (CACHESHIM_CYCLE), or was closed before the standby started.\n"
-      "Exit codes: 0 mounted, 2 unknown option or configuration key, or store, layers and mount point inside\n"
-      "each other, 69 store, mount point or /dev/fuse not available (nothing was mounted then).");
+      "The mount point must be separate from the store, and must be empty (or use -o nonempty). If an\n"
+      "earlier mount's daemon has died, mount frees the mount point. If an earlier daemon is still\n"
+      "finishing, mount waits for at most 10 s. With -o ro, the store may be read-only too. The daemon logs to\n"
+      "/run/cacheshim/MOUNT/log (for users other than root: XDG_RUNTIME_DIR/cacheshim/MOUNT/log).\n"
+      "A standby exits with 0 when unmount or SIGTERM closes the mount for good in the standby's own\n"
+      "cycle (CACHESHIM_CYCLE), or if the mount was closed before the standby started.\n"
+      "Exit codes: 0 mounted; 2 unknown option or configuration key, or the store, the layers and the mount\n"
+      "point are inside each other; 69 the store, the mount point or /dev/fuse is not available (nothing was\n"
+      "mounted).");
   mount->callback([arguments, &exit_code] {
     do_mount(*arguments);
     exit_code = kExitSuccess;

@@ -86,31 +86,32 @@ void add_overlay(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<OverlayArguments>();
   CLI::App* overlay = app.add_subcommand(
       "overlay",
-      "Merge directories at MOUNTPOINT and write changes to another one; no store, no jobs");
-  overlay->add_option("-o", arguments->options, "Options of fuse-overlayfs, below")
+      "Merge directories at MOUNTPOINT and write changes to another directory, without a store or jobs");
+  overlay->add_option("-o", arguments->options, "Options of fuse-overlayfs (see below)")
       ->type_name("OPT[,OPT...]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->required();
-  overlay->add_flag("--foreground", arguments->foreground, "Stay here and log to stderr");
+  overlay->add_flag("--foreground", arguments->foreground,
+                    "Stay in the foreground and log to stderr");
   overlay->add_option("MOUNTPOINT", arguments->mount_point, "Existing, empty directory")
       ->check(refuse_empty_path)
       ->required();
   overlay->footer(
       "Options of -o:\n"
-      "  lowerdir=L1[:L2...]    the directories to merge, L1 on top; '\\:' for a ':' in a name\n"
-      "  upperdir=U,workdir=W   takes the changes, and an empty directory beside it; without: read-only\n"
+      "  lowerdir=L1[:L2...]    the directories to merge, L1 on top; write '\\:' for a ':' in a name\n"
+      "  upperdir=U,workdir=W   the directory for changes, and an empty directory beside it; without them: read-only\n"
       "  owner=keep             real owners, modes and ACLs, checked for each caller (default)\n"
       "  owner=squash           everything belongs to the user who mounts\n"
       "  squash_to_root, squash_to_uid=N, squash_to_gid=N   everything is shown with this owner\n"
       "  noacl                  ignore POSIX ACLs\n"
       "  ro, noexec, noatime, suid, dev and others of mount(8); nosuid and nodev are the default,\n"
-      "                         and stay so unless root mounts\n"
+      "                         and only root can turn them off\n"
       "  nonempty               allow a mount point that is not empty: the mount hides its contents\n"
       "  fsname=NAME            the source that mountinfo shows\n"
       "  threaded=, fast_ino=, volatile and other options of fuse-overlayfs are ignored\n"
-      "Exit codes: 0 mounted, 2 wrong options, 69 a directory, the mount point or /dev/fuse not\n"
-      "available (nothing was mounted then). `cacheshim unmount` or umount(8) ends it.");
+      "Exit codes: 0 mounted; 2 invalid options; 69 a directory, the mount point or /dev/fuse is not\n"
+      "available (nothing was mounted). `cacheshim unmount` or umount(8) ends the mount.");
   overlay->callback([arguments, &exit_code] {
     mount_overlay(*arguments);
     exit_code = kExitSuccess;

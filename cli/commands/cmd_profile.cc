@@ -140,22 +140,22 @@ void add_profile(CLI::App& app, const std::vector<std::string>& command, int& ex
   CLI::App* profile = app.add_subcommand("profile", "Show the profiles of cache families");
   profile->require_subcommand(1);
   profile->footer(
-      "Profiles are TOML files: the shipped ones, and yours in /etc/cacheshim/profiles.d (without root:\n"
-      "~/.config/cacheshim/profiles.d), which replace shipped ones of the same name. A mount rejects an\n"
-      "invalid one with file, line and reason, and uses the others. docs/profiles.md says how to write\n"
-      "one. A mount uses the profiles that it found when it was mounted, also from profiles.d beside the\n"
-      "file that --config names: --mount shows them.");
-  CLI::App* list = profile->add_subcommand("list", "All profiles");
+      "Profiles are TOML files: shipped ones, and your own in /etc/cacheshim/profiles.d (without root:\n"
+      "~/.config/cacheshim/profiles.d). Your own replace shipped ones of the same name. If a profile is\n"
+      "invalid, a mount reports the file, the line and the reason, and uses the others. docs/profiles.md\n"
+      "explains how to write a profile. A mount reads the profiles when it starts, including those in\n"
+      "profiles.d beside the file that --config names. --mount shows the profiles that a mount uses.");
+  CLI::App* list = profile->add_subcommand("list", "List all profiles");
   auto mount = std::make_shared<std::string>();
-  list->add_option("--mount", *mount, "The profiles that this mount uses")->type_name("M");
+  list->add_option("--mount", *mount, "List the profiles that this mount uses")->type_name("M");
   list->callback([mount, &exit_code] {
     list_profiles(*mount);
     exit_code = kExitSuccess;
   });
   auto name = std::make_shared<std::string>();
-  CLI::App* show = profile->add_subcommand("show", "One profile, in words");
-  show->add_option("NAME", *name, "As in 'profile list'")->required();
-  show->add_option("--mount", *mount, "As this mount uses it")->type_name("M");
+  CLI::App* show = profile->add_subcommand("show", "Show a description of one profile");
+  show->add_option("NAME", *name, "A name that 'profile list' prints")->required();
+  show->add_option("--mount", *mount, "Show the profile as this mount uses it")->type_name("M");
   show->callback([name, mount, &exit_code] {
     show_profile(*name, *mount);
     exit_code = kExitSuccess;
@@ -163,7 +163,7 @@ void add_profile(CLI::App& app, const std::vector<std::string>& command, int& ex
   auto files = std::make_shared<std::vector<std::string>>();
   CLI::App* check = profile->add_subcommand("check", "Check profiles before a mount reads them");
   check->add_option("FILE", *files, "Profiles")->required();
-  check->footer("Exit codes: 0 all are valid, 1 one is not.");
+  check->footer("Exit codes: 0 all profiles are valid; 1 a profile is invalid.");
   check->callback([files, &exit_code] { exit_code = check_profiles(*files); });
   add_learn(*profile, command, exit_code);
 }

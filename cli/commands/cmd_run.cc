@@ -208,17 +208,18 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_c
   run->add_option("--store", arguments->store,
                   "Mount this store at --mount, visible only to COMMAND")
       ->type_name("DIR");
-  run->add_option("--job", arguments->job, "Job id (default: the scheduler's, else a new one)")
+  run->add_option("--job", arguments->job, "Job id (default: the scheduler's id, or a new one)")
       ->type_name("ID");
-  run->add_option("--cycle", arguments->cycle, "The attempt (default: the scheduler's, else 0)")
+  run->add_option("--cycle", arguments->cycle,
+                  "The job's attempt (default: the scheduler's attempt, or 0)")
       ->type_name("N");
-  run->add_flag("--shared-uids", arguments->shared_uids, "Let further users into this job");
+  run->add_flag("--shared-uids", arguments->shared_uids, "Allow other users in this job");
   run->formatter(make_formatter_with_command());
   run->footer(
-      "Returns COMMAND's own exit code, 128 + N if signal N ended it, 127 if it does not exist.\n"
-      "That code is the job's outcome: success publishes complete entries. Without a mount COMMAND\n"
-      "still runs, without the cache; CACHESHIM_STRICT=1 makes that an error (69).\n"
-      "With --store, the end of the mount also ends processes that COMMAND leaves behind.");
+      "Returns COMMAND's own exit code: 128 + N if signal N ended it, 127 if it does not exist.\n"
+      "This code determines the job's outcome: success publishes complete entries. Without a mount,\n"
+      "COMMAND still runs, but without the cache; CACHESHIM_STRICT=1 makes that an error (69).\n"
+      "With --store, processes that COMMAND leaves behind end together with the mount.");
   run->callback([arguments, &command, &exit_code] {
     if (command.empty()) throw Failure(kExitUsage, "run needs a COMMAND; see cacheshim run --help");
     arguments->command = command;

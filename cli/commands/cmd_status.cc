@@ -160,7 +160,7 @@ void add_command(CLI::App& app, const char* name, const char* help, Action actio
 void add_status(CLI::App& app, int& exit_code) {
   add_command(app, "status", "Show the mount, its daemon, and who may publish", show_status,
               exit_code);
-  add_command(app, "stats", "Counters since the mount", show_stats, exit_code);
+  add_command(app, "stats", "Show the counters since the mount", show_stats, exit_code);
 }
 
 }  // namespace cacheshim::cli

@@ -166,20 +166,21 @@ void add_unmount(CLI::App& app, int& exit_code) {
     std::int64_t grace = 0;
   };
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("unmount", "Unmount; waits until the daemon has finished");
+  CLI::App* command =
+      app.add_subcommand("unmount", "Unmount, and wait until the daemon has finished");
   command
       ->add_option("--grace", arguments->grace,
-                   "Close it though it is in use, and give its users this many seconds to leave")
+                   "Close the mount even if it is in use, and give its users S seconds to leave")
       ->type_name("S")
       ->check(CLI::Range(0, 86400));
-  command->add_option("MOUNTPOINT", arguments->path, "Where it is mounted")
+  command->add_option("MOUNTPOINT", arguments->path, "The mount point")
       ->check(refuse_empty_path)
       ->required();
   command->footer(
-      "Processes that only wait, for a lock or for a job's end, fail (ENOLCK) or return. With --grace this\n"
-      "happens even if others use the mount; if these stay, nothing has changed when the time is over.\n"
-      "Exit codes: 0 unmounted, 1 in use (nothing was unmounted), 69 no cacheshim mount there,\n"
-      "75 unmounted, but the daemon has not ended within 30 s.");
+      "Processes that only wait for a lock get ENOLCK, and commands that only wait for a job's end return.\n"
+      "With --grace this happens even if other processes use the mount; if they stay longer than S seconds,\n"
+      "the mount remains unchanged. Exit codes: 0 unmounted; 1 in use (nothing was unmounted); 69 no\n"
+      "cacheshim mount there; 75 unmounted, but the daemon has not ended within 30 s.");
   command->callback([arguments, &exit_code] {
     unmount(arguments->path, std::chrono::seconds(arguments->grace));
     exit_code = kExitSuccess;
