@@ -53,7 +53,7 @@ Mount::Mount(const Store& the_store, const std::vector<Profile>& profiles,
       lowers_{store.base()},
       is_base_local_(is_local_file_system(store.base())) {
   if (const auto base = sys::stat_fd(store.base())) nodes.objects().add_device(base->st_dev);
-  base_locks.share(store.base(), &lock_access, store.staging());
+  base_locks.directory.share(store.base(), &lock_access, store.staging());
   if (trust.is_restricted()) {
     jobs.restrict_publishing();
     publishing.publisher().rejected().trust_publishers();

@@ -115,9 +115,9 @@ class Mount {
   std::atomic<int> releases{0};  // RELEASE requests in progress that have not released their locks
   EventLoop loop;  // of the services below
   LockTable locks{counters, loop, lock_system()};
-  LockFiles base_locks{entries};
-  LockRemovals lock_removals{loop, locks, base_locks};
-  NamedLocks named_locks{locks, base_locks};
+  BaseLocks base_locks{entries};
+  LockRemovals lock_removals{loop, locks, base_locks.files};
+  NamedLocks named_locks{locks, base_locks.named};
   CallerJobs callers;
   const LockAccess lock_access;
   const PublishTrust trust;
@@ -131,7 +131,7 @@ class Mount {
   }};
   Publishing publishing;
   SingleFlight single_flight{entries, publishing.publisher(), trust, nodes, counters};
-  SharedFiles shared_files{store, nodes, base_locks};
+  SharedFiles shared_files{store, nodes, base_locks.files};
   JobBatons batons{entries, nodes, jobs};
   StoreKeeper keeper;
   // For long tasks that no request waits for. Publishing has a queue of its own, so that a request never waits behind

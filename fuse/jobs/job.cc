@@ -121,8 +121,8 @@ void Job::forget_layer() {
 // A job that may not publish neither blocks other jobs nor waits for them.
 void Job::share_locks() {
   const MutexLock lock(share_mutex_);  // the last caller has seen every change of the policy
-  overlay.locks().share(policy.may_publish() ? settings_.lock_base : -1, settings_.lock_access,
-                        settings_.lock_staging);
+  overlay.locks().directory.share(policy.may_publish() ? settings_.lock_base : -1,
+                                  settings_.lock_access, settings_.lock_staging);
 }
 
 Status Job::refuse_publishing(const std::string& why) {

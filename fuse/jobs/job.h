@@ -35,7 +35,7 @@ struct JobSettings {
   bool is_plain = false;
   // A writable descriptor of the base, whose lock files a publishing job uses; or -1.
   int lock_base = -1;
-  int lock_staging = -1;                    // for LockFiles::share()
+  int lock_staging = -1;                    // for LockDirectory::share()
   const LockAccess* lock_access = nullptr;  // to these lock files
   // The shared memory that tells processes what they may read from the base directly; null: none.
   const DirectAccess* direct = nullptr;

@@ -133,7 +133,7 @@ Result<Entry> Answers::find_entry(Job& job, NodeRef parent, const std::string& n
   if (found) return entry_of(job, parent, name, *std::move(found), lookup);
   if (!found.failed_with(ENOENT)) return found.error();
   Entry nothing{};
-  if (!job.overlay.locks().is_shared_name(path))
+  if (!job.overlay.locks().files.is_shared_name(path))
     nothing.entry_timeout = mount_.timeouts.of_name(lookup, nullptr);
   return nothing;
 }

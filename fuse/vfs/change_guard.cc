@@ -26,7 +26,7 @@ Status ChangeGuard::note_open(const Request& request, NodeId ino, int flags) {
     if (info.common != Common::kNone) return true;  // it may have lost its name
     const ReaderLock lock(info.job->overlay.mutex());
     const auto path = mount_.nodes.path(ref.node);
-    return path && info.job->overlay.locks().is_shared_name(*path);
+    return path && info.job->overlay.locks().files.is_shared_name(*path);
   }();
   return is_lock ? note_change(request, ino) : Status();
 }

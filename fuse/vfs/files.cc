@@ -81,8 +81,8 @@ Result<std::unique_ptr<FileHandle>> Files::make_handle(Opened opened, const stru
 // - No write needs to clear a capability: the daemon would not see the write.
 Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& st, int flags) {
   const bool keeps_flags = (flags & kFlagsOfBackingFile) != 0;
-  const bool is_worth_it =
-      job.policy.may_publish() ? handle.access == O_WRONLY : handle.writable || st.st_size >= kLargeFile;
+  const bool is_worth_it = job.policy.may_publish() ? handle.access == O_WRONLY
+                                                    : handle.writable || st.st_size >= kLargeFile;
   const bool wanted =
       handle.in_upper && is_worth_it && !keeps_flags && !job.views.shares_uids() &&
       (!mount_.options.owners.keep || mount_.nodes.state(handle.node).lacks_capabilities());
@@ -146,7 +146,8 @@ Result<std::unique_ptr<FileHandle>> Files::open_file(NodeRef ref, Job& job, int 
   if (opened.failed_with(ESTALE) && mount_.open_files.has(ref.node)) {
     // After ESTALE the kernel repeats the open: through /proc/PID/fd at once, or by name after a new lookup.
     const WriterLock lock(job.overlay.mutex());
-    (void)objects_.settle_name(job, ref.node);  // an error does not matter: this open fails in any case
+    (void)objects_.settle_name(job,
+                               ref.node);  // an error does not matter: this open fails in any case
   }
   return opened;
 }
@@ -254,7 +255,8 @@ Result<Files::Created> Files::create_file(NodeRef parent, const std::string& nam
     CACHESHIM_TRY(path, objects_.child_path(job, parent, name));
     if (hold == Hold::kShared && !changes::makes_shared(job.overlay, path))
       return Errno(kNeedsExclusive);
-    if (job.overlay.locks().is_shared_name(path)) return create_common(job, parent, path, flags);
+    if (job.overlay.locks().files.is_shared_name(path))
+      return create_common(job, parent, path, flags);
     Result<UniqueFd> fd = changes::create_file(job.overlay, path, backing_flags(flags), wanted);
     // Another process has created it since the kernel's lookup. ESTALE makes the kernel look it up and check access.
     if (fd.failed_with(EEXIST) && (flags & O_EXCL) == 0) return Errno(ESTALE);
@@ -393,7 +395,8 @@ Result<std::size_t> Files::write(const Request& request, const OpenFlags& open,
       CACHESHIM_CHECK(drop_privileges(request, {handle->node, handle->slot}, fd));
     }
     off_t at = offset;
-    if (handle->shared && (open.flags & O_APPEND) != 0) {  // the kernel's offset is the size of the base's file
+    if (handle->shared &&
+        (open.flags & O_APPEND) != 0) {  // the kernel's offset is the size of the base's file
       CACHESHIM_TRY(st, sys::stat_fd(fd));
       at = st.st_size;
     }
@@ -452,7 +455,8 @@ Status Files::fsync(std::uint64_t fh, bool is_data_alone) {
   FileHandle* const handle = mount_.handles.file(fh);
   if (handle == nullptr) return Errno(EINVAL);
   CACHESHIM_CHECK(refresh_for_reading(*handle));
-  (void)sync_records(handle->job->overlay);  // without the record, a copy shows its own inode number
+  (void)sync_records(
+      handle->job->overlay);  // without the record, a copy shows its own inode number
   const int fd = handle->fd.get();
   if ((is_data_alone ? ::fdatasync(fd) : ::fsync(fd)) == -1) return Errno::last();
   return {};

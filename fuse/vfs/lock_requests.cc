@@ -97,7 +97,7 @@ Status LockRequests::settle_lock_name(NodeIndex node, Job& job, const std::strin
     return {};
   }
   const bool was_common = mount_.nodes.info(node).common != Common::kNone;
-  if (!was_common || job.overlay.locks().is_shared_name(path)) return {};
+  if (!was_common || job.overlay.locks().files.is_shared_name(path)) return {};
   CACHESHIM_TRY(found, job.overlay.find(path));
   mount_.nodes.objects().become_own(node, found.st);
   return {};
@@ -184,7 +184,7 @@ NamedLocks::Lock LockRequests::named_lock_of(const Request& request, FileHandle&
   if (use == LockUse::kUnlock) return known;
   Overlay& overlay = handle.job->overlay;
   const auto path = path_of(handle);
-  if (!known && (!path || !overlay.locks().may_become_lock(*path))) return nullptr;
+  if (!known && (!path || !overlay.locks().named.may_become_lock(*path))) return nullptr;
   if (!known && mount_.locks.is_in_use({0, handle.node})) return nullptr;
   if (!may_share_lock(request, handle, use)) return handle.uses_named_lock ? known : nullptr;
   if (known) known = mount_.named_locks.use(handle);

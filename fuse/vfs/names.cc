@@ -143,7 +143,7 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     CACHESHIM_TRY(new_path, objects_.child_path(*job, parent, name));
     CACHESHIM_CHECK(link_to(source.node, *job, new_path));
     linked = new_path;
-    const bool is_lock_name = job->overlay.locks().is_shared_name(new_path);
+    const bool is_lock_name = job->overlay.locks().files.is_shared_name(new_path);
     if (is_lock_name || info.common != Common::kNone) {
       return add_lock_name(*job, source.node, parent, new_path);
     }
@@ -152,7 +152,8 @@ void Names::link(const Request& request, NodeId ino, NodeId parent_ino, const ch
     mount_.nodes.names().add_link(source.node, parent.node, name, found.st);
     return answers_.entry_of(*job, parent, name, std::move(found), lookup);
   }();
-  if (!entry || job->overlay.locks().is_shared_name(linked)) return completion.complete(entry);
+  if (!entry || job->overlay.locks().files.is_shared_name(linked))
+    return completion.complete(entry);
   mount_.publishing.rejections().note_changed(*job, linked, request.caller.tid);
   mount_.publishing.completed(
       *job, linked, Arrival::kNamed, {parent_ino, ino},
@@ -166,7 +167,7 @@ Result<Entry> Names::add_lock_name(Job& job, NodeIndex source, NodeRef parent,
   CACHESHIM_TRY(object, objects_.open_object(job, source));
   CACHESHIM_TRY(st, sys::stat_fd(object.get()));
   Found found{st, true};
-  if (job.overlay.locks().is_shared_name(path)) {
+  if (job.overlay.locks().files.is_shared_name(path)) {
     CACHESHIM_TRY(lock, sys::reopen(object.get(), O_PATH));
     found = {st, false, std::nullopt, std::move(lock)};
   }
@@ -266,8 +267,8 @@ Result<std::string> Names::rename_object(NodeRef from, const std::string& name, 
     UniqueFd new_lock;
     CACHESHIM_CHECK(changes::rename(job.overlay, path, new_path, flags, hold, &new_lock));
     if (path == new_path) return new_path;
-    const bool moves_lock =
-        job.overlay.locks().is_shared_name(path) || job.overlay.locks().is_shared_name(new_path);
+    const bool moves_lock = job.overlay.locks().files.is_shared_name(path) ||
+                            job.overlay.locks().files.is_shared_name(new_path);
     if (flags == RENAME_EXCHANGE) {
       mount_.nodes.names().exchange(from.node, name, to.node, new_name);
     } else {
@@ -295,7 +296,7 @@ void Names::rename(const Request& request, NodeId parent, const char* name, Node
   if (is_stale) return completion.complete(Errno(ESTALE));
   if (!renamed) return completion.complete(renamed.error());
   Job& job = *mount_.nodes.info(to.node).job;
-  if (job.overlay.locks().is_shared_name(*renamed)) {
+  if (job.overlay.locks().files.is_shared_name(*renamed)) {
     // The kernel caches the new name with the timeout of the old one, which is too long for a lock file.
     mount_.invalidation.name_changed(job, std::string(parent_path(*renamed)), new_name);
     return completion.complete({});

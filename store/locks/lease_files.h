@@ -26,7 +26,7 @@ class LeaseFiles {
   Result<UniqueFd> try_take(std::string_view path) const;
   void release(std::string_view path, UniqueFd lease) const;
   // Removes files without a holder. Either a dead daemon has left them, or they took the locks of a
-  // baton (LockFiles).
+  // baton (NamedLockFiles).
   void sweep() const;
 
  private:

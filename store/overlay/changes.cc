@@ -88,7 +88,7 @@ bool makes_shared(const Overlay& overlay, const std::string& path) {
 
 Result<UniqueFd> create_file(Overlay& overlay, const std::string& path, int flags,
                              const NewObject& wanted) {
-  if (overlay.state.locks.is_shared_name(path)) {
+  if (overlay.state.locks.files.is_shared_name(path)) {
     CACHESHIM_TRY(made, create_lock(overlay, path, flags | O_EXCL));
     return std::move(made.fd);
   }
@@ -124,7 +124,7 @@ Status make_node(Overlay& overlay, const std::string& path, const NewObject& wan
   // A character device 0:0 would hide this name if the layer became a lower of an overlayfs.
   // overlayfs refuses to create it as well.
   if (is_device_whiteout(wanted.mode, wanted.device)) return Errno(EPERM);
-  if (S_ISREG(wanted.mode) && overlay.state.locks.is_shared_name(path)) {
+  if (S_ISREG(wanted.mode) && overlay.state.locks.files.is_shared_name(path)) {
     CACHESHIM_TRY(made, create_lock(overlay, path, O_RDONLY | O_EXCL));
     return {};
   }
@@ -150,7 +150,7 @@ Status make_symlink(Overlay& overlay, const std::string& path, const std::string
 }
 
 Status link(Overlay& overlay, const std::string& path, const std::string& new_path) {
-  if (is_shared_lock(overlay, path) || overlay.state.locks.is_shared_name(new_path))
+  if (is_shared_lock(overlay, path) || overlay.state.locks.files.is_shared_name(new_path))
     return link_common(overlay, path, new_path);
   CACHESHIM_CHECK(prepare_new_name(overlay, new_path));
   CACHESHIM_CHECK(copy_up(overlay, path));
@@ -170,7 +170,8 @@ Result<UniqueFd> make_tmpfile(Overlay& overlay, const std::string& dir, int flag
 
 // Uses a descriptor of the layer's own mount, because the object was opened on this mount.
 Status link_object(Overlay& overlay, int fd, const std::string& new_path) {
-  if (overlay.state.locks.is_shared_name(new_path)) return link_into_base(overlay, fd, new_path);
+  if (overlay.state.locks.files.is_shared_name(new_path))
+    return link_into_base(overlay, fd, new_path);
   CACHESHIM_CHECK(prepare_new_name(overlay, new_path));
   CACHESHIM_TRY(parent, open_upper_parent(overlay, new_path));
   overlay.state.shadow(new_path, true);
@@ -183,7 +184,7 @@ Status link_object(Overlay& overlay, int fd, const std::string& new_path) {
 Status remove_file(Overlay& overlay, const std::string& path, Hold hold) {
   CACHESHIM_TRY(found, overlay.locate(path));
   if (S_ISDIR(found.st.st_mode)) return Errno(EISDIR);
-  if (found.where == Where::kLock) return overlay.state.locks.remove(path);
+  if (found.where == Where::kLock) return overlay.state.locks.files.remove(path);
   if (hold == Hold::kShared && !is_own_file(overlay, path, found)) return Errno(kNeedsExclusive);
   if (overlay.find_in_base(path)) {
     CACHESHIM_CHECK(hide_in_base(overlay, path, found));

@@ -32,8 +32,8 @@ Status rename_into_base(Overlay& overlay, const std::string& from, const Located
   const bool base_has_source = static_cast<bool>(overlay.find_in_base(from));
   CACHESHIM_TRY(parent, open_upper_parent(overlay, from));
   CACHESHIM_CHECK(remove_last_name(overlay, from, [&]() -> Status {
-    CACHESHIM_TRY(
-        lock, overlay.state.locks.rename_in(parent.get(), std::string(base_name(from)), to, flags));
+    CACHESHIM_TRY(lock, overlay.state.locks.renames.rename_in(
+                            parent.get(), std::string(base_name(from)), to, flags));
     if (new_lock != nullptr) *new_lock = std::move(lock);
     return {};
   }));
@@ -48,7 +48,7 @@ Status rename_out_of_base(Overlay& overlay, const std::string& from, const std::
   begin_entry(overlay, to);
   CACHESHIM_TRY(parent, open_upper_parent(overlay, to));
   CACHESHIM_CHECK(remove_last_name(overlay, to, [&] {
-    return overlay.state.locks.rename_out(from, parent.get(), std::string(base_name(to)));
+    return overlay.state.locks.renames.rename_out(from, parent.get(), std::string(base_name(to)));
   }));
   if (target) forget_link_if_gone(overlay, target->st);
   remove_whiteout(overlay, to);
@@ -58,7 +58,7 @@ Status rename_out_of_base(Overlay& overlay, const std::string& from, const std::
 }  // namespace
 
 bool is_shared_lock(const Overlay& overlay, const std::string& path) {
-  return overlay.locks().is_shared_name(path) && overlay.locks().find(path);
+  return overlay.state.locks.files.is_shared_name(path) && overlay.state.locks.files.find(path);
 }
 
 Result<LockFiles::Made> create_lock(Overlay& overlay, const std::string& path, int flags) {
@@ -66,18 +66,18 @@ Result<LockFiles::Made> create_lock(Overlay& overlay, const std::string& path, i
   const Result<Located> there = overlay.locate(path);
   if (there && (there->where != Where::kLock || (flags & O_EXCL) != 0)) return Errno(EEXIST);
   CACHESHIM_CHECK(check_lock_directory(overlay, path));
-  return overlay.state.locks.create(path, flags);
+  return overlay.state.locks.files.create(path, flags);
 }
 
 Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path, bool makes) {
-  if (!overlay.state.locks.may_become_lock(path)) return Errno(ENOENT);
+  if (!overlay.state.locks.named.may_become_lock(path)) return Errno(ENOENT);
   CACHESHIM_TRY(located, overlay.locate(path));
   if (!S_ISREG(located.st.st_mode)) return Errno(EISDIR);
   if (located.st.st_size > kMostLockBytes) return Errno(EFBIG);
-  auto known = overlay.state.locks.open_named(path);
+  auto known = overlay.state.locks.named.open(path);
   if (!makes || !known.failed_with(ENOENT)) return known;
   if (row_of(overlay.state.entries.class_of(path)).is_held_by_existing)
-    return overlay.state.locks.ensure_named(path);
+    return overlay.state.locks.named.ensure(path);
   constexpr mode_t kOpen = S_IROTH | S_IXOTH;
   for (std::string directory(parent_path(path)); !directory.empty();
        directory = parent_path(directory)) {
@@ -85,13 +85,13 @@ Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path
     CACHESHIM_TRY(above, overlay.locate(directory));
     if ((above.st.st_mode & kOpen) != kOpen) return Errno(EACCES);
   }
-  return overlay.state.locks.ensure_named(path);
+  return overlay.state.locks.named.ensure(path);
 }
 
 // The view's listing of the directory then differs from the base's.
 void hide_lock(Overlay& overlay, const std::string& path) {
   overlay.state.shadow(std::string(parent_path(path)), false);
-  overlay.state.locks.hide(path);
+  overlay.state.locks.hidden.hide(path);
 }
 
 // Returns EXDEV if mv(1) and similar programs should copy instead.
@@ -104,7 +104,7 @@ Status rename_common(Overlay& overlay, const std::string& from, const Located& s
   const bool enters_base = becomes_common(overlay, source, to);
   if (enters_base && target && target->where != Where::kLock) return Errno(EXDEV);
   if (enters_base) CACHESHIM_CHECK(check_lock_directory(overlay, to));
-  if (leaves_base && enters_base) return overlay.state.locks.rename(from, to, flags);
+  if (leaves_base && enters_base) return overlay.state.locks.renames.rename(from, to, flags);
   if (flags == RENAME_EXCHANGE) return Errno(EXDEV);
   if (enters_base) return rename_into_base(overlay, from, source, to, flags, new_lock);
   return leaves_base ? rename_out_of_base(overlay, from, to, target) : Errno(EXDEV);
@@ -113,7 +113,7 @@ Status rename_common(Overlay& overlay, const std::string& from, const Located& s
 Status link_into_base(Overlay& overlay, int object, const std::string& new_path) {
   CACHESHIM_CHECK(overlay.state.check_name(new_path));
   CACHESHIM_CHECK(check_lock_directory(overlay, new_path));
-  return as_link_error(overlay.state.locks.link_in(object, new_path));
+  return as_link_error(overlay.state.locks.renames.link_in(object, new_path));
 }
 
 Status link_common(Overlay& overlay, const std::string& path, const std::string& new_path) {
@@ -123,16 +123,16 @@ Status link_common(Overlay& overlay, const std::string& path, const std::string&
     CACHESHIM_TRY(object, sys::open_beneath(overlay.state.upper.get(), path, O_PATH | O_NOFOLLOW));
     return link_into_base(overlay, object.get(), new_path);
   }
-  if (overlay.state.locks.is_shared_name(new_path)) {
+  if (overlay.state.locks.files.is_shared_name(new_path)) {
     CACHESHIM_CHECK(check_lock_directory(overlay, new_path));
-    return as_link_error(overlay.state.locks.link(path, new_path));
+    return as_link_error(overlay.state.locks.renames.link(path, new_path));
   }
   CACHESHIM_CHECK(prepare_new_name(overlay, new_path));
   CACHESHIM_TRY(parent, open_upper_parent(overlay, new_path));
   overlay.state.shadow(new_path, true);
   begin_entry(overlay, new_path);
   CACHESHIM_CHECK(as_link_error(
-      overlay.state.locks.link_out(path, parent.get(), std::string(base_name(new_path)))));
+      overlay.state.locks.renames.link_out(path, parent.get(), std::string(base_name(new_path)))));
   remove_whiteout(overlay, new_path);
   return {};
 }

@@ -21,13 +21,13 @@ bool is_shared_lock(const Overlay& overlay, const std::string& path);
 // regular file.
 Result<LockFiles::Made> create_lock(Overlay& overlay, const std::string& path, int flags)
     REQUIRES_SHARED(overlay.mutex());
-// Returns the base's file that takes the locks of the file at `path` (LockFiles::open_named());
-// creates it if `makes`. Errors: those of open_named(); and EACCES if the base lacks a directory
+// Returns the base's file that takes the locks of the file at `path` (NamedLockFiles::open());
+// creates it if `makes`. Errors: those of NamedLockFiles::open(); and EACCES if the base lacks a directory
 // above the file that the view closes to others. If the daemon created that directory, all users
 // could read what the job publishes in it.
 Result<UniqueFd> open_named_lock(const Overlay& overlay, const std::string& path, bool makes)
     REQUIRES_SHARED(overlay.mutex());
-// Calls LockFiles::hide(). The view's listing of the directory then differs from the base's.
+// Calls HiddenLocks::hide(). The view's listing of the directory then differs from the base's.
 void hide_lock(Overlay& overlay, const std::string& path);
 
 // ---- For the functions of store/overlay/: renames and links that make a file a lock file, or the

@@ -263,7 +263,7 @@ Result<PreparedCopies> prepare_copy_up(Overlay& overlay, const std::string& path
 }
 
 Result<UniqueFd> open_writable(Overlay& overlay, const std::string& path, int flags) {
-  if (is_shared_lock(overlay, path)) return overlay.state.locks.open(path, flags);
+  if (is_shared_lock(overlay, path)) return overlay.state.locks.files.open(path, flags);
   CACHESHIM_CHECK(copy_up(overlay, path, (flags & O_TRUNC) != 0 ? 0 : kWholeFile));
   return sys::open_beneath(overlay.state.upper.get(), path, flags | O_NOFOLLOW | O_NONBLOCK);
 }

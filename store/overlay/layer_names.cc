@@ -182,7 +182,7 @@ bool are_one_file(const struct stat& one, const struct stat& other) {
 }
 
 bool becomes_common(const Overlay& overlay, const Located& source, const std::string& to) {
-  return S_ISREG(source.st.st_mode) && overlay.state.locks.is_shared_name(to);
+  return S_ISREG(source.st.st_mode) && overlay.state.locks.files.is_shared_name(to);
 }
 
 }  // namespace cacheshim

@@ -39,13 +39,13 @@ void Overlay::set_layer(UniqueFd upper, UniqueFd work) {
 }
 
 Result<Located> Overlay::locate(const std::string& path) const {
-  return state.locks.is_shared_name(path) ? locate_lock(path) : locate_merged(path);
+  return state.locks.files.is_shared_name(path) ? locate_lock(path) : locate_merged(path);
 }
 
 // Finds the base's lock file at `path`, or an object of this name that is not a regular file. Ignores a lock file that
 // the layer has from a time when its job did not publish.
 Result<Located> Overlay::locate_lock(const std::string& path) const {
-  Result<LockFiles::Object> lock = state.locks.find(path);
+  Result<LockFiles::Object> lock = state.locks.files.find(path);
   if (lock) return Located{lock->st, Where::kLock, {}, std::move(lock->fd)};
   Result<Located> other = locate_merged(path);
   if (other && S_ISREG(other->st.st_mode)) return Errno(ENOENT);
@@ -110,11 +110,11 @@ Result<struct stat> Overlay::find_in_base(const std::string& path) const {
 }
 
 Result<Opened> Overlay::open(const std::string& path, int flags) const {
-  if (!state.locks.is_shared_name(path)) return open_merged(path, flags);
+  if (!state.locks.files.is_shared_name(path)) return open_merged(path, flags);
   CACHESHIM_TRY(located, locate_lock(path));
   if (located.where != Where::kLock) return open_merged(path, flags);
-  CACHESHIM_TRY(fd, state.locks.open(path, flags));
-  return Opened{std::move(fd), false, true, state.locks.most_bytes(path)};
+  CACHESHIM_TRY(fd, state.locks.files.open(path, flags));
+  return Opened{std::move(fd), false, true, state.locks.files.most_bytes(path)};
 }
 
 Result<Opened> Overlay::open_merged(const std::string& path, int flags) const {
@@ -182,8 +182,8 @@ Result<std::vector<ListedEntry>> Overlay::list_upper(const std::string& path) co
 Result<std::vector<ListedEntry>> Overlay::list(const std::string& path) const {
   auto listed = list_merged(path);
   if (listed)
-    state.locks.adjust(path, state.index.hides_lowers(path) || state.index.is_opaque(path),
-                       *listed);
+    state.locks.files.adjust(path, state.index.hides_lowers(path) || state.index.is_opaque(path),
+                             *listed);
   return listed;
 }
 

@@ -60,11 +60,10 @@ class Overlay {
   // with the mutex held exclusively.
   SharedMutex& mutex() const RETURN_CAPABILITY(state.mutex) { return state.mutex; }
 
-  // The lock files, which belong to the base for all jobs after LockFiles::share(). They are found,
-  // opened, created, renamed, linked and removed like other files, also while another process has
-  // them locked.
-  LockFiles& locks() { return state.locks; }
-  const LockFiles& locks() const { return state.locks; }
+  // The lock files, which belong to the base for all jobs after LockDirectory::share(). They are
+  // found, opened, created, renamed, linked and removed like other files, also while another process
+  // has them locked.
+  BaseLocks& locks() { return state.locks; }
 
   Result<Found> find(const std::string& path) const REQUIRES_SHARED(state.mutex);
   // As find(), but returns where the object is instead of what it was copied from.

@@ -10,7 +10,7 @@
 #include "common/unique_fd.h"
 #include "store/layer/layer_index.h"
 #include "store/layer/link_index.h"
-#include "store/locks/lock_files.h"
+#include "store/locks/base_locks.h"
 #include "store/overlay/lower_stack.h"
 #include "store/overlay/origin_log.h"
 #include "store/overlay/overlay_types.h"
@@ -47,7 +47,7 @@ struct OverlayState {
   LayerIndex index;
   LinkIndex links GUARDED_BY(mutex);
   OriginLog origins;
-  LockFiles locks;
+  BaseLocks locks;
   StagedCopies staged;
 };
 

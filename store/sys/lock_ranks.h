@@ -24,7 +24,7 @@
 //   JobTable::mutex_
 //     OverlayState::mutex               one job's at a time; shared, or exclusively
 //       LockRemovals::mutex_
-//         ViewFilter::mutex_, LockFiles::mutex_
+//         ViewFilter::mutex_, HiddenLocks::mutex_
 //       NamedLocks::mutex_
 //         LockTable::mutex_
 //       LockQueue::mutex                one at a time; also after LockTable::cycles_mutex_
@@ -42,7 +42,7 @@
 //       PendingUnlinks::mutex_
 //         TaskQueue::mutex_
 //       JobLife::mutex_, JobPolicy::mutex_, JobPublishing::mutex_, UnsettledWrites::mutex_, PendingEntries::mutex_,
-//       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, LockFiles::mutex_, OpenFiles::Shard::mutex,
+//       Job::share_mutex_, EntryReads::mutex_, StagedCopies::mutex_, LayerIndex::mutex_, HiddenLocks::mutex_, OpenFiles::Shard::mutex,
 //       Batons::mutex_, Notifier::mutex_, InotifyWatch::mutex_, TaskQueue::mutex_
 //
 // All others are the last and are taken with no lock held: CallerJobs, Closer, EventLoop, OpenVerifier, RejectedEntries, transport/.

@@ -364,11 +364,11 @@ TEST_F(ShadowTest, ADirectoryWithAHiddenLockFileIsShadowedAndStaysSo) {
   EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A/x"));
   ASSERT_TRUE(changes::make_dir(told_overlay_, "plain", 0755));
-  filter_.clear(told_overlay_.locks().hidden_directories());
+  filter_.clear(told_overlay_.locks().hidden.directories());
   EXPECT_TRUE(reader_.may_be_shadowed("fam/A"));
   EXPECT_FALSE(reader_.may_be_shadowed("plain"));
-  told_overlay_.locks().show("fam/A/x.lock");
-  filter_.clear(told_overlay_.locks().hidden_directories());
+  told_overlay_.locks().hidden.show("fam/A/x.lock");
+  filter_.clear(told_overlay_.locks().hidden.directories());
   EXPECT_FALSE(reader_.may_be_shadowed("fam/A"));
 }
 

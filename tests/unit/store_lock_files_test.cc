@@ -24,7 +24,7 @@ class LockFilesTest : public OverlayTest {
     profiles_.front().classes.emplace_back(NameClass::kLock, PathPattern("*.lock"));
     profiles_.front().classes.emplace_back(NameClass::kShared, PathPattern("*.all"));
     profiles_.front().classes.emplace_back(NameClass::kBaton, PathPattern("baton"));
-    overlay_.locks().share(base_.get());
+    overlay_.locks().directory.share(base_.get());
     EXPECT_TRUE(changes::make_dir(overlay_, "fam", 0755));
     EXPECT_TRUE(changes::make_dir(overlay_, "fam/entry", 0755));
   }
@@ -80,17 +80,17 @@ TEST_F(LockFilesTest, HiddenOnesAreGoneFromThisViewAloneUntilMadeAgain) {
 
 TEST_F(LockFilesTest, TheLocksOfABatonAreTakenOnAFileThatNoViewShows) {
   put("fam/entry/baton", "");
-  EXPECT_TRUE(overlay_.locks().may_become_lock("fam/entry/baton"));
+  EXPECT_TRUE(overlay_.locks().named.may_become_lock("fam/entry/baton"));
   EXPECT_TRUE(open_named_lock(overlay_, "fam/entry/baton", /*makes=*/false).failed_with(ENOENT));
   const auto made = open_named_lock(overlay_, "fam/entry/baton", /*makes=*/true);
   ASSERT_TRUE(made);
   EXPECT_FALSE(scratch_.exists("base/fam/entry/baton"));
-  LockFiles others(entries_);
-  others.share(base_.get(), nullptr, -1);
-  const auto found = others.find_named("fam/entry/baton");
+  BaseLocks others(entries_);
+  others.directory.share(base_.get());
+  const auto found = others.named.find("fam/entry/baton");
   ASSERT_TRUE(found);
   EXPECT_EQ(found->st.st_ino, sys::stat_fd(made->get())->st_ino);
-  EXPECT_FALSE(others.find_named("fam/other/baton"));
+  EXPECT_FALSE(others.named.find("fam/other/baton"));
 }
 
 TEST_F(LockFilesTest, DirectoriesOfSuchNamesAreDirectories) {
@@ -177,7 +177,7 @@ TEST_F(LockFilesTest, ObjectsThatCannotBeLockFilesGiveAnError) {
 }
 
 TEST_F(LockFilesTest, WithoutSharingTheyAreTheLayersOwn) {
-  overlay_.locks().share(-1);
+  overlay_.locks().directory.share(-1);
   put("fam/entry/x.lock", "mine");
   EXPECT_EQ(scratch_.read("upper/fam/entry/x.lock"), "mine");
   EXPECT_FALSE(scratch_.exists("base/fam/entry/x.lock"));
@@ -208,7 +208,7 @@ class SharedFileTest : public LockFilesTest {
     scratch_.write("base/fam/entry/x.all", "old");
     std::filesystem::create_directories(scratch_ / "staging");
     staging_ = *sys::open_path(scratch_ / "staging", O_RDONLY | O_DIRECTORY);
-    files_.share(base_.get(), nullptr, staging_.get());
+    locks_.directory.share(base_.get(), nullptr, staging_.get());
   }
   static void write(int fd, const std::string& text) {
     ASSERT_EQ(::pwrite(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
@@ -221,26 +221,26 @@ class SharedFileTest : public LockFilesTest {
   const std::string path_ = "fam/entry/x.all";
   UniqueFd staging_;
   const EntryMap shared_entries_{profiles_};
-  LockFiles files_{shared_entries_};
+  BaseLocks locks_{shared_entries_};
 };
 
 TEST_F(SharedFileTest, KeepsItsOldContentUntilTheCommit) {
-  const UniqueFd fd = *files_.open(path_, O_RDWR);
+  const UniqueFd fd = *locks_.files.open(path_, O_RDWR);
   SharedFile file(staging_.get(), path_, /*is_new=*/false);
   ASSERT_TRUE(file.stage(fd.get()));
   write(fd.get(), "NEWER");
   EXPECT_EQ(scratch_.read("base/" + path_), "old");
-  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
+  ASSERT_TRUE(file.commit(fd.get(), locks_.files, path_));
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
   ASSERT_TRUE(file.stage(fd.get(), 2));  // the next copy is of what is there now
   EXPECT_EQ(scratch_.read("base/" + path_), "NEWER");
-  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
+  ASSERT_TRUE(file.commit(fd.get(), locks_.files, path_));
   EXPECT_EQ(scratch_.read("base/" + path_), "NE");
   EXPECT_EQ(staged(), 0U);
 }
 
 TEST_F(SharedFileTest, UncommittedWritesAreDiscarded) {
-  const UniqueFd fd = *files_.open(path_, O_RDWR);
+  const UniqueFd fd = *locks_.files.open(path_, O_RDWR);
   {
     SharedFile file(staging_.get(), path_, /*is_new=*/false);
     ASSERT_TRUE(file.stage(fd.get(), 0));
@@ -251,11 +251,11 @@ TEST_F(SharedFileTest, UncommittedWritesAreDiscarded) {
 }
 
 TEST_F(SharedFileTest, AFileThatWasRemovedDoesNotComeBack) {
-  const UniqueFd fd = *files_.open(path_, O_RDWR);
+  const UniqueFd fd = *locks_.files.open(path_, O_RDWR);
   SharedFile file(staging_.get(), path_, /*is_new=*/false);
   ASSERT_TRUE(file.stage(fd.get()));
-  ASSERT_TRUE(files_.remove(path_));
-  ASSERT_TRUE(file.commit(fd.get(), files_, path_));
+  ASSERT_TRUE(locks_.files.remove(path_));
+  ASSERT_TRUE(file.commit(fd.get(), locks_.files, path_));
   EXPECT_FALSE(scratch_.exists("base/" + path_));
   EXPECT_EQ(staged(), 0U);
 }

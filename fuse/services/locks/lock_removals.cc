@@ -102,7 +102,7 @@ void LockRemovals::finish(const LockFileId& id) {
   const MutexLock lock(mutex_);
   const auto found = removals_.find(id);
   if (found == removals_.end()) return;
-  for (Job* job : found->second.jobs) job->overlay.locks().show(path);
+  for (Job* job : found->second.jobs) job->overlay.locks().hidden.show(path);
   removals_.erase(found);
 }
 

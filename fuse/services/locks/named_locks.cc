@@ -90,13 +90,13 @@ std::vector<NamedLocks::Lock> NamedLocks::all_of(const FileHandle& handle) {
 }
 
 bool NamedLocks::is_current(const NamedLock& lock) const {
-  const auto found = base_.find_named(lock.path);
+  const auto found = files_.find(lock.path);
   return found && found->st.st_dev == lock.id.device && found->st.st_ino == lock.id.inode;
 }
 
 // Replaces `stale` with the base's current file, unless another thread has done that.
 Result<NamedLocks::Lock> NamedLocks::replace(const FileHandle& handle, const Lock& stale) {
-  CACHESHIM_TRY(object, base_.ensure_named(stale->path));
+  CACHESHIM_TRY(object, files_.ensure(stale->path));
   CACHESHIM_TRY(made, make_lock(stale->path, std::move(object)));
   const MutexLock guard(mutex_);
   std::vector<Lock>& locks = entries_[handle.node].locks;

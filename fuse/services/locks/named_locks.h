@@ -9,7 +9,7 @@
 
 #include "fuse/nodes/handle.h"
 #include "fuse/services/locks/lock_table.h"
-#include "store/locks/lock_files.h"
+#include "store/locks/named_lock_files.h"
 #include "store/sys/mutex.h"
 
 namespace cacheshim {
@@ -17,7 +17,7 @@ namespace cacheshim {
 // A file of the base on which the locks of a job's own file are taken.
 struct NamedLock {
   std::string path;  // of the job's file
-  UniqueFd object;  // O_PATH
+  UniqueFd object;   // O_PATH
   LockFileId id;
 };
 
@@ -25,7 +25,7 @@ struct NamedLock {
 // without a profile, and batons that are locked by flock(2) or fcntl(2), from the first lock
 // request on. The file's bytes, attributes and names stay the job's own; all jobs and processes
 // beside the mount share only the locks of the base file of that path. The locks of a baton are
-// taken on a file that other processes cannot find (LockFiles::open_named()).
+// taken on a file that other processes cannot find (NamedLockFiles).
 //
 // A process beside the mount may remove that base file, as Python's filelock does when it unlocks.
 // A lock of the removed file would exclude no later process:
@@ -44,7 +44,7 @@ class NamedLocks {
   using Lock = std::shared_ptr<const NamedLock>;
 
   // Both must outlive the object.
-  NamedLocks(LockTable& table, const LockFiles& base) : table_(table), base_(base) {}
+  NamedLocks(LockTable& table, const NamedLockFiles& files) : table_(table), files_(files) {}
 
   // Returns the lock of the handle's file, or null if it has none.
   Lock of(const FileHandle& handle);
@@ -83,8 +83,8 @@ class NamedLocks {
   void unlock(const NamedLock& lock, LockRequest request);
 
   LockTable& table_;
-  const LockFiles& base_;
-  std::atomic<std::size_t> count_{0};  // of entries, to be read without the mutex
+  const NamedLockFiles& files_;
+  std::atomic<std::size_t> count_{0};   // of entries, to be read without the mutex
   Mutex mutex_{LockRank::kNamedLocks};  // also guards changes of FileHandle::uses_named_lock
   std::unordered_map<NodeIndex, Entry> entries_ GUARDED_BY(mutex_);
 };

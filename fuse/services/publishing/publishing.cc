@@ -161,7 +161,7 @@ std::size_t Publishing::drop_layer(Job& job, Outcome outcome) {
       }
       job.layer.reset();
       job.overlay.set_layer({}, {});
-      job.filter.clear(job.overlay.locks().hidden_directories());
+      job.filter.clear(job.overlay.locks().hidden.directories());
     }
     job.forget_layer();
     invalidate = parts_.invalidator.layer_dropped(job);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "store/locks/hidden_locks.h"
+#include "store/locks/lock_directory.h"
+#include "store/locks/lock_files.h"
+#include "store/locks/lock_renames.h"
+#include "store/locks/named_lock_files.h"
+#include "store/profiles/entry_map.h"
+
+namespace cacheshim {
+
+// The lock files of the base, for one job or, with nothing hidden, for the daemon.
+struct BaseLocks {
+  // `entries` must outlive the object.
+  explicit BaseLocks(const EntryMap& entries)
+      : files(entries, directory, hidden),
+        renames(entries, directory, hidden),
+        named(entries, directory, files) {}
+
+  LockDirectory directory;
+  HiddenLocks hidden;
+  LockFiles files;
+  LockRenames renames;
+  NamedLockFiles named;
+};
+
+}  // namespace cacheshim

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <string>
+#include <string_view>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/locks/lock_access.h"
+
+namespace cacheshim {
+
+// The maximum size of a lock file, which all users share.
+inline constexpr off_t kMostLockBytes = 4096;
+
+// The base as the directory of the lock files that all jobs share, and the rule of access to these
+// files beside the mount. Thread-safe. Paths are as in paths.h.
+class LockDirectory {
+ public:
+  // From now on the lock files belong to `base`, a writable directory that stays open; -1: they are
+  // ordinary files of the layer. `staging` is a directory on the base's file system, for files that
+  // are on their way into the base. `access` must outlive this object, and defines which users may
+  // lock a lock file beside the mount.
+  void share(int base, const LockAccess* access = nullptr, int staging = -1);
+  bool is_shared() const { return base_ >= 0; }
+  int staging() const { return staging_; }
+  const LockAccess& access() const { return *access_; }
+  // Removes access for users who may not lock the file beside the mount. `object`: any descriptor.
+  void restrict(int object) const;
+
+  // As sys::open_beneath(), in the base. The mode applies to a new file.
+  Result<UniqueFd> open(std::string_view path, int flags, mode_t mode = 0) const;
+  // Creates the directory and those above it, unless they exist.
+  Status ensure_directory(const std::string& path) const;
+  // These return an O_PATH descriptor of the directory above `path`; ensure_parent() creates it if
+  // necessary.
+  Result<UniqueFd> open_parent(const std::string& path) const;
+  Result<UniqueFd> ensure_parent(const std::string& path) const;
+
+ private:
+  static const LockAccess& open_to_all();
+
+  std::atomic<int> base_{-1};
+  std::atomic<int> staging_{-1};
+  std::atomic<const LockAccess*> access_{&open_to_all()};
+};
+
+}  // namespace cacheshim

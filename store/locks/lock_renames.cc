@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/locks/lock_renames.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "store/sys/copy_file.h"
+#include "store/sys/paths.h"
+#include "store/sys/sys.h"
+
+namespace cacheshim {
+
+Status LockRenames::check_becomes_lock(const struct stat& st, const std::string& path) const {
+  if (!entries_.is_lock(path)) return Errno(EXDEV);
+  return st.st_size > kMostLockBytes ? Status(Errno(EFBIG)) : Status();
+}
+
+// Call after a rename or link of `object` to `path` with the result `named`. The job then sees the
+// file of this name: `object`, or a file that exists already and that other processes may have
+// locked.
+Status LockRenames::settle_arrival(int object, const std::string& path, const Status& named) {
+  if (named) base_.restrict(object);
+  if (named || named.failed_with(EEXIST)) hidden_.show(path);
+  return named;
+}
+
+Status LockRenames::rename(const std::string& from, const std::string& to, unsigned flags) {
+  if (entries_.is_lock(from) != entries_.is_lock(to)) return Errno(EXDEV);
+  CACHESHIM_TRY(source, base_.open_parent(from));
+  CACHESHIM_TRY(target, base_.ensure_parent(to));
+  CACHESHIM_CHECK(sys::rename_at(source.get(), std::string(base_name(from)), target.get(),
+                                 std::string(base_name(to)), flags));
+  hidden_.show(to);
+  return {};
+}
+
+Status LockRenames::link(const std::string& path, const std::string& new_path) {
+  if (!entries_.is_lock(path) || !entries_.is_lock(new_path)) return Errno(EXDEV);
+  CACHESHIM_TRY(source, base_.open_parent(path));
+  CACHESHIM_TRY(target, base_.ensure_parent(new_path));
+  CACHESHIM_CHECK(sys::link_at(source.get(), std::string(base_name(path)), target.get(),
+                               std::string(base_name(new_path))));
+  hidden_.show(new_path);
+  return {};
+}
+
+Result<UniqueFd> LockRenames::rename_in(int directory, const std::string& name,
+                                        const std::string& path, unsigned flags) {
+  CACHESHIM_TRY(object, sys::open_beneath(directory, name, O_PATH | O_NOFOLLOW));
+  CACHESHIM_TRY(st, sys::stat_fd(object.get()));
+  CACHESHIM_CHECK(check_becomes_lock(st, path));
+  CACHESHIM_TRY(parent, base_.ensure_parent(path));
+  Status renamed =
+      sys::rename_at(directory, name, parent.get(), std::string(base_name(path)), flags);
+  if (renamed.failed_with(EXDEV)) {
+    auto copied = copy_in(directory, name, path, flags);
+    renamed = copied ? sys::unlink_at(directory, name) : copied.error();
+    if (copied) object = *std::move(copied);
+  }
+  CACHESHIM_CHECK(settle_arrival(object.get(), path, renamed));
+  return object;
+}
+
+// Copies a file from another file system into the base under the name `path`.
+Result<UniqueFd> LockRenames::copy_in(int directory, const std::string& name,
+                                      const std::string& path, unsigned flags) const {
+  static std::atomic<std::uint64_t> next{0};
+  const std::string staged = fmt::format("lock-{}", next++);
+  auto copied = [&]() -> Result<UniqueFd> {
+    CACHESHIM_TRY(source, sys::open_beneath(directory, name, O_RDONLY | O_NOFOLLOW));
+    CACHESHIM_TRY(target,
+                  sys::open_beneath(base_.staging(), staged, O_RDWR | O_CREAT | O_EXCL, 0600));
+    CACHESHIM_CHECK(copy_file(source.get(), target.get()));
+    CACHESHIM_TRY(parent, base_.open_parent(path));
+    CACHESHIM_CHECK(
+        sys::rename_at(base_.staging(), staged, parent.get(), std::string(base_name(path)), flags));
+    return sys::reopen(target.get(), O_PATH);
+  }();
+  if (!copied)
+    (void)sys::unlink_at(base_.staging(), staged);  // if this fails, the next daemon removes it
+  return copied;
+}
+
+Status LockRenames::link_in(int object, const std::string& path) {
+  CACHESHIM_TRY(st, sys::stat_fd(object));
+  CACHESHIM_CHECK(check_becomes_lock(st, path));
+  CACHESHIM_TRY(parent, base_.ensure_parent(path));
+  return settle_arrival(object, path,
+                        sys::link_fd(object, parent.get(), std::string(base_name(path))));
+}
+
+Status LockRenames::rename_out(const std::string& path, int directory,
+                               const std::string& name) const {
+  if (!entries_.is_lock(path)) return Errno(EXDEV);
+  CACHESHIM_TRY(parent, base_.open_parent(path));
+  return sys::rename_at(parent.get(), std::string(base_name(path)), directory, name);
+}
+
+Status LockRenames::link_out(const std::string& path, int directory,
+                             const std::string& name) const {
+  if (!entries_.is_lock(path)) return Errno(EXDEV);
+  CACHESHIM_TRY(parent, base_.open_parent(path));
+  return sys::link_at(parent.get(), std::string(base_name(path)), directory, name);
+}
+
+}  // namespace cacheshim

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "common/result.h"
+#include "common/unique_fd.h"
+#include "store/locks/lock_directory.h"
+#include "store/locks/lock_files.h"
+#include "store/profiles/entry_map.h"
+
+namespace cacheshim {
+
+// The base's files that take only the locks of a job's own file: of a small `*.lock` in a cache
+// without a profile, or of a baton. The file for a `*.lock` has the same path. The file for a baton
+// is among the store's leases: with the baton's own name, processes that use the base without a
+// mount would wait for it, since a baton excludes by existing.
+//
+// Thread-safe. Paths are those of the job's files, as in paths.h.
+class NamedLockFiles {
+ public:
+  // The objects must outlive this one.
+  NamedLockFiles(const EntryMap& entries, const LockDirectory& base, const LockFiles& files)
+      : entries_(entries), base_(base), files_(files) {}
+
+  // Whether open() and ensure() accept this name.
+  bool may_become_lock(const std::string& path) const {
+    return base_.is_shared() && entries_.may_become_lock(path);
+  }
+  // open() returns an O_PATH descriptor. Errors: ENOENT if there is no file, and for other names;
+  // EFBIG for a file that is too large; EISDIR; EACCES for one that the daemon cannot write to.
+  Result<UniqueFd> open(const std::string& path) const;
+  // Accepts every name. Errors: those of LockFiles::find().
+  Result<LockFiles::Object> find(const std::string& path) const;
+  // As open(), but creates the file, empty, and the directories above it. LockAccess defines which
+  // users may open it.
+  Result<UniqueFd> ensure(const std::string& path) const;
+
+ private:
+  std::string place_of(const std::string& path) const;
+
+  const EntryMap& entries_;
+  const LockDirectory& base_;
+  const LockFiles& files_;
+};
+
+}  // namespace cacheshim
