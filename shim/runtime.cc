@@ -53,7 +53,8 @@ RoutedPath route_from_above(PathAt at, PathBuffer& out) {
     const Router::Relative match = router.match_relative(at.path, i);
     if (match.route == kNoRoute) return result;
     if (i == 0) directory = directory_of(at.dirfd, buffer);
-    const std::string_view wanted(router.default_path(match.route).data(), match.directory_length);
+    const std::string_view wanted(routes()[match.route].default_path.data(),
+                                  match.directory_length);
     if (directory == wanted) return router.complete_relative(at.path, match, out);
   }
 }
@@ -68,7 +69,7 @@ RoutedPath route_broken(PathAt at, PathBuffer& out) {
   routed.kind = RoutedPath::Kind::kForeign;  // no other path is possible
   if (routed.route == kNoRoute) return routed;
   if (!directory_made[routed.route].exchange(true))
-    make_directories(router.default_path(routed.route));
+    make_directories(routes()[routed.route].default_path);
   return routed;
 }
 
@@ -110,10 +111,10 @@ bool is_disconnected(int error) { return error == ENOTCONN || error == ECONNABOR
 // a plain directory. Compares device numbers, because the mount of a new daemon has another one.
 bool mount_is_there() {
   struct stat root;
-  const int error = look(router.mount().data(), root);
+  const int error = look(routes().mount().data(), root);
   if (is_disconnected(error)) return false;
   if (error == 0 && root.st_dev == mount_device.load(std::memory_order_relaxed)) return true;
-  const Result<MountState> found = read_mount_state(router.mount());
+  const Result<MountState> found = read_mount_state(routes().mount());
   // The state of the mount is unknown, but in a chroot the mount's path may be missing together
   // with /proc. Otherwise the call's own error is returned.
   if (!found) return error != ENOENT && error != ENOTDIR;
@@ -129,7 +130,7 @@ bool is_gone(CallKind kind, int error) {
     case ECONNABORTED:
       return true;
     case ESTALE: {
-      const int view_error = look(router.view().data(), view);
+      const int view_error = look(routes().view().data(), view);
       return view_error == ESTALE || is_disconnected(view_error);
     }
     case ENOENT:
@@ -150,9 +151,9 @@ void say_so(PathAt at, int error) {
   PathBuffer buffer;
   const RoutedPath routed = router.fall_back(at.path, buffer, same_directory);
   const std::string_view instead = routed.route == kNoRoute ? "the caches' default directories"
-                                                            : router.default_path(routed.route);
-  report_line({"the mount at ", router.mount(), " is gone (", mount_error_text(error), "); using ",
-               instead, " instead"});
+                                                            : routes()[routed.route].default_path;
+  report_line({"the mount at ", routes().mount(), " is gone (", mount_error_text(error),
+               "); using ", instead, " instead"});
 }
 
 // Reports once why the mount denies access: the job that this process names belongs to another
@@ -160,12 +161,12 @@ void say_so(PathAt at, int error) {
 void say_if_closed() {
   struct stat view;
   if (start.warned != nullptr && *start.warned == '1') return;
-  if (look(router.view().data(), view) != 0 || view.st_uid == ::geteuid()) return;
+  if (look(routes().view().data(), view) != 0 || view.st_uid == ::geteuid()) return;
   if (::geteuid() == 0 || (view.st_mode & 0077) != 0) return;
   if (start.warned != nullptr) *start.warned = '1';
   FdLink owner;
   FdLink own;
-  report_line({"the job of ", router.view(), " belongs to ",
+  report_line({"the job of ", routes().view(), " belongs to ",
                owner.name("uid ", static_cast<int>(view.st_uid)), ", not to ",
                own.name("uid ", static_cast<int>(::geteuid())),
                ": what this process opens there fails (Permission denied); set ", kJobVariable,
@@ -222,8 +223,8 @@ bool fell_back(PathAt at, CallKind kind, int error) {
 // Does not use what the process already knows about the mount: after an unmount, a daemon may
 // continue to run beside the next one.
 bool is_device_of_mount(unsigned long device) {
-  const auto root = look_at_root(router.mount());
-  const auto found = root ? Result<MountState>(*root) : read_mount_state(router.mount());
+  const auto root = look_at_root(routes().mount());
+  const auto found = root ? Result<MountState>(*root) : read_mount_state(routes().mount());
   if (!found || found->kind != MountKind::kWhole) return false;
   const unsigned long now = ::gnu_dev_makedev(found->major, found->minor);
   mount_device.store(now, std::memory_order_relaxed);

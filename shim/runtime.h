@@ -35,6 +35,8 @@ enum class State { kInactive, kActive, kBroken };
 extern std::atomic<State> state;
 extern Router router;
 
+inline const Routes& routes() { return router.routes(); }
+
 // Returns false only for a path that route() would leave unchanged.
 inline bool may_match(const char* path) { return path != nullptr && router.may_match(path); }
 

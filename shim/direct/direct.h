@@ -27,7 +27,7 @@ namespace cacheshim::direct {
 // written plainly (MOUNT/triton/x, or MOUNT/.jobs/JOB/triton/x of this process's job). Returns null
 // for any other path, and for null.
 inline const char* rest_in_view(const char* path) {
-  const std::string_view mount = runtime::router.mount();
+  const std::string_view mount = runtime::routes().mount();
   if (path == nullptr || path[0] != '/' || mount.empty() || path[1] != mount.data()[1] ||
       std::strncmp(path, mount.data(), mount.size()) != 0 || path[mount.size()] != '/' ||
       runtime::state.load(std::memory_order_relaxed) != runtime::State::kActive) {
@@ -35,8 +35,8 @@ inline const char* rest_in_view(const char* path) {
   }
   const char* const rest = path + mount.size() + 1;
   if (*rest != '.') return rest;
-  const std::size_t own_length = runtime::router.view().size() - mount.size();  // "/.jobs/JOB"
-  const char* const own = runtime::router.view().data() + mount.size() + 1;
+  const std::size_t own_length = runtime::routes().view().size() - mount.size();  // "/.jobs/JOB"
+  const char* const own = runtime::routes().view().data() + mount.size() + 1;
   if (own_length == 0 || std::strncmp(rest, own, own_length - 1) != 0) return nullptr;
   return rest[own_length - 1] == '/' ? rest + own_length : nullptr;
 }

@@ -141,7 +141,7 @@ bool is_lock(int command) {
 
 const char* path_in_view(const char* name, PathBuffer& out) {
   const View* const view = last_view();
-  const std::string_view mounted = runtime::router.view();
+  const std::string_view mounted = runtime::routes().view();
   if (view == nullptr || mounted.empty()) return nullptr;
   if (std::strncmp(name, view->base, view->base_length) != 0 || name[view->base_length] != '/') {
     return nullptr;

@@ -148,15 +148,15 @@ bool take_filter(std::string_view directory, std::string_view job, View& view, M
 // paths go (Router::leave_view). The daemon chooses that view by the job in the process's
 // environment, and chooses another job's view if it cannot read the environment. Returns true for
 // all users except root.
-bool is_view_of_links(const Router& router, std::string_view job) {
+bool is_view_of_links(const Routes& routes, std::string_view job) {
   if (::geteuid() != 0) return true;
-  if (router.size() == 0) return false;
-  const std::string_view name = router.route_name(0);
+  if (routes.size() == 0) return false;
+  const std::string_view name = routes[0].name;
   PathBuffer link;
   PathBuffer wanted;
   PathBuffer target;
   const std::size_t wanted_size = join_path(wanted, {kJobsName, "/", job, "/", name});
-  if (wanted_size == 0 || join_path(link, {router.mount(), "/", name}) == 0) return false;
+  if (wanted_size == 0 || join_path(link, {routes.mount(), "/", name}) == 0) return false;
   const ssize_t size = real::readlink(link.text, target.text, sizeof target.text);
   return size > 0 && std::string_view(target.text, static_cast<std::size_t>(size)) ==
                          std::string_view(wanted.text, wanted_size);
@@ -166,15 +166,15 @@ bool is_view_of_links(const Router& router, std::string_view job) {
 // filter, and retires the previous filter afterwards. So a process that finds its user recorded has
 // its own filter, or a retired one.
 bool map_view(std::string_view run_base, View& view, Mappings& mappings) {
-  const Router& router = runtime::router;
-  const std::string_view job = router.job();
+  const Routes& routes = runtime::routes();
+  const std::string_view job = routes.job();
   if (run_base.empty() || job.empty()) return false;
   PathBuffer directory;
-  const std::size_t size = run_directory_of(router.mount(), run_base, directory);
+  const std::size_t size = run_directory_of(routes.mount(), run_base, directory);
   const std::string_view path(directory.text, size);
   return size != 0 && take_state(path, view, mappings.state) &&
          take_filter(path, job, view, mappings.filter) &&
-         take_counters(path, job, view, mappings.counters) && is_view_of_links(router, job);
+         take_counters(path, job, view, mappings.counters) && is_view_of_links(routes, job);
 }
 
 const View* map_anew() {

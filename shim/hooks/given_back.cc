@@ -54,9 +54,9 @@ unsigned manner_of(const RoutedPath& routed) {
 
 unsigned favourite(std::string_view name) {
   const unsigned last = last_used.load(std::memory_order_relaxed);
-  if (last >= kMaxRoutes || runtime::router.route_name(last) == name) return last;
+  if (last >= kMaxRoutes || runtime::routes()[last].name == name) return last;
   for (unsigned i = 0; i < kMaxRoutes; ++i) {
-    if (used[i].load(std::memory_order_relaxed) && runtime::router.route_name(i) == name) return i;
+    if (used[i].load(std::memory_order_relaxed) && runtime::routes()[i].name == name) return i;
   }
   return kNoRoute;
 }
@@ -71,9 +71,9 @@ const char* write_name(const char* kernel_name, const Router::Place& place, unsi
 unsigned route_from_parent(std::string_view name) {
   const char* const path = child_environment::find_variable(::environ, "CACHESHIM_FOLDER");
   if (path == nullptr) return kNoRoute;
-  const Router& router = runtime::router;
-  for (unsigned i = 0; i < router.size(); ++i) {
-    if (router.route_name(i) == name && router.default_path(i) == path) return i;
+  const Routes& routes = runtime::routes();
+  for (unsigned i = 0; i < routes.size(); ++i) {
+    if (routes[i].name == name && routes[i].default_path == path) return i;
   }
   return kNoRoute;
 }
@@ -114,7 +114,7 @@ void note_directory(const RoutedPath& routed) {
 const char* directory_for_children() {
   const Noted last = find_noted();
   if (last.manner == kUnknown) return nullptr;
-  return last.manner < kMaxRoutes ? runtime::router.default_path(last.manner).data() : "";
+  return last.manner < kMaxRoutes ? runtime::routes()[last.manner].default_path.data() : "";
 }
 
 const char* name(const char* kernel_name, PathBuffer& out) {

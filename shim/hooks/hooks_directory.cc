@@ -54,7 +54,7 @@ template <class Real, class Glob>
 int glob_restored(Real& real_glob, const char* pattern, int flags,
                   int (*on_error)(const char*, int), Glob* out) {
   return call_restored(pattern, [&](const char* path, const PrefixSwap* swap) {
-    if (swap == nullptr || has_magic(runtime::router.view().data())) {
+    if (swap == nullptr || has_magic(runtime::routes().view().data())) {
       return real_glob(pattern, flags, on_error, out);
     }
     const std::size_t skipped = (flags & GLOB_DOOFFS) != 0 ? out->gl_offs : 0;

@@ -50,7 +50,7 @@ ssize_t restore_link(int dirfd, const char* path, char* out, std::size_t size, s
   const std::string_view text(out, static_cast<std::size_t>(got));
   const direct::View* const view = direct::last_view();
   const bool may_be_base = view != nullptr && may_begin_with(text, {view->base, view->base_length});
-  if (!is_active() || !(may_be_base || may_begin_with(text, runtime::router.mount()))) return got;
+  if (!is_active() || !(may_be_base || may_begin_with(text, runtime::routes().mount()))) return got;
   const ErrnoGuard errno_guard;
   PathBuffer whole;
   PathBuffer restored;
@@ -123,7 +123,7 @@ char* fail(int error) {
 }
 
 bool may_be_in_view(const char* directory) {
-  const std::string_view mount = runtime::router.mount();
+  const std::string_view mount = runtime::routes().mount();
   return std::strncmp(directory, mount.data(), mount.size()) == 0;
 }
 

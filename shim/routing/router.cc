@@ -34,62 +34,22 @@ std::size_t join_path(PathBuffer& out, std::initializer_list<std::string_view> p
   return length;
 }
 
-// Joins the parts into the router's own memory, with a final NUL. Returns an empty view if there is
-// no space.
-std::string_view Router::keep(std::string_view a, std::string_view b, std::string_view c) {
-  char* const begin = text_ + text_length_;
-  if (a.size() + b.size() + c.size() >= sizeof text_ - text_length_) return {};
-  char* at = begin;
-  for (const std::string_view part : {a, b, c}) {
-    if (!part.empty()) std::memcpy(at, part.data(), part.size());
-    at += part.size();
-  }
-  *at = '\0';
-  text_length_ += static_cast<std::size_t>(at - begin) + 1;
-  return {begin, static_cast<std::size_t>(at - begin)};
-}
-
-bool Router::set_mount(std::string_view mount, std::string_view job) {
-  moves_mount_paths_ = !job.empty();
-  mount_ = keep(mount);
-  view_ = mount_;
-  if (moves_mount_paths_) {
-    const std::string_view jobs = keep(mount_, "/", kJobsName);
-    view_ = jobs.empty() ? jobs : keep(jobs, "/", job);
-  }
-  if (mount_.size() < 2 || view_.empty()) {
-    mount_ = {};
-    return false;
-  }
-  gate_.add_absolute(mount_.data()[1]);
+void Router::open() {
+  gate_.add_absolute(routes_.mount().data()[1]);
   gate_.add_absolute('/');  // "//ci-cache"
   gate_.add_absolute('.');  // "/./ci-cache"
   gate_.add_relative('.');  // "../x" and "./x"
-  return true;
-}
-
-bool Router::add_route(std::string_view name, std::string_view default_path, bool routed) {
-  PathBuffer clean;
-  const std::size_t length = normalise_path(default_path, clean.text, sizeof clean.text);
-  const std::string_view path(clean.text, length);
-  if (length == 0 || mount_.empty() || starts_with_directory(path, mount_)) return false;
-  if (route_count_ == kMaxRoutes) return false;
-  const Route route{keep(name), keep(path), routed};
-  if (route.name.empty() || route.from.empty()) return false;
-  routes_[route_count_++] = route;
-  if (!routed) return true;
-  gate_.add_absolute(path.data()[1]);
-  std::string_view rest = route.from;
-  for (;;) {
-    const std::string_view component = take_next_component(rest);
-    if (component.empty()) return true;
-    gate_.add_relative(*component.data());
+  for (std::size_t i = 0; i < routes_.size(); ++i) {
+    if (!routes_[i].is_routed) continue;
+    std::string_view rest = routes_[i].default_path;
+    gate_.add_absolute(rest.data()[1]);
+    for (;;) {
+      const std::string_view component = take_next_component(rest);
+      if (component.empty()) break;
+      gate_.add_relative(*component.data());
+    }
   }
-}
-
-const char* Router::path_of_name(std::string_view name) {
-  const std::string_view path = keep(mount_, "/", name);
-  return path.empty() ? nullptr : path.data();
+  gate_.open();
 }
 
 // Checks a match with "..": a component before it may be a symlink, and then the kernel resolves
@@ -109,9 +69,9 @@ bool Router::confirm(std::string_view path, std::string_view prefix, const PathM
 // leads.
 Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_directory) const {
   Found found;
-  PathMatch match = match_prefix(path, mount_);
+  PathMatch match = match_prefix(path, routes_.mount());
   const bool ours = match.matched || match.left != 0;
-  if (!ours || !confirm(path, mount_, match, same_directory)) return found;
+  if (!ours || !confirm(path, routes_.mount(), match, same_directory)) return found;
   std::string_view rest = rest_from(path, match.rest);
   const bool own = is_own_name(rest);
   const bool climbs = take_next_component(rest) == "..";
@@ -133,18 +93,18 @@ Router::Found Router::find_in_mount(std::string_view path, SameDirectory same_di
 Router::Found Router::find(std::string_view path, SameDirectory same_directory) const {
   const bool plain = is_plain_path(path);
   Found found;
-  if (!plain || starts_with_directory(path, mount_)) {
+  if (!plain || starts_with_directory(path, routes_.mount())) {
     found = find_in_mount(path, same_directory);
     if (found.match.matched || found.match.left != 0) return found;
   }
-  for (std::size_t i = 0; i < route_count_; ++i) {
+  for (std::size_t i = 0; i < routes_.size(); ++i) {
     const Route& route = routes_[i];
-    if (!route.routed || (plain && !starts_with_directory(path, route.from))) continue;
-    const bool longer =
-        found.route == kNoRoute || route.from.size() >= routes_[found.route].from.size();
-    const PathMatch match = match_prefix(path, route.from);
+    if (!route.is_routed || (plain && !starts_with_directory(path, route.default_path))) continue;
+    const bool longer = found.route == kNoRoute ||
+                        route.default_path.size() >= routes_[found.route].default_path.size();
+    const PathMatch match = match_prefix(path, route.default_path);
     const bool ours = match.matched || match.left != 0;
-    if (!longer || !ours || !confirm(path, route.from, match, same_directory)) continue;
+    if (!longer || !ours || !confirm(path, route.default_path, match, same_directory)) continue;
     found = {match, i};
   }
   return found;
@@ -166,8 +126,8 @@ bool Router::leaves(std::string_view path, const Found& found, std::string_view 
   PathBuffer directory;
   PathBuffer climbed;
   const std::string_view way(path.data() + begin, found.match.inside - begin);
-  return join_path(directory, {view_, "/", name}) != 0 &&
-         join_path(climbed, {view_, "/", name, way}) != 0 &&
+  return join_path(directory, {routes_.view(), "/", name}) != 0 &&
+         join_path(climbed, {routes_.view(), "/", name, way}) != 0 &&
          same_directory(climbed.text, directory.text);
 }
 
@@ -175,9 +135,9 @@ bool Router::leaves(std::string_view path, const Found& found, std::string_view 
 // path may lead into a route again.
 RoutedPath Router::route_parent(std::string_view path, const Found& found, PathBuffer& out,
                                 SameDirectory same_directory, int turns) const {
-  std::string_view parent = mount_;
+  std::string_view parent = routes_.mount();
   if (found.route != kNoRoute) {
-    const std::string_view from = routes_[found.route].from;
+    const std::string_view from = routes_[found.route].default_path;
     parent = {from.data(), parent_length(from)};
   }
   PathBuffer shorter;
@@ -238,35 +198,36 @@ RoutedPath Router::rewrite(std::string_view path, const Found& found, PathBuffer
     result.kind = RoutedPath::Kind::kUnchanged;
     std::string_view below = rest;
     result.names_view = take_next_component(below) == kJobsName;
-    if (!moves_mount_paths_ || is_own_name(rest)) return result;
+    if (!routes_.has_job() || is_own_name(rest)) return result;
   } else {
     slash = "/";
     name = routes_[found.route].name;
     result.route = found.route;
   }
-  if (join_path(out, {view_, slash, name, rest}) == 0) return result;
+  if (join_path(out, {routes_.view(), slash, name, rest}) == 0) return result;
   result.kind = RoutedPath::Kind::kRewritten;
   result.path = out.text;
   result.from_length = found.match.rest;
-  result.to_length = view_.size() + slash.size() + name.size();
+  result.to_length = routes_.view().size() + slash.size() + name.size();
   return result;
 }
 
 Router::Place Router::find_place(const char* path, SameDirectory same_directory) const {
   const std::string_view text(path);
-  if (mount_.empty() || !starts_with_directory(text, mount_)) return {};
-  std::string_view rest = rest_from(text, mount_.size());
+  if (routes_.mount().empty() || !starts_with_directory(text, routes_.mount())) return {};
+  std::string_view rest = rest_from(text, routes_.mount().size());
   std::string_view name = take_next_component(rest);
   if (name == kControlName) return {};
   if (name == kJobsName) {
     (void)take_next_component(rest);
     const std::string_view view(text.data(), text.size() - rest.size());
     name = take_next_component(rest);
-    if (!moves_mount_paths_ || view != view_) {  // it may be ours by another name
+    if (!routes_.has_job() || view != routes_.view()) {  // it may be ours by another name
       PathBuffer given;
       PathBuffer own;
       if (name.empty() || join_path(given, {view, "/", name}) == 0 ||
-          join_path(own, {view_, "/", name}) == 0 || !same_directory(given.text, own.text)) {
+          join_path(own, {routes_.view(), "/", name}) == 0 ||
+          !same_directory(given.text, own.text)) {
         return {};
       }
     }
@@ -278,16 +239,16 @@ const char* Router::restore(const char* path, const Place& place, std::size_t ro
                             PathBuffer& out) const {
   const std::string_view rest = rest_from(path, place.rest);
   const bool of_default = route != kNoRoute && routes_[route].name == place.name;
-  const std::size_t length = of_default ? join_path(out, {routes_[route].from, rest})
-                                        : join_path(out, {mount_, "/", place.name, rest});
+  const std::size_t length = of_default ? join_path(out, {routes_[route].default_path, rest})
+                                        : join_path(out, {routes_.mount(), "/", place.name, rest});
   return length == 0 ? path : out.text;
 }
 
 Router::Relative Router::match_relative(const char* path, std::size_t candidate) const {
   const std::string_view text(path);
-  for (std::size_t i = 0; i < route_count_; ++i) {
-    if (!routes_[i].routed) continue;
-    const std::string_view from = routes_[i].from;
+  for (std::size_t i = 0; i < routes_.size(); ++i) {
+    if (!routes_[i].is_routed) continue;
+    const std::string_view from = routes_[i].default_path;
     for (std::size_t slash = 1; slash < from.size(); ++slash) {
       if (from.data()[slash] != '/') continue;
       // Matches as if the path were absolute below the directory from[0, slash).
@@ -304,37 +265,25 @@ RoutedPath Router::complete_relative(const char* path, const Relative& match,
   RoutedPath result;
   result.path = path;
   const std::string_view name = routes_[match.route].name;
-  if (join_path(out, {view_, "/", name, rest_from(path, match.rest)}) == 0) return result;
+  if (join_path(out, {routes_.view(), "/", name, rest_from(path, match.rest)}) == 0) return result;
   result.kind = RoutedPath::Kind::kRewritten;
   result.path = out.text;
   result.from_length = match.rest;
-  result.to_length = view_.size() + 1 + name.size();
+  result.to_length = routes_.view().size() + 1 + name.size();
   result.route = match.route;
   return result;
 }
 
 void Router::leave_view(RoutedPath& routed, PathBuffer& out) const {
-  if (!moves_mount_paths_ || routed.kind != RoutedPath::Kind::kRewritten) return;
-  if (routed.path != out.text || !starts_with_directory(out.text, view_)) return;
-  const std::string_view rest = rest_from(out.text, view_.size());
+  if (!routes_.has_job() || routed.kind != RoutedPath::Kind::kRewritten) return;
+  if (routed.path != out.text || !starts_with_directory(out.text, routes_.view())) return;
+  const std::string_view rest = rest_from(out.text, routes_.view().size());
   std::string_view below = rest;
   (void)take_next_component(below);
   if (take_next_component(below).empty()) return;
-  const std::size_t taken = view_.size() - mount_.size();
-  if (routed.to_length >= view_.size()) routed.to_length -= taken;
-  std::memmove(out.text + mount_.size(), rest.data(), rest.size() + 1);
-}
-
-std::string_view Router::job() const {
-  if (!moves_mount_paths_) return {};
-  return rest_from(view_, mount_.size() + 1 + kJobsName.size() + 1);
-}
-
-std::size_t Router::route_of_name(std::string_view name) const {
-  for (std::size_t i = 0; i < route_count_; ++i) {
-    if (routes_[i].name == name) return i;
-  }
-  return kNoRoute;
+  const std::size_t taken = routes_.view().size() - routes_.mount().size();
+  if (routed.to_length >= routes_.view().size()) routed.to_length -= taken;
+  std::memmove(out.text + routes_.mount().size(), rest.data(), rest.size() + 1);
 }
 
 RoutedPath Router::fall_back(const char* path, PathBuffer& out,
@@ -355,9 +304,9 @@ RoutedPath Router::fall_back(const char* path, PathBuffer& out,
     (void)take_next_component(rest);  // the job
     name = take_next_component(rest);
   }
-  result.route = route_of_name(name);
+  result.route = routes_.find(name);
   if (result.route == kNoRoute) return result;
-  const std::string_view to = routes_[result.route].from;
+  const std::string_view to = routes_[result.route].default_path;
   if (join_path(out, {to, rest}) == 0) return result;
   result.kind = RoutedPath::Kind::kRewritten;
   result.path = out.text;

@@ -2,16 +2,16 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 
 #include "shim/routing/path_gate.h"
 #include "shim/routing/path_match.h"
 #include "shim/routing/routed_path.h"
+#include "shim/routing/routes.h"
 
 // Decides where paths lead. Pure logic over text: it knows neither the mount nor libc's symbols,
-// allocates nothing, and does not change after the constructor, so that any thread and any signal
-// handler may use it.
+// allocates nothing, and does not change after open(), so that any thread and any signal handler
+// may use it.
 //
 //   a path                     while the mount serves            once it is gone
 //   MOUNT/NAME/x               MOUNT/.jobs/JOB/NAME/x            DEFAULT/x
@@ -30,18 +30,12 @@ class Router {
 
   constexpr Router() = default;
 
-  // `mount` is absolute and plain; `job` may be empty. Call first. Returns false if they do not
-  // fit; then nothing is routed.
-  bool set_mount(std::string_view mount, std::string_view job);
-  // Adds DEFAULT of NAME for fall_back, and for routing to the mount if `routed`. `default_path` is
-  // absolute, and is normalized here. Returns false if it is not an absolute path, is below the
-  // mount or does not fit.
-  bool add_route(std::string_view name, std::string_view default_path, bool routed);
-  // Returns MOUNT/NAME as a permanent NUL-terminated string, or null if there is no space for it.
-  const char* path_of_name(std::string_view name);
+  // The routes are set up before open().
+  Routes& routes() { return routes_; }
+  const Routes& routes() const { return routes_; }
 
-  // Before this call, may_match() returns false.
-  void open() { gate_.open(); }
+  // Requires: the mount is set. Before this call, may_match() returns false.
+  void open();
   // Returns false only for a path that route() would leave unchanged. Takes a few instructions.
   bool may_match(const char* path) const { return gate_.lets_pass(path); }
 
@@ -59,7 +53,6 @@ class Router {
     std::size_t rest = 0;           // in the relative path
   };
   Relative match_relative(const char* path, std::size_t candidate) const;
-  std::string_view default_path(std::size_t route) const { return routes_[route].from; }
   RoutedPath complete_relative(const char* path, const Relative& match, PathBuffer& out) const;
 
   // The result of parsing the kernel's name of an object in the caller's view.
@@ -72,8 +65,6 @@ class Router {
   // `path` if that does not fit.
   const char* restore(const char* path, const Place& place, std::size_t route,
                       PathBuffer& out) const;
-  std::string_view route_name(std::size_t route) const { return routes_[route].name; }
-  std::size_t size() const { return route_count_; }
 
   // Returns the route of a path after the mount is gone; kForeign means that the path is unchanged.
   RoutedPath fall_back(const char* path, PathBuffer& out, SameDirectory same_directory) const;
@@ -83,23 +74,13 @@ class Router {
   // itself is not changed: it would become the symlink.
   void leave_view(RoutedPath& routed, PathBuffer& out) const;
 
-  std::string_view mount() const { return mount_; }
-  std::string_view job() const;                    // empty if the daemon decides
-  std::string_view view() const { return view_; }  // the prefix that replaces default paths
-
  private:
-  struct Route {
-    std::string_view name;
-    std::string_view from;
-    bool routed = false;
-  };
   struct Found {
     PathMatch match;
     std::size_t route = kNoRoute;  // kNoRoute: the mount itself
     std::size_t name = 0;          // where NAME ends in a path that leaves MOUNT/NAME by ".."
   };
 
-  std::string_view keep(std::string_view a, std::string_view b = {}, std::string_view c = {});
   bool confirm(std::string_view path, std::string_view prefix, const PathMatch& match,
                SameDirectory same_directory) const;
   Found find_in_mount(std::string_view path, SameDirectory same_directory) const;
@@ -113,16 +94,9 @@ class Router {
                           SameDirectory same_directory, int turns) const;
   RoutedPath rewrite(std::string_view path, const Found& found, PathBuffer& out) const;
   static bool is_own_name(std::string_view rest);
-  std::size_t route_of_name(std::string_view name) const;
 
   PathGate gate_;
-  std::string_view mount_;
-  std::string_view view_;
-  bool moves_mount_paths_ = false;
-  Route routes_[kMaxRoutes] = {};
-  std::size_t route_count_ = 0;
-  char text_[32768] = {};
-  std::size_t text_length_ = 0;
+  Routes routes_;
 };
 
 }  // namespace cacheshim

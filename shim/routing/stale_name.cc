@@ -28,7 +28,7 @@ void cut_to_needed(char* path, CallKind kind) {
 // Makes the kernel look `path` up again, and returns whether it exists: link(2) always looks its
 // new name up again (LOOKUP_EXCL). It never makes a second name for a directory.
 bool look_up_afresh(const char* path) {
-  return real::linkat(AT_FDCWD, runtime::router.mount().data(), AT_FDCWD, path, 0) != 0 &&
+  return real::linkat(AT_FDCWD, runtime::routes().mount().data(), AT_FDCWD, path, 0) != 0 &&
          errno == EEXIST;
 }
 

@@ -178,13 +178,13 @@ void set_routes(const ProcessEnvironment& environment, const MountState& mount,
                 std::string_view path) {
   const bool bound = mount.kind == MountKind::kBoundView;
   const JobId job = bound ? JobId() : find_job(environment);
-  Router& router = runtime::router;
-  if (!router.set_mount(path, job.view())) return;
+  Routes& routes = runtime::router.routes();
+  if (!routes.set_mount(path, job.view())) return;
   CollectedActions actions;
-  if (const Result<RouteTable> routes = find_routes(environment, mount.kind, router.mount())) {
-    plan_profiles(environment, *routes, router, actions);
+  if (const Result<RouteTable> table = find_routes(environment, mount.kind, routes.mount())) {
+    plan_profiles(environment, *table, routes, actions);
   }
-  plan_own_routes(environment, router, actions);  // of two equal paths, the later one counts
+  plan_own_routes(environment, routes, actions);  // of two equal paths, the later one counts
   runtime::Start start;
   start.device = ::gnu_dev_makedev(mount.major, mount.minor);
   start.strict = environment.is_on(kStrictVariable);

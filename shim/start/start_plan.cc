@@ -2,6 +2,7 @@
 #include "shim/start/start_plan.h"
 
 #include "common/names.h"
+#include "shim/routing/path_match.h"
 
 namespace cacheshim {
 namespace {
@@ -65,14 +66,14 @@ bool is_other_spelling(std::string_view value, Family family, std::string_view d
 
 bool is_route_name(std::string_view name) { return is_job_id(name) && *name.data() != '.'; }
 
-bool add_own_route(std::string_view item, const Environment& environment, Router& router) {
+bool add_own_route(std::string_view item, const Environment& environment, Routes& routes) {
   std::size_t equals = item.size();
   while (equals > 0 && item.data()[equals - 1] != '=') --equals;
   if (equals == 0) return false;
   const std::string_view name(item.data() + equals, item.size() - equals);
   PathBuffer home;
   const std::string_view path = expand_home({item.data(), equals - 1}, environment, home);
-  return is_route_name(name) && router.add_route(name, path, true);
+  return is_route_name(name) && routes.add(name, path, true);
 }
 
 }  // namespace
@@ -85,32 +86,32 @@ JobId job_of_process(const Environment& environment, std::string_view cgroup_tex
   return proved.empty() || proved.view() == job.view() ? job : JobId();
 }
 
-void plan_profiles(const Environment& environment, const RouteTable& table, Router& router,
+void plan_profiles(const Environment& environment, const RouteTable& table, Routes& routes,
                    StartActions& actions) {
   for (std::uint32_t i = 0; i < table.size(); ++i) {
     const std::string_view variable = table.variable(i);
     const std::string_view given = variable.empty() ? variable : environment.find(variable);
-    Family family = family_of(environment, table, i, router.mount());
+    Family family = family_of(environment, table, i, routes.mount());
     const bool may_set = !given.empty() || (family == Family::kUnset && !variable.empty());
-    const char* const directory = may_set ? router.path_of_name(table.name(i)) : nullptr;
+    const char* const directory = may_set ? routes.path_of_name(table.name(i)) : nullptr;
     if (!given.empty() && directory != nullptr &&
         is_other_spelling(given, family, directory, actions)) {
       family = Family::kUnset;
     }
     PathBuffer home;
     const std::string_view path = expand_home(table.default_path(i), environment, home);
-    // The router also knows a family left alone: a path of the mount may have to fall back to it.
-    (void)router.add_route(table.name(i), path, family != Family::kLeftAlone);
+    // The routes also include a family left alone: a path of the mount may have to fall back to it.
+    (void)routes.add(table.name(i), path, family != Family::kLeftAlone);
     if (family == Family::kUnset && directory != nullptr)
       actions.set_variable(variable.data(), directory);
   }
 }
 
-void plan_own_routes(const Environment& environment, Router& router, StartActions& actions) {
+void plan_own_routes(const Environment& environment, Routes& routes, StartActions& actions) {
   std::string_view rest = environment.find(kRoutesVariable);
   while (!rest.empty()) {
     const std::string_view item = take_until(rest, ':');
-    if (item.empty() || add_own_route(item, environment, router)) continue;
+    if (item.empty() || add_own_route(item, environment, routes)) continue;
     actions.refuse_route(item);
   }
 }

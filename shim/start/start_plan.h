@@ -5,7 +5,7 @@
 
 #include "common/job_id.h"
 #include "common/route_table.h"
-#include "shim/routing/router.h"
+#include "shim/routing/routes.h"
 
 // The decisions of a starting process, made from text alone: its environment, its cgroup and the
 // routes.
@@ -30,15 +30,15 @@ class StartActions {
 // decide: the environment names no job, or it names a SLURM job and the cgroup names another one.
 JobId job_of_process(const Environment& environment, std::string_view cgroup_text);
 
-// Adds the profiles' routes to `router`, whose mount is set. Skips a family if its variable names a
+// Adds the profiles' routes to `routes`, whose mount is set. Skips a family if its variable names a
 // path elsewhere, or if one of its `unless` variables is set. If its variable leads to the family's
 // directory of the mount by a symlink, by a relative path or in another spelling, the variable is
 // set to the mount's path: programs write it into their entries, and other jobs know only that
 // path.
-void plan_profiles(const Environment& environment, const RouteTable& table, Router& router,
+void plan_profiles(const Environment& environment, const RouteTable& table, Routes& routes,
                    StartActions& actions);
 
 // Adds the routes of CACHESHIM_ROUTES, /PATH=NAME:/PATH2=NAME2.
-void plan_own_routes(const Environment& environment, Router& router, StartActions& actions);
+void plan_own_routes(const Environment& environment, Routes& routes, StartActions& actions);
 
 }  // namespace cacheshim

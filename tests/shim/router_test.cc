@@ -18,9 +18,9 @@ class RouterTest : public testing::Test {
  protected:
   void start(std::string_view job) {
     router_ = std::make_unique<Router>();
-    ASSERT_TRUE(router_->set_mount("/ci-cache", job));
-    ASSERT_TRUE(router_->add_route("triton", "/home/u/.triton/cache", true));
-    ASSERT_TRUE(router_->add_route("pip", "/home/u/.cache/pip", false));
+    ASSERT_TRUE(router_->routes().set_mount("/ci-cache", job));
+    ASSERT_TRUE(router_->routes().add("triton", "/home/u/.triton/cache", true));
+    ASSERT_TRUE(router_->routes().add("pip", "/home/u/.cache/pip", false));
     router_->open();
   }
   // As the hooks see it: what may_match lets pass is not asked about.
@@ -44,7 +44,7 @@ class RouterTest : public testing::Test {
 
 TEST_F(RouterTest, IsAskedForNothingBeforeItIsOpen) {
   router_ = std::make_unique<Router>();
-  ASSERT_TRUE(router_->set_mount("/ci-cache", "j7"));
+  ASSERT_TRUE(router_->routes().set_mount("/ci-cache", "j7"));
   EXPECT_FALSE(router_->may_match("/ci-cache/triton"));
   EXPECT_FALSE(router_->may_match("/usr/../ci-cache"));
   router_->open();
@@ -192,8 +192,9 @@ TEST_F(RouterTest, SaysWhichPrefixWasReplaced) {
 
 TEST_F(RouterTest, TheLongestAndThenTheLastRouteCounts) {
   start("j7");
-  ASSERT_TRUE(router_->add_route("inner", "/home/u/.triton/cache/inner", true));
-  ASSERT_TRUE(router_->add_route("own", "/home/u/.triton/cache", true));
+  ASSERT_TRUE(router_->routes().add("inner", "/home/u/.triton/cache/inner", true));
+  ASSERT_TRUE(router_->routes().add("own", "/home/u/.triton/cache", true));
+  router_->open();
   EXPECT_EQ(routed("/home/u/.triton/cache/inner/x"), "/ci-cache/.jobs/j7/inner/x");
   EXPECT_EQ(routed("/home/u/.triton/cache/x"), "/ci-cache/.jobs/j7/own/x");
 }
@@ -201,12 +202,12 @@ TEST_F(RouterTest, TheLongestAndThenTheLastRouteCounts) {
 TEST_F(RouterTest, RefusesRoutesThatCannotWork) {
   start("j7");
   for (const char* path : {"", "relative", "/", "/a/../b", "/ci-cache/x", "/ci-cache"}) {
-    EXPECT_FALSE(router_->add_route("x", path, true)) << path;
+    EXPECT_FALSE(router_->routes().add("x", path, true)) << path;
   }
   for (std::size_t i = 0; i < 2 * kMaxRoutes; ++i) {
-    (void)router_->add_route("n", "/r" + std::to_string(i), true);  // full at some time
+    (void)router_->routes().add("n", "/r" + std::to_string(i), true);  // full at some time
   }
-  EXPECT_FALSE(router_->add_route("x", "/one-more", true));
+  EXPECT_FALSE(router_->routes().add("x", "/one-more", true));
 }
 
 TEST_F(RouterTest, FallsBackToDefaultPaths) {
@@ -225,7 +226,7 @@ TEST_F(RouterTest, MatchesRelativePathsByTheEndOfADefaultPath) {
   start("j7");
   const Router::Relative home = router_->match_relative("./.triton/cache/x", 0);
   ASSERT_NE(home.route, kNoRoute);
-  EXPECT_EQ(router_->default_path(home.route).substr(0, home.directory_length), "/home/u");
+  EXPECT_EQ(router_->routes()[home.route].default_path.substr(0, home.directory_length), "/home/u");
   EXPECT_STREQ(router_->complete_relative("./.triton/cache/x", home, buffer_).path,
                "/ci-cache/.jobs/j7/triton/x");
   EXPECT_EQ(router_->match_relative("./.triton/cache/x", 1).route, kNoRoute);

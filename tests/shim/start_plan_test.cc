@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/routing/router.h"
 #include "store/profiles/profile.h"
 
 namespace cacheshim {
@@ -54,11 +55,11 @@ class StartPlan : public testing::Test {
   }
   void plan() {
     router_ = std::make_unique<Router>();
-    ASSERT_TRUE(router_->set_mount("/ci-cache", "j"));
+    ASSERT_TRUE(router_->routes().set_mount("/ci-cache", "j"));
     const auto table = RouteTable::parse(table_bytes_);
     ASSERT_TRUE(table);
-    plan_profiles(environment_, *table, *router_, actions_);
-    plan_own_routes(environment_, *router_, actions_);
+    plan_profiles(environment_, *table, router_->routes(), actions_);
+    plan_own_routes(environment_, router_->routes(), actions_);
   }
   std::string routed(const char* path) {
     return router_->route(path, buffer_, [](const char*, const char*) { return true; }).path;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "shim/routing/routed_path.h"
+
+namespace cacheshim {
+
+// A default path, and the directory of the mount that replaces it.
+struct Route {
+  std::string_view name;          // of the directory in the mount
+  std::string_view default_path;  // absolute and plain
+  bool is_routed = false;  // otherwise the default path only replaces the mount's, as a fallback
+};
+
+// The mount's path, the job's view and the routes. The process's start sets them up, in memory of
+// the object's own; after that they do not change, so that any thread and any signal handler may
+// read them. All strings end with a NUL.
+class Routes {
+ public:
+  constexpr Routes() = default;
+
+  // `mount` is absolute and plain; `job` may be empty. Call first. Returns false if they do not
+  // fit; then nothing is routed.
+  bool set_mount(std::string_view mount, std::string_view job);
+  // Adds a route of NAME for fallbacks, and for routing to the mount if `is_routed`. `default_path`
+  // is absolute, and is normalized here. Returns false if it is not an absolute path, is below the
+  // mount or does not fit.
+  bool add(std::string_view name, std::string_view default_path, bool is_routed);
+  // Returns MOUNT/NAME as a permanent string, or null if there is no space for it.
+  const char* path_of_name(std::string_view name);
+
+  std::string_view mount() const { return mount_; }
+  std::string_view view() const { return view_; }  // the prefix that replaces default paths
+  std::string_view job() const;                    // empty if the daemon decides
+  bool has_job() const { return has_job_; }
+
+  std::size_t size() const { return count_; }
+  const Route& operator[](std::size_t route) const { return routes_[route]; }
+  // Returns the first route of NAME, or kNoRoute.
+  std::size_t find(std::string_view name) const;
+
+ private:
+  std::string_view keep(std::string_view a, std::string_view b = {}, std::string_view c = {});
+
+  std::string_view mount_;
+  std::string_view view_;
+  bool has_job_ = false;
+  Route routes_[kMaxRoutes] = {};
+  std::size_t count_ = 0;
+  char text_[32768] = {};
+  std::size_t text_length_ = 0;
+};
+
+}  // namespace cacheshim
