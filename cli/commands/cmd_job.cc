@@ -334,6 +334,31 @@ CLI::App* add_with_id(CLI::App& parent, const std::shared_ptr<JobArguments>& arg
   return command;
 }
 
+void add_end_options(CLI::App& command, JobArguments& arguments) {
+  command.add_flag("--success", arguments.success, "The job succeeded");
+  command.add_flag("--failure", arguments.failure, "The job failed: nothing more is published");
+  command
+      .add_option("--cycle", arguments.cycle,
+                  "End only this attempt; fail if another attempt has begun")
+      ->type_name("N");
+  command.footer("One of --success and --failure is required.");
+}
+
+// Adds the options of a command that can print its plan.
+void add_plan_options(CLI::App& command, JobArguments& arguments) {
+  command.add_flag("--dry-run", arguments.dry_run,
+                   "Only print what would happen to each entry, and why");
+  command.add_flag("--json", arguments.as_json, "The output of --dry-run as JSON")
+      ->needs("--dry-run");
+}
+
+constexpr const char* kPublishFooter =
+    "Each complete entry goes into the base as a whole, whatever the job's policy is. Everything else\n"
+    "stays in the job's layer. A job that may not publish publishes nothing.";
+constexpr const char* kDiscardFooter =
+    "Discards the job's layer, with everything that the job has written but not published. Base files\n"
+    "that the job had removed from its view are visible again. The job continues with an empty layer.";
+
 }  // namespace
 
 void add_job(CLI::App& app, int& exit_code) {
@@ -345,15 +370,7 @@ void add_job(CLI::App& app, int& exit_code) {
   };
   with_id("start", "Start a job before its first process", start)
       ->add_flag("--shared-uids", arguments->shared_uids, "Allow other users in this job");
-  CLI::App* end_command = with_id("end", "End a job; success publishes complete entries", end);
-  end_command->add_flag("--success", arguments->success, "The job succeeded");
-  end_command->add_flag("--failure", arguments->failure,
-                        "The job failed: nothing more is published");
-  end_command
-      ->add_option("--cycle", arguments->cycle,
-                   "End only this attempt; fail if another attempt has begun")
-      ->type_name("N");
-  end_command->footer("One of --success and --failure is required.");
+  add_end_options(*with_id("end", "End a job; success publishes complete entries", end), *arguments);
   add_command(*job, arguments, "list", "List all jobs that the daemon knows", list, exit_code)
       ->add_flag("--json", arguments->as_json, "As JSON");
   with_id("show", "Show one job", show)->add_flag("--json", arguments->as_json, "As JSON");
@@ -362,23 +379,12 @@ void add_job(CLI::App& app, int& exit_code) {
                    "Give up with exit code 75 after S seconds (or 500ms, 10m, …)")
       ->type_name("S")
       ->check(timeout_problem);
-  const auto with_plan = [&](const char* name, const char* help, Action action,
-                             const char* footer) {
-    CLI::App* command = with_id(name, help, action);
-    command->add_flag("--dry-run", arguments->dry_run,
-                      "Only print what would happen to each entry, and why");
-    command->add_flag("--json", arguments->as_json, "The output of --dry-run as JSON")
-        ->needs("--dry-run");
-    command->footer(footer);
-  };
-  with_plan(
-      "publish", "Publish a job's complete entries now", publish,
-      "Each complete entry goes into the base as a whole, whatever the job's policy is. Everything else\n"
-      "stays in the job's layer. A job that may not publish publishes nothing.");
-  with_plan(
-      "discard", "Discard a job's own files", discard,
-      "Discards the job's layer, with everything that the job has written but not published. Base files\n"
-      "that the job had removed from its view are visible again. The job continues with an empty layer.");
+  CLI::App* publishing = with_id("publish", "Publish a job's complete entries now", publish);
+  add_plan_options(*publishing, *arguments);
+  publishing->footer(kPublishFooter);
+  CLI::App* discarding = with_id("discard", "Discard a job's own files", discard);
+  add_plan_options(*discarding, *arguments);
+  discarding->footer(kDiscardFooter);
 }
 
 }  // namespace cacheshim::cli

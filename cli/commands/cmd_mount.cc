@@ -60,33 +60,45 @@ void do_mount(const MountArguments& arguments) {
   mount_and_serve(options, arguments.foreground || arguments.standby);
 }
 
+void add_daemon_options(CLI::App& mount, DaemonArguments& arguments) {
+  mount.add_option("--store", arguments.store, "Directory that holds the caches")
+      ->type_name("DIR")
+      ->check(refuse_empty_path)
+      ->required();
+  mount
+      .add_option("--layers", arguments.layers,
+                  "Directory for the jobs' layers (default: STORE/.cacheshim/layers)")
+      ->type_name("DIR");
+  mount
+      .add_option("--config", arguments.config,
+                  "Configuration file (default: /etc/cacheshim/cacheshim.toml for root, "
+                  "~/.config/cacheshim/cacheshim.toml for others)")
+      ->type_name("FILE");
+  mount.add_option("-o", arguments.options, "Mount options, such as ro,noexec,noatime,owner=keep")
+      ->type_name("OPT[,OPT...]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+constexpr const char* kFooter =
+    "The mount point must be separate from the store, and must be empty (or use -o nonempty). If an\n"
+    "earlier mount's daemon has died, mount frees the mount point. If an earlier daemon is still\n"
+    "finishing, mount waits for at most 10 s. With -o ro, the store may be read-only too. The daemon logs to\n"
+    "/run/cacheshim/MOUNT/log (for users other than root: XDG_RUNTIME_DIR/cacheshim/MOUNT/log).\n"
+    "A standby exits with 0 when unmount or SIGTERM closes the mount for good in the standby's own\n"
+    "cycle (CACHESHIM_CYCLE), or if the mount was closed before the standby started.\n"
+    "Exit codes: 0 mounted; 2 unknown option or configuration key, or the store, the layers and the mount\n"
+    "point are inside each other; 69 the store, the mount point or /dev/fuse is not available (nothing was\n"
+    "mounted).";
+
 }  // namespace
 
 void add_mount(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<MountArguments>();
   CLI::App* mount = app.add_subcommand(
       "mount", "Show a store of cache directories at MOUNTPOINT; return once the mount is usable");
-  mount->add_option("--store", arguments->daemon.store, "Directory that holds the caches")
-      ->type_name("DIR")
-      ->check(refuse_empty_path)
-      ->required();
-  mount
-      ->add_option("--layers", arguments->daemon.layers,
-                   "Directory for the jobs' layers (default: STORE/.cacheshim/layers)")
-      ->type_name("DIR");
-  mount
-      ->add_option("--config", arguments->daemon.config,
-                   "Configuration file (default: /etc/cacheshim/cacheshim.toml for root, "
-                   "~/.config/cacheshim/cacheshim.toml for others)")
-      ->type_name("FILE");
-  mount
-      ->add_option("-o", arguments->daemon.options,
-                   "Mount options, such as ro,noexec,noatime,owner=keep")
-      ->type_name("OPT[,OPT...]")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  mount->add_flag("--foreground", arguments->foreground,
-                  "Stay in the foreground and log to stderr");
+  add_daemon_options(*mount, arguments->daemon);
+  mount->add_flag("--foreground", arguments->foreground, "Stay in the foreground and log to stderr");
   mount->add_flag("--standby", arguments->standby,
                   "Stay in the foreground; mount again when the serving daemon dies");
   mount
@@ -94,16 +106,7 @@ void add_mount(CLI::App& app, int& exit_code) {
                    "Existing, empty directory, usually /ci-cache")
       ->check(refuse_empty_path)
       ->required();
-  mount->footer(
-      "The mount point must be separate from the store, and must be empty (or use -o nonempty). If an\n"
-      "earlier mount's daemon has died, mount frees the mount point. If an earlier daemon is still\n"
-      "finishing, mount waits for at most 10 s. With -o ro, the store may be read-only too. The daemon logs to\n"
-      "/run/cacheshim/MOUNT/log (for users other than root: XDG_RUNTIME_DIR/cacheshim/MOUNT/log).\n"
-      "A standby exits with 0 when unmount or SIGTERM closes the mount for good in the standby's own\n"
-      "cycle (CACHESHIM_CYCLE), or if the mount was closed before the standby started.\n"
-      "Exit codes: 0 mounted; 2 unknown option or configuration key, or the store, the layers and the mount\n"
-      "point are inside each other; 69 the store, the mount point or /dev/fuse is not available (nothing was\n"
-      "mounted).");
+  mount->footer(kFooter);
   mount->callback([arguments, &exit_code] {
     do_mount(*arguments);
     exit_code = kExitSuccess;

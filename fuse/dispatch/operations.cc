@@ -385,46 +385,66 @@ void ioctl(fuse_req_t req, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigne
   (void)fuse_reply_err(req, ENOTTY);
 }
 
+void add_name_operations(fuse_lowlevel_ops& ops) {
+  ops.lookup = lookup;
+  ops.forget = forget;
+  ops.forget_multi = forget_multi;
+  ops.mknod = mknod;
+  ops.mkdir = mkdir;
+  ops.unlink = unlink;
+  ops.rmdir = rmdir;
+  ops.symlink = symlink;
+  ops.rename = rename;
+  ops.link = link;
+}
+
+void add_attribute_operations(fuse_lowlevel_ops& ops) {
+  ops.getattr = getattr;
+  ops.setattr = setattr;
+  ops.readlink = readlink;
+  ops.statfs = statfs;
+  ops.setxattr = setxattr;
+  ops.getxattr = getxattr;
+  ops.listxattr = listxattr;
+  ops.removexattr = removexattr;
+}
+
+void add_file_operations(fuse_lowlevel_ops& ops) {
+  ops.create = create;
+  ops.open = open;
+  ops.read = read;
+  ops.write = write;
+  ops.release = release;
+  ops.fsync = fsync;
+  ops.fallocate = fallocate;
+  ops.lseek = lseek;
+  ops.copy_file_range = copy_file_range;
+  ops.ioctl = ioctl;
+}
+
+void add_lock_operations(fuse_lowlevel_ops& ops) {
+  ops.flush = flush;
+  ops.getlk = getlk;
+  ops.setlk = setlk;
+  ops.flock = flock;
+}
+
+void add_directory_operations(fuse_lowlevel_ops& ops) {
+  ops.opendir = opendir;
+  ops.readdir = readdir;
+  ops.releasedir = releasedir;
+  ops.fsyncdir = fsyncdir;
+}
+
 const fuse_lowlevel_ops& fuse_operations() {
   static const fuse_lowlevel_ops kOperations = [] {
     fuse_lowlevel_ops ops{};
     ops.init = init;
-    ops.lookup = lookup;
-    ops.forget = forget;
-    ops.forget_multi = forget_multi;
-    ops.getattr = getattr;
-    ops.setattr = setattr;
-    ops.readlink = readlink;
-    ops.mknod = mknod;
-    ops.mkdir = mkdir;
-    ops.unlink = unlink;
-    ops.rmdir = rmdir;
-    ops.symlink = symlink;
-    ops.rename = rename;
-    ops.link = link;
-    ops.create = create;
-    ops.open = open;
-    ops.read = read;
-    ops.write = write;
-    ops.flush = flush;
-    ops.release = release;
-    ops.fsync = fsync;
-    ops.fallocate = fallocate;
-    ops.lseek = lseek;
-    ops.copy_file_range = copy_file_range;
-    ops.opendir = opendir;
-    ops.readdir = readdir;
-    ops.releasedir = releasedir;
-    ops.fsyncdir = fsyncdir;
-    ops.statfs = statfs;
-    ops.setxattr = setxattr;
-    ops.getxattr = getxattr;
-    ops.listxattr = listxattr;
-    ops.removexattr = removexattr;
-    ops.ioctl = ioctl;
-    ops.getlk = getlk;
-    ops.setlk = setlk;
-    ops.flock = flock;
+    add_name_operations(ops);
+    add_attribute_operations(ops);
+    add_file_operations(ops);
+    add_lock_operations(ops);
+    add_directory_operations(ops);
     return ops;
   }();
   return kOperations;
