@@ -28,7 +28,6 @@ class LayerIndex {
     bool hides_lowers = false;  // the name or a parent directory is whited out, or one is opaque
   };
   Place place_of(std::string_view path) const;
-  bool hides_lowers(std::string_view path) const { return place_of(path).hides_lowers; }
 
   bool has_directory(std::string_view path) const;
   // The functions that add a name require that the index contains its parent directory. It always

@@ -18,6 +18,11 @@ bool is_missing(const Errno& error) { return error == ENOENT || error == ENOTDIR
 
 bool has_other_names(const struct stat& st) { return S_ISREG(st.st_mode) && st.st_nlink > 1; }
 
+// Whether the layer hides all that the lowers have in this directory.
+bool hides_content(const LayerIndex& index, const std::string& directory) {
+  return index.place_of(directory).hides_lowers || index.is_opaque(directory);
+}
+
 }  // namespace
 
 Overlay::Overlay(std::shared_ptr<const LowerStack> lowers, const EntryMap& entries,
@@ -105,7 +110,7 @@ nlink_t Overlay::count_directory_links(const std::string& path, const Located& f
 }
 
 Result<struct stat> Overlay::find_in_base(const std::string& path) const {
-  if (state.index.hides_lowers(path) || state.is_store_record(path)) return Errno(ENOENT);
+  if (state.index.place_of(path).hides_lowers || state.is_store_record(path)) return Errno(ENOENT);
   return state.lowers->find(path);
 }
 
@@ -181,9 +186,7 @@ Result<std::vector<ListedEntry>> Overlay::list_upper(const std::string& path) co
 
 Result<std::vector<ListedEntry>> Overlay::list(const std::string& path) const {
   auto listed = list_merged(path);
-  if (listed)
-    state.locks.files.adjust(path, state.index.hides_lowers(path) || state.index.is_opaque(path),
-                             *listed);
+  if (listed) state.locks.files.adjust(path, hides_content(state.index, path), *listed);
   return listed;
 }
 
@@ -194,8 +197,7 @@ Result<std::vector<ListedEntry>> Overlay::list_merged(const std::string& path) c
     CACHESHIM_TRY(entries, list_upper(path));
     listed = std::move(entries);
   }
-  if (state.index.hides_lowers(path) || state.index.is_opaque(path) ||
-      state.is_store_record(path)) {
+  if (hides_content(state.index, path) || state.is_store_record(path)) {
     if (!in_upper) return Errno(ENOENT);
     return listed;
   }

@@ -163,12 +163,12 @@ TEST(LayerIndex, HidesWhatIsBelow) {
   for (const char* directory : {"a", "c"}) index.add_directory(directory);
   index.add_whiteout("a/b");
   index.add_opaque("c");
-  EXPECT_TRUE(index.hides_lowers("a/b"));
-  EXPECT_TRUE(index.hides_lowers("a/b/c/d"));
-  EXPECT_FALSE(index.hides_lowers("a/bb"));
-  EXPECT_TRUE(index.hides_lowers("c/x"));
-  EXPECT_TRUE(index.hides_lowers("c/x/y"));
-  EXPECT_FALSE(index.hides_lowers("c"));
+  EXPECT_TRUE(index.place_of("a/b").hides_lowers);
+  EXPECT_TRUE(index.place_of("a/b/c/d").hides_lowers);
+  EXPECT_FALSE(index.place_of("a/bb").hides_lowers);
+  EXPECT_TRUE(index.place_of("c/x").hides_lowers);
+  EXPECT_TRUE(index.place_of("c/x/y").hides_lowers);
+  EXPECT_FALSE(index.place_of("c").hides_lowers);
 }
 
 TEST(LayerIndex, KnowsWhichNamesTheLayerCanHave) {
@@ -186,7 +186,7 @@ TEST(LayerIndex, MovesAllThatIsBelowADirectory) {
   index.add_whiteout("a/b/x");
   index.add_opaque("a/b");
   index.move_tree("a/b", "z/y");
-  EXPECT_FALSE(index.hides_lowers("a/b/x"));
+  EXPECT_FALSE(index.place_of("a/b/x").hides_lowers);
   EXPECT_TRUE(index.has_whiteout("z/y/x"));
   EXPECT_TRUE(index.is_opaque("z/y"));
   EXPECT_TRUE(index.has_directory("z/y/deep"));
