@@ -242,7 +242,7 @@ void open(fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) {
 
 void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) {
-    const Result<ReadSource> source = fs.files.read({fi->fh, fi->flags});
+    const Result<ReadSource> source = fs.file_data.read({fi->fh, fi->flags});
     if (!source) return replies::status(req, source.error());
     if (source->control) return source->control->read(replies::text_of(req), size);
     if (source->fd >= 0) return replies::data(req, source->fd, size, offset);
@@ -254,7 +254,7 @@ void read(fuse_req_t req, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
 void write(fuse_req_t req, fuse_ino_t ino, const char* data, std::size_t size, off_t offset,
            fuse_file_info* fi) {
   const auto write = [=, request = change_request_of(req)](Filesystem& fs) {
-    replies::written(req, fs.files.write(request, {fi->fh, fi->flags}, {data, size}, offset));
+    replies::written(req, fs.file_data.write(request, {fi->fh, fi->flags}, {data, size}, offset));
   };
   // The kernel writes back pages of a mapping without a caller, so there is no caller to check.
   fi->writepage != 0 ? handle(req, write) : change(req, ino, write);
@@ -295,18 +295,20 @@ void release(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
 }
 
 void fsync(fuse_req_t req, fuse_ino_t, int datasync, fuse_file_info* fi) {
-  handle(req, [=](Filesystem& fs) { replies::status(req, fs.files.fsync(fi->fh, datasync != 0)); });
+  handle(req,
+         [=](Filesystem& fs) { replies::status(req, fs.file_data.fsync(fi->fh, datasync != 0)); });
 }
 
 void fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
                fuse_file_info* fi) {
-  change(req, ino,
-         [=](Filesystem& fs) { replies::status(req, fs.files.fallocate(fi->fh, mode, offset, length)); });
+  change(req, ino, [=](Filesystem& fs) {
+    replies::status(req, fs.file_data.fallocate(fi->fh, mode, offset, length));
+  });
 }
 
 void lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, fuse_file_info* fi) {
   handle(req, [=](Filesystem& fs) {
-    const auto at = fs.files.lseek(fi->fh, offset, whence);
+    const auto at = fs.file_data.lseek(fi->fh, offset, whence);
     (void)(at ? fuse_reply_lseek(req, *at) : fuse_reply_err(req, at.error().code()));
   });
 }
@@ -314,7 +316,7 @@ void lseek(fuse_req_t req, fuse_ino_t, off_t offset, int whence, fuse_file_info*
 void copy_file_range(fuse_req_t req, fuse_ino_t, off_t in, fuse_file_info* fi_in, fuse_ino_t ino,
                      off_t out, fuse_file_info* fi_out, std::size_t length, int) {
   change(req, ino, [=](Filesystem& fs) {
-    replies::written(req, fs.files.copy_file_range(fi_in->fh, in, fi_out->fh, out, length));
+    replies::written(req, fs.file_data.copy_file_range(fi_in->fh, in, fi_out->fh, out, length));
   });
 }
 

@@ -157,8 +157,8 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   if (to_set == 0 && set_ids == SetIds::kStay) return {};
   const bool resizes = (to_set & FATTR_SIZE) != 0;
   if (resizes && handle != nullptr && handle->writable) {
-    const auto resized = files_.change_data(*handle, [&](int fd) -> Result<std::size_t> {
-      if (kills_set_ids) CACHESHIM_CHECK(files_.drop_privileges(request, ref, fd));
+    const auto resized = file_data_.change_data(*handle, [&](int fd) -> Result<std::size_t> {
+      if (kills_set_ids) CACHESHIM_CHECK(file_data_.drop_privileges(request, ref, fd));
       CACHESHIM_CHECK(sys::set_size(fd, attr.st_size));
       return std::size_t{0};
     });
@@ -169,7 +169,7 @@ Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const
   CACHESHIM_TRY(prepared, objects_.prepare_change(ref.node, keep_bytes));
   const WriterLock lock(info.job->overlay.mutex());
   CACHESHIM_TRY(fd, objects_.open_for_change(*info.job, ref.node, keep_bytes));
-  if (kills_set_ids) CACHESHIM_CHECK(files_.drop_privileges(request, ref, fd.get()));
+  if (kills_set_ids) CACHESHIM_CHECK(file_data_.drop_privileges(request, ref, fd.get()));
   if (set_ids == SetIds::kDroppedByChown) CACHESHIM_CHECK(drop_set_ids_on_chown(fd.get()));
   CACHESHIM_TRY(refused, set_ids_to_refuse(mount_.options.owners, fd.get()));
   struct stat allowed = attr;

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "fuse/vfs/answers.h"
-#include "fuse/vfs/files.h"
+#include "fuse/vfs/file_data.h"
 #include "fuse/vfs/flight_requests.h"
 #include "fuse/vfs/own_tree.h"
 
@@ -17,13 +17,13 @@ namespace cacheshim {
 class AttributeRequests {
  public:
   AttributeRequests(Mount& mount, Objects& objects, Answers& answers, OwnTree& own_tree,
-                    FlightRequests& flight_requests, Files& files)
+                    FlightRequests& flight_requests, FileData& file_data)
       : mount_(mount),
         objects_(objects),
         answers_(answers),
         own_tree_(own_tree),
         flight_requests_(flight_requests),
-        files_(files) {}
+        file_data_(file_data) {}
 
   void getattr(const Request& request, NodeId ino, std::optional<std::uint64_t> fh,
                AttributesCompletion completion);
@@ -62,7 +62,7 @@ class AttributeRequests {
   Answers& answers_;
   OwnTree& own_tree_;
   FlightRequests& flight_requests_;
-  Files& files_;
+  FileData& file_data_;
 };
 
 }  // namespace cacheshim

@@ -6,6 +6,7 @@
 #include "fuse/vfs/attribute_requests.h"
 #include "fuse/vfs/change_guard.h"
 #include "fuse/vfs/directories.h"
+#include "fuse/vfs/file_data.h"
 #include "fuse/vfs/files.h"
 #include "fuse/vfs/flight_requests.h"
 #include "fuse/vfs/lock_requests.h"
@@ -29,9 +30,10 @@ struct Filesystem {
   ChangeGuard change_guard{mount, own_tree};
   FlightRequests flight_requests{mount, objects, answers};
   LockRequests locks{mount, objects, change_guard};
-  Files files{mount, objects, answers, own_tree, flight_requests, locks};
+  FileData file_data{mount, objects, answers, own_tree};
+  Files files{mount, objects, answers, own_tree, flight_requests, locks, file_data};
   Names names{mount, objects, answers, own_tree, flight_requests, locks};
-  AttributeRequests attributes{mount, objects, answers, own_tree, flight_requests, files};
+  AttributeRequests attributes{mount, objects, answers, own_tree, flight_requests, file_data};
   Directories directories{mount, objects, own_tree};
 };
 

@@ -173,6 +173,11 @@ off_t most_bytes_of(Common kind) {
   return kind == Common::kLock ? kMostLockBytes : std::numeric_limits<off_t>::max();
 }
 
+Result<UniqueFd> reopen_removed(const NodeInfo& info, int access) {
+  if (info.object_fd() < 0) return Errno(ESTALE);
+  return sys::reopen(info.object_fd(), access);
+}
+
 NewObject new_object(const OwnerRule& owners, const Request& request, mode_t mode, dev_t device) {
   if (!owners.keep) return NewObject(mode, device, std::nullopt);
   return NewObject(mode, device,

@@ -90,6 +90,9 @@ class Objects {
 // Whether the kernel looked up a common file for a job that may no longer use it. The job uses a file of its own with
 // that name, which the kernel finds at its next lookup.
 bool is_outdated(const NodeInfo& info);
+// Opens the object of a node that has lost its name, by the descriptor that the node holds. Errors: ESTALE if it holds
+// none.
+Result<UniqueFd> reopen_removed(const NodeInfo& info, int flags);
 // Returns the kind of the common file that has this name.
 Common common_kind(const EntryMap& entries, const std::string& path);
 // Returns the maximum size of a common file.
