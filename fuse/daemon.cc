@@ -219,6 +219,27 @@ std::string layers_path(const DaemonOptions& options) {
   return options.layers_dir.empty() ? options.store_dir + "/.cacheshim/layers" : options.layers_dir;
 }
 
+MountOptions mount_options_of(const DaemonOptions& options, std::string routes,
+                              const DirectAccess* direct) {
+  return {.shown_path = shown_path(options),
+          .layers_dir = layers_path(options),
+          .store_dir = options.store_dir,
+          .run_dir = options.run_dir,
+          .routes = std::move(routes),
+          .publish = options.publish,
+          .watch = options.watch,
+          .job_idle = options.job_idle,
+          .layer_keep = options.layer_keep,
+          .flight_timeout = options.flight_timeout,
+          .owners = options.owners,
+          .cycle = options.cycle,
+          .gc = options.gc,
+          .gc_interval = options.gc_interval,
+          .direct = direct,
+          .allow = options.allow,
+          .verify_on_open = options.verify_on_open};
+}
+
 std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& options,
                                        const std::function<void()>& on_ready) {
   const Status prepared =
@@ -236,31 +257,15 @@ std::optional<DaemonError> serve_store(Store& store, const DaemonOptions& option
   } else {
     offer_direct_opens(*run_directory, store, options);
   }
-  const std::string layers = layers_path(options);
-  const std::string shown = shown_path(options);
   // verify_on_open: the daemon verifies each file before a process reads it, so no file may be opened directly.
   const bool may_be_direct = run_directory && !options.verify_on_open;
-  Mount mount(store, options.profiles,
-              {.shown_path = shown,
-               .layers_dir = layers,
-               .store_dir = options.store_dir,
-               .run_dir = options.run_dir,
-               .routes = routes,
-               .publish = options.publish,
-               .watch = options.watch,
-               .job_idle = options.job_idle,
-               .layer_keep = options.layer_keep,
-               .flight_timeout = options.flight_timeout,
-               .owners = options.owners,
-               .cycle = options.cycle,
-               .gc = options.gc,
-               .gc_interval = options.gc_interval,
-               .direct = may_be_direct ? run_directory->direct() : nullptr,
-               .allow = options.allow,
-               .verify_on_open = options.verify_on_open});
+  const DirectAccess* const direct = may_be_direct ? run_directory->direct() : nullptr;
+  Mount mount(store, options.profiles, mount_options_of(options, routes, direct));
   const MountEvents events{.on_mounted =
                                [&] {
-                                 if (!options.is_store_read_only) record_mount_path(store, shown);
+                                 if (!options.is_store_read_only) {
+                                   record_mount_path(store, mount.options.shown_path);
+                                 }
                                  if (run_directory) announce(*run_directory, options);
                                },
                            .on_left =

@@ -71,6 +71,18 @@ bool has_set_ids(const Result<Attributes>& attr) {
 
 }  // namespace
 
+Result<Attributes> AttributeRequests::attr_of_staged(NodeRef ref, const NodeInfo& info,
+                                                     const FileHandle& handle) {
+  CACHESHIM_TRY(st, sys::stat_fd(handle.fd.get()));
+  return answers_.handle_attr(ref, info, st, handle.in_upper);
+}
+
+Result<Attributes> AttributeRequests::attr_of_object(const Request& request, NodeRef ref,
+                                                     const NodeInfo& info) {
+  auto own = answers_.attr_of_writer(request, ref, info);
+  return own ? *std::move(own) : answers_.object_attr(ref, info);
+}
+
 void AttributeRequests::getattr(const Request& request, NodeId ino, std::optional<std::uint64_t> fh,
                                 AttributesCompletion completion) {
   const NodeRef ref = decode(ino);
@@ -90,15 +102,8 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   if (enters) (void)job.views.enter(request.caller);
   FileHandle* handle = fh ? mount_.handles.file(*fh) : nullptr;
   const bool is_staged = handle != nullptr && handle->shared != nullptr;
-  std::optional<Result<Attributes>> own;
-  if (is_staged) {
-    const auto st = sys::stat_fd(handle->fd.get());
-    own = st ? answers_.handle_attr(ref, info, *st, handle->in_upper)
-             : Result<Attributes>(st.error());
-  } else {
-    own = answers_.attr_of_writer(request, ref, info);
-  }
-  Result<Attributes> attr = own ? *std::move(own) : answers_.object_attr(ref, info);
+  Result<Attributes> attr =
+      is_staged ? attr_of_staged(ref, info, *handle) : attr_of_object(request, ref, info);
   if (attr.failed_with(ESTALE)) attr = answers_.attr_of_open(ref);
   if (!attr) return completion.complete(attr);
   const bool keeps_links = mount_.pending_unlinks.has(ino);
@@ -141,16 +146,19 @@ Status AttributeRequests::change_lock(int fd, off_t most_bytes, const struct sta
   return apply_attr(fd, attr, to_set);
 }
 
+Status AttributeRequests::change_common(NodeRef ref, const NodeInfo& info, const struct stat& attr,
+                                        int to_set) {
+  const ReaderLock lock(info.job->overlay.mutex());
+  CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
+  return change_lock(object->get(), most_bytes_of(info.common), attr, to_set);
+}
+
 Status AttributeRequests::change_attr(const Request& request, NodeRef ref, const NodeInfo& info,
                                       const struct stat& attr, int to_set, FileHandle* handle) {
   // The root of a private view is always 0700.
   if (info.is_view_root && info.job->views.are_private()) return {};
   if (handle == nullptr && is_outdated(info)) return Errno(ESTALE);
-  if (info.common != Common::kNone) {
-    const ReaderLock lock(info.job->overlay.mutex());
-    CACHESHIM_TRY(object, objects_.common_object(ref.node, info));
-    return change_lock(object->get(), most_bytes_of(info.common), attr, to_set);
-  }
+  if (info.common != Common::kNone) return change_common(ref, info, attr, to_set);
   CACHESHIM_TRY(set_ids, set_ids_after(request, ref, info, to_set));
   const bool kills_set_ids = set_ids == SetIds::kDroppedByWrite;
   to_set &= ~ignored_attrs(mount_.options.owners);

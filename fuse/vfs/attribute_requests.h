@@ -40,11 +40,15 @@ class AttributeRequests {
   Status removexattr(NodeId ino, const char* name);
 
  private:
+  // For an open file of class `shared` whose writes are staged.
+  Result<Attributes> attr_of_staged(NodeRef ref, const NodeInfo& info, const FileHandle& handle);
+  Result<Attributes> attr_of_object(const Request& request, NodeRef ref, const NodeInfo& info);
   // Whether a request keeps the file's set-id bits, and which rule clears them otherwise.
   enum class SetIds { kStay, kDroppedByWrite, kDroppedByChown };
   Result<SetIds> set_ids_after(const Request& request, NodeRef ref, const NodeInfo& info,
                                int to_set);
   static Status change_lock(int fd, off_t most_bytes, const struct stat& attr, int to_set);
+  Status change_common(NodeRef ref, const NodeInfo& info, const struct stat& attr, int to_set);
   Status change_attr(const Request& request, NodeRef ref, const NodeInfo& info,
                      const struct stat& attr, int to_set, FileHandle* handle);
   std::optional<Result<Attributes>> try_change_shared(NodeRef ref, const NodeInfo& info,
