@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/unique_fd.h"
-#include "fuse/jobs/owner_rule.h"
+#include "fuse/jobs/owner_mode.h"
 #include "store/base/eviction_limits.h"
 #include "store/base/watch_mode.h"
 #include "store/profiles/profile.h"
@@ -62,7 +62,7 @@ struct DaemonOptions {
   bool io_uring = true;  // receive requests over io_uring if the kernel supports it
   unsigned threads = 0;  // workers of the receive loop; 0: depends on the number of cores
   unsigned long mount_flags = MS_NOSUID | MS_NODEV;  // for mount(2)
-  OwnerRule owners;
+  OwnerMode owners;
   // The job's attempt that this mount belongs to. The record of the closing names it; empty: no record is written.
   std::string cycle;
   // The run directory's lock if this process holds it already, as a standby that takes over does.

@@ -51,7 +51,7 @@ struct MountOptions {
   std::chrono::seconds job_idle;
   std::chrono::seconds layer_keep;
   std::chrono::seconds flight_timeout;  // 0: no single flight
-  OwnerRule owners;
+  OwnerMode owners;
   std::string cycle;  // the job attempt that the mount belongs to; recorded when the mount is closed
   EvictionLimits gc;
   std::chrono::seconds gc_interval;

@@ -54,7 +54,7 @@ constexpr std::string_view kSilent[] = {"defaults", "allow_other", "default_perm
 constexpr std::string_view kSilentKeys[] = {
     "x-", "user=", "uhelper=", "comment=", "user_id=", "group_id="};
 
-bool apply_owner_option(std::string_view word, OwnerRule& owners) {
+bool apply_owner_option(std::string_view word, OwnerMode& owners) {
   if (word == "owner=squash" || word == "owner=keep") {
     owners.keep = word == "owner=keep";
   } else if (word == "noacl") {

@@ -12,7 +12,7 @@ namespace cacheshim::cli {
 // The options that all kinds of mounts share.
 struct MountOptions {
   unsigned long flags = 0;  // MS_*
-  OwnerRule owners;
+  OwnerMode owners;
   std::string source;            // fsname=, unescaped; empty: not given
   bool may_be_nonempty = false;  // whether the mount point may have contents
 };

@@ -57,7 +57,7 @@ std::optional<unsigned> parse_id(std::string_view value) {
   return id;
 }
 
-bool apply_squash(std::string_view key, std::string_view value, OwnerRule& owners) {
+bool apply_squash(std::string_view key, std::string_view value, OwnerMode& owners) {
   if (key == "squash_to_root" && value.empty()) {
     // squash_to_uid and squash_to_gid take precedence over this option, in any order.
     owners.shown_uid = owners.shown_uid.value_or(0);
@@ -130,7 +130,7 @@ OverlayOptions parse_overlay_options(const std::vector<std::string>& texts, bool
   options.mount.owners.keep = true;
   for (const std::string& word : split_options(texts)) apply(word, options, is_root);
   check_directories(options.directories);
-  OwnerRule& owners = options.mount.owners;
+  OwnerMode& owners = options.mount.owners;
   if (!owners.keep) {  // one view for all processes; it belongs to the user who mounts
     owners.keep = true;
     owners.shown_uid = owners.shown_uid.value_or(::geteuid());

@@ -104,7 +104,7 @@ void change_later(fuse_req_t req, fuse_ino_t ino, Completion<R> completion, Hand
 
 // owner=keep: a new object gets its parent's default ACL or, without one, the caller's umask, so the daemon must apply
 // the umask. The kernel reads the ACLs by which it checks permissions.
-void want_owners(const OwnerRule& owners, fuse_conn_info* connection) {
+void want_owners(const OwnerMode& owners, fuse_conn_info* connection) {
   if (!owners.keep) return;
   connection->want |= connection->capable & FUSE_CAP_DONT_MASK;
   if (owners.acls) connection->want |= connection->capable & FUSE_CAP_POSIX_ACL;

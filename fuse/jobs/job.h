@@ -14,7 +14,7 @@
 #include "fuse/jobs/job_publishing.h"
 #include "fuse/jobs/job_use.h"
 #include "fuse/jobs/job_views.h"
-#include "fuse/jobs/owner_rule.h"
+#include "fuse/jobs/owner_mode.h"
 #include "fuse/jobs/pending_entries.h"
 #include "fuse/jobs/unsettled_writes.h"
 #include "fuse/jobs/view_filter.h"
@@ -29,7 +29,7 @@ namespace cacheshim {
 
 // The settings of a mount for its jobs.
 struct JobSettings {
-  OwnerRule owners;
+  OwnerMode owners;
   // Whether this is the only job of a plain overlay, whose view has no owner and an ordinary
   // directory as its root.
   bool is_plain = false;

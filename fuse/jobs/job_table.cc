@@ -10,7 +10,7 @@ namespace cacheshim {
 
 JobTable::JobTable(const Store& store, const EntryMap& entries, Counters& counters,
                    NodeTable& nodes, NodeIndex jobs_dir, PublishPolicy policy,
-                   const OwnerRule& owners, const DirectAccess* direct)
+                   const OwnerMode& owners, const DirectAccess* direct)
     : store_(store),
       entries_(entries),
       counters_(counters),

@@ -19,7 +19,7 @@ class JobTable {
  public:
   // All must outlive the table. `jobs_dir` is the node of .jobs.
   JobTable(const Store& store, const EntryMap& entries, Counters& counters, NodeTable& nodes,
-           NodeIndex jobs_dir, PublishPolicy policy, const OwnerRule& owners,
+           NodeIndex jobs_dir, PublishPolicy policy, const OwnerMode& owners,
            const DirectAccess* direct = nullptr);
 
   Job* find(const std::string& id) const;  // null for none
@@ -60,7 +60,7 @@ class JobTable {
   NodeTable& nodes_;
   const NodeIndex jobs_dir_;
   const PublishPolicy policy_;
-  const OwnerRule owners_;
+  const OwnerMode owners_;
   const DirectAccess* const direct_;
   bool is_restricted_ = false;
   const LockAccess* lock_access_ = nullptr;

@@ -13,7 +13,7 @@
 #include "fuse/jobs/caller.h"
 #include "fuse/jobs/job_processes.h"
 #include "fuse/jobs/job_use.h"
-#include "fuse/jobs/owner_rule.h"
+#include "fuse/jobs/owner_mode.h"
 #include "fuse/jobs/view_filter.h"
 #include "fuse/nodes/node_ref.h"
 #include "store/sys/mutex.h"
@@ -62,7 +62,7 @@ class ViewClaim {
 class JobViews {
  public:
   struct Settings {
-    OwnerRule owners;
+    OwnerMode owners;
     // Whether this is the view of a plain overlay, which has no owner and an ordinary directory as
     // its root.
     bool is_plain = false;

@@ -58,7 +58,7 @@ Status apply_attr(int fd, const struct stat& attr, int to_set) {
 
 // Returns the attributes that the mount ignores in a setattr. owner=squash: the kernel has already refused a chown by
 // any user except root, and a chown by root has no effect.
-int ignored_attrs(const OwnerRule& owners) {
+int ignored_attrs(const OwnerMode& owners) {
   int ignored = FATTR_CTIME;  // the backing file system sets it
   if (!owners.keep || owners.shown_uid) ignored |= FATTR_UID;
   if (!owners.keep || owners.shown_gid) ignored |= FATTR_GID;

@@ -178,7 +178,7 @@ Result<UniqueFd> reopen_removed(const NodeInfo& info, int access) {
   return sys::reopen(info.object_fd(), access);
 }
 
-NewObject new_object(const OwnerRule& owners, const Request& request, mode_t mode, dev_t device) {
+NewObject new_object(const OwnerMode& owners, const Request& request, mode_t mode, dev_t device) {
   if (!owners.keep) return NewObject(mode, device, std::nullopt);
   return NewObject(mode, device,
                    Maker{owners.shown_uid.value_or(request.caller.uid),

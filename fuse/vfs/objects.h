@@ -98,7 +98,7 @@ Common common_kind(const EntryMap& entries, const std::string& path);
 // Returns the maximum size of a common file.
 off_t most_bytes_of(Common kind);
 // Describes an object that the caller creates; the owner mode decides its owner.
-NewObject new_object(const OwnerRule& owners, const Request& request, mode_t mode,
+NewObject new_object(const OwnerMode& owners, const Request& request, mode_t mode,
                      dev_t device = 0);
 
 template <class Change>

@@ -47,7 +47,7 @@ Status drop_foreign_set_group_id(const Caller& caller, int fd) {
   return clear_bits(fd, st, S_ISGID);
 }
 
-Result<mode_t> set_ids_to_refuse(const OwnerRule& owners, int fd) {
+Result<mode_t> set_ids_to_refuse(const OwnerMode& owners, int fd) {
   if (!owners.shown_uid && !owners.shown_gid) return mode_t{0};
   CACHESHIM_TRY(st, sys::stat_fd(fd));
   if (S_ISDIR(st.st_mode)) return mode_t{0};

@@ -6,7 +6,7 @@
 
 #include "common/result.h"
 #include "fuse/jobs/caller.h"
-#include "fuse/jobs/owner_rule.h"
+#include "fuse/jobs/owner_mode.h"
 
 // The rules for set-user-id and set-group-id bits that the kernel leaves to the daemon. The backing file system cannot
 // apply them: the daemon acts as root there for every caller.
@@ -24,6 +24,6 @@ Status drop_foreign_set_group_id(const Caller& caller, int fd);
 
 // Returns the bits that a chmod must not set: the kernel allowed it for the owner that the view shows, but the file
 // belongs to another user or group.
-Result<mode_t> set_ids_to_refuse(const OwnerRule& owners, int fd);
+Result<mode_t> set_ids_to_refuse(const OwnerMode& owners, int fd);
 
 }  // namespace cacheshim

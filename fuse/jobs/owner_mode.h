@@ -8,7 +8,7 @@
 namespace cacheshim {
 
 // The owners that a mount shows for its objects, and that it gives to new objects.
-struct OwnerRule {
+struct OwnerMode {
   // owner=keep: each object has its own owner, mode and ACL, which the kernel checks as on any file
   // system; new objects belong to the caller. Otherwise (owner=squash) everything in a view belongs
   // to its user.
