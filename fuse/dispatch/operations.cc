@@ -114,7 +114,7 @@ void init(void* filesystem, fuse_conn_info* connection) {
   auto& fs = *static_cast<Filesystem*>(filesystem);
   const bool is_privileged = ::geteuid() == 0;
   const wire::Connection agreed = wire::connect(is_privileged);
-  fs.mount.connected({connection->proto_minor, agreed.can_pass_through, agreed.is_by_rings});
+  fs.mount.connected({connection->proto_minor, agreed.can_pass_through, agreed.uses_io_uring});
   want_owners(fs.mount.options.owners, connection);
   // The target of a symlink in the root depends on the caller, so the kernel must never cache it.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_CACHE_SYMLINKS);
@@ -128,7 +128,7 @@ void init(void* filesystem, fuse_conn_info* connection) {
   // it.
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_MOVE);
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_WRITE);
-  if (!agreed.is_by_rings) connection->want |= connection->capable & FUSE_CAP_SPLICE_WRITE;
+  if (!agreed.uses_io_uring) connection->want |= connection->capable & FUSE_CAP_SPLICE_WRITE;
   connection->want &= ~static_cast<unsigned>(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
   connection->want |= connection->capable & (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ATOMIC_O_TRUNC |
                                              FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);

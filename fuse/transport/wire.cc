@@ -189,7 +189,7 @@ Connection connect(bool pass_through) {
   request.init_flags2 = offered.flags2 & wanted;
   if (request.init_flags2 != 0) request.init_flags |= kFlagsGoOn;
   return {.can_pass_through = (request.init_flags2 & kPassthroughInFlags2) != 0,
-          .is_by_rings = agrees_on_rings()};
+          .uses_io_uring = agrees_on_rings()};
 }
 
 bool kills_set_ids() {

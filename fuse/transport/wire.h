@@ -39,7 +39,7 @@ ssize_t send(int fd, iovec* parts, int count, void* userdata);
 // ---- FUSE_INIT
 struct Connection {
   bool can_pass_through = false;
-  bool is_by_rings = false;
+  bool uses_io_uring = false;
 };
 // Accepts the kernel's features that the daemon needs: parallel lookups in a directory (which
 // libfuse 3.14 assumes and does not request), the duty to clear set-id bits on a write, requests

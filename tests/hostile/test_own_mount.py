@@ -17,14 +17,14 @@ UID = 20001
 
 
 @pytest.fixture
-def mount_by_rings(mount_store, store):
+def mount_with_io_uring(mount_store, store):
     """The parameter is only looked at until the first request has been answered."""
     if not os.access(PARAMETER, os.W_OK):
         pytest.skip("FUSE over io_uring came with Linux 6.14")
     with mounts.setting(PARAMETER, "Y"):
         mount = mount_store(store)
-        by_rings = mount.status()["requests"] == "io_uring"
-    if not by_rings:
+        uses_io_uring = mount.status()["requests"] == "io_uring"
+    if not uses_io_uring:
         pytest.skip("no FUSE over io_uring here")
     return mount
 
@@ -58,9 +58,9 @@ def children(pid):
     return found
 
 
-def test_a_daemon_that_is_killed_while_requests_wait(mount_by_rings, job_of, scratch):
+def test_a_daemon_that_is_killed_while_requests_wait(mount_with_io_uring, job_of, scratch):
     """Those that are answered later make it ask its own mount, again and again."""
-    mount = mount_by_rings
+    mount = mount_with_io_uring
     holder, crowd = (job_of(mount, "j", UID) for _ in range(2))
     holder.write("triton/lock", b"")
     fd = holder("os.open", holder.path("triton/lock"), os.O_RDWR)
@@ -78,9 +78,9 @@ def test_a_daemon_that_is_killed_while_requests_wait(mount_by_rings, job_of, scr
     crowd.kill()
 
 
-def test_a_daemon_that_is_killed_while_it_asks(mount_by_rings, job_of):
+def test_a_daemon_that_is_killed_while_it_asks(mount_with_io_uring, job_of):
     """The process that makes the call is stopped during it, so that the daemon waits for it."""
-    mount = mount_by_rings
+    mount = mount_with_io_uring
     holder, waiter = (job_of(mount, "j", UID) for _ in range(2))
     holder.write("triton/lock", b"")
     fd = holder("os.open", holder.path("triton/lock"), os.O_RDWR)

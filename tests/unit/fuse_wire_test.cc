@@ -91,7 +91,7 @@ TEST_F(WireTest, DoesNotAskForPassthroughWithoutPrivilege) {
 
 TEST_F(WireTest, AsksForNoRingsWhereThereAreNone) {
   request(FUSE_INIT, InitIn{7, 45, 0, kGoesOn, kOverIoUring});
-  EXPECT_FALSE(wire::connect(true).is_by_rings) << "the kernel would wait for them";
+  EXPECT_FALSE(wire::connect(true).uses_io_uring) << "the kernel would wait for them";
   EXPECT_EQ(answer(InitOut{7, 31, 0, 0})[8], 0U);
 }
 

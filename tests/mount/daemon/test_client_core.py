@@ -36,10 +36,10 @@ def guests(pid):
     return found
 
 
-def are_ordinary(pid, by_rings):
+def are_ordinary(pid, uses_io_uring):
     """Whether all threads of a process are, and may run where we may, if none has a core of its own."""
     tasks = [int(task) for task in os.listdir(f"/proc/{pid}/task")]
-    return not guests(pid) and (by_rings or all(
+    return not guests(pid) and (uses_io_uring or all(
         os.sched_getaffinity(task) == os.sched_getaffinity(0) for task in tasks))
 
 
@@ -56,13 +56,13 @@ def test_a_client_that_is_alone_has_the_receiver_on_its_core(mount_store, store,
     mount = mount_store(store)
     daemon = mount.daemon_pid()
     job = job_of(mount, "j", UID)
-    by_rings = mount.status()["requests"] == "io_uring"
+    uses_io_uring = mount.status()["requests"] == "io_uring"
     for core in sorted(os.sched_getaffinity(0)):
         job.start("ask_until", job.path("triton"), job.path("stop"), core)
         wait_until(lambda: {core} in guests(daemon).values(), what="a guest")
         (store / "stop").touch()
         assert job.result()
-        wait_until(lambda: are_ordinary(daemon, by_rings), what="the end of the stay")
+        wait_until(lambda: are_ordinary(daemon, uses_io_uring), what="the end of the stay")
         (store / "stop").unlink()
         wait_until(lambda: not job.exists("stop"), what="the end of the sign")
 
