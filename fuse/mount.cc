@@ -181,7 +181,7 @@ void Mount::reopen_waits() {
 void Mount::finish_tasks() {
   tasks.stop();
   publishing.stop();
-  claim_news.stop();
+  claim_invalidation.stop();
   pending_unlinks.stop();
   invalidation.stop();
 }

@@ -23,7 +23,7 @@
 #include "fuse/requests/pending_replies.h"
 #include "fuse/services/eviction/store_keeper.h"
 #include "fuse/services/freshness/cache_timeouts.h"
-#include "fuse/services/freshness/claim_news.h"
+#include "fuse/services/freshness/claim_invalidation.h"
 #include "fuse/services/freshness/invalidation.h"
 #include "fuse/services/freshness/pending_unlinks.h"
 #include "fuse/services/locks/job_batons.h"
@@ -125,9 +125,9 @@ class Mount {
   JobTable jobs;
   Invalidation invalidation{nodes, jobs, options.direct};
   CacheTimeouts timeouts{invalidation, nodes, io_modes};
-  ClaimNews claim_news{nodes, invalidation};
+  ClaimInvalidation claim_invalidation{nodes, invalidation};
   PendingUnlinks pending_unlinks{[this](auto directory, const std::string& name) {
-    invalidation.notifier().tell_name_and_wait(directory, name);
+    invalidation.notifier().invalidate_name_and_wait(directory, name);
   }};
   Publishing publishing;
   SingleFlight single_flight{entries, publishing.publisher(), trust, nodes, counters};

@@ -109,11 +109,11 @@ void AttributeRequests::getattr(const Request& request, NodeId ino, std::optiona
   const bool keeps_links = mount_.pending_unlinks.has(ino);
   const auto answer = [this, ino, keeps_links](AttributesCompletion& pending,
                                                const Attributes& found) {
-    if (keeps_links) mount_.invalidation.notifier().tell_attributes({ino});
+    if (keeps_links) mount_.invalidation.notifier().invalidate_attributes({ino});
     pending.complete(found);
   };
   if (!enters) return answer(completion, *attr);
-  mount_.claim_news.answer_entered(
+  mount_.claim_invalidation.answer_entered(
       job, ref.node,
       [answer, pending = share(std::move(completion)), found = *attr] { answer(*pending, found); });
 }

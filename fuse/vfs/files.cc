@@ -82,7 +82,7 @@ Status Files::choose_io(FileHandle& handle, const Job& job, const struct stat& s
   handle.direct_io = handle.is_lock_file || (keeps_flags && backing_id != 0);
   // A write through a mapping does not update the attributes that the kernel has cached.
   if (handle.may_be_mapped_for_writing()) {
-    mount_.invalidation.notifier().tell_attributes({encode({handle.node, handle.slot})});
+    mount_.invalidation.notifier().invalidate_attributes({encode({handle.node, handle.slot})});
   }
   return {};
 }

@@ -180,7 +180,7 @@ Result<Entry> OwnTree::lookup_job(const Request& request, const std::string& nam
 void OwnTree::complete_job(EntryCompletion completion, const Result<Entry>& entry) {
   if (!entry) return completion.complete(entry);
   Job& job = *mount_.nodes.info(decode(entry->ino).node).job;
-  mount_.claim_news.answer_entered(
+  mount_.claim_invalidation.answer_entered(
       job, 0, [pending = share(std::move(completion)), entry] { pending->complete(entry); });
 }
 

@@ -71,7 +71,7 @@ TEST_F(NotifierTest, AnswersAtOnceWithoutInvalidations) {
 
 TEST_F(NotifierTest, InvalidatesOnlyAttributesAtOnce) {
   Notifier notifier(daemon_.get());
-  notifier.tell_attributes({7, 8});
+  notifier.invalidate_attributes({7, 8});
   for (const std::uint64_t node : {7U, 8U}) {
     struct {
       fuse_out_header header;

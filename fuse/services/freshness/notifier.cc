@@ -66,7 +66,7 @@ void Notifier::post(std::vector<Notice> notices, std::vector<DirectoryId> held,
   if (answer_now) done();
 }
 
-void Notifier::tell_attributes(const std::vector<DirectoryId>& nodes) const {
+void Notifier::invalidate_attributes(const std::vector<DirectoryId>& nodes) const {
   for (const DirectoryId node : nodes) send_node(node, kAttributesAlone);
 }
 

@@ -62,11 +62,11 @@ class Notifier {
 
   // Invalidates the attributes of these nodes, but not their data and listings. Does so on the
   // caller's thread, since in this case the kernel waits for no directory lock and no page.
-  void tell_attributes(const std::vector<DirectoryId>& nodes) const;
+  void invalidate_attributes(const std::vector<DirectoryId>& nodes) const;
 
   // Invalidates one name, on the caller's thread. Blocks until the kernel has released the lock of
   // the directory. Never call it from a handler.
-  void tell_name_and_wait(DirectoryId directory, const std::string& name) const {
+  void invalidate_name_and_wait(DirectoryId directory, const std::string& name) const {
     send_name({directory, name});
   }
 

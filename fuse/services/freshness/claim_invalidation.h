@@ -16,9 +16,9 @@ namespace cacheshim {
 // kernel invalidates attributes without waiting for a lock. So the answer can wait for the
 // invalidation, whatever locks its request holds. The invalidation can take long if the kernel has
 // cached much of the view; therefore a separate thread sends it. Thread-safe.
-class ClaimNews {
+class ClaimInvalidation {
  public:
-  ClaimNews(const NodeTable& nodes, const Invalidation& invalidation)
+  ClaimInvalidation(const NodeTable& nodes, const Invalidation& invalidation)
       : nodes_(nodes), invalidation_(invalidation) {}
 
   // Calls `answer`, which answers the request by which a caller enters a job's view, once the old

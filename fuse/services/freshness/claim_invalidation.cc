@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fuse/services/freshness/claim_news.h"
+#include "fuse/services/freshness/claim_invalidation.h"
 
 #include <utility>
 #include <vector>
@@ -11,10 +11,10 @@ namespace cacheshim {
 // If a node is invalidated while the kernel waits for its attributes, the kernel drops the answer
 // and checks permissions with the old attributes. So invalidate() skips the node of this request,
 // and later requests that contain a node are answered without waiting for the invalidation.
-void ClaimNews::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
+void ClaimInvalidation::answer_entered(Job& job, NodeIndex asked, std::function<void()> answer) {
   if (job.views.claim.begin_invalidation()) {
     tasks_.post([this, &job, asked, answer = std::move(answer)] {
-      (void)run_guarded("telling of a job's first user", [&] {
+      (void)run_guarded("the invalidation for a job's first user", [&] {
         job.record_owner();
         invalidate(job, asked);
       });
@@ -30,12 +30,12 @@ void ClaimNews::answer_entered(Job& job, NodeIndex asked, std::function<void()> 
 
 // Skips the view's root: the kernel requests its attributes at every lookup of its name, and before
 // it denies access.
-void ClaimNews::invalidate(const Job& job, NodeIndex asked) const {
+void ClaimInvalidation::invalidate(const Job& job, NodeIndex asked) const {
   std::vector<NodeId> nodes;
   for (const NodeNames::NamedNode& named : nodes_.names().all_of(&job)) {
     if (named.node != asked) nodes.push_back(encode({named.node, 0}));
   }
-  invalidation_.notifier().tell_attributes(nodes);
+  invalidation_.notifier().invalidate_attributes(nodes);
 }
 
 }  // namespace cacheshim
